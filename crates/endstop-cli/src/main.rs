@@ -1,0 +1,2 @@
+//! The `endstop` command.
+fn main() {}

@@ -1,0 +1,213 @@
+//! Events: everything that a driver tells a [`Run`](crate::Run).
+//!
+//! An event borrows its text, so a reader can pass slices of the file it reads. The core keeps none of
+//! that text beyond a matcher's state and fixed-size digests.
+//!
+//! Some events announce an *intention* ([`EventKind::is_intention`]): a step, an attempt, a tool call or a
+//! child that is about to begin. They are checkpoints: the run decides before it counts them, and what it
+//! refuses has not begun. This keeps a recorded run self-contained: the log alone reproduces every
+//! decision.
+
+use crate::signal::StopSignal;
+use crate::units::{Cost, Millis, Money, TokenUsage, WallTime};
+
+/// Something that happened, or is about to begin, in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event<'a> {
+    /// Monotonic offset from the start of the run. Never decreases within a run; a smaller value is
+    /// read as the largest one seen.
+    pub at: Millis,
+    /// Wall time, for `now` and `deadline` only.
+    pub wall: WallTime,
+    /// Whether the run itself or one of its descendants did it.
+    pub source: Source,
+    /// What happened.
+    pub kind: EventKind<'a>,
+}
+
+impl<'a> Event<'a> {
+    /// An event of the run itself, without wall time.
+    #[must_use]
+    pub const fn new(at: Millis, kind: EventKind<'a>) -> Self {
+        Self { at, wall: WallTime(0), source: Source::Own, kind }
+    }
+}
+
+/// Who an event belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The run itself.
+    #[default]
+    Own,
+    /// A sub-agent at any depth. Its counts, tokens and money are the run's; its facts, streaks,
+    /// repeats and context are not.
+    Descendant,
+}
+
+/// What happened. Names and order follow the life of a step.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum EventKind<'a> {
+    /// The run is about to begin. A checkpoint.
+    RunBegin {
+        /// The agent that runs first, for `said(.., from = ..)`.
+        agent: Option<&'a str>,
+        /// Nesting depth; the root is 0.
+        depth: u32,
+    },
+    /// A user's message was added to the conversation. Repeats, cycles and `no_progress` start afresh.
+    UserMessage,
+    /// A step is about to begin: one model call and the tool calls that it asks for. A checkpoint.
+    StepBegin,
+    /// A model request is about to be sent; the second and later ones of a step are retries. A checkpoint.
+    AttemptBegin {
+        /// The worst case of the call, where the driver knows it: the gauge `next_cost`.
+        next_cost: Option<Cost>,
+    },
+    /// The model's words, streamed or whole. Reasoning is not among them. A checkpoint.
+    Piece {
+        /// The text; any split is allowed, also inside a character's bytes as the caller sees fit to join.
+        text: &'a str,
+    },
+    /// A model request failed. What it spent is settled. The words it produced are dropped.
+    AttemptFailed {
+        /// Tokens that were charged, where known.
+        usage: Option<TokenUsage>,
+        /// Money that was charged; `None` where failing costs nothing.
+        cost: Option<Cost>,
+    },
+    /// A model request succeeded. What it spent is settled. A checkpoint.
+    Reply {
+        /// The model that answered.
+        model: Option<&'a str>,
+        /// Tokens; `None` where the source does not report them: unknown, not zero.
+        usage: Option<TokenUsage>,
+        /// Money; `None` where the source knows nothing of it (then `cost` is unknown, as if unpriced).
+        cost: Option<Cost>,
+        /// The provider's finish reason, raw.
+        finish: Option<&'a str>,
+        /// How many tool calls the reply asks for, malformed ones included.
+        tool_calls: u32,
+    },
+    /// A tool call is about to be dispatched. A checkpoint.
+    ToolBegin {
+        /// The tool's name.
+        tool: &'a str,
+    },
+    /// A dispatched tool call has its result. A checkpoint.
+    ToolEnd {
+        /// The tool's name.
+        tool: &'a str,
+        /// The arguments as the model gave them (JSON text or free text).
+        arguments: &'a str,
+        /// The result as the model will see it.
+        result: &'a str,
+        /// Whether the call failed.
+        failed: bool,
+    },
+    /// A tool call that the model asked for was not dispatched and got a typed result instead (a limit, a
+    /// guard, malformed arguments).
+    ToolRefused {
+        /// The tool's name.
+        tool: &'a str,
+    },
+    /// The step is over: every call it asked for is answered. The natural end of the run if the reply
+    /// asked for no tool. A checkpoint.
+    StepEnd,
+    /// A sub-agent is about to begin. A checkpoint.
+    ChildBegin {
+        /// The depth the child will run at.
+        depth: u32,
+    },
+    /// A sub-agent ended.
+    ChildEnd,
+    /// The agent handed over to another one. A checkpoint.
+    HandOff {
+        /// The agent that continues.
+        to: &'a str,
+    },
+    /// A number that the user's program reports: the gauge `fact("name")`. A checkpoint.
+    Fact {
+        /// The fact's name.
+        name: &'a str,
+        /// Its new value.
+        value: u64,
+    },
+    /// A person or program outside set the named signal: the condition `signal("name")`. It stays set.
+    /// A checkpoint.
+    Signal {
+        /// The signal's name.
+        name: &'a str,
+    },
+    /// A person cancelled the run. Latches as `user_requested`; cannot be overridden. A checkpoint.
+    Cancel {
+        /// What the person said, if anything.
+        message: &'a str,
+    },
+    /// The kill switch was thrown. Latches; cannot be overridden. A checkpoint.
+    Kill {
+        /// Why, if known.
+        message: &'a str,
+    },
+    /// A tool, a hook, a parent or the driver raised a stop signal. Latches until it is overridden. A
+    /// checkpoint.
+    StopRaised {
+        /// The signal, kept whole.
+        signal: &'a StopSignal,
+    },
+    /// A hook or a person asks to go on in spite of the signals that stand.
+    ContinuationRequested {
+        /// Who asks; kept in the override history.
+        by: &'a str,
+    },
+    /// The live process paused: `active` stands still until [`EventKind::Resumed`].
+    Paused,
+    /// The live process goes on.
+    Resumed,
+    /// A person approved a run that a pause rule holds.
+    Approved {
+        /// The pause rule.
+        rule: &'a str,
+        /// The new limit of the rule's leaves of one gauge; `None` disarms the rule for this run.
+        cap: Option<Cap<'a>>,
+    },
+    /// A timer fired. A checkpoint.
+    Tick,
+    /// The run is over for a reason of its own.
+    RunEnd {
+        /// Whether it succeeded, where that is known.
+        succeeded: Option<bool>,
+    },
+}
+
+/// A new limit given with an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap<'a> {
+    /// The gauge by name, such as `cost`.
+    pub gauge: &'a str,
+    /// The new limit in the gauge's unit: counts, tokens, pico-dollars or milliseconds.
+    pub limit: u64,
+}
+
+impl Cap<'_> {
+    /// A cap on `cost`.
+    #[must_use]
+    pub const fn cost(limit: Money) -> Self {
+        Self { gauge: "cost", limit: limit.picos() }
+    }
+}
+
+impl EventKind<'_> {
+    /// Whether the event announces something that a run may still refuse.
+    #[must_use]
+    pub const fn is_intention(&self) -> bool {
+        matches!(
+            self,
+            Self::RunBegin { .. }
+                | Self::StepBegin
+                | Self::AttemptBegin { .. }
+                | Self::ToolBegin { .. }
+                | Self::ChildBegin { .. }
+        )
+    }
+}

@@ -1,0 +1,2 @@
+//! The endstop switch for LLM agents.
+pub use endstop_core as core;
