@@ -6,8 +6,13 @@
 
 extern crate alloc;
 
+pub mod condition;
 pub mod event;
+pub mod expr;
+mod near_duplicate;
 pub mod signal;
+mod text;
 pub mod units;
 
+pub use condition::Condition;
 pub use event::{Event, EventKind};
