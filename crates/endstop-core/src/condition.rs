@@ -175,6 +175,12 @@ impl Condition {
     }
 }
 
+impl From<Comparison> for Condition {
+    fn from(comparison: Comparison) -> Self {
+        Self::Compare(comparison)
+    }
+}
+
 impl PartialEq for Condition {
     fn eq(&self, other: &Self) -> bool {
         match (self.expanded(), other.expanded()) {

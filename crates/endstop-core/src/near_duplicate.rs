@@ -32,6 +32,25 @@ impl Default for ReplyHash {
 }
 
 impl ReplyHash {
+    /// The word, the number of words, the last two hashes and the balance, for saving.
+    pub(crate) fn parts(&self) -> (&[u8], u32, [u64; 2], &[i32]) {
+        let word = self.word.get(..usize::from(self.word_length)).unwrap_or(&[]);
+        (word, self.words, self.last_two, &self.balance)
+    }
+
+    /// The inverse of [`ReplyHash::parts`]; what is too long is cut.
+    pub(crate) fn from_parts(word: &[u8], words: u32, last_two: [u64; 2], balance: &[i32]) -> Self {
+        let mut reply = Self { words, last_two, ..Self::default() };
+        for (slot, byte) in reply.word.iter_mut().zip(word) {
+            *slot = *byte;
+            reply.word_length += 1;
+        }
+        for (slot, value) in reply.balance.iter_mut().zip(balance) {
+            *slot = *value;
+        }
+        reply
+    }
+
     /// Adds a piece; any split gives the same hash.
     pub(crate) fn feed(&mut self, piece: &str) {
         for c in piece.chars() {

@@ -71,7 +71,7 @@ impl Temporal {
 pub enum Window {
     /// The last so many milliseconds of elapsed time; an event exactly that long ago is inside.
     Time(Millis),
-    /// The last so many steps, the current one included.
+    /// The last so many closed steps.
     Steps(u64),
 }
 

@@ -192,6 +192,8 @@ impl Arguments {
         };
         match value.literal.value {
             LiteralValue::Pattern(pattern) | LiteralValue::Text(pattern) => {
+                // Between quotes as between slashes: a slash needs no escape in the pattern itself.
+                let pattern = pattern.replace("\\/", "/");
                 crate::text::check_pattern(&pattern).map_err(|problem| {
                     Diagnostic::new(problem.message, value.span).with_help(problem.help)
                 })?;
