@@ -182,6 +182,26 @@ fn depth_refuses_the_child_and_stops_nothing() {
 }
 
 #[test]
+fn a_hand_off_is_counted_only_if_nothing_stops_the_run() {
+    let hand_off = EventKind::HandOff { to: "human" };
+    let run = [RUN, STEP, hand_off.clone(), hand_off, TICK, END];
+    assert_eq!(held_at("handoffs >= 1", &run), [3, 4, 5]);
+    let decisions = judged(&[(Action::Stop, "handoffs >= 1")], &log(&run));
+    assert!(!decisions[2].refused && decisions[3].refused);
+    let rules = [(Action::Stop, "handed_off(\"human\")"), (Action::Warn, "handoffs >= 1")];
+    let decisions = judged(&rules, &log(&run));
+    assert!(decisions[2].refused, "the fact is seen at once");
+    assert!(decisions[5].held.iter().all(|held| held.rule == "first"));
+}
+
+#[test]
+fn what_is_raised_refuses_every_intention_from_then_on() {
+    let run = [RUN, STEP, EventKind::Cancel { message: "" }, begin("a"), END, STEP];
+    let refused: Vec<bool> = judged(&[], &log(&run)).iter().map(|d| d.refused).collect();
+    assert_eq!(refused, [false, false, false, true, false, true]);
+}
+
+#[test]
 fn descendants_count_but_say_nothing() {
     let mut events = log(&[RUN, STEP, said("DONE"), STEP, ATTEMPT, END, TICK]);
     events[2].source = Source::Descendant;
