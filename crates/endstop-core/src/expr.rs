@@ -25,7 +25,12 @@ use crate::condition::gauge::Unit;
 ///
 /// # Errors
 /// A [`Diagnostic`] at `span` if the text is no amount of that unit.
-pub(crate) fn amount(text: &str, unit: Unit, name: &str, span: Range<usize>) -> Result<u64, Diagnostic> {
+pub(crate) fn amount(
+    text: &str,
+    unit: Unit,
+    name: &str,
+    span: Range<usize>,
+) -> Result<u64, Diagnostic> {
     let at_span = |error: Diagnostic| Diagnostic { span: span.clone(), ..error };
     let (literal, length) = literal::amount(text, 0).map_err(at_span)?;
     if length != text.len() {

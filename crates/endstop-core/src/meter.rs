@@ -255,7 +255,9 @@ impl Meter {
                 self.cost_reading(program, self.unpriced)
             }
             (Class::Settled, _) => unknown_if(self.tokens_unknown),
-            (_, Read::Fact(index)) => unknown_if(self.numbers.get(index).copied().flatten().is_none()),
+            (_, Read::Fact(index)) => {
+                unknown_if(self.numbers.get(index).copied().flatten().is_none())
+            }
             (_, Read::Probe(index)) => {
                 unknown_if(self.probes.get(index).and_then(|p| p.value()).is_none())
             }

@@ -286,9 +286,8 @@ impl Policy {
     /// Whether any rule compares money.
     #[must_use]
     pub fn uses_money(&self) -> bool {
-        let is_money = |gauge: &crate::condition::Gauge| {
-            matches!(gauge.id, GaugeId::Cost | GaugeId::NextCost)
-        };
+        let is_money =
+            |gauge: &crate::condition::Gauge| matches!(gauge.id, GaugeId::Cost | GaugeId::NextCost);
         self.rules.iter().any(|rule| rule.gauges().into_iter().any(is_money))
     }
 }

@@ -65,7 +65,10 @@ struct Local<F> {
 
 impl<F> fmt::Debug for Local<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Local").field("name", &self.name).field("last", &self.last).finish_non_exhaustive()
+        f.debug_struct("Local")
+            .field("name", &self.name)
+            .field("last", &self.last)
+            .finish_non_exhaustive()
     }
 }
 

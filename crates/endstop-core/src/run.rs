@@ -201,26 +201,28 @@ impl Run {
 
     /// What an event means for the run itself, beyond what is measured.
     fn take_in(&mut self, event: &Event<'_>) {
-        let person = |message: &str| StopSignal::new(StopReason::UserRequested).with_message(message);
+        let person =
+            |message: &str| StopSignal::new(StopReason::UserRequested).with_message(message);
         match &event.kind {
             EventKind::UserMessage if event.source == Source::Own => self.revive_completed(),
             EventKind::Cancel { message } => self.raise(person(message), true),
             EventKind::Kill { message } => {
-                let message = if message.is_empty() { "the kill switch is thrown" } else { message };
+                let message =
+                    if message.is_empty() { "the kill switch is thrown" } else { message };
                 self.raise(person(message).with_source("kill switch"), true);
             }
             EventKind::StopRaised { signal } => {
-                let is_final = matches!(
-                    signal.reason,
-                    StopReason::ErrorForbade | StopReason::UserRequested
-                );
+                let is_final =
+                    matches!(signal.reason, StopReason::ErrorForbade | StopReason::UserRequested);
                 self.raise((*signal).clone(), is_final);
             }
             EventKind::ContinuationRequested { by } => self.request_continuation(by),
             EventKind::Approved { rule, cap } => self.approve(rule, cap.as_ref()),
             _ => {}
         }
-        if self.meter.overflowed && !self.raised.iter().any(|r| r.signal.reason == StopReason::ErrorForbade) {
+        if self.meter.overflowed
+            && !self.raised.iter().any(|r| r.signal.reason == StopReason::ErrorForbade)
+        {
             let signal = StopSignal::new(StopReason::ErrorForbade)
                 .with_message("an amount passed the largest number that can be counted");
             self.raise(signal, true);
@@ -243,14 +245,18 @@ impl Run {
     }
 
     fn approve(&mut self, rule: &str, cap: Option<&Cap<'_>>) {
-        let Some(index) = self.program.policy.rules.iter().position(|known| known.id == rule) else {
+        let Some(index) = self.program.policy.rules.iter().position(|known| known.id == rule)
+        else {
             return;
         };
         let mut capped = false;
         if let Some(cap) = cap {
             for compare in self.meter.compares.iter_mut().filter(|compare| compare.rule == index) {
-                let gauge = self.program.gauges.get(compare.gauge).and_then(|slot| slot.gauge.as_ref());
-                if gauge.is_some_and(|gauge| gauge.row().name == cap.gauge) && compare.range.is_lower_bound() {
+                let gauge =
+                    self.program.gauges.get(compare.gauge).and_then(|slot| slot.gauge.as_ref());
+                if gauge.is_some_and(|gauge| gauge.row().name == cap.gauge)
+                    && compare.range.is_lower_bound()
+                {
                     compare.range.lo = cap.limit;
                     compare.range.span = u64::MAX - cap.limit;
                     capped = true;
@@ -299,8 +305,8 @@ impl Run {
     /// Money settled, descendants included; `None` once a call without a price was made.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
-        let unpriced =
-            self.meter.unpriced && self.program.policy.unpriced() != crate::policy::OnUnpriced::Ignore;
+        let unpriced = self.meter.unpriced
+            && self.program.policy.unpriced() != crate::policy::OnUnpriced::Ignore;
         (!unpriced).then(|| Money::from_picos(self.meter.totals.get(Counter::Cost)))
     }
 
@@ -322,7 +328,10 @@ impl Run {
             Some(ended) => ended.verdict.signals.clone(),
             None => self.standing_signals(false),
         };
-        ExecutionContinuation { stop_signals, is_continuation_requested: self.overrides.is_requested() }
+        ExecutionContinuation {
+            stop_signals,
+            is_continuation_requested: self.overrides.is_requested(),
+        }
     }
 
     /// The trip record: of the stop if the run has stopped, else of now.

@@ -14,8 +14,8 @@ use crate::expr::Amount;
 use crate::meter::{Meter, Reading, Truth};
 use crate::policy::Action;
 use crate::policy::program::{NodeInfo, OpKind, Program};
-use crate::run::{Run, Status};
 use crate::run::overrides::OverrideRecord;
+use crate::run::{Run, Status};
 use crate::signal::{StopSignal, StopSignals};
 pub(crate) use leaves::{primary_leaf_text, rests_on_numbers, signal_of};
 
@@ -94,14 +94,15 @@ impl Verdict {
         let primary = signals.highest().cloned();
         let rule = primary.as_ref().and_then(|signal| rule_of(program, signal));
         let terminated_by = rule.and_then(|rule| primary_leaf_text(program, meter, rule));
-        let records = program.policy.rules.iter().zip(&program.rules).map(|(rule, compiled)| RuleRecord {
-            id: rule.id.clone(),
-            action: rule.action,
-            holds: crate::meter::bit(&meter.truth, compiled.root),
-            hard: compiled.hard,
-            origin: rule.origin.clone(),
-            tree: tree(program, meter, &rule.condition, &compiled.nodes),
-        });
+        let records =
+            program.policy.rules.iter().zip(&program.rules).map(|(rule, compiled)| RuleRecord {
+                id: rule.id.clone(),
+                action: rule.action,
+                holds: crate::meter::bit(&meter.truth, compiled.root),
+                hard: compiled.hard,
+                origin: rule.origin.clone(),
+                tree: tree(program, meter, &rule.condition, &compiled.nodes),
+            });
         let status = match &primary {
             Some(signal) => Status::after(signal.reason),
             None => run.status(),
@@ -163,22 +164,20 @@ impl Explainer<'_> {
                 (condition.to_string(), known.unwrap_or(Truth::Unknown))
             }
             Condition::Not(_) => ("not".to_string(), first.negated()),
-            Condition::And(_) => ("and".to_string(), truths.iter().copied().fold(Truth::True, Truth::and)),
-            Condition::Or(_) => ("or".to_string(), truths.iter().copied().fold(Truth::False, Truth::or)),
+            Condition::And(_) => {
+                ("and".to_string(), truths.iter().copied().fold(Truth::True, Truth::and))
+            }
+            Condition::Or(_) => {
+                ("or".to_string(), truths.iter().copied().fold(Truth::False, Truth::or))
+            }
             Condition::Named(_) => (condition.to_string(), first),
             Condition::Temporal(_) => {
                 let last = truths.last().copied().unwrap_or(Truth::Unknown);
                 (condition.to_string(), self.temporal(&info, last))
             }
         };
-        let mut record = NodeRecord {
-            text,
-            state: truth,
-            observed: None,
-            limit: None,
-            margin: None,
-            parts,
-        };
+        let mut record =
+            NodeRecord { text, state: truth, observed: None, limit: None, margin: None, parts };
         self.measure(condition, &info, truth, &mut record);
         (record, truth)
     }
@@ -193,7 +192,10 @@ impl Explainer<'_> {
             // The known part is a lower bound: what it has passed stays passed.
             Reading::Unknown | Reading::Unpriced => {
                 let lower = compare.range.is_lower_bound() && holds;
-                let upper = !compare.range.is_lower_bound() && !holds && !compare.range.inverted && compare.range.lo == 0;
+                let upper = !compare.range.is_lower_bound()
+                    && !holds
+                    && !compare.range.inverted
+                    && compare.range.lo == 0;
                 if lower || upper { written } else { Truth::Unknown }
             }
         }
@@ -207,7 +209,9 @@ impl Explainer<'_> {
         if info.gauge.is_some() {
             return self.comparison(info);
         }
-        let Some((op, state)) = info.op.and_then(|i| self.program.ops.get(i).zip(self.meter.ops.get(i))) else {
+        let Some((op, state)) =
+            info.op.and_then(|i| self.program.ops.get(i).zip(self.meter.ops.get(i)))
+        else {
             return Truth::Unknown;
         };
         let meter = self.meter;
@@ -221,7 +225,13 @@ impl Explainer<'_> {
     }
 
     /// Observed value, limit and margin of a leaf.
-    fn measure(&self, condition: &Condition, info: &NodeInfo, truth: Truth, record: &mut NodeRecord) {
+    fn measure(
+        &self,
+        condition: &Condition,
+        info: &NodeInfo,
+        truth: Truth,
+        record: &mut NodeRecord,
+    ) {
         let (op, value, unit) = match condition {
             Condition::Compare(comparison) => {
                 (comparison.op, comparison.value, comparison.gauge.row().unit)
@@ -238,7 +248,9 @@ impl Explainer<'_> {
         record.limit = Some(shown(limit));
         record.observed = match self.meter.readings.get(gauge) {
             Some(Reading::Absent) => None,
-            Some(Reading::Unknown | Reading::Unpriced) if observed == 0 => Some("unknown".to_string()),
+            Some(Reading::Unknown | Reading::Unpriced) if observed == 0 => {
+                Some("unknown".to_string())
+            }
             Some(Reading::Unknown | Reading::Unpriced) => {
                 Some(alloc::format!("at least {}", shown(observed)))
             }

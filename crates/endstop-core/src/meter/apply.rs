@@ -77,7 +77,9 @@ impl Meter {
                 self.sync_one_more(program, Class::ToolErrors, own, None);
                 self.sync_one_more(program, Class::Errors, own, None);
             }
-            EventKind::ChildBegin { .. } => self.sync_one_more(program, Class::Subagents, own, None),
+            EventKind::ChildBegin { .. } => {
+                self.sync_one_more(program, Class::Subagents, own, None)
+            }
             EventKind::HandOff { .. } => self.sync_one_more(program, Class::Handoffs, own, None),
             _ => {}
         }
@@ -209,13 +211,16 @@ impl Meter {
                 }
             }
             EventKind::Piece { text } if own && self.step.own.open => self.feed(program, text),
-            EventKind::AttemptFailed { usage, cost } => self.attempt_failed(program, own, *usage, *cost),
+            EventKind::AttemptFailed { usage, cost } => {
+                self.attempt_failed(program, own, *usage, *cost)
+            }
             EventKind::Reply { usage, cost, finish, tool_calls, .. } => {
                 self.count(own, Counter::Messages, 1);
                 self.settle(program, own, *usage, Some(cost.unwrap_or(Cost::Unpriced)));
                 self.tokens_unknown |= usage.is_none();
                 if own {
-                    let reply = OwnReply { usage: *usage, finish: *finish, tool_calls: *tool_calls };
+                    let reply =
+                        OwnReply { usage: *usage, finish: *finish, tool_calls: *tool_calls };
                     self.own_reply(program, &reply);
                 }
             }
@@ -244,7 +249,8 @@ impl Meter {
             _ => {}
         }
         self.probe(event);
-        if matches!(event.kind, EventKind::Piece { .. } | EventKind::Tick) && self.probes.is_empty() {
+        if matches!(event.kind, EventKind::Piece { .. } | EventKind::Tick) && self.probes.is_empty()
+        {
             return;
         }
         self.sync(program, Class::Settled);
@@ -287,7 +293,13 @@ impl Meter {
     }
 
     /// Settles what a call spent. Never refuses, never forgets.
-    fn settle(&mut self, program: &Program, own: bool, usage: Option<TokenUsage>, cost: Option<Cost>) {
+    fn settle(
+        &mut self,
+        program: &Program,
+        own: bool,
+        usage: Option<TokenUsage>,
+        cost: Option<Cost>,
+    ) {
         if let Some(usage) = usage {
             let total = self.totals.add_usage(&usage);
             let share = if own { self.own.add_usage(&usage) } else { Ok(()) };

@@ -83,7 +83,11 @@ impl Counters {
             self.add(Counter::OutputTokens, usage.output),
             self.add(Counter::CachedTokens, usage.cache_read),
         ];
-        if usage.total() == u64::MAX || results.contains(&Err(Overflow)) { Err(Overflow) } else { Ok(()) }
+        if usage.total() == u64::MAX || results.contains(&Err(Overflow)) {
+            Err(Overflow)
+        } else {
+            Ok(())
+        }
     }
 
     pub(crate) fn add_cost(&mut self, cost: Money) -> Result<(), Overflow> {

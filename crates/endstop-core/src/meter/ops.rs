@@ -62,7 +62,8 @@ impl Meter {
     /// Lets go of the stamps that left a window; returns how many are in it.
     pub(crate) fn recount(&mut self, program: &Program, index: usize) -> u64 {
         let kind = program.ops.get(index).map(|op| op.kind);
-        let (Some(state), Some(OpKind::Ring { window, .. })) = (self.ops.get_mut(index), kind) else {
+        let (Some(state), Some(OpKind::Ring { window, .. })) = (self.ops.get_mut(index), kind)
+        else {
             return 0;
         };
         let (at, closed) = (self.clocks.at, self.step.closed);

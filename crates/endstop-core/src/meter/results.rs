@@ -76,7 +76,11 @@ pub(crate) struct Seen {
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { ring: Vec::with_capacity(DISTINCT), next: 0, index: vec![0; INDEX].into_boxed_slice() }
+        Self {
+            ring: Vec::with_capacity(DISTINCT),
+            next: 0,
+            index: vec![0; INDEX].into_boxed_slice(),
+        }
     }
 }
 
@@ -183,7 +187,9 @@ mod tests {
 
     #[test]
     fn repeats_count_beyond_the_first() {
-        for (digests, repeats) in [(&[][..], 0), (&[1], 0), (&[1, 1], 1), (&[1, 1, 1, 1], 3), (&[1, 1, 2], 0)] {
+        for (digests, repeats) in
+            [(&[][..], 0), (&[1], 0), (&[1, 1], 1), (&[1, 1, 1, 1], 3), (&[1, 1, 2], 0)]
+        {
             assert_eq!(fed(digests).repeats, repeats, "{digests:?}");
         }
     }

@@ -51,7 +51,10 @@ pub(crate) fn save_meter(program: &Program, meter: &Meter, state: &mut wire::Run
     state.compared = compared(program, meter);
     let operators = program.ops.iter().zip(&meter.ops).map(|(op, s)| {
         let ring = s.ring.iter().copied().collect();
-        (op.key.clone(), wire::OperatorState { set: s.set, value: s.value, ring, unknown: s.unknown })
+        (
+            op.key.clone(),
+            wire::OperatorState { set: s.set, value: s.value, ring, unknown: s.unknown },
+        )
     });
     state.operators = operators.collect();
 }
@@ -96,7 +99,12 @@ fn compared(program: &Program, meter: &Meter) -> BTreeMap<String, u64> {
 const fn is_count(class: Class) -> bool {
     !matches!(
         class,
-        Class::Time | Class::Settled | Class::Live | Class::StepEnd | Class::Depth | Class::NextCost
+        Class::Time
+            | Class::Settled
+            | Class::Live
+            | Class::StepEnd
+            | Class::Depth
+            | Class::NextCost
     )
 }
 
@@ -112,7 +120,9 @@ pub(crate) fn load_meter(program: &Program, meter: &mut Meter, state: &wire::Run
     let begun = state.step.begun > 0;
     for (index, name) in program.tools.iter().enumerate() {
         let saved = state.tools.get(name);
-        if let (Some(slot), Some(unknown)) = (meter.tools.get_mut(index), meter.tools_unknown.get_mut(index)) {
+        if let (Some(slot), Some(unknown)) =
+            (meter.tools.get_mut(index), meter.tools_unknown.get_mut(index))
+        {
             *slot = saved.copied().unwrap_or_default();
             *unknown = saved.is_none() && begun;
         }
@@ -188,7 +198,8 @@ fn load_texts(program: &Program, meter: &mut Meter, state: &wire::RunState) {
         };
     }
     if let Some(replies) = state.replies.as_ref().filter(|_| program.needs.replies) {
-        *meter.reply = ReplyHash::from_parts(&replies.word, replies.words, replies.last_two, &replies.balance);
+        *meter.reply =
+            ReplyHash::from_parts(&replies.word, replies.words, replies.last_two, &replies.balance);
         meter.last_replies = LastReplies { hashes: replies.hashes, count: replies.count };
     }
 }

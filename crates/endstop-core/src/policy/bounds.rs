@@ -104,7 +104,13 @@ fn tighten(slot: &mut Option<Bound>, limit: Option<u64>, dimension: usize, rule:
 const fn grant_in(grant: &Grant, dimension: usize) -> u64 {
     match dimension {
         // An override lets at least one step pass, whatever is granted.
-        STEPS => if grant.steps == 0 { 1 } else { grant.steps },
+        STEPS => {
+            if grant.steps == 0 {
+                1
+            } else {
+                grant.steps
+            }
+        }
         MONEY => grant.money.picos(),
         TOKENS => grant.tokens,
         TIME => grant.time.0,
@@ -121,11 +127,14 @@ fn reach(condition: &Condition, negated: bool, priced: bool) -> Reach {
         Condition::Named(named) => reach(named.expansion(), negated, priced),
         Condition::And(parts) | Condition::Or(parts) => {
             let all = matches!(condition, Condition::And(_)) != negated;
-            let reaches: Vec<Reach> = parts.iter().map(|part| reach(part, negated, priced)).collect();
+            let reaches: Vec<Reach> =
+                parts.iter().map(|part| reach(part, negated, priced)).collect();
             core::array::from_fn(|d| {
                 let mut limits = reaches.iter().map(|r| r.get(d).copied().flatten());
                 if all {
-                    limits.try_fold(0, |most, limit| Some(limit?.max(most))).filter(|_| !parts.is_empty())
+                    limits
+                        .try_fold(0, |most, limit| Some(limit?.max(most)))
+                        .filter(|_| !parts.is_empty())
                 } else {
                     limits.flatten().min()
                 }
@@ -225,7 +234,11 @@ mod tests {
             policy.rules = alloc::vec![Rule::new("r", action, steps.clone())];
             assert!(!policy.bounds().is_bounded(), "{action:?}");
         }
-        policy.rules = alloc::vec![Rule::new("r", Action::Finish, parse("steps >= 10 or cost >= $1").unwrap())];
+        policy.rules = alloc::vec![Rule::new(
+            "r",
+            Action::Finish,
+            parse("steps >= 10 or cost >= $1").unwrap()
+        )];
         let found = policy.bounds();
         assert_eq!((found.steps.map(|b| b.limit), found.money), (Some(11), None));
 
@@ -240,6 +253,8 @@ mod tests {
 
         policy.on_unpriced = Some(OnUnpriced::Ignore);
         assert_eq!(policy.bounds().money, None);
-        assert!(Policy::stop(parse("deadline(\"2026-11-30T12:00Z\")").unwrap()).bounds().is_bounded());
+        assert!(
+            Policy::stop(parse("deadline(\"2026-11-30T12:00Z\")").unwrap()).bounds().is_bounded()
+        );
     }
 }

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::program::{
-    CLASSES, Class, Compare, CompiledRule, Fold, GaugeSlot, Literal, Masks, Needs, NodeInfo, Op, OpKind,
-    Program, Range64, Read, Slot,
+    CLASSES, Class, Compare, CompiledRule, Fold, GaugeSlot, Literal, Masks, Needs, NodeInfo, Op,
+    OpKind, Program, Range64, Read, Slot,
 };
 use super::{Action, Policy, PolicyError};
 use crate::condition::temporal::MAX_COUNT;
@@ -88,9 +88,8 @@ impl Tables {
 
     fn add_op(&mut self, temporal: &Temporal) {
         let class = match temporal {
-            Temporal::Streak { .. } | Temporal::Count { window: None | Some(Window::Steps(_)), .. } => {
-                Some(Class::StepEnd)
-            }
+            Temporal::Streak { .. }
+            | Temporal::Count { window: None | Some(Window::Steps(_)), .. } => Some(Class::StepEnd),
             Temporal::Count { window: Some(Window::Time(_)), .. } => Some(Class::Time),
             _ => None,
         };
@@ -116,9 +115,10 @@ impl Tables {
             GaugeId::Steps => (Class::Steps, counter(Counter::Steps)),
             GaugeId::Attempts => (Class::Attempts, counter(Counter::Attempts)),
             GaugeId::Retries => (Class::Retries, counter(Counter::Retries)),
-            GaugeId::ToolCalls if gauge.argument.is_some() => {
-                (Class::ToolCalls, Read::Tool { index: index_of(&mut self.tools, name), own: gauge.own })
-            }
+            GaugeId::ToolCalls if gauge.argument.is_some() => (
+                Class::ToolCalls,
+                Read::Tool { index: index_of(&mut self.tools, name), own: gauge.own },
+            ),
             GaugeId::ToolCalls => (Class::ToolCalls, counter(Counter::ToolCalls)),
             GaugeId::ToolErrors => (Class::ToolErrors, counter(Counter::ToolErrors)),
             GaugeId::Errors => (Class::Errors, counter(Counter::Errors)),
@@ -217,7 +217,8 @@ impl<'p> Builder<'p> {
 
     fn comparison(&mut self, comparison: &Comparison, negated: bool, info: &mut NodeInfo) -> Slot {
         let wanted = Some(&comparison.gauge);
-        let gauge = self.tables.gauges.iter().position(|slot| slot.gauge.as_ref() == wanted).unwrap_or(0);
+        let gauge =
+            self.tables.gauges.iter().position(|slot| slot.gauge.as_ref() == wanted).unwrap_or(0);
         info.gauge = Some(gauge);
         self.compare(gauge, comparison.op, comparison.value, negated)
     }
@@ -268,12 +269,22 @@ impl<'p> Builder<'p> {
         });
         let op = self.ops.len();
         info.op = Some(op);
-        self.ops.push(Op { kind: op_kind(temporal), operand, inverted: negated, level, key: key(temporal, negated) });
+        self.ops.push(Op {
+            kind: op_kind(temporal),
+            operand,
+            inverted: negated,
+            level,
+            key: key(temporal, negated),
+        });
         self.level = level + 1;
         match (temporal, negated) {
-            (Temporal::Streak { op: compare, n, .. } | Temporal::Count { op: compare, n, .. }, _) => {
+            (
+                Temporal::Streak { op: compare, n, .. } | Temporal::Count { op: compare, n, .. },
+                _,
+            ) => {
                 let wanted = Read::Op(op);
-                let gauge = self.tables.gauges.iter().position(|slot| slot.read == wanted).unwrap_or(0);
+                let gauge =
+                    self.tables.gauges.iter().position(|slot| slot.read == wanted).unwrap_or(0);
                 info.gauge = Some(gauge);
                 self.compare(gauge, *compare, *n, negated)
             }
@@ -285,8 +296,12 @@ impl<'p> Builder<'p> {
             (Temporal::Within { window, .. }, true) => {
                 self.fold(Fold::NotWithin { op, operand, window: *window })
             }
-            (Temporal::Then { .. }, false) => self.fold(Fold::Then { op, next: next.unwrap_or(operand) }),
-            (Temporal::Then { .. }, true) => self.fold(Fold::NotThen { op, next: next.unwrap_or(operand) }),
+            (Temporal::Then { .. }, false) => {
+                self.fold(Fold::Then { op, next: next.unwrap_or(operand) })
+            }
+            (Temporal::Then { .. }, true) => {
+                self.fold(Fold::NotThen { op, next: next.unwrap_or(operand) })
+            }
         }
     }
 
@@ -301,7 +316,8 @@ impl<'p> Builder<'p> {
         }
         let (texts, phrase_facts, pattern_facts) = texts(&self.tables.facts)?;
         let ranges = self.tables.ranges();
-        let has = |wanted: fn(Read) -> bool| self.tables.gauges.iter().any(|slot| wanted(slot.read));
+        let has =
+            |wanted: fn(Read) -> bool| self.tables.gauges.iter().any(|slot| wanted(slot.read));
         let needs = Needs {
             digests: has(|read| matches!(read, Read::Repeats | Read::Cycles)),
             seen: has(|read| read == Read::NoProgress),
@@ -390,7 +406,8 @@ fn key(temporal: &Temporal, negated: bool) -> String {
 }
 
 fn rule_with_probe(policy: &Policy, name: &str) -> String {
-    let uses = |gauge: &Gauge| gauge.id == GaugeId::Probe && gauge.argument.as_deref() == Some(name);
+    let uses =
+        |gauge: &Gauge| gauge.id == GaugeId::Probe && gauge.argument.as_deref() == Some(name);
     let rule = policy.rules.iter().find(|rule| rule.gauges().into_iter().any(uses));
     rule.map_or_else(String::new, |rule| rule.id.clone())
 }
@@ -429,9 +446,9 @@ fn irregular(compares: &[Compare], gauges: &[GaugeSlot]) -> Vec<usize> {
 fn roots(policy: &Policy, rules: &[CompiledRule]) -> [Masks; 5] {
     core::array::from_fn(|place| {
         let action = Action::ALL.get(place).copied();
-        let of_action = policy.rules.iter().zip(rules).filter(|(rule, _)| Some(rule.action) == action);
+        let of_action =
+            policy.rules.iter().zip(rules).filter(|(rule, _)| Some(rule.action) == action);
         let slots: Vec<Slot> = of_action.map(|(_, compiled)| compiled.root).collect();
         Masks::of(&slots)
     })
 }
-

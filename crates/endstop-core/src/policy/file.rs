@@ -9,7 +9,10 @@ use core::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Action, DEFAULT_OVERRIDES, FallbackRates, Grant, MAX_RULE_ID, MAX_RULES, OnUnpriced, Policy, Rule};
+use super::{
+    Action, DEFAULT_OVERRIDES, FallbackRates, Grant, MAX_RULE_ID, MAX_RULES, OnUnpriced, Policy,
+    Rule,
+};
 use crate::condition::MAX_TEXT;
 use crate::condition::gauge::Unit;
 use crate::expr::{Diagnostic, did_you_mean, parse};
@@ -126,10 +129,14 @@ impl Policy {
     /// The first problem, with its place in the file and what to do about it.
     pub fn from_toml(text: &str) -> Result<Self, Diagnostic> {
         if text.len() > MAX_FILE {
-            return Err(Diagnostic::new(format!("the file has {} bytes; at most {MAX_FILE} are read", text.len()), 0..0));
+            return Err(Diagnostic::new(
+                format!("the file has {} bytes; at most {MAX_FILE} are read", text.len()),
+                0..0,
+            ));
         }
         let file: PolicyFile = toml::from_str(text).map_err(|error| toml_problem(&error))?;
-        let mut policy = Self { name: file.name.clone(), unbounded: file.unbounded, ..Self::default() };
+        let mut policy =
+            Self { name: file.name.clone(), unbounded: file.unbounded, ..Self::default() };
         let sections = [
             (Action::Stop, &file.stop),
             (Action::Finish, &file.finish),
@@ -159,7 +166,10 @@ fn rule(
     expression: &Spanned<String>,
 ) -> Result<Rule, Diagnostic> {
     if id.is_empty() || id.len() > MAX_RULE_ID {
-        return Err(Diagnostic::new(format!("a rule's name has 1 to {MAX_RULE_ID} bytes"), expression.span()));
+        return Err(Diagnostic::new(
+            format!("a rule's name has 1 to {MAX_RULE_ID} bytes"),
+            expression.span(),
+        ));
     }
     if policy.rule(id).is_some() {
         return Err(Diagnostic::new(format!("two rules are called `{id}`"), expression.span())
@@ -168,7 +178,8 @@ fn rule(
     if policy.rules.len() >= MAX_RULES {
         return Err(Diagnostic::new(format!("more than {MAX_RULES} rules"), expression.span()));
     }
-    let condition = parse(expression.get_ref()).map_err(|error| in_file(text, expression, error))?;
+    let condition =
+        parse(expression.get_ref()).map_err(|error| in_file(text, expression, error))?;
     Ok(Rule::new(id, action, condition))
 }
 
@@ -191,12 +202,18 @@ fn in_file(text: &str, expression: &Spanned<String>, error: Diagnostic) -> Diagn
     }
 }
 
-fn add_details(policy: &mut Policy, id: &str, details: &Spanned<RuleDetails>) -> Result<(), Diagnostic> {
+fn add_details(
+    policy: &mut Policy,
+    id: &str,
+    details: &Spanned<RuleDetails>,
+) -> Result<(), Diagnostic> {
     let names: Vec<String> = policy.rules.iter().map(|rule| rule.id.clone()).collect();
     let Some(rule) = policy.rules.iter_mut().find(|rule| rule.id == id) else {
         let error = Diagnostic::new(format!("there is no rule `{id}`"), details.span());
         let suggestion = did_you_mean(id, names.iter().map(String::as_str));
-        return Err(error.with_help(suggestion.unwrap_or_else(|| "details belong to a rule of this file".to_string())));
+        return Err(error.with_help(
+            suggestion.unwrap_or_else(|| "details belong to a rule of this file".to_string()),
+        ));
     };
     let details = details.get_ref();
     if let Some(reason) = &details.reason {

@@ -36,18 +36,23 @@ fn the_example_of_the_design_is_read() {
     let policy = Policy::from_toml(EXAMPLE).unwrap();
     assert_eq!(policy.name.as_deref(), Some("research"));
     let ids: Vec<(&str, Action)> = policy.rules.iter().map(|r| (r.id.as_str(), r.action)).collect();
-    assert_eq!(ids, [
-        ("answered", Action::Stop),
-        ("budget", Action::Stop),
-        ("operator", Action::Stop),
-        ("stuck", Action::Stop),
-        ("wrap_up", Action::Finish),
-        ("approve", Action::Pause),
-        ("near", Action::Warn),
-    ]);
+    assert_eq!(
+        ids,
+        [
+            ("answered", Action::Stop),
+            ("budget", Action::Stop),
+            ("operator", Action::Stop),
+            ("stuck", Action::Stop),
+            ("wrap_up", Action::Finish),
+            ("approve", Action::Pause),
+            ("near", Action::Warn),
+        ]
+    );
     let stuck = policy.rule("stuck").unwrap();
     assert_eq!((stuck.reason, stuck.hard), (Some(StopReason::NoProgress), Some(true)));
-    assert!(policy.rule("budget").unwrap().is_hard() && !policy.rule("answered").unwrap().is_hard());
+    assert!(
+        policy.rule("budget").unwrap().is_hard() && !policy.rule("answered").unwrap().is_hard()
+    );
     let operator = policy.rule("operator").unwrap();
     assert_eq!(operator.overrides, 1);
     assert_eq!(operator.grant.unwrap().money, "0.10".parse().unwrap());
@@ -58,7 +63,11 @@ fn the_example_of_the_design_is_read() {
 
 #[test]
 fn writing_and_reading_back_gives_the_same_policy() {
-    for text in [EXAMPLE, "[stop]\n\"odd name\" = 'said(\"a \\\"b\\\"\")'\n", "unbounded = true\non_unpriced = \"ignore\""] {
+    for text in [
+        EXAMPLE,
+        "[stop]\n\"odd name\" = 'said(\"a \\\"b\\\"\")'\n",
+        "unbounded = true\non_unpriced = \"ignore\"",
+    ] {
         let policy = Policy::from_toml(text).unwrap();
         let written = policy.to_toml();
         assert_eq!(Policy::from_toml(&written), Ok(policy), "{written}");
@@ -67,9 +76,12 @@ fn writing_and_reading_back_gives_the_same_policy() {
 
 #[test]
 fn three_notations_give_equal_values() {
-    let in_rust = max_steps(25) | crate::condition::named::max_usd("2.00").unwrap() | no_progress(3);
+    let in_rust =
+        max_steps(25) | crate::condition::named::max_usd("2.00").unwrap() | no_progress(3);
     let in_text = parse("max_steps(25) | max_usd(2.00) | no_progress(3)").unwrap();
-    let in_toml = Policy::from_toml("[stop]\nx = \"max_steps(25) | max_usd(2.00) | no_progress(3)\"").unwrap();
+    let in_toml =
+        Policy::from_toml("[stop]\nx = \"max_steps(25) | max_usd(2.00) | no_progress(3)\"")
+            .unwrap();
     assert_eq!(in_rust, in_text);
     assert_eq!(in_toml.rule("x").unwrap().condition, in_rust);
 }
@@ -79,14 +91,44 @@ fn errors_have_a_place_a_cause_and_help() {
     for (text, at, message, help) in [
         ("[stop]\na = \"cost >= 5\"", "5", "money", "$5.00"),
         ("[stop]\na = \"\"\"cost >= 5\"\"\"", "5", "money", "$5.00"),
-        ("[stop]\na = \"said(\\\"x\\\") or cost >= 5\"", "\"said(\\\"x\\\") or cost >= 5\"", "money", "$5.00"),
+        (
+            "[stop]\na = \"said(\\\"x\\\") or cost >= 5\"",
+            "\"said(\\\"x\\\") or cost >= 5\"",
+            "money",
+            "$5.00",
+        ),
         ("[stpo]\na = \"steps >= 1\"", "stpo", "`stpo` is not a key", "did you mean `stop`?"),
-        ("[stop]\na = \"steps >= 1\"\n[rule.a]\nhadr = true", "hadr", "`hadr` is not a key", "did you mean `hard`?"),
-        ("[stop]\nstuck = \"steps >= 1\"\n[rule.stuk]\nhard = true", "[rule.stuk]\nhard = true", "no rule `stuk`", "did you mean `stuck`?"),
-        ("[stop]\na = \"steps >= 1\"\n[rule.a]\nreason = \"cost_limt\"", "\"cost_limt\"", "unknown stop reason", "`cost_limit`"),
-        ("[stop]\na = \"steps >= 1\"\n[warn]\na = \"steps >= 1\"", "\"steps >= 1\"", "two rules are called `a`", "one rule"),
+        (
+            "[stop]\na = \"steps >= 1\"\n[rule.a]\nhadr = true",
+            "hadr",
+            "`hadr` is not a key",
+            "did you mean `hard`?",
+        ),
+        (
+            "[stop]\nstuck = \"steps >= 1\"\n[rule.stuk]\nhard = true",
+            "[rule.stuk]",
+            "no rule `stuk`",
+            "did you mean `stuck`?",
+        ),
+        (
+            "[stop]\na = \"steps >= 1\"\n[rule.a]\nreason = \"cost_limt\"",
+            "\"cost_limt\"",
+            "unknown stop reason",
+            "`cost_limit`",
+        ),
+        (
+            "[stop]\na = \"steps >= 1\"\n[warn]\na = \"steps >= 1\"",
+            "\"steps >= 1\"",
+            "two rules are called `a`",
+            "one rule",
+        ),
         ("on_unpriced = \"hope\"", "\"hope\"", "`hope` is not known", "ignore"),
-        ("on_unpriced = { input = \"3\", output = \"$1/M\" }", "{ input = \"3\", output = \"$1/M\" }", "not a rate", "$3/M"),
+        (
+            "on_unpriced = { input = \"3\", output = \"$1/M\" }",
+            "{ input = \"3\", output = \"$1/M\" }",
+            "not a rate",
+            "$3/M",
+        ),
         ("[stop]\na = 5", "5", "string", ""),
         ("[stop\na = 5", "", "", ""),
     ] {
@@ -94,7 +136,11 @@ fn errors_have_a_place_a_cause_and_help() {
         assert!(error.message.contains(message), "{text}: {error:?}");
         assert!(error.help.clone().unwrap_or_default().contains(help), "{text}: {error:?}");
         if !at.is_empty() {
-            assert_eq!(text.get(error.span.clone()).map(str::trim_end), Some(at), "{text}: {error:?}");
+            assert_eq!(
+                text.get(error.span.clone()).map(str::trim_end),
+                Some(at),
+                "{text}: {error:?}"
+            );
         }
     }
 }

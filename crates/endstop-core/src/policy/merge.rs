@@ -20,7 +20,11 @@ impl Policy {
             let wanted = rule.id.clone();
             let mut tries = 1u32;
             while merged.rule(&rule.id).is_some() {
-                rule.id = if tries == 1 { format!("{wanted}@{origin}") } else { format!("{wanted}@{origin}#{tries}") };
+                rule.id = if tries == 1 {
+                    format!("{wanted}@{origin}")
+                } else {
+                    format!("{wanted}@{origin}#{tries}")
+                };
                 tries += 1;
             }
             merged.rules.push(rule);

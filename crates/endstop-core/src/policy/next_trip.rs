@@ -122,8 +122,12 @@ impl Trial<'_> {
                 continue;
             }
             let now = self.start(compare.gauge);
-            let ends = [Some(compare.range.lo), compare.range.lo.checked_add(compare.range.span).and_then(|hi| hi.checked_add(1))];
-            distances.extend(ends.into_iter().flatten().filter_map(|end| first_at(now, end, speed)));
+            let ends = [
+                Some(compare.range.lo),
+                compare.range.lo.checked_add(compare.range.span).and_then(|hi| hi.checked_add(1)),
+            ];
+            distances
+                .extend(ends.into_iter().flatten().filter_map(|end| first_at(now, end, speed)));
         }
         if self.axis == Axis::Time {
             distances.extend(self.windows());
@@ -146,7 +150,8 @@ impl Trial<'_> {
     }
 
     fn first_rule(&self, distance: u64, actions: &[Action]) -> Option<&super::Rule> {
-        let view: Vec<u64> = (0..self.program.gauges.len()).map(|gauge| self.moved(gauge, distance)).collect();
+        let view: Vec<u64> =
+            (0..self.program.gauges.len()).map(|gauge| self.moved(gauge, distance)).collect();
         let at = match self.axis {
             Axis::Time => Millis(self.meter.clocks.at.0.saturating_add(distance)),
             _ => self.meter.clocks.at,

@@ -63,9 +63,8 @@ impl Run {
         let depth = u64::from(child_depth).saturating_sub(1);
         self.expose(program, Class::Depth, depth, Reading::Known);
         self.meter.evaluate(program);
-        let refused = (0..program.rules.len()).any(|rule| {
-            self.is_standing(rule, false) && self.cover_of(rule) == Cover::Refused
-        });
+        let refused = (0..program.rules.len())
+            .any(|rule| self.is_standing(rule, false) && self.cover_of(rule) == Cover::Refused);
         self.hide(program, Class::Depth);
         self.meter.evaluate(program);
         refused
@@ -97,7 +96,8 @@ impl Run {
 
     fn first_holding(&self, action: Action) -> Option<usize> {
         let rules = self.program.policy.rules.iter().enumerate();
-        let mut holding = rules.filter(|(index, rule)| rule.action == action && self.rule_holds(*index));
+        let mut holding =
+            rules.filter(|(index, rule)| rule.action == action && self.rule_holds(*index));
         holding.next().map(|(index, _)| index)
     }
 
@@ -133,8 +133,10 @@ impl Run {
 
     fn decide_without_signals(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
         let own = event.source == Source::Own;
-        let streams =
-            matches!(event.kind, EventKind::Piece { .. } | EventKind::Tick | EventKind::Reply { .. });
+        let streams = matches!(
+            event.kind,
+            EventKind::Piece { .. } | EventKind::Tick | EventKind::Reply { .. }
+        );
         if !streams && self.roots_hold(Action::Pause) && self.pause_stands() {
             self.status = Status::Paused;
             return Directive::Pause;
@@ -171,7 +173,8 @@ impl Run {
                 }
             }
             self.meter.evaluate(&program);
-            rule = self.roots_hold(Action::Stop).then(|| self.first_holding(Action::Finish)).flatten();
+            rule =
+                self.roots_hold(Action::Stop).then(|| self.first_holding(Action::Finish)).flatten();
             self.meter.sync_counts(&program);
             self.meter.evaluate(&program);
         }
@@ -190,7 +193,8 @@ impl Run {
             return Directive::Retry;
         }
         let mut signal = signal_of(&self.program, &self.meter, rule);
-        signal.message = format!("asked again {MAX_REPLY_RETRIES} times and still so: {}", signal.message);
+        signal.message =
+            format!("asked again {MAX_REPLY_RETRIES} times and still so: {}", signal.message);
         self.raised.push(Raised { signal, is_final: false });
         self.stop(event, false)
     }
@@ -261,7 +265,8 @@ impl Run {
     fn raise_exhausted(&mut self, rule: usize) {
         let allowance = self.program.policy.rules.get(rule).map_or(0, |r| r.overrides);
         let reason = signal_of(&self.program, &self.meter, rule).reason;
-        let message = format!("override limit: {reason} overridden {allowance} times and still standing");
+        let message =
+            format!("override limit: {reason} overridden {allowance} times and still standing");
         let signal = StopSignal::new(StopReason::ErrorForbade).with_message(message);
         self.raised.push(Raised { signal, is_final: true });
     }

@@ -102,7 +102,9 @@ impl Overrides {
 
     /// The present request answers a rule.
     pub(crate) fn answer(&mut self, meter: &Meter, rule: usize, id: &str) {
-        if let (Some(answered), Some(count)) = (self.answered.get_mut(rule), self.in_row.get_mut(rule)) {
+        if let (Some(answered), Some(count)) =
+            (self.answered.get_mut(rule), self.in_row.get_mut(rule))
+        {
             *answered = true;
             *count = count.saturating_add(1);
         }

@@ -28,7 +28,9 @@ pub enum SaveError {
     #[error("the probe `{0}` is a closure and cannot be saved")]
     LocalProbe(String),
     /// A probe's state is larger than [`MAX_PROBE_STATE`].
-    #[error("the state of the probe `{name}` has {bytes} bytes; at most {MAX_PROBE_STATE} are saved")]
+    #[error(
+        "the state of the probe `{name}` has {bytes} bytes; at most {MAX_PROBE_STATE} are saved"
+    )]
     ProbeTooLarge {
         /// The probe.
         name: String,
@@ -82,7 +84,10 @@ impl Run {
         state.raised = self
             .raised
             .iter()
-            .map(|raised| wire::RaisedState { signal: raised.signal.clone(), is_final: raised.is_final })
+            .map(|raised| wire::RaisedState {
+                signal: raised.signal.clone(),
+                is_final: raised.is_final,
+            })
             .collect();
         state.overrides = wire::OverrideState {
             requested_by: self.overrides.requested_by.clone(),
@@ -129,7 +134,10 @@ impl Run {
         }
         for (index, name) in program.probe_names.iter().enumerate() {
             let Some(saved) = state.probes.get(name) else { continue };
-            let probe = program.probes.start(name, Some(saved)).ok_or_else(|| RestoreError::Probe(name.clone()))?;
+            let probe = program
+                .probes
+                .start(name, Some(saved))
+                .ok_or_else(|| RestoreError::Probe(name.clone()))?;
             if let Some(slot) = run.meter.probes.get_mut(index) {
                 *slot = probe;
             }
@@ -186,13 +194,18 @@ impl Run {
         let changed = pairs.filter(|(now, original)| now != original);
         let caps = changed.filter_map(|(now, _)| {
             let gauge = self.program.gauges.get(now.gauge)?.gauge.as_ref()?;
-            Some(wire::CapState { rule: self.rule_id(now.rule)?, gauge: gauge.to_string(), limit: now.range.lo })
+            Some(wire::CapState {
+                rule: self.rule_id(now.rule)?,
+                gauge: gauge.to_string(),
+                limit: now.range.lo,
+            })
         });
         caps.collect()
     }
 
     fn load_cap(&mut self, cap: &wire::CapState) {
-        let Some(rule) = self.program.policy.rules.iter().position(|rule| rule.id == cap.rule) else {
+        let Some(rule) = self.program.policy.rules.iter().position(|rule| rule.id == cap.rule)
+        else {
             return;
         };
         for compare in self.meter.compares.iter_mut().filter(|compare| compare.rule == rule) {

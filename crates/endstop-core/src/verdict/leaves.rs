@@ -25,7 +25,8 @@ struct Leaf<'p> {
 /// The leaves in true branches, in order.
 fn true_leaves<'p>(program: &'p Program, meter: &Meter, rule: usize) -> Vec<Leaf<'p>> {
     let mut leaves = Vec::new();
-    if let (Some(rule), Some(compiled)) = (program.policy.rules.get(rule), program.rules.get(rule)) {
+    if let (Some(rule), Some(compiled)) = (program.policy.rules.get(rule), program.rules.get(rule))
+    {
         let mut nodes = compiled.nodes.iter();
         walk(&rule.condition, &mut nodes, meter, None, true, &mut leaves);
     }

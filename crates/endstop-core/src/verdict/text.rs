@@ -13,7 +13,8 @@ impl Display for Verdict {
             Some(signal) => write!(f, "{}: {signal}", self.status.name())?,
             None => write!(f, "{}: no stop signal stands", self.status.name())?,
         }
-        let cost = self.cost_usd.as_deref().map_or("unknown cost".into(), |usd| alloc::format!("${usd}"));
+        let cost =
+            self.cost_usd.as_deref().map_or("unknown cost".into(), |usd| alloc::format!("${usd}"));
         write!(f, "\nafter {} steps, {} tokens, {cost}", self.steps, self.tokens)?;
         if let Some(cause) = &self.terminated_by {
             write!(f, "\nterminated by {cause}")?;
@@ -27,7 +28,11 @@ impl Display for Verdict {
         }
         for record in &self.overrides {
             let rule = record.rule.as_deref().unwrap_or("signals");
-            write!(f, "\noverride at step {}: {rule} {} by {}", record.step, record.what, record.by)?;
+            write!(
+                f,
+                "\noverride at step {}: {rule} {} by {}",
+                record.step, record.what, record.by
+            )?;
         }
         for rule in &self.rules {
             rule_text(f, rule)?;
