@@ -1,2 +1,72 @@
-//! Tasks of the project.
-fn main() {}
+//! Tasks of the project: `cargo xtask <task>`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command whose output is read by people at a terminal"
+)]
+
+mod docs;
+mod test;
+mod tidy;
+mod tree;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo xtask <task>
+
+Tasks:
+  test     everything that a change has to pass: format, lints, tests, licences
+  nightly  the same, and what takes longer
+  tidy     house rules: sizes, docs, purity of the core, links, generated pages
+  docs     write the generated pages again";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let passed = match words.as_slice() {
+        ["test"] => test::run(test::Depth::Push),
+        ["nightly"] => test::run(test::Depth::Nightly),
+        ["tidy"] => tidy_and_report(),
+        ["docs"] => write_docs_and_report(),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn tidy_and_report() -> bool {
+    match tidy::run(&tree::root()) {
+        Ok(findings) => {
+            for finding in &findings {
+                println!("{finding}");
+            }
+            findings.is_empty()
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            false
+        }
+    }
+}
+
+fn write_docs_and_report() -> bool {
+    match docs::write(&tree::root()) {
+        Ok(written) => {
+            for path in written {
+                println!("wrote {path}");
+            }
+            true
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            false
+        }
+    }
+}

@@ -1,2 +1,7 @@
 //! The endstop switch for LLM agents.
 pub use endstop_core as core;
+
+/// Runs the Rust examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct ReadmeDoctests;

@@ -1,0 +1,34 @@
+//! The subcommands: a file each, a row in each of the two lists below.
+
+pub mod completions;
+pub mod man;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::error::CliError;
+
+/// A subcommand with its arguments, in the order in which help lists them.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the completion script of a shell
+    Completions(completions::Args),
+    /// Print a man page, or write all of them
+    Man(man::Args),
+}
+
+impl Command {
+    /// Runs the subcommand; data goes to `out`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the subcommand, ready to be printed.
+    pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+        match self {
+            Self::Completions(args) => completions::run(args, out),
+            Self::Man(args) => man::run(args, out),
+        }
+    }
+}

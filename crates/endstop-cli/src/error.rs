@@ -1,0 +1,129 @@
+//! How a subcommand fails, and what the exit codes mean.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+
+/// How a process of `endstop` ends. The one table of exit codes: `--help` and the man page print it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitMeaning {
+    /// The work is done, or the answer is yes.
+    Ok,
+    /// The command ran, and its answer is no.
+    AnswerIsNo,
+    /// Wrong arguments or unusable input; the argument parser uses the same code.
+    Usage,
+    /// Ended by Ctrl-C. Shells report 128 + the number of the signal, which is left to act by itself.
+    Interrupted,
+}
+
+impl ExitMeaning {
+    /// Every meaning, in the order of the codes.
+    pub const ALL: [Self; 4] = [Self::Ok, Self::AnswerIsNo, Self::Usage, Self::Interrupted];
+
+    /// The code of the process.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::AnswerIsNo => 1,
+            Self::Usage => 2,
+            Self::Interrupted => 130,
+        }
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Ok => "success",
+            Self::AnswerIsNo => "the answer is no (check: unbounded policy; price: unknown model)",
+            Self::Usage => "wrong arguments or unusable input",
+            Self::Interrupted => "interrupted (Ctrl-C)",
+        }
+    }
+
+    /// The table as plain text, one line for each code.
+    #[must_use]
+    pub fn table() -> String {
+        let mut table = String::from("Exit codes:");
+        for meaning in Self::ALL {
+            // Writing to a String cannot fail.
+            let _ = write!(table, "\n  {:<4} {}", meaning.code(), meaning.text());
+        }
+        table
+    }
+}
+
+/// Why a subcommand failed, as people read it on standard error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CliError {
+    /// What went wrong: lower case, no final stop, input in backticks.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// The code of the process, from [`ExitMeaning`].
+    pub code: u8,
+    /// Text printed as it is between message and hint, such as a snippet of the input with carets.
+    pub details: Option<String>,
+}
+
+impl CliError {
+    /// Unusable input or arguments: exit code 2.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, code: ExitMeaning::Usage.code(), details: None }
+    }
+
+    /// The same error, with what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same error, with text that is printed as it is.
+    #[must_use]
+    pub fn with_details(mut self, details: impl Into<String>) -> Self {
+        self.details = Some(details.into());
+        self
+    }
+
+    /// The same error, ending the process with the code of `meaning`.
+    #[must_use]
+    pub fn with_exit(mut self, meaning: ExitMeaning) -> Self {
+        self.code = meaning.code();
+        self
+    }
+
+    /// Code of the process.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+
+    /// Prints `error: …`, the details and `hint: …` on standard error.
+    pub fn print(&self) {
+        let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+        let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
+        let mut text = format!("{red}error:{red:#} {}\n", self.message);
+        if let Some(details) = &self.details {
+            text.push_str(details.trim_end_matches('\n'));
+            text.push('\n');
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(text, "{cyan}hint:{cyan:#} {hint}");
+        }
+        // There is nowhere left to report a standard error that cannot be written.
+        let _ = anstream::stderr().write_all(text.as_bytes());
+    }
+}
+
+impl From<io::Error> for CliError {
+    /// For writes to standard output, which carry no path. Errors of files are made where the path is known.
+    fn from(error: io::Error) -> Self {
+        Self::new(format!("cannot write the output: {error}"))
+    }
+}

@@ -1,0 +1,147 @@
+//! The `endstop` command line: the root, one module per subcommand, errors and output.
+//!
+//! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Nothing
+//! is said by colour alone. To add a subcommand: one file in `command/` and its rows in `command.rs`.
+
+pub mod command;
+pub mod error;
+pub mod output;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Args, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser};
+
+use crate::command::Command;
+use crate::error::{CliError, ExitMeaning};
+use crate::output::Settings;
+
+const EXAMPLES: &str = "\
+Examples:
+  endstop completions bash > ~/.local/share/bash-completion/completions/endstop
+  endstop man --out ~/.local/share/man/man1";
+
+/// The root of the command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "endstop",
+    version,
+    about = "Stop conditions for LLM agents: check them, price them, replay them over transcripts",
+    after_help = "See `endstop --help` for examples and exit codes.",
+    arg_required_else_help = true,
+    disable_help_subcommand = false
+)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The options that every subcommand takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+struct GlobalArgs {
+    /// When to colour; NO_COLOR in the environment counts as `never` under `auto`
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    color: ColorChoice,
+    /// Print no progress, notes or warnings on standard error; errors stay
+    #[arg(short, long, global = true)]
+    quiet: bool,
+}
+
+/// The whole command with its help texts, for completions, man pages and the reference page.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command().after_long_help(format!("{EXAMPLES}\n\n{}", ExitMeaning::table()))
+}
+
+/// Runs the command line `args` (the program's name first) and says how the process ends.
+///
+/// A reader of standard output that goes away ends the command quietly with success.
+#[must_use]
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    // Errors about the arguments themselves are coloured too, so the choice is needed before parsing.
+    output::set_color(color_asked_for(&args));
+    let parsed = command().try_get_matches_from(args).and_then(|matches| {
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
+    });
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return usage_answer(&error),
+    };
+    output::set_color(cli.global.color);
+    output::init(Settings { quiet: cli.global.quiet });
+    let mut out = output::Stdout::new();
+    let result = cli.command.run(&mut out).and_then(|code| {
+        out.flush()?;
+        Ok(code)
+    });
+    if out.reader_is_gone() {
+        return ExitCode::SUCCESS;
+    }
+    result.unwrap_or_else(|error| {
+        error.print();
+        error.exit_code()
+    })
+}
+
+/// Prints what the argument parser answers: help and version on standard output, errors on standard error.
+fn usage_answer(answer: &clap::Error) -> ExitCode {
+    let text = answer.render().ansi().to_string();
+    if answer.use_stderr() {
+        // There is nowhere left to report a standard error that cannot be written.
+        let _ = anstream::stderr().write_all(text.as_bytes());
+        return ExitCode::from(ExitMeaning::Usage.code());
+    }
+    let mut out = output::Stdout::new();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(error) if !out.reader_is_gone() => {
+            let error = CliError::from(error);
+            error.print();
+            error.exit_code()
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// The value of `--color` before the arguments have been parsed; `auto` where it is absent or wrong.
+fn color_asked_for(args: &[OsString]) -> ColorChoice {
+    let mut words =
+        args.iter().skip(1).map_while(|word| word.to_str()).take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        let value = match word.strip_prefix("--color") {
+            Some("") => words.next(),
+            Some(rest) => rest.strip_prefix('='),
+            None => continue,
+        };
+        return match value {
+            Some("always") => ColorChoice::Always,
+            Some("never") => ColorChoice::Never,
+            _ => ColorChoice::Auto,
+        };
+    }
+    ColorChoice::Auto
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn colour_is_known_before_parsing() {
+        let asked =
+            |line: &str| color_asked_for(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(asked("endstop --color never --help"), ColorChoice::Never);
+        assert_eq!(asked("endstop man --color=always"), ColorChoice::Always);
+        assert_eq!(asked("endstop man"), ColorChoice::Auto);
+        assert_eq!(asked("endstop -- --color=always"), ColorChoice::Auto);
+    }
+}

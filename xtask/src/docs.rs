@@ -1,0 +1,79 @@
+//! Pages that are generated from the code. `cargo xtask docs` writes them; tidy compares them.
+
+mod cli;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use thiserror::Error;
+
+use crate::tidy::Finding;
+use crate::tree::Tree;
+
+/// A generated page: its path from the root, and what makes its text.
+type Page = (&'static str, fn() -> String);
+
+/// Every generated page.
+const GENERATED: &[Page] = &[("docs/cli.md", cli::page)];
+
+/// Why a page could not be written.
+#[derive(Debug, Error)]
+pub(crate) enum DocsError {
+    #[error("cannot write `{path}`: {source}")]
+    Write { path: &'static str, source: io::Error },
+}
+
+/// Writes every generated page and lists their paths.
+pub(crate) fn write(root: &Path) -> Result<Vec<&'static str>, DocsError> {
+    let mut written = Vec::new();
+    for &(path, text) in GENERATED {
+        let failed = |source| DocsError::Write { path, source };
+        let file = root.join(path);
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        fs::write(&file, text()).map_err(failed)?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
+/// Finds the pages that are not what the code makes of them now.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let stale = |&(path, text): &Page| {
+        let expected = text();
+        let found = tree.texts.get(path).map_or("", String::as_str);
+        if found == expected {
+            return None;
+        }
+        let same = found.lines().zip(expected.lines()).take_while(|(old, new)| old == new).count();
+        Some(Finding::new(
+            path,
+            same + 1,
+            "out of date; run `cargo xtask docs` and commit the result",
+        ))
+    };
+    GENERATED.iter().filter_map(stale).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_page_is_found_at_its_first_difference() {
+        let mut tree = Tree::default();
+        let pages: Vec<_> = GENERATED.iter().map(|(path, _)| *path).collect();
+        assert_eq!(check(&tree).len(), pages.len());
+        for &(path, text) in GENERATED {
+            tree.texts.insert(path.to_owned(), text());
+        }
+        assert_eq!(check(&tree), []);
+        let (path, text) = GENERATED[0];
+        let changed = text().replacen('\n', "\nmore\n", 1);
+        tree.texts.insert(path.to_owned(), changed);
+        let message = "out of date; run `cargo xtask docs` and commit the result";
+        assert_eq!(check(&tree), [Finding::new(path, 2, message)]);
+    }
+}

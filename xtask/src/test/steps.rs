@@ -1,0 +1,189 @@
+//! The rows: what the test command runs.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::Depth;
+
+/// A step of the test command.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// Name in the summary.
+    pub(super) name: &'static str,
+    /// From which depth on it runs.
+    pub(super) depth: Depth,
+    /// What it runs in the checkout at the given root.
+    pub(super) plan: fn(&Path) -> Plan,
+}
+
+/// What a step does here and now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// Command lines, in order; the first that fails ends the step.
+    Run(Vec<Vec<String>>),
+    /// Nothing, for this reason.
+    Skip(String),
+}
+
+/// Every step, in order: the quick answers first.
+pub(super) const STEPS: &[Step] = &[
+    Step { name: "format", depth: Depth::Push, plan: format },
+    Step { name: "lints", depth: Depth::Push, plan: lints },
+    Step { name: "tests", depth: Depth::Push, plan: tests },
+    Step { name: "doc tests", depth: Depth::Push, plan: doc_tests },
+    Step { name: "examples", depth: Depth::Push, plan: examples },
+    Step { name: "licences", depth: Depth::Push, plan: licences },
+    Step { name: "fuzz", depth: Depth::Push, plan: short_fuzz },
+    Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
+    Step { name: "mutants", depth: Depth::Nightly, plan: mutants },
+];
+
+/// Examples that run to their end by themselves: package and name.
+const EXAMPLES: &[(&str, &str)] = &[];
+
+/// Enough to run the corpus and find what lies on the surface.
+const SHORT_FUZZ_SECONDS: u32 = 5;
+
+/// Ten minutes a target find what a push does not have time for.
+const LONG_FUZZ_SECONDS: u32 = 600;
+
+fn format(_: &Path) -> Plan {
+    one("cargo fmt --all --check")
+}
+
+fn lints(_: &Path) -> Plan {
+    one("cargo clippy --workspace --all-targets --all-features -- -D warnings")
+}
+
+fn tests(_: &Path) -> Plan {
+    if cargo_has("nextest") {
+        return one("cargo nextest run --workspace --all-features");
+    }
+    one("cargo test --workspace --all-features --lib --bins --tests --examples")
+}
+
+fn doc_tests(_: &Path) -> Plan {
+    one("cargo test --workspace --all-features --doc")
+}
+
+fn examples(_: &Path) -> Plan {
+    if EXAMPLES.is_empty() {
+        return Plan::Skip("there is no example".to_owned());
+    }
+    Plan::Run(
+        EXAMPLES
+            .iter()
+            .map(|(package, name)| words(&format!("cargo run -q -p {package} --example {name}")))
+            .collect(),
+    )
+}
+
+fn licences(_: &Path) -> Plan {
+    if !cargo_has("deny") {
+        return Plan::Skip("cargo-deny is not installed".to_owned());
+    }
+    one("cargo deny check bans licenses sources")
+}
+
+fn short_fuzz(root: &Path) -> Plan {
+    fuzz(root, SHORT_FUZZ_SECONDS)
+}
+
+fn long_fuzz(root: &Path) -> Plan {
+    fuzz(root, LONG_FUZZ_SECONDS)
+}
+
+fn fuzz(root: &Path, seconds: u32) -> Plan {
+    let targets = fuzz_targets(root);
+    if targets.is_empty() {
+        return Plan::Skip("there is no fuzz target".to_owned());
+    }
+    if !answers("cargo", &["+nightly", "--version"]) {
+        return Plan::Skip("no nightly toolchain is installed".to_owned());
+    }
+    if !cargo_has("fuzz") {
+        return Plan::Skip("cargo-fuzz is not installed".to_owned());
+    }
+    let line = |target: &String| {
+        words(&format!("cargo +nightly fuzz run {target} -- -max_total_time={seconds}"))
+    };
+    Plan::Run(targets.iter().map(line).collect())
+}
+
+/// The names of the files in `fuzz/fuzz_targets`, sorted.
+fn fuzz_targets(root: &Path) -> Vec<String> {
+    let Ok(folder) = fs::read_dir(root.join("fuzz/fuzz_targets")) else { return Vec::new() };
+    let mut targets: Vec<String> = folder
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter_map(|path| path.file_stem()?.to_str().map(str::to_owned))
+        .collect();
+    targets.sort();
+    targets
+}
+
+/// Mutants of what differs from the branch `main`, or in the last commit on it.
+fn mutants(root: &Path) -> Plan {
+    if !cargo_has("mutants") {
+        return Plan::Skip("cargo-mutants is not installed".to_owned());
+    }
+    let mut diff = git_diff(root, "main...HEAD");
+    if diff.is_empty() {
+        diff = git_diff(root, "HEAD~1");
+    }
+    if diff.is_empty() {
+        return Plan::Skip("there is no difference to mutate".to_owned());
+    }
+    let file = root.join("target/mutants.diff");
+    if let Err(error) = fs::write(&file, diff) {
+        return Plan::Skip(format!("cannot write `target/mutants.diff`: {error}"));
+    }
+    one("cargo mutants --workspace --in-diff target/mutants.diff")
+}
+
+/// The difference to `base`; empty where git does not know it.
+fn git_diff(root: &Path, base: &str) -> Vec<u8> {
+    let output = Command::new("git").arg("-C").arg(root).args(["diff", base]).output();
+    output.map(|output| output.stdout).unwrap_or_default()
+}
+
+fn one(line: &str) -> Plan {
+    Plan::Run(vec![words(line)])
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// Whether `cargo <subcommand>` is installed.
+fn cargo_has(subcommand: &str) -> bool {
+    answers("cargo", &[subcommand, "--version"])
+}
+
+fn answers(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_is_known() {
+        assert!(!cargo_has("no-such-tool-anywhere"));
+        assert!(answers("cargo", &["--version"]));
+    }
+
+    #[test]
+    fn a_project_without_fuzz_targets_skips_fuzzing() {
+        let plan = fuzz(Path::new("no-such-folder"), 1);
+        assert_eq!(plan, Plan::Skip("there is no fuzz target".to_owned()));
+    }
+}

@@ -1,0 +1,140 @@
+//! The core is a pure function of policy and events: no standard library, clock, float or hash order.
+
+use std::process::Command;
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::Lit;
+
+use super::tokens::{is_punct, is_word, line_of, walk, without_tests};
+use super::{Finding, TidyError};
+use crate::tree::Tree;
+
+const CORE_ROOT: &str = "crates/endstop-core/src/lib.rs";
+const CORE_SOURCES: &str = "crates/endstop-core/src/";
+const CORE_MANIFEST: &str = "crates/endstop-core/Cargo.toml";
+
+/// Words that have no place in the core, and what to use instead.
+const FORBIDDEN: [(&str, &str); 6] = [
+    ("Instant", "events carry their time"),
+    ("SystemTime", "events carry their time"),
+    ("f32", "use integers with a scale"),
+    ("f64", "use integers with a scale"),
+    ("HashMap", "use `BTreeMap`, whose order is the same everywhere"),
+    ("HashSet", "use `BTreeSet`, whose order is the same everywhere"),
+];
+
+pub(super) fn check_sources(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending_in(".rs") {
+        if path.starts_with(CORE_SOURCES) && !path.ends_with("_tests.rs") {
+            findings.extend(check_file(path, text));
+        }
+    }
+    let declares = tree
+        .texts
+        .get(CORE_ROOT)
+        .is_some_and(|text| text.lines().any(|line| line.trim() == "#![no_std]"));
+    if !declares {
+        findings.push(Finding::new(CORE_ROOT, 1, "declare `#![no_std]`"));
+    }
+    findings
+}
+
+fn check_file(path: &str, text: &str) -> Vec<Finding> {
+    // What does not parse has been reported with the other sources.
+    let Ok(stream) = text.parse::<TokenStream>() else { return Vec::new() };
+    let mut findings = Vec::new();
+    walk(without_tests(stream), &mut |tokens, index| {
+        let Some(token) = tokens.get(index) else { return };
+        if let Some(what) = impurity(tokens, index) {
+            findings.push(Finding::new(path, line_of(token), what));
+        }
+    });
+    findings
+}
+
+fn impurity(tokens: &[TokenTree], index: usize) -> Option<String> {
+    let token = tokens.get(index);
+    let before = index.checked_sub(1).and_then(|before| tokens.get(before));
+    if let Some((word, instead)) = FORBIDDEN.iter().find(|(word, _)| is_word(token, word)) {
+        return Some(format!("`{word}` in the core; {instead}"));
+    }
+    let is_path = is_punct(tokens.get(index + 1), ':') && is_punct(tokens.get(index + 2), ':');
+    if is_word(token, "std") && (is_path || is_word(before, "crate")) {
+        return Some("`std` in the core; use `core` or `alloc`".to_owned());
+    }
+    let Some(TokenTree::Literal(literal)) = token else { return None };
+    let before_that = index.checked_sub(2).and_then(|before| tokens.get(before));
+    // In `pair.0.1` the tokens are `pair`, `.` and `0.1`; in `0..1.5` two dots stand before the float.
+    let is_field = is_punct(before, '.') && !is_punct(before_that, '.');
+    let is_float = matches!(Lit::new(literal.clone()), Lit::Float(_)) && !is_field;
+    is_float.then(|| format!("float `{literal}` in the core; use integers with a scale"))
+}
+
+/// Builds the core without the standard library in a folder of its own, so that it waits for no lock
+/// and disturbs no other build.
+pub(super) fn check_build(tree: &Tree) -> Result<Vec<Finding>, TidyError> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(&tree.root)
+        .args(["build", "--quiet", "--package", "endstop-core", "--no-default-features"])
+        .args(["--target-dir", "target/tidy"])
+        .output()
+        .map_err(TidyError::Cargo)?;
+    if output.status.success() {
+        return Ok(Vec::new());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let reason = stderr.lines().find(|line| line.starts_with("error")).unwrap_or("no reason given");
+    let what = format!("does not build with `--no-default-features`: {reason}");
+    Ok(vec![Finding::new(CORE_MANIFEST, 1, what)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<usize> {
+        let findings = check_file("crates/endstop-core/src/a.rs", text);
+        findings.iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn impure_tokens_are_found() {
+        for text in [
+            "use std::fmt;",
+            "extern crate std;",
+            "fn f(t: core::time::Instant) {}",
+            "fn f(t: SystemTime) {}",
+            "fn f(x: f32) {}",
+            "const X: u64 = 3f64 as u64;",
+            "fn f() -> bool { x > 1.5 }",
+            "fn f() { g(1e9) }",
+            "fn f() { for x in 0..1.5 {} }",
+            "macro_rules! m { () => { HashMap::new() }; }",
+            "fn f(s: HashSet<u8>) {}",
+        ] {
+            assert_eq!(lines(text), [1], "{text}");
+        }
+    }
+
+    #[test]
+    fn pure_code_tests_and_text_are_not_found() {
+        for text in [
+            "/// No `f64`, no std::time.\nfn f(pair: ((u8, u8), u8)) -> u8 { pair.0.1 }",
+            "#[cfg(feature = \"std\")]\nfn f() {}",
+            "fn f() -> &'static str { \"std::time 1.5\" }",
+            "#[cfg(test)]\nmod tests { use std::fmt; const X: f64 = 1.5; }",
+            "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;\nfn f() { let _ = 0x1e3; }",
+            "mod a { #[cfg(test)] use std::fmt; fn f() {} }",
+        ] {
+            assert_eq!(lines(text), Vec::<usize>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn code_after_a_test_item_is_still_looked_at() {
+        assert_eq!(lines("#[cfg(test)]\nmod tests;\nfn f(x: f64) {}"), [3]);
+        assert_eq!(lines("#[cfg(test)]\nmod tests { }\n\nuse std::fmt;"), [4]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Length of functions.
+
+use proc_macro2::Span;
+use syn::visit::{self, Visit};
+
+use super::Finding;
+use crate::tree::Tree;
+
+/// A function of this many lines, from its signature to its closing brace, fits on one screen.
+const MAX_LINES: usize = 70;
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    tree.ending_in(".rs").flat_map(|(path, text)| check_file(path, text)).collect()
+}
+
+fn check_file(path: &str, text: &str) -> Vec<Finding> {
+    match syn::parse_file(text) {
+        Ok(file) => {
+            let mut visitor = FunctionLengths { path, findings: Vec::new() };
+            visitor.visit_file(&file);
+            visitor.findings
+        }
+        Err(error) => {
+            let what = format!("cannot be parsed: {error}");
+            vec![Finding::new(path, error.span().start().line, what)]
+        }
+    }
+}
+
+struct FunctionLengths<'a> {
+    path: &'a str,
+    findings: Vec<Finding>,
+}
+
+impl FunctionLengths<'_> {
+    fn measure(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        let first = start_of(signature).start().line;
+        let last = block.brace_token.span.close().end().line;
+        let lines = last.saturating_sub(first) + 1;
+        if lines > MAX_LINES {
+            let what = format!(
+                "function `{}` has {lines} lines, and {MAX_LINES} is the limit; split it",
+                signature.ident
+            );
+            self.findings.push(Finding::new(self.path, first, what));
+        }
+    }
+}
+
+/// The `fn` keyword: what may stand before it never makes a function longer by a line.
+fn start_of(signature: &syn::Signature) -> Span {
+    signature.fn_token.span
+}
+
+impl<'ast> Visit<'ast> for FunctionLengths<'_> {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.measure(&item.sig, &item.block);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.measure(&item.sig, &item.block);
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        if let Some(block) = &item.default {
+            self.measure(&item.sig, block);
+        }
+        visit::visit_trait_item_fn(self, item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_measured_from_signature_to_brace() {
+        let function = |lines: usize| format!("\nfn f() {{{}}}", "\n".repeat(lines - 1));
+        assert!(check_file("a.rs", &function(70)).is_empty());
+        let findings = check_file("a.rs", &function(71));
+        assert_eq!(
+            findings,
+            [Finding::new("a.rs", 2, "function `f` has 71 lines, and 70 is the limit; split it")]
+        );
+    }
+
+    #[test]
+    fn methods_and_inner_functions_are_measured() {
+        let long = format!("fn f() {{{}}}", "\n".repeat(70));
+        for text in [
+            format!("impl A {{ {long} }}"),
+            format!("trait A {{ {long} }}"),
+            format!("mod a {{ {long} }}"),
+        ] {
+            assert_eq!(check_file("a.rs", &text).len(), 1, "{text}");
+        }
+        assert_eq!(check_file("a.rs", &format!("fn g() {{ {long} }}")).len(), 2);
+        assert!(check_file("a.rs", "trait A { fn f(); }").is_empty());
+    }
+}

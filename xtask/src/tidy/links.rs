@@ -1,0 +1,56 @@
+//! Markdown links to files of the project lead somewhere.
+
+use std::path::Path;
+
+use pulldown_cmark::{Event, Parser, Tag};
+
+use super::Finding;
+use crate::tree::Tree;
+
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    tree.ending_in(".md").flat_map(|(path, text)| check_file(&tree.root, path, text)).collect()
+}
+
+fn check_file(root: &Path, path: &str, text: &str) -> Vec<Finding> {
+    let folder = root.join(path).parent().map_or_else(|| root.to_path_buf(), Path::to_path_buf);
+    let mut findings = Vec::new();
+    for (event, range) in Parser::new(text).into_offset_iter() {
+        let (Event::Start(Tag::Link { dest_url, .. }) | Event::Start(Tag::Image { dest_url, .. })) =
+            event
+        else {
+            continue;
+        };
+        let Some(target) = local_target(&dest_url) else { continue };
+        if !folder.join(target).exists() {
+            let line = text.get(..range.start).unwrap_or("").matches('\n').count() + 1;
+            let what = format!("link to `{target}`, which does not exist; mend or remove it");
+            findings.push(Finding::new(path, line, what));
+        }
+    }
+    findings
+}
+
+/// The file that a link names, without its `#fragment`; nothing for addresses and same-page links.
+fn local_target(link: &str) -> Option<&str> {
+    let target = link.split('#').next().unwrap_or("");
+    let has_scheme = target.contains("://") || target.starts_with("mailto:");
+    (!target.is_empty() && !has_scheme).then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    #[test]
+    fn links_are_followed() {
+        let check = |text| check_file(&tree::root(), "docs/a.md", text).len();
+        assert_eq!(check("[a](../README.md#top) [b](https://example.com) [c](#here)"), 0);
+        assert_eq!(check("[a](../no-such-file.md)"), 1);
+        assert_eq!(check("![a](no-such-picture.png)"), 1);
+        assert_eq!(check("```\n[a](no-such-file.md)\n```\n`[b](no-such-file.md)`"), 0);
+        let findings =
+            check_file(&tree::root(), "a.md", "one\n\ntwo [a][b]\n\n[b]: no-such-file.md\n");
+        assert_eq!(findings.first().map(|finding| finding.line), Some(3));
+    }
+}
