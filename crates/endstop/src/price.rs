@@ -188,3 +188,9 @@ mod oracle_tests;
 #[cfg(test)]
 #[path = "price/price_tests.rs"]
 mod price_tests;
+#[cfg(test)]
+#[path = "price/property_tests.rs"]
+mod property_tests;
+#[cfg(test)]
+#[path = "price/shape_tests.rs"]
+mod shape_tests;

@@ -19,6 +19,9 @@ const OTHER_NAMES: [(&str, &str); 4] = [
 /// The provider under which LiteLLM reports every call; the model's prefix names the real one.
 const LITELLM: &str = "litellm";
 
+/// The provider that resells models at the vendor's price, with the vendor before a slash in their names.
+const RESELLER: &str = "openrouter";
+
 /// How many names a hint shows.
 const MAX_HINTS: usize = 3;
 
@@ -44,6 +47,20 @@ impl PriceTable {
                 self.find_at(self.providers.iter().find(claims)?, &model)
             }),
         }
+    }
+
+    /// As [`PriceTable::find`]; where the list of OpenRouter no longer has a model, its vendor's price stands
+    /// in: OpenRouter passes that on, and drops retired models from its list.
+    ///
+    /// [`ModelPrice::provider_id`] then names the vendor. A marked edition (`:free`, `:batch`) has its own
+    /// price and is never replaced.
+    #[must_use]
+    pub fn find_or_vendor(&self, provider: Option<&str>, model: &str) -> Option<ModelPrice<'_>> {
+        self.find(provider, model).or_else(|| {
+            let reseller = self.provider(provider?).filter(|found| found.id == RESELLER);
+            let (vendor, rest) = model.trim().split_once('/').filter(|_| reseller.is_some())?;
+            if rest.contains(':') { None } else { self.find(Some(vendor), rest) }
+        })
     }
 
     /// The known models whose names are most like `model`, as `provider/model`, best first.

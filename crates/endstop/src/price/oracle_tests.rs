@@ -176,7 +176,8 @@ fn every_billed_call_is_computed_to_the_pico_dollar() {
             "cost": row["cost"],
         });
         let counts = read_usage(detect_shape(&usage).unwrap(), &usage).unwrap();
-        let model = PriceTable::embedded().find(Some("openrouter"), text(&row, "model")).unwrap();
+        let name = text(&row, "model");
+        let model = PriceTable::embedded().find_or_vendor(Some("openrouter"), name).unwrap();
         let at = WallTime(row["created"].as_u64().unwrap() * 1_000);
         let priced = model.price(&counts, at, &CallContext::default()).unwrap();
         let billed = billed_cost(&usage).unwrap();

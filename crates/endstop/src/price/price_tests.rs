@@ -1,14 +1,13 @@
 //! Rules of the engine on small tables of their own.
 
-use endstop_core::units::{Money, TokenUsage, WallTime};
-use proptest::prelude::*;
+use endstop_core::units::WallTime;
 use serde_json::json;
 
 use super::*;
 
-const NOON: WallTime = WallTime(1_793_534_400_000);
+pub(super) const NOON: WallTime = WallTime(1_793_534_400_000);
 
-fn table(model: &str) -> PriceTable {
+pub(super) fn table(model: &str) -> PriceTable {
     let json = format!(
         r#"{{"version":"test","providers":[{{"id":"p","models":[{{"id":"m","match":{{"equals":"m"}},{model}}}]}}]}}"#
     );
@@ -22,7 +21,7 @@ fn problem(model: &str) -> String {
     PriceTable::from_json(&json).unwrap_err().to_string()
 }
 
-fn usage(counts: &[(&str, u64)]) -> UsageCounts {
+pub(super) fn usage(counts: &[(&str, u64)]) -> UsageCounts {
     let mut usage = UsageCounts::default();
     for (key, count) in counts {
         usage.set(Unit::named(key).unwrap(), *count).unwrap();
@@ -126,7 +125,7 @@ fn a_variant_replaces_only_what_it_names_and_the_first_wins() {
     let flex = CallContext { service_tier: Some("flex".into()), ..CallContext::default() };
     let both = CallContext { service_tier: Some("flex".into()), ..batch.clone() };
     let other = CallContext { processing: Some("Batch".into()), ..CallContext::default() };
-    let total = |context| total(&table, &counts, NOON, context);
+    let total = |context: &CallContext| total(&table, &counts, NOON, context);
     assert_eq!(total(&CallContext::default()), "22");
     assert_eq!(total(&batch), "16");
     assert_eq!(total(&flex), "19");
@@ -219,14 +218,14 @@ fn durations_are_milliseconds_and_groq_bills_ten_seconds_at_least() {
 #[test]
 fn models_are_found_by_the_names_that_are_sent() {
     let table = PriceTable::embedded();
-    let find = |provider, model| {
+    let find = |provider: Option<&str>, model: &str| {
         table.find(provider, model).map(|m| (m.provider_id().to_owned(), m.model_id().to_owned()))
     };
     let found = |p: &str, m: &str| Some((p.to_owned(), m.to_owned()));
-    let gemini = "google/gemini-3-pro-preview";
+    let gemini = "google/gemini-2.5-pro";
     assert_eq!(find(Some("openrouter"), gemini), found("openrouter", gemini));
     assert_eq!(find(None, &format!("openrouter/{gemini}")), found("openrouter", gemini));
-    assert_eq!(find(None, gemini), found("google", "gemini-3-pro-preview"));
+    assert_eq!(find(None, gemini), found("google", "gemini-2.5-pro"));
     assert_eq!(
         find(Some("litellm"), "anthropic/claude-sonnet-4-5"),
         found("anthropic", "claude-sonnet-4-5")
@@ -247,6 +246,20 @@ fn models_are_found_by_the_names_that_are_sent() {
         "anthropic/claude-sonnet-4-5"
     );
     assert!(table.nearest(None, "zzzzzzzzzz").is_empty());
+}
+
+#[test]
+fn the_vendor_stands_in_for_what_openrouter_no_longer_lists() {
+    let table = PriceTable::embedded();
+    let retired = "google/gemini-3-pro-preview";
+    assert!(table.find(Some("openrouter"), retired).is_none());
+    let found = table.find_or_vendor(Some("OpenRouter"), retired).unwrap();
+    assert_eq!((found.provider_id(), found.model_id()), ("google", "gemini-3-pro-preview"));
+    let listed = table.find_or_vendor(Some("openrouter"), "google/gemini-2.5-pro").unwrap();
+    assert_eq!(listed.provider_id(), "openrouter");
+    assert!(table.find_or_vendor(Some("openrouter"), &format!("{retired}:free")).is_none());
+    assert!(table.find_or_vendor(Some("groq"), retired).is_none());
+    assert!(table.find_or_vendor(None, retired).is_some());
 }
 
 #[test]
@@ -307,261 +320,4 @@ fn a_bad_price_file_says_where() {
     let pattern = r#"[{"id":"p","models":[{"id":"m","match":{"regex":"("},"prices":{}}]}]"#;
     let error = PriceTable::from_json(pattern).unwrap_err().to_string();
     assert_eq!(error, "provider `p`, model `m`: the regular expression `(` cannot be used");
-}
-
-#[test]
-fn each_shape_is_told_and_read() {
-    let tokens = |input, cache_read, cache_write, cache_write_1h, output| TokenUsage {
-        input,
-        cache_read,
-        cache_write,
-        cache_write_1h,
-        output,
-    };
-    for (usage, shape, expected) in [
-        (
-            json!({"prompt_tokens":100,"completion_tokens":9,"prompt_tokens_details":{"cached_tokens":60,"cache_write_tokens":10}}),
-            UsageShape::OpenAiChat,
-            tokens(30, 60, 10, 0, 9),
-        ),
-        (
-            json!({"prompt_tokens":100,"completion_tokens":9,"prompt_tokens_details":null,"cache_read_input_tokens":60,"cache_creation_input_tokens":10}),
-            UsageShape::OpenAiChat,
-            tokens(30, 60, 10, 0, 9),
-        ),
-        (
-            json!({"input_tokens":100,"output_tokens":9,"input_tokens_details":{"cached_tokens":60}}),
-            UsageShape::OpenAiResponses,
-            tokens(40, 60, 0, 0, 9),
-        ),
-        (
-            json!({"input_tokens":100,"cached_input_tokens":60,"output_tokens":9,"reasoning_output_tokens":4,"total_tokens":109}),
-            UsageShape::OpenAiResponses,
-            tokens(40, 60, 0, 0, 9),
-        ),
-        (
-            json!({"input_tokens":3,"cache_read_input_tokens":60,"cache_creation_input_tokens":10,"output_tokens":9}),
-            UsageShape::Anthropic,
-            tokens(3, 60, 10, 0, 9),
-        ),
-        (json!({"input_tokens":3,"output_tokens":9}), UsageShape::Anthropic, tokens(3, 0, 0, 0, 9)),
-        (
-            json!({"promptTokenCount":100,"toolUsePromptTokenCount":5,"cachedContentTokenCount":60,"candidatesTokenCount":9,"thoughtsTokenCount":20}),
-            UsageShape::Gemini,
-            tokens(45, 60, 0, 0, 29),
-        ),
-        (
-            json!({"inputTokens":3,"outputTokens":9,"cacheReadInputTokens":60,"cacheWriteInputTokens":10}),
-            UsageShape::Bedrock,
-            tokens(3, 60, 10, 0, 9),
-        ),
-        (
-            json!({"gen_ai.usage.input_tokens":100,"gen_ai.usage.output_tokens":9,"gen_ai.usage.cache_read.input_tokens":60,"gen_ai.usage.cache_creation.input_tokens":10}),
-            UsageShape::Otel,
-            tokens(30, 60, 10, 0, 9),
-        ),
-        (
-            json!({"gen_ai.usage.prompt_tokens":100,"gen_ai.usage.completion_tokens":9}),
-            UsageShape::Otel,
-            tokens(100, 0, 0, 0, 9),
-        ),
-    ] {
-        assert_eq!(detect_shape(&usage), Some(shape), "{usage}");
-        let counts = read_usage(shape, &usage).unwrap();
-        assert_eq!(counts.token_usage(), expected, "{usage}");
-        assert!(!counts.was_exclusive());
-    }
-}
-
-#[test]
-fn otel_input_without_its_cached_tokens_is_noticed() {
-    let usage = json!({"gen_ai.usage.input_tokens":3,"gen_ai.usage.output_tokens":9,"gen_ai.usage.cache_read.input_tokens":60});
-    let counts = read_usage(UsageShape::Otel, &usage).unwrap();
-    assert!(counts.was_exclusive());
-    let tokens = counts.token_usage();
-    assert_eq!((tokens.input, tokens.cache_read, tokens.output), (3, 60, 9));
-}
-
-#[test]
-fn bad_usage_is_an_error_that_names_the_field() {
-    for (usage, message) in [
-        (json!({"prompt_tokens":1}), "`completion_tokens` is missing"),
-        (json!({"prompt_tokens":-1,"completion_tokens":1}), "`prompt_tokens` is not a count: `-1`"),
-        (
-            json!({"prompt_tokens":1.5,"completion_tokens":1}),
-            "`prompt_tokens` is not a count: `1.5`",
-        ),
-        (
-            json!({"prompt_tokens":1e300,"completion_tokens":1}),
-            "`prompt_tokens` is not a count: `1e300`",
-        ),
-        (
-            json!({"prompt_tokens":u64::MAX,"completion_tokens":1}),
-            "`prompt_tokens` is not a count: `18446744073709551615`",
-        ),
-        (json!({"prompt_tokens":"1","completion_tokens":1}), "`prompt_tokens` is not a number"),
-        (
-            json!({"prompt_tokens":1,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":[]}}),
-            "`prompt_tokens_details.cached_tokens` is not a number",
-        ),
-        (json!([]), "`prompt_tokens` is missing"),
-    ] {
-        let error = read_usage(UsageShape::OpenAiChat, &usage).unwrap_err();
-        assert_eq!(error.to_string(), message, "{usage}");
-    }
-    for usage in [json!(null), json!({}), json!({"tokens": 1}), json!("x")] {
-        assert_eq!(detect_shape(&usage), None);
-    }
-}
-
-#[test]
-fn the_billed_amount_is_read_exactly() {
-    let billed = |text: &str| {
-        let usage = serde_json::from_str(&format!(r#"{{"cost":{text}}}"#)).unwrap();
-        billed_cost(&usage).map(Money::picos)
-    };
-    assert_eq!(billed("0.0052318"), Some(5_231_800_000));
-    assert_eq!(billed("1e-05"), Some(10_000_000));
-    assert_eq!(billed("0.0000000000001"), Some(1));
-    assert_eq!(billed("0"), Some(0));
-    assert_eq!(billed("9000000"), Some(9_000_000_000_000_000_000));
-    for none in ["9000001", "-1", "null", "\"1\"", "true", "1e300"] {
-        assert_eq!(billed(none), None, "{none}");
-    }
-    assert_eq!(billed_cost(&json!({})), None);
-}
-
-#[test]
-fn a_response_tells_its_kind() {
-    let context = context_of(&json!({"service_tier":"priority","usage":{"prompt_tokens":1}}));
-    assert_eq!(context.service_tier.as_deref(), Some("priority"));
-    let context = context_of(&json!({"usage":{"service_tier":"batch","speed":"fast"}}));
-    assert_eq!(context.processing.as_deref(), Some("batch"));
-    assert_eq!(context.speed.as_deref(), Some("fast"));
-}
-
-/// A rate as text with up to 6 whole and 18 fractional digits, and the same as a fraction of 10^18.
-fn rate() -> impl Strategy<Value = (String, u128)> {
-    (0u64..1_000, 0u64..1_000_000_000_000_000_000).prop_map(|(whole, fraction)| {
-        let attos = u128::from(whole) * 10u128.pow(18) + u128::from(fraction);
-        (format!("{whole}.{fraction:018}"), attos)
-    })
-}
-
-/// Long multiplication in base 10⁹, least digit first: nothing here can overflow.
-fn multiply(a: &[u64], factor: u64) -> Vec<u64> {
-    let (mut carry, mut product) = (0u128, Vec::new());
-    for digit in a {
-        carry += u128::from(*digit) * u128::from(factor);
-        product.push(u64::try_from(carry % 1_000_000_000).unwrap());
-        carry /= 1_000_000_000;
-    }
-    while carry > 0 {
-        product.push(u64::try_from(carry % 1_000_000_000).unwrap());
-        carry /= 1_000_000_000;
-    }
-    product
-}
-
-fn big(mut value: u128) -> Vec<u64> {
-    let mut digits = Vec::new();
-    while value > 0 {
-        digits.push(u64::try_from(value % 1_000_000_000).unwrap());
-        value /= 1_000_000_000;
-    }
-    digits
-}
-
-fn plus(a: &[u64], b: &[u64]) -> Vec<u64> {
-    let (mut carry, mut sum) = (0, Vec::new());
-    for index in 0..a.len().max(b.len()) {
-        carry += a.get(index).unwrap_or(&0) + b.get(index).unwrap_or(&0);
-        sum.push(carry % 1_000_000_000);
-        carry /= 1_000_000_000;
-    }
-    sum.push(carry);
-    sum
-}
-
-fn at_most(a: &[u64], b: &[u64]) -> bool {
-    let length = a.len().max(b.len());
-    let digits = |n: &[u64]| (0..length).rev().map(|i| *n.get(i).unwrap_or(&0)).collect::<Vec<_>>();
-    digits(a) <= digits(b)
-}
-
-proptest! {
-    /// Rounded up, and by less than one pico-dollar, against long multiplication: for each call
-    /// `exact ≤ total < exact + 1` in units of 10⁻¹⁸ / 10⁶ USD.
-    #[test]
-    fn a_call_is_rounded_up_by_less_than_a_pico(
-        (input_text, input_rate) in rate(), (output_text, output_rate) in rate(),
-        input in 0u64..1 << 32, output in 0u64..1 << 32,
-    ) {
-        let table = table(&format!(
-            r#""prices":{{"input_mtok":{input_text},"output_mtok":"{output_text}"}}"#
-        ));
-        let model = table.find(Some("p"), "m").unwrap();
-        let usage = usage(&[("input_tokens", input), ("output_tokens", output)]);
-        let priced = model.price(&usage, NOON, &CallContext::default()).unwrap();
-        // A pico-dollar is 10^12 of these units.
-        let exact = plus(
-            &multiply(&big(input_rate), input),
-            &multiply(&big(output_rate), output),
-        );
-        let total = multiply(&big(u128::from(priced.total.picos())), 1_000_000_000_000);
-        prop_assert!(at_most(&exact, &total));
-        if priced.total.picos() > 0 {
-            let below = multiply(&big(u128::from(priced.total.picos() - 1)), 1_000_000_000_000);
-            prop_assert!(!at_most(&exact, &below));
-        }
-    }
-
-    #[test]
-    fn sums_are_free_of_order_and_scale(
-        (text, _) in rate(), counts in prop::collection::vec(0u64..1 << 40, 1..12), by in 1u64..1_000,
-    ) {
-        let table = table(&format!(r#""prices":{{"input_mtok":{text}}}"#));
-        let model = table.find(Some("p"), "m").unwrap();
-        let exact = |count| {
-            let usage = usage(&[("input_tokens", count)]);
-            model.price(&usage, NOON, &CallContext::default()).ok().map(|priced| priced.exact)
-        };
-        let sum = |counts: &mut dyn Iterator<Item = &u64>| {
-            counts.try_fold(ExactUsd::ZERO, |sum, count| sum.checked_add(exact(*count)?))
-        };
-        let forward = sum(&mut counts.iter());
-        prop_assert_eq!(forward, sum(&mut counts.iter().rev()));
-        if let (Some(forward), Some(whole)) = (forward, exact(counts.iter().sum())) {
-            prop_assert_eq!(forward, whole);
-        }
-        if let Some(one) = exact(counts[0]) {
-            let many = (0..by).try_fold(ExactUsd::ZERO, |sum, _| sum.checked_add(one));
-            if let (Some(many), Some(scaled)) = (many, exact(counts[0] * by)) {
-                prop_assert_eq!(many, scaled);
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_overflows_or_panics(
-        rate in "[0-9]{1,20}(\\.[0-9]{1,18})?", input in 0u64..MAX_COUNT, cached in 0u64..MAX_COUNT,
-        at in any::<u64>(),
-    ) {
-        let table = table(&format!(
-            r#""prices":{{"input_mtok":"{rate}","cache_read_mtok":"{rate}"}}"#
-        ));
-        let model = table.find(Some("p"), "m").unwrap();
-        let usage = usage(&[("input_tokens", input), ("cache_read_tokens", cached)]);
-        let priced = model.price(&usage, WallTime(at), &CallContext::default());
-        prop_assert!(priced.is_ok() || cached > input || priced == Err(PriceError::TooLarge));
-    }
-
-    #[test]
-    fn no_name_panics(name in ".{0,60}", provider in ".{0,20}") {
-        let table = PriceTable::embedded();
-        let _ = table.find(Some(&provider), &name);
-        let _ = table.find(None, &name);
-        let _ = table.find(Some("openrouter"), &name);
-        let _ = table.nearest(None, &name);
-    }
 }
