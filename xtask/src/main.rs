@@ -6,6 +6,7 @@
 )]
 
 mod docs;
+mod prices;
 mod test;
 mod tidy;
 mod tree;
@@ -19,7 +20,8 @@ Tasks:
   test     everything that a change has to pass: format, lints, tests, licences
   nightly  the same, and what takes longer
   tidy     house rules: sizes, docs, purity of the core, links, generated pages
-  docs     write the generated pages again";
+  docs     write the generated pages again
+  prices   take the price data from its published package";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         ["nightly"] => test::run(test::Depth::Nightly),
         ["tidy"] => tidy_and_report(),
         ["docs"] => write_docs_and_report(),
+        ["prices"] => take_prices_and_report(),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -64,6 +67,16 @@ fn write_docs_and_report() -> bool {
             }
             true
         }
+        Err(error) => {
+            eprintln!("error: {error}");
+            false
+        }
+    }
+}
+
+fn take_prices_and_report() -> bool {
+    match prices::run() {
+        Ok(()) => true,
         Err(error) => {
             eprintln!("error: {error}");
             false

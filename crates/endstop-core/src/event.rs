@@ -71,7 +71,7 @@ pub enum EventKind<'a> {
     },
     /// A model request failed. What it spent is settled. The words it produced are dropped.
     AttemptFailed {
-        /// Tokens that were charged, where known.
+        /// Tokens that were charged; `None` where failing costs nothing.
         usage: Option<TokenUsage>,
         /// Money that was charged; `None` where failing costs nothing.
         cost: Option<Cost>,

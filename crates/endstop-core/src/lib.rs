@@ -6,8 +6,23 @@
 
 extern crate alloc;
 
+pub mod condition;
 pub mod event;
+pub mod expr;
+mod meter;
+mod near_duplicate;
+pub mod policy;
+pub mod probe;
+pub mod run;
 pub mod signal;
+mod text;
 pub mod units;
+pub mod verdict;
+pub mod wire;
 
+pub use condition::Condition;
 pub use event::{Event, EventKind};
+pub use meter::Truth;
+pub use policy::{Action, Policy, Program};
+pub use run::{Directive, Run, Status};
+pub use verdict::Verdict;

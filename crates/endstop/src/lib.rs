@@ -1,4 +1,7 @@
 //! The endstop switch for LLM agents.
+
+pub mod price;
+
 pub use endstop_core as core;
 
 /// Runs the Rust examples of the README.

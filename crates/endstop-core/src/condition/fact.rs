@@ -1,0 +1,157 @@
+//! Facts: what is true of the step, or was said from outside.
+//!
+//! Until a step ends, a fact about it is true or unknown, never false. `signal` and `cancelled` are not
+//! about a step: they are false until they are set, and stay set.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::signal::StopReason;
+
+/// A fact.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Fact {
+    /// `called("tool")`: a call of the tool has its result.
+    Called(String),
+    /// `tool_failed("tool")`: a call of the tool failed.
+    ToolFailed(String),
+    /// `said("text")`: the model's words contain it, streamed pieces joined.
+    Said {
+        /// The text, matched exactly.
+        text: String,
+        /// Only words of this agent.
+        from: Option<String>,
+    },
+    /// `matches(/regex/)`: the model's words match it, streamed pieces joined.
+    Matches(String),
+    /// `finished("stop", "length")`: the finish reason is one of these, raw or normalised, in any case.
+    Finished(Vec<String>),
+    /// `handed_off("agent")`: the agent handed over to it.
+    HandedOff(String),
+    /// `signal("name")`: a person or program outside set it.
+    Signal(String),
+    /// `cancelled`: a person cancelled the run.
+    Cancelled,
+    /// `no_tool_calls`: the step dispatched no tool call. Unknown until the step closes.
+    NoToolCalls,
+    /// `errored`: a model attempt or a tool call of the step failed.
+    Errored,
+    /// `near_duplicate`: this reply is nearly one of the last eight.
+    NearDuplicate,
+}
+
+/// One row of the table of facts.
+#[derive(Clone, Copy, Debug)]
+pub struct FactRow {
+    /// As written.
+    pub name: &'static str,
+    /// The arguments, as shown in help; empty where there are none.
+    pub arguments: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+macro_rules! row {
+    ($name:literal, $arguments:literal, $meaning:literal) => {
+        FactRow { name: $name, arguments: $arguments, meaning: $meaning }
+    };
+}
+
+/// Every fact, for the reader's suggestions and the reference.
+pub const FACTS: &[FactRow] = &[
+    row!("called", "\"tool\"", "a call of the tool has its result"),
+    row!("tool_failed", "\"tool\"", "a call of the tool failed in this step"),
+    row!(
+        "said",
+        "\"text\", from=\"agent\"",
+        "the model's words contain the text; pieces are joined"
+    ),
+    row!("matches", "/regex/", "the model's words match the pattern (linear time)"),
+    row!(
+        "finished",
+        "\"stop\", \"length\"",
+        "the finish reason is one of these, raw or normalised"
+    ),
+    row!("handed_off", "\"agent\"", "the agent handed over to this one"),
+    row!("signal", "\"name\"", "a person or program outside set the signal; it stays set"),
+    row!("cancelled", "", "a person cancelled the run"),
+    row!("no_tool_calls", "", "the step dispatched no tool call; known at its end"),
+    row!("errored", "", "a model attempt or a tool call of the step failed"),
+    row!(
+        "near_duplicate",
+        "",
+        "the reply is nearly one of the last eight; short agreement excepted"
+    ),
+];
+
+impl Fact {
+    /// As written, without arguments.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Called(_) => "called",
+            Self::ToolFailed(_) => "tool_failed",
+            Self::Said { .. } => "said",
+            Self::Matches(_) => "matches",
+            Self::Finished(_) => "finished",
+            Self::HandedOff(_) => "handed_off",
+            Self::Signal(_) => "signal",
+            Self::Cancelled => "cancelled",
+            Self::NoToolCalls => "no_tool_calls",
+            Self::Errored => "errored",
+            Self::NearDuplicate => "near_duplicate",
+        }
+    }
+
+    /// The reason of a rule that rests on this fact.
+    #[must_use]
+    pub const fn reason(&self) -> StopReason {
+        match self {
+            Self::Finished(_) => StopReason::FinishReasonReceived,
+            Self::HandedOff(_) => StopReason::HandedOff,
+            Self::Signal(_) | Self::Cancelled => StopReason::UserRequested,
+            Self::NoToolCalls | Self::NearDuplicate => StopReason::NoProgress,
+            Self::Called(_)
+            | Self::ToolFailed(_)
+            | Self::Said { .. }
+            | Self::Matches(_)
+            | Self::Errored => StopReason::ConditionMet,
+        }
+    }
+
+    /// Whether the fact is about the step (unknown until it is true or the step ends), rather than set
+    /// from outside for the rest of the run.
+    #[must_use]
+    pub const fn is_of_step(&self) -> bool {
+        !matches!(self, Self::Signal(_) | Self::Cancelled)
+    }
+}
+
+impl From<Fact> for super::Condition {
+    fn from(fact: Fact) -> Self {
+        Self::Fact(fact)
+    }
+}
+
+/// The normalised finish reason: `stop`, `length`, `tool_calls`, `content_filter`, or the raw one in lower
+/// case. Sources: the API references of OpenAI, Anthropic, Gemini and Bedrock.
+#[must_use]
+pub fn normalised_finish(raw: &str) -> String {
+    let lower = raw.to_ascii_lowercase();
+    let known = match lower.as_str() {
+        "stop" | "end_turn" | "stop_sequence" | "completed" | "complete" | "eos" => "stop",
+        "length" | "max_tokens" | "max_output_tokens" | "model_context_window_exceeded" => "length",
+        "tool_calls" | "tool_use" | "function_call" => "tool_calls",
+        "content_filter"
+        | "safety"
+        | "refusal"
+        | "recitation"
+        | "blocklist"
+        | "prohibited_content"
+        | "spii"
+        | "content_filtered"
+        | "guardrail_intervened" => "content_filter",
+        other => other,
+    };
+    String::from(known)
+}

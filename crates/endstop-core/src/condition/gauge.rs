@@ -1,0 +1,198 @@
+//! The gauge table: every number that a condition can compare. To add one, add a row here and its arm in
+//! the meter.
+
+use alloc::string::String;
+
+use crate::signal::StopReason;
+
+/// What a gauge's number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// A whole number of things.
+    Count,
+    /// Tokens.
+    Tokens,
+    /// Pico-dollars.
+    Money,
+    /// Milliseconds.
+    Duration,
+    /// Milliseconds since 1970.
+    WallTime,
+}
+
+/// When a gauge is brought up to date for comparison (01-semantics section 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compared {
+    /// A count: inside a step only when one more of it would begin, between steps as it stands.
+    WhenOneMoreBegins,
+    /// As it stands, at every checkpoint.
+    Always,
+    /// Only when a child would begin: it stops no run.
+    WhenAChildBegins,
+    /// Only when a model request would begin.
+    WhenACallBegins,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct GaugeRow {
+    /// The gauge.
+    pub id: GaugeId,
+    /// As written.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// When it is compared.
+    pub compared: Compared,
+    /// The reason of a rule that rests on it.
+    pub reason: StopReason,
+    /// Whether it never falls: only such a gauge bounds a run.
+    pub rises: bool,
+    /// Whether it includes descendants, so that `own.` makes a difference.
+    pub has_own: bool,
+    /// Its argument: none, optional, or required.
+    pub argument: Argument,
+    /// What it counts.
+    pub meaning: &'static str,
+}
+
+/// Whether a gauge takes a name in parentheses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// Never.
+    None,
+    /// `tool_calls` or `tool_calls("name")`.
+    Optional,
+    /// `fact("name")`.
+    Required,
+}
+
+macro_rules! gauges {
+    ($($id:ident $name:literal $unit:ident $compared:ident $reason:ident $rises:literal $own:literal
+       $argument:ident $meaning:literal;)*) => {
+        /// A gauge, by row.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum GaugeId { $(#[doc = $meaning] $id,)* }
+
+        /// Every gauge.
+        pub const GAUGES: &[GaugeRow] = &[$(GaugeRow {
+            id: GaugeId::$id,
+            name: $name,
+            unit: Unit::$unit,
+            compared: Compared::$compared,
+            reason: StopReason::$reason,
+            rises: $rises,
+            has_own: $own,
+            argument: Argument::$argument,
+            meaning: $meaning,
+        },)*];
+
+        impl GaugeId {
+            /// The gauge's row.
+            #[must_use]
+            pub const fn row(self) -> &'static GaugeRow {
+                match self { $(Self::$id => {
+                    const ROW: GaugeRow = GaugeRow {
+                        id: GaugeId::$id,
+                        name: $name,
+                        unit: Unit::$unit,
+                        compared: Compared::$compared,
+                        reason: StopReason::$reason,
+                        rises: $rises,
+                        has_own: $own,
+                        argument: Argument::$argument,
+                        meaning: $meaning,
+                    };
+                    &ROW
+                })* }
+            }
+        }
+    };
+}
+
+gauges! {
+    Steps "steps" Count WhenOneMoreBegins StepsLimitReached true true None
+        "model calls begun, each with the tool calls it asked for";
+    Attempts "attempts" Count WhenOneMoreBegins RetryLimitReached true true None
+        "dispatched model requests, retries included";
+    Retries "retries" Count WhenOneMoreBegins RetryLimitReached true true None
+        "model requests beyond a step's first";
+    ToolCalls "tool_calls" Count WhenOneMoreBegins ToolCallsLimitReached true true Optional
+        "tool calls dispatched, of one tool where named";
+    ToolErrors "tool_errors" Count WhenOneMoreBegins RetryLimitReached true true None
+        "failed tool calls";
+    Errors "errors" Count WhenOneMoreBegins RetryLimitReached true true None
+        "failed model attempts and failed tool calls";
+    Messages "messages" Count WhenOneMoreBegins MessagesLimitReached true true None
+        "messages added since the run began: the user's, replies, tool results; not system prompts";
+    Tokens "tokens" Tokens Always TokenLimitReached true true None
+        "all tokens, input and output";
+    InputTokens "input_tokens" Tokens Always TokenLimitReached true true None
+        "input tokens, cached ones included";
+    OutputTokens "output_tokens" Tokens Always TokenLimitReached true true None
+        "output tokens, reasoning included";
+    CachedTokens "cached_tokens" Tokens Always TokenLimitReached true true None
+        "input tokens read from a cache";
+    ContextTokens "context_tokens" Tokens Always TokenLimitReached false false None
+        "the last request's input";
+    Cost "cost" Money Always CostLimitReached true true None
+        "money settled";
+    NextCost "next_cost" Money WhenACallBegins CostLimitReached false false None
+        "the worst case of the model call about to be made";
+    Elapsed "elapsed" Duration Always TimeLimitReached true false None
+        "time since the run began, pauses included";
+    Active "active" Duration Always TimeLimitReached true false None
+        "time since the run began, without pauses";
+    Idle "idle" Duration Always TimeLimitReached false false None
+        "time since the last model piece, tool result, user or child event";
+    Now "now" WallTime Always TimeLimitReached true false None
+        "wall time";
+    Depth "depth" Count WhenAChildBegins StepsLimitReached false false None
+        "nesting depth, the root is 0; refuses a deeper child, stops no run";
+    Subagents "subagents" Count WhenOneMoreBegins StepsLimitReached true true None
+        "sub-agents begun";
+    Handoffs "handoffs" Count WhenOneMoreBegins HandedOff true true None
+        "hand-offs made";
+    Repeats "repeats" Count Always NoProgress false false None
+        "equal (tool, arguments, result) in a row beyond the first; a user message starts afresh";
+    Cycles "cycles" Count Always NoProgress false false None
+        "repetitions of a period of 2 to 4 tool results; a user message starts afresh";
+    NoProgress "no_progress" Count Always NoProgress false false None
+        "steps in a row that brought no new tool result and no user message";
+    Fact "fact" Count Always ConditionMet false false Required
+        "a number that the user's program reports";
+    Probe "probe" Count Always ConditionMet false false Required
+        "a registered measurement";
+}
+
+/// A gauge as a condition names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gauge {
+    /// The row.
+    pub id: GaugeId,
+    /// Only the run's own share, without descendants.
+    pub own: bool,
+    /// The tool, fact or probe.
+    pub argument: Option<String>,
+}
+
+impl Gauge {
+    /// The gauge without argument, descendants included.
+    #[must_use]
+    pub const fn of(id: GaugeId) -> Self {
+        Self { id, own: false, argument: None }
+    }
+
+    /// The gauge's row.
+    #[must_use]
+    pub const fn row(&self) -> &'static GaugeRow {
+        self.id.row()
+    }
+
+    /// Whether a limit on it is one of the built-in numeric limits, which do not stand against a step
+    /// that ended naturally (01-semantics section 2).
+    #[must_use]
+    pub const fn is_numeric_limit(&self) -> bool {
+        !matches!(self.id, GaugeId::Fact | GaugeId::Probe)
+    }
+}

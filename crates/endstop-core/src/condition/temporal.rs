@@ -1,0 +1,85 @@
+//! Operators over time. Each is one bounded counter or ring in the meter; all advance at a step's end.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{CompareOp, Condition};
+use crate::units::Millis;
+
+/// Largest `n` of `count(c, window) >= n`: the ring keeps that many stamps.
+pub const MAX_COUNT: u64 = 1_024;
+
+/// An operator over time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Temporal {
+    /// `ever(c)`: has held since the run began.
+    Ever(Box<Condition>),
+    /// `streak(c) >= n`: steps in a row, up to the last closed one, in which `c` held.
+    Streak {
+        /// The condition.
+        of: Box<Condition>,
+        /// The comparison.
+        op: CompareOp,
+        /// The number of steps.
+        n: u64,
+    },
+    /// `count(c) >= n`, `count(c, 5m) >= n`, `count(c, 10 steps) >= n`: closed steps in which `c` held.
+    Count {
+        /// The condition.
+        of: Box<Condition>,
+        /// Only steps in this window; the whole run where absent.
+        window: Option<Window>,
+        /// The comparison.
+        op: CompareOp,
+        /// The number of steps; at most [`MAX_COUNT`] with a window.
+        n: u64,
+    },
+    /// `c within w`: holds now, or held at the end of a step in the window.
+    Within {
+        /// The condition.
+        of: Box<Condition>,
+        /// How far back.
+        window: Window,
+    },
+    /// `a then b`: `b` now, `a` at an earlier step.
+    Then {
+        /// What comes first.
+        first: Box<Condition>,
+        /// What holds now.
+        next: Box<Condition>,
+    },
+}
+
+impl Temporal {
+    /// The conditions it is made of.
+    #[must_use]
+    pub fn parts(&self) -> Vec<&Condition> {
+        match self {
+            Self::Ever(of)
+            | Self::Streak { of, .. }
+            | Self::Count { of, .. }
+            | Self::Within { of, .. } => vec![of],
+            Self::Then { first, next } => vec![first, next],
+        }
+    }
+}
+
+/// How far back an operator looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// The last so many milliseconds of elapsed time; an event exactly that long ago is inside.
+    Time(Millis),
+    /// The last so many closed steps.
+    Steps(u64),
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(duration) => write!(f, "{duration}"),
+            Self::Steps(steps) => write!(f, "{steps} steps"),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The expression language: `steps >= 25 or cost >= $2.00`.
+//!
+//! Tightest first: comparison; `within`; `not`; `then` (left-associative); `and` or `or`, which never mix
+//! without parentheses. `|`, `&`, `!` and their doubled forms read as `or`, `and`, `not`.
+
+mod error;
+mod lex;
+mod literal;
+mod parse;
+mod print;
+
+pub use error::Diagnostic;
+pub(crate) use error::did_you_mean;
+pub(crate) use literal::{Literal, LiteralValue, quoted, wall_text};
+pub use parse::parse;
+pub(crate) use parse::seconds;
+pub use print::Amount;
+
+use alloc::string::String;
+use core::ops::Range;
+
+use crate::condition::gauge::Unit;
+
+/// Reads one amount in `unit`, such as a grant in a policy file, for the thing called `name`.
+///
+/// # Errors
+/// A [`Diagnostic`] at `span` if the text is no amount of that unit.
+pub(crate) fn amount(
+    text: &str,
+    unit: Unit,
+    name: &str,
+    span: Range<usize>,
+) -> Result<u64, Diagnostic> {
+    let at_span = |error: Diagnostic| Diagnostic { span: span.clone(), ..error };
+    let (literal, length) = literal::amount(text, 0).map_err(at_span)?;
+    if length != text.len() {
+        return Err(Diagnostic::new(alloc::format!("`{text}` is not an amount"), span.clone()));
+    }
+    literal.amount(unit, name, span.clone()).map_err(at_span)
+}
+
+/// A value that an approval's cap may have: `$3.00`, `40`, `10m`.
+///
+/// # Errors
+/// As the language's own error for an amount of that unit.
+pub fn parse_amount(text: &str, unit: Unit) -> Result<u64, Diagnostic> {
+    amount(text, unit, "limit", 0..text.len())
+}
+
+/// Text of a condition's amount in `unit`.
+#[must_use]
+pub fn amount_text(value: u64, unit: Unit) -> String {
+    alloc::format!("{}", Amount { unit, value })
+}

@@ -1,0 +1,100 @@
+//! Evaluation: numbers to bits, bits to groups. No recursion, no allocation.
+
+use super::ops::OpState;
+use super::{Meter, Reading, bit, set_bit};
+use crate::policy::program::{Compare, Fold, Program};
+use crate::units::Millis;
+
+/// What evaluation reads. A trial at another point of the run has numbers and clocks of its own.
+pub(crate) struct Inputs<'m> {
+    pub(crate) view: &'m [u64],
+    pub(crate) readings: &'m [Reading],
+    pub(crate) compares: &'m [Compare],
+    pub(crate) ops: &'m [OpState],
+    pub(crate) at: Millis,
+    pub(crate) begun: u64,
+    pub(crate) closed: u64,
+}
+
+impl Meter {
+    /// Brings every bit up to date.
+    #[inline]
+    pub(crate) fn evaluate(&mut self, program: &Program) {
+        self.sync_clocks(program);
+        let inputs = Inputs {
+            view: &self.view,
+            readings: &self.readings,
+            compares: &self.compares,
+            ops: &self.ops,
+            at: self.clocks.at,
+            begun: self.step.begun,
+            closed: self.step.closed,
+        };
+        inputs.evaluate(program, &mut self.truth);
+    }
+}
+
+impl Inputs<'_> {
+    /// Writes the bits of comparisons and groups; those of facts stay as they are.
+    #[inline]
+    pub(crate) fn evaluate(&self, program: &Program, truth: &mut [u64]) {
+        self.compare_all(program, truth);
+        let first = program.compares.len() + program.literals.len();
+        for (offset, fold) in program.folds.iter().enumerate() {
+            let value = self.fold(fold, truth);
+            set_bit(truth, first + offset, value);
+        }
+    }
+
+    #[inline]
+    fn compare_all(&self, program: &Program, truth: &mut [u64]) {
+        for (chunk, slot) in self.compares.chunks(64).zip(truth.iter_mut()) {
+            let mut bits = 0u64;
+            for (place, compare) in chunk.iter().enumerate() {
+                let value = self.view.get(compare.gauge).copied().unwrap_or(0);
+                bits |= u64::from(compare.range.holds(value)) << place;
+            }
+            // The last word is shared with the facts, whose bits stay.
+            let mask = if chunk.len() == 64 { u64::MAX } else { (1 << chunk.len()) - 1 };
+            *slot = (*slot & !mask) | bits;
+        }
+        for &index in &program.irregular {
+            let Some(compare) = self.compares.get(index) else { continue };
+            match self.readings.get(compare.gauge).copied().unwrap_or(Reading::Known) {
+                Reading::Known => {}
+                Reading::Unpriced => set_bit(truth, index, true),
+                Reading::Absent => set_bit(truth, index, false),
+                Reading::Unknown if compare.range.is_lower_bound() => {}
+                Reading::Unknown => set_bit(truth, index, false),
+            }
+        }
+    }
+
+    #[inline]
+    fn fold(&self, fold: &Fold, truth: &[u64]) -> bool {
+        let state = |op: usize| self.ops.get(op);
+        let holds = |slot: usize| bit(truth, slot);
+        let (at, closed) = (self.at, self.closed);
+        match fold {
+            Fold::Any(masks) => masks.any(truth),
+            Fold::All(masks) => masks.all(truth),
+            Fold::Ever { op, operand } => state(*op).is_some_and(|s| s.set) || holds(*operand),
+            Fold::Always { op, operand } => {
+                state(*op).is_some_and(|s| !s.set && !s.unknown) && holds(*operand)
+            }
+            Fold::Within { op, operand, window } => {
+                holds(*operand) || state(*op).is_some_and(|s| s.is_within(*window, at, closed))
+            }
+            Fold::NotWithin { op, operand, window } => {
+                holds(*operand)
+                    && state(*op).is_some_and(|s| !s.unknown && !s.is_within(*window, at, closed))
+            }
+            Fold::Then { op, next } => {
+                state(*op).is_some_and(|s| s.held_before(self.begun)) && holds(*next)
+            }
+            Fold::NotThen { op, next } => {
+                holds(*next) || state(*op).is_some_and(|s| !s.unknown && !s.held_before(self.begun))
+            }
+        }
+    }
+}

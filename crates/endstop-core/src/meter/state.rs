@@ -1,0 +1,221 @@
+//! The meter to and from its saved form.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+
+use super::counters::{Counters, NAMES};
+use super::{Meter, OpenStep, StepState, Truth};
+use crate::near_duplicate::{LastReplies, ReplyHash};
+use crate::policy::program::{Class, OpKind, Program};
+use crate::text::TextState;
+use crate::units::{Millis, WallTime};
+use crate::wire::v1::state as wire;
+
+pub(crate) fn save_meter(program: &Program, meter: &Meter, state: &mut wire::RunState) {
+    state.clocks = wire::ClockState {
+        at_ms: meter.clocks.at.0,
+        wall_ms: meter.clocks.wall.0,
+        paused_since_ms: meter.clocks.paused_since.map(|since| since.0),
+        paused_ms: meter.clocks.paused.0,
+        last_activity_ms: meter.clocks.last_activity.0,
+    };
+    state.totals = named(&meter.totals);
+    state.own = named(&meter.own);
+    state.tools = program.tools.iter().cloned().zip(meter.tools.iter().copied()).collect();
+    let reported = program.numbers.iter().zip(&meter.numbers);
+    state.reported = reported.filter_map(|(name, value)| Some((name.clone(), (*value)?))).collect();
+    state.depth = meter.depth;
+    state.context_tokens = meter.context_tokens;
+    state.tokens_unknown = meter.tokens_unknown;
+    state.unpriced = meter.unpriced;
+    state.overflowed = meter.overflowed;
+    state.agent = meter.agent;
+    state.step = save_step(&meter.step);
+    state.progress = wire::ProgressState {
+        no_progress: meter.no_progress,
+        last: meter.recent.last,
+        known: meter.recent.known,
+        repeats: meter.recent.repeats,
+        matched: meter.recent.matched,
+        seen: meter.seen.as_ref().map(|seen| seen.oldest_first().collect()),
+    };
+    state.text = wire::TextState {
+        fingerprint: program.fingerprint,
+        phrases: meter.text.phrases,
+        patterns: meter.text.patterns.to_vec(),
+    };
+    state.replies = program.needs.replies.then(|| save_replies(meter));
+    let facts = program.facts.iter().zip(&meter.facts);
+    state.facts = facts.map(|(fact, truth)| (fact.to_string(), *truth)).collect();
+    state.compared = compared(program, meter);
+    let operators = program.ops.iter().zip(&meter.ops).map(|(op, s)| {
+        let ring = s.ring.iter().copied().collect();
+        (
+            op.key.clone(),
+            wire::OperatorState { set: s.set, value: s.value, ring, unknown: s.unknown },
+        )
+    });
+    state.operators = operators.collect();
+}
+
+fn named(counters: &Counters) -> BTreeMap<String, u64> {
+    NAMES.iter().map(|name| (*name).to_string()).zip(counters.0).collect()
+}
+
+const fn save_step(step: &StepState) -> wire::StepState {
+    wire::StepState {
+        open: step.own.open,
+        attempts: step.own.attempts,
+        descendant_open: step.descendant.open,
+        descendant_attempts: step.descendant.attempts,
+        begun: step.begun,
+        closed: step.closed,
+        called_tool: step.called_tool,
+        asked_for_tools: step.asked_for_tools,
+        has_reply: step.has_reply,
+        brought_news: step.brought_news,
+    }
+}
+
+fn save_replies(meter: &Meter) -> wire::ReplyState {
+    let reply = meter.reply.parts();
+    wire::ReplyState {
+        word: reply.0.to_vec(),
+        words: reply.1,
+        last_two: reply.2,
+        balance: reply.3.to_vec(),
+        hashes: meter.last_replies.hashes,
+        count: meter.last_replies.count,
+    }
+}
+
+/// Counts stand still inside a step, so what they were last compared with is part of the state.
+fn compared(program: &Program, meter: &Meter) -> BTreeMap<String, u64> {
+    let slots = program.gauges.iter().zip(&meter.view).filter(|(slot, _)| is_count(slot.class));
+    slots.filter_map(|(slot, value)| Some((slot.gauge.as_ref()?.to_string(), *value))).collect()
+}
+
+const fn is_count(class: Class) -> bool {
+    !matches!(
+        class,
+        Class::Time
+            | Class::Settled
+            | Class::Live
+            | Class::StepEnd
+            | Class::Depth
+            | Class::NextCost
+    )
+}
+
+pub(crate) fn load_meter(program: &Program, meter: &mut Meter, state: &wire::RunState) {
+    let clocks = &state.clocks;
+    meter.clocks.at = Millis(clocks.at_ms);
+    meter.clocks.wall = WallTime(clocks.wall_ms);
+    meter.clocks.paused_since = clocks.paused_since_ms.map(Millis);
+    meter.clocks.paused = Millis(clocks.paused_ms);
+    meter.clocks.last_activity = Millis(clocks.last_activity_ms);
+    meter.totals = counters(&state.totals);
+    meter.own = counters(&state.own);
+    let begun = state.step.begun > 0;
+    for (index, name) in program.tools.iter().enumerate() {
+        let saved = state.tools.get(name);
+        if let (Some(slot), Some(unknown)) =
+            (meter.tools.get_mut(index), meter.tools_unknown.get_mut(index))
+        {
+            *slot = saved.copied().unwrap_or_default();
+            *unknown = saved.is_none() && begun;
+        }
+    }
+    for (name, slot) in program.numbers.iter().zip(&mut meter.numbers) {
+        *slot = state.reported.get(name).copied();
+    }
+    meter.depth = state.depth;
+    meter.context_tokens = state.context_tokens;
+    meter.tokens_unknown = state.tokens_unknown;
+    meter.unpriced = state.unpriced;
+    meter.overflowed = state.overflowed;
+    meter.agent = state.agent;
+    meter.step = load_step(&state.step);
+    load_progress(program, meter, state);
+    load_texts(program, meter, state);
+    load_ops(program, meter, state, begun);
+    meter.refresh(program);
+    let slots = program.gauges.iter().zip(&mut meter.view).filter(|(slot, _)| is_count(slot.class));
+    for (slot, view) in slots {
+        let saved = slot.gauge.as_ref().and_then(|gauge| state.compared.get(&gauge.to_string()));
+        *view = saved.copied().unwrap_or(*view);
+    }
+    meter.evaluate(program);
+}
+
+fn counters(saved: &BTreeMap<String, u64>) -> Counters {
+    Counters(NAMES.map(|name| saved.get(name).copied().unwrap_or(0)))
+}
+
+const fn load_step(step: &wire::StepState) -> StepState {
+    StepState {
+        own: OpenStep { open: step.open, attempts: step.attempts },
+        descendant: OpenStep { open: step.descendant_open, attempts: step.descendant_attempts },
+        begun: step.begun,
+        closed: step.closed,
+        called_tool: step.called_tool,
+        asked_for_tools: step.asked_for_tools,
+        has_reply: step.has_reply,
+        brought_news: step.brought_news,
+    }
+}
+
+fn load_progress(program: &Program, meter: &mut Meter, state: &wire::RunState) {
+    let progress = &state.progress;
+    meter.no_progress = progress.no_progress;
+    meter.recent.last = progress.last;
+    meter.recent.known = progress.known.min(4);
+    meter.recent.repeats = progress.repeats;
+    meter.recent.matched = progress.matched;
+    if program.needs.seen {
+        let seen = progress.seen.iter().flatten().copied().collect();
+        meter.seen = Some(Box::new(seen));
+    }
+}
+
+/// Facts by text; a matcher that cannot be continued leaves its fact unknown until the next step.
+fn load_texts(program: &Program, meter: &mut Meter, state: &wire::RunState) {
+    let saved = TextState {
+        phrases: state.text.phrases,
+        patterns: state.text.patterns.clone().into_boxed_slice(),
+    };
+    let usable = state.text.fingerprint == program.fingerprint && program.texts.accepts(&saved);
+    if usable {
+        meter.text = saved;
+    }
+    for (fact, truth) in program.facts.iter().zip(&mut meter.facts) {
+        let open = fact.is_of_step() && state.step.begun > 0;
+        *truth = match state.facts.get(&fact.to_string()) {
+            Some(known) => *known,
+            None if open => Truth::Unknown,
+            None => Truth::False,
+        };
+    }
+    if let Some(replies) = state.replies.as_ref().filter(|_| program.needs.replies) {
+        *meter.reply =
+            ReplyHash::from_parts(&replies.word, replies.words, replies.last_two, &replies.balance);
+        meter.last_replies = LastReplies { hashes: replies.hashes, count: replies.count };
+    }
+}
+
+fn load_ops(program: &Program, meter: &mut Meter, state: &wire::RunState, begun: bool) {
+    for (op, slot) in program.ops.iter().zip(&mut meter.ops) {
+        let Some(saved) = state.operators.get(&op.key) else {
+            slot.unknown = begun;
+            continue;
+        };
+        slot.set = saved.set;
+        slot.value = saved.value;
+        slot.unknown = saved.unknown;
+        if let OpKind::Ring { capacity, .. } = op.kind {
+            let skipped = saved.ring.len().saturating_sub(capacity);
+            slot.ring.extend(saved.ring.iter().skip(skipped));
+        }
+    }
+}

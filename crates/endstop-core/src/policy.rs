@@ -1,0 +1,299 @@
+//! Policies: named rules, each a condition with an action.
+
+pub mod bounds;
+mod compile;
+mod file;
+mod merge;
+pub mod next_trip;
+pub mod program;
+mod write;
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::condition::gauge::Unit;
+use crate::condition::{Condition, GaugeId, MAX_DEPTH, MAX_NODES};
+use crate::signal::StopReason;
+use crate::units::{Millis, Money, TokenUsage};
+
+pub use bounds::{Bound, Bounds};
+pub use file::{MAX_FILE, PolicyFile};
+pub use program::Program;
+
+/// Most rules of a policy that are accepted when read.
+pub const MAX_RULES: usize = 256;
+/// Longest rule id, in bytes.
+pub const MAX_RULE_ID: usize = 128;
+/// How often in a row a rule may be overridden, unless it says otherwise.
+pub const DEFAULT_OVERRIDES: u32 = 3;
+
+/// What happens when a rule holds, in order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// The run stops.
+    Stop,
+    /// A person decides.
+    Pause,
+    /// One more model call without tools, then the run stops.
+    Finish,
+    /// The reply is dropped and asked for again.
+    Retry,
+    /// An event, once a rule.
+    Warn,
+}
+
+impl Action {
+    /// Every action, first in precedence first.
+    pub const ALL: &'static [Self] =
+        &[Self::Stop, Self::Pause, Self::Finish, Self::Retry, Self::Warn];
+
+    /// As written in a policy file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Pause => "pause",
+            Self::Finish => "finish",
+            Self::Retry => "retry",
+            Self::Warn => "warn",
+        }
+    }
+}
+
+/// What one override of a rule may add to its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// Steps.
+    pub steps: u64,
+    /// Money.
+    pub money: Money,
+    /// Tokens.
+    pub tokens: u64,
+    /// Active time.
+    pub time: Millis,
+}
+
+impl Default for Grant {
+    /// One step and no money (08, `bounds`).
+    fn default() -> Self {
+        Self { steps: 1, money: Money::ZERO, tokens: 0, time: Millis(0) }
+    }
+}
+
+/// A rule of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// Its name; unique in the policy.
+    pub id: String,
+    /// What happens when it holds.
+    pub action: Action,
+    /// When it holds.
+    pub condition: Condition,
+    /// The reason it stops for; from its highest true leaf where absent.
+    pub reason: Option<StopReason>,
+    /// What the stop signal says; a text of its own where absent.
+    pub message: Option<String>,
+    /// Whether it can be overridden; money and token rules cannot unless this is `Some(false)`.
+    pub hard: Option<bool>,
+    /// How often in a row it may be overridden.
+    pub overrides: u32,
+    /// What each override may add.
+    pub grant: Option<Grant>,
+    /// Where it came from, such as a file's path.
+    pub origin: Option<String>,
+}
+
+impl Rule {
+    /// A rule with the defaults.
+    #[must_use]
+    pub fn new(id: impl Into<String>, action: Action, condition: Condition) -> Self {
+        Self {
+            id: id.into(),
+            action,
+            condition,
+            reason: None,
+            message: None,
+            hard: None,
+            overrides: DEFAULT_OVERRIDES,
+            grant: None,
+            origin: None,
+        }
+    }
+
+    /// Whether no continuation can override it (01-semantics section 2): money and token rules are hard
+    /// unless they say otherwise, and a money rule without a grant of money stays hard.
+    #[must_use]
+    pub fn is_hard(&self) -> bool {
+        let has = |unit: Unit| leaves(&self.condition).any(|gauge| gauge.row().unit == unit);
+        let money_without_grant =
+            has(Unit::Money) && self.grant.is_none_or(|grant| grant.money == Money::ZERO);
+        self.hard.unwrap_or_else(|| has(Unit::Money) || has(Unit::Tokens)) || money_without_grant
+    }
+
+    /// The gauges that the rule compares, temporal operands included, in order, with repeats.
+    #[must_use]
+    pub fn gauges(&self) -> Vec<&crate::condition::Gauge> {
+        leaves(&self.condition).collect()
+    }
+}
+
+fn leaves(condition: &Condition) -> impl Iterator<Item = &crate::condition::Gauge> {
+    let mut left = alloc::vec![condition];
+    core::iter::from_fn(move || {
+        while let Some(next) = left.pop() {
+            if let Condition::Compare(comparison) = next {
+                return Some(&comparison.gauge);
+            }
+            left.extend(next.parts().into_iter().rev());
+        }
+        None
+    })
+}
+
+/// What a money rule does with a call whose price is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnUnpriced {
+    /// The rule trips.
+    #[default]
+    Stop,
+    /// The call counts nothing. Then `cost` bounds nothing.
+    Ignore,
+    /// The call counts at these rates.
+    Rates(FallbackRates),
+}
+
+/// Rates for calls without a price, in pico-dollars for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FallbackRates {
+    /// For a million input tokens of any class.
+    pub input: Money,
+    /// For a million output tokens.
+    pub output: Money,
+}
+
+impl FallbackRates {
+    /// The cost of a call, rounded up to a pico-dollar; `None` where it passes $18.4 M.
+    #[must_use]
+    pub fn cost(&self, usage: &TokenUsage) -> Option<Money> {
+        let input = u128::from(usage.total_input()).checked_mul(u128::from(self.input.picos()))?;
+        let output = u128::from(usage.output).checked_mul(u128::from(self.output.picos()))?;
+        let total = input.checked_add(output)?.div_ceil(1_000_000);
+        u64::try_from(total).ok().map(Money::from_picos)
+    }
+}
+
+/// Rules and what goes with them. The order of the rules has no meaning but in what is printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// A name for people.
+    pub name: Option<String>,
+    /// The rules.
+    pub rules: Vec<Rule>,
+    /// What a money rule does with a call whose price is unknown; [`OnUnpriced::Stop`] where it says
+    /// nothing.
+    pub on_unpriced: Option<OnUnpriced>,
+    /// Whether the policy says of itself that it may be unbounded.
+    pub unbounded: bool,
+}
+
+/// Why a policy cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// Two rules of one id.
+    #[error("two rules are called `{0}`")]
+    DuplicateRule(String),
+    /// An id that is empty or longer than [`MAX_RULE_ID`].
+    #[error("a rule's name has 1 to {MAX_RULE_ID} bytes; this one has {0}")]
+    RuleName(usize),
+    /// More rules than [`MAX_RULES`].
+    #[error("the policy has {0} rules; at most {MAX_RULES} are accepted")]
+    TooManyRules(usize),
+    /// A condition that is too deep or all conditions together too large.
+    #[error("rule `{rule}`: {problem}")]
+    TooLarge {
+        /// The rule.
+        rule: String,
+        /// What is too large.
+        problem: String,
+    },
+    /// A probe that nobody registered.
+    #[error("rule `{rule}` uses the probe `{probe}`, which is not registered")]
+    UnknownProbe {
+        /// The rule.
+        rule: String,
+        /// The probe.
+        probe: String,
+    },
+    /// A pattern or text that cannot be compiled.
+    #[error("{0}")]
+    Text(String),
+}
+
+impl Policy {
+    /// One stop rule called `stop`, as `--stop EXPR` gives.
+    #[must_use]
+    pub fn stop(condition: Condition) -> Self {
+        Self { rules: alloc::vec![Rule::new("stop", Action::Stop, condition)], ..Self::default() }
+    }
+
+    /// What a money rule does with a call whose price is unknown.
+    #[must_use]
+    pub fn unpriced(&self) -> OnUnpriced {
+        self.on_unpriced.unwrap_or_default()
+    }
+
+    /// The rule called `id`.
+    #[must_use]
+    pub fn rule(&self, id: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.id == id)
+    }
+
+    /// Checks names and sizes.
+    ///
+    /// # Errors
+    /// The first problem, in the order of the rules.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        if self.rules.len() > MAX_RULES {
+            return Err(PolicyError::TooManyRules(self.rules.len()));
+        }
+        let mut nodes = 0usize;
+        for (index, rule) in self.rules.iter().enumerate() {
+            if rule.id.is_empty() || rule.id.len() > MAX_RULE_ID {
+                return Err(PolicyError::RuleName(rule.id.len()));
+            }
+            if self.rules.iter().take(index).any(|earlier| earlier.id == rule.id) {
+                return Err(PolicyError::DuplicateRule(rule.id.clone()));
+            }
+            let too_large =
+                |problem: String| PolicyError::TooLarge { rule: rule.id.clone(), problem };
+            if rule.condition.depth() > MAX_DEPTH {
+                return Err(too_large(format!("the condition is nested deeper than {MAX_DEPTH}")));
+            }
+            nodes = nodes.saturating_add(rule.condition.node_count());
+            if nodes > MAX_NODES {
+                return Err(too_large(format!("the conditions have more than {MAX_NODES} nodes")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether any rule compares money.
+    #[must_use]
+    pub fn uses_money(&self) -> bool {
+        let is_money =
+            |gauge: &crate::condition::Gauge| matches!(gauge.id, GaugeId::Cost | GaugeId::NextCost);
+        self.rules.iter().any(|rule| rule.gauges().into_iter().any(is_money))
+    }
+}
+
+impl From<Condition> for Policy {
+    fn from(condition: Condition) -> Self {
+        Self::stop(condition)
+    }
+}

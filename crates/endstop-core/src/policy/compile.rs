@@ -1,0 +1,454 @@
+//! Conditions to flat tables. Negation is pushed to the leaves, into operators over time too: each
+//! occurrence has a state of its own.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::program::{
+    CLASSES, Class, Compare, CompiledRule, Fold, GaugeSlot, Literal, Masks, Needs, NodeInfo, Op,
+    OpKind, Program, Range64, Read, Slot,
+};
+use super::{Action, Policy, PolicyError};
+use crate::condition::temporal::MAX_COUNT;
+use crate::condition::{CompareOp, Comparison, Condition, Fact, Gauge, GaugeId, Temporal, Window};
+use crate::meter::counters::Counter;
+use crate::probe::Probes;
+use crate::text::Texts;
+
+/// Raised when the meaning of saved states changes.
+const STATE_VERSION: u64 = 1;
+
+pub(super) fn compile(policy: &Policy, probes: &Probes) -> Result<Program, PolicyError> {
+    policy.check()?;
+    let mut tables = Tables::default();
+    for rule in &policy.rules {
+        tables.count(&rule.condition);
+    }
+    tables.sort_gauges();
+    let mut builder = Builder::new(tables, probes);
+    let mut rules = Vec::new();
+    for (index, rule) in policy.rules.iter().enumerate() {
+        builder.rule = index;
+        builder.nodes = Vec::new();
+        builder.level = 0;
+        let root = builder.condition(&rule.condition, false);
+        rules.push(CompiledRule {
+            root,
+            nodes: core::mem::take(&mut builder.nodes),
+            hard: rule.is_hard(),
+        });
+    }
+    builder.finish(policy, rules)
+}
+
+/// The leaves of all rules, gathered first so that slots can be laid out: comparisons, then facts, then
+/// folds.
+#[derive(Default)]
+struct Tables {
+    compares: usize,
+    literals: usize,
+    gauges: Vec<GaugeSlot>,
+    facts: Vec<Fact>,
+    tools: Vec<String>,
+    numbers: Vec<String>,
+    probes: Vec<String>,
+    ops: usize,
+}
+
+impl Tables {
+    fn count(&mut self, condition: &Condition) {
+        match condition {
+            Condition::Compare(comparison) => {
+                self.compares += 1;
+                self.add_gauge(&comparison.gauge);
+            }
+            Condition::Fact(fact) => {
+                self.literals += 1;
+                if !self.facts.contains(fact) {
+                    self.facts.push(fact.clone());
+                }
+            }
+            Condition::Temporal(temporal) => {
+                // Inner operators are numbered first, as `Builder` meets them.
+                for part in temporal.parts() {
+                    self.count(part);
+                }
+                self.add_op(temporal);
+                return;
+            }
+            _ => {}
+        }
+        for part in condition.parts() {
+            self.count(part);
+        }
+    }
+
+    fn add_op(&mut self, temporal: &Temporal) {
+        let class = match temporal {
+            Temporal::Streak { .. }
+            | Temporal::Count { window: None | Some(Window::Steps(_)), .. } => Some(Class::StepEnd),
+            Temporal::Count { window: Some(Window::Time(_)), .. } => Some(Class::Time),
+            _ => None,
+        };
+        if let Some(class) = class {
+            self.compares += 1;
+            self.gauges.push(GaugeSlot { class, read: Read::Op(self.ops), gauge: None });
+        }
+        self.ops += 1;
+    }
+
+    fn add_gauge(&mut self, gauge: &Gauge) {
+        if self.gauges.iter().any(|slot| slot.gauge.as_ref() == Some(gauge)) {
+            return;
+        }
+        let (class, read) = self.source(gauge);
+        self.gauges.push(GaugeSlot { class, read, gauge: Some(gauge.clone()) });
+    }
+
+    fn source(&mut self, gauge: &Gauge) -> (Class, Read) {
+        let counter = |counter: Counter| Read::Counter { index: counter as usize, own: gauge.own };
+        let name = gauge.argument.clone().unwrap_or_default();
+        match gauge.id {
+            GaugeId::Steps => (Class::Steps, counter(Counter::Steps)),
+            GaugeId::Attempts => (Class::Attempts, counter(Counter::Attempts)),
+            GaugeId::Retries => (Class::Retries, counter(Counter::Retries)),
+            GaugeId::ToolCalls if gauge.argument.is_some() => (
+                Class::ToolCalls,
+                Read::Tool { index: index_of(&mut self.tools, name), own: gauge.own },
+            ),
+            GaugeId::ToolCalls => (Class::ToolCalls, counter(Counter::ToolCalls)),
+            GaugeId::ToolErrors => (Class::ToolErrors, counter(Counter::ToolErrors)),
+            GaugeId::Errors => (Class::Errors, counter(Counter::Errors)),
+            GaugeId::Messages => (Class::Messages, counter(Counter::Messages)),
+            GaugeId::Tokens => (Class::Settled, counter(Counter::Tokens)),
+            GaugeId::InputTokens => (Class::Settled, counter(Counter::InputTokens)),
+            GaugeId::OutputTokens => (Class::Settled, counter(Counter::OutputTokens)),
+            GaugeId::CachedTokens => (Class::Settled, counter(Counter::CachedTokens)),
+            GaugeId::ContextTokens => (Class::Settled, Read::Context),
+            GaugeId::Cost => (Class::Settled, counter(Counter::Cost)),
+            GaugeId::NextCost => (Class::NextCost, Read::NextCost),
+            GaugeId::Elapsed => (Class::Time, Read::Elapsed),
+            GaugeId::Active => (Class::Time, Read::Active),
+            GaugeId::Idle => (Class::Time, Read::Idle),
+            GaugeId::Now => (Class::Time, Read::Now),
+            GaugeId::Depth => (Class::Depth, Read::Depth),
+            GaugeId::Subagents => (Class::Subagents, counter(Counter::Subagents)),
+            GaugeId::Handoffs => (Class::Handoffs, counter(Counter::Handoffs)),
+            GaugeId::Repeats => (Class::Live, Read::Repeats),
+            GaugeId::Cycles => (Class::Live, Read::Cycles),
+            GaugeId::NoProgress => (Class::Live, Read::NoProgress),
+            GaugeId::Fact => (Class::Live, Read::Fact(index_of(&mut self.numbers, name))),
+            GaugeId::Probe => (Class::Live, Read::Probe(index_of(&mut self.probes, name))),
+        }
+    }
+
+    fn sort_gauges(&mut self) {
+        self.gauges.sort_by_key(|slot| slot.class);
+    }
+
+    fn ranges(&self) -> [core::ops::Range<usize>; CLASSES] {
+        core::array::from_fn(|class| {
+            let start = self.gauges.partition_point(|slot| (slot.class as usize) < class);
+            let end = self.gauges.partition_point(|slot| (slot.class as usize) <= class);
+            start..end
+        })
+    }
+}
+
+fn index_of(names: &mut Vec<String>, name: String) -> usize {
+    names.iter().position(|known| *known == name).unwrap_or_else(|| {
+        names.push(name);
+        names.len() - 1
+    })
+}
+
+struct Builder<'p> {
+    tables: Tables,
+    probes: &'p Probes,
+    compares: Vec<Compare>,
+    literals: Vec<Literal>,
+    folds: Vec<Fold>,
+    ops: Vec<Op>,
+    nodes: Vec<NodeInfo>,
+    rule: usize,
+    /// Operators inside the condition compiled last.
+    level: usize,
+}
+
+impl<'p> Builder<'p> {
+    fn new(tables: Tables, probes: &'p Probes) -> Self {
+        Self {
+            tables,
+            probes,
+            compares: Vec::new(),
+            literals: Vec::new(),
+            folds: Vec::new(),
+            ops: Vec::new(),
+            nodes: Vec::new(),
+            rule: 0,
+            level: 0,
+        }
+    }
+
+    /// Compiles `condition`, negated or not, and returns its slot. Leaves `self.level` at the number of
+    /// nested operators in it.
+    fn condition(&mut self, condition: &Condition, negated: bool) -> Slot {
+        let node = self.nodes.len();
+        self.nodes.push(NodeInfo::default());
+        self.level = 0;
+        let mut info = NodeInfo { negated, ..NodeInfo::default() };
+        info.slot = match condition {
+            Condition::Compare(comparison) => self.comparison(comparison, negated, &mut info),
+            Condition::Fact(fact) => self.fact(fact, negated, &mut info),
+            Condition::Not(inner) => self.condition(inner, !negated),
+            Condition::Named(named) => self.condition(named.expansion(), negated),
+            Condition::And(parts) => self.group(parts, !negated, negated),
+            Condition::Or(parts) => self.group(parts, negated, negated),
+            Condition::Temporal(temporal) => self.temporal(temporal, negated, &mut info),
+        };
+        if let Some(place) = self.nodes.get_mut(node) {
+            *place = info;
+        }
+        info.slot
+    }
+
+    fn comparison(&mut self, comparison: &Comparison, negated: bool, info: &mut NodeInfo) -> Slot {
+        let wanted = Some(&comparison.gauge);
+        let gauge =
+            self.tables.gauges.iter().position(|slot| slot.gauge.as_ref() == wanted).unwrap_or(0);
+        info.gauge = Some(gauge);
+        self.compare(gauge, comparison.op, comparison.value, negated)
+    }
+
+    fn compare(&mut self, gauge: usize, op: CompareOp, value: u64, negated: bool) -> Slot {
+        self.compares.push(Compare { gauge, range: range(op, value, negated), rule: self.rule });
+        self.compares.len() - 1
+    }
+
+    fn fact(&mut self, fact: &Fact, negated: bool, info: &mut NodeInfo) -> Slot {
+        let index = self.tables.facts.iter().position(|known| known == fact).unwrap_or(0);
+        info.fact = Some(index);
+        self.literals.push(Literal { fact: index, positive: !negated });
+        self.tables.compares + self.literals.len() - 1
+    }
+
+    fn fold(&mut self, fold: Fold) -> Slot {
+        self.folds.push(fold);
+        self.tables.compares + self.tables.literals + self.folds.len() - 1
+    }
+
+    fn group(&mut self, parts: &[Condition], all: bool, negated: bool) -> Slot {
+        let mut level = 0;
+        let mut slots = Vec::with_capacity(parts.len());
+        for part in parts {
+            slots.push(self.condition(part, negated));
+            level = level.max(self.level);
+        }
+        self.level = level;
+        let masks = Masks::of(&slots);
+        self.fold(if all { Fold::All(masks) } else { Fold::Any(masks) })
+    }
+
+    fn temporal(&mut self, temporal: &Temporal, negated: bool, info: &mut NodeInfo) -> Slot {
+        let (of, next) = match temporal {
+            Temporal::Ever(of)
+            | Temporal::Streak { of, .. }
+            | Temporal::Count { of, .. }
+            | Temporal::Within { of, .. } => (of, None),
+            Temporal::Then { first, next } => (first, Some(next)),
+        };
+        let operand = self.condition(of, negated);
+        let mut level = self.level;
+        let next = next.map(|next| {
+            let slot = self.condition(next, negated);
+            level = level.max(self.level);
+            slot
+        });
+        let op = self.ops.len();
+        info.op = Some(op);
+        self.ops.push(Op {
+            kind: op_kind(temporal),
+            operand,
+            inverted: negated,
+            level,
+            key: key(temporal, negated),
+        });
+        self.level = level + 1;
+        match (temporal, negated) {
+            (
+                Temporal::Streak { op: compare, n, .. } | Temporal::Count { op: compare, n, .. },
+                _,
+            ) => {
+                let wanted = Read::Op(op);
+                let gauge =
+                    self.tables.gauges.iter().position(|slot| slot.read == wanted).unwrap_or(0);
+                info.gauge = Some(gauge);
+                self.compare(gauge, *compare, *n, negated)
+            }
+            (Temporal::Ever(_), false) => self.fold(Fold::Ever { op, operand }),
+            (Temporal::Ever(_), true) => self.fold(Fold::Always { op, operand }),
+            (Temporal::Within { window, .. }, false) => {
+                self.fold(Fold::Within { op, operand, window: *window })
+            }
+            (Temporal::Within { window, .. }, true) => {
+                self.fold(Fold::NotWithin { op, operand, window: *window })
+            }
+            (Temporal::Then { .. }, false) => {
+                self.fold(Fold::Then { op, next: next.unwrap_or(operand) })
+            }
+            (Temporal::Then { .. }, true) => {
+                self.fold(Fold::NotThen { op, next: next.unwrap_or(operand) })
+            }
+        }
+    }
+
+    fn finish(self, policy: &Policy, rules: Vec<CompiledRule>) -> Result<Program, PolicyError> {
+        for name in &self.tables.probes {
+            if self.probes.start(name, None).is_none() {
+                return Err(PolicyError::UnknownProbe {
+                    rule: rule_with_probe(policy, name),
+                    probe: name.clone(),
+                });
+            }
+        }
+        let (texts, phrase_facts, pattern_facts) = texts(&self.tables.facts)?;
+        let ranges = self.tables.ranges();
+        let has =
+            |wanted: fn(Read) -> bool| self.tables.gauges.iter().any(|slot| wanted(slot.read));
+        let needs = Needs {
+            digests: has(|read| matches!(read, Read::Repeats | Read::Cycles)),
+            seen: has(|read| read == Read::NoProgress),
+            replies: self.tables.facts.contains(&Fact::NearDuplicate),
+        };
+        let irregular = irregular(&self.compares, &self.tables.gauges);
+        let roots = roots(policy, &rules);
+        let levels = self.ops.iter().map(|op| op.level + 1).max().unwrap_or(0);
+        let program = Program {
+            policy: policy.clone(),
+            rules,
+            irregular,
+            compares: self.compares,
+            literals: self.literals,
+            folds: self.folds,
+            ops: self.ops,
+            levels,
+            gauges: self.tables.gauges,
+            ranges,
+            facts: self.tables.facts,
+            tools: self.tables.tools,
+            numbers: self.tables.numbers,
+            probe_names: self.tables.probes,
+            probes: self.probes.clone(),
+            phrase_facts,
+            pattern_facts,
+            fingerprint: xxh3_64_with_seed(&texts.fingerprint.to_le_bytes(), STATE_VERSION),
+            texts,
+            needs,
+            roots,
+        };
+        Ok(program)
+    }
+}
+
+fn range(op: CompareOp, value: u64, negated: bool) -> Range64 {
+    let never = Range64 { lo: 0, span: u64::MAX, inverted: true };
+    let upwards = |lo: u64| Range64 { lo, span: u64::MAX - lo, inverted: false };
+    let downwards = |hi: u64| Range64 { lo: 0, span: hi, inverted: false };
+    // The negation of a one-sided comparison is the other side: `not steps < 5` is a lower bound too.
+    let op = match (op, negated) {
+        (CompareOp::Ge, true) => CompareOp::Lt,
+        (CompareOp::Gt, true) => CompareOp::Le,
+        (CompareOp::Lt, true) => CompareOp::Ge,
+        (CompareOp::Le, true) => CompareOp::Gt,
+        (CompareOp::Eq, true) => CompareOp::Ne,
+        (CompareOp::Ne, true) => CompareOp::Eq,
+        (op, false) => op,
+    };
+    match op {
+        CompareOp::Ge => upwards(value),
+        CompareOp::Gt => value.checked_add(1).map_or(never, upwards),
+        CompareOp::Le => downwards(value),
+        CompareOp::Lt => value.checked_sub(1).map_or(never, downwards),
+        CompareOp::Eq => Range64 { lo: value, span: 0, inverted: false },
+        CompareOp::Ne => Range64 { lo: value, span: 0, inverted: true },
+    }
+}
+
+fn op_kind(temporal: &Temporal) -> OpKind {
+    match temporal {
+        Temporal::Ever(_) => OpKind::Latch,
+        Temporal::Streak { .. } => OpKind::Streak,
+        Temporal::Count { window: None, .. } => OpKind::Count,
+        Temporal::Count { window: Some(window), n, .. } => {
+            // One stamp more than `n` tells `n` from more than `n`.
+            let capacity = usize::try_from((*n).min(MAX_COUNT)).unwrap_or(0) + 1;
+            OpKind::Ring { window: *window, capacity }
+        }
+        Temporal::Within { window, .. } => OpKind::Stamp(*window),
+        Temporal::Then { .. } => OpKind::First,
+    }
+}
+
+/// The operator without its limit, so that a raised limit finds its counter again.
+fn key(temporal: &Temporal, negated: bool) -> String {
+    let sign = if negated { "!" } else { "" };
+    match temporal {
+        Temporal::Ever(of) => format!("{sign}ever({of})"),
+        Temporal::Streak { of, .. } => format!("{sign}streak({of})"),
+        Temporal::Count { of, window: None, .. } => format!("{sign}count({of})"),
+        Temporal::Count { of, window: Some(window), .. } => format!("{sign}count({of}, {window})"),
+        Temporal::Within { of, .. } => format!("{sign}within({of})"),
+        Temporal::Then { first, .. } => format!("{sign}then({first})"),
+    }
+}
+
+fn rule_with_probe(policy: &Policy, name: &str) -> String {
+    let uses =
+        |gauge: &Gauge| gauge.id == GaugeId::Probe && gauge.argument.as_deref() == Some(name);
+    let rule = policy.rules.iter().find(|rule| rule.gauges().into_iter().any(uses));
+    rule.map_or_else(String::new, |rule| rule.id.clone())
+}
+
+fn texts(facts: &[Fact]) -> Result<(Texts, Vec<usize>, Vec<usize>), PolicyError> {
+    let (mut phrases, mut phrase_facts) = (Vec::new(), Vec::new());
+    let (mut patterns, mut pattern_facts) = (Vec::new(), Vec::new());
+    for (index, fact) in facts.iter().enumerate() {
+        match fact {
+            Fact::Said { text, .. } => {
+                phrases.push(text.as_str());
+                phrase_facts.push(index);
+            }
+            Fact::Matches(pattern) => {
+                patterns.push(pattern.as_str());
+                pattern_facts.push(index);
+            }
+            _ => {}
+        }
+    }
+    let texts = Texts::new(&phrases, &patterns)
+        .map_err(|problem| PolicyError::Text(format!("{}: {}", problem.message, problem.help)))?;
+    Ok((texts, phrase_facts, pattern_facts))
+}
+
+/// Comparisons of gauges that can be unknown, or that are compared at some moments only.
+fn irregular(compares: &[Compare], gauges: &[GaugeSlot]) -> Vec<usize> {
+    let is_irregular = |slot: &GaugeSlot| {
+        matches!(slot.class, Class::Settled | Class::Depth | Class::NextCost)
+            || matches!(slot.read, Read::Fact(_) | Read::Probe(_) | Read::Tool { .. } | Read::Op(_))
+    };
+    let of = |compare: &Compare| gauges.get(compare.gauge).is_some_and(is_irregular);
+    compares.iter().enumerate().filter(|(_, c)| of(c)).map(|(index, _)| index).collect()
+}
+
+fn roots(policy: &Policy, rules: &[CompiledRule]) -> [Masks; 5] {
+    core::array::from_fn(|place| {
+        let action = Action::ALL.get(place).copied();
+        let of_action =
+            policy.rules.iter().zip(rules).filter(|(rule, _)| Some(rule.action) == action);
+        let slots: Vec<Slot> = of_action.map(|(_, compiled)| compiled.root).collect();
+        Masks::of(&slots)
+    })
+}

@@ -1,0 +1,291 @@
+//! The policy file (TOML), and the types that its JSON Schema is generated from.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{
+    Action, DEFAULT_OVERRIDES, FallbackRates, Grant, MAX_RULE_ID, MAX_RULES, OnUnpriced, Policy,
+    Rule,
+};
+use crate::condition::MAX_TEXT;
+use crate::condition::gauge::Unit;
+use crate::expr::{Diagnostic, did_you_mean, parse};
+use crate::signal::StopReason;
+use crate::units::{Millis, Money};
+
+/// Longest policy file that is read, in bytes: many times the largest policy that is accepted.
+pub const MAX_FILE: usize = 1024 * 1024;
+
+/// A policy file. Rules stand under the action they have, as `name = "expression"`.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PolicyFile {
+    /// A name for people.
+    #[serde(default)]
+    name: Option<String>,
+    /// Rules that stop the run.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
+    stop: BTreeMap<String, Spanned<String>>,
+    /// Rules after which the model answers once more, tools off.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
+    finish: BTreeMap<String, Spanned<String>>,
+    /// Rules under which a person decides.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
+    pause: BTreeMap<String, Spanned<String>>,
+    /// Rules that drop a reply and ask again.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
+    retry: BTreeMap<String, Spanned<String>>,
+    /// Rules that only tell.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
+    warn: BTreeMap<String, Spanned<String>>,
+    /// Details of rules, by name, only where wanted.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, RuleDetails>"))]
+    rule: BTreeMap<String, Spanned<RuleDetails>>,
+    /// What a money rule does with a call whose price is unknown: "stop" (default), "ignore", or rates.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Unpriced>"))]
+    on_unpriced: Option<Spanned<Unpriced>>,
+    /// Whether the policy may leave a run without any bound.
+    #[serde(default)]
+    unbounded: bool,
+}
+
+/// Details of one rule.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct RuleDetails {
+    /// The stop reason; from the leaf that trips where absent.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    reason: Option<Spanned<String>>,
+    /// What the stop signal says.
+    #[serde(default)]
+    message: Option<String>,
+    /// Whether no continuation can override it; true by default for money and tokens.
+    #[serde(default)]
+    hard: Option<bool>,
+    /// How often in a row it may be overridden; 3 by default.
+    #[serde(default)]
+    overrides: Option<u32>,
+    /// What each override adds to the limit.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<GrantText>"))]
+    grant: Option<Spanned<GrantText>>,
+}
+
+/// What an override adds, in the language's amounts.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct GrantText {
+    /// Steps, such as 1.
+    #[serde(default)]
+    steps: Option<u32>,
+    /// Money, such as "$0.50".
+    #[serde(default)]
+    cost: Option<String>,
+    /// Tokens, such as "10k".
+    #[serde(default)]
+    tokens: Option<String>,
+    /// Time, such as "5m".
+    #[serde(default)]
+    time: Option<String>,
+}
+
+/// "stop", "ignore", or rates for a million tokens.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum Unpriced {
+    /// "stop" or "ignore".
+    Word(String),
+    /// Rates such as "$3/M".
+    Rates {
+        /// For input tokens.
+        input: String,
+        /// For output tokens.
+        output: String,
+    },
+}
+
+impl Policy {
+    /// Reads a policy file.
+    ///
+    /// # Errors
+    /// The first problem, with its place in the file and what to do about it.
+    pub fn from_toml(text: &str) -> Result<Self, Diagnostic> {
+        if text.len() > MAX_FILE {
+            return Err(Diagnostic::new(
+                format!("the file has {} bytes; at most {MAX_FILE} are read", text.len()),
+                0..0,
+            ));
+        }
+        let file: PolicyFile = toml::from_str(text).map_err(|error| toml_problem(&error))?;
+        let mut policy =
+            Self { name: file.name.clone(), unbounded: file.unbounded, ..Self::default() };
+        let sections = [
+            (Action::Stop, &file.stop),
+            (Action::Finish, &file.finish),
+            (Action::Pause, &file.pause),
+            (Action::Retry, &file.retry),
+            (Action::Warn, &file.warn),
+        ];
+        for (action, rules) in sections {
+            for (id, expression) in rules {
+                policy.rules.push(rule(text, &policy, action, id, expression)?);
+            }
+        }
+        for (id, details) in &file.rule {
+            add_details(&mut policy, id, details)?;
+        }
+        policy.on_unpriced = file.on_unpriced.as_ref().map(on_unpriced).transpose()?;
+        policy.check().map_err(|error| Diagnostic::new(error.to_string(), 0..0))?;
+        Ok(policy)
+    }
+}
+
+fn rule(
+    text: &str,
+    policy: &Policy,
+    action: Action,
+    id: &str,
+    expression: &Spanned<String>,
+) -> Result<Rule, Diagnostic> {
+    if id.is_empty() || id.len() > MAX_RULE_ID {
+        return Err(Diagnostic::new(
+            format!("a rule's name has 1 to {MAX_RULE_ID} bytes"),
+            expression.span(),
+        ));
+    }
+    if policy.rule(id).is_some() {
+        return Err(Diagnostic::new(format!("two rules are called `{id}`"), expression.span())
+            .with_help("a name stands for one rule in the whole file"));
+    }
+    if policy.rules.len() >= MAX_RULES {
+        return Err(Diagnostic::new(format!("more than {MAX_RULES} rules"), expression.span()));
+    }
+    let condition =
+        parse(expression.get_ref()).map_err(|error| in_file(text, expression, error))?;
+    Ok(Rule::new(id, action, condition))
+}
+
+/// An expression's error at its place in the file: exact where the string is written plainly, else the
+/// whole string.
+fn in_file(text: &str, expression: &Spanned<String>, error: Diagnostic) -> Diagnostic {
+    let span = expression.span();
+    let raw = text.get(span.clone()).unwrap_or("");
+    let value = expression.get_ref();
+    match raw.find(value.as_str()).filter(|_| value.len() < MAX_TEXT) {
+        Some(offset) => error.shifted(span.start + offset),
+        None => {
+            let help = error.help.clone();
+            let whole = Diagnostic::new(error.message, span);
+            match help {
+                Some(help) => whole.with_help(help),
+                None => whole,
+            }
+        }
+    }
+}
+
+fn add_details(
+    policy: &mut Policy,
+    id: &str,
+    details: &Spanned<RuleDetails>,
+) -> Result<(), Diagnostic> {
+    let names: Vec<String> = policy.rules.iter().map(|rule| rule.id.clone()).collect();
+    let Some(rule) = policy.rules.iter_mut().find(|rule| rule.id == id) else {
+        let error = Diagnostic::new(format!("there is no rule `{id}`"), details.span());
+        let suggestion = did_you_mean(id, names.iter().map(String::as_str));
+        return Err(error.with_help(
+            suggestion.unwrap_or_else(|| "details belong to a rule of this file".to_string()),
+        ));
+    };
+    let details = details.get_ref();
+    if let Some(reason) = &details.reason {
+        let parsed: Result<StopReason, _> = reason.get_ref().parse();
+        rule.reason = Some(parsed.map_err(|error| {
+            let known = StopReason::ALL.iter().map(|known| known.value());
+            let diagnostic = Diagnostic::new(error.to_string(), reason.span());
+            match did_you_mean(reason.get_ref(), known) {
+                Some(help) => diagnostic.with_help(help),
+                None => diagnostic,
+            }
+        })?);
+    }
+    rule.message.clone_from(&details.message);
+    rule.hard = details.hard;
+    rule.overrides = details.overrides.unwrap_or(DEFAULT_OVERRIDES);
+    rule.grant = details.grant.as_ref().map(grant).transpose()?;
+    Ok(())
+}
+
+fn grant(text: &Spanned<GrantText>) -> Result<Grant, Diagnostic> {
+    let (span, text) = (text.span(), text.get_ref());
+    let amount = |raw: &Option<String>, unit: Unit, name: &str| match raw {
+        Some(raw) => crate::expr::amount(raw, unit, name, span.clone()),
+        None => Ok(0),
+    };
+    let default = Grant::default();
+    Ok(Grant {
+        steps: text.steps.map_or(default.steps, u64::from),
+        money: Money::from_picos(amount(&text.cost, Unit::Money, "cost")?),
+        tokens: amount(&text.tokens, Unit::Tokens, "tokens")?,
+        time: Millis(amount(&text.time, Unit::Duration, "time")?),
+    })
+}
+
+fn on_unpriced(text: &Spanned<Unpriced>) -> Result<OnUnpriced, Diagnostic> {
+    let span = text.span();
+    match text.get_ref() {
+        Unpriced::Word(word) if word == "stop" => Ok(OnUnpriced::Stop),
+        Unpriced::Word(word) if word == "ignore" => Ok(OnUnpriced::Ignore),
+        Unpriced::Word(word) => Err(Diagnostic::new(format!("`{word}` is not known here"), span)
+            .with_help(r#"write "stop", "ignore", or { input = "$3/M", output = "$15/M" }"#)),
+        Unpriced::Rates { input, output } => Ok(OnUnpriced::Rates(FallbackRates {
+            input: rate(input, &span)?,
+            output: rate(output, &span)?,
+        })),
+    }
+}
+
+fn rate(text: &str, span: &Range<usize>) -> Result<Money, Diagnostic> {
+    let bad = || {
+        Diagnostic::new(format!("`{text}` is not a rate"), span.clone())
+            .with_help("write dollars for a million tokens, such as \"$3/M\"")
+    };
+    text.strip_suffix("/M").ok_or_else(bad)?.trim().parse().map_err(|_| bad())
+}
+
+/// A TOML error, with a suggestion where a key is not known.
+fn toml_problem(error: &toml::de::Error) -> Diagnostic {
+    let span = error.span().unwrap_or(0..0);
+    let message = error.message().trim_end_matches('.').to_string();
+    let mut names = message.split('`').skip(1).step_by(2);
+    if !message.starts_with("unknown field") {
+        return Diagnostic::new(message, span);
+    }
+    let found = names.next().unwrap_or("").to_string();
+    let known: Vec<&str> = names.collect();
+    let help = did_you_mean(&found, known.iter().copied())
+        .unwrap_or_else(|| format!("known here are {}", known.join(", ")));
+    Diagnostic::new(format!("`{found}` is not a key here"), span).with_help(help)
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

@@ -1,0 +1,189 @@
+//! What is left: the least distance along one axis at which a rule holds (08, `next_trip`).
+//!
+//! Nothing else sets timers, caps the next call's output, or shows "82 % of tokens".
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::Action;
+use super::program::{OpKind, Program, Read};
+use crate::condition::Window;
+use crate::meter::counters::Counter;
+use crate::meter::evaluate::Inputs;
+use crate::meter::{Meter, bit};
+use crate::units::{Millis, Money};
+
+/// What moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// Milliseconds: moves `elapsed`, `idle`, `now`, and `active` unless the run is paused.
+    Time,
+    /// Output tokens at so much money a million: moves `output_tokens`, `tokens` and `cost`.
+    Output {
+        /// Pico-dollars a million tokens.
+        rate: Money,
+    },
+    /// Uncached input tokens at so much money a million: moves `input_tokens`, `tokens` and `cost`.
+    Input {
+        /// Pico-dollars a million tokens.
+        rate: Money,
+    },
+    /// Steps of the run itself: moves `steps` and `attempts`.
+    Steps,
+}
+
+/// Where the next rule trips.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextTrip {
+    /// How far from now, in the axis' unit; 0 if it holds already.
+    pub distance: u64,
+    /// The rule.
+    pub rule: String,
+    /// Its action.
+    pub action: Action,
+}
+
+/// How fast a gauge moves: per million units of the axis, rounded up.
+const PER: u128 = 1_000_000;
+
+pub(crate) fn next_trip(
+    program: &Program,
+    meter: &Meter,
+    axis: Axis,
+    actions: &[Action],
+) -> Option<NextTrip> {
+    let trial = Trial { program, meter, axis, speeds: speeds(program, meter, axis) };
+    trial.candidates().into_iter().find_map(|distance| {
+        let rule = trial.first_rule(distance, actions)?;
+        Some(NextTrip { distance, rule: rule.id.clone(), action: rule.action })
+    })
+}
+
+/// The speed of each gauge of the dense array.
+fn speeds(program: &Program, meter: &Meter, axis: Axis) -> Vec<u64> {
+    let one = u64::try_from(PER).unwrap_or(1);
+    let is = |index: usize, counters: &[Counter]| counters.iter().any(|c| *c as usize == index);
+    program
+        .gauges
+        .iter()
+        .map(|gauge| match (axis, gauge.read) {
+            (Axis::Time, Read::Elapsed | Read::Idle) => one,
+            (Axis::Time, Read::Active) if meter.clocks.paused_since.is_none() => one,
+            (Axis::Time, Read::Now) if meter.clocks.wall.0 > 0 => one,
+            (Axis::Output { rate } | Axis::Input { rate }, Read::Counter { index, .. })
+                if is(index, &[Counter::Cost]) =>
+            {
+                rate.picos()
+            }
+            (Axis::Output { .. }, Read::Counter { index, .. })
+                if is(index, &[Counter::Tokens, Counter::OutputTokens]) =>
+            {
+                one
+            }
+            (Axis::Input { .. }, Read::Counter { index, .. })
+                if is(index, &[Counter::Tokens, Counter::InputTokens]) =>
+            {
+                one
+            }
+            (Axis::Steps, Read::Counter { index, .. })
+                if is(index, &[Counter::Steps, Counter::Attempts]) =>
+            {
+                one
+            }
+            _ => 0,
+        })
+        .collect()
+}
+
+struct Trial<'a> {
+    program: &'a Program,
+    meter: &'a Meter,
+    axis: Axis,
+    speeds: Vec<u64>,
+}
+
+impl Trial<'_> {
+    /// The number of a moving gauge now: not as a count was last compared, but as it is.
+    fn start(&self, gauge: usize) -> u64 {
+        match self.program.gauges.get(gauge) {
+            Some(slot) if self.speeds.get(gauge).is_some_and(|speed| *speed > 0) => {
+                self.meter.read(slot.read)
+            }
+            _ => self.meter.view.get(gauge).copied().unwrap_or(0),
+        }
+    }
+
+    /// Every distance at which a leaf can change, in rising order.
+    fn candidates(&self) -> Vec<u64> {
+        let mut distances = alloc::vec![0];
+        for compare in &self.meter.compares {
+            let speed = self.speeds.get(compare.gauge).copied().unwrap_or(0);
+            if speed == 0 {
+                continue;
+            }
+            let now = self.start(compare.gauge);
+            let ends = [
+                Some(compare.range.lo),
+                compare.range.lo.checked_add(compare.range.span).and_then(|hi| hi.checked_add(1)),
+            ];
+            distances
+                .extend(ends.into_iter().flatten().filter_map(|end| first_at(now, end, speed)));
+        }
+        if self.axis == Axis::Time {
+            distances.extend(self.windows());
+        }
+        distances.sort_unstable();
+        distances.dedup();
+        distances
+    }
+
+    /// When the last stamp of a `within` leaves its window.
+    fn windows(&self) -> impl Iterator<Item = u64> {
+        let at = self.meter.clocks.at.0;
+        self.program.ops.iter().zip(&self.meter.ops).filter_map(move |(op, state)| match op.kind {
+            OpKind::Stamp(Window::Time(duration)) if state.set => {
+                let leaves = state.value.saturating_add(duration.0).saturating_add(1);
+                leaves.checked_sub(at)
+            }
+            _ => None,
+        })
+    }
+
+    fn first_rule(&self, distance: u64, actions: &[Action]) -> Option<&super::Rule> {
+        let view: Vec<u64> =
+            (0..self.program.gauges.len()).map(|gauge| self.moved(gauge, distance)).collect();
+        let at = match self.axis {
+            Axis::Time => Millis(self.meter.clocks.at.0.saturating_add(distance)),
+            _ => self.meter.clocks.at,
+        };
+        let mut truth = self.meter.truth.clone();
+        let inputs = Inputs {
+            view: &view,
+            readings: &self.meter.readings,
+            compares: &self.meter.compares,
+            ops: &self.meter.ops,
+            at,
+            begun: self.meter.step.begun,
+            closed: self.meter.step.closed,
+        };
+        inputs.evaluate(self.program, &mut truth);
+        let rules = self.program.policy.rules.iter().zip(&self.program.rules);
+        let mut holding = rules.filter(|(rule, compiled)| {
+            actions.contains(&rule.action) && bit(&truth, compiled.root)
+        });
+        holding.next().map(|(rule, _)| rule)
+    }
+
+    fn moved(&self, gauge: usize, distance: u64) -> u64 {
+        let speed = self.speeds.get(gauge).copied().unwrap_or(0);
+        let way = (u128::from(distance) * u128::from(speed)).div_ceil(PER);
+        self.start(gauge).saturating_add(u64::try_from(way).unwrap_or(u64::MAX))
+    }
+}
+
+/// The least distance at which a gauge that is `now` reaches `end`; none if it is there or never gets
+/// there.
+fn first_at(now: u64, end: u64, speed: u64) -> Option<u64> {
+    let missing = u128::from(end.checked_sub(now)?.checked_sub(1)?);
+    u64::try_from(missing * PER / u128::from(speed) + 1).ok()
+}

@@ -1,0 +1,358 @@
+//! A run: events in, directives out. The only place that decides whether a run goes on.
+//!
+//! At every checkpoint (01-semantics section 5): if signals stand and no continuation is requested, stop;
+//! else if one is requested, go on; else if the model asked for tools, go on; else stop, completed.
+
+mod decide;
+pub mod overrides;
+mod save;
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Cap, Event, EventKind, Source};
+use crate::meter::Meter;
+use crate::meter::counters::Counter;
+use crate::policy::next_trip::{Axis, NextTrip};
+use crate::policy::{Action, Program};
+use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
+use crate::units::{Millis, Money};
+use crate::verdict::Verdict;
+use overrides::Overrides;
+pub use save::{MAX_STATE, RestoreError, SaveError};
+
+/// What the driver does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Directive {
+    /// Go on; what was announced has begun.
+    Proceed,
+    /// What was announced does not begin and gets a typed result; the run goes on.
+    Refuse,
+    /// Drop the reply and ask the model again, within the same step.
+    Retry,
+    /// Begin the announced step as the last one: tools off, the model is told to answer with what it has.
+    Finish,
+    /// Save and wait for a person: what was announced does not begin.
+    Pause,
+    /// Stop: what was announced does not begin.
+    Stop,
+    /// Stop, and cut what is in flight.
+    CancelNow,
+}
+
+impl Directive {
+    /// Whether what was announced begins.
+    #[must_use]
+    pub const fn admits(self) -> bool {
+        matches!(self, Self::Proceed | Self::Finish | Self::Retry)
+    }
+
+    /// Whether the run is to stop.
+    #[must_use]
+    pub const fn stops(self) -> bool {
+        matches!(self, Self::Stop | Self::CancelNow)
+    }
+}
+
+/// Where a run stands (01-semantics section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nothing has begun.
+    #[default]
+    Pending,
+    /// Steps are taken.
+    InProgress,
+    /// A person decides.
+    Paused,
+    /// Ended by itself, or at a condition that means "done".
+    Completed,
+    /// Made to stop.
+    Stopped,
+    /// Ended by an error.
+    Failed,
+}
+
+impl Status {
+    /// Every status.
+    pub const ALL: &'static [Self] = &[
+        Self::Pending,
+        Self::InProgress,
+        Self::Paused,
+        Self::Completed,
+        Self::Stopped,
+        Self::Failed,
+    ];
+
+    /// The stored and printed form.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::InProgress => "in_progress",
+            Self::Paused => "paused",
+            Self::Completed => "completed",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The status of a run that ended for `reason`.
+    #[must_use]
+    pub const fn after(reason: StopReason) -> Self {
+        match reason {
+            StopReason::ErrorForbade => Self::Failed,
+            other if other.is_forced() => Self::Stopped,
+            _ => Self::Completed,
+        }
+    }
+}
+
+/// A warn rule that began to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The rule.
+    pub rule: String,
+    /// What it observed, such as `steps is 20 (limit 20)`.
+    pub message: String,
+}
+
+/// A raised signal: latched until it is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Raised {
+    pub(crate) signal: StopSignal,
+    /// A person's cancellation, the kill switch or an error: nothing overrides it.
+    pub(crate) is_final: bool,
+}
+
+/// How a run ended, or will.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) verdict: Box<Verdict>,
+    /// It ended by itself: a user's message or another step goes on.
+    pub(crate) natural: bool,
+}
+
+/// One run of an agent under one policy.
+///
+/// Not shared between threads; cheap to create: its size is set by the policy. Every method is
+/// synchronous and does no I/O.
+#[derive(Debug)]
+pub struct Run {
+    pub(crate) program: Arc<Program>,
+    pub(crate) meter: Meter,
+    pub(crate) status: Status,
+    pub(crate) raised: Vec<Raised>,
+    pub(crate) overrides: Overrides,
+    /// The finish rule under which the last step runs.
+    pub(crate) finishing: Option<usize>,
+    pub(crate) warned: Box<[bool]>,
+    pub(crate) disarmed: Box<[bool]>,
+    pub(crate) retries_in_row: u32,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) ended: Option<Ended>,
+}
+
+/// Most raised signals that are kept; more than a handful is a driver that does not stop.
+const MAX_RAISED: usize = 64;
+/// How often in a row a reply is dropped before a retry rule stops the run.
+pub const MAX_REPLY_RETRIES: u32 = 2;
+
+impl Run {
+    /// A run that has not begun.
+    #[must_use]
+    pub fn new(program: Arc<Program>) -> Self {
+        let rules = program.rules.len();
+        Self {
+            meter: Meter::new(&program),
+            status: Status::Pending,
+            raised: Vec::new(),
+            overrides: Overrides::new(rules),
+            finishing: None,
+            warned: vec![false; rules].into_boxed_slice(),
+            disarmed: vec![false; rules].into_boxed_slice(),
+            retries_in_row: 0,
+            notices: Vec::new(),
+            ended: None,
+            program,
+        }
+    }
+
+    /// Takes in an event and says what to do next. O(conditions of the policy); allocates only when
+    /// something trips.
+    pub fn observe(&mut self, event: &Event<'_>) -> Directive {
+        self.meter.arrive(event);
+        if event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. }) {
+            return self.intend(event);
+        }
+        let program = Arc::clone(&self.program);
+        if matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own {
+            self.overrides.lapse();
+        }
+        self.meter.apply(&program, event);
+        self.take_in(event);
+        self.decide(event)
+    }
+
+    /// What an event means for the run itself, beyond what is measured.
+    fn take_in(&mut self, event: &Event<'_>) {
+        let person =
+            |message: &str| StopSignal::new(StopReason::UserRequested).with_message(message);
+        match &event.kind {
+            EventKind::UserMessage if event.source == Source::Own => self.revive_completed(),
+            EventKind::Cancel { message } => self.raise(person(message), true),
+            EventKind::Kill { message } => {
+                let message =
+                    if message.is_empty() { "the kill switch is thrown" } else { message };
+                self.raise(person(message).with_source("kill switch"), true);
+            }
+            EventKind::StopRaised { signal } => {
+                let is_final =
+                    matches!(signal.reason, StopReason::ErrorForbade | StopReason::UserRequested);
+                self.raise((*signal).clone(), is_final);
+            }
+            EventKind::ContinuationRequested { by } => self.request_continuation(by),
+            EventKind::Approved { rule, cap } => self.approve(rule, cap.as_ref()),
+            _ => {}
+        }
+        if self.meter.overflowed
+            && !self.raised.iter().any(|r| r.signal.reason == StopReason::ErrorForbade)
+        {
+            let signal = StopSignal::new(StopReason::ErrorForbade)
+                .with_message("an amount passed the largest number that can be counted");
+            self.raise(signal, true);
+        }
+    }
+
+    fn raise(&mut self, signal: StopSignal, is_final: bool) {
+        if self.raised.len() < MAX_RAISED {
+            self.raised.push(Raised { signal, is_final });
+        }
+    }
+
+    /// A run that ended by itself goes on with a user's next message, or where its driver takes another
+    /// step.
+    fn revive_completed(&mut self) {
+        if self.ended.as_ref().is_some_and(|ended| ended.natural) {
+            self.ended = None;
+            self.status = Status::InProgress;
+        }
+    }
+
+    fn approve(&mut self, rule: &str, cap: Option<&Cap<'_>>) {
+        let Some(index) = self.program.policy.rules.iter().position(|known| known.id == rule)
+        else {
+            return;
+        };
+        let mut capped = false;
+        if let Some(cap) = cap {
+            for compare in self.meter.compares.iter_mut().filter(|compare| compare.rule == index) {
+                let gauge =
+                    self.program.gauges.get(compare.gauge).and_then(|slot| slot.gauge.as_ref());
+                if gauge.is_some_and(|gauge| gauge.row().name == cap.gauge)
+                    && compare.range.is_lower_bound()
+                {
+                    compare.range.lo = cap.limit;
+                    compare.range.span = u64::MAX - cap.limit;
+                    capped = true;
+                }
+            }
+        }
+        if let Some(disarmed) = self.disarmed.get_mut(index) {
+            *disarmed |= !capped;
+        }
+        self.overrides.record_approval(&self.meter, rule, cap);
+        if self.status == Status::Paused {
+            self.status = Status::InProgress;
+        }
+    }
+
+    /// Where the run stands.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Why the run ended; [`StopReason::Completed`] if it ended by itself, `None` while it goes on.
+    #[must_use]
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.last_stop_signal().map(|signal| signal.reason)
+    }
+
+    /// The signal that the run ended by.
+    #[must_use]
+    pub fn last_stop_signal(&self) -> Option<&StopSignal> {
+        self.ended.as_ref().and_then(|ended| ended.verdict.primary.as_ref())
+    }
+
+    /// Steps begun, descendants included.
+    #[must_use]
+    pub fn step_count(&self) -> u64 {
+        self.meter.totals.get(Counter::Steps)
+    }
+
+    /// Tokens settled, descendants included.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.meter.totals.get(Counter::Tokens)
+    }
+
+    /// Money settled, descendants included; `None` once a call without a price was made.
+    #[must_use]
+    pub fn cost(&self) -> Option<Money> {
+        let unpriced = self.meter.unpriced
+            && self.program.policy.unpriced() != crate::policy::OnUnpriced::Ignore;
+        (!unpriced).then(|| Money::from_picos(self.meter.totals.get(Counter::Cost)))
+    }
+
+    /// The offset of the last event: where a resumed run's clock goes on.
+    #[must_use]
+    pub const fn at(&self) -> Millis {
+        self.meter.clocks.at
+    }
+
+    /// Takes the warnings that have come up since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        core::mem::take(&mut self.notices)
+    }
+
+    /// The signals that stand now and whether a continuation is requested.
+    #[must_use]
+    pub fn continuation(&self) -> ExecutionContinuation {
+        let stop_signals: StopSignals = match &self.ended {
+            Some(ended) => ended.verdict.signals.clone(),
+            None => self.standing_signals(false),
+        };
+        ExecutionContinuation {
+            stop_signals,
+            is_continuation_requested: self.overrides.is_requested(),
+        }
+    }
+
+    /// The trip record: of the stop if the run has stopped, else of now.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match &self.ended {
+            Some(ended) => (*ended.verdict).clone(),
+            None => Verdict::new(self, self.standing_signals(false), None),
+        }
+    }
+
+    /// The trip record as text.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        alloc::format!("{}", self.verdict())
+    }
+
+    /// The least value at or after the present one on `axis` at which a rule of `actions` holds.
+    /// Computed once a step: O(leaves²) of the policy, and it allocates.
+    #[must_use]
+    pub fn next_trip(&self, axis: Axis, actions: &[Action]) -> Option<NextTrip> {
+        crate::policy::next_trip::next_trip(&self.program, &self.meter, axis, actions)
+    }
+}

@@ -1,0 +1,347 @@
+//! The decision at a checkpoint (01-semantics section 5).
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+
+use super::overrides::Cover;
+use super::{Directive, Ended, MAX_REPLY_RETRIES, Notice, Raised, Run, Status};
+use crate::event::{Event, EventKind, Source};
+use crate::meter::{Reading, bit};
+use crate::policy::program::{Class, Program};
+use crate::policy::{Action, OnUnpriced};
+use crate::signal::{StopReason, StopSignal, StopSignals};
+use crate::units::Cost;
+use crate::verdict::{Verdict, rests_on_numbers, signal_of};
+
+impl Run {
+    /// Judges what is about to begin; counts it if it is admitted.
+    pub(super) fn intend(&mut self, event: &Event<'_>) -> Directive {
+        let program = Arc::clone(&self.program);
+        if matches!(event.kind, EventKind::StepBegin) && event.source == Source::Own {
+            self.revive_completed();
+        }
+        self.meter.announce(&program, event);
+        if matches!(event.kind, EventKind::HandOff { .. }) {
+            self.meter.apply(&program, event);
+        }
+        if let (EventKind::AttemptBegin { next_cost }, Source::Own) = (&event.kind, event.source) {
+            self.meter.next_cost = *next_cost;
+            self.expose_next_cost(&program, *next_cost);
+        }
+        let mut directive = self.decide(event);
+        self.hide(&program, Class::NextCost);
+        if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
+            && self.is_too_deep(&program, *depth)
+        {
+            directive = Directive::Refuse;
+        }
+        if directive.admits() {
+            if self.status == Status::Pending {
+                self.status = Status::InProgress;
+            }
+            self.meter.begin(&program, event);
+        }
+        directive
+    }
+
+    fn expose_next_cost(&mut self, program: &Program, next_cost: Option<Cost>) {
+        let (value, reading) = match (next_cost, program.policy.unpriced()) {
+            (Some(Cost::Known(cost)), _) => (cost.picos(), Reading::Known),
+            (_, OnUnpriced::Ignore) => (0, Reading::Known),
+            _ => (0, Reading::Unpriced),
+        };
+        self.expose(program, Class::NextCost, value, reading);
+    }
+
+    /// A deeper child than a depth rule admits is refused; that rule stops no run.
+    fn is_too_deep(&mut self, program: &Program, child_depth: u32) -> bool {
+        if program.ranges.get(Class::Depth as usize).is_none_or(core::ops::Range::is_empty) {
+            return false;
+        }
+        let depth = u64::from(child_depth).saturating_sub(1);
+        self.expose(program, Class::Depth, depth, Reading::Known);
+        self.meter.evaluate(program);
+        let refused = (0..program.rules.len())
+            .any(|rule| self.is_standing(rule, false) && self.cover_of(rule) == Cover::Refused);
+        self.hide(program, Class::Depth);
+        self.meter.evaluate(program);
+        refused
+    }
+
+    fn expose(&mut self, program: &Program, class: Class, value: u64, reading: Reading) {
+        for slot in program.ranges.get(class as usize).cloned().unwrap_or_default() {
+            let known = self.meter.readings.get_mut(slot);
+            if let (Some(view), Some(known)) = (self.meter.view.get_mut(slot), known) {
+                *view = value;
+                *known = reading;
+            }
+        }
+    }
+
+    fn hide(&mut self, program: &Program, class: Class) {
+        self.expose(program, class, 0, Reading::Absent);
+    }
+
+    #[inline]
+    fn roots_hold(&self, action: Action) -> bool {
+        let roots = self.program.roots.get(action as usize);
+        roots.is_some_and(|roots| roots.any(&self.meter.truth))
+    }
+
+    fn rule_holds(&self, rule: usize) -> bool {
+        self.program.rules.get(rule).is_some_and(|compiled| bit(&self.meter.truth, compiled.root))
+    }
+
+    fn first_holding(&self, action: Action) -> Option<usize> {
+        let rules = self.program.policy.rules.iter().enumerate();
+        let mut holding =
+            rules.filter(|(index, rule)| rule.action == action && self.rule_holds(*index));
+        holding.next().map(|(index, _)| index)
+    }
+
+    /// Whether the model has answered without asking for tools: the step is ending, or ended, by itself.
+    const fn ends_naturally(&self) -> bool {
+        self.meter.step.has_reply && !self.meter.step.asked_for_tools
+    }
+
+    /// Decides on the state as it is; `event` is what it is about.
+    #[inline]
+    pub(super) fn decide(&mut self, event: &Event<'_>) -> Directive {
+        let program = Arc::clone(&self.program);
+        self.meter.evaluate(&program);
+        let after_step = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
+        if self.overrides.any_in_row() {
+            self.forget_rules_that_became_false();
+        }
+        if self.roots_hold(Action::Warn) {
+            self.note_warnings();
+        }
+        if self.ended.as_ref().is_some_and(|ended| !ended.natural) {
+            // A run that has stopped stays stopped; a cancellation still cuts what is in flight.
+            return self.stop_directive(event);
+        }
+        if !self.raised.is_empty() || self.roots_hold(Action::Stop) {
+            let natural = self.ends_naturally() && (self.meter.step.own.open || after_step);
+            if self.signals_stand(natural) {
+                return self.stop(event, natural);
+            }
+        }
+        self.decide_without_signals(event, after_step)
+    }
+
+    fn decide_without_signals(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
+        let own = event.source == Source::Own;
+        let streams = matches!(
+            event.kind,
+            EventKind::Piece { .. } | EventKind::Tick | EventKind::Reply { .. }
+        );
+        if !streams && self.roots_hold(Action::Pause) && self.pause_stands() {
+            self.status = Status::Paused;
+            return Directive::Pause;
+        }
+        match &event.kind {
+            EventKind::StepBegin if own && self.finishing.is_none() => self.begin_finish(),
+            EventKind::ToolBegin { .. } if own && self.finishing.is_some() => Directive::Refuse,
+            EventKind::Reply { .. } if own => self.retry_reply(event),
+            _ if after_step => self.end_of_step(event),
+            _ => Directive::Proceed,
+        }
+    }
+
+    fn pause_stands(&self) -> bool {
+        let rules = self.program.policy.rules.iter().enumerate();
+        let mut pausing = rules.filter(|(_, rule)| rule.action == Action::Pause);
+        pausing.any(|(index, _)| self.rule_holds(index) && self.disarmed.get(index) != Some(&true))
+    }
+
+    /// The wrap-up begins when a finish rule holds, or when after one more ordinary step it would hold but
+    /// a stop rule would leave no room for it.
+    fn begin_finish(&mut self) -> Directive {
+        if !self.program.policy.rules.iter().any(|rule| rule.action == Action::Finish) {
+            return Directive::Proceed;
+        }
+        let mut rule = self.first_holding(Action::Finish);
+        if rule.is_none() {
+            let program = Arc::clone(&self.program);
+            for class in [Class::Steps, Class::Attempts, Class::Messages] {
+                for slot in program.ranges.get(class as usize).cloned().unwrap_or_default() {
+                    if let Some(view) = self.meter.view.get_mut(slot) {
+                        *view = view.saturating_add(1);
+                    }
+                }
+            }
+            self.meter.evaluate(&program);
+            rule =
+                self.roots_hold(Action::Stop).then(|| self.first_holding(Action::Finish)).flatten();
+            self.meter.sync_counts(&program);
+            self.meter.evaluate(&program);
+        }
+        self.finishing = rule;
+        if rule.is_some() { Directive::Finish } else { Directive::Proceed }
+    }
+
+    /// A reply that a retry rule dislikes is dropped, a few times in a row; then the rule stops the run.
+    fn retry_reply(&mut self, event: &Event<'_>) -> Directive {
+        let Some(rule) = self.first_holding(Action::Retry) else {
+            self.retries_in_row = 0;
+            return Directive::Proceed;
+        };
+        if self.retries_in_row < MAX_REPLY_RETRIES {
+            self.retries_in_row += 1;
+            return Directive::Retry;
+        }
+        let mut signal = signal_of(&self.program, &self.meter, rule);
+        signal.message =
+            format!("asked again {MAX_REPLY_RETRIES} times and still so: {}", signal.message);
+        self.raised.push(Raised { signal, is_final: false });
+        self.stop(event, false)
+    }
+
+    fn end_of_step(&mut self, event: &Event<'_>) -> Directive {
+        if let Some(rule) = self.finishing {
+            let signal = signal_of(&self.program, &self.meter, rule);
+            self.raised.push(Raised { signal, is_final: true });
+            return self.stop(event, false);
+        }
+        if !self.ends_naturally() {
+            return Directive::Proceed;
+        }
+        let signals = core::iter::once(StopSignal::new(StopReason::Completed)).collect();
+        let verdict = Box::new(Verdict::new(self, signals, None));
+        self.ended = Some(Ended { verdict, natural: true });
+        self.status = Status::Completed;
+        Directive::Stop
+    }
+
+    /// Whether signals stand that no continuation answers. Where one answers them all, that is recorded.
+    fn signals_stand(&mut self, natural: bool) -> bool {
+        if !self.raised.is_empty() {
+            return true;
+        }
+        if self.overrides.is_requested() {
+            return !self.answer_rules(natural);
+        }
+        (0..self.program.rules.len()).any(|rule| self.is_standing(rule, natural))
+    }
+
+    /// Answers every stop rule that stands, or none: whether all of them could be.
+    fn answer_rules(&mut self, natural: bool) -> bool {
+        let rules = 0..self.program.rules.len();
+        for rule in rules.clone().filter(|rule| self.is_standing(*rule, natural)) {
+            match self.cover_of(rule) {
+                Cover::Answered | Cover::Possible => {}
+                Cover::Refused => return false,
+                Cover::Exhausted => {
+                    self.raise_exhausted(rule);
+                    return false;
+                }
+            }
+        }
+        let program = Arc::clone(&self.program);
+        for rule in rules {
+            if self.is_standing(rule, natural) && self.cover_of(rule) == Cover::Possible {
+                let id = program.policy.rules.get(rule).map_or("", |r| r.id.as_str());
+                self.overrides.answer(&self.meter, rule, id);
+            }
+        }
+        true
+    }
+
+    /// Whether a stop rule holds, and not only on numeric limits where the step ended by itself.
+    fn is_standing(&self, rule: usize, natural: bool) -> bool {
+        self.program.policy.rules.get(rule).is_some_and(|r| r.action == Action::Stop)
+            && self.rule_holds(rule)
+            && !(natural && rests_on_numbers(&self.program, &self.meter, rule))
+    }
+
+    fn cover_of(&self, rule: usize) -> Cover {
+        let hard = self.program.rules.get(rule).is_none_or(|compiled| compiled.hard);
+        let allowance = self.program.policy.rules.get(rule).map_or(0, |r| r.overrides);
+        self.overrides.cover(rule, hard, allowance)
+    }
+
+    fn raise_exhausted(&mut self, rule: usize) {
+        let allowance = self.program.policy.rules.get(rule).map_or(0, |r| r.overrides);
+        let reason = signal_of(&self.program, &self.meter, rule).reason;
+        let message =
+            format!("override limit: {reason} overridden {allowance} times and still standing");
+        let signal = StopSignal::new(StopReason::ErrorForbade).with_message(message);
+        self.raised.push(Raised { signal, is_final: true });
+    }
+
+    fn forget_rules_that_became_false(&mut self) {
+        for rule in 0..self.program.rules.len() {
+            if !self.rule_holds(rule) {
+                self.overrides.became_false(rule);
+            }
+        }
+    }
+
+    /// A continuation request: answers everything overridable that stands, a natural end included.
+    pub(super) fn request_continuation(&mut self, by: &str) {
+        let program = Arc::clone(&self.program);
+        self.meter.evaluate(&program);
+        self.overrides.request(by);
+        if self.raised.iter().any(|raised| !raised.is_final) {
+            self.raised.retain(|raised| raised.is_final);
+            self.overrides.record(&self.meter, None, "raised signals cleared");
+        }
+        let was_natural = self.ended.as_ref().is_some_and(|ended| ended.natural);
+        let answered = self.raised.is_empty() && (was_natural || self.answer_rules(false));
+        // What still stands is judged anew, so that the error of a used-up allowance is among it.
+        if self.ended.take().is_some() && answered {
+            self.status = Status::InProgress;
+            if was_natural {
+                self.meter.step.has_reply = false;
+            }
+        }
+    }
+
+    fn stop(&mut self, event: &Event<'_>, natural: bool) -> Directive {
+        let refused = event.kind.is_intention().then(|| refused_text(event, self.step_count()));
+        let verdict = Verdict::new(self, self.standing_signals(natural), refused);
+        let reason = verdict.primary.as_ref().map_or(StopReason::Unknown, |signal| signal.reason);
+        self.status = Status::after(reason);
+        self.ended = Some(Ended { verdict: Box::new(verdict), natural: false });
+        self.stop_directive(event)
+    }
+
+    const fn stop_directive(&self, event: &Event<'_>) -> Directive {
+        let cuts = matches!(event.kind, EventKind::Cancel { .. } | EventKind::Kill { .. });
+        if cuts && self.meter.step.own.open { Directive::CancelNow } else { Directive::Stop }
+    }
+
+    fn note_warnings(&mut self) {
+        for index in 0..self.program.rules.len() {
+            let Some(rule) = self.program.policy.rules.get(index) else { continue };
+            if rule.action != Action::Warn || !self.rule_holds(index) {
+                continue;
+            }
+            if self.warned.get_mut(index).is_some_and(|warned| !core::mem::replace(warned, true)) {
+                let message = signal_of(&self.program, &self.meter, index).message;
+                self.notices.push(Notice { rule: rule.id.clone(), message });
+            }
+        }
+    }
+
+    /// The signals that stand, raised ones first, in order of arrival.
+    pub(crate) fn standing_signals(&self, natural: bool) -> StopSignals {
+        let raised = self.raised.iter().map(|raised| raised.signal.clone());
+        let rules = (0..self.program.rules.len()).filter(|rule| self.is_standing(*rule, natural));
+        raised.chain(rules.map(|rule| signal_of(&self.program, &self.meter, rule))).collect()
+    }
+}
+
+/// What did not begin, for people.
+fn refused_text(event: &Event<'_>, steps: u64) -> String {
+    match &event.kind {
+        EventKind::RunBegin { .. } => "the run".to_string(),
+        EventKind::StepBegin => format!("step {}", steps.saturating_add(1)),
+        EventKind::AttemptBegin { .. } => format!("a model request of step {steps}"),
+        EventKind::ToolBegin { tool } => format!("a call of `{tool}` in step {steps}"),
+        EventKind::ChildBegin { depth } => format!("a sub-agent at depth {depth}"),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,3 @@
+//! Version 1.
+
+pub mod state;

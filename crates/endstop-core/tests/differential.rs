@@ -1,0 +1,13 @@
+//! The compiled program against a naive evaluator that reads the whole log again for every question.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test that is wrong should panic"
+)]
+
+#[path = "generate/generate.rs"]
+mod generate;
+#[path = "naive/naive.rs"]
+mod naive;
+#[path = "naive/naive_tests.rs"]
+mod naive_tests;

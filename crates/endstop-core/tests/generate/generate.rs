@@ -1,0 +1,8 @@
+//! What the differential tests run on.
+
+pub(crate) mod adversarial;
+pub(crate) mod condition;
+pub(crate) mod rules;
+pub(crate) mod stream;
+pub(crate) mod trees;
+pub(crate) mod vocabulary;

@@ -1,0 +1,5 @@
+//! What the print and parse tests run on.
+
+pub(crate) mod condition;
+#[expect(dead_code, reason = "the words of generated runs are not needed here")]
+pub(crate) mod vocabulary;

@@ -1,0 +1,142 @@
+//! Rules over a whole log: what holds at each checkpoint, and what is refused.
+
+use endstop_core::event::Source;
+use endstop_core::{Condition, Event, EventKind};
+
+use super::log::{Entry, Moment, View};
+use super::logic::{decided, rests_on_numbers, without_depth};
+
+/// What a rule does when it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Stop,
+    Pause,
+    Finish,
+    Retry,
+    Warn,
+}
+
+/// A rule of a policy.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    pub(crate) action: Action,
+    pub(crate) condition: Condition,
+}
+
+/// What a rule that holds amounts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Stands,
+    /// It holds only because of `depth`: the child is refused, the run goes on.
+    RefusesTheChild,
+    /// It rests on numeric limits alone, and the run ended by itself.
+    YieldsToTheEnd,
+}
+
+/// A rule that holds at a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) rule: &'static str,
+    pub(crate) action: Action,
+    pub(crate) standing: Standing,
+}
+
+/// What an event led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) is_checkpoint: bool,
+    /// In the order of the rules.
+    pub(crate) held: Vec<Held>,
+    /// Whether a cancellation, the kill switch or a raised signal stands.
+    pub(crate) raised: bool,
+    /// Whether what the event announced was refused.
+    pub(crate) refused: bool,
+    /// Whether the run ended by itself with this event.
+    pub(crate) natural_end: bool,
+}
+
+/// Judges every event in turn. Returns the decisions, and the log with the refused events marked.
+///
+/// Raised signals latch, and nothing answers them.
+pub(crate) fn decide<'a>(rules: &[Rule], log: &[Event<'a>]) -> (Vec<Decision>, Vec<Entry<'a>>) {
+    let mut entries: Vec<Entry<'a>> = Vec::new();
+    let mut decisions = Vec::new();
+    for event in log {
+        entries.push(Entry { event: event.clone(), refused: false });
+        let view = View::new(&entries, Moment(entries.len() - 1));
+        let decision = judge(rules, view);
+        if let Some(last) = entries.last_mut() {
+            last.refused = decision.refused;
+        }
+        decisions.push(decision);
+    }
+    (decisions, entries)
+}
+
+fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
+    let event = view.judged();
+    let is_checkpoint = is_checkpoint(&event.kind);
+    let natural_end = ends_by_itself(view);
+    let mut held = Vec::new();
+    for rule in rules.iter().filter(|_| is_checkpoint) {
+        if decided(&rule.condition, view, true) {
+            let standing = standing(rule, view, natural_end);
+            held.push(Held { rule: rule.name, action: rule.action, standing });
+        }
+    }
+    let raised = view.counted().any(|(_, event)| {
+        matches!(
+            event.kind,
+            EventKind::Cancel { .. } | EventKind::Kill { .. } | EventKind::StopRaised { .. }
+        )
+    });
+    let announces = event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. });
+    let stopped = held.iter().any(|held| held.action == Action::Stop);
+    Decision { is_checkpoint, held, raised, refused: announces && (stopped || raised), natural_end }
+}
+
+fn standing(rule: &Rule, view: View<'_, '_>, natural_end: bool) -> Standing {
+    if rule.action != Action::Stop {
+        return Standing::Stands;
+    }
+    if natural_end && rests_on_numbers(&rule.condition, view, true) {
+        return Standing::YieldsToTheEnd;
+    }
+    let begins_child = matches!(view.judged().kind, EventKind::ChildBegin { .. });
+    if begins_child && !decided(&without_depth(&rule.condition), view, true) {
+        return Standing::RefusesTheChild;
+    }
+    Standing::Stands
+}
+
+/// Whether an own step ends here whose last reply asked for no tool.
+fn ends_by_itself(view: View<'_, '_>) -> bool {
+    let event = view.judged();
+    if event.source != Source::Own || event.kind != EventKind::StepEnd {
+        return false;
+    }
+    // An end without a beginning ends nothing.
+    let is_end_of_step = matches!(view.step(), Some((_, Some(end))) if end == view.last());
+    let mut asked = view.of_step().into_iter().filter_map(|(_, event)| match event.kind {
+        EventKind::Reply { tool_calls, .. } => Some(tool_calls),
+        _ => None,
+    });
+    is_end_of_step && asked.next_back() == Some(0)
+}
+
+/// Whether the run decides at such an event.
+fn is_checkpoint(kind: &EventKind<'_>) -> bool {
+    !matches!(
+        kind,
+        EventKind::UserMessage
+            | EventKind::AttemptFailed { .. }
+            | EventKind::ToolRefused { .. }
+            | EventKind::ChildEnd
+            | EventKind::ContinuationRequested { .. }
+            | EventKind::Paused
+            | EventKind::Resumed
+            | EventKind::Approved { .. }
+            | EventKind::RunEnd { .. }
+    )
+}

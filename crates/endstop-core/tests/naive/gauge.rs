@@ -1,0 +1,308 @@
+//! Gauges, each counted from the beginning of the log, and their comparison.
+
+use std::collections::BTreeSet;
+
+use endstop_core::condition::gauge::Compared;
+use endstop_core::condition::{CompareOp, Comparison, Gauge, GaugeId};
+use endstop_core::event::Source;
+use endstop_core::units::{Cost, TokenUsage};
+use endstop_core::{Event, EventKind};
+
+use super::Truth;
+use super::log::View;
+
+/// What is known of a gauge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Known(u64),
+    /// A total of which a part was not reported.
+    AtLeast(u64),
+    Unknown,
+    /// Not compared here: the leaf is false.
+    NotCompared,
+}
+
+impl Reading {
+    pub(crate) const fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn compare(comparison: &Comparison, view: View<'_, '_>) -> (Truth, Reading) {
+    let reading = reading(&comparison.gauge, view);
+    let limit = comparison.value;
+    let truth = match reading {
+        Reading::Known(value) => Truth::of(comparison.op.holds(value, limit)),
+        Reading::NotCompared => Truth::False,
+        Reading::Unknown => Truth::Unknown,
+        // The missing part can only add: what no addition can change is known.
+        Reading::AtLeast(part) => match comparison.op {
+            CompareOp::Ge | CompareOp::Gt if comparison.op.holds(part, limit) => Truth::True,
+            CompareOp::Lt | CompareOp::Le if !comparison.op.holds(part, limit) => Truth::False,
+            CompareOp::Eq if part > limit => Truth::False,
+            CompareOp::Ne if part > limit => Truth::True,
+            _ => Truth::Unknown,
+        },
+    };
+    (truth, reading)
+}
+
+fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
+    match gauge.row().compared {
+        Compared::Always => as_it_stands(gauge, view),
+        Compared::WhenOneMoreBegins => {
+            let last = (0..=view.last()).rev().find(|&i| is_compared(gauge, view.back_at(i)));
+            last.map_or(Reading::NotCompared, |i| Reading::Known(count(gauge, view.back_at(i))))
+        }
+        Compared::WhenAChildBegins => match view.judged().kind {
+            EventKind::ChildBegin { .. } => Reading::Known(depth(view)),
+            _ => Reading::NotCompared,
+        },
+        Compared::WhenACallBegins => match (view.judged().source, &view.judged().kind) {
+            (Source::Own, EventKind::AttemptBegin { next_cost }) => match next_cost {
+                Some(Cost::Known(money)) => Reading::Known(money.picos()),
+                Some(Cost::Unpriced) | None => Reading::Unknown,
+            },
+            _ => Reading::NotCompared,
+        },
+    }
+}
+
+/// Whether a count is compared at the event that is judged: between own steps always, inside one only
+/// where one more of it would begin.
+fn is_compared(gauge: &Gauge, view: View<'_, '_>) -> bool {
+    if !view.is_in_step() {
+        return true;
+    }
+    let event = view.judged();
+    if gauge.own && event.source != Source::Own {
+        return false;
+    }
+    match (gauge.id, &event.kind) {
+        (GaugeId::Steps, EventKind::StepBegin)
+        | (GaugeId::Attempts | GaugeId::Errors, EventKind::AttemptBegin { .. })
+        | (GaugeId::ToolErrors | GaugeId::Errors, EventKind::ToolBegin { .. })
+        | (GaugeId::Subagents, EventKind::ChildBegin { .. })
+        | (GaugeId::Handoffs, EventKind::HandOff { .. }) => true,
+        (GaugeId::Retries, EventKind::AttemptBegin { .. }) => {
+            attempts_of_step(view, view.last(), event.source) > 0
+        }
+        (GaugeId::ToolCalls, EventKind::ToolBegin { tool }) => {
+            gauge.argument.as_deref().is_none_or(|wanted| wanted == *tool)
+        }
+        _ => false,
+    }
+}
+
+/// Attempts counted before the event at `index` since the step of that source began.
+fn attempts_of_step(view: View<'_, '_>, index: usize, source: Source) -> usize {
+    let mut attempts = 0;
+    for (_, event) in view.counted().filter(|(i, e)| *i < index && e.source == source) {
+        match event.kind {
+            EventKind::StepBegin => attempts = 0,
+            EventKind::AttemptBegin { .. } => attempts += 1,
+            _ => {}
+        }
+    }
+    attempts
+}
+
+fn count(gauge: &Gauge, view: View<'_, '_>) -> u64 {
+    let counts = |index: usize, event: &Event<'_>| match (gauge.id, &event.kind) {
+        (GaugeId::Steps, EventKind::StepBegin)
+        | (GaugeId::Attempts, EventKind::AttemptBegin { .. })
+        | (GaugeId::ToolErrors | GaugeId::Errors, EventKind::ToolEnd { failed: true, .. })
+        | (GaugeId::Errors, EventKind::AttemptFailed { .. })
+        | (GaugeId::Subagents, EventKind::ChildBegin { .. })
+        | (
+            GaugeId::Messages,
+            EventKind::UserMessage
+            | EventKind::Reply { .. }
+            | EventKind::ToolEnd { .. }
+            | EventKind::ToolRefused { .. },
+        ) => true,
+        (GaugeId::Retries, EventKind::AttemptBegin { .. }) => {
+            attempts_of_step(view, index, event.source) > 0
+        }
+        (GaugeId::ToolCalls, EventKind::ToolBegin { tool }) => {
+            gauge.argument.as_deref().is_none_or(|wanted| wanted == *tool)
+        }
+        // The hand-off that is judged is the one that is coming.
+        (GaugeId::Handoffs, EventKind::HandOff { .. }) => {
+            index < view.last() && !view.was_refused(index)
+        }
+        _ => false,
+    };
+    let of_source = |event: &Event<'_>| !gauge.own || event.source == Source::Own;
+    view.counted().filter(|(index, event)| of_source(event) && counts(*index, event)).count() as u64
+}
+
+fn depth(view: View<'_, '_>) -> u64 {
+    let depths = view.own().filter_map(|(_, event)| match event.kind {
+        EventKind::RunBegin { depth, .. } => Some(u64::from(depth)),
+        _ => None,
+    });
+    depths.last().unwrap_or(0)
+}
+
+fn as_it_stands(gauge: &Gauge, view: View<'_, '_>) -> Reading {
+    match gauge.id {
+        GaugeId::Tokens => tokens(gauge, view, TokenUsage::total),
+        GaugeId::InputTokens => tokens(gauge, view, TokenUsage::total_input),
+        GaugeId::OutputTokens => tokens(gauge, view, |usage| usage.output),
+        GaugeId::CachedTokens => tokens(gauge, view, |usage| usage.cache_read),
+        GaugeId::ContextTokens => context_tokens(view),
+        GaugeId::Cost => cost(gauge, view),
+        GaugeId::Elapsed => Reading::Known(view.elapsed()),
+        GaugeId::Active => Reading::Known(active(view)),
+        GaugeId::Idle => Reading::Known(view.elapsed() - last_sign_of_life(view)),
+        GaugeId::Now => Reading::Known(view.judged().wall.0),
+        GaugeId::Repeats => Reading::Known(repeats(&triples_since_user(view))),
+        GaugeId::Cycles => Reading::Known(cycles(&triples_since_user(view))),
+        GaugeId::NoProgress => Reading::Known(no_progress(view)),
+        GaugeId::Fact => {
+            let wanted = gauge.argument.as_deref();
+            let reported = view.counted().filter_map(|(_, event)| match event.kind {
+                EventKind::Fact { name, value } if Some(name) == wanted => Some(value),
+                _ => None,
+            });
+            reported.last().map_or(Reading::Unknown, Reading::Known)
+        }
+        _ => unimplemented!("`{gauge}` is left out of the generated conditions"),
+    }
+}
+
+/// What each settled request reported of its tokens.
+fn usages(gauge_own: bool, view: View<'_, '_>) -> Vec<Option<TokenUsage>> {
+    view.counted()
+        .filter(|(_, event)| !gauge_own || event.source == Source::Own)
+        .filter_map(|(_, event)| match &event.kind {
+            EventKind::Reply { usage, .. } | EventKind::AttemptFailed { usage, .. } => Some(*usage),
+            _ => None,
+        })
+        .collect()
+}
+
+fn tokens(gauge: &Gauge, view: View<'_, '_>, of: impl Fn(&TokenUsage) -> u64) -> Reading {
+    let usages = usages(gauge.own, view);
+    let sum = usages.iter().flatten().map(of).sum();
+    if usages.iter().all(Option::is_some) { Reading::Known(sum) } else { Reading::AtLeast(sum) }
+}
+
+fn context_tokens(view: View<'_, '_>) -> Reading {
+    match usages(true, view).last() {
+        None => Reading::Known(0),
+        Some(Some(usage)) => Reading::Known(usage.total_input()),
+        Some(None) => Reading::Unknown,
+    }
+}
+
+fn cost(gauge: &Gauge, view: View<'_, '_>) -> Reading {
+    let mut sum = 0;
+    for (_, event) in view.counted().filter(|(_, e)| !gauge.own || e.source == Source::Own) {
+        match &event.kind {
+            EventKind::Reply { cost: Some(Cost::Known(money)), .. }
+            | EventKind::AttemptFailed { cost: Some(Cost::Known(money)), .. } => {
+                sum += money.picos();
+            }
+            EventKind::Reply { .. }
+            | EventKind::AttemptFailed { cost: Some(Cost::Unpriced), .. } => {
+                return Reading::Unknown;
+            }
+            _ => {}
+        }
+    }
+    Reading::Known(sum)
+}
+
+fn active(view: View<'_, '_>) -> u64 {
+    let mut paused_since = None;
+    let mut paused = 0;
+    for (index, event) in view.own() {
+        match (&event.kind, paused_since) {
+            (EventKind::Paused, None) => paused_since = Some(view.elapsed_at(index)),
+            (EventKind::Resumed, Some(since)) => {
+                paused += view.elapsed_at(index) - since;
+                paused_since = None;
+            }
+            _ => {}
+        }
+    }
+    paused_since.unwrap_or(view.elapsed()) - paused
+}
+
+fn last_sign_of_life(view: View<'_, '_>) -> u64 {
+    let signs = view.counted().filter(|(_, event)| {
+        event.source == Source::Descendant
+            || matches!(
+                event.kind,
+                EventKind::Piece { .. }
+                    | EventKind::Reply { .. }
+                    | EventKind::ToolEnd { .. }
+                    | EventKind::UserMessage
+                    | EventKind::ChildBegin { .. }
+                    | EventKind::ChildEnd
+            )
+    });
+    signs.last().map_or(0, |(index, _)| view.elapsed_at(index))
+}
+
+type Triple<'a> = (&'a str, &'a str, &'a str);
+
+fn triple<'a>(event: &Event<'a>) -> Option<Triple<'a>> {
+    match event.kind {
+        EventKind::ToolEnd { tool, arguments, result, .. } => Some((tool, arguments, result)),
+        _ => None,
+    }
+}
+
+fn triples_since_user<'a>(view: View<'_, 'a>) -> Vec<Triple<'a>> {
+    let mut triples = Vec::new();
+    for (_, event) in view.own() {
+        if event.kind == EventKind::UserMessage {
+            triples.clear();
+        }
+        triples.extend(triple(event));
+    }
+    triples
+}
+
+fn repeats(triples: &[Triple<'_>]) -> u64 {
+    let equal = triples.iter().rev().take_while(|triple| Some(*triple) == triples.last()).count();
+    (equal as u64).saturating_sub(1)
+}
+
+fn cycles(triples: &[Triple<'_>]) -> u64 {
+    let repetitions = |period: usize| {
+        let mut length = 0;
+        for i in period..triples.len() {
+            let constant = triples[i - period..=i].iter().all(|triple| *triple == triples[i]);
+            let again = triples[i] == triples[i - period] && !constant;
+            length = if again { length + 1 } else { 0 };
+        }
+        (length / period) as u64
+    };
+    (2..=4).map(repetitions).max().unwrap_or(0)
+}
+
+fn no_progress(view: View<'_, '_>) -> u64 {
+    let mut seen: BTreeSet<Triple<'_>> = BTreeSet::new();
+    let (mut steps, mut brought, mut in_step) = (0, false, false);
+    for (_, event) in view.own() {
+        match event.kind {
+            EventKind::StepBegin => in_step = true,
+            EventKind::UserMessage => (steps, brought) = (0, true),
+            EventKind::ToolEnd { .. } => brought |= triple(event).is_some_and(|t| seen.insert(t)),
+            EventKind::StepEnd if in_step => {
+                steps = if brought { 0 } else { steps + 1 };
+                (brought, in_step) = (false, false);
+            }
+            _ => {}
+        }
+    }
+    assert!(seen.len() <= 4_096, "generated runs stay below what the run itself remembers");
+    steps
+}
