@@ -1,5 +1,6 @@
 //! The subcommands: a file each, a row in each of the two lists below.
 
+pub mod check;
 pub mod completions;
 pub mod man;
 
@@ -13,6 +14,8 @@ use crate::error::CliError;
 /// A subcommand with its arguments, in the order in which help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show what a policy says and how far it lets a run go; exit 1 if nothing bounds it
+    Check(check::Args),
     /// Print the completion script of a shell
     Completions(completions::Args),
     /// Print a man page, or write all of them
@@ -27,6 +30,7 @@ impl Command {
     /// Those of the subcommand, ready to be printed.
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
+            Self::Check(args) => check::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),
         }
