@@ -3,6 +3,7 @@
 pub mod check;
 pub mod completions;
 pub mod man;
+pub mod price;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,6 +17,8 @@ use crate::error::CliError;
 pub enum Command {
     /// Show what a policy says and how far it lets a run go; exit 1 if nothing bounds it
     Check(check::Args),
+    /// Print what a model call costs: token classes, rates and the exact total
+    Price(price::Args),
     /// Print the completion script of a shell
     Completions(completions::Args),
     /// Print a man page, or write all of them
@@ -31,6 +34,7 @@ impl Command {
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
             Self::Check(args) => check::run(args, out),
+            Self::Price(args) => price::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),
         }
