@@ -187,15 +187,25 @@ impl Run {
     /// something trips.
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
         self.meter.arrive(event);
-        if event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. }) {
-            return self.intend(event);
+        match event.kind {
+            EventKind::Piece { .. } | EventKind::Tick => {
+                let changed = self.meter.stream(&self.program, event);
+                // What has not changed was decided at the checkpoint before.
+                if !changed && self.ended.is_none() && self.raised.is_empty() {
+                    return Directive::Proceed;
+                }
+            }
+            _ if event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. }) => {
+                return self.intend(event);
+            }
+            _ => {
+                if matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own {
+                    self.overrides.lapse();
+                }
+                self.meter.apply(&self.program, event);
+                self.take_in(event);
+            }
         }
-        let program = Arc::clone(&self.program);
-        if matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own {
-            self.overrides.lapse();
-        }
-        self.meter.apply(&program, event);
-        self.take_in(event);
         self.decide(event)
     }
 

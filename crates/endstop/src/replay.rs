@@ -9,14 +9,15 @@ mod recorder;
 mod report;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use endstop_core::Policy;
 use endstop_core::policy::PolicyError;
 use endstop_core::probe::Probes;
 use rayon::prelude::*;
 
-use crate::import::{Input, Pricer, Warning};
+use crate::import::{Transcript, Warning};
+use crate::price::PriceTable;
 use needs::Programs;
 use recorder::Recorder;
 pub use report::{Outcomes, Report, RuleReport, RunReport};
@@ -28,8 +29,8 @@ pub struct Options<'a> {
     pub policy: &'a Policy,
     /// Known outcomes by run id; they win over what a transcript says of itself.
     pub outcomes: &'a BTreeMap<String, bool>,
-    /// Prices calls that carry no bill.
-    pub pricer: &'a dyn Pricer,
+    /// Prices for calls that carry no bill.
+    pub prices: &'a PriceTable,
     /// Threads; 0 takes one a core.
     pub jobs: usize,
 }
@@ -42,14 +43,14 @@ pub struct Options<'a> {
 /// # Errors
 /// If the policy cannot be compiled.
 pub fn replay(
-    inputs: &[Input],
+    inputs: &[Transcript],
     options: &Options<'_>,
-    progress: &(dyn Fn(&Input) + Sync),
+    progress: &(dyn Fn(&Transcript) + Sync),
 ) -> Result<Report, PolicyError> {
     let programs = Programs::new(options.policy, &Probes::new())?;
-    let one = |input: &Input| {
-        let mut recorder = Recorder::new(&programs, options.outcomes);
-        input.read(options.pricer, &mut recorder);
+    let one = |input: &Transcript| {
+        let mut recorder = Recorder::new(&programs, input.format, options.outcomes);
+        input.read(options.prices, &mut recorder);
         progress(input);
         recorder.finish()
     };
@@ -81,17 +82,17 @@ pub struct Explained {
 /// # Errors
 /// If the policy cannot be compiled.
 pub fn explain(
-    input: &Input,
+    input: &Transcript,
     options: &Options<'_>,
 ) -> Result<(Vec<Explained>, Vec<Warning>), PolicyError> {
-    let programs = Arc::new(Programs::new(options.policy, &Probes::new())?);
+    let programs = Programs::new(options.policy, &Probes::new())?;
     let kept = Mutex::new(Vec::new());
     let keep = |run: &RunReport, verdict: endstop_core::Verdict| {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push(Explained { run: run.clone(), verdict });
     };
-    let mut recorder = Recorder::new(&programs, options.outcomes).keeping(&keep);
-    input.read(options.pricer, &mut recorder);
+    let mut recorder = Recorder::new(&programs, input.format, options.outcomes).keeping(&keep);
+    input.read(options.prices, &mut recorder);
     let (_, warnings) = recorder.finish();
     Ok((kept.into_inner().unwrap_or_else(PoisonError::into_inner), warnings))
 }

@@ -11,54 +11,84 @@ use endstop_core::policy::PolicyError;
 use endstop_core::probe::Probes;
 use endstop_core::{Policy, Program};
 
-use crate::import::Supplies;
+use crate::import::{Format, Supplies};
 
-/// What the condition looks at.
+/// What a format would have to supply for the condition to be tested; what it need not is false.
 pub(crate) fn needs(condition: &Condition) -> Supplies {
-    let of_parts = condition.parts().into_iter().map(needs).fold(Supplies::NONE, Supplies::with);
-    let own = match condition {
-        Condition::Compare(comparison) => of_gauge(comparison.gauge.id),
-        Condition::Fact(fact) => of_fact(fact),
+    let mut needed = Supplies::default();
+    add_needs(condition, &mut needed);
+    needed
+}
+
+/// Recursion is bounded by the depth that a policy may have.
+fn add_needs(condition: &Condition, needed: &mut Supplies) {
+    match condition {
+        Condition::Compare(comparison) => add_gauge(comparison.gauge.id, needed),
+        Condition::Fact(fact) => add_fact(fact, needed),
         Condition::Temporal(
             Temporal::Count { window: Some(Window::Time(_)), .. }
             | Temporal::Within { window: Window::Time(_), .. },
-        ) => Supplies::TIME,
-        _ => Supplies::NONE,
-    };
-    of_parts.with(own)
+        ) => needed.time = true,
+        _ => {}
+    }
+    condition.parts().into_iter().for_each(|part| add_needs(part, needed));
 }
 
-const fn of_gauge(gauge: GaugeId) -> Supplies {
+const fn add_gauge(gauge: GaugeId, needed: &mut Supplies) {
     match gauge {
         GaugeId::Tokens
         | GaugeId::InputTokens
         | GaugeId::OutputTokens
         | GaugeId::CachedTokens
-        | GaugeId::ContextTokens => Supplies::TOKENS,
-        GaugeId::Cost => Supplies::MONEY,
-        GaugeId::Elapsed | GaugeId::Active | GaugeId::Idle | GaugeId::Now => Supplies::TIME,
-        GaugeId::Repeats | GaugeId::Cycles | GaugeId::NoProgress => Supplies::RESULTS,
-        GaugeId::ToolErrors | GaugeId::Errors => Supplies::ERRORS,
-        GaugeId::Subagents | GaugeId::Depth => Supplies::CHILDREN,
-        // Only a running program knows these.
-        GaugeId::NextCost
-        | GaugeId::Fact
-        | GaugeId::Probe
-        | GaugeId::Handoffs
-        | GaugeId::Attempts
-        | GaugeId::Retries => Supplies::LIVE,
-        GaugeId::Steps | GaugeId::ToolCalls | GaugeId::Messages => Supplies::NONE,
+        | GaugeId::ContextTokens => needed.tokens = true,
+        GaugeId::Cost => needed.money = true,
+        GaugeId::Elapsed | GaugeId::Active | GaugeId::Idle | GaugeId::Now => needed.time = true,
+        GaugeId::ToolErrors => needed.tool_failures = true,
+        GaugeId::Errors => {
+            needed.tool_failures = true;
+            needed.retries = true;
+        }
+        GaugeId::Attempts | GaugeId::Retries => needed.retries = true,
+        GaugeId::Subagents | GaugeId::Depth => needed.subagents = true,
+        GaugeId::NextCost | GaugeId::Fact | GaugeId::Probe | GaugeId::Handoffs => {
+            needed.interventions = true;
+        }
+        GaugeId::Steps
+        | GaugeId::ToolCalls
+        | GaugeId::Messages
+        | GaugeId::Repeats
+        | GaugeId::Cycles
+        | GaugeId::NoProgress => {}
     }
 }
 
-const fn of_fact(fact: &Fact) -> Supplies {
+const fn add_fact(fact: &Fact, needed: &mut Supplies) {
     match fact {
-        Fact::Said { .. } | Fact::Matches(_) | Fact::NearDuplicate => Supplies::TEXT,
-        Fact::Finished(_) => Supplies::FINISH,
-        Fact::ToolFailed(_) | Fact::Errored => Supplies::ERRORS,
-        Fact::HandedOff(_) | Fact::Signal(_) | Fact::Cancelled => Supplies::LIVE,
-        Fact::Called(_) | Fact::NoToolCalls => Supplies::NONE,
+        Fact::Finished(_) => needed.finish = true,
+        Fact::ToolFailed(_) => needed.tool_failures = true,
+        Fact::Errored => {
+            needed.tool_failures = true;
+            needed.retries = true;
+        }
+        Fact::HandedOff(_) | Fact::Signal(_) | Fact::Cancelled => needed.interventions = true,
+        Fact::Said { .. }
+        | Fact::Matches(_)
+        | Fact::NearDuplicate
+        | Fact::Called(_)
+        | Fact::NoToolCalls => {}
     }
+}
+
+/// Whether a format supplies all that is needed.
+const fn covers(supplied: Supplies, needed: Supplies) -> bool {
+    (supplied.tokens || !needed.tokens)
+        && (supplied.money || !needed.money)
+        && (supplied.time || !needed.time)
+        && (supplied.tool_failures || !needed.tool_failures)
+        && (supplied.retries || !needed.retries)
+        && (supplied.finish || !needed.finish)
+        && (supplied.subagents || !needed.subagents)
+        && (supplied.interventions || !needed.interventions)
 }
 
 /// A compiled policy for the runs of formats that supply the same things, and the rules left out.
@@ -68,13 +98,13 @@ pub(crate) struct Testable {
     pub(crate) left_out: Vec<String>,
 }
 
-/// The policy compiled once for each set of things that formats supply.
+/// The policy compiled once for each format.
 #[derive(Debug)]
 pub(crate) struct Programs {
     policy: Policy,
     probes: Probes,
     needs: Vec<Supplies>,
-    compiled: Mutex<BTreeMap<Supplies, Arc<Testable>>>,
+    compiled: Mutex<BTreeMap<&'static str, Arc<Testable>>>,
     whole: Arc<Testable>,
 }
 
@@ -90,14 +120,14 @@ impl Programs {
         })
     }
 
-    /// The rules that can be tested on what is supplied.
-    pub(crate) fn testable(&self, supplies: Supplies) -> Arc<Testable> {
+    /// The rules that can be tested on the runs of a format.
+    pub(crate) fn testable(&self, format: &dyn Format) -> Arc<Testable> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(compiled.entry(supplies).or_insert_with(|| self.compile(supplies)))
+        Arc::clone(compiled.entry(format.id()).or_insert_with(|| self.compile(format.supplies())))
     }
 
-    fn compile(&self, supplies: Supplies) -> Arc<Testable> {
-        let can = |needs: &Supplies| supplies.has(*needs);
+    fn compile(&self, supplied: Supplies) -> Arc<Testable> {
+        let can = |needed: &Supplies| covers(supplied, *needed);
         if self.needs.iter().all(can) {
             return Arc::clone(&self.whole);
         }
@@ -127,14 +157,13 @@ mod tests {
 
     #[test]
     fn a_rule_needs_what_its_leaves_look_at() {
+        let nothing = Supplies::default();
         for (text, expected) in [
-            ("steps >= 3 or called(\"x\")", Supplies::NONE),
-            ("cost >= $1 and tokens >= 3", Supplies::MONEY.with(Supplies::TOKENS)),
-            ("streak(errored) >= 3", Supplies::ERRORS),
-            ("count(called(\"x\"), 5m) >= 3", Supplies::TIME),
-            ("not ever(said(\"x\"))", Supplies::TEXT),
-            ("no_progress(3)", Supplies::RESULTS),
-            ("fact(\"x\") >= 1", Supplies::LIVE),
+            ("steps >= 3 or called(\"x\") or not ever(said(\"x\")) or no_progress(3)", nothing),
+            ("cost >= $1 and tokens >= 3", Supplies { money: true, tokens: true, ..nothing }),
+            ("streak(errored) >= 3", Supplies { tool_failures: true, retries: true, ..nothing }),
+            ("count(called(\"x\"), 5m) >= 3", Supplies { time: true, ..nothing }),
+            ("fact(\"x\") >= 1", Supplies { interventions: true, ..nothing }),
         ] {
             assert_eq!(needs(&parse(text).unwrap()), expected, "{text}");
         }
@@ -144,8 +173,8 @@ mod tests {
     fn rules_that_cannot_be_tested_are_left_out() {
         let policy = Policy::from_toml("[stop]\na = \"cost >= $1\"\nb = \"steps >= 3\"").unwrap();
         let programs = Programs::new(&policy, &Probes::new()).unwrap();
-        let some = programs.testable(Supplies::TEXT);
+        let some = programs.compile(Supplies::default());
         assert_eq!((some.left_out.as_slice(), some.program.policy().rules.len()), (&["a".to_owned()][..], 1));
-        assert!(programs.testable(Supplies::MONEY).left_out.is_empty());
+        assert!(programs.compile(Supplies { money: true, ..Supplies::default() }).left_out.is_empty());
     }
 }

@@ -9,13 +9,16 @@ use endstop_core::{Directive, Event, Run, Verdict};
 
 use super::needs::{Programs, Testable};
 use super::report::RunReport;
-use crate::import::{CostIs, RunFooter, RunHeader, RunSink, Warning};
+use crate::import::{CostIs, Format, RunFooter, RunHeader, RunSink, Warning};
+
+/// The end of a run whose reader stopped in its middle.
+const UNFINISHED: RunFooter<'_> = RunFooter { outcome: None, cost_is: CostIs::Unknown, model: None };
 
 /// Called with each run's report and the record of its stop, or of its end.
 type Keep<'a> = &'a (dyn Fn(&RunReport, Verdict) + Sync);
 
 pub(super) struct Recorder<'a> {
-    programs: &'a Programs,
+    testable: Arc<Testable>,
     outcomes: &'a BTreeMap<String, bool>,
     keep: Option<Keep<'a>>,
     current: Option<Replaying>,
@@ -44,18 +47,23 @@ struct Tripped {
 }
 
 impl<'a> Recorder<'a> {
-    pub(super) const fn new(programs: &'a Programs, outcomes: &'a BTreeMap<String, bool>) -> Self {
-        Self { programs, outcomes, keep: None, current: None, runs: Vec::new(), warnings: Vec::new() }
+    pub(super) fn new(
+        programs: &Programs,
+        format: &dyn Format,
+        outcomes: &'a BTreeMap<String, bool>,
+    ) -> Self {
+        let testable = programs.testable(format);
+        Self { testable, outcomes, keep: None, current: None, runs: Vec::new(), warnings: Vec::new() }
     }
 
-    pub(super) const fn keeping(mut self, keep: Keep<'a>) -> Self {
+    pub(super) fn keeping(mut self, keep: Keep<'a>) -> Self {
         self.keep = Some(keep);
         self
     }
 
     pub(super) fn finish(mut self) -> (Vec<RunReport>, Vec<Warning>) {
         // A reader that stopped in the middle of a run has told why; what it read still counts.
-        self.end_run(&RunFooter::default());
+        self.end_run(&UNFINISHED);
         (self.runs, self.warnings)
     }
 
@@ -72,7 +80,7 @@ impl<'a> Recorder<'a> {
         if let Some(model) = footer.model {
             report.model = Some(model.to_owned());
         }
-        report.cost_is = if footer.cost_is == CostIs::Unknown { CostIs::Unknown } else { footer.cost_is };
+        report.cost_is = footer.cost_is;
         report.cost = (report.cost_is != CostIs::Unknown).then_some(replaying.total);
         report.known_cost = replaying.total;
         report.outcome = self.outcomes.get(&report.id).copied().or(footer.outcome);
@@ -85,8 +93,8 @@ impl<'a> Recorder<'a> {
 
 impl RunSink for Recorder<'_> {
     fn begin(&mut self, header: &RunHeader<'_>) {
-        self.end_run(&RunFooter::default());
-        let testable = self.programs.testable(header.supplies);
+        self.end_run(&UNFINISHED);
+        let testable = Arc::clone(&self.testable);
         let mut report = RunReport::new(header.id, header.format);
         report.model = header.model.map(str::to_owned);
         report.not_testable.clone_from(&testable.left_out);
