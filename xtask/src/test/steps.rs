@@ -40,7 +40,7 @@ pub(super) const STEPS: &[Step] = &[
 ];
 
 /// Examples that run to their end by themselves: package and name.
-const EXAMPLES: &[(&str, &str)] = &[];
+const EXAMPLES: &[(&str, &str)] = &[("endstop-core", "own_loop")];
 
 /// Enough to run the corpus and find what lies on the surface.
 const SHORT_FUZZ_SECONDS: u32 = 5;

@@ -28,6 +28,7 @@ pub struct RunReport {
     #[serde(rename = "cost_usd", serialize_with = "dollars_or_none")]
     pub cost: Option<Money>,
     /// What the amount is.
+    #[serde(serialize_with = "cost_is")]
     pub cost_is: CostIs,
     /// Whether it succeeded, where known.
     pub outcome: Option<bool>,
@@ -149,6 +150,7 @@ pub struct Report {
     /// Each rule by id.
     pub rules: BTreeMap<String, RuleReport>,
     /// What the readers had to say.
+    #[serde(serialize_with = "warnings")]
     pub warnings: Vec<Warning>,
     /// Each run.
     pub per_run: Vec<RunReport>,
@@ -211,14 +213,10 @@ impl Report {
         self.per_run.push(run);
     }
 
-    /// The report as JSON, the single runs only where wanted.
+    /// The report as JSON; docs/replay-json.md describes it.
     #[must_use]
-    pub fn to_json(&self, per_run: bool) -> serde_json::Value {
-        let mut value = serde_json::to_value(self).unwrap_or_default();
-        if let (false, Some(fields)) = (per_run, value.as_object_mut()) {
-            fields.insert("per_run".to_owned(), serde_json::Value::Array(Vec::new()));
-        }
-        value
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or_default()
     }
 }
 
@@ -239,4 +237,21 @@ fn dollars_or_none<S: serde::Serializer>(
         Some(money) => dollars(money, serializer),
         None => serializer.serialize_none(),
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn cost_is<S: serde::Serializer>(what: &CostIs, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(what.value())
+}
+
+fn warnings<S: serde::Serializer>(all: &[Warning], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(|warning| {
+        serde_json::json!({
+            "kind": warning.kind.value(),
+            "file": warning.file,
+            "line": warning.line,
+            "count": warning.count,
+            "message": warning.message,
+        })
+    }))
 }
