@@ -1,3 +1,4 @@
 //! Version 1.
 
 pub mod state;
+pub mod trace;
