@@ -3,6 +3,8 @@
 //!
 //! `cargo run -p endstop-core --example own_loop`
 
+#![expect(clippy::print_stdout, reason = "an example that is read at a terminal")]
+
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;

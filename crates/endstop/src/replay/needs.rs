@@ -110,7 +110,8 @@ pub(crate) struct Programs {
 
 impl Programs {
     pub(crate) fn new(policy: &Policy, probes: &Probes) -> Result<Self, PolicyError> {
-        let whole = Testable { program: Arc::new(Program::new(policy, probes)?), left_out: Vec::new() };
+        let whole =
+            Testable { program: Arc::new(Program::new(policy, probes)?), left_out: Vec::new() };
         Ok(Self {
             policy: policy.clone(),
             probes: probes.clone(),
@@ -174,7 +175,12 @@ mod tests {
         let policy = Policy::from_toml("[stop]\na = \"cost >= $1\"\nb = \"steps >= 3\"").unwrap();
         let programs = Programs::new(&policy, &Probes::new()).unwrap();
         let some = programs.compile(Supplies::default());
-        assert_eq!((some.left_out.as_slice(), some.program.policy().rules.len()), (&["a".to_owned()][..], 1));
-        assert!(programs.compile(Supplies { money: true, ..Supplies::default() }).left_out.is_empty());
+        assert_eq!(
+            (some.left_out.as_slice(), some.program.policy().rules.len()),
+            (&["a".to_owned()][..], 1)
+        );
+        assert!(
+            programs.compile(Supplies { money: true, ..Supplies::default() }).left_out.is_empty()
+        );
     }
 }

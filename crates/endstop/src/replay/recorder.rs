@@ -12,7 +12,8 @@ use super::report::RunReport;
 use crate::import::{CostIs, Format, RunFooter, RunHeader, RunSink, Warning};
 
 /// The end of a run whose reader stopped in its middle.
-const UNFINISHED: RunFooter<'_> = RunFooter { outcome: None, cost_is: CostIs::Unknown, model: None };
+const UNFINISHED: RunFooter<'_> =
+    RunFooter { outcome: None, cost_is: CostIs::Unknown, model: None };
 
 /// Called with each run's report and the record of its stop, or of its end.
 type Keep<'a> = &'a (dyn Fn(&RunReport, Verdict) + Sync);
@@ -53,7 +54,14 @@ impl<'a> Recorder<'a> {
         outcomes: &'a BTreeMap<String, bool>,
     ) -> Self {
         let testable = programs.testable(format);
-        Self { testable, outcomes, keep: None, current: None, runs: Vec::new(), warnings: Vec::new() }
+        Self {
+            testable,
+            outcomes,
+            keep: None,
+            current: None,
+            runs: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     pub(super) fn keeping(mut self, keep: Keep<'a>) -> Self {
@@ -71,7 +79,11 @@ impl<'a> Recorder<'a> {
         let Some(mut replaying) = self.current.take() else { return };
         let verdict = match replaying.tripped.take() {
             Some(tripped) if replaying.is_cut => {
-                replaying.report.stop(&tripped.verdict, tripped.step, replaying.total.saturating_sub(tripped.spent));
+                replaying.report.stop(
+                    &tripped.verdict,
+                    tripped.step,
+                    replaying.total.saturating_sub(tripped.spent),
+                );
                 tripped.verdict
             }
             _ => replaying.run.verdict(),
@@ -139,8 +151,11 @@ impl Replaying {
         match directive {
             Directive::Stop | Directive::CancelNow if !self.ended_by_itself() => {
                 let spent = self.run.cost().unwrap_or(self.total);
-                self.tripped =
-                    Some(Tripped { step: self.run.step_count(), spent, verdict: self.run.verdict() });
+                self.tripped = Some(Tripped {
+                    step: self.run.step_count(),
+                    spent,
+                    verdict: self.run.verdict(),
+                });
                 self.is_cut = event.kind.is_intention();
             }
             Directive::Pause => self.approve(event),
@@ -192,7 +207,9 @@ impl Replaying {
                 self.report.own_steps += u64::from(event.source == Source::Own);
                 return;
             }
-            EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => (usage, cost),
+            EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
+                (usage, cost)
+            }
             _ => return,
         };
         if let Some(usage) = usage {

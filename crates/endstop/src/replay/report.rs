@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::import::{CostIs, Warning};
 
 /// Version of the report's JSON.
-pub const VERSION: u32 = 1;
+const VERSION: u32 = 1;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -129,7 +129,7 @@ pub struct RuleReport {
 /// What a replay found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// [`VERSION`].
+    /// The version of this form: 1.
     pub version: u32,
     /// Runs read.
     pub runs: u64,

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use endstop::core::Policy;
+use endstop::core::units::Money;
 use endstop::import::CostIs;
 use endstop::replay::{Report, RuleReport, RunReport};
 
@@ -27,12 +28,13 @@ fn answer(report: &Report, policy: &Policy) -> String {
     }
     let outcomes = &report.outcomes;
     let mut text = format!(
-        "This policy would have stopped {} of {}, saved {} of {}",
+        "This policy would have stopped {} of {}",
         count(report.stopped),
-        counted(report.runs, "run"),
-        money(report.saved),
-        money(report.cost)
+        counted(report.runs, "run")
     );
+    if knows_money(report) {
+        let _ = write!(text, ", saved {} of {}", money(report.saved), money(report.cost));
+    }
     if outcomes.succeeded > 0 {
         let _ = write!(
             text,
@@ -43,6 +45,11 @@ fn answer(report: &Report, policy: &Policy) -> String {
     }
     text.push_str(".\n");
     text
+}
+
+/// Formats without usage tell nothing of money, which is not the same as nothing spent.
+fn knows_money(report: &Report) -> bool {
+    report.per_run.iter().any(|run| run.cost_is != CostIs::Unknown) || report.cost > Money::ZERO
 }
 
 fn successes(number: u64) -> String {

@@ -16,9 +16,9 @@ use alloc::string::String;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::event::{Cap, Event, EventKind, Source};
+use crate::event::{Event, Source};
 use crate::signal::StopSignal;
-use crate::units::{Cost, Millis, Money, TokenUsage, WallTime};
+use crate::units::{Cost, Millis, Money, WallTime};
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
