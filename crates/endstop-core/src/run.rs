@@ -191,12 +191,13 @@ impl Run {
             return self.intend(event);
         }
         let program = Arc::clone(&self.program);
-        if matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own {
+        let after_step = self.meter.closes_own_step(event);
+        if after_step {
             self.overrides.lapse();
         }
         self.meter.apply(&program, event);
         self.take_in(event);
-        self.decide(event)
+        self.decide(event, after_step)
     }
 
     /// What an event means for the run itself, beyond what is measured.

@@ -30,7 +30,7 @@ impl Run {
             self.meter.next_cost = *next_cost;
             self.expose_next_cost(&program, *next_cost);
         }
-        let mut directive = self.decide(event);
+        let mut directive = self.decide(event, false);
         self.hide(&program, Class::NextCost);
         if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
             && self.is_too_deep(&program, *depth)
@@ -42,6 +42,8 @@ impl Run {
                 self.status = Status::InProgress;
             }
             self.meter.begin(&program, event);
+            // What is shown from here on is what a restored run would show.
+            self.meter.evaluate(&program);
         }
         directive
     }
@@ -108,10 +110,9 @@ impl Run {
 
     /// Decides on the state as it is; `event` is what it is about.
     #[inline]
-    pub(super) fn decide(&mut self, event: &Event<'_>) -> Directive {
+    pub(super) fn decide(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
         let program = Arc::clone(&self.program);
         self.meter.evaluate(&program);
-        let after_step = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
         if self.overrides.any_in_row() {
             self.forget_rules_that_became_false();
         }
@@ -123,7 +124,11 @@ impl Run {
             return self.stop_directive(event);
         }
         if !self.raised.is_empty() || self.roots_hold(Action::Stop) {
-            let natural = self.ends_naturally() && (self.meter.step.own.open || after_step);
+            // A step in which one more thing would begin has not ended by itself.
+            let begins =
+                event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. });
+            let open = self.meter.step.own.open || after_step;
+            let natural = !begins && open && self.ends_naturally();
             if self.signals_stand(natural) {
                 return self.stop(event, natural);
             }
