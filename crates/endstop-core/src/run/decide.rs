@@ -170,6 +170,7 @@ impl Run {
         let mut rule = self.first_holding(Action::Finish);
         if rule.is_none() {
             let program = Arc::clone(&self.program);
+            let as_compared = self.meter.view.clone();
             for class in [Class::Steps, Class::Attempts, Class::Messages] {
                 for slot in program.ranges.get(class as usize).cloned().unwrap_or_default() {
                     if let Some(view) = self.meter.view.get_mut(slot) {
@@ -180,7 +181,7 @@ impl Run {
             self.meter.evaluate(&program);
             rule =
                 self.roots_hold(Action::Stop).then(|| self.first_holding(Action::Finish)).flatten();
-            self.meter.sync_counts(&program);
+            self.meter.view = as_compared;
             self.meter.evaluate(&program);
         }
         self.finishing = rule;
