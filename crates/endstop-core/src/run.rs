@@ -187,6 +187,7 @@ impl Run {
     /// something trips.
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
         self.meter.arrive(event);
+        let after_step = self.meter.closes_own_step(event);
         match event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
                 let changed = self.meter.stream(&self.program, event);
@@ -199,14 +200,14 @@ impl Run {
                 return self.intend(event);
             }
             _ => {
-                if matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own {
+                if after_step {
                     self.overrides.lapse();
                 }
                 self.meter.apply(&self.program, event);
                 self.take_in(event);
             }
         }
-        self.decide(event)
+        self.decide(event, after_step)
     }
 
     /// What an event means for the run itself, beyond what is measured.

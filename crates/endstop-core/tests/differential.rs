@@ -5,6 +5,10 @@
     reason = "a test that is wrong should panic"
 )]
 
+#[path = "differential/compare.rs"]
+mod compare;
+#[path = "differential/differential_tests.rs"]
+mod differential_tests;
 #[path = "generate/generate.rs"]
 mod generate;
 #[path = "naive/naive.rs"]

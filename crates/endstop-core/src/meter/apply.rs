@@ -126,9 +126,11 @@ impl Meter {
                 step.attempts = step.attempts.saturating_add(1);
                 if step.attempts > 1 {
                     self.count(own, Counter::Retries, 1);
-                    if own {
-                        self.drop_words(program);
-                    }
+                }
+                if own {
+                    // The reply before, if there was one, is not the step's answer.
+                    self.step.has_reply = false;
+                    self.drop_words(program);
                 }
             }
             EventKind::ToolBegin { tool } => {
@@ -149,6 +151,9 @@ impl Meter {
                 }
             }
             _ => {}
+        }
+        if !self.step.own.open {
+            self.sync_counts(program);
         }
     }
 
@@ -173,8 +178,11 @@ impl Meter {
         self.write_facts(program);
     }
 
-    /// Forgets the words of an attempt that is not the answer.
+    /// Forgets the words of an attempt that is not the answer. A step that is over keeps its facts.
     fn drop_words(&mut self, program: &Program) {
+        if !self.step.own.open {
+            return;
+        }
         self.text = program.texts.start();
         *self.reply = crate::near_duplicate::ReplyHash::default();
         for (fact, truth) in program.facts.iter().zip(&mut self.facts) {
@@ -209,6 +217,7 @@ impl Meter {
     /// [`Meter::begin`].
     pub(crate) fn apply(&mut self, program: &Program, event: &Event<'_>) {
         let own = event.source == Source::Own;
+        let closes_step = self.closes_own_step(event);
         match &event.kind {
             EventKind::UserMessage => {
                 self.count(own, Counter::Messages, 1);
@@ -225,6 +234,7 @@ impl Meter {
                 self.count(own, Counter::Messages, 1);
                 self.settle(program, own, *usage, Some(cost.unwrap_or(Cost::Unpriced)));
                 self.tokens_unknown |= usage.is_none();
+                self.own_tokens_unknown |= own && usage.is_none();
                 if own {
                     let reply =
                         OwnReply { usage: *usage, finish: *finish, tool_calls: *tool_calls };
@@ -235,7 +245,8 @@ impl Meter {
                 self.tool_end(program, own, (tool, arguments, result), *failed);
             }
             EventKind::ToolRefused { .. } => self.count(own, Counter::Messages, 1),
-            EventKind::StepEnd => self.end_step(program, own),
+            EventKind::StepEnd if closes_step => self.end_own_step(program),
+            EventKind::StepEnd if !own => self.step.descendant.open = false,
             EventKind::HandOff { to } if own => {
                 self.learn(program, |fact| matches!(fact, Fact::HandedOff(name) if name == to));
             }
@@ -265,7 +276,7 @@ impl Meter {
         if !self.step.own.open {
             self.sync_counts(program);
         }
-        if matches!(event.kind, EventKind::StepEnd) && own {
+        if closes_step {
             self.advance_ops(program);
         }
     }
@@ -324,7 +335,10 @@ impl Meter {
                 let share = if own { self.own.add_cost(money) } else { Ok(()) };
                 self.overflowed |= total.and(share) == Err(Overflow);
             }
-            None => self.unpriced = true,
+            None => {
+                self.unpriced = true;
+                self.own_unpriced |= own;
+            }
         }
     }
 
@@ -332,9 +346,8 @@ impl Meter {
         self.next_cost = None;
         self.step.asked_for_tools = reply.tool_calls > 0;
         self.step.has_reply = true;
-        if let Some(usage) = reply.usage {
-            self.context_tokens = usage.total_input();
-        }
+        self.context_tokens = reply.usage.map_or(0, |usage| usage.total_input());
+        self.context_unknown = reply.usage.is_none();
         if !self.step.own.open {
             return;
         }
@@ -390,11 +403,14 @@ impl Meter {
         }
     }
 
-    fn end_step(&mut self, program: &Program, own: bool) {
-        self.open_step(own).open = false;
-        if !own {
-            return;
-        }
+    /// Whether the event ends the own step that is open. An end without a beginning ends nothing.
+    pub(crate) fn closes_own_step(&self, event: &Event<'_>) -> bool {
+        let ends = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
+        ends && self.step.own.open
+    }
+
+    fn end_own_step(&mut self, program: &Program) {
+        self.step.own.open = false;
         self.step.closed = self.step.closed.saturating_add(1);
         if !self.step.called_tool {
             self.learn(program, |fact| *fact == Fact::NoToolCalls);

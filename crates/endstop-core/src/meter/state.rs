@@ -27,8 +27,11 @@ pub(crate) fn save_meter(program: &Program, meter: &Meter, state: &mut wire::Run
     state.reported = reported.filter_map(|(name, value)| Some((name.clone(), (*value)?))).collect();
     state.depth = meter.depth;
     state.context_tokens = meter.context_tokens;
+    state.context_unknown = meter.context_unknown;
     state.tokens_unknown = meter.tokens_unknown;
+    state.own_tokens_unknown = meter.own_tokens_unknown;
     state.unpriced = meter.unpriced;
+    state.own_unpriced = meter.own_unpriced;
     state.overflowed = meter.overflowed;
     state.agent = meter.agent;
     state.step = save_step(&meter.step);
@@ -132,8 +135,11 @@ pub(crate) fn load_meter(program: &Program, meter: &mut Meter, state: &wire::Run
     }
     meter.depth = state.depth;
     meter.context_tokens = state.context_tokens;
+    meter.context_unknown = state.context_unknown;
     meter.tokens_unknown = state.tokens_unknown;
+    meter.own_tokens_unknown = state.own_tokens_unknown;
     meter.unpriced = state.unpriced;
+    meter.own_unpriced = state.own_unpriced;
     meter.overflowed = state.overflowed;
     meter.agent = state.agent;
     meter.step = load_step(&state.step);

@@ -11,7 +11,7 @@ use super::program::{
     CLASSES, Class, Compare, CompiledRule, Fold, GaugeSlot, Literal, Masks, Needs, NodeInfo, Op,
     OpKind, Program, Range64, Read, Slot,
 };
-use super::{Action, Policy, PolicyError};
+use super::{Action, Policy, PolicyError, leaves};
 use crate::condition::temporal::MAX_COUNT;
 use crate::condition::{CompareOp, Comparison, Condition, Fact, Gauge, GaugeId, Temporal, Window};
 use crate::meter::counters::Counter;
@@ -260,7 +260,17 @@ impl<'p> Builder<'p> {
             | Temporal::Within { of, .. } => (of, None),
             Temporal::Then { first, next } => (first, Some(next)),
         };
-        let operand = self.condition(of, negated);
+        // Where more steps help the rule to trip, a step counts only if the operand surely held in it;
+        // where fewer help, unless it surely did not.
+        let inverted = match temporal {
+            Temporal::Streak { op, .. } | Temporal::Count { op, .. } => {
+                matches!(if negated { op.negated() } else { *op }, CompareOp::Lt | CompareOp::Le)
+            }
+            _ => negated,
+        };
+        let outer = self.ops.len();
+        let operand = self.condition(of, inverted);
+        let inner = outer..self.ops.len();
         let mut level = self.level;
         let next = next.map(|next| {
             let slot = self.condition(next, negated);
@@ -272,9 +282,11 @@ impl<'p> Builder<'p> {
         self.ops.push(Op {
             kind: op_kind(temporal),
             operand,
-            inverted: negated,
+            inverted,
             level,
-            key: key(temporal, negated),
+            inner,
+            doubtful: self.doubtful(of),
+            key: key(temporal, inverted),
         });
         self.level = level + 1;
         match (temporal, negated) {
@@ -303,6 +315,15 @@ impl<'p> Builder<'p> {
                 self.fold(Fold::NotThen { op, next: next.unwrap_or(operand) })
             }
         }
+    }
+
+    /// The gauges of an operand that can be unknown.
+    fn doubtful(&self, operand: &Condition) -> Vec<usize> {
+        let used: Vec<&Gauge> = leaves(operand).collect();
+        let slots = self.tables.gauges.iter().enumerate();
+        let slots = slots.filter(|(_, slot)| slot.is_irregular());
+        let in_operand = |slot: &GaugeSlot| slot.gauge.as_ref().is_some_and(|g| used.contains(&g));
+        slots.filter(|(_, slot)| in_operand(slot)).map(|(index, _)| index).collect()
     }
 
     fn finish(self, policy: &Policy, rules: Vec<CompiledRule>) -> Result<Program, PolicyError> {
@@ -367,16 +388,7 @@ fn range(op: CompareOp, value: u64, negated: bool) -> Range64 {
     let upwards = |lo: u64| Range64 { lo, span: u64::MAX - lo, inverted: false };
     let downwards = |hi: u64| Range64 { lo: 0, span: hi, inverted: false };
     // The negation of a one-sided comparison is the other side: `not steps < 5` is a lower bound too.
-    let op = match (op, negated) {
-        (CompareOp::Ge, true) => CompareOp::Lt,
-        (CompareOp::Gt, true) => CompareOp::Le,
-        (CompareOp::Lt, true) => CompareOp::Ge,
-        (CompareOp::Le, true) => CompareOp::Gt,
-        (CompareOp::Eq, true) => CompareOp::Ne,
-        (CompareOp::Ne, true) => CompareOp::Eq,
-        (op, false) => op,
-    };
-    match op {
+    match if negated { op.negated() } else { op } {
         CompareOp::Ge => upwards(value),
         CompareOp::Gt => value.checked_add(1).map_or(never, upwards),
         CompareOp::Le => downwards(value),
@@ -444,11 +456,7 @@ fn texts(facts: &[Fact]) -> Result<(Texts, Vec<usize>, Vec<usize>), PolicyError>
 
 /// Comparisons of gauges that can be unknown, or that are compared at some moments only.
 fn irregular(compares: &[Compare], gauges: &[GaugeSlot]) -> Vec<usize> {
-    let is_irregular = |slot: &GaugeSlot| {
-        matches!(slot.class, Class::Settled | Class::Depth | Class::NextCost)
-            || matches!(slot.read, Read::Fact(_) | Read::Probe(_) | Read::Tool { .. } | Read::Op(_))
-    };
-    let of = |compare: &Compare| gauges.get(compare.gauge).is_some_and(is_irregular);
+    let of = |compare: &Compare| gauges.get(compare.gauge).is_some_and(GaugeSlot::is_irregular);
     compares.iter().enumerate().filter(|(_, c)| of(c)).map(|(index, _)| index).collect()
 }
 

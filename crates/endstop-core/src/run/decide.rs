@@ -27,7 +27,7 @@ impl Run {
         }
         let mut directive = match (&event.kind, event.source) {
             (EventKind::AttemptBegin { next_cost }, Source::Own) => self.gated(*next_cost, event),
-            _ => self.decide(event),
+            _ => self.decide(event, false),
         };
         if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
             && self.is_too_deep(*depth)
@@ -39,6 +39,8 @@ impl Run {
                 self.status = Status::InProgress;
             }
             self.meter.begin(&self.program, event);
+            // What is shown from here on is what a restored run would show.
+            self.meter.evaluate(&self.program);
         }
         directive
     }
@@ -52,7 +54,7 @@ impl Run {
             _ => (0, Reading::Unpriced),
         };
         self.expose(Class::NextCost, value, reading);
-        let directive = self.decide(event);
+        let directive = self.decide(event, false);
         self.hide(Class::NextCost);
         directive
     }
@@ -110,9 +112,8 @@ impl Run {
 
     /// Decides on the state as it is; `event` is what it is about.
     #[inline]
-    pub(super) fn decide(&mut self, event: &Event<'_>) -> Directive {
+    pub(super) fn decide(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
         self.meter.evaluate(&self.program);
-        let after_step = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
         if self.overrides.any_in_row() {
             self.forget_rules_that_became_false();
         }
@@ -124,7 +125,11 @@ impl Run {
             return self.stop_directive(event);
         }
         if !self.raised.is_empty() || self.roots_hold(Action::Stop) {
-            let natural = self.ends_naturally() && (self.meter.step.own.open || after_step);
+            // A step in which one more thing would begin has not ended by itself.
+            let begins =
+                event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. });
+            let open = self.meter.step.own.open || after_step;
+            let natural = !begins && open && self.ends_naturally();
             if self.signals_stand(natural) {
                 return self.stop(event, natural);
             }
@@ -165,6 +170,7 @@ impl Run {
         }
         let mut rule = self.first_holding(Action::Finish);
         if rule.is_none() {
+            let as_compared = self.meter.view.clone();
             for class in [Class::Steps, Class::Attempts, Class::Messages] {
                 for slot in self.program.ranges.get(class as usize).cloned().unwrap_or_default() {
                     if let Some(view) = self.meter.view.get_mut(slot) {
@@ -175,7 +181,7 @@ impl Run {
             self.meter.evaluate(&self.program);
             rule =
                 self.roots_hold(Action::Stop).then(|| self.first_holding(Action::Finish)).flatten();
-            self.meter.sync_counts(&self.program);
+            self.meter.view = as_compared;
             self.meter.evaluate(&self.program);
         }
         self.finishing = rule;

@@ -37,10 +37,16 @@ pub struct RunState {
     pub depth: u64,
     /// The last request's input tokens.
     pub context_tokens: u64,
+    /// Whether that request did not report its tokens.
+    pub context_unknown: bool,
     /// Whether a call did not report its tokens.
     pub tokens_unknown: bool,
+    /// Whether a call of the run itself did not report its tokens.
+    pub own_tokens_unknown: bool,
     /// Whether a call had no price.
     pub unpriced: bool,
+    /// Whether a call of the run itself had no price.
+    pub own_unpriced: bool,
     /// Whether an amount overflowed.
     pub overflowed: bool,
     /// Digest of the current agent's name.
@@ -93,8 +99,11 @@ impl Default for RunState {
             reported: BTreeMap::new(),
             depth: 0,
             context_tokens: 0,
+            context_unknown: false,
             tokens_unknown: false,
+            own_tokens_unknown: false,
             unpriced: false,
+            own_unpriced: false,
             overflowed: false,
             agent: 0,
             step: StepState::default(),

@@ -2,6 +2,8 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::event::{Cap, EventKind};
+use crate::units::TokenUsage;
 use crate::signal::StopReason;
 
 fn round_trip(kind: EventKind<'_>) {
