@@ -1,5 +1,6 @@
 //! The endstop switch for LLM agents.
 
+pub mod import;
 pub mod price;
 
 pub use endstop_core as core;

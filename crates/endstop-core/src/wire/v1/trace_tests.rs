@@ -2,7 +2,9 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::event::{Cap, EventKind};
 use crate::signal::StopReason;
+use crate::units::TokenUsage;
 
 fn round_trip(kind: EventKind<'_>) {
     let event = Event {
