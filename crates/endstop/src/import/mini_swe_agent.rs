@@ -67,7 +67,7 @@ impl Format for MiniSweAgent {
         if let Some(document) = read_document(source.main, &mut warnings) {
             match serde_json::from_slice::<Trajectory<'_>>(&document) {
                 Ok(run) => read_run(&run, source, sink, &mut warnings),
-                Err(error) => warn_of(&error, source.main, &mut warnings),
+                Err(error) => warn_of(&error, &document, source.main, &mut warnings),
             }
         }
         warnings.send(sink);
