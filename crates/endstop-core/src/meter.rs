@@ -9,6 +9,7 @@ pub(crate) mod evaluate;
 pub(crate) mod ops;
 pub(crate) mod results;
 pub(crate) mod state;
+mod words;
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,17 +1,15 @@
 //! Events into the meter. Intentions are announced (compared), then begun (counted); everything else is
 //! applied.
 
-use xxhash_rust::xxh3::xxh3_64;
-
 use super::counters::{Counter, Overflow};
 use super::results::digest;
-use super::{Meter, OpenStep, Truth, bit, set_bit};
+use super::words::{FoundFacts, agent_digest};
+use super::{Meter, OpenStep, Truth};
 use crate::condition::Fact;
 use crate::condition::fact::normalised_finish;
 use crate::event::{Event, EventKind, Source};
 use crate::policy::OnUnpriced;
 use crate::policy::program::{Class, Program, Read};
-use crate::text::Found;
 use crate::units::{Cost, TokenUsage};
 
 /// What an own reply says, as the event carries it.
@@ -428,44 +426,6 @@ impl Meter {
         self.no_progress = if news { 0 } else { self.no_progress.saturating_add(1) };
     }
 
-    /// Whether the words made a fact true.
-    fn feed(&mut self, program: &Program, text: &str) -> bool {
-        if program.needs.replies {
-            self.reply.feed(text);
-        }
-        if program.texts.is_empty() {
-            return false;
-        }
-        let mut found: Option<FoundFacts> = None;
-        program.texts.feed(&mut self.text, text.as_bytes(), |hit| {
-            found.get_or_insert_with(FoundFacts::default).note(program, hit);
-        });
-        if let Some(found) = &found {
-            self.learn_found(program, found);
-        }
-        found.is_some()
-    }
-
-    fn learn_found(&mut self, program: &Program, found: &FoundFacts) {
-        if found.is_empty() {
-            return;
-        }
-        let agent = self.agent;
-        for (index, fact) in program.facts.iter().enumerate() {
-            if !found.has(index) {
-                continue;
-            }
-            let spoken_by = match fact {
-                Fact::Said { from: Some(from), .. } => agent_digest(from) == agent,
-                _ => true,
-            };
-            if let (true, Some(truth)) = (spoken_by, self.facts.get_mut(index)) {
-                *truth = Truth::True;
-            }
-        }
-        self.write_facts(program);
-    }
-
     /// Makes the facts true for which `is` holds.
     fn learn(&mut self, program: &Program, is: impl Fn(&Fact) -> bool) {
         let mut any = false;
@@ -478,33 +438,5 @@ impl Meter {
         if any {
             self.write_facts(program);
         }
-    }
-}
-
-fn agent_digest(name: &str) -> u64 {
-    xxh3_64(name.as_bytes())
-}
-
-/// Facts that a piece of text made true, as bits: no allocation while text streams by.
-#[derive(Default)]
-struct FoundFacts([u64; crate::condition::MAX_NODES / 64]);
-
-impl FoundFacts {
-    fn note(&mut self, program: &Program, found: Found) {
-        let fact = match found {
-            Found::Phrase(index) => program.phrase_facts.get(index),
-            Found::Pattern(index) => program.pattern_facts.get(index),
-        };
-        if let Some(fact) = fact {
-            set_bit(&mut self.0, *fact, true);
-        }
-    }
-
-    fn has(&self, fact: usize) -> bool {
-        bit(&self.0, fact)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| *word == 0)
     }
 }
