@@ -4,6 +4,7 @@
 //! when one more of it would begin (01-semantics section 2); the counters themselves are always exact.
 
 mod apply;
+mod begin;
 pub(crate) mod counters;
 pub(crate) mod evaluate;
 pub(crate) mod ops;

@@ -1,3 +1,5 @@
+//! Discovery: what is found, grouped, and refused.
+
 use std::fs;
 
 use super::*;
