@@ -186,6 +186,7 @@ impl Run {
     /// Takes in an event and says what to do next. O(conditions of the policy); allocates only when
     /// something trips.
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
+        self.hide_next_cost();
         self.meter.arrive(event);
         if event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. }) {
             return self.intend(event);

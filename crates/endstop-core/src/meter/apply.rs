@@ -180,6 +180,7 @@ impl Meter {
         step.has_reply = false;
         self.text = program.texts.start();
         *self.reply = crate::near_duplicate::ReplyHash::default();
+        self.lost.fill(false);
         for (fact, truth) in program.facts.iter().zip(&mut self.facts) {
             if fact.is_of_step() {
                 *truth = Truth::Unknown;
@@ -195,12 +196,11 @@ impl Meter {
         }
         self.text = program.texts.start();
         *self.reply = crate::near_duplicate::ReplyHash::default();
-        for (fact, truth) in program.facts.iter().zip(&mut self.facts) {
-            if matches!(
-                fact,
-                Fact::Said { .. } | Fact::Matches(_) | Fact::Finished(_) | Fact::NearDuplicate
-            ) {
+        let places = self.facts.iter_mut().zip(&mut self.lost);
+        for (fact, (truth, lost)) in program.facts.iter().zip(places) {
+            if fact.is_of_attempt() {
                 *truth = Truth::Unknown;
+                *lost = false;
             }
         }
         self.write_facts(program);
@@ -408,8 +408,8 @@ impl Meter {
         if !self.step.called_tool {
             self.learn(program, |fact| *fact == Fact::NoToolCalls);
         }
-        for truth in &mut self.facts {
-            if *truth == Truth::Unknown {
+        for (truth, lost) in self.facts.iter_mut().zip(&self.lost) {
+            if *truth == Truth::Unknown && !lost {
                 *truth = Truth::False;
             }
         }

@@ -27,11 +27,9 @@ impl Run {
             self.meter.apply(&program, event);
         }
         if let (EventKind::AttemptBegin { next_cost }, Source::Own) = (&event.kind, event.source) {
-            self.meter.next_cost = *next_cost;
             self.expose_next_cost(&program, *next_cost);
         }
         let mut directive = self.decide(event, false);
-        self.hide(&program, Class::NextCost);
         if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
             && self.is_too_deep(&program, *depth)
         {
@@ -41,6 +39,7 @@ impl Run {
             if self.status == Status::Pending {
                 self.status = Status::InProgress;
             }
+            self.hide_next_cost();
             self.meter.begin(&program, event);
             // What is shown from here on is what a restored run would show.
             self.meter.evaluate(&program);
@@ -48,7 +47,24 @@ impl Run {
         directive
     }
 
-    fn expose_next_cost(&mut self, program: &Program, next_cost: Option<Cost>) {
+    /// A call that was not admitted shows its worst case until the next event: a person decides on it.
+    #[inline]
+    pub(super) fn hide_next_cost(&mut self) {
+        if self.shown_next_cost().is_some() {
+            let program = Arc::clone(&self.program);
+            self.hide(&program, Class::NextCost);
+        }
+    }
+
+    /// The worst case of a call that was not admitted, while it shows.
+    pub(super) fn shown_next_cost(&self) -> Option<Option<Cost>> {
+        let slot = self.program.ranges.get(Class::NextCost as usize)?.clone().next()?;
+        let is_shown = self.meter.readings.get(slot).is_some_and(|r| *r != Reading::Absent);
+        is_shown.then_some(self.meter.next_cost)
+    }
+
+    pub(super) fn expose_next_cost(&mut self, program: &Program, next_cost: Option<Cost>) {
+        self.meter.next_cost = next_cost;
         let (value, reading) = match (next_cost, program.policy.unpriced()) {
             (Some(Cost::Known(cost)), _) => (cost.picos(), Reading::Known),
             (_, OnUnpriced::Ignore) => (0, Reading::Known),
