@@ -70,7 +70,7 @@ fn reason_of(condition: &Condition) -> StopReason {
 /// The leaf whose reason the rule trips for. One under `not` counts only if there is no other.
 fn primary_leaf<'l, 'p>(leaves: &'l [Leaf<'p>]) -> Option<&'l Leaf<'p>> {
     let plain = leaves.iter().filter(|leaf| !leaf.info.negated);
-    plain.min_by_key(|leaf| reason_of(leaf.condition)).or_else(|| match leaves {
+    plain.min_by_key(|leaf| reason_of(leaf.condition)).or(match leaves {
         [alone] => Some(alone),
         _ => None,
     })
