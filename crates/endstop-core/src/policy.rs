@@ -21,6 +21,8 @@ use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};
 
 pub use bounds::{Bound, Bounds};
+#[cfg(feature = "schema")]
+pub use file::schema;
 pub use file::{MAX_FILE, PolicyFile};
 pub use program::Program;
 

@@ -188,16 +188,26 @@ impl Run {
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
         self.hide_next_cost();
         self.meter.arrive(event);
-        if event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. }) {
-            return self.intend(event);
-        }
-        let program = Arc::clone(&self.program);
         let after_step = self.meter.closes_own_step(event);
-        if after_step {
-            self.overrides.lapse();
+        match event.kind {
+            EventKind::Piece { .. } | EventKind::Tick => {
+                let changed = self.meter.stream(&self.program, event);
+                // What has not changed was decided at the checkpoint before.
+                if !changed && self.ended.is_none() && self.raised.is_empty() {
+                    return Directive::Proceed;
+                }
+            }
+            _ if event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. }) => {
+                return self.intend(event);
+            }
+            _ => {
+                if after_step {
+                    self.overrides.lapse();
+                }
+                self.meter.apply(&self.program, event);
+                self.take_in(event);
+            }
         }
-        self.meter.apply(&program, event);
-        self.take_in(event);
         self.decide(event, after_step)
     }
 

@@ -1,6 +1,8 @@
 //! The endstop switch for LLM agents.
 
+pub mod import;
 pub mod price;
+pub mod replay;
 
 pub use endstop_core as core;
 

@@ -47,7 +47,7 @@ Exit codes:
 /// usage the rates are printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
+pub struct Args {
     /// The model as it is named in requests or responses; may be left out where the response names it
     model: Option<String>,
     /// Who sells it; without one the model's name decides
@@ -105,7 +105,7 @@ struct Question {
 /// # Errors
 ///
 /// [`CliError`] with code 1 for a model without a price, and 2 for input that cannot be read.
-pub(crate) fn run(args: &Args, out: &mut dyn io::Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &Args, out: &mut dyn io::Write) -> Result<ExitCode, CliError> {
     let own_table = args.prices.as_deref().map(read_table).transpose()?;
     let table = own_table.as_ref().unwrap_or_else(|| PriceTable::embedded());
     let question = question(args, table)?;

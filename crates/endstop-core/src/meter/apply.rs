@@ -14,19 +14,6 @@ use crate::policy::program::{Class, Program, Read};
 use crate::text::Found;
 use crate::units::{Cost, TokenUsage};
 
-/// The classes of counts, which stand still inside a step.
-const COUNTS: [Class; 9] = [
-    Class::Steps,
-    Class::Attempts,
-    Class::Retries,
-    Class::ToolCalls,
-    Class::ToolErrors,
-    Class::Errors,
-    Class::Messages,
-    Class::Subagents,
-    Class::Handoffs,
-];
-
 /// What an own reply says, as the event carries it.
 struct OwnReply<'a> {
     usage: Option<TokenUsage>,
@@ -85,9 +72,12 @@ impl Meter {
         }
     }
 
+    /// Brings every count up to date: their classes lie side by side.
     pub(crate) fn sync_counts(&mut self, program: &Program) {
-        for class in COUNTS {
-            self.sync(program, class);
+        let first = program.ranges.get(Class::Steps as usize).map_or(0, |range| range.start);
+        let last = program.ranges.get(Class::Handoffs as usize).map_or(0, |range| range.end);
+        for slot in first..last {
+            self.sync_slot(program, slot);
         }
     }
 
@@ -206,7 +196,25 @@ impl Meter {
         self.write_facts(program);
     }
 
-    /// Takes in what happened. Intentions are taken in by [`Meter::begin`].
+    /// Takes in a piece of the model's words or a tick: whether anything that is compared can have changed.
+    #[inline]
+    pub(crate) fn stream(&mut self, program: &Program, event: &Event<'_>) -> bool {
+        let found = match event.kind {
+            EventKind::Piece { text } if event.source == Source::Own && self.step.own.open => {
+                self.feed(program, text)
+            }
+            _ => false,
+        };
+        if !self.probes.is_empty() {
+            self.probe(event);
+            self.sync(program, Class::Live);
+            return true;
+        }
+        found || program.is_timed
+    }
+
+    /// Takes in what happened. Pieces and ticks are taken in by [`Meter::stream`], intentions by
+    /// [`Meter::begin`].
     pub(crate) fn apply(&mut self, program: &Program, event: &Event<'_>) {
         let own = event.source == Source::Own;
         let closes_step = self.closes_own_step(event);
@@ -219,7 +227,6 @@ impl Meter {
                     self.step.brought_news = true;
                 }
             }
-            EventKind::Piece { text } if own && self.step.own.open => self.feed(program, text),
             EventKind::AttemptFailed { usage, cost } => {
                 self.attempt_failed(program, own, *usage, *cost)
             }
@@ -418,17 +425,22 @@ impl Meter {
         self.no_progress = if news { 0 } else { self.no_progress.saturating_add(1) };
     }
 
-    fn feed(&mut self, program: &Program, text: &str) {
+    /// Whether the words made a fact true.
+    fn feed(&mut self, program: &Program, text: &str) -> bool {
         if program.needs.replies {
             self.reply.feed(text);
         }
         if program.texts.is_empty() {
-            return;
+            return false;
         }
-        let mut found = FoundFacts::default();
-        let (texts, state) = (&program.texts, &mut self.text);
-        texts.feed(state, text.as_bytes(), |hit| found.note(program, hit));
-        self.learn_found(program, &found);
+        let mut found: Option<FoundFacts> = None;
+        program.texts.feed(&mut self.text, text.as_bytes(), |hit| {
+            found.get_or_insert_with(FoundFacts::default).note(program, hit);
+        });
+        if let Some(found) = &found {
+            self.learn_found(program, found);
+        }
+        found.is_some()
     }
 
     fn learn_found(&mut self, program: &Program, found: &FoundFacts) {

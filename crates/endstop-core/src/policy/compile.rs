@@ -347,6 +347,14 @@ impl<'p> Builder<'p> {
         let irregular = irregular(&self.compares, &self.tables.gauges);
         let roots = roots(policy, &rules);
         let levels = self.ops.iter().map(|op| op.level + 1).max().unwrap_or(0);
+        let in_time = |op: &Op| {
+            matches!(
+                op.kind,
+                OpKind::Stamp(Window::Time(_)) | OpKind::Ring { window: Window::Time(_), .. }
+            )
+        };
+        let is_timed =
+            ranges.first().is_some_and(|range| !range.is_empty()) || self.ops.iter().any(in_time);
         let program = Program {
             policy: policy.clone(),
             rules,
@@ -368,6 +376,7 @@ impl<'p> Builder<'p> {
             fingerprint: xxh3_64_with_seed(&texts.fingerprint.to_le_bytes(), STATE_VERSION),
             texts,
             needs,
+            is_timed,
             roots,
         };
         Ok(program)

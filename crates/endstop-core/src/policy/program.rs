@@ -244,6 +244,8 @@ pub struct Program {
     pub(crate) pattern_facts: Vec<usize>,
     pub(crate) texts: Texts,
     pub(crate) needs: Needs,
+    /// Whether any condition can change by the mere passing of time.
+    pub(crate) is_timed: bool,
     /// Root bits of the rules of each action, in the order of [`super::Action::ALL`].
     pub(crate) roots: [Masks; 5],
     pub(crate) fingerprint: u64,

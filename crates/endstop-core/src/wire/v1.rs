@@ -2,3 +2,4 @@
 
 pub mod condition;
 pub mod state;
+pub mod trace;

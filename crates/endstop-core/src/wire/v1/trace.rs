@@ -1,0 +1,264 @@
+//! The trace: one JSON object a line, a [`Header`] first, then one [`Line`] for each event.
+//!
+//! ```json
+//! {"endstop_trace":1,"run":"nightly-17","model":"claude-sonnet-4-5"}
+//! {"at":0,"wall":1793534400000,"event":"run_begin"}
+//! {"at":5,"wall":1793534400005,"event":"step_begin"}
+//! ```
+//!
+//! A further header begins a further run. Unknown keys are ignored. Money is a decimal text of dollars or
+//! `unpriced`; times are milliseconds.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::event::{Event, Source};
+use crate::signal::StopSignal;
+use crate::units::{Cost, Millis, Money, WallTime};
+
+/// The version that is written.
+pub const VERSION: u32 = 1;
+
+/// How the cost of a call without a price is written.
+const UNPRICED: &str = "unpriced";
+
+/// The first line of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header<'a> {
+    /// [`VERSION`]. The name of this key is what tells a trace from other files.
+    pub endstop_trace: u32,
+    /// The run's name; stable over replays.
+    #[serde(borrow)]
+    pub run: Cow<'a, str>,
+    /// The model that the run uses, where there is one.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Cow<'a, str>>,
+    /// What the costs are: `billed`, `computed`, `lower_bound` or `unknown`.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub cost_is: Option<Cow<'a, str>>,
+    /// The price table that computed the costs, with its version: prices change.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Cow<'a, str>>,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line<'a> {
+    /// Milliseconds since the run began; never decreases.
+    pub at: u64,
+    /// Milliseconds since 1970-01-01T00:00Z; absent where unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wall: u64,
+    /// Whether a sub-agent did it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub descendant: bool,
+    /// What happened.
+    #[serde(flatten, borrow)]
+    pub kind: Kind<'a>,
+}
+
+/// What happened: the kinds of [`EventKind`] by name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the meaning of each kind and field is that of `EventKind`")]
+pub enum Kind<'a> {
+    RunBegin {
+        #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+        agent: Option<Cow<'a, str>>,
+        #[serde(default, skip_serializing_if = "is_zero_depth")]
+        depth: u32,
+    },
+    UserMessage,
+    StepBegin,
+    AttemptBegin {
+        #[serde(default, with = "cost", skip_serializing_if = "Option::is_none")]
+        next_cost: Option<Cost>,
+    },
+    Piece {
+        #[serde(borrow)]
+        text: Cow<'a, str>,
+    },
+    AttemptFailed {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        #[serde(default, with = "cost", skip_serializing_if = "Option::is_none")]
+        cost: Option<Cost>,
+    },
+    Reply {
+        #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+        model: Option<Cow<'a, str>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+        #[serde(default, with = "cost", skip_serializing_if = "Option::is_none")]
+        cost: Option<Cost>,
+        #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+        finish: Option<Cow<'a, str>>,
+        #[serde(default)]
+        tool_calls: u32,
+    },
+    ToolBegin {
+        #[serde(borrow)]
+        tool: Cow<'a, str>,
+    },
+    ToolEnd {
+        #[serde(borrow)]
+        tool: Cow<'a, str>,
+        #[serde(borrow, default)]
+        arguments: Cow<'a, str>,
+        #[serde(borrow, default)]
+        result: Cow<'a, str>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        failed: bool,
+    },
+    ToolRefused {
+        #[serde(borrow)]
+        tool: Cow<'a, str>,
+    },
+    StepEnd,
+    ChildBegin {
+        depth: u32,
+    },
+    ChildEnd,
+    HandOff {
+        #[serde(borrow)]
+        to: Cow<'a, str>,
+    },
+    Fact {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        value: u64,
+    },
+    Signal {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+    },
+    Cancel {
+        #[serde(borrow, default)]
+        message: Cow<'a, str>,
+    },
+    Kill {
+        #[serde(borrow, default)]
+        message: Cow<'a, str>,
+    },
+    StopRaised {
+        signal: Cow<'a, StopSignal>,
+    },
+    ContinuationRequested {
+        #[serde(borrow, default)]
+        by: Cow<'a, str>,
+    },
+    Paused,
+    Resumed,
+    Approved {
+        #[serde(borrow)]
+        rule: Cow<'a, str>,
+        #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+        cap: Option<CapOf<'a>>,
+    },
+    Tick,
+    RunEnd {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        succeeded: Option<bool>,
+    },
+}
+
+/// [`TokenUsage`] as it is written; absent classes are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the fields are those of `TokenUsage`")]
+pub struct Usage {
+    pub input: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_read: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write_1h: u64,
+    pub output: u64,
+}
+
+/// [`Cap`] as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are those of `Cap`")]
+pub struct CapOf<'a> {
+    #[serde(borrow)]
+    pub gauge: Cow<'a, str>,
+    pub limit: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_zero_depth(value: &u32) -> bool {
+    *value == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+mod cost {
+    use super::*;
+
+    pub(super) fn serialize<S: Serializer>(
+        cost: &Option<Cost>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match cost {
+            Some(Cost::Known(money)) => serializer.serialize_str(&money.to_decimal()),
+            Some(Cost::Unpriced) => serializer.serialize_str(UNPRICED),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Cost>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+        if text == UNPRICED {
+            return Ok(Some(Cost::Unpriced));
+        }
+        let money = text.parse::<Money>();
+        money
+            .map(|money| Some(Cost::Known(money)))
+            .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
+    }
+}
+
+impl<'a> Line<'a> {
+    /// The line that says `event`.
+    #[must_use]
+    pub fn from_event(event: &Event<'a>) -> Self {
+        Self {
+            at: event.at.0,
+            wall: event.wall.0,
+            descendant: event.source == Source::Descendant,
+            kind: Kind::from_event(&event.kind),
+        }
+    }
+
+    /// The event that the line says.
+    #[must_use]
+    pub fn as_event(&self) -> Event<'_> {
+        Event {
+            at: Millis(self.at),
+            wall: WallTime(self.wall),
+            source: if self.descendant { Source::Descendant } else { Source::Own },
+            kind: self.kind.as_event(),
+        }
+    }
+}
+
+#[path = "trace_convert.rs"]
+mod convert;
+#[cfg(test)]
+#[path = "trace_tests.rs"]
+mod tests;

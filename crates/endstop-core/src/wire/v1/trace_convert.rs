@@ -1,0 +1,135 @@
+//! Between [`Kind`] and [`EventKind`], both ways.
+
+use alloc::borrow::Cow;
+
+use super::{CapOf, Kind, Usage};
+use crate::event::{Cap, EventKind};
+use crate::units::TokenUsage;
+
+impl From<TokenUsage> for Usage {
+    fn from(usage: TokenUsage) -> Self {
+        let TokenUsage { input, cache_read, cache_write, cache_write_1h, output } = usage;
+        Self { input, cache_read, cache_write, cache_write_1h, output }
+    }
+}
+
+impl From<Usage> for TokenUsage {
+    fn from(usage: Usage) -> Self {
+        let Usage { input, cache_read, cache_write, cache_write_1h, output } = usage;
+        Self { input, cache_read, cache_write, cache_write_1h, output }
+    }
+}
+
+impl<'a> Kind<'a> {
+    pub(super) fn from_event(kind: &EventKind<'a>) -> Self {
+        let text = |text: &'a str| Cow::Borrowed(text);
+        match kind {
+            EventKind::RunBegin { agent, depth } => {
+                Self::RunBegin { agent: agent.map(text), depth: *depth }
+            }
+            EventKind::UserMessage => Self::UserMessage,
+            EventKind::StepBegin => Self::StepBegin,
+            EventKind::AttemptBegin { next_cost } => Self::AttemptBegin { next_cost: *next_cost },
+            EventKind::Piece { text: words } => Self::Piece { text: text(words) },
+            EventKind::AttemptFailed { usage, cost } => {
+                Self::AttemptFailed { usage: usage.map(Usage::from), cost: *cost }
+            }
+            EventKind::Reply { model, usage, cost, finish, tool_calls } => Self::Reply {
+                model: model.map(text),
+                usage: usage.map(Usage::from),
+                cost: *cost,
+                finish: finish.map(text),
+                tool_calls: *tool_calls,
+            },
+            EventKind::ToolBegin { tool } => Self::ToolBegin { tool: text(tool) },
+            EventKind::ToolEnd { tool, arguments, result, failed } => Self::ToolEnd {
+                tool: text(tool),
+                arguments: text(arguments),
+                result: text(result),
+                failed: *failed,
+            },
+            EventKind::ToolRefused { tool } => Self::ToolRefused { tool: text(tool) },
+            EventKind::StepEnd => Self::StepEnd,
+            EventKind::ChildBegin { depth } => Self::ChildBegin { depth: *depth },
+            EventKind::ChildEnd => Self::ChildEnd,
+            EventKind::HandOff { to } => Self::HandOff { to: text(to) },
+            EventKind::Fact { name, value } => Self::Fact { name: text(name), value: *value },
+            EventKind::Signal { .. }
+            | EventKind::Cancel { .. }
+            | EventKind::Kill { .. }
+            | EventKind::StopRaised { .. }
+            | EventKind::ContinuationRequested { .. }
+            | EventKind::Paused
+            | EventKind::Resumed
+            | EventKind::Approved { .. }
+            | EventKind::Tick
+            | EventKind::RunEnd { .. } => Self::from_intervention(kind),
+        }
+    }
+
+    /// The kinds that come from outside the model and its tools.
+    fn from_intervention(kind: &EventKind<'a>) -> Self {
+        match kind {
+            EventKind::Signal { name } => Self::Signal { name: Cow::Borrowed(name) },
+            EventKind::Cancel { message } => Self::Cancel { message: Cow::Borrowed(message) },
+            EventKind::Kill { message } => Self::Kill { message: Cow::Borrowed(message) },
+            EventKind::StopRaised { signal } => Self::StopRaised { signal: Cow::Borrowed(signal) },
+            EventKind::ContinuationRequested { by } => {
+                Self::ContinuationRequested { by: Cow::Borrowed(by) }
+            }
+            EventKind::Paused => Self::Paused,
+            EventKind::Resumed => Self::Resumed,
+            EventKind::Approved { rule, cap } => Self::Approved {
+                rule: Cow::Borrowed(rule),
+                cap: cap.map(|cap| CapOf { gauge: Cow::Borrowed(cap.gauge), limit: cap.limit }),
+            },
+            EventKind::RunEnd { succeeded } => Self::RunEnd { succeeded: *succeeded },
+            _ => Self::Tick,
+        }
+    }
+
+    pub(super) fn as_event(&self) -> EventKind<'_> {
+        match self {
+            Self::RunBegin { agent, depth } => {
+                EventKind::RunBegin { agent: agent.as_deref(), depth: *depth }
+            }
+            Self::UserMessage => EventKind::UserMessage,
+            Self::StepBegin => EventKind::StepBegin,
+            Self::AttemptBegin { next_cost } => EventKind::AttemptBegin { next_cost: *next_cost },
+            Self::Piece { text } => EventKind::Piece { text },
+            Self::AttemptFailed { usage, cost } => {
+                EventKind::AttemptFailed { usage: usage.map(TokenUsage::from), cost: *cost }
+            }
+            Self::Reply { model, usage, cost, finish, tool_calls } => EventKind::Reply {
+                model: model.as_deref(),
+                usage: usage.map(TokenUsage::from),
+                cost: *cost,
+                finish: finish.as_deref(),
+                tool_calls: *tool_calls,
+            },
+            Self::ToolBegin { tool } => EventKind::ToolBegin { tool },
+            Self::ToolEnd { tool, arguments, result, failed } => {
+                EventKind::ToolEnd { tool, arguments, result, failed: *failed }
+            }
+            Self::ToolRefused { tool } => EventKind::ToolRefused { tool },
+            Self::StepEnd => EventKind::StepEnd,
+            Self::ChildBegin { depth } => EventKind::ChildBegin { depth: *depth },
+            Self::ChildEnd => EventKind::ChildEnd,
+            Self::HandOff { to } => EventKind::HandOff { to },
+            Self::Fact { name, value } => EventKind::Fact { name, value: *value },
+            Self::Signal { name } => EventKind::Signal { name },
+            Self::Cancel { message } => EventKind::Cancel { message },
+            Self::Kill { message } => EventKind::Kill { message },
+            Self::StopRaised { signal } => EventKind::StopRaised { signal },
+            Self::ContinuationRequested { by } => EventKind::ContinuationRequested { by },
+            Self::Paused => EventKind::Paused,
+            Self::Resumed => EventKind::Resumed,
+            Self::Approved { rule, cap } => EventKind::Approved {
+                rule,
+                cap: cap.as_ref().map(|cap| Cap { gauge: &cap.gauge, limit: cap.limit }),
+            },
+            Self::Tick => EventKind::Tick,
+            Self::RunEnd { succeeded } => EventKind::RunEnd { succeeded: *succeeded },
+        }
+    }
+}

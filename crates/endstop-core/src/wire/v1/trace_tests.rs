@@ -1,0 +1,114 @@
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::event::{Cap, EventKind};
+use crate::units::TokenUsage;
+use crate::signal::StopReason;
+
+fn round_trip(kind: EventKind<'_>) {
+    let event = Event {
+        at: Millis(7),
+        wall: WallTime(1_793_534_400_000),
+        source: Source::Descendant,
+        kind,
+    };
+    let text = serde_json::to_string(&Line::from_event(&event)).unwrap();
+    let line: Line<'_> = serde_json::from_str(&text).unwrap();
+    assert_eq!(line.as_event(), event, "{text}");
+}
+
+#[test]
+fn every_kind_is_read_as_it_was_written() {
+    let signal = StopSignal::new(StopReason::ErrorForbade).with_message("disk full");
+    let usage =
+        TokenUsage { input: 1, cache_read: 2, cache_write: 3, cache_write_1h: 4, output: 5 };
+    let cost = Some(Cost::Known(Money::from_picos(1)));
+    for kind in [
+        EventKind::RunBegin { agent: Some("planner"), depth: 2 },
+        EventKind::UserMessage,
+        EventKind::StepBegin,
+        EventKind::AttemptBegin { next_cost: Some(Cost::Unpriced) },
+        EventKind::Piece { text: "a \"quoted\"\nline, ü" },
+        EventKind::AttemptFailed { usage: Some(usage), cost },
+        EventKind::Reply {
+            model: Some("m"),
+            usage: Some(usage),
+            cost,
+            finish: Some("stop"),
+            tool_calls: 3,
+        },
+        EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 0 },
+        EventKind::ToolBegin { tool: "read" },
+        EventKind::ToolEnd { tool: "read", arguments: "{\"a\":1}", result: "\u{0}", failed: true },
+        EventKind::ToolRefused { tool: "rm" },
+        EventKind::StepEnd,
+        EventKind::ChildBegin { depth: 1 },
+        EventKind::ChildEnd,
+        EventKind::HandOff { to: "writer" },
+        EventKind::Fact { name: "score", value: u64::MAX },
+        EventKind::Signal { name: "stop" },
+        EventKind::Cancel { message: "no" },
+        EventKind::Kill { message: "" },
+        EventKind::StopRaised { signal: &signal },
+        EventKind::ContinuationRequested { by: "critic" },
+        EventKind::Paused,
+        EventKind::Resumed,
+        EventKind::Approved { rule: "ask", cap: Some(Cap::cost(Money::from_picos(9))) },
+        EventKind::Approved { rule: "ask", cap: None },
+        EventKind::Tick,
+        EventKind::RunEnd { succeeded: Some(false) },
+        EventKind::RunEnd { succeeded: None },
+    ] {
+        round_trip(kind);
+    }
+}
+
+#[test]
+fn unknown_keys_are_ignored_and_unknown_kinds_refused() {
+    let line: Line<'_> =
+        serde_json::from_str(r#"{"at":1,"event":"step_begin","later":[{}]}"#).unwrap();
+    assert_eq!(line.as_event(), Event::new(Millis(1), EventKind::StepBegin));
+    let error = serde_json::from_str::<Line<'_>>(r#"{"at":1,"event":"teleport"}"#).unwrap_err();
+    assert!(error.to_string().contains("unknown variant `teleport`"), "{error}");
+}
+
+#[test]
+fn amounts_and_counts_that_are_none_are_refused() {
+    for bad in [
+        r#"{"at":1,"event":"reply","cost":"-1"}"#,
+        r#"{"at":1,"event":"reply","cost":0.5}"#,
+        r#"{"at":1,"event":"reply","cost":"1e3"}"#,
+        r#"{"at":1,"event":"reply","usage":{"input":-1}}"#,
+        r#"{"at":1,"event":"reply","usage":{"input":1.5}}"#,
+        r#"{"at":-1,"event":"step_begin"}"#,
+        r#"{"at":1,"event":"reply","tool_calls":"2"}"#,
+    ] {
+        assert!(serde_json::from_str::<Line<'_>>(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn text_without_escapes_is_borrowed() {
+    let text = r#"{"at":1,"event":"piece","text":"plain words"}"#;
+    let line: Line<'_> = serde_json::from_str(text).unwrap();
+    assert!(matches!(line.kind, Kind::Piece { text: Cow::Borrowed(_) }));
+}
+
+/// Version 1 as it was first written, kept for ever: it must read, and write back byte for byte.
+#[test]
+fn version_1_of_the_trace_is_read_for_ever() {
+    let golden = include_str!("../../../tests/golden/trace-v1.jsonl");
+    let mut lines = golden.lines();
+    let first = lines.next().unwrap();
+    let header: Header<'_> = serde_json::from_str(first).unwrap();
+    assert_eq!((header.endstop_trace, &*header.run), (1, "golden"));
+    assert_eq!(serde_json::to_string(&header).unwrap(), first);
+    let rest: Vec<&str> = lines.collect();
+    assert_eq!(rest.len(), 27);
+    for text in rest {
+        let line: Line<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&line).unwrap(), text);
+        assert_eq!(Line::from_event(&line.as_event()), line);
+    }
+}

@@ -1,0 +1,170 @@
+//! Endstop's own traces: JSON lines, a header for each run and then its events, as
+//! [`endstop_core::wire::v1::trace`] writes them.
+//!
+//! Events are passed on as they were recorded. What a trace lacks at its ends is made up for: a run whose
+//! first event is no `run_begin`, or whose file was cut before `run_end`.
+
+use endstop_core::units::{Cost, Millis, WallTime};
+use endstop_core::wire::v1::trace::{Header, Line, VERSION};
+use endstop_core::{Event, EventKind};
+use serde::Deserialize;
+
+use super::lines::JsonLines;
+use super::warning::{WarningKind, Warnings};
+use super::{CostIs, Format, Head, RunFooter, RunHeader, RunSink, Source, Supplies};
+
+/// The format.
+pub(super) struct EndstopTrace;
+
+impl Format for EndstopTrace {
+    fn id(&self) -> &'static str {
+        "endstop"
+    }
+
+    fn describe(&self) -> &'static str {
+        "Endstop's own traces, JSON lines that begin with `{\"endstop_trace\":1,`"
+    }
+
+    fn detect(&self, head: &Head<'_>) -> bool {
+        head.lines().any(|keys| keys.have(&["endstop_trace"]))
+    }
+
+    fn supplies(&self) -> Supplies {
+        Supplies {
+            tokens: true,
+            money: true,
+            time: true,
+            tool_failures: true,
+            retries: true,
+            finish: true,
+            subagents: true,
+            interventions: true,
+        }
+    }
+
+    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
+        let mut warnings = Warnings::default();
+        let mut lines = JsonLines::open(source.main, &mut warnings);
+        let mut reader = Reader { file: source.main.name(), stem: source.main.stem(), run: None };
+        while lines.advance(&mut warnings) {
+            reader.line(&lines, sink, &mut warnings);
+        }
+        reader.end(sink);
+        warnings.send(sink);
+    }
+}
+
+struct Reader<'f> {
+    file: &'f str,
+    stem: &'f str,
+    run: Option<Run>,
+}
+
+struct Run {
+    at: u64,
+    has_begun: bool,
+    has_ended: bool,
+    outcome: Option<bool>,
+    declared: Option<CostIs>,
+    unpriced: bool,
+    model: Option<String>,
+}
+
+/// Tells a header from an event.
+#[derive(Deserialize)]
+struct Mark {
+    endstop_trace: Option<u32>,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, lines: &JsonLines<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
+        let Some(mark) = lines.parse::<Mark>(warnings) else { return };
+        match mark.endstop_trace {
+            Some(VERSION) => {
+                self.end(sink);
+                if let Some(header) = lines.parse(warnings) {
+                    self.begin(&header, sink);
+                }
+            }
+            Some(version) => {
+                self.end(sink);
+                lines.warn(WarningKind::UnknownVersion, warnings, || {
+                    format!("a trace of version {version}; known is {VERSION}")
+                });
+            }
+            None => {
+                if let (Some(run), Some(line)) = (&mut self.run, lines.parse::<Line<'_>>(warnings))
+                {
+                    run.play(&line.as_event(), sink);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, header: &Header<'_>, sink: &mut dyn RunSink) {
+        let id = if header.run.is_empty() { self.stem } else { &*header.run };
+        let model = header.model.as_deref();
+        sink.begin(&RunHeader { id, format: EndstopTrace.id(), file: self.file, model });
+        let declared = match header.cost_is.as_deref() {
+            Some("billed") => Some(CostIs::Billed),
+            Some("computed") => Some(CostIs::Computed),
+            Some("lower_bound") => Some(CostIs::LowerBound),
+            Some(_) => Some(CostIs::Unknown),
+            None => None,
+        };
+        self.run = Some(Run {
+            at: 0,
+            has_begun: false,
+            has_ended: false,
+            outcome: None,
+            declared,
+            unpriced: false,
+            model: model.map(str::to_owned),
+        });
+    }
+
+    fn end(&mut self, sink: &mut dyn RunSink) {
+        let Some(mut run) = self.run.take() else { return };
+        if !run.has_ended {
+            let end = Event::new(Millis(run.at), EventKind::RunEnd { succeeded: None });
+            run.play(&end, sink);
+        }
+        let cost_is =
+            if run.unpriced { CostIs::Unknown } else { run.declared.unwrap_or(CostIs::Computed) };
+        sink.end(&RunFooter { outcome: run.outcome, cost_is, model: run.model.as_deref() });
+    }
+}
+
+impl Run {
+    fn play(&mut self, event: &Event<'_>, sink: &mut dyn RunSink) {
+        if self.has_ended {
+            return;
+        }
+        self.at = self.at.max(event.at.0);
+        let begins = matches!(event.kind, EventKind::RunBegin { .. });
+        if begins == self.has_begun {
+            if begins {
+                return;
+            }
+            let kind = EventKind::RunBegin { agent: None, depth: 0 };
+            sink.event(&Event { wall: event.wall, ..Event::new(Millis(self.at), kind) });
+        }
+        self.has_begun = true;
+        match &event.kind {
+            EventKind::Reply { cost, model, .. } => {
+                self.unpriced |= !matches!(cost, Some(Cost::Known(_)));
+                if self.model.is_none() {
+                    self.model = model.map(str::to_owned);
+                }
+            }
+            EventKind::RunEnd { succeeded } => {
+                self.has_ended = true;
+                self.outcome = *succeeded;
+            }
+            _ => {}
+        }
+        let WallTime(wall) = event.wall;
+        let (at, wall) = (Millis(self.at), WallTime(wall));
+        sink.event(&Event { at, wall, source: event.source, kind: event.kind.clone() });
+    }
+}

@@ -1,0 +1,160 @@
+//! How a file begins and ends: what its format is told from.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::part::Part;
+
+/// How much of a file's beginning is looked at, in bytes: the keys that tell a format come early, but
+/// may follow a long system prompt.
+pub(super) const HEAD_BYTES: u64 = 64 << 10;
+
+/// How much of a file's end is looked at, in bytes: some tools write the name of their format last.
+const TAIL_BYTES: u64 = 4 << 10;
+
+/// How many lines of the head are looked at.
+const HEAD_LINES: usize = 20;
+
+/// The beginning and the end of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Head<'a> {
+    bytes: &'a [u8],
+    tail: &'a [u8],
+    keys: Vec<Keys>,
+}
+
+/// The keys of an object, or of the first object of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Keys {
+    /// Whether the object is the first of a list.
+    pub(super) in_list: bool,
+    names: BTreeSet<String>,
+}
+
+impl Keys {
+    /// Whether all of these keys are there.
+    pub(super) fn have(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.names.contains(*name))
+    }
+}
+
+impl<'a> Head<'a> {
+    /// Of a file that begins with `bytes` and ends with `tail`; both may be cut anywhere.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], tail: &'a [u8]) -> Self {
+        let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let lines = lines.filter(|line| !line.is_empty()).take(HEAD_LINES);
+        let mut keys: Vec<Keys> = lines.map(keys_of).collect();
+        // A document is not cut into lines.
+        keys.insert(0, keys_of(bytes));
+        Self { bytes, tail, keys }
+    }
+
+    /// The keys of the document's object, or of the first object of its list.
+    pub(super) fn document(&self) -> Option<&Keys> {
+        self.keys.first()
+    }
+
+    /// The keys of the first lines' objects.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &Keys> {
+        self.keys.iter().skip(1).filter(|keys| !keys.in_list)
+    }
+
+    /// Whether the text, quotes included, is in the head or the tail.
+    pub(super) fn mentions(&self, text: &str) -> bool {
+        [self.bytes, self.tail]
+            .iter()
+            .any(|bytes| memchr::memmem::find(bytes, text.as_bytes()).is_some())
+    }
+
+    /// The bytes that the file begins with.
+    pub(super) const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+/// Reads the beginning and the end of a part.
+pub(super) fn ends_of(part: &Part) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let mut head = Vec::new();
+    part.open()?.take(HEAD_BYTES).read_to_end(&mut head)?;
+    let mut tail = Vec::new();
+    if let Some(path) = part.path() {
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        if length > HEAD_BYTES {
+            file.seek(SeekFrom::Start(length - TAIL_BYTES.min(length)))?;
+            file.take(TAIL_BYTES).read_to_end(&mut tail)?;
+        }
+    }
+    Ok((head, tail))
+}
+
+/// The keys at the top of a JSON text that may be cut anywhere.
+fn keys_of(text: &[u8]) -> Keys {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
+    let mut keys = Keys { in_list: text.first() == Some(&b'['), ..Keys::default() };
+    let top = if keys.in_list { 2 } else { 1 };
+    let mut depth = 0usize;
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                if depth < top {
+                    break;
+                }
+            }
+            b'"' => {
+                let Some(end) = string_end(rest) else { break };
+                let (string, after) = rest.split_at(end);
+                rest = after.get(1..).unwrap_or_default();
+                if depth == top && rest.trim_ascii_start().first() == Some(&b':') {
+                    keys.names.insert(String::from_utf8_lossy(string).into_owned());
+                }
+            }
+            _ => {}
+        }
+        let opened = depth > 0;
+        if !opened && !byte.is_ascii_whitespace() {
+            break;
+        }
+    }
+    keys
+}
+
+/// Where the string ends whose text begins here.
+fn string_end(text: &[u8]) -> Option<usize> {
+    let mut escaped = false;
+    text.iter().position(|&byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> (bool, Vec<String>) {
+        let keys = keys_of(text.as_bytes());
+        (keys.in_list, keys.names.into_iter().collect())
+    }
+
+    #[test]
+    fn only_the_keys_at_the_top_are_seen() {
+        let (in_list, keys) = names(r#"{"a":{"b":1},"c":["d",{"e":2}],"f\"":"g"}{"h":1}"#);
+        assert!(!in_list);
+        assert_eq!(keys, ["a", "c", "f\\\""]);
+        assert_eq!(
+            names(r#" [{"role":"user","content":"{\"x\":1}"},{"y":1}]"#).1,
+            ["content", "role"]
+        );
+        assert_eq!(names(r#"{"a":1,"b":{"c":"cut he"#).1, ["a", "b"]);
+        for nothing in ["", "x", "[1,2]", "[[{\"a\":1}]]", "\"a\":1", "}{"] {
+            assert!(names(nothing).1.is_empty(), "{nothing}");
+        }
+    }
+}

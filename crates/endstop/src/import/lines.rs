@@ -1,0 +1,215 @@
+//! JSON lines, one at a time and never more than one in memory.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use memchr::memchr;
+use serde::Deserialize;
+
+use super::part::Part;
+use super::warning::{WarningKind, Warnings};
+
+/// The longest line that is read, in bytes: an agent's longest lines hold a few images, some megabytes
+/// each. A longer one is skipped with a warning and never held in memory.
+pub const MAX_LINE_BYTES: usize = 64 << 20;
+
+/// How much is read from the file at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// The byte order mark that some editors put first.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Reads a part line by line.
+pub(super) struct JsonLines<'p> {
+    part: &'p Part,
+    reader: Option<BufReader<Box<dyn Read + 'p>>>,
+    line: Vec<u8>,
+    number: u64,
+    /// Whether the current line ended with a line feed.
+    is_whole: bool,
+    limit: usize,
+}
+
+/// What became of a line.
+enum Taken {
+    Line,
+    TooLong,
+    End,
+}
+
+impl<'p> JsonLines<'p> {
+    /// Opens the part; a failure is a warning and reads as no lines.
+    pub(super) fn open(part: &'p Part, warnings: &mut Warnings) -> Self {
+        let reader = match part.open() {
+            Ok(reader) => Some(BufReader::with_capacity(CHUNK_BYTES, reader)),
+            Err(error) => {
+                let message = || format!("cannot be opened: {error}");
+                warnings.add(WarningKind::Unreadable, part.name(), None, message);
+                None
+            }
+        };
+        Self { part, reader, line: Vec::new(), number: 0, is_whole: true, limit: MAX_LINE_BYTES }
+    }
+
+    /// The current line's number, from 1.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Goes to the next line that is not blank. False at the end.
+    pub(super) fn advance(&mut self, warnings: &mut Warnings) -> bool {
+        loop {
+            match self.take() {
+                Ok(Taken::Line) if self.text().is_empty() => {}
+                Ok(Taken::Line) => return true,
+                Ok(Taken::TooLong) => {
+                    let message =
+                        || format!("a line of more than {} MiB is skipped", self.limit >> 20);
+                    let line = Some(self.number);
+                    warnings.add(WarningKind::TooLarge, self.part.name(), line, message);
+                }
+                Ok(Taken::End) => return false,
+                Err(error) => {
+                    let message = || format!("cannot be read further: {error}");
+                    let line = Some(self.number + 1);
+                    warnings.add(WarningKind::Unreadable, self.part.name(), line, message);
+                    self.reader = None;
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// The current line as a record, or a warning.
+    pub(super) fn parse<'b, T: Deserialize<'b>>(&'b self, warnings: &mut Warnings) -> Option<T> {
+        let parsed = serde_json::from_slice(self.text());
+        parsed.map_err(|error| self.warn_of(&error, warnings)).ok()
+    }
+
+    /// A warning about the current line.
+    pub(super) fn warn(
+        &self,
+        kind: WarningKind,
+        warnings: &mut Warnings,
+        message: impl FnOnce() -> String,
+    ) {
+        warnings.add(kind, self.part.name(), Some(self.number), message);
+    }
+
+    /// A warning about an earlier line.
+    pub(super) fn warn_at(
+        &self,
+        line: u64,
+        kind: WarningKind,
+        warnings: &mut Warnings,
+        message: impl FnOnce() -> String,
+    ) {
+        warnings.add(kind, self.part.name(), Some(line), message);
+    }
+
+    /// A warning about what the JSON reader says of the current line.
+    pub(super) fn warn_of(&self, error: &serde_json::Error, warnings: &mut Warnings) {
+        if error.is_eof() && !self.is_whole {
+            let message = || "the file ends in the middle of this line".to_owned();
+            self.warn(WarningKind::Truncated, warnings, message);
+        } else {
+            let message = || format!("not a record of this format: {}", of_line(error));
+            self.warn(WarningKind::Malformed, warnings, message);
+        }
+    }
+
+    fn text(&self) -> &[u8] {
+        let text = match self.number {
+            1 => self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line),
+            _ => &self.line,
+        };
+        text.trim_ascii()
+    }
+
+    fn take(&mut self) -> io::Result<Taken> {
+        self.line.clear();
+        let Some(reader) = &mut self.reader else { return Ok(Taken::End) };
+        let mut length = 0usize;
+        loop {
+            let chunk = match reader.fill_buf() {
+                Ok(chunk) => chunk,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if chunk.is_empty() {
+                self.is_whole = false;
+                break;
+            }
+            let feed = memchr(b'\n', chunk);
+            let taken = chunk.get(..feed.unwrap_or(chunk.len())).unwrap_or(chunk);
+            length = length.saturating_add(taken.len());
+            if length <= self.limit {
+                self.line.extend_from_slice(taken);
+            }
+            let used = taken.len() + usize::from(feed.is_some());
+            reader.consume(used);
+            if feed.is_some() {
+                self.is_whole = true;
+                break;
+            }
+        }
+        if length == 0 && !self.is_whole {
+            return Ok(Taken::End);
+        }
+        self.number += 1;
+        if length > self.limit {
+            self.line = Vec::new();
+            return Ok(Taken::TooLong);
+        }
+        Ok(Taken::Line)
+    }
+}
+
+/// The JSON reader's words without its line number, which is always 1 here.
+fn of_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let tail = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&tail) {
+        Some(text) => format!("{text} (column {})", error.column()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(bytes: &'static [u8], limit: usize) -> (Vec<(u64, i64)>, Vec<(WarningKind, u64)>) {
+        let part = Part::bytes("x.jsonl", bytes);
+        let mut warnings = Warnings::default();
+        let mut lines = JsonLines::open(&part, &mut warnings);
+        lines.limit = limit;
+        let mut read = Vec::new();
+        while lines.advance(&mut warnings) {
+            let number = lines.number();
+            read.extend(lines.parse::<i64>(&mut warnings).map(|value| (number, value)));
+        }
+        let warnings = warnings.into_list();
+        (read, warnings.iter().map(|w| (w.kind, w.line.unwrap())).collect())
+    }
+
+    #[test]
+    fn blank_lines_are_skipped_and_counted_as_lines() {
+        let text = b"\xef\xbb\xbf1\r\n\n  \n2\n{\n3";
+        let (read, warnings) = numbers(text, 100);
+        assert_eq!(read, [(1, 1), (4, 2), (6, 3)]);
+        assert_eq!(warnings, [(WarningKind::Malformed, 5)]);
+    }
+
+    #[test]
+    fn a_cut_last_line_is_told_from_a_malformed_one() {
+        assert_eq!(numbers(b"1\n{\"a\":", 100).1, [(WarningKind::Truncated, 2)]);
+        assert_eq!(numbers(b"1\n]", 100).1, [(WarningKind::Malformed, 2)]);
+    }
+
+    #[test]
+    fn a_line_beyond_the_limit_is_skipped() {
+        let (read, warnings) = numbers(b"1\n123456\n12345\n7", 5);
+        assert_eq!(read, [(1, 1), (3, 12345), (4, 7)]);
+        assert_eq!(warnings, [(WarningKind::TooLarge, 2)]);
+    }
+}

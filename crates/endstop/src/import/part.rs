@@ -1,0 +1,77 @@
+//! A file to read, or bytes in its place.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Endings that are no part of a file's stem.
+const ENDINGS: [&str; 5] = [".jsonl", ".ndjson", ".json", ".traj", ".log"];
+
+/// A file of a transcript.
+#[derive(Clone, Debug)]
+pub struct Part {
+    name: String,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    File(PathBuf),
+    Bytes(Cow<'static, [u8]>),
+}
+
+impl Part {
+    /// A file on disk.
+    #[must_use]
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { name: path.display().to_string(), content: Content::File(path) }
+    }
+
+    /// Bytes, under the name of a file.
+    #[must_use]
+    pub fn bytes(name: impl Into<String>, bytes: impl Into<Cow<'static, [u8]>>) -> Self {
+        Self { name: name.into(), content: Content::Bytes(bytes.into()) }
+    }
+
+    /// The name, as shown in warnings.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The path, unless it is bytes.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match &self.content {
+            Content::File(path) => Some(path),
+            Content::Bytes(_) => None,
+        }
+    }
+
+    /// The file's name without folders and known endings.
+    #[must_use]
+    pub fn stem(&self) -> &str {
+        let mut stem = self.name.rsplit(['/', '\\']).next().unwrap_or(&self.name);
+        while let Some(shorter) = ENDINGS.iter().find_map(|ending| stem.strip_suffix(ending)) {
+            if shorter.is_empty() {
+                break;
+            }
+            stem = shorter;
+        }
+        stem
+    }
+
+    /// Opens it from its beginning.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening a file.
+    pub fn open(&self) -> io::Result<Box<dyn Read + '_>> {
+        match &self.content {
+            Content::File(path) => Ok(Box::new(File::open(path)?)),
+            Content::Bytes(bytes) => Ok(Box::new(&**bytes)),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Warnings, counted: one for each kind and file, with the first line it was seen on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::RunSink;
+
+/// What a warning is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WarningKind {
+    /// The file, or the rest of it, cannot be read.
+    Unreadable,
+    /// A line or document is not what its format says.
+    Malformed,
+    /// The file ends in the middle of a line or document.
+    Truncated,
+    /// Something is larger than a reader takes: a line, a document, a step, a number of files.
+    TooLarge,
+    /// A number is negative, fractional, too large or no number; the reading is unknown, not zero.
+    BadNumber,
+    /// A line belongs to a model call that was already over; it is not counted again.
+    LateLine,
+    /// Written by a version that is not known.
+    UnknownVersion,
+    /// The transcript reports fewer tokens than were used.
+    LowerBound,
+}
+
+impl WarningKind {
+    /// The stable name, such as `malformed`.
+    #[must_use]
+    pub const fn value(self) -> &'static str {
+        match self {
+            Self::Unreadable => "unreadable",
+            Self::Malformed => "malformed",
+            Self::Truncated => "truncated",
+            Self::TooLarge => "too_large",
+            Self::BadNumber => "bad_number",
+            Self::LateLine => "late_line",
+            Self::UnknownVersion => "unknown_version",
+            Self::LowerBound => "lower_bound",
+        }
+    }
+}
+
+/// Something that could not be read, or not be trusted. One for each kind and file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// What it is about.
+    pub kind: WarningKind,
+    /// The file.
+    pub file: String,
+    /// The first line it was seen on, from 1; `None` where it is about the whole file.
+    pub line: Option<u64>,
+    /// How often.
+    pub count: u64,
+    /// What was wrong the first time.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    /// `file:line: message (12 times)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.message)?;
+        if self.count > 1 {
+            write!(f, " ({} times)", self.count)?;
+        }
+        Ok(())
+    }
+}
+
+/// The warnings of one transcript, until they go to the sink.
+#[derive(Debug, Default)]
+pub(super) struct Warnings {
+    by_file: BTreeMap<String, BTreeMap<WarningKind, Warning>>,
+}
+
+impl Warnings {
+    /// Counts a warning. `message` is asked for only the first time.
+    pub(super) fn add(
+        &mut self,
+        kind: WarningKind,
+        file: &str,
+        line: Option<u64>,
+        message: impl FnOnce() -> String,
+    ) {
+        let kinds = match self.by_file.get_mut(file) {
+            Some(kinds) => kinds,
+            None => self.by_file.entry(file.to_owned()).or_default(),
+        };
+        let warning = kinds.entry(kind).or_insert_with(|| Warning {
+            kind,
+            file: file.to_owned(),
+            line,
+            count: 0,
+            message: message(),
+        });
+        warning.count = warning.count.saturating_add(1);
+    }
+
+    /// All warnings, by file and kind.
+    pub(super) fn into_list(self) -> Vec<Warning> {
+        self.by_file.into_values().flat_map(BTreeMap::into_values).collect()
+    }
+
+    /// Hands all warnings over.
+    pub(super) fn send(self, sink: &mut dyn RunSink) {
+        for warning in self.into_list() {
+            sink.warn(warning);
+        }
+    }
+}
