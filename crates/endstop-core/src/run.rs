@@ -269,8 +269,9 @@ impl Run {
                 if gauge.is_some_and(|gauge| gauge.row().name == cap.gauge)
                     && compare.range.is_lower_bound()
                 {
-                    compare.range.lo = cap.limit;
-                    compare.range.span = u64::MAX - cap.limit;
+                    // An approval lets more pass; it tightens nothing.
+                    compare.range.lo = compare.range.lo.max(cap.limit);
+                    compare.range.span = u64::MAX - compare.range.lo;
                     capped = true;
                 }
             }

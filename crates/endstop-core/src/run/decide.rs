@@ -25,17 +25,10 @@ impl Run {
         if matches!(event.kind, EventKind::HandOff { .. }) {
             self.meter.apply(&self.program, event);
         }
-<<<<<<< HEAD
         if let (EventKind::AttemptBegin { next_cost }, Source::Own) = (&event.kind, event.source) {
-            self.expose_next_cost(&program, *next_cost);
+            self.expose_next_cost(*next_cost);
         }
         let mut directive = self.decide(event, false);
-=======
-        let mut directive = match (&event.kind, event.source) {
-            (EventKind::AttemptBegin { next_cost }, Source::Own) => self.gated(*next_cost, event),
-            _ => self.decide(event, false),
-        };
->>>>>>> main
         if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
             && self.is_too_deep(*depth)
         {
@@ -45,52 +38,39 @@ impl Run {
             if self.status == Status::Pending {
                 self.status = Status::InProgress;
             }
-<<<<<<< HEAD
             self.hide_next_cost();
-            self.meter.begin(&program, event);
-=======
             self.meter.begin(&self.program, event);
->>>>>>> main
             // What is shown from here on is what a restored run would show.
             self.meter.evaluate(&self.program);
         }
         directive
     }
 
-<<<<<<< HEAD
     /// A call that was not admitted shows its worst case until the next event: a person decides on it.
     #[inline]
     pub(super) fn hide_next_cost(&mut self) {
         if self.shown_next_cost().is_some() {
-            let program = Arc::clone(&self.program);
-            self.hide(&program, Class::NextCost);
+            self.hide(Class::NextCost);
         }
     }
 
     /// The worst case of a call that was not admitted, while it shows.
+    #[inline]
     pub(super) fn shown_next_cost(&self) -> Option<Option<Cost>> {
         let slot = self.program.ranges.get(Class::NextCost as usize)?.clone().next()?;
         let is_shown = self.meter.readings.get(slot).is_some_and(|r| *r != Reading::Absent);
         is_shown.then_some(self.meter.next_cost)
     }
 
-    pub(super) fn expose_next_cost(&mut self, program: &Program, next_cost: Option<Cost>) {
-        self.meter.next_cost = next_cost;
-        let (value, reading) = match (next_cost, program.policy.unpriced()) {
-=======
-    /// Decides with `next_cost` in view: it is compared only here.
-    fn gated(&mut self, next_cost: Option<Cost>, event: &Event<'_>) -> Directive {
+    /// Lets `next_cost` be compared: only where a call would begin.
+    pub(super) fn expose_next_cost(&mut self, next_cost: Option<Cost>) {
         self.meter.next_cost = next_cost;
         let (value, reading) = match (next_cost, self.program.policy.unpriced()) {
->>>>>>> main
             (Some(Cost::Known(cost)), _) => (cost.picos(), Reading::Known),
             (_, OnUnpriced::Ignore) => (0, Reading::Known),
             _ => (0, Reading::Unpriced),
         };
         self.expose(Class::NextCost, value, reading);
-        let directive = self.decide(event, false);
-        self.hide(Class::NextCost);
-        directive
     }
 
     /// A deeper child than a depth rule admits is refused; that rule stops no run.

@@ -152,7 +152,7 @@ impl Run {
         load_meter(&program, &mut run.meter, &state);
         if let Some(next_cost) = &state.next_cost {
             let cost = next_cost.picos.map(|picos| Cost::Known(Money::from_picos(picos)));
-            run.expose_next_cost(&program, Some(cost.unwrap_or(Cost::Unpriced)));
+            run.expose_next_cost(Some(cost.unwrap_or(Cost::Unpriced)));
             run.meter.evaluate(&program);
         }
         run.status = state.status;

@@ -3,8 +3,8 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::event::{Cap, EventKind};
-use crate::units::TokenUsage;
 use crate::signal::StopReason;
+use crate::units::TokenUsage;
 
 fn round_trip(kind: EventKind<'_>) {
     let event = Event {
