@@ -156,6 +156,8 @@ pub struct Run {
     pub(crate) retries_in_row: u32,
     pub(crate) notices: Vec<Notice>,
     pub(crate) ended: Option<Ended>,
+    /// Whether a checkpoint has been judged in this process.
+    pub(crate) judged: bool,
 }
 
 /// Most raised signals that are kept; more than a handful is a driver that does not stop.
@@ -179,6 +181,7 @@ impl Run {
             retries_in_row: 0,
             notices: Vec::new(),
             ended: None,
+            judged: false,
             program,
         }
     }
@@ -193,7 +196,7 @@ impl Run {
             EventKind::Piece { .. } | EventKind::Tick => {
                 let changed = self.meter.stream(&self.program, event);
                 // What has not changed was decided at the checkpoint before.
-                if !changed && self.ended.is_none() && self.raised.is_empty() {
+                if !changed && self.judged && self.ended.is_none() && self.raised.is_empty() {
                     return Directive::Proceed;
                 }
             }

@@ -205,12 +205,15 @@ impl Meter {
             }
             _ => false,
         };
+        if !self.step.own.open {
+            // Between steps, counts are compared as they stand.
+            self.sync_counts(program);
+        }
         if !self.probes.is_empty() {
             self.probe(event);
             self.sync(program, Class::Live);
-            return true;
         }
-        found || program.is_timed
+        found || program.is_timed || !self.step.own.open || !self.probes.is_empty()
     }
 
     /// Takes in what happened. Pieces and ticks are taken in by [`Meter::stream`], intentions by

@@ -127,6 +127,7 @@ impl Run {
     /// Decides on the state as it is; `event` is what it is about.
     #[inline]
     pub(super) fn decide(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
+        self.judged = true;
         self.meter.evaluate(&self.program);
         if self.overrides.any_in_row() {
             self.forget_rules_that_became_false();

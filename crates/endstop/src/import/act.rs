@@ -23,7 +23,7 @@ pub(super) enum Act {
     /// A sub-agent ended.
     ChildEnd(Time),
     /// A model call with its tools.
-    Step(Step),
+    Step(Box<Step>),
 }
 
 /// A model call with its tools, gathered until it is over.
@@ -165,11 +165,6 @@ impl Step {
     ) -> Result<bool, Full> {
         let place = self.calls.iter().position(Call::waits);
         self.settle(place, time, result, failed)
-    }
-
-    /// Whether the call with this id waits for its result.
-    pub(super) fn waits_for(&self, id: &str) -> bool {
-        self.calls.iter().any(|call| call.waits() && call.id.as_deref() == Some(id))
     }
 
     /// Whether a call waits for its result.

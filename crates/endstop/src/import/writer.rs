@@ -59,8 +59,10 @@ impl<'s> RunWriter<'s> {
         if let Some(reply) = act.reply(beat) {
             self.tally.add(reply);
         }
+        // That a sub-agent begins is an event of the run that begins it.
+        let is_parents = matches!(beat, Beat::ChildBegin | Beat::ChildEnd);
         if let Some(kind) = act.event(beat) {
-            self.event(origin, time, kind);
+            self.event(if is_parents { Origin::Own } else { origin }, time, kind);
         }
     }
 

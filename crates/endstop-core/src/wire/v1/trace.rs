@@ -61,7 +61,7 @@ pub struct Line<'a> {
     pub kind: Kind<'a>,
 }
 
-/// What happened: the kinds of [`EventKind`] by name.
+/// What happened: the kinds of [`EventKind`](crate::EventKind) by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the meaning of each kind and field is that of `EventKind`")]
@@ -166,7 +166,7 @@ pub enum Kind<'a> {
     },
 }
 
-/// [`TokenUsage`] as it is written; absent classes are zero.
+/// [`TokenUsage`](crate::units::TokenUsage) as it is written; absent classes are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the fields are those of `TokenUsage`")]
@@ -181,7 +181,7 @@ pub struct Usage {
     pub output: u64,
 }
 
-/// [`Cap`] as it is written.
+/// [`Cap`](crate::event::Cap) as it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are those of `Cap`")]
 pub struct CapOf<'a> {

@@ -102,11 +102,15 @@ impl<'s> Stream<'s> {
     /// The next act, or `None` at the end.
     pub(super) fn next(&mut self, warnings: &mut Warnings) -> Option<Act> {
         while self.gather.ready.is_empty() && !self.is_over {
-            if !self.lines.advance(warnings) {
+            // The lane of the session itself has read the same lines, and says which are damaged.
+            let mut unheard = Warnings::default();
+            let is_second = self.gather.lane == Lane::Side;
+            let heard = if is_second { &mut unheard } else { &mut *warnings };
+            if !self.lines.advance(heard) {
                 self.gather.close(&self.lines, warnings);
                 self.gather.close_child();
                 self.is_over = true;
-            } else if let Some(record) = self.lines.parse(warnings) {
+            } else if let Some(record) = self.lines.parse(heard) {
                 self.gather.take(&record, &self.lines, warnings);
             }
         }
@@ -243,7 +247,7 @@ impl Gather<'_> {
     fn close(&mut self, lines: &JsonLines<'_>, warnings: &mut Warnings) {
         let Some(open) = self.open.take() else { return };
         self.begin_child(open.step.begun());
-        self.ready.push_back(Act::Step(open.finish(self.prices, lines, warnings)));
+        self.ready.push_back(Act::Step(Box::new(open.finish(self.prices, lines, warnings))));
     }
 
     fn begin_child(&mut self, time: Time) {

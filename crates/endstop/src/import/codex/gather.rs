@@ -160,6 +160,7 @@ impl<'s> Gather<'s> {
         self.copied = Copied::Over;
         if let Some(turn) = self.copied_turn.take() {
             self.note(turn);
+            self.last = turn.or(self.last);
             self.ready.push_back(Act::User(turn));
         }
         false
@@ -178,6 +179,7 @@ impl<'s> Gather<'s> {
                 self.note(time);
                 self.close(lines, warnings);
                 self.flush_pending(lines, warnings);
+                self.last = time.or(self.last);
                 self.ready.push_back(Act::User(time));
             }
             "token_count" => {
@@ -304,7 +306,7 @@ impl<'s> Gather<'s> {
         }
         self.last = open.time.max(self.last);
         open.step.answer(open.time, reply);
-        self.ready.push_back(Act::Step(open.step));
+        self.ready.push_back(Act::Step(Box::new(open.step)));
     }
 
     fn note(&mut self, time: Time) {
