@@ -173,6 +173,8 @@ pub(crate) struct Meter {
     /// Digest of the current agent's name; 0 where it is not known.
     pub(crate) agent: u64,
     pub(crate) facts: Box<[Truth]>,
+    /// Facts that a restored run was not looking for since the step began.
+    pub(crate) lost: Box<[bool]>,
     pub(crate) ops: Box<[OpState]>,
     pub(crate) probes: Vec<Box<dyn RunningProbe>>,
     /// The program's comparisons, with the limits that approvals gave this run.
@@ -211,6 +213,7 @@ impl Meter {
             last_replies: LastReplies::default(),
             agent: 0,
             facts: vec![Truth::False; program.facts.len()].into_boxed_slice(),
+            lost: vec![false; program.facts.len()].into_boxed_slice(),
             ops: program.ops.iter().map(OpState::new).collect(),
             probes: probes.collect(),
             compares: program.compares.clone().into_boxed_slice(),

@@ -189,6 +189,7 @@ impl Run {
     /// Takes in an event and says what to do next. O(conditions of the policy); allocates only when
     /// something trips.
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
+        self.hide_next_cost();
         self.meter.arrive(event);
         let after_step = self.meter.closes_own_step(event);
         match event.kind {
@@ -271,8 +272,9 @@ impl Run {
                 if gauge.is_some_and(|gauge| gauge.row().name == cap.gauge)
                     && compare.range.is_lower_bound()
                 {
-                    compare.range.lo = cap.limit;
-                    compare.range.span = u64::MAX - cap.limit;
+                    // An approval lets more pass; it tightens nothing.
+                    compare.range.lo = compare.range.lo.max(cap.limit);
+                    compare.range.span = u64::MAX - compare.range.lo;
                     capped = true;
                 }
             }

@@ -1,4 +1,5 @@
-//! The compiled program against a naive evaluator that reads the whole log again for every question.
+//! Generated policies and runs: the compiled program against a naive evaluator that reads the whole log
+//! again for every question, saved states, and bounds.
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -15,3 +16,5 @@ mod generate;
 mod naive;
 #[path = "naive/naive_tests.rs"]
 mod naive_tests;
+#[path = "differential/state_tests.rs"]
+mod state_tests;

@@ -262,8 +262,8 @@ impl Meter {
         if !self.step.called_tool {
             self.learn(program, |fact| *fact == Fact::NoToolCalls);
         }
-        for truth in &mut self.facts {
-            if *truth == Truth::Unknown {
+        for (truth, lost) in self.facts.iter_mut().zip(&self.lost) {
+            if *truth == Truth::Unknown && !lost {
                 *truth = Truth::False;
             }
         }

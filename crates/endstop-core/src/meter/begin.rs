@@ -3,7 +3,6 @@
 use super::counters::{Counter, Overflow};
 use super::words::agent_digest;
 use super::{Meter, OpenStep, Truth};
-use crate::condition::Fact;
 use crate::event::{Event, EventKind, Source};
 use crate::policy::program::{Class, Program, Read};
 
@@ -135,6 +134,7 @@ impl Meter {
         step.has_reply = false;
         self.text = program.texts.start();
         *self.reply = crate::near_duplicate::ReplyHash::default();
+        self.lost.fill(false);
         for (fact, truth) in program.facts.iter().zip(&mut self.facts) {
             if fact.is_of_step() {
                 *truth = Truth::Unknown;
@@ -150,12 +150,11 @@ impl Meter {
         }
         self.text = program.texts.start();
         *self.reply = crate::near_duplicate::ReplyHash::default();
-        for (fact, truth) in program.facts.iter().zip(&mut self.facts) {
-            if matches!(
-                fact,
-                Fact::Said { .. } | Fact::Matches(_) | Fact::Finished(_) | Fact::NearDuplicate
-            ) {
+        let places = self.facts.iter_mut().zip(&mut self.lost);
+        for (fact, (truth, lost)) in program.facts.iter().zip(places) {
+            if fact.is_of_attempt() {
                 *truth = Truth::Unknown;
+                *lost = false;
             }
         }
         self.write_facts(program);

@@ -25,10 +25,10 @@ impl Run {
         if matches!(event.kind, EventKind::HandOff { .. }) {
             self.meter.apply(&self.program, event);
         }
-        let mut directive = match (&event.kind, event.source) {
-            (EventKind::AttemptBegin { next_cost }, Source::Own) => self.gated(*next_cost, event),
-            _ => self.decide(event, false),
-        };
+        if let (EventKind::AttemptBegin { next_cost }, Source::Own) = (&event.kind, event.source) {
+            self.expose_next_cost(*next_cost);
+        }
+        let mut directive = self.decide(event, false);
         if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
             && self.is_too_deep(*depth)
         {
@@ -38,6 +38,7 @@ impl Run {
             if self.status == Status::Pending {
                 self.status = Status::InProgress;
             }
+            self.hide_next_cost();
             self.meter.begin(&self.program, event);
             // What is shown from here on is what a restored run would show.
             self.meter.evaluate(&self.program);
@@ -45,8 +46,24 @@ impl Run {
         directive
     }
 
-    /// Decides with `next_cost` in view: it is compared only here.
-    fn gated(&mut self, next_cost: Option<Cost>, event: &Event<'_>) -> Directive {
+    /// A call that was not admitted shows its worst case until the next event: a person decides on it.
+    #[inline]
+    pub(super) fn hide_next_cost(&mut self) {
+        if self.shown_next_cost().is_some() {
+            self.hide(Class::NextCost);
+        }
+    }
+
+    /// The worst case of a call that was not admitted, while it shows.
+    #[inline]
+    pub(super) fn shown_next_cost(&self) -> Option<Option<Cost>> {
+        let slot = self.program.ranges.get(Class::NextCost as usize)?.clone().next()?;
+        let is_shown = self.meter.readings.get(slot).is_some_and(|r| *r != Reading::Absent);
+        is_shown.then_some(self.meter.next_cost)
+    }
+
+    /// Lets `next_cost` be compared: only where a call would begin.
+    pub(super) fn expose_next_cost(&mut self, next_cost: Option<Cost>) {
         self.meter.next_cost = next_cost;
         let (value, reading) = match (next_cost, self.program.policy.unpriced()) {
             (Some(Cost::Known(cost)), _) => (cost.picos(), Reading::Known),
@@ -54,9 +71,6 @@ impl Run {
             _ => (0, Reading::Unpriced),
         };
         self.expose(Class::NextCost, value, reading);
-        let directive = self.decide(event, false);
-        self.hide(Class::NextCost);
-        directive
     }
 
     /// A deeper child than a depth rule admits is refused; that rule stops no run.

@@ -49,6 +49,8 @@ pub struct RunState {
     pub own_unpriced: bool,
     /// Whether an amount overflowed.
     pub overflowed: bool,
+    /// The worst case of the call that waits for a person.
+    pub next_cost: Option<NextCostState>,
     /// Digest of the current agent's name.
     pub agent: u64,
     /// The open step, or the last one.
@@ -61,6 +63,8 @@ pub struct RunState {
     pub replies: Option<ReplyState>,
     /// Facts by text.
     pub facts: BTreeMap<String, Truth>,
+    /// Facts that stay unknown until the next step: a part of the step was not looked at for them.
+    pub lost: Vec<String>,
     /// Counts as they were last compared, by gauge.
     pub compared: BTreeMap<String, u64>,
     /// Operators over time, by text.
@@ -105,12 +109,14 @@ impl Default for RunState {
             unpriced: false,
             own_unpriced: false,
             overflowed: false,
+            next_cost: None,
             agent: 0,
             step: StepState::default(),
             progress: ProgressState::default(),
             text: TextState::default(),
             replies: None,
             facts: BTreeMap::new(),
+            lost: Vec::new(),
             compared: BTreeMap::new(),
             operators: BTreeMap::new(),
             probes: BTreeMap::new(),
@@ -167,6 +173,14 @@ pub struct StepState {
     pub has_reply: bool,
     /// Whether it brought something new.
     pub brought_news: bool,
+}
+
+/// The worst case of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NextCostState {
+    /// Pico-dollars; none where they are not known.
+    pub picos: Option<u64>,
 }
 
 /// What tool results said of progress.
