@@ -1,3 +1,5 @@
+//! Tests of the trace lines.
+
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
