@@ -1,6 +1,8 @@
 //! Pages that are generated from the code. `cargo xtask docs` writes them; tidy compares them.
 
 mod cli;
+mod conditions;
+mod schema;
 
 use std::fs;
 use std::io;
@@ -15,7 +17,11 @@ use crate::tree::Tree;
 type Page = (&'static str, fn() -> String);
 
 /// Every generated page.
-const GENERATED: &[Page] = &[("docs/cli.md", cli::page)];
+const GENERATED: &[Page] = &[
+    ("docs/cli.md", cli::page),
+    ("docs/conditions.md", conditions::page),
+    ("docs/policy.schema.json", schema::page),
+];
 
 /// Why a page could not be written.
 #[derive(Debug, Error)]

@@ -5,6 +5,7 @@
     reason = "a command whose output is read by people at a terminal"
 )]
 
+mod bench;
 mod docs;
 mod prices;
 mod test;
@@ -21,7 +22,8 @@ Tasks:
   nightly  the same, and what takes longer
   tidy     house rules: sizes, docs, purity of the core, links, generated pages
   docs     write the generated pages again
-  prices   take the price data from its published package";
+  prices   take the price data from its published package
+  bench    measure beside a peer, and print ratios";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +33,8 @@ fn main() -> ExitCode {
         ["nightly"] => test::run(test::Depth::Nightly),
         ["tidy"] => tidy_and_report(),
         ["docs"] => write_docs_and_report(),
-        ["prices"] => take_prices_and_report(),
+        ["prices"] => report(prices::run()),
+        ["bench"] => report(bench::run(&tree::root())),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -74,8 +77,8 @@ fn write_docs_and_report() -> bool {
     }
 }
 
-fn take_prices_and_report() -> bool {
-    match prices::run() {
+fn report(result: Result<(), String>) -> bool {
+    match result {
         Ok(()) => true,
         Err(error) => {
             eprintln!("error: {error}");

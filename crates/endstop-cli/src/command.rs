@@ -1,7 +1,11 @@
 //! The subcommands: a file each, a row in each of the two lists below.
 
+pub mod check;
 pub mod completions;
+pub mod explain;
 pub mod man;
+pub mod price;
+pub mod replay;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,6 +17,14 @@ use crate::error::CliError;
 /// A subcommand with its arguments, in the order in which help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Replay a policy over recorded runs: what it would have stopped, saved and lost
+    Replay(replay::Args),
+    /// Show what a policy says and how far it lets a run go; exit 1 if nothing bounds it
+    Check(check::Args),
+    /// Show the trip record of a recorded run: which condition, which value, what was left
+    Explain(explain::Args),
+    /// Print what a model call costs: token classes, rates and the exact total
+    Price(price::Args),
     /// Print the completion script of a shell
     Completions(completions::Args),
     /// Print a man page, or write all of them
@@ -27,6 +39,10 @@ impl Command {
     /// Those of the subcommand, ready to be printed.
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
+            Self::Replay(args) => replay::run(args, out),
+            Self::Explain(args) => explain::run(args, out),
+            Self::Check(args) => check::run(args, out),
+            Self::Price(args) => price::run(args, out),
             Self::Completions(args) => completions::run(args, out),
             Self::Man(args) => man::run(args, out),
         }

@@ -6,6 +6,7 @@
 pub mod command;
 pub mod error;
 pub mod output;
+pub mod policy_source;
 
 use std::ffi::OsString;
 use std::io::Write as _;

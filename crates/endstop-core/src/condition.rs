@@ -93,6 +93,19 @@ impl CompareOp {
         Self::ALL.iter().find(|(op, _)| *op == self).map_or("", |(_, symbol)| symbol)
     }
 
+    /// The operator that holds where this one does not.
+    #[must_use]
+    pub const fn negated(self) -> Self {
+        match self {
+            Self::Ge => Self::Lt,
+            Self::Gt => Self::Le,
+            Self::Lt => Self::Ge,
+            Self::Le => Self::Gt,
+            Self::Eq => Self::Ne,
+            Self::Ne => Self::Eq,
+        }
+    }
+
     /// Whether `left op right`.
     #[must_use]
     pub const fn holds(self, left: u64, right: u64) -> bool {

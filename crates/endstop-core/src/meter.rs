@@ -4,11 +4,13 @@
 //! when one more of it would begin (01-semantics section 2); the counters themselves are always exact.
 
 mod apply;
+mod begin;
 pub(crate) mod counters;
 pub(crate) mod evaluate;
 pub(crate) mod ops;
 pub(crate) mod results;
 pub(crate) mod state;
+mod words;
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -86,9 +88,11 @@ impl Truth {
 pub(crate) enum Reading {
     /// Exact.
     Known,
-    /// A lower bound, or nothing at all: a leaf is unknown unless the known part decides it.
+    /// A lower bound: a leaf is unknown unless no addition can change it.
+    AtLeast,
+    /// Nothing is known, or what was known no longer says anything.
     Unknown,
-    /// A price is missing, and the policy stops for that.
+    /// A lower bound because a price is missing, and the policy stops for that.
     Unpriced,
     /// Not compared at this moment.
     Absent,
@@ -147,8 +151,14 @@ pub(crate) struct Meter {
     pub(crate) depth: u64,
     pub(crate) context_tokens: u64,
     pub(crate) next_cost: Option<Cost>,
+    /// Whether the last own reply did not report its tokens.
+    pub(crate) context_unknown: bool,
+    /// Whether a reply did not report its tokens, and whether an own one did not.
     pub(crate) tokens_unknown: bool,
+    pub(crate) own_tokens_unknown: bool,
+    /// Whether a call had no price, and whether an own one had none.
     pub(crate) unpriced: bool,
+    pub(crate) own_unpriced: bool,
     /// Counters of named tools that are lower bounds, after a restore under another policy.
     pub(crate) tools_unknown: Box<[bool]>,
     pub(crate) overflowed: bool,
@@ -163,6 +173,8 @@ pub(crate) struct Meter {
     /// Digest of the current agent's name; 0 where it is not known.
     pub(crate) agent: u64,
     pub(crate) facts: Box<[Truth]>,
+    /// Facts that a restored run was not looking for since the step began.
+    pub(crate) lost: Box<[bool]>,
     pub(crate) ops: Box<[OpState]>,
     pub(crate) probes: Vec<Box<dyn RunningProbe>>,
     /// The program's comparisons, with the limits that approvals gave this run.
@@ -184,8 +196,11 @@ impl Meter {
             depth: 0,
             context_tokens: 0,
             next_cost: None,
+            context_unknown: false,
             tokens_unknown: false,
+            own_tokens_unknown: false,
             unpriced: false,
+            own_unpriced: false,
             tools_unknown: vec![false; program.tools.len()].into_boxed_slice(),
             overflowed: false,
             step: StepState::default(),
@@ -198,6 +213,7 @@ impl Meter {
             last_replies: LastReplies::default(),
             agent: 0,
             facts: vec![Truth::False; program.facts.len()].into_boxed_slice(),
+            lost: vec![false; program.facts.len()].into_boxed_slice(),
             ops: program.ops.iter().map(OpState::new).collect(),
             probes: probes.collect(),
             compares: program.compares.clone().into_boxed_slice(),
@@ -249,12 +265,17 @@ impl Meter {
     /// How far the number behind a gauge can be trusted, now.
     fn reading(&self, program: &Program, class: Class, read: Read) -> Reading {
         let unknown_if = |unknown: bool| if unknown { Reading::Unknown } else { Reading::Known };
+        let at_least_if = |unknown: bool| if unknown { Reading::AtLeast } else { Reading::Known };
         match (class, read) {
             (Class::Depth | Class::NextCost, _) => Reading::Absent,
-            (_, Read::Counter { index, .. }) if index == Counter::Cost as usize => {
-                self.cost_reading(program, self.unpriced)
+            (_, Read::Counter { index, own }) if index == Counter::Cost as usize => {
+                self.cost_reading(program, if own { self.own_unpriced } else { self.unpriced })
             }
-            (Class::Settled, _) => unknown_if(self.tokens_unknown),
+            (_, Read::Context) => unknown_if(self.context_unknown),
+            (Class::Settled, Read::Counter { own: true, .. }) => {
+                at_least_if(self.own_tokens_unknown)
+            }
+            (Class::Settled, _) => at_least_if(self.tokens_unknown),
             (_, Read::Fact(index)) => {
                 unknown_if(self.numbers.get(index).copied().flatten().is_none())
             }
@@ -262,9 +283,9 @@ impl Meter {
                 unknown_if(self.probes.get(index).and_then(|p| p.value()).is_none())
             }
             (_, Read::Tool { index, .. }) => {
-                unknown_if(self.tools_unknown.get(index).copied().unwrap_or(false))
+                at_least_if(self.tools_unknown.get(index).copied().unwrap_or(false))
             }
-            (_, Read::Op(index)) => unknown_if(self.ops.get(index).is_some_and(|op| op.unknown)),
+            (_, Read::Op(index)) => at_least_if(self.ops.get(index).is_some_and(|op| op.unknown)),
             _ => Reading::Known,
         }
     }

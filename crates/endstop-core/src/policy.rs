@@ -1,6 +1,7 @@
 //! Policies: named rules, each a condition with an action.
 
 pub mod bounds;
+mod check;
 mod compile;
 mod file;
 mod merge;
@@ -8,7 +9,6 @@ pub mod next_trip;
 pub mod program;
 mod write;
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -16,11 +16,13 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::condition::gauge::Unit;
-use crate::condition::{Condition, GaugeId, MAX_DEPTH, MAX_NODES};
+use crate::condition::{Condition, GaugeId};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};
 
 pub use bounds::{Bound, Bounds};
+#[cfg(feature = "schema")]
+pub use file::schema;
 pub use file::{MAX_FILE, PolicyFile};
 pub use program::Program;
 
@@ -222,6 +224,14 @@ pub enum PolicyError {
         /// What is too large.
         problem: String,
     },
+    /// A condition that was built in Rust and has no written form, or one that is not accepted when read.
+    #[error("rule `{rule}`: {problem}")]
+    Unwritable {
+        /// The rule.
+        rule: String,
+        /// What stands in the way.
+        problem: String,
+    },
     /// A probe that nobody registered.
     #[error("rule `{rule}` uses the probe `{probe}`, which is not registered")]
     UnknownProbe {
@@ -252,35 +262,6 @@ impl Policy {
     #[must_use]
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id == id)
-    }
-
-    /// Checks names and sizes.
-    ///
-    /// # Errors
-    /// The first problem, in the order of the rules.
-    pub fn check(&self) -> Result<(), PolicyError> {
-        if self.rules.len() > MAX_RULES {
-            return Err(PolicyError::TooManyRules(self.rules.len()));
-        }
-        let mut nodes = 0usize;
-        for (index, rule) in self.rules.iter().enumerate() {
-            if rule.id.is_empty() || rule.id.len() > MAX_RULE_ID {
-                return Err(PolicyError::RuleName(rule.id.len()));
-            }
-            if self.rules.iter().take(index).any(|earlier| earlier.id == rule.id) {
-                return Err(PolicyError::DuplicateRule(rule.id.clone()));
-            }
-            let too_large =
-                |problem: String| PolicyError::TooLarge { rule: rule.id.clone(), problem };
-            if rule.condition.depth() > MAX_DEPTH {
-                return Err(too_large(format!("the condition is nested deeper than {MAX_DEPTH}")));
-            }
-            nodes = nodes.saturating_add(rule.condition.node_count());
-            if nodes > MAX_NODES {
-                return Err(too_large(format!("the conditions have more than {MAX_NODES} nodes")));
-            }
-        }
-        Ok(())
     }
 
     /// Whether any rule compares money.

@@ -156,6 +156,8 @@ pub struct Run {
     pub(crate) retries_in_row: u32,
     pub(crate) notices: Vec<Notice>,
     pub(crate) ended: Option<Ended>,
+    /// Whether a checkpoint has been judged in this process.
+    pub(crate) judged: bool,
 }
 
 /// Most raised signals that are kept; more than a handful is a driver that does not stop.
@@ -179,6 +181,7 @@ impl Run {
             retries_in_row: 0,
             notices: Vec::new(),
             ended: None,
+            judged: false,
             program,
         }
     }
@@ -186,17 +189,29 @@ impl Run {
     /// Takes in an event and says what to do next. O(conditions of the policy); allocates only when
     /// something trips.
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
+        self.hide_next_cost();
         self.meter.arrive(event);
-        if event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. }) {
-            return self.intend(event);
+        let after_step = self.meter.closes_own_step(event);
+        match event.kind {
+            EventKind::Piece { .. } | EventKind::Tick => {
+                let changed = self.meter.stream(&self.program, event);
+                // What has not changed was decided at the checkpoint before.
+                if !changed && self.judged && self.ended.is_none() && self.raised.is_empty() {
+                    return Directive::Proceed;
+                }
+            }
+            _ if event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. }) => {
+                return self.intend(event);
+            }
+            _ => {
+                if after_step {
+                    self.overrides.lapse();
+                }
+                self.meter.apply(&self.program, event);
+                self.take_in(event);
+            }
         }
-        let program = Arc::clone(&self.program);
-        if matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own {
-            self.overrides.lapse();
-        }
-        self.meter.apply(&program, event);
-        self.take_in(event);
-        self.decide(event)
+        self.decide(event, after_step)
     }
 
     /// What an event means for the run itself, beyond what is measured.
@@ -257,8 +272,9 @@ impl Run {
                 if gauge.is_some_and(|gauge| gauge.row().name == cap.gauge)
                     && compare.range.is_lower_bound()
                 {
-                    compare.range.lo = cap.limit;
-                    compare.range.span = u64::MAX - cap.limit;
+                    // An approval lets more pass; it tightens nothing.
+                    compare.range.lo = compare.range.lo.max(cap.limit);
+                    compare.range.span = u64::MAX - compare.range.lo;
                     capped = true;
                 }
             }

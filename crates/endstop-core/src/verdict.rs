@@ -184,21 +184,13 @@ impl Explainer<'_> {
 
     fn comparison(&self, info: &NodeInfo) -> Truth {
         let Some(compare) = self.meter.compares.get(info.slot) else { return Truth::Unknown };
-        let holds = compare.range.holds(self.value(compare.gauge));
-        let written = Truth::known(holds != info.negated);
-        match self.meter.readings.get(compare.gauge).copied().unwrap_or(Reading::Known) {
-            Reading::Known => written,
-            Reading::Absent => Truth::False,
-            // The known part is a lower bound: what it has passed stays passed.
-            Reading::Unknown | Reading::Unpriced => {
-                let lower = compare.range.is_lower_bound() && holds;
-                let upper = !compare.range.is_lower_bound()
-                    && !holds
-                    && !compare.range.inverted
-                    && compare.range.lo == 0;
-                if lower || upper { written } else { Truth::Unknown }
-            }
-        }
+        let value = self.value(compare.gauge);
+        let holds = match self.meter.readings.get(compare.gauge).copied() {
+            Some(Reading::Absent | Reading::Unknown) => None,
+            Some(Reading::AtLeast | Reading::Unpriced) => compare.range.holds_from(value),
+            Some(Reading::Known) | None => Some(compare.range.holds(value)),
+        };
+        holds.map_or(Truth::Unknown, |holds| Truth::known(holds != info.negated))
     }
 
     fn value(&self, gauge: usize) -> u64 {
@@ -248,10 +240,11 @@ impl Explainer<'_> {
         record.limit = Some(shown(limit));
         record.observed = match self.meter.readings.get(gauge) {
             Some(Reading::Absent) => None,
-            Some(Reading::Unknown | Reading::Unpriced) if observed == 0 => {
+            Some(Reading::Unknown) => Some("unknown".to_string()),
+            Some(Reading::AtLeast | Reading::Unpriced) if observed == 0 => {
                 Some("unknown".to_string())
             }
-            Some(Reading::Unknown | Reading::Unpriced) => {
+            Some(Reading::AtLeast | Reading::Unpriced) => {
                 Some(alloc::format!("at least {}", shown(observed)))
             }
             _ => Some(shown(observed)),

@@ -1,5 +1,7 @@
 //! 01-semantics, rule by rule: each test is named after the rule it shows.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
 use std::sync::Arc;
 
 use endstop_core::event::{Cap, Source};

@@ -2,6 +2,7 @@
 
 pub mod import;
 pub mod price;
+pub mod replay;
 
 pub use endstop_core as core;
 

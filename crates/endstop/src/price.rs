@@ -48,7 +48,7 @@ pub use file::{PriceFileError, PriceProblem};
 pub use shape::{
     UsageShape, context_of, detect_shape, model_of, read_response, read_usage, usage_of,
 };
-pub use unit::{Direction, Unit, UnitsError};
+pub use unit::{Unit, UnitsError};
 pub use usage::{MAX_COUNT, UsageCounts, UsageError, billed_cost};
 
 use clause::Clause;
@@ -70,7 +70,6 @@ pub struct PriceTable {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Provider {
     id: String,
-    api_pattern: Option<String>,
     provider_match: Option<Clause>,
     model_match: Option<Clause>,
     /// Other providers whose models it offers at their price.

@@ -40,7 +40,7 @@ pub(super) const STEPS: &[Step] = &[
 ];
 
 /// Examples that run to their end by themselves: package and name.
-const EXAMPLES: &[(&str, &str)] = &[];
+const EXAMPLES: &[(&str, &str)] = &[("endstop-core", "own_loop")];
 
 /// Enough to run the corpus and find what lies on the surface.
 const SHORT_FUZZ_SECONDS: u32 = 5;
@@ -58,9 +58,9 @@ fn lints(_: &Path) -> Plan {
 
 fn tests(_: &Path) -> Plan {
     if cargo_has("nextest") {
-        return one("cargo nextest run --workspace --all-features");
+        return one("cargo nextest run --workspace --all-features --no-fail-fast");
     }
-    one("cargo test --workspace --all-features --lib --bins --tests --examples")
+    one("cargo test --workspace --all-features --no-fail-fast --lib --bins --tests --examples")
 }
 
 fn doc_tests(_: &Path) -> Plan {

@@ -67,8 +67,14 @@ fn impurity(tokens: &[TokenTree], index: usize) -> Option<String> {
     let before_that = index.checked_sub(2).and_then(|before| tokens.get(before));
     // In `pair.0.1` the tokens are `pair`, `.` and `0.1`; in `0..1.5` two dots stand before the float.
     let is_field = is_punct(before, '.') && !is_punct(before_that, '.');
-    let is_float = matches!(Lit::new(literal.clone()), Lit::Float(_)) && !is_field;
-    is_float.then(|| format!("float `{literal}` in the core; use integers with a scale"))
+    let is_float = match Lit::new(literal.clone()) {
+        Lit::Float(_) => true,
+        // `3f64` is an integer literal with a suffix.
+        Lit::Int(integer) => integer.suffix().starts_with('f'),
+        _ => false,
+    };
+    (is_float && !is_field)
+        .then(|| format!("float `{literal}` in the core; use integers with a scale"))
 }
 
 /// Builds the core without the standard library in a folder of its own, so that it waits for no lock

@@ -127,6 +127,16 @@ impl Fact {
     }
 }
 
+impl Fact {
+    /// Whether the fact is about one attempt of the step, so that the next attempt forgets it.
+    pub(crate) const fn is_of_attempt(&self) -> bool {
+        matches!(
+            self,
+            Self::Said { .. } | Self::Matches(_) | Self::Finished(_) | Self::NearDuplicate
+        )
+    }
+}
+
 impl From<Fact> for super::Condition {
     fn from(fact: Fact) -> Self {
         Self::Fact(fact)

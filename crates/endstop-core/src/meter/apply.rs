@@ -1,31 +1,15 @@
-//! Events into the meter. Intentions are announced (compared), then begun (counted); everything else is
-//! applied.
-
-use xxhash_rust::xxh3::xxh3_64;
+//! Events into the meter, as they happened. Intentions are taken in by `begin`.
 
 use super::counters::{Counter, Overflow};
 use super::results::digest;
-use super::{Meter, OpenStep, Truth, bit, set_bit};
+use super::words::FoundFacts;
+use super::{Meter, Truth};
 use crate::condition::Fact;
 use crate::condition::fact::normalised_finish;
 use crate::event::{Event, EventKind, Source};
 use crate::policy::OnUnpriced;
-use crate::policy::program::{Class, Program, Read};
-use crate::text::Found;
+use crate::policy::program::{Class, Program};
 use crate::units::{Cost, TokenUsage};
-
-/// The classes of counts, which stand still inside a step.
-const COUNTS: [Class; 9] = [
-    Class::Steps,
-    Class::Attempts,
-    Class::Retries,
-    Class::ToolCalls,
-    Class::ToolErrors,
-    Class::Errors,
-    Class::Messages,
-    Class::Subagents,
-    Class::Handoffs,
-];
 
 /// What an own reply says, as the event carries it.
 struct OwnReply<'a> {
@@ -56,151 +40,31 @@ impl Meter {
         }
     }
 
-    /// Brings up to date what is compared when the event's thing would begin.
-    pub(crate) fn announce(&mut self, program: &Program, event: &Event<'_>) {
+    /// Takes in a piece of the model's words or a tick: whether anything that is compared can have changed.
+    #[inline]
+    pub(crate) fn stream(&mut self, program: &Program, event: &Event<'_>) -> bool {
+        let found = match event.kind {
+            EventKind::Piece { text } if event.source == Source::Own && self.step.own.open => {
+                self.feed(program, text)
+            }
+            _ => false,
+        };
         if !self.step.own.open {
+            // Between steps, counts are compared as they stand.
             self.sync_counts(program);
-            return;
         }
-        let own = event.source == Source::Own;
-        match &event.kind {
-            EventKind::StepBegin => self.sync_one_more(program, Class::Steps, own, None),
-            EventKind::AttemptBegin { .. } => {
-                self.sync_one_more(program, Class::Attempts, own, None);
-                self.sync_one_more(program, Class::Errors, own, None);
-                if self.open_step(own).attempts > 0 {
-                    self.sync_one_more(program, Class::Retries, own, None);
-                }
-            }
-            EventKind::ToolBegin { tool } => {
-                self.sync_one_more(program, Class::ToolCalls, own, Some(tool));
-                self.sync_one_more(program, Class::ToolErrors, own, None);
-                self.sync_one_more(program, Class::Errors, own, None);
-            }
-            EventKind::ChildBegin { .. } => {
-                self.sync_one_more(program, Class::Subagents, own, None)
-            }
-            EventKind::HandOff { .. } => self.sync_one_more(program, Class::Handoffs, own, None),
-            _ => {}
+        if !self.probes.is_empty() {
+            self.probe(event);
+            self.sync(program, Class::Live);
         }
+        found || program.is_timed || !self.step.own.open || !self.probes.is_empty()
     }
 
-    pub(crate) fn sync_counts(&mut self, program: &Program) {
-        for class in COUNTS {
-            self.sync(program, class);
-        }
-    }
-
-    /// One more of a class would begin: its gauges are compared, but not another tool's, and not the own
-    /// share if it is a descendant's.
-    fn sync_one_more(&mut self, program: &Program, class: Class, own: bool, tool: Option<&str>) {
-        let Some(range) = program.ranges.get(class as usize) else { return };
-        for slot in range.clone() {
-            let concerned = match program.gauges.get(slot).map(|gauge| gauge.read) {
-                Some(Read::Tool { index, own: only_own }) => {
-                    (own || !only_own) && program.tools.get(index).map(|name| name.as_str()) == tool
-                }
-                Some(Read::Counter { own: only_own, .. }) => own || !only_own,
-                _ => true,
-            };
-            if concerned {
-                self.sync_slot(program, slot);
-            }
-        }
-    }
-
-    fn open_step(&mut self, own: bool) -> &mut OpenStep {
-        if own { &mut self.step.own } else { &mut self.step.descendant }
-    }
-
-    fn count(&mut self, own: bool, counter: Counter, amount: u64) {
-        let total = self.totals.add(counter, amount);
-        let share = if own { self.own.add(counter, amount) } else { Ok(()) };
-        self.overflowed |= total.and(share) == Err(Overflow);
-    }
-
-    /// Counts what was admitted.
-    pub(crate) fn begin(&mut self, program: &Program, event: &Event<'_>) {
-        let own = event.source == Source::Own;
-        self.probe(event);
-        self.sync(program, Class::Live);
-        match &event.kind {
-            EventKind::RunBegin { agent, depth } if own => {
-                self.agent = agent.map_or(0, agent_digest);
-                self.depth = u64::from(*depth);
-            }
-            EventKind::StepBegin => self.begin_step(program, own),
-            EventKind::AttemptBegin { .. } => {
-                self.count(own, Counter::Attempts, 1);
-                let step = self.open_step(own);
-                step.attempts = step.attempts.saturating_add(1);
-                if step.attempts > 1 {
-                    self.count(own, Counter::Retries, 1);
-                    if own {
-                        self.drop_words(program);
-                    }
-                }
-            }
-            EventKind::ToolBegin { tool } => {
-                self.count(own, Counter::ToolCalls, 1);
-                self.step.called_tool |= own;
-                if let Some(index) = program.tools.iter().position(|name| name == tool)
-                    && let Some((total, own_calls)) = self.tools.get_mut(index)
-                {
-                    *total = total.saturating_add(1);
-                    *own_calls = own_calls.saturating_add(u64::from(own));
-                }
-            }
-            EventKind::ChildBegin { .. } => self.count(own, Counter::Subagents, 1),
-            EventKind::HandOff { to } => {
-                self.count(own, Counter::Handoffs, 1);
-                if own {
-                    self.agent = agent_digest(to);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn begin_step(&mut self, program: &Program, own: bool) {
-        self.count(own, Counter::Steps, 1);
-        *self.open_step(own) = OpenStep { open: true, attempts: 0 };
-        if !own {
-            return;
-        }
-        let step = &mut self.step;
-        step.begun = step.begun.saturating_add(1);
-        step.called_tool = false;
-        step.asked_for_tools = false;
-        step.has_reply = false;
-        self.text = program.texts.start();
-        *self.reply = crate::near_duplicate::ReplyHash::default();
-        for (fact, truth) in program.facts.iter().zip(&mut self.facts) {
-            if fact.is_of_step() {
-                *truth = Truth::Unknown;
-            }
-        }
-        self.write_facts(program);
-    }
-
-    /// Forgets the words of an attempt that is not the answer.
-    fn drop_words(&mut self, program: &Program) {
-        self.text = program.texts.start();
-        *self.reply = crate::near_duplicate::ReplyHash::default();
-        for (fact, truth) in program.facts.iter().zip(&mut self.facts) {
-            if matches!(
-                fact,
-                Fact::Said { .. } | Fact::Matches(_) | Fact::Finished(_) | Fact::NearDuplicate
-            ) {
-                *truth = Truth::Unknown;
-            }
-        }
-        self.write_facts(program);
-    }
-
-    /// Takes in what happened. Intentions are taken in by [`Meter::begin`].
+    /// Takes in what happened. Pieces and ticks are taken in by [`Meter::stream`], intentions by
+    /// [`Meter::begin`].
     pub(crate) fn apply(&mut self, program: &Program, event: &Event<'_>) {
         let own = event.source == Source::Own;
+        let closes_step = self.closes_own_step(event);
         match &event.kind {
             EventKind::UserMessage => {
                 self.count(own, Counter::Messages, 1);
@@ -210,7 +74,6 @@ impl Meter {
                     self.step.brought_news = true;
                 }
             }
-            EventKind::Piece { text } if own && self.step.own.open => self.feed(program, text),
             EventKind::AttemptFailed { usage, cost } => {
                 self.attempt_failed(program, own, *usage, *cost)
             }
@@ -218,6 +81,7 @@ impl Meter {
                 self.count(own, Counter::Messages, 1);
                 self.settle(program, own, *usage, Some(cost.unwrap_or(Cost::Unpriced)));
                 self.tokens_unknown |= usage.is_none();
+                self.own_tokens_unknown |= own && usage.is_none();
                 if own {
                     let reply =
                         OwnReply { usage: *usage, finish: *finish, tool_calls: *tool_calls };
@@ -228,7 +92,8 @@ impl Meter {
                 self.tool_end(program, own, (tool, arguments, result), *failed);
             }
             EventKind::ToolRefused { .. } => self.count(own, Counter::Messages, 1),
-            EventKind::StepEnd => self.end_step(program, own),
+            EventKind::StepEnd if closes_step => self.end_own_step(program),
+            EventKind::StepEnd if !own => self.step.descendant.open = false,
             EventKind::HandOff { to } if own => {
                 self.learn(program, |fact| matches!(fact, Fact::HandedOff(name) if name == to));
             }
@@ -258,12 +123,12 @@ impl Meter {
         if !self.step.own.open {
             self.sync_counts(program);
         }
-        if matches!(event.kind, EventKind::StepEnd) && own {
+        if closes_step {
             self.advance_ops(program);
         }
     }
 
-    fn probe(&mut self, event: &Event<'_>) {
+    pub(super) fn probe(&mut self, event: &Event<'_>) {
         for probe in &mut self.probes {
             probe.observe(event);
         }
@@ -317,7 +182,10 @@ impl Meter {
                 let share = if own { self.own.add_cost(money) } else { Ok(()) };
                 self.overflowed |= total.and(share) == Err(Overflow);
             }
-            None => self.unpriced = true,
+            None => {
+                self.unpriced = true;
+                self.own_unpriced |= own;
+            }
         }
     }
 
@@ -325,9 +193,8 @@ impl Meter {
         self.next_cost = None;
         self.step.asked_for_tools = reply.tool_calls > 0;
         self.step.has_reply = true;
-        if let Some(usage) = reply.usage {
-            self.context_tokens = usage.total_input();
-        }
+        self.context_tokens = reply.usage.map_or(0, |usage| usage.total_input());
+        self.context_unknown = reply.usage.is_none();
         if !self.step.own.open {
             return;
         }
@@ -383,56 +250,26 @@ impl Meter {
         }
     }
 
-    fn end_step(&mut self, program: &Program, own: bool) {
-        self.open_step(own).open = false;
-        if !own {
-            return;
-        }
+    /// Whether the event ends the own step that is open. An end without a beginning ends nothing.
+    pub(crate) fn closes_own_step(&self, event: &Event<'_>) -> bool {
+        let ends = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
+        ends && self.step.own.open
+    }
+
+    fn end_own_step(&mut self, program: &Program) {
+        self.step.own.open = false;
         self.step.closed = self.step.closed.saturating_add(1);
         if !self.step.called_tool {
             self.learn(program, |fact| *fact == Fact::NoToolCalls);
         }
-        for truth in &mut self.facts {
-            if *truth == Truth::Unknown {
+        for (truth, lost) in self.facts.iter_mut().zip(&self.lost) {
+            if *truth == Truth::Unknown && !lost {
                 *truth = Truth::False;
             }
         }
         self.write_facts(program);
         let news = core::mem::take(&mut self.step.brought_news);
         self.no_progress = if news { 0 } else { self.no_progress.saturating_add(1) };
-    }
-
-    fn feed(&mut self, program: &Program, text: &str) {
-        if program.needs.replies {
-            self.reply.feed(text);
-        }
-        if program.texts.is_empty() {
-            return;
-        }
-        let mut found = FoundFacts::default();
-        let (texts, state) = (&program.texts, &mut self.text);
-        texts.feed(state, text.as_bytes(), |hit| found.note(program, hit));
-        self.learn_found(program, &found);
-    }
-
-    fn learn_found(&mut self, program: &Program, found: &FoundFacts) {
-        if found.is_empty() {
-            return;
-        }
-        let agent = self.agent;
-        for (index, fact) in program.facts.iter().enumerate() {
-            if !found.has(index) {
-                continue;
-            }
-            let spoken_by = match fact {
-                Fact::Said { from: Some(from), .. } => agent_digest(from) == agent,
-                _ => true,
-            };
-            if let (true, Some(truth)) = (spoken_by, self.facts.get_mut(index)) {
-                *truth = Truth::True;
-            }
-        }
-        self.write_facts(program);
     }
 
     /// Makes the facts true for which `is` holds.
@@ -447,33 +284,5 @@ impl Meter {
         if any {
             self.write_facts(program);
         }
-    }
-}
-
-fn agent_digest(name: &str) -> u64 {
-    xxh3_64(name.as_bytes())
-}
-
-/// Facts that a piece of text made true, as bits: no allocation while text streams by.
-#[derive(Default)]
-struct FoundFacts([u64; crate::condition::MAX_NODES / 64]);
-
-impl FoundFacts {
-    fn note(&mut self, program: &Program, found: Found) {
-        let fact = match found {
-            Found::Phrase(index) => program.phrase_facts.get(index),
-            Found::Pattern(index) => program.pattern_facts.get(index),
-        };
-        if let Some(fact) = fact {
-            set_bit(&mut self.0, *fact, true);
-        }
-    }
-
-    fn has(&self, fact: usize) -> bool {
-        bit(&self.0, fact)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| *word == 0)
     }
 }

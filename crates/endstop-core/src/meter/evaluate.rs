@@ -60,13 +60,15 @@ impl Inputs<'_> {
         }
         for &index in &program.irregular {
             let Some(compare) = self.compares.get(index) else { continue };
-            match self.readings.get(compare.gauge).copied().unwrap_or(Reading::Known) {
-                Reading::Known => {}
-                Reading::Unpriced => set_bit(truth, index, true),
-                Reading::Absent => set_bit(truth, index, false),
-                Reading::Unknown if compare.range.is_lower_bound() => {}
-                Reading::Unknown => set_bit(truth, index, false),
-            }
+            let known = self.view.get(compare.gauge).copied().unwrap_or(0);
+            let holds = match self.readings.get(compare.gauge).copied().unwrap_or(Reading::Known) {
+                Reading::Known => continue,
+                // An unknown leaf never helps its rule to trip, but for a missing price.
+                Reading::Unpriced => compare.range.holds_from(known) != Some(false),
+                Reading::AtLeast => compare.range.holds_from(known) == Some(true),
+                Reading::Absent | Reading::Unknown => false,
+            };
+            set_bit(truth, index, holds);
         }
     }
 

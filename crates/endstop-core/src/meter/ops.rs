@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::{Meter, bit};
+use super::{Meter, Reading, bit};
 use crate::condition::Window;
 use crate::policy::program::{Class, Op, OpKind, Program};
 use crate::units::Millis;
@@ -18,7 +18,8 @@ pub(crate) struct OpState {
     pub(crate) ring: VecDeque<u64>,
     /// Whether the ring is used.
     pub(crate) windowed: bool,
-    /// The operator is new to a run that had already begun.
+    /// The operator is new to a run that had already begun, or its operand was unknown in a step that
+    /// was not counted: the number is a lower bound.
     pub(crate) unknown: bool,
 }
 
@@ -79,17 +80,33 @@ impl Meter {
             self.evaluate(program);
             for (index, op) in program.ops.iter().enumerate().filter(|(_, op)| op.level == level) {
                 let held = bit(&self.truth, op.operand) != op.inverted;
+                let in_doubt = !held && !op.inverted && self.is_doubtful(op);
                 self.advance(index, op, held);
+                if let (true, Some(state)) = (in_doubt, self.ops.get_mut(index)) {
+                    state.unknown = true;
+                }
                 if let OpKind::Ring { .. } = op.kind {
                     self.recount(program, index);
                 }
             }
             self.sync(program, Class::StepEnd);
+            self.sync(program, Class::Time);
         }
     }
 
+    /// Whether something in the operand is unknown. That an unpriced call counts as holding is decided
+    /// elsewhere.
+    fn is_doubtful(&self, op: &Op) -> bool {
+        let is_unknown = |reading: &Reading| {
+            matches!(reading, Reading::AtLeast | Reading::Unknown | Reading::Absent)
+        };
+        let mut readings = op.doubtful.iter().filter_map(|gauge| self.readings.get(*gauge));
+        let inner = self.ops.get(op.inner.clone()).unwrap_or(&[]);
+        readings.any(is_unknown) || inner.iter().any(|state| state.unknown)
+    }
+
     fn advance(&mut self, index: usize, op: &Op, held: bool) {
-        let (at, step) = (self.clocks.at, self.step.closed);
+        let (at, step, begun) = (self.clocks.at, self.step.closed, self.step.begun);
         let Some(state) = self.ops.get_mut(index) else { return };
         match op.kind {
             OpKind::Latch => state.set |= held,
@@ -117,7 +134,7 @@ impl Meter {
             }
             OpKind::First if held && !state.set => {
                 state.set = true;
-                state.value = step;
+                state.value = begun;
             }
             OpKind::Ring { .. } | OpKind::Stamp(_) | OpKind::First => {}
         }

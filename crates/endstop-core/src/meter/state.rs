@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 
 use super::counters::{Counters, NAMES};
 use super::{Meter, OpenStep, StepState, Truth};
+use crate::condition::Fact;
 use crate::near_duplicate::{LastReplies, ReplyHash};
 use crate::policy::program::{Class, OpKind, Program};
 use crate::text::TextState;
@@ -27,8 +28,11 @@ pub(crate) fn save_meter(program: &Program, meter: &Meter, state: &mut wire::Run
     state.reported = reported.filter_map(|(name, value)| Some((name.clone(), (*value)?))).collect();
     state.depth = meter.depth;
     state.context_tokens = meter.context_tokens;
+    state.context_unknown = meter.context_unknown;
     state.tokens_unknown = meter.tokens_unknown;
+    state.own_tokens_unknown = meter.own_tokens_unknown;
     state.unpriced = meter.unpriced;
+    state.own_unpriced = meter.own_unpriced;
     state.overflowed = meter.overflowed;
     state.agent = meter.agent;
     state.step = save_step(&meter.step);
@@ -48,6 +52,8 @@ pub(crate) fn save_meter(program: &Program, meter: &Meter, state: &mut wire::Run
     state.replies = program.needs.replies.then(|| save_replies(meter));
     let facts = program.facts.iter().zip(&meter.facts);
     state.facts = facts.map(|(fact, truth)| (fact.to_string(), *truth)).collect();
+    let lost = program.facts.iter().zip(&meter.lost).filter(|(_, lost)| **lost);
+    state.lost = lost.map(|(fact, _)| fact.to_string()).collect();
     state.compared = compared(program, meter);
     let operators = program.ops.iter().zip(&meter.ops).map(|(op, s)| {
         let ring = s.ring.iter().copied().collect();
@@ -132,8 +138,11 @@ pub(crate) fn load_meter(program: &Program, meter: &mut Meter, state: &wire::Run
     }
     meter.depth = state.depth;
     meter.context_tokens = state.context_tokens;
+    meter.context_unknown = state.context_unknown;
     meter.tokens_unknown = state.tokens_unknown;
+    meter.own_tokens_unknown = state.own_tokens_unknown;
     meter.unpriced = state.unpriced;
+    meter.own_unpriced = state.own_unpriced;
     meter.overflowed = state.overflowed;
     meter.agent = state.agent;
     meter.step = load_step(&state.step);
@@ -189,13 +198,18 @@ fn load_texts(program: &Program, meter: &mut Meter, state: &wire::RunState) {
     if usable {
         meter.text = saved;
     }
-    for (fact, truth) in program.facts.iter().zip(&mut meter.facts) {
-        let open = fact.is_of_step() && state.step.begun > 0;
-        *truth = match state.facts.get(&fact.to_string()) {
-            Some(known) => *known,
-            None if open => Truth::Unknown,
-            None => Truth::False,
+    let places = meter.facts.iter_mut().zip(&mut meter.lost);
+    for (fact, (truth, lost)) in program.facts.iter().zip(places) {
+        let text = fact.to_string();
+        let of_step = fact.is_of_step() && state.step.begun > 0;
+        let known = state.facts.get(&text).copied();
+        *truth = known.unwrap_or(if of_step { Truth::Unknown } else { Truth::False });
+        let is_read = match fact {
+            Fact::Said { .. } | Fact::Matches(_) => usable,
+            _ => true,
         };
+        let looked_for = known.is_some() && is_read && !state.lost.contains(&text);
+        *lost = of_step && *truth == Truth::Unknown && !looked_for;
     }
     if let Some(replies) = state.replies.as_ref().filter(|_| program.needs.replies) {
         *meter.reply =

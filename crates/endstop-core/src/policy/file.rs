@@ -122,6 +122,13 @@ enum Unpriced {
     },
 }
 
+/// The JSON Schema of a policy file (read as JSON), generated from [`PolicyFile`].
+#[cfg(feature = "schema")]
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    serde_json::to_value(schemars::schema_for!(PolicyFile)).unwrap_or_default()
+}
+
 impl Policy {
     /// Reads a policy file.
     ///

@@ -30,6 +30,15 @@ impl Range64 {
         (value.wrapping_sub(self.lo) <= self.span) != self.inverted
     }
 
+    /// Whether it holds for every number from `known` up; none where that depends on the number.
+    pub(crate) const fn holds_from(self, known: u64) -> Option<bool> {
+        match self.lo.checked_add(self.span) {
+            Some(hi) if known > hi => Some(self.inverted),
+            Some(u64::MAX) if known >= self.lo => Some(!self.inverted),
+            _ => None,
+        }
+    }
+
     /// Whether it holds for every larger value too, once it holds.
     pub(crate) const fn is_lower_bound(self) -> bool {
         !self.inverted && matches!(self.lo.checked_add(self.span), Some(u64::MAX))
@@ -125,6 +134,10 @@ pub(crate) struct Op {
     pub(crate) inverted: bool,
     /// Operators inside the operand; those advance first.
     pub(crate) level: usize,
+    /// The operators inside the operand, and its gauges that can be unknown: while one of them is, a
+    /// step in which the operand does not hold may be one in which it did.
+    pub(crate) inner: Range<usize>,
+    pub(crate) doubtful: Vec<usize>,
     /// Identifies the operator in a saved state: its text without the limit.
     pub(crate) key: String,
 }
@@ -191,6 +204,14 @@ pub(crate) struct NodeInfo {
     pub(crate) op: Option<usize>,
 }
 
+impl GaugeSlot {
+    /// Whether its number can be unknown, or is compared at some moments only.
+    pub(crate) const fn is_irregular(&self) -> bool {
+        matches!(self.class, Class::Settled | Class::Depth | Class::NextCost)
+            || matches!(self.read, Read::Fact(_) | Read::Probe(_) | Read::Tool { .. } | Read::Op(_))
+    }
+}
+
 /// A compiled rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CompiledRule {
@@ -223,6 +244,8 @@ pub struct Program {
     pub(crate) pattern_facts: Vec<usize>,
     pub(crate) texts: Texts,
     pub(crate) needs: Needs,
+    /// Whether any condition can change by the mere passing of time.
+    pub(crate) is_timed: bool,
     /// Root bits of the rules of each action, in the order of [`super::Action::ALL`].
     pub(crate) roots: [Masks; 5],
     pub(crate) fingerprint: u64,

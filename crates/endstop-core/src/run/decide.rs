@@ -9,7 +9,7 @@ use super::overrides::Cover;
 use super::{Directive, Ended, MAX_REPLY_RETRIES, Notice, Raised, Run, Status};
 use crate::event::{Event, EventKind, Source};
 use crate::meter::{Reading, bit};
-use crate::policy::program::{Class, Program};
+use crate::policy::program::Class;
 use crate::policy::{Action, OnUnpriced};
 use crate::signal::{StopReason, StopSignal, StopSignals};
 use crate::units::Cost;
@@ -18,22 +18,19 @@ use crate::verdict::{Verdict, rests_on_numbers, signal_of};
 impl Run {
     /// Judges what is about to begin; counts it if it is admitted.
     pub(super) fn intend(&mut self, event: &Event<'_>) -> Directive {
-        let program = Arc::clone(&self.program);
         if matches!(event.kind, EventKind::StepBegin) && event.source == Source::Own {
             self.revive_completed();
         }
-        self.meter.announce(&program, event);
+        self.meter.announce(&self.program, event);
         if matches!(event.kind, EventKind::HandOff { .. }) {
-            self.meter.apply(&program, event);
+            self.meter.apply(&self.program, event);
         }
         if let (EventKind::AttemptBegin { next_cost }, Source::Own) = (&event.kind, event.source) {
-            self.meter.next_cost = *next_cost;
-            self.expose_next_cost(&program, *next_cost);
+            self.expose_next_cost(*next_cost);
         }
-        let mut directive = self.decide(event);
-        self.hide(&program, Class::NextCost);
+        let mut directive = self.decide(event, false);
         if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
-            && self.is_too_deep(&program, *depth)
+            && self.is_too_deep(*depth)
         {
             directive = Directive::Refuse;
         }
@@ -41,37 +38,58 @@ impl Run {
             if self.status == Status::Pending {
                 self.status = Status::InProgress;
             }
-            self.meter.begin(&program, event);
+            self.hide_next_cost();
+            self.meter.begin(&self.program, event);
+            // What is shown from here on is what a restored run would show.
+            self.meter.evaluate(&self.program);
         }
         directive
     }
 
-    fn expose_next_cost(&mut self, program: &Program, next_cost: Option<Cost>) {
-        let (value, reading) = match (next_cost, program.policy.unpriced()) {
+    /// A call that was not admitted shows its worst case until the next event: a person decides on it.
+    #[inline]
+    pub(super) fn hide_next_cost(&mut self) {
+        if self.shown_next_cost().is_some() {
+            self.hide(Class::NextCost);
+        }
+    }
+
+    /// The worst case of a call that was not admitted, while it shows.
+    #[inline]
+    pub(super) fn shown_next_cost(&self) -> Option<Option<Cost>> {
+        let slot = self.program.ranges.get(Class::NextCost as usize)?.clone().next()?;
+        let is_shown = self.meter.readings.get(slot).is_some_and(|r| *r != Reading::Absent);
+        is_shown.then_some(self.meter.next_cost)
+    }
+
+    /// Lets `next_cost` be compared: only where a call would begin.
+    pub(super) fn expose_next_cost(&mut self, next_cost: Option<Cost>) {
+        self.meter.next_cost = next_cost;
+        let (value, reading) = match (next_cost, self.program.policy.unpriced()) {
             (Some(Cost::Known(cost)), _) => (cost.picos(), Reading::Known),
             (_, OnUnpriced::Ignore) => (0, Reading::Known),
             _ => (0, Reading::Unpriced),
         };
-        self.expose(program, Class::NextCost, value, reading);
+        self.expose(Class::NextCost, value, reading);
     }
 
     /// A deeper child than a depth rule admits is refused; that rule stops no run.
-    fn is_too_deep(&mut self, program: &Program, child_depth: u32) -> bool {
-        if program.ranges.get(Class::Depth as usize).is_none_or(core::ops::Range::is_empty) {
+    fn is_too_deep(&mut self, child_depth: u32) -> bool {
+        if self.program.ranges.get(Class::Depth as usize).is_none_or(core::ops::Range::is_empty) {
             return false;
         }
         let depth = u64::from(child_depth).saturating_sub(1);
-        self.expose(program, Class::Depth, depth, Reading::Known);
-        self.meter.evaluate(program);
-        let refused = (0..program.rules.len())
+        self.expose(Class::Depth, depth, Reading::Known);
+        self.meter.evaluate(&self.program);
+        let refused = (0..self.program.rules.len())
             .any(|rule| self.is_standing(rule, false) && self.cover_of(rule) == Cover::Refused);
-        self.hide(program, Class::Depth);
-        self.meter.evaluate(program);
+        self.hide(Class::Depth);
+        self.meter.evaluate(&self.program);
         refused
     }
 
-    fn expose(&mut self, program: &Program, class: Class, value: u64, reading: Reading) {
-        for slot in program.ranges.get(class as usize).cloned().unwrap_or_default() {
+    fn expose(&mut self, class: Class, value: u64, reading: Reading) {
+        for slot in self.program.ranges.get(class as usize).cloned().unwrap_or_default() {
             let known = self.meter.readings.get_mut(slot);
             if let (Some(view), Some(known)) = (self.meter.view.get_mut(slot), known) {
                 *view = value;
@@ -80,8 +98,8 @@ impl Run {
         }
     }
 
-    fn hide(&mut self, program: &Program, class: Class) {
-        self.expose(program, class, 0, Reading::Absent);
+    fn hide(&mut self, class: Class) {
+        self.expose(class, 0, Reading::Absent);
     }
 
     #[inline]
@@ -108,10 +126,9 @@ impl Run {
 
     /// Decides on the state as it is; `event` is what it is about.
     #[inline]
-    pub(super) fn decide(&mut self, event: &Event<'_>) -> Directive {
-        let program = Arc::clone(&self.program);
-        self.meter.evaluate(&program);
-        let after_step = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
+    pub(super) fn decide(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
+        self.judged = true;
+        self.meter.evaluate(&self.program);
         if self.overrides.any_in_row() {
             self.forget_rules_that_became_false();
         }
@@ -123,7 +140,11 @@ impl Run {
             return self.stop_directive(event);
         }
         if !self.raised.is_empty() || self.roots_hold(Action::Stop) {
-            let natural = self.ends_naturally() && (self.meter.step.own.open || after_step);
+            // A step in which one more thing would begin has not ended by itself.
+            let begins =
+                event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. });
+            let open = self.meter.step.own.open || after_step;
+            let natural = !begins && open && self.ends_naturally();
             if self.signals_stand(natural) {
                 return self.stop(event, natural);
             }
@@ -164,19 +185,19 @@ impl Run {
         }
         let mut rule = self.first_holding(Action::Finish);
         if rule.is_none() {
-            let program = Arc::clone(&self.program);
+            let as_compared = self.meter.view.clone();
             for class in [Class::Steps, Class::Attempts, Class::Messages] {
-                for slot in program.ranges.get(class as usize).cloned().unwrap_or_default() {
+                for slot in self.program.ranges.get(class as usize).cloned().unwrap_or_default() {
                     if let Some(view) = self.meter.view.get_mut(slot) {
                         *view = view.saturating_add(1);
                     }
                 }
             }
-            self.meter.evaluate(&program);
+            self.meter.evaluate(&self.program);
             rule =
                 self.roots_hold(Action::Stop).then(|| self.first_holding(Action::Finish)).flatten();
-            self.meter.sync_counts(&program);
-            self.meter.evaluate(&program);
+            self.meter.view = as_compared;
+            self.meter.evaluate(&self.program);
         }
         self.finishing = rule;
         if rule.is_some() { Directive::Finish } else { Directive::Proceed }
@@ -281,8 +302,7 @@ impl Run {
 
     /// A continuation request: answers everything overridable that stands, a natural end included.
     pub(super) fn request_continuation(&mut self, by: &str) {
-        let program = Arc::clone(&self.program);
-        self.meter.evaluate(&program);
+        self.meter.evaluate(&self.program);
         self.overrides.request(by);
         if self.raised.iter().any(|raised| !raised.is_final) {
             self.raised.retain(|raised| raised.is_final);

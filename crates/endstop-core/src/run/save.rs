@@ -16,6 +16,7 @@ use super::{Ended, Raised, Run};
 use crate::meter::state::{load_meter, save_meter};
 use crate::policy::Program;
 use crate::probe::MAX_PROBE_STATE;
+use crate::units::{Cost, Money};
 use crate::wire::v1::state::{self as wire, RunState, VERSION};
 
 /// Longest saved run that is read, in bytes.
@@ -100,6 +101,12 @@ impl Run {
         state.warned = self.ids_where(&self.warned);
         state.disarmed = self.ids_where(&self.disarmed);
         state.caps = self.caps();
+        state.next_cost = self.shown_next_cost().map(|cost| wire::NextCostState {
+            picos: match cost {
+                Some(Cost::Known(money)) => Some(money.picos()),
+                _ => None,
+            },
+        });
         state.retries_in_row = self.retries_in_row;
         state.ended = self.ended.as_ref().map(|ended| (*ended.verdict).clone());
         state.ended_naturally = self.ended.as_ref().is_some_and(|ended| ended.natural);
@@ -143,6 +150,11 @@ impl Run {
             }
         }
         load_meter(&program, &mut run.meter, &state);
+        if let Some(next_cost) = &state.next_cost {
+            let cost = next_cost.picos.map(|picos| Cost::Known(Money::from_picos(picos)));
+            run.expose_next_cost(Some(cost.unwrap_or(Cost::Unpriced)));
+            run.meter.evaluate(&program);
+        }
         run.status = state.status;
         run.raised = state
             .raised

@@ -70,10 +70,11 @@ fn reason_of(condition: &Condition) -> StopReason {
 /// The leaf whose reason the rule trips for. One under `not` counts only if there is no other.
 fn primary_leaf<'l, 'p>(leaves: &'l [Leaf<'p>]) -> Option<&'l Leaf<'p>> {
     let plain = leaves.iter().filter(|leaf| !leaf.info.negated);
-    plain.min_by_key(|leaf| reason_of(leaf.condition)).or_else(|| match leaves {
+    let alone = match leaves {
         [alone] => Some(alone),
         _ => None,
-    })
+    };
+    plain.min_by_key(|leaf| reason_of(leaf.condition)).or(alone)
 }
 
 /// The named condition that made a rule hold, as written; else the leaf.

@@ -1,4 +1,5 @@
 //! Version 1.
 
+pub mod condition;
 pub mod state;
 pub mod trace;

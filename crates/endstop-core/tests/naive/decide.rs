@@ -4,7 +4,7 @@ use endstop_core::event::Source;
 use endstop_core::{Condition, Event, EventKind};
 
 use super::log::{Entry, Moment, View};
-use super::logic::{decided, rests_on_numbers, without_depth};
+use super::logic::{decided, rests_on_numbers};
 
 /// What a rule does when it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,6 @@ pub(crate) struct Held {
 /// What an event led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
-    pub(crate) is_checkpoint: bool,
     /// In the order of the rules.
     pub(crate) held: Vec<Held>,
     /// Whether a cancellation, the kill switch or a raised signal stands.
@@ -76,12 +75,10 @@ pub(crate) fn decide<'a>(rules: &[Rule], log: &[Event<'a>]) -> (Vec<Decision>, V
 
 fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
     let event = view.judged();
-    let is_checkpoint = is_checkpoint(&event.kind);
     let natural_end = ends_by_itself(view);
     let mut held = Vec::new();
-    for rule in rules.iter().filter(|_| is_checkpoint) {
-        if decided(&rule.condition, view, true) {
-            let standing = standing(rule, view, natural_end);
+    for rule in rules {
+        if let Some(standing) = standing(rule, view) {
             held.push(Held { rule: rule.name, action: rule.action, standing });
         }
     }
@@ -92,51 +89,48 @@ fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
         )
     });
     let announces = event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. });
-    let stopped = held.iter().any(|held| held.action == Action::Stop);
-    Decision { is_checkpoint, held, raised, refused: announces && (stopped || raised), natural_end }
+    let stopped = held
+        .iter()
+        .any(|held| held.action == Action::Stop && held.standing != Standing::YieldsToTheEnd);
+    Decision { held, raised, refused: announces && (stopped || raised), natural_end }
 }
 
-fn standing(rule: &Rule, view: View<'_, '_>, natural_end: bool) -> Standing {
-    if rule.action != Action::Stop {
-        return Standing::Stands;
+fn standing(rule: &Rule, view: View<'_, '_>) -> Option<Standing> {
+    let stops = rule.action == Action::Stop;
+    if !decided(&rule.condition, view, true) {
+        let begins_child = matches!(view.judged().kind, EventKind::ChildBegin { .. });
+        let too_deep =
+            stops && begins_child && decided(&rule.condition, view.showing_depth(), true);
+        return too_deep.then_some(Standing::RefusesTheChild);
     }
-    if natural_end && rests_on_numbers(&rule.condition, view, true) {
-        return Standing::YieldsToTheEnd;
-    }
-    let begins_child = matches!(view.judged().kind, EventKind::ChildBegin { .. });
-    if begins_child && !decided(&without_depth(&rule.condition), view, true) {
-        return Standing::RefusesTheChild;
-    }
-    Standing::Stands
+    let yields = stops && is_ending(view) && rests_on_numbers(&rule.condition, view, true);
+    Some(if yields { Standing::YieldsToTheEnd } else { Standing::Stands })
 }
 
-/// Whether an own step ends here whose last reply asked for no tool.
-fn ends_by_itself(view: View<'_, '_>) -> bool {
-    let event = view.judged();
-    if event.source != Source::Own || event.kind != EventKind::StepEnd {
+/// Whether the model has answered without asking for a tool, and nothing more would begin in the step.
+fn is_ending(view: View<'_, '_>) -> bool {
+    let kind = &view.judged().kind;
+    let begins = kind.is_intention() || matches!(kind, EventKind::HandOff { .. });
+    if begins || !(view.is_in_step() || ends_step(view)) {
         return false;
     }
-    // An end without a beginning ends nothing.
-    let is_end_of_step = matches!(view.step(), Some((_, Some(end))) if end == view.last());
-    let mut asked = view.of_step().into_iter().filter_map(|(_, event)| match event.kind {
-        EventKind::Reply { tool_calls, .. } => Some(tool_calls),
+    let step = view.of_step();
+    let asks = |kind: &EventKind<'_>| match kind {
+        EventKind::AttemptBegin { .. } => Some(None),
+        EventKind::Reply { tool_calls, .. } => Some(Some(*tool_calls)),
         _ => None,
-    });
-    is_end_of_step && asked.next_back() == Some(0)
+    };
+    step.iter().filter_map(|(_, event)| asks(&event.kind)).next_back() == Some(Some(0))
 }
 
-/// Whether the run decides at such an event.
-fn is_checkpoint(kind: &EventKind<'_>) -> bool {
-    !matches!(
-        kind,
-        EventKind::UserMessage
-            | EventKind::AttemptFailed { .. }
-            | EventKind::ToolRefused { .. }
-            | EventKind::ChildEnd
-            | EventKind::ContinuationRequested { .. }
-            | EventKind::Paused
-            | EventKind::Resumed
-            | EventKind::Approved { .. }
-            | EventKind::RunEnd { .. }
-    )
+/// Whether an own step ends here. An end without a beginning ends nothing.
+fn ends_step(view: View<'_, '_>) -> bool {
+    let event = view.judged();
+    event.source == Source::Own
+        && event.kind == EventKind::StepEnd
+        && matches!(view.step(), Some((_, Some(end))) if end == view.last())
+}
+
+fn ends_by_itself(view: View<'_, '_>) -> bool {
+    ends_step(view) && is_ending(view)
 }

@@ -15,14 +15,10 @@ pub(crate) fn fact(fact: &Fact, view: View<'_, '_>) -> Truth {
         Fact::Cancelled => Truth::of(
             view.counted().any(|(_, event)| matches!(event.kind, EventKind::Cancel { .. })),
         ),
-        of_step => match view.step() {
-            None => Truth::False,
-            Some((_, None)) if matches!(of_step, Fact::NoToolCalls) => Truth::Unknown,
-            Some((_, end)) => match (is_shown(of_step, view), end) {
-                (true, _) => Truth::True,
-                (false, None) => Truth::Unknown,
-                (false, Some(_)) => Truth::False,
-            },
+        of_step => match (is_shown(of_step, view), view.step()) {
+            (true, _) => Truth::True,
+            (false, Some((_, None))) => Truth::Unknown,
+            (false, _) => Truth::False,
         },
     }
 }
@@ -30,7 +26,9 @@ pub(crate) fn fact(fact: &Fact, view: View<'_, '_>) -> Truth {
 /// Whether the events of the step so far show that it holds.
 fn is_shown(fact: &Fact, view: View<'_, '_>) -> bool {
     let step = view.of_step();
-    let some = |shows: &dyn Fn(&EventKind<'_>) -> bool| step.iter().any(|(_, e)| shows(&e.kind));
+    // A result or a hand-off that comes after its step is still learned.
+    let since = view.since_step();
+    let some = |shows: &dyn Fn(&EventKind<'_>) -> bool| since.iter().any(|(_, e)| shows(&e.kind));
     match fact {
         Fact::Called(wanted) => {
             some(&|kind| matches!(kind, EventKind::ToolEnd { tool, .. } if tool == wanted))
@@ -47,7 +45,12 @@ fn is_shown(fact: &Fact, view: View<'_, '_>) -> bool {
                 EventKind::AttemptFailed { .. } | EventKind::ToolEnd { failed: true, .. }
             )
         }),
-        Fact::NoToolCalls => !some(&|kind| matches!(kind, EventKind::ToolBegin { .. })),
+        Fact::NoToolCalls => {
+            let is_over = matches!(view.step(), Some((_, Some(_))));
+            let called =
+                |(_, e): &(usize, &Event<'_>)| matches!(e.kind, EventKind::ToolBegin { .. });
+            is_over && !step.iter().any(called)
+        }
         Fact::Finished(wanted) => of_attempt(&step).iter().any(|(_, event)| match event.kind {
             EventKind::Reply { finish: Some(raw), .. } => wanted.iter().any(|wanted| {
                 raw.eq_ignore_ascii_case(wanted)
@@ -55,16 +58,16 @@ fn is_shown(fact: &Fact, view: View<'_, '_>) -> bool {
             }),
             _ => false,
         }),
-        Fact::Said { text, from } => words(view, from.as_deref(), view.last()).contains(text),
+        Fact::Said { text, from } => is_said(text, from.as_deref(), view),
         Fact::Matches(pattern) => match pattern.strip_suffix('$') {
-            None => words(view, None, view.last()).contains(pattern),
+            None => words(view, view.last()).contains(pattern),
             // What looks at the end of the text is decided when the text is whole.
             Some(end) => of_attempt(&step).iter().any(|(index, event)| {
-                matches!(event.kind, EventKind::Reply { .. })
-                    && words(view, None, *index).ends_with(end)
+                matches!(event.kind, EventKind::Reply { .. }) && words(view, *index).ends_with(end)
             }),
         },
-        Fact::NearDuplicate => unimplemented!("left out of the generated conditions"),
+        // Left out of the generated conditions.
+        Fact::NearDuplicate => panic!("the naive evaluator knows no near duplicates"),
         Fact::Signal(_) | Fact::Cancelled => false,
     }
 }
@@ -77,18 +80,31 @@ fn of_attempt<'s, 'l, 'a>(step: &'s [(usize, &'l Event<'a>)]) -> &'s [(usize, &'
     dropped.map_or(step, |index| &step[index..])
 }
 
-/// The words of the attempt up to the event at `until`, joined; only those of one agent where named.
-fn words(view: View<'_, '_>, from: Option<&str>, until: usize) -> String {
+/// The words of the attempt up to the event at `until`, joined.
+fn words(view: View<'_, '_>, until: usize) -> String {
     let step = view.of_step();
-    let mut text = String::new();
-    for (index, event) in of_attempt(&step) {
-        let EventKind::Piece { text: piece } = event.kind else { continue };
-        let spoken = from.is_none() || agent_at(view, *index) == from;
-        if spoken && *index <= until {
-            text.push_str(piece);
-        }
+    let pieces = of_attempt(&step).iter().filter(|(index, _)| *index <= until);
+    pieces.filter_map(|(_, event)| piece(event)).collect()
+}
+
+fn piece<'a>(event: &Event<'a>) -> Option<&'a str> {
+    match event.kind {
+        EventKind::Piece { text } => Some(text),
+        _ => None,
     }
-    text
+}
+
+/// Whether the words contain the text; where an agent is named, whether that one said the end of it.
+fn is_said(text: &str, from: Option<&str>, view: View<'_, '_>) -> bool {
+    let step = view.of_step();
+    of_attempt(&step).iter().any(|(index, event)| {
+        let Some(last) = piece(event) else { return false };
+        let so_far = words(view, *index);
+        let ends =
+            (so_far.len() - last.len() + 1..=so_far.len()).map(|end| &so_far.as_bytes()[..end]);
+        let spoken = from.is_none() || agent_at(view, *index) == from;
+        spoken && ends.into_iter().any(|said| said.ends_with(text.as_bytes()))
+    })
 }
 
 /// The agent that runs when the event at `index` happens.

@@ -18,7 +18,7 @@ pub(crate) enum Reading {
     /// A total of which a part was not reported.
     AtLeast(u64),
     Unknown,
-    /// Not compared here: the leaf is false.
+    /// Not compared here: nothing can be said.
     NotCompared,
 }
 
@@ -36,12 +36,13 @@ pub(crate) fn compare(comparison: &Comparison, view: View<'_, '_>) -> (Truth, Re
     let limit = comparison.value;
     let truth = match reading {
         Reading::Known(value) => Truth::of(comparison.op.holds(value, limit)),
-        Reading::NotCompared => Truth::False,
-        Reading::Unknown => Truth::Unknown,
+        Reading::NotCompared | Reading::Unknown => Truth::Unknown,
         // The missing part can only add: what no addition can change is known.
         Reading::AtLeast(part) => match comparison.op {
             CompareOp::Ge | CompareOp::Gt if comparison.op.holds(part, limit) => Truth::True,
+            CompareOp::Gt if limit == u64::MAX => Truth::False,
             CompareOp::Lt | CompareOp::Le if !comparison.op.holds(part, limit) => Truth::False,
+            CompareOp::Le if limit == u64::MAX => Truth::True,
             CompareOp::Eq if part > limit => Truth::False,
             CompareOp::Ne if part > limit => Truth::True,
             _ => Truth::Unknown,
@@ -58,13 +59,16 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
             last.map_or(Reading::NotCompared, |i| Reading::Known(count(gauge, view.back_at(i))))
         }
         Compared::WhenAChildBegins => match view.judged().kind {
-            EventKind::ChildBegin { .. } => Reading::Known(depth(view)),
+            // What is compared is how deep the run is that begins the child.
+            EventKind::ChildBegin { depth } if view.shows_depth() => {
+                Reading::Known(u64::from(depth).saturating_sub(1))
+            }
             _ => Reading::NotCompared,
         },
         Compared::WhenACallBegins => match (view.judged().source, &view.judged().kind) {
             (Source::Own, EventKind::AttemptBegin { next_cost }) => match next_cost {
                 Some(Cost::Known(money)) => Reading::Known(money.picos()),
-                Some(Cost::Unpriced) | None => Reading::Unknown,
+                Some(Cost::Unpriced) | None => Reading::AtLeast(0),
             },
             _ => Reading::NotCompared,
         },
@@ -140,14 +144,6 @@ fn count(gauge: &Gauge, view: View<'_, '_>) -> u64 {
     view.counted().filter(|(index, event)| of_source(event) && counts(*index, event)).count() as u64
 }
 
-fn depth(view: View<'_, '_>) -> u64 {
-    let depths = view.own().filter_map(|(_, event)| match event.kind {
-        EventKind::RunBegin { depth, .. } => Some(u64::from(depth)),
-        _ => None,
-    });
-    depths.last().unwrap_or(0)
-}
-
 fn as_it_stands(gauge: &Gauge, view: View<'_, '_>) -> Reading {
     match gauge.id {
         GaugeId::Tokens => tokens(gauge, view, TokenUsage::total),
@@ -159,7 +155,9 @@ fn as_it_stands(gauge: &Gauge, view: View<'_, '_>) -> Reading {
         GaugeId::Elapsed => Reading::Known(view.elapsed()),
         GaugeId::Active => Reading::Known(active(view)),
         GaugeId::Idle => Reading::Known(view.elapsed() - last_sign_of_life(view)),
-        GaugeId::Now => Reading::Known(view.judged().wall.0),
+        GaugeId::Now => {
+            Reading::Known(view.heard().map(|(_, event)| event.wall.0).max().unwrap_or(0))
+        }
         GaugeId::Repeats => Reading::Known(repeats(&triples_since_user(view))),
         GaugeId::Cycles => Reading::Known(cycles(&triples_since_user(view))),
         GaugeId::NoProgress => Reading::Known(no_progress(view)),
@@ -171,7 +169,7 @@ fn as_it_stands(gauge: &Gauge, view: View<'_, '_>) -> Reading {
             });
             reported.last().map_or(Reading::Unknown, Reading::Known)
         }
-        _ => unimplemented!("`{gauge}` is left out of the generated conditions"),
+        _ => panic!("`{gauge}` is left out of the generated conditions"),
     }
 }
 
@@ -180,7 +178,9 @@ fn usages(gauge_own: bool, view: View<'_, '_>) -> Vec<Option<TokenUsage>> {
     view.counted()
         .filter(|(_, event)| !gauge_own || event.source == Source::Own)
         .filter_map(|(_, event)| match &event.kind {
-            EventKind::Reply { usage, .. } | EventKind::AttemptFailed { usage, .. } => Some(*usage),
+            EventKind::Reply { usage, .. } => Some(*usage),
+            // Failing costs nothing where nothing is said of it.
+            EventKind::AttemptFailed { usage, .. } => usage.map(Some),
             _ => None,
         })
         .collect()
@@ -193,7 +193,11 @@ fn tokens(gauge: &Gauge, view: View<'_, '_>, of: impl Fn(&TokenUsage) -> u64) ->
 }
 
 fn context_tokens(view: View<'_, '_>) -> Reading {
-    match usages(true, view).last() {
+    let replies = view.own().filter_map(|(_, event)| match &event.kind {
+        EventKind::Reply { usage, .. } => Some(*usage),
+        _ => None,
+    });
+    match replies.last() {
         None => Reading::Known(0),
         Some(Some(usage)) => Reading::Known(usage.total_input()),
         Some(None) => Reading::Unknown,
@@ -201,7 +205,7 @@ fn context_tokens(view: View<'_, '_>) -> Reading {
 }
 
 fn cost(gauge: &Gauge, view: View<'_, '_>) -> Reading {
-    let mut sum = 0;
+    let (mut sum, mut unpriced) = (0, false);
     for (_, event) in view.counted().filter(|(_, e)| !gauge.own || e.source == Source::Own) {
         match &event.kind {
             EventKind::Reply { cost: Some(Cost::Known(money)), .. }
@@ -209,13 +213,11 @@ fn cost(gauge: &Gauge, view: View<'_, '_>) -> Reading {
                 sum += money.picos();
             }
             EventKind::Reply { .. }
-            | EventKind::AttemptFailed { cost: Some(Cost::Unpriced), .. } => {
-                return Reading::Unknown;
-            }
+            | EventKind::AttemptFailed { cost: Some(Cost::Unpriced), .. } => unpriced = true,
             _ => {}
         }
     }
-    Reading::Known(sum)
+    if unpriced { Reading::AtLeast(sum) } else { Reading::Known(sum) }
 }
 
 fn active(view: View<'_, '_>) -> u64 {
@@ -235,7 +237,7 @@ fn active(view: View<'_, '_>) -> u64 {
 }
 
 fn last_sign_of_life(view: View<'_, '_>) -> u64 {
-    let signs = view.counted().filter(|(_, event)| {
+    let signs = view.heard().filter(|(_, event)| {
         event.source == Source::Descendant
             || matches!(
                 event.kind,

@@ -28,11 +28,21 @@ pub(crate) struct ClosedStep {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'l, 'a> {
     entries: &'l [Entry<'a>],
+    shows_depth: bool,
 }
 
 impl<'l, 'a> View<'l, 'a> {
     pub(crate) fn new(log: &'l [Entry<'a>], moment: Moment) -> Self {
-        Self { entries: &log[..=moment.0] }
+        Self { entries: &log[..=moment.0], shows_depth: false }
+    }
+
+    /// The same, with the depth that a child would run at to be compared.
+    pub(crate) fn showing_depth(self) -> Self {
+        Self { shows_depth: true, ..self }
+    }
+
+    pub(crate) fn shows_depth(self) -> bool {
+        self.shows_depth
     }
 
     /// The view that was had when the event at `index` was judged.
@@ -92,6 +102,18 @@ impl<'l, 'a> View<'l, 'a> {
 
     pub(crate) fn is_in_step(self) -> bool {
         matches!(self.step(), Some((_, None)))
+    }
+
+    /// Every event, refused ones too, up to the one that is judged.
+    pub(crate) fn heard(self) -> impl Iterator<Item = (usize, &'l Event<'a>)> {
+        self.entries.iter().enumerate().map(|(index, entry)| (index, &entry.event))
+    }
+
+    /// The own events since the step began that is open or was the last; those since the run began where
+    /// there was no step.
+    pub(crate) fn since_step(self) -> Vec<(usize, &'l Event<'a>)> {
+        let begin = self.step().map_or(0, |(begin, _)| begin);
+        self.own().filter(|(index, _)| *index >= begin).collect()
     }
 
     /// How many own steps have begun.

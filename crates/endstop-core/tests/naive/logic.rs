@@ -1,11 +1,11 @@
 //! Kleene's logic for the record, and the two-valued reading that decides.
 
 use endstop_core::Condition;
-use endstop_core::condition::{CompareOp, Comparison, GaugeId, Temporal, Window};
+use endstop_core::condition::{CompareOp, GaugeId, Temporal, Window};
 
 use super::Truth;
 use super::fact::fact;
-use super::gauge::compare;
+use super::gauge::{Reading, compare};
 use super::log::{ClosedStep, Entry, Moment, View};
 
 /// A leaf as it reads at some moment.
@@ -130,9 +130,10 @@ fn earlier(view: View<'_, '_>) -> Vec<ClosedStep> {
 pub(super) fn decided(condition: &Condition, view: View<'_, '_>, helping: bool) -> bool {
     match condition {
         Condition::Compare(comparison) => {
-            let truth = compare(comparison, view).0;
+            let (truth, reading) = compare(comparison, view);
             let is_money = matches!(comparison.gauge.id, GaugeId::Cost | GaugeId::NextCost);
-            settle(truth, is_money == helping)
+            let is_unpriced = is_money && reading != Reading::NotCompared;
+            settle(truth, is_unpriced == helping)
         }
         Condition::Fact(leaf) => settle(fact(leaf, view), !helping),
         Condition::Not(inner) => !decided(inner, view, !helping),
@@ -206,41 +207,7 @@ pub(super) fn rests_on_numbers(condition: &Condition, view: View<'_, '_>, helpin
         Condition::Not(inner) => rests_on_numbers(inner, view, !helping),
         Condition::And(parts) | Condition::Or(parts) => of_outcome(parts),
         Condition::Named(named) => rests_on_numbers(named.expansion(), view, helping),
-        Condition::Temporal(temporal) => temporal.parts().into_iter().all(every_leaf_is_a_number),
-    }
-}
-
-/// An operator over time rests on all that it remembers, so on every leaf in it.
-fn every_leaf_is_a_number(condition: &Condition) -> bool {
-    match condition {
-        Condition::Compare(comparison) => comparison.gauge.is_numeric_limit(),
-        Condition::Fact(_) => false,
-        other => other.parts().into_iter().all(every_leaf_is_a_number),
-    }
-}
-
-/// The condition with every comparison of `depth` replaced by one that never holds.
-pub(super) fn without_depth(condition: &Condition) -> Condition {
-    let without = |of: &Condition| Box::new(without_depth(of));
-    match condition.expanded() {
-        Condition::Compare(comparison) if comparison.gauge.id == GaugeId::Depth => {
-            let never = Comparison { op: CompareOp::Lt, value: 0, ..comparison.clone() };
-            Condition::Compare(never)
-        }
-        Condition::Not(inner) => Condition::Not(without(inner)),
-        Condition::And(parts) => Condition::And(parts.iter().map(without_depth).collect()),
-        Condition::Or(parts) => Condition::Or(parts.iter().map(without_depth).collect()),
-        Condition::Temporal(temporal) => Condition::Temporal(match temporal.clone() {
-            Temporal::Ever(of) => Temporal::Ever(without(&of)),
-            Temporal::Streak { of, op, n } => Temporal::Streak { of: without(&of), op, n },
-            Temporal::Count { of, window, op, n } => {
-                Temporal::Count { of: without(&of), window, op, n }
-            }
-            Temporal::Within { of, window } => Temporal::Within { of: without(&of), window },
-            Temporal::Then { first, next } => {
-                Temporal::Then { first: without(&first), next: without(&next) }
-            }
-        }),
-        leaf => leaf.clone(),
+        // What a run remembers of its steps is not one of the built-in limits.
+        Condition::Temporal(_) => false,
     }
 }

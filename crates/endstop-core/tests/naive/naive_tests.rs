@@ -104,7 +104,7 @@ fn facts_are_never_false_inside_their_step() {
     let failed = EventKind::AttemptFailed { usage: None, cost: None };
     let retried = [RUN, STEP, ATTEMPT, said("DONE"), failed, ATTEMPT, TICK, END];
     assert_eq!(held_at("said(\"DONE\")", &retried), [3]);
-    assert_eq!(held_at("errored", &retried), [5, 6, 7]);
+    assert_eq!(held_at("errored", &retried), [4, 5, 6, 7]);
     let handed = [RUN, STEP, said("x"), EventKind::HandOff { to: "human" }, END, STEP, said("x")];
     assert_eq!(held_at("said(\"x\", from=\"human\")", &handed), [6]);
     assert_eq!(held_at("said(\"x\", from=\"planner\")", &handed), [2, 3, 4, 5]);
@@ -153,8 +153,8 @@ fn unknown_is_not_zero() {
 fn time_without_pauses_stands_still() {
     let run = [RUN, EventKind::Paused, TICK, TICK, EventKind::Resumed, TICK];
     assert_eq!(held_at("active >= 2s", &run), [5]);
-    assert_eq!(held_at("elapsed >= 3s", &run), [3, 5]);
-    assert_eq!(held_at("idle >= 3s", &run), [3, 5]);
+    assert_eq!(held_at("elapsed >= 3s", &run), [3, 4, 5]);
+    assert_eq!(held_at("idle >= 3s", &run), [3, 4, 5]);
 }
 
 #[test]
@@ -307,7 +307,6 @@ proptest! {
             let kind = &entry.event.kind;
             let announces = kind.is_intention() || matches!(kind, EventKind::HandOff { .. });
             prop_assert!(!decision.refused || announces);
-            prop_assert!(decision.is_checkpoint || decision.held.is_empty());
             prop_assert_eq!(decision.refused, entry.refused);
             if announces {
                 let stopped = decision.held.iter().any(|held| held.action == Action::Stop);

@@ -200,7 +200,8 @@ impl PriceTable {
     /// Reads a whole response body: the model that it names, if any, and its usage.
     ///
     /// `flavor` is the provider's interface as the price data names it (`chat`, `responses`, `default`);
-    /// without it the first that can read the body is taken.
+    /// without it the one that
+    /// recognises most of the body is taken.
     ///
     /// # Errors
     ///
@@ -217,15 +218,17 @@ impl PriceTable {
         if let Some(flavor) = flavor {
             return found.extractor(flavor)?.read(body);
         }
-        let mut first_error = None;
-        for extractor in &found.extractors {
+        // Several may fit; the one that recognises most loses nothing. Equal ones read alike.
+        let mut best: Option<(Option<String>, UsageCounts)> = None;
+        let mut first_error = UsageError::UnknownShape;
+        for (index, extractor) in found.extractors.iter().enumerate() {
+            let most = best.as_ref().map_or(0, |(_, usage)| usage.iter().count());
             match extractor.read(body) {
-                Ok(read) => return Ok(read),
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
+                Ok(read) if read.1.iter().count() > most => best = Some(read),
+                Err(error) if index == 0 => first_error = error,
+                _ => {}
             }
         }
-        Err(first_error.unwrap_or(UsageError::UnknownShape))
+        best.ok_or(first_error)
     }
 }

@@ -118,7 +118,6 @@ pub(crate) struct FileTable<'a> {
 #[derive(Deserialize)]
 struct FileProvider<'a> {
     id: String,
-    api_pattern: Option<String>,
     provider_match: Option<Clause>,
     model_match: Option<Clause>,
     #[serde(default)]
@@ -232,7 +231,6 @@ fn resolve_provider(
     }
     Ok(Provider {
         id: file.id,
-        api_pattern: file.api_pattern,
         provider_match: file.provider_match.map(Clause::lowered),
         model_match: file.model_match.map(Clause::lowered),
         fallbacks: file.fallback_model_providers.unwrap_or_default(),

@@ -70,6 +70,26 @@ fn each_shape_is_told_and_read() {
 }
 
 #[test]
+fn of_several_interfaces_the_one_that_recognises_most_is_taken() {
+    let claude = json!({"model": "claude-sonnet-4-5", "usage":
+        {"input_tokens": 3, "cache_read_input_tokens": 60, "output_tokens": 9}});
+    let gpt = json!({"model": "gpt-5", "usage":
+        {"input_tokens": 63, "input_tokens_details": {"cached_tokens": 60}, "output_tokens": 9}});
+    for body in [claude, gpt] {
+        for provider in [Some("azure"), None] {
+            let tokens = read_response(provider, None, &body).unwrap().1.token_usage();
+            assert_eq!((tokens.input, tokens.cache_read, tokens.output), (3, 60, 9), "{body}");
+        }
+    }
+    let error = |provider, flavor| {
+        read_response(Some(provider), flavor, &json!({})).unwrap_err().to_string()
+    };
+    assert_eq!(error("nobody", None), "unknown provider `nobody`");
+    assert_eq!(error("openai", None), "`usage` is missing");
+    assert!(error("anthropic", Some("x")).ends_with("flavor `x`; known are default, chat"));
+}
+
+#[test]
 fn otel_input_without_its_cached_tokens_is_noticed() {
     let usage = json!({"gen_ai.usage.input_tokens":3,"gen_ai.usage.output_tokens":9,"gen_ai.usage.cache_read.input_tokens":60});
     let counts = read_usage(UsageShape::Otel, &usage).unwrap();

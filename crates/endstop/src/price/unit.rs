@@ -61,7 +61,7 @@ impl Unit {
 
 /// Which total an amount belongs to, beside the grand total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// What was sent.
     Input,
     /// What was produced.

@@ -193,7 +193,7 @@ impl Arguments {
         match value.literal.value {
             LiteralValue::Pattern(pattern) | LiteralValue::Text(pattern) => {
                 // Between quotes as between slashes: a slash needs no escape in the pattern itself.
-                let pattern = pattern.replace("\\/", "/");
+                let pattern = without_slash_escapes(&pattern);
                 crate::text::check_pattern(&pattern).map_err(|problem| {
                     Diagnostic::new(problem.message, value.span).with_help(problem.help)
                 })?;
@@ -220,4 +220,22 @@ impl Arguments {
         };
         Err(error)
     }
+}
+
+/// The pattern with `\/` read as `/`. A backslash that is itself escaped escapes nothing.
+fn without_slash_escapes(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('/') => out.push('/'),
+            Some(escaped) => out.extend(['\\', escaped]),
+            None => out.push('\\'),
+        }
+    }
+    out
 }

@@ -37,12 +37,20 @@ pub struct RunState {
     pub depth: u64,
     /// The last request's input tokens.
     pub context_tokens: u64,
+    /// Whether that request did not report its tokens.
+    pub context_unknown: bool,
     /// Whether a call did not report its tokens.
     pub tokens_unknown: bool,
+    /// Whether a call of the run itself did not report its tokens.
+    pub own_tokens_unknown: bool,
     /// Whether a call had no price.
     pub unpriced: bool,
+    /// Whether a call of the run itself had no price.
+    pub own_unpriced: bool,
     /// Whether an amount overflowed.
     pub overflowed: bool,
+    /// The worst case of the call that waits for a person.
+    pub next_cost: Option<NextCostState>,
     /// Digest of the current agent's name.
     pub agent: u64,
     /// The open step, or the last one.
@@ -55,6 +63,8 @@ pub struct RunState {
     pub replies: Option<ReplyState>,
     /// Facts by text.
     pub facts: BTreeMap<String, Truth>,
+    /// Facts that stay unknown until the next step: a part of the step was not looked at for them.
+    pub lost: Vec<String>,
     /// Counts as they were last compared, by gauge.
     pub compared: BTreeMap<String, u64>,
     /// Operators over time, by text.
@@ -93,15 +103,20 @@ impl Default for RunState {
             reported: BTreeMap::new(),
             depth: 0,
             context_tokens: 0,
+            context_unknown: false,
             tokens_unknown: false,
+            own_tokens_unknown: false,
             unpriced: false,
+            own_unpriced: false,
             overflowed: false,
+            next_cost: None,
             agent: 0,
             step: StepState::default(),
             progress: ProgressState::default(),
             text: TextState::default(),
             replies: None,
             facts: BTreeMap::new(),
+            lost: Vec::new(),
             compared: BTreeMap::new(),
             operators: BTreeMap::new(),
             probes: BTreeMap::new(),
@@ -158,6 +173,14 @@ pub struct StepState {
     pub has_reply: bool,
     /// Whether it brought something new.
     pub brought_news: bool,
+}
+
+/// The worst case of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NextCostState {
+    /// Pico-dollars; none where they are not known.
+    pub picos: Option<u64>,
 }
 
 /// What tool results said of progress.

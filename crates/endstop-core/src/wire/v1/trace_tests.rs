@@ -1,4 +1,4 @@
-//! Tests of the trace lines.
+//! Trace lines read back as the events they were written from.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;

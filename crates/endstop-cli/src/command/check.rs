@@ -1,0 +1,182 @@
+//! `endstop check`: what a policy says, and how far it lets a run go at the most.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::ExitCode;
+
+use endstop::core::policy::{Bound, Bounds, OnUnpriced, Policy};
+use endstop::core::units::{Millis, Money, WallTime};
+use serde_json::{Value, json};
+
+use crate::error::{CliError, ExitMeaning};
+use crate::policy_source::PolicySource;
+
+const EXAMPLES: &str = "\
+Examples:
+  endstop check policy.toml
+  endstop check --stop 'steps >= 25 or cost >= $2.00'
+  endstop check --stop 'MaxIters(25) | MaxUsd(2.00)' --json
+
+Exit code 1 means: the policy leaves a run unbounded, or money is its only bound and calls without a
+price count nothing.";
+
+/// Arguments of `endstop check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    source: PolicySource,
+    /// Accept a policy that bounds nothing
+    #[arg(long)]
+    unbounded: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the policy cannot be read.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let policy = args.source.load()?;
+    let bounds = policy.bounds();
+    let problems = problems(&policy, &bounds, args.unbounded);
+    let warnings = warnings(&policy, &bounds);
+    if args.json {
+        writeln!(out, "{}", to_json(&policy, &bounds, &problems, &warnings))?;
+    } else {
+        write!(out, "{}", to_text(&policy, &bounds, &problems, &warnings))?;
+    }
+    let meaning = if problems.is_empty() { ExitMeaning::Ok } else { ExitMeaning::AnswerIsNo };
+    Ok(ExitCode::from(meaning.code()))
+}
+
+/// Why the answer is no.
+fn problems(policy: &Policy, bounds: &Bounds, unbounded_is_fine: bool) -> Vec<String> {
+    let mut problems = Vec::new();
+    let ignores = policy.unpriced() == OnUnpriced::Ignore;
+    if !bounds.is_bounded() && !policy.unbounded && !unbounded_is_fine {
+        let priced = Policy { on_unpriced: None, ..policy.clone() };
+        if ignores && priced.bounds().money.is_some() {
+            problems.push(
+                "money is the only bound, and calls without a price count nothing: add a limit of steps, \
+                 tokens or time, or set on_unpriced = \"stop\""
+                    .to_owned(),
+            );
+        } else {
+            problems.push(
+                "unbounded: no stop rule limits steps, money, tokens or time for certain; add for example \
+                 `steps >= 25`, or say `unbounded = true`"
+                    .to_owned(),
+            );
+        }
+    }
+    problems
+}
+
+/// What is worth knowing though the policy is accepted.
+fn warnings(policy: &Policy, bounds: &Bounds) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if policy.rules.is_empty() {
+        warnings.push("the policy has no rules".to_owned());
+    }
+    if bounds.is_bounded() && bounds.money.is_none() {
+        warnings.push("money is not bounded".to_owned());
+    }
+    for rule in &policy.rules {
+        if rule.hard == Some(false) && rule.is_hard() {
+            warnings.push(format!(
+                "rule `{}` stays hard: a money rule needs a grant of money",
+                rule.id
+            ));
+        }
+    }
+    warnings
+}
+
+/// The dimensions: a key for machines, a name for people, the bound and how its amounts are written.
+type Row<'a> = (&'static str, &'static str, Option<&'a Bound>, fn(u64) -> String);
+
+fn rows(bounds: &Bounds) -> [Row<'_>; 4] {
+    [
+        ("steps", "steps", bounds.steps.as_ref(), |n| n.to_string()),
+        ("cost_usd", "money", bounds.money.as_ref(), |n| Money::from_picos(n).to_decimal()),
+        ("tokens", "tokens", bounds.tokens.as_ref(), |n| n.to_string()),
+        ("time", "time", bounds.time.as_ref(), |n| Millis(n).to_string()),
+    ]
+}
+
+fn deadline_text(at: WallTime) -> String {
+    endstop::core::expr::amount_text(at.0, endstop::core::condition::gauge::Unit::WallTime)
+}
+
+fn to_text(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[String]) -> String {
+    let mut text = policy.explain();
+    text.push_str("\nA run stops at the latest at\n");
+    for (_, name, bound, amount) in rows(bounds) {
+        let sign = if name == "money" { "$" } else { "" };
+        let line = match bound {
+            Some(bound) if bound.with_overrides > bound.limit => format!(
+                "{sign}{} ({sign}{} with every override), by rule `{}`",
+                amount(bound.limit),
+                amount(bound.with_overrides),
+                bound.rule
+            ),
+            Some(bound) => format!("{sign}{}, by rule `{}`", amount(bound.limit), bound.rule),
+            None => "no bound".to_owned(),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {name:<7} {line}");
+    }
+    if let Some(at) = bounds.deadline {
+        let _ = writeln!(text, "  until   {}", deadline_text(at).trim_matches('"'));
+    }
+    for warning in warnings {
+        let _ = writeln!(text, "\nwarning: {warning}");
+    }
+    for problem in problems {
+        let _ = writeln!(text, "\nno: {problem}");
+    }
+    text
+}
+
+fn to_json(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[String]) -> Value {
+    let mut dimensions = serde_json::Map::new();
+    for (key, _, bound, amount) in rows(bounds) {
+        let value = bound.map(|bound| {
+            json!({
+                "limit": amount(bound.limit),
+                "with_overrides": amount(bound.with_overrides),
+                "rule": bound.rule,
+            })
+        });
+        dimensions.insert(key.to_owned(), value.unwrap_or(Value::Null));
+    }
+    let until = bounds.deadline.map(|at| deadline_text(at).trim_matches('"').to_owned());
+    dimensions.insert("until".to_owned(), json!(until));
+    let rules: Vec<Value> = policy
+        .rules
+        .iter()
+        .map(|rule| {
+            json!({
+                "id": rule.id,
+                "action": rule.action.name(),
+                "when": rule.condition.to_string(),
+                "condition": rule.condition,
+                "hard": rule.is_hard(),
+                "origin": rule.origin,
+            })
+        })
+        .collect();
+    json!({
+        "version": 1,
+        "name": policy.name,
+        "bounded": bounds.is_bounded(),
+        "ok": problems.is_empty(),
+        "bounds": dimensions,
+        "rules": rules,
+        "problems": problems,
+        "warnings": warnings,
+    })
+}

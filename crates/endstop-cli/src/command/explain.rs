@@ -1,0 +1,115 @@
+//! `endstop explain`: the trip record of recorded runs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use endstop::core::Policy;
+use endstop::price::PriceTable;
+use endstop::replay::{Explained, Options, explain};
+use serde_json::json;
+
+use super::replay::{prices, transcripts};
+use crate::error::CliError;
+use crate::output;
+use crate::policy_source::{load_expression, load_file};
+
+const EXAMPLES: &str = "\
+Examples:
+  endstop explain session.jsonl --stop 'steps >= 25 or cost >= $2.00'
+  endstop explain run.traj.json --policy policy.toml --json
+  endstop explain results.json --policy policy.toml --run 3/0
+
+Each rule is shown as a tree: `[x]` holds, `[ ]` does not, `[?]` is not known, with the value that was
+seen and how much was left.";
+
+/// Arguments of `endstop explain`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// The transcript
+    #[arg(value_name = "TRANSCRIPT")]
+    path: PathBuf,
+    /// The policy file (TOML)
+    #[arg(long, value_name = "FILE", conflicts_with = "stop")]
+    policy: Option<PathBuf>,
+    /// A stop condition, in single quotes
+    #[arg(long, value_name = "EXPR")]
+    stop: Option<String>,
+    /// Only this run, where the file holds several
+    #[arg(long, value_name = "ID")]
+    run: Option<String>,
+    /// Print JSON, a line a run
+    #[arg(long)]
+    json: bool,
+    /// Prices to use instead of the embedded ones
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the transcript, the policy or the prices cannot be read, or there is no such run.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let policy = match (&args.policy, &args.stop) {
+        (Some(file), _) => load_file(file)?,
+        (None, Some(expression)) => load_expression(expression)?,
+        (None, None) => Policy::default(),
+    };
+    let table = prices(args.prices.as_deref())?;
+    let prices = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
+    let outcomes = BTreeMap::new();
+    let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1 };
+    let (transcripts, mut warnings, _) = transcripts(std::slice::from_ref(&args.path))?;
+    let mut shown = 0u64;
+    for transcript in &transcripts {
+        let (runs, said) =
+            explain(transcript, &options).map_err(|error| CliError::new(error.to_string()))?;
+        warnings.extend(said);
+        for explained in runs.iter().filter(|e| args.run.as_ref().is_none_or(|id| *id == e.run.id))
+        {
+            show(explained, args.json, shown > 0, out)?;
+            shown += 1;
+        }
+    }
+    for warning in &warnings {
+        output::warn(&warning.to_string());
+    }
+    match (&args.run, shown) {
+        (Some(id), 0) => {
+            Err(CliError::new(format!("there is no run `{id}` in `{}`", args.path.display()))
+                .with_hint("`endstop replay --per-run PATH` lists the runs"))
+        }
+        (None, 0) => Err(CliError::new(format!("there is no run in `{}`", args.path.display()))),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn show(
+    explained: &Explained,
+    as_json: bool,
+    not_first: bool,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
+    let run = &explained.run;
+    if as_json {
+        writeln!(out, "{}", json!({ "version": 1, "run": run, "verdict": explained.verdict }))?;
+        return Ok(());
+    }
+    if not_first {
+        writeln!(out)?;
+    }
+    let model = run.model.as_deref().map_or_else(String::new, |model| format!(", {model}"));
+    writeln!(out, "run {} ({}{model})", run.id, run.format)?;
+    match run.stopped_at_step {
+        Some(step) => writeln!(out, "would have been stopped at step {step} of {}", run.steps)?,
+        None => writeln!(out, "would not have been stopped; this is the record at its end")?,
+    }
+    writeln!(out, "{}", explained.verdict)?;
+    if !run.not_testable.is_empty() {
+        writeln!(out, "\nnot testable on this format: {}", run.not_testable.join(", "))?;
+    }
+    Ok(())
+}

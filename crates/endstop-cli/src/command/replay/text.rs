@@ -1,0 +1,161 @@
+//! The report of a replay, for people: the answer first, then the table.
+
+use std::fmt::Write as _;
+
+use endstop::core::Policy;
+use endstop::core::units::Money;
+use endstop::import::CostIs;
+use endstop::replay::{Report, RuleReport, RunReport};
+
+use crate::output::{count, counted, money, short, table, tokens};
+
+pub(super) fn report(report: &Report, policy: &Policy, per_run: bool) -> String {
+    let mut text = answer(report, policy);
+    let _ = writeln!(text, "{}", totals(report));
+    if !policy.rules.is_empty() {
+        let _ = writeln!(text, "\n{}", rules(report));
+    }
+    if per_run {
+        let _ = writeln!(text, "\n{}", runs(report));
+    }
+    text
+}
+
+/// One sentence: stopped, saved, lost.
+fn answer(report: &Report, policy: &Policy) -> String {
+    if policy.rules.is_empty() {
+        return "No policy was given: try --stop 'steps >= 50 or cost >= $1.00'.\n".to_owned();
+    }
+    let outcomes = &report.outcomes;
+    let mut text = format!(
+        "This policy would have stopped {} of {}",
+        count(report.stopped),
+        counted(report.runs, "run")
+    );
+    if knows_money(report) {
+        let _ = write!(text, ", saved {} of {}", money(report.saved), money(report.cost));
+    }
+    if outcomes.succeeded > 0 {
+        let _ = write!(
+            text,
+            ", and lost {} of {}",
+            outcomes.succeeded_stopped,
+            successes(outcomes.succeeded)
+        );
+    }
+    text.push_str(".\n");
+    text
+}
+
+/// Formats without usage tell nothing of money, which is not the same as nothing spent.
+fn knows_money(report: &Report) -> bool {
+    report.per_run.iter().any(|run| run.cost_is != CostIs::Unknown) || report.cost > Money::ZERO
+}
+
+fn successes(number: u64) -> String {
+    if number == 1 { "1 success".to_owned() } else { format!("{} successes", count(number)) }
+}
+
+fn totals(report: &Report) -> String {
+    let outcomes = &report.outcomes;
+    let known = if outcomes.succeeded + outcomes.failed > 0 {
+        format!(
+            "; {} succeeded, {} failed, {} unknown",
+            outcomes.succeeded, outcomes.failed, outcomes.unknown
+        )
+    } else {
+        String::new()
+    };
+    let least = if report
+        .per_run
+        .iter()
+        .any(|run| matches!(run.cost_is, CostIs::LowerBound | CostIs::Unknown))
+    {
+        "at least "
+    } else {
+        ""
+    };
+    format!(
+        "{}, {}, {}, {least}{}{known}",
+        counted(report.runs, "run"),
+        counted(report.steps, "step"),
+        tokens(report.tokens),
+        money(report.cost)
+    )
+}
+
+fn rules(report: &Report) -> String {
+    let header =
+        ["rule", "stopped", "at step", "saved", "successes lost", "failures cut", "not testable"];
+    let mut table = table(&header, &[1, 2, 3, 4, 5, 6]);
+    for (id, rule) in &report.rules {
+        table.add_row([
+            id.clone(),
+            count(rule.stopped),
+            at_steps(rule),
+            money(rule.saved),
+            of(rule.succeeded_stopped, report.outcomes.succeeded),
+            of(rule.failed_stopped, report.outcomes.failed),
+            count(rule.not_testable),
+        ]);
+    }
+    let mut text = table.to_string();
+    for (id, rule) in &report.rules {
+        if rule.paused > 0 {
+            let _ =
+                write!(text, "\n{id} would have asked a person in {}", counted(rule.paused, "run"));
+        }
+        if rule.warned > 0 {
+            let _ = write!(text, "\n{id} would have warned in {}", counted(rule.warned, "run"));
+        }
+    }
+    text
+}
+
+fn of(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{} of {}", count(part), count(whole)) }
+}
+
+/// `12`, or the least, the median and the largest: `12 / 31 / 50`.
+fn at_steps(rule: &RuleReport) -> String {
+    let mut steps = rule.at_steps.clone();
+    steps.sort_unstable();
+    match (steps.first(), steps.get(steps.len() / 2), steps.last()) {
+        (Some(least), Some(median), Some(most)) if least != most => {
+            format!("{least} / {median} / {most}")
+        }
+        (Some(only), _, _) => only.to_string(),
+        _ => "-".to_owned(),
+    }
+}
+
+fn runs(report: &Report) -> String {
+    let header = ["run", "format", "steps", "tokens", "cost", "outcome", "stopped at", "why"];
+    let mut table = table(&header, &[2, 3, 4, 6]);
+    for run in &report.per_run {
+        table.add_row([
+            run.id.clone(),
+            run.format.to_owned(),
+            count(run.steps),
+            short(run.tokens),
+            cost(run),
+            match run.outcome {
+                Some(true) => "succeeded",
+                Some(false) => "failed",
+                None => "-",
+            }
+            .to_owned(),
+            run.stopped_at_step.map_or_else(|| "-".to_owned(), |step| format!("step {step}")),
+            run.evidence.clone().unwrap_or_default(),
+        ]);
+    }
+    table.to_string()
+}
+
+fn cost(run: &RunReport) -> String {
+    match (run.cost, run.cost_is) {
+        (None, _) | (_, CostIs::Unknown) => "unknown".to_owned(),
+        (Some(amount), CostIs::LowerBound) => format!("\u{2265} {}", money(amount)),
+        (Some(amount), _) => money(amount),
+    }
+}

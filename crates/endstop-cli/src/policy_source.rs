@@ -1,0 +1,80 @@
+//! Where a subcommand takes its policy from: a file, or an expression on the command line.
+
+use std::path::{Path, PathBuf};
+
+use endstop::core::condition::MAX_TEXT;
+use endstop::core::expr::{Diagnostic, parse};
+use endstop::core::policy::{MAX_FILE, Policy};
+
+use crate::error::CliError;
+
+/// A policy file, or a stop expression: exactly one of them.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct PolicySource {
+    /// The policy file (TOML)
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// A stop condition, in single quotes
+    #[arg(long, value_name = "EXPR")]
+    stop: Option<String>,
+}
+
+impl PolicySource {
+    /// Reads the policy.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or what it says is not a policy.
+    pub fn load(&self) -> Result<Policy, CliError> {
+        match (&self.file, &self.stop) {
+            (Some(file), _) => load_file(file),
+            (None, Some(expression)) => load_expression(expression),
+            (None, None) => Ok(Policy::default()),
+        }
+    }
+}
+
+/// Reads a policy file; each rule remembers it as its origin.
+///
+/// # Errors
+/// If the file cannot be read, or what it says is not a policy.
+pub fn load_file(path: &Path) -> Result<Policy, CliError> {
+    let shown = path.display().to_string();
+    let length = std::fs::metadata(path).map_or(0, |data| data.len());
+    if length > MAX_FILE as u64 {
+        return Err(CliError::new(format!(
+            "`{shown}` has {length} bytes; a policy file has at most {MAX_FILE}"
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        CliError::new(format!("cannot read the policy file `{shown}`: {error}"))
+    })?;
+    let mut policy = Policy::from_toml(&text).map_err(|error| rendered(&error, &text, &shown))?;
+    for rule in &mut policy.rules {
+        rule.origin = Some(shown.clone());
+    }
+    Ok(policy)
+}
+
+/// Reads a stop expression as a policy of one rule, `stop`.
+///
+/// # Errors
+/// If it is not an expression.
+pub fn load_expression(text: &str) -> Result<Policy, CliError> {
+    let condition = parse(text).map_err(|error| {
+        let shown = if text.len() > MAX_TEXT { "" } else { text };
+        rendered(&error, shown, "--stop")
+    })?;
+    Ok(Policy::stop(condition))
+}
+
+/// The error as the command prints its own: the cause first, then the place, then what to do.
+fn rendered(error: &Diagnostic, text: &str, origin: &str) -> CliError {
+    let place = Diagnostic { help: None, ..error.clone() }.render(text, origin, true);
+    let snippet = place.split_once('\n').map_or("", |(_title, snippet)| snippet);
+    let failed = CliError::new(error.message.as_str()).with_details(snippet);
+    match &error.help {
+        Some(help) => failed.with_hint(help.as_str()),
+        None => failed,
+    }
+}

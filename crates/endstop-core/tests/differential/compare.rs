@@ -1,0 +1,212 @@
+//! The compiled program beside the naive evaluator, event by event.
+
+use std::sync::Arc;
+
+use endstop_core::condition::{CompareOp, GaugeId, Temporal};
+use endstop_core::expr::parse;
+use endstop_core::policy::Rule as PolicyRule;
+use endstop_core::probe::Probes;
+use endstop_core::signal::StopReason;
+use endstop_core::verdict::NodeRecord;
+use endstop_core::{
+    Action as PolicyAction, Condition, Directive, Event, EventKind, Policy, Program, Run,
+    Truth as Recorded, Verdict,
+};
+use proptest::prelude::*;
+
+use crate::naive::{Action, Decision, Entry, Moment, Rule, Standing, Truth, decide, holds, truth};
+
+/// The policy of the rules.
+pub(crate) fn policy(rules: &[Rule]) -> Policy {
+    let rules = rules.iter().map(|rule| {
+        let action = match rule.action {
+            Action::Stop => PolicyAction::Stop,
+            Action::Pause => PolicyAction::Pause,
+            Action::Finish => PolicyAction::Finish,
+            Action::Retry => PolicyAction::Retry,
+            Action::Warn => PolicyAction::Warn,
+        };
+        PolicyRule::new(rule.name, action, rule.condition.clone())
+    });
+    Policy { rules: rules.collect(), ..Policy::default() }
+}
+
+pub(crate) fn compiled(policy: &Policy) -> Arc<Program> {
+    Arc::new(Program::new(policy, &Probes::new()).unwrap())
+}
+
+/// A run under the rules, and a way to see what it sees while it judges an event: a copy of it under a
+/// policy with one rule more, which stops at once, so that its trip record is of that moment.
+pub(crate) struct Pair {
+    run: Run,
+    watcher: Arc<Program>,
+}
+
+impl Pair {
+    pub(crate) fn of(rules: &[Rule]) -> Self {
+        let policy = policy(rules);
+        let mut watching = policy.clone();
+        let always = parse("elapsed >= 0s").unwrap();
+        watching.rules.push(PolicyRule::new("always", PolicyAction::Stop, always));
+        Self { run: Run::new(compiled(&policy)), watcher: compiled(&watching) }
+    }
+
+    fn observe(&mut self, event: &Event<'_>) -> (Verdict, Directive) {
+        let saved = self.run.save().unwrap();
+        let mut copy = Run::restore(Arc::clone(&self.watcher), &saved).unwrap();
+        copy.observe(event);
+        (copy.verdict(), self.run.observe(event))
+    }
+}
+
+/// Compares up to the first stop, or to where another action makes the run differ from what the log says.
+pub(crate) fn check(rules: &[Rule], events: &[Event<'static>]) -> Result<(), TestCaseError> {
+    let (decisions, entries) = decide(rules, events);
+    let mut pair = Pair::of(rules);
+    let exact = rules.iter().all(|rule| decides_exactly(&rule.condition));
+    for (index, event) in events.iter().enumerate() {
+        let (verdict, directive) = pair.observe(event);
+        let place = Place { index, event, entries: &entries };
+        for (rule, record) in rules.iter().zip(&verdict.rules) {
+            place.holding(rule, record.holds)?;
+            place.tree(&rule.condition, &record.tree)?;
+        }
+        let decision = &decisions[index];
+        if exact {
+            place.directive(decision, directive)?;
+        }
+        // A run that ended by itself may go on.
+        let is_over = directive.stops() && pair.run.stop_reason() != Some(StopReason::Completed);
+        let differs = match directive {
+            Directive::Pause => announces(&event.kind),
+            Directive::Finish => true,
+            _ => is_over || (!exact && directive != Directive::Proceed),
+        };
+        if differs {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a run that does not admit it counts nothing.
+fn announces(kind: &EventKind<'_>) -> bool {
+    kind.is_intention() || matches!(kind, EventKind::HandOff { .. })
+}
+
+struct Place<'t> {
+    index: usize,
+    event: &'t Event<'static>,
+    entries: &'t [Entry<'static>],
+}
+
+impl Place<'_> {
+    fn holding(&self, rule: &Rule, compiled: bool) -> Result<(), TestCaseError> {
+        let expected = holds(&rule.condition, self.entries, Moment(self.index));
+        let agrees = if decides_exactly(&rule.condition) {
+            compiled == expected
+        } else {
+            // It may hold back where the naive one trips, never the other way round.
+            expected || !compiled
+        };
+        prop_assert!(
+            agrees,
+            "`{}` is {compiled}, expected {expected}, at {}: {:?}",
+            rule.condition,
+            self.index,
+            self.event
+        );
+        Ok(())
+    }
+
+    fn tree(&self, condition: &Condition, record: &NodeRecord) -> Result<(), TestCaseError> {
+        if records_exactly(condition) {
+            let expected = match truth(condition, self.entries, Moment(self.index)) {
+                Truth::True => Recorded::True,
+                Truth::False => Recorded::False,
+                Truth::Unknown => Recorded::Unknown,
+            };
+            prop_assert_eq!(
+                record.state,
+                expected,
+                "`{}` at {}: {:?}",
+                condition,
+                self.index,
+                self.event
+            );
+        }
+        let parts = condition.parts();
+        prop_assert_eq!(parts.len(), record.parts.len());
+        parts.into_iter().zip(&record.parts).try_for_each(|(part, record)| self.tree(part, record))
+    }
+
+    fn directive(&self, decision: &Decision, directive: Directive) -> Result<(), TestCaseError> {
+        let of = |action: Action| decision.held.iter().any(|held| held.action == action);
+        let stands = |standing: Standing| {
+            decision.held.iter().any(|h| h.action == Action::Stop && h.standing == standing)
+        };
+        let at = self.index;
+        let stops = decision.raised || stands(Standing::Stands) || decision.natural_end;
+        match directive {
+            Directive::Stop | Directive::CancelNow => {
+                // A retry rule that still holds stops the run in the end, without a stop rule.
+                prop_assert!(stops || of(Action::Retry), "{directive:?} at {at}: {decision:?}");
+            }
+            // A pause comes before the natural end of a run, and hides it.
+            Directive::Pause => {
+                prop_assert!(of(Action::Pause), "{directive:?} at {at}: {decision:?}");
+            }
+            Directive::Retry => {
+                prop_assert!(of(Action::Retry) && !stops, "{directive:?} at {at}: {decision:?}");
+            }
+            Directive::Refuse => {
+                let too_deep = stands(Standing::RefusesTheChild) && !stops;
+                prop_assert!(too_deep, "{directive:?} at {at}: {decision:?}");
+            }
+            Directive::Proceed | Directive::Finish => {
+                prop_assert!(!stops && !decision.refused, "{directive:?} at {at}: {decision:?}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the number of steps that an operator compares is never in doubt for `==` and `!=`: those need
+/// the most and the least it may be, and the compiled operator keeps one of the two.
+fn decides_exactly(condition: &Condition) -> bool {
+    let of_operator = match condition {
+        Condition::Temporal(Temporal::Streak { of, op, .. } | Temporal::Count { of, op, .. }) => {
+            !matches!(op, CompareOp::Eq | CompareOp::Ne) || is_always_known(of)
+        }
+        _ => true,
+    };
+    of_operator && condition.parts().into_iter().all(decides_exactly)
+}
+
+/// Whether every operator in it keeps all there is to know of its operand.
+fn records_exactly(condition: &Condition) -> bool {
+    let of_operator = match condition {
+        Condition::Temporal(temporal) => temporal.parts().into_iter().all(is_always_known),
+        _ => true,
+    };
+    of_operator && condition.parts().into_iter().all(records_exactly)
+}
+
+/// Whether it is known at the end of every step.
+fn is_always_known(condition: &Condition) -> bool {
+    match condition {
+        Condition::Compare(comparison) => !matches!(
+            comparison.gauge.id,
+            GaugeId::Tokens
+                | GaugeId::InputTokens
+                | GaugeId::OutputTokens
+                | GaugeId::CachedTokens
+                | GaugeId::ContextTokens
+                | GaugeId::Cost
+                | GaugeId::NextCost
+                | GaugeId::Depth
+                | GaugeId::Fact
+        ),
+        other => other.parts().into_iter().all(is_always_known),
+    }
+}

@@ -1,0 +1,17 @@
+//! The expression reader: never panics; what it reads prints and reads back as the same value.
+#![no_main]
+
+use endstop::core::expr::parse;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    match parse(text) {
+        Ok(condition) => {
+            let printed = condition.to_string();
+            let again = parse(&printed).expect("what is printed is read");
+            assert_eq!(again, condition, "{printed}");
+            assert_eq!(again.to_string(), printed, "printing is a fixed point");
+        }
+        Err(error) => assert!(!error.render(text, "fuzz", false).is_empty()),
+    }
+});
