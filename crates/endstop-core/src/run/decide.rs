@@ -51,6 +51,7 @@ impl Run {
     pub(super) fn hide_next_cost(&mut self) {
         if self.shown_next_cost().is_some() {
             self.hide(Class::NextCost);
+            self.meter.evaluate(&self.program);
         }
     }
 
