@@ -42,6 +42,7 @@ impl Run {
             self.meter.begin(&self.program, event);
             // What is shown from here on is what a restored run would show.
             self.meter.evaluate(&self.program);
+            self.judged = false;
         }
         directive
     }
@@ -52,6 +53,7 @@ impl Run {
         if self.shown_next_cost().is_some() {
             self.hide(Class::NextCost);
             self.meter.evaluate(&self.program);
+            self.judged = false;
         }
     }
 
