@@ -222,6 +222,7 @@ impl Meter {
             truth: vec![0; program.words()].into_boxed_slice(),
         };
         meter.refresh(program);
+        meter.evaluate(program);
         meter
     }
 

@@ -156,7 +156,7 @@ pub struct Run {
     pub(crate) retries_in_row: u32,
     pub(crate) notices: Vec<Notice>,
     pub(crate) ended: Option<Ended>,
-    /// Whether a checkpoint has been judged in this process.
+    /// Whether the state as it is has been judged, in this process.
     pub(crate) judged: bool,
 }
 

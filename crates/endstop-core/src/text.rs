@@ -22,6 +22,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const MAX_PATTERN_BYTES: usize = 4 * 1024 * 1024;
 /// Most memory that building one pattern may take, in bytes.
 const MAX_BUILD_BYTES: usize = 16 * 1024 * 1024;
+/// Largest automaton before it is made deterministic, in bytes: `\w{200}{200}` would take seconds to build.
+const MAX_NFA_BYTES: usize = 1024 * 1024;
 /// From this length on the vectorised searcher beats the carried automaton.
 const LONG_PIECE: usize = 64;
 
@@ -217,7 +219,11 @@ impl Pattern {
                     .dfa_size_limit(Some(MAX_PATTERN_BYTES))
                     .determinize_size_limit(Some(MAX_BUILD_BYTES)),
             )
-            .thompson(NfaConfig::new().which_captures(WhichCaptures::None))
+            .thompson(
+                NfaConfig::new()
+                    .which_captures(WhichCaptures::None)
+                    .nfa_size_limit(Some(MAX_NFA_BYTES)),
+            )
             .build(pattern)
             .map_err(|error| {
                 bad(

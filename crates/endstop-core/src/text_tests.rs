@@ -106,6 +106,11 @@ fn patterns_that_cannot_be_used_are_refused_with_help() {
     for pattern in ["(", "a*", r"\bword\b", r"\w{200}{200}"] {
         assert!(check_pattern(pattern).is_err(), "{pattern}");
     }
+    for pattern in
+        [r"\w+", r"(?i)final\s+answer:?\s*\w{1,8}", "[a-z]{200}", r"(?-u:\b)stop(?-u:\b)"]
+    {
+        assert!(check_pattern(pattern).is_ok(), "{pattern}");
+    }
 }
 
 proptest! {

@@ -42,6 +42,7 @@ impl Run {
             self.meter.begin(&self.program, event);
             // What is shown from here on is what a restored run would show.
             self.meter.evaluate(&self.program);
+            self.judged = false;
         }
         directive
     }
@@ -51,6 +52,8 @@ impl Run {
     pub(super) fn hide_next_cost(&mut self) {
         if self.shown_next_cost().is_some() {
             self.hide(Class::NextCost);
+            self.meter.evaluate(&self.program);
+            self.judged = false;
         }
     }
 
