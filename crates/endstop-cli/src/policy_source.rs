@@ -49,9 +49,17 @@ pub fn load_file(path: &Path) -> Result<Policy, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         CliError::new(format!("cannot read the policy file `{shown}`: {error}"))
     })?;
-    let mut policy = Policy::from_toml(&text).map_err(|error| rendered(&error, &text, &shown))?;
+    load_text(&text, &shown)
+}
+
+/// Reads a policy file's text; each rule remembers `origin`.
+///
+/// # Errors
+/// If what it says is not a policy.
+pub fn load_text(text: &str, origin: &str) -> Result<Policy, CliError> {
+    let mut policy = Policy::from_toml(text).map_err(|error| rendered(&error, text, origin))?;
     for rule in &mut policy.rules {
-        rule.origin = Some(shown.clone());
+        rule.origin = Some(origin.to_owned());
     }
     Ok(policy)
 }

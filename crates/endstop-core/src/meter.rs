@@ -4,11 +4,13 @@
 //! when one more of it would begin (01-semantics section 2); the counters themselves are always exact.
 
 mod apply;
+mod begin;
 pub(crate) mod counters;
 pub(crate) mod evaluate;
 pub(crate) mod ops;
 pub(crate) mod results;
 pub(crate) mod state;
+mod words;
 
 use alloc::boxed::Box;
 use alloc::vec;

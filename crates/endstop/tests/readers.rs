@@ -2,6 +2,15 @@
 //! `tests/data/<id>/`; what they read as is in `tests/data/expected/<id>.txt`, rewritten where the variable
 //! `ENDSTOP_BLESS` is set.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "the helpers of these tests fail as their tests do"
+)]
+
 #[path = "readers/sink.rs"]
 mod sink;
 

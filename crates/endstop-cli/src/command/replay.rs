@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::error::CliError;
 use crate::output;
-use crate::policy_source::{load_expression, load_file};
+use crate::policy_source::{load_expression, load_file, load_text};
 
 /// The policy that is replayed where none is given and nobody said which runs to count.
-const DEFAULT_POLICY: &str = "steps >= 50 or cost >= $1.00 or repeats >= 3 or cycles >= 3";
+const DEFAULT_POLICY: &str = include_str!("../../data/default-policy.toml");
 
 const HELP: &str = "\
 Examples:
@@ -133,8 +133,8 @@ fn policy(args: &Args) -> Result<Policy, CliError> {
         (Some(file), _) => load_file(file),
         (None, Some(expression)) => load_expression(expression),
         (None, None) if args.paths.is_empty() => {
-            output::note(&format!("no policy was given: replaying --stop '{DEFAULT_POLICY}'\n"));
-            load_expression(DEFAULT_POLICY)
+            output::note("no policy was given: replaying the default one (steps, money, stuck)\n");
+            load_text(DEFAULT_POLICY, "the default policy")
         }
         (None, None) => Ok(Policy::default()),
     }

@@ -1,6 +1,8 @@
 //! Conditions to flat tables. Negation is pushed to the leaves, into operators over time too: each
 //! occurrence has a state of its own.
 
+mod tables;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,15 +10,15 @@ use alloc::vec::Vec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::program::{
-    CLASSES, Class, Compare, CompiledRule, Fold, GaugeSlot, Literal, Masks, Needs, NodeInfo, Op,
-    OpKind, Program, Range64, Read, Slot,
+    Compare, CompiledRule, Fold, GaugeSlot, Literal, Masks, Needs, NodeInfo, Op, OpKind, Program,
+    Range64, Read, Slot,
 };
 use super::{Action, Policy, PolicyError, leaves};
 use crate::condition::temporal::MAX_COUNT;
 use crate::condition::{CompareOp, Comparison, Condition, Fact, Gauge, GaugeId, Temporal, Window};
-use crate::meter::counters::Counter;
 use crate::probe::Probes;
 use crate::text::Texts;
+use tables::Tables;
 
 /// Raised when the meaning of saved states changes.
 const STATE_VERSION: u64 = 1;
@@ -42,127 +44,6 @@ pub(super) fn compile(policy: &Policy, probes: &Probes) -> Result<Program, Polic
         });
     }
     builder.finish(policy, rules)
-}
-
-/// The leaves of all rules, gathered first so that slots can be laid out: comparisons, then facts, then
-/// folds.
-#[derive(Default)]
-struct Tables {
-    compares: usize,
-    literals: usize,
-    gauges: Vec<GaugeSlot>,
-    facts: Vec<Fact>,
-    tools: Vec<String>,
-    numbers: Vec<String>,
-    probes: Vec<String>,
-    ops: usize,
-}
-
-impl Tables {
-    fn count(&mut self, condition: &Condition) {
-        match condition {
-            Condition::Compare(comparison) => {
-                self.compares += 1;
-                self.add_gauge(&comparison.gauge);
-            }
-            Condition::Fact(fact) => {
-                self.literals += 1;
-                if !self.facts.contains(fact) {
-                    self.facts.push(fact.clone());
-                }
-            }
-            Condition::Temporal(temporal) => {
-                // Inner operators are numbered first, as `Builder` meets them.
-                for part in temporal.parts() {
-                    self.count(part);
-                }
-                self.add_op(temporal);
-                return;
-            }
-            _ => {}
-        }
-        for part in condition.parts() {
-            self.count(part);
-        }
-    }
-
-    fn add_op(&mut self, temporal: &Temporal) {
-        let class = match temporal {
-            Temporal::Streak { .. }
-            | Temporal::Count { window: None | Some(Window::Steps(_)), .. } => Some(Class::StepEnd),
-            Temporal::Count { window: Some(Window::Time(_)), .. } => Some(Class::Time),
-            _ => None,
-        };
-        if let Some(class) = class {
-            self.compares += 1;
-            self.gauges.push(GaugeSlot { class, read: Read::Op(self.ops), gauge: None });
-        }
-        self.ops += 1;
-    }
-
-    fn add_gauge(&mut self, gauge: &Gauge) {
-        if self.gauges.iter().any(|slot| slot.gauge.as_ref() == Some(gauge)) {
-            return;
-        }
-        let (class, read) = self.source(gauge);
-        self.gauges.push(GaugeSlot { class, read, gauge: Some(gauge.clone()) });
-    }
-
-    fn source(&mut self, gauge: &Gauge) -> (Class, Read) {
-        let counter = |counter: Counter| Read::Counter { index: counter as usize, own: gauge.own };
-        let name = gauge.argument.clone().unwrap_or_default();
-        match gauge.id {
-            GaugeId::Steps => (Class::Steps, counter(Counter::Steps)),
-            GaugeId::Attempts => (Class::Attempts, counter(Counter::Attempts)),
-            GaugeId::Retries => (Class::Retries, counter(Counter::Retries)),
-            GaugeId::ToolCalls if gauge.argument.is_some() => (
-                Class::ToolCalls,
-                Read::Tool { index: index_of(&mut self.tools, name), own: gauge.own },
-            ),
-            GaugeId::ToolCalls => (Class::ToolCalls, counter(Counter::ToolCalls)),
-            GaugeId::ToolErrors => (Class::ToolErrors, counter(Counter::ToolErrors)),
-            GaugeId::Errors => (Class::Errors, counter(Counter::Errors)),
-            GaugeId::Messages => (Class::Messages, counter(Counter::Messages)),
-            GaugeId::Tokens => (Class::Settled, counter(Counter::Tokens)),
-            GaugeId::InputTokens => (Class::Settled, counter(Counter::InputTokens)),
-            GaugeId::OutputTokens => (Class::Settled, counter(Counter::OutputTokens)),
-            GaugeId::CachedTokens => (Class::Settled, counter(Counter::CachedTokens)),
-            GaugeId::ContextTokens => (Class::Settled, Read::Context),
-            GaugeId::Cost => (Class::Settled, counter(Counter::Cost)),
-            GaugeId::NextCost => (Class::NextCost, Read::NextCost),
-            GaugeId::Elapsed => (Class::Time, Read::Elapsed),
-            GaugeId::Active => (Class::Time, Read::Active),
-            GaugeId::Idle => (Class::Time, Read::Idle),
-            GaugeId::Now => (Class::Time, Read::Now),
-            GaugeId::Depth => (Class::Depth, Read::Depth),
-            GaugeId::Subagents => (Class::Subagents, counter(Counter::Subagents)),
-            GaugeId::Handoffs => (Class::Handoffs, counter(Counter::Handoffs)),
-            GaugeId::Repeats => (Class::Live, Read::Repeats),
-            GaugeId::Cycles => (Class::Live, Read::Cycles),
-            GaugeId::NoProgress => (Class::Live, Read::NoProgress),
-            GaugeId::Fact => (Class::Live, Read::Fact(index_of(&mut self.numbers, name))),
-            GaugeId::Probe => (Class::Live, Read::Probe(index_of(&mut self.probes, name))),
-        }
-    }
-
-    fn sort_gauges(&mut self) {
-        self.gauges.sort_by_key(|slot| slot.class);
-    }
-
-    fn ranges(&self) -> [core::ops::Range<usize>; CLASSES] {
-        core::array::from_fn(|class| {
-            let start = self.gauges.partition_point(|slot| (slot.class as usize) < class);
-            let end = self.gauges.partition_point(|slot| (slot.class as usize) <= class);
-            start..end
-        })
-    }
-}
-
-fn index_of(names: &mut Vec<String>, name: String) -> usize {
-    names.iter().position(|known| *known == name).unwrap_or_else(|| {
-        names.push(name);
-        names.len() - 1
-    })
 }
 
 struct Builder<'p> {

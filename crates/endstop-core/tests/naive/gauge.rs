@@ -169,7 +169,7 @@ fn as_it_stands(gauge: &Gauge, view: View<'_, '_>) -> Reading {
             });
             reported.last().map_or(Reading::Unknown, Reading::Known)
         }
-        _ => unimplemented!("`{gauge}` is left out of the generated conditions"),
+        _ => panic!("`{gauge}` is left out of the generated conditions"),
     }
 }
 

@@ -1,3 +1,5 @@
+//! Discovery: what is found, grouped, and refused.
+
 use std::fs;
 
 use super::*;
@@ -60,7 +62,7 @@ fn files_of_sub_agents_are_children_of_their_session() {
     let session = ("p/s1.jsonl".to_owned(), "claude-code", children);
     let lost = ("p/agent-lost.jsonl".to_owned(), "claude-code", vec![]);
 
-    let found = walk(&[folder.0.clone()]).unwrap();
+    let found = walk(std::slice::from_ref(&folder.0)).unwrap();
     assert_eq!(shape(&folder, &found), [lost, session.clone()]);
     assert!(found.warnings.is_empty());
 
@@ -89,7 +91,7 @@ fn an_active_rollout_wins_over_its_archived_copy() {
     folder.put("sessions/2026/a.jsonl", ROLLOUT);
     folder.put("archived_sessions/2026/a.jsonl", ROLLOUT);
     folder.put("archived_sessions/2026/b.jsonl", ROLLOUT);
-    let found = walk(&[folder.0.clone()]).unwrap();
+    let found = walk(std::slice::from_ref(&folder.0)).unwrap();
     let mains: Vec<String> = shape(&folder, &found).into_iter().map(|(main, ..)| main).collect();
     assert_eq!(mains, ["archived_sessions/2026/b.jsonl", "sessions/2026/a.jsonl"]);
 }
@@ -107,7 +109,7 @@ fn links_in_a_circle_end() {
     let folder = Folder::new("circle");
     folder.put("a/s1.jsonl", SESSION);
     std::os::unix::fs::symlink(&folder.0, folder.0.join("a/up")).unwrap();
-    assert_eq!(walk(&[folder.0.clone()]).unwrap().transcripts.len(), 1);
+    assert_eq!(walk(std::slice::from_ref(&folder.0)).unwrap().transcripts.len(), 1);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 
-use serde::Deserializer;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::part::Part;
@@ -76,6 +76,10 @@ pub(super) enum Element<'d> {
     Beside(&'d str, &'d RawValue),
 }
 
+/// A key, borrowed where it has no escapes.
+#[derive(Deserialize)]
+struct Key<'d>(#[serde(borrow)] Cow<'d, str>);
+
 struct Elements<'f, 'd> {
     key: Option<&'static str>,
     take: &'f mut dyn FnMut(Element<'d>),
@@ -110,8 +114,8 @@ impl<'d> Visitor<'d> for Elements<'_, 'd> {
         let Some(key) = self.key else {
             return Err(serde::de::Error::custom("an object where a list belongs"));
         };
-        while let Some(name) = entries.next_key::<Cow<'d, str>>()? {
-            match name {
+        while let Some(name) = entries.next_key::<Key<'d>>()? {
+            match name.0 {
                 name if name == key => {
                     entries.next_value_seed(Elements { key: None, take: &mut *self.take })?;
                 }

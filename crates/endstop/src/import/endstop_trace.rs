@@ -62,6 +62,8 @@ struct Reader<'f> {
 
 struct Run {
     at: u64,
+    /// The wall time at offset 0.
+    began: Option<u64>,
     has_begun: bool,
     has_ended: bool,
     outcome: Option<bool>,
@@ -114,6 +116,7 @@ impl Reader<'_> {
         };
         self.run = Some(Run {
             at: 0,
+            began: None,
             has_begun: false,
             has_ended: false,
             outcome: None,
@@ -136,6 +139,15 @@ impl Reader<'_> {
 }
 
 impl Run {
+    /// A line may leave its wall time out; the run's first one tells it.
+    fn wall_of(&mut self, event: &Event<'_>) -> WallTime {
+        if event.wall.0 > 0 {
+            self.began.get_or_insert(event.wall.0.saturating_sub(event.at.0));
+            return event.wall;
+        }
+        WallTime(self.began.map_or(0, |began| began.saturating_add(self.at)))
+    }
+
     fn play(&mut self, event: &Event<'_>, sink: &mut dyn RunSink) {
         if self.has_ended {
             return;
@@ -163,8 +175,12 @@ impl Run {
             }
             _ => {}
         }
-        let WallTime(wall) = event.wall;
-        let (at, wall) = (Millis(self.at), WallTime(wall));
-        sink.event(&Event { at, wall, source: event.source, kind: event.kind.clone() });
+        let wall = self.wall_of(event);
+        sink.event(&Event {
+            at: Millis(self.at),
+            wall,
+            source: event.source,
+            kind: event.kind.clone(),
+        });
     }
 }

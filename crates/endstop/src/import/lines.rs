@@ -179,7 +179,10 @@ fn of_line(error: &serde_json::Error) -> String {
 mod tests {
     use super::*;
 
-    fn numbers(bytes: &'static [u8], limit: usize) -> (Vec<(u64, i64)>, Vec<(WarningKind, u64)>) {
+    /// Warnings and their lines.
+    type Warned = Vec<(WarningKind, u64)>;
+
+    fn numbers(bytes: &'static [u8], limit: usize) -> (Vec<(u64, i64)>, Warned) {
         let part = Part::bytes("x.jsonl", bytes);
         let mut warnings = Warnings::default();
         let mut lines = JsonLines::open(&part, &mut warnings);

@@ -1,8 +1,8 @@
 //! mini-SWE-agent trajectories (`mini-swe-agent-1`, `-1.1`): one JSON document a run.
 //!
 //! - An assistant message is one model call. What the response says was billed (`usage.cost`) is its cost;
-//!   without that the price table computes it, and failing that `extra.cost` of `-1.1` is taken.
-//!   `instance_cost` is not read.
+//!   without that the price table computes it. What the tool itself computed (`extra.cost`,
+//!   `instance_cost`) is not read: it knows neither cached tokens nor price changes.
 //! - A reply with exactly one bash block is one call of the tool `bash`; any other number is not executed:
 //!   one refused call. `-1.1` lists the executed commands in `extra.actions`.
 //! - A command that ends with a non-zero code has still told the model something; it is a failed call only
@@ -10,19 +10,19 @@
 
 use std::borrow::Cow;
 
-use endstop_core::units::{Cost, Money};
+use endstop_core::units::Cost;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
-use super::act::{Act, CostSource, Full, Reply, Step, Time};
+use super::act::{Act, Full, Reply, Step, Time};
 use super::bill::{ModelCall, bill};
 use super::document::{read_document, warn_of};
 use super::part::Part;
 use super::warning::{WarningKind, Warnings};
 use super::writer::{Closing, RunWriter};
 use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
-use crate::price::{PriceTable, UsageShape, billed_cost};
+use crate::price::{PriceTable, UsageShape};
 
 /// The one tool.
 const BASH: &str = "bash";
@@ -98,7 +98,6 @@ struct Extra<'a> {
     response: Option<Response<'a>>,
     /// The commands that were executed, in `-1.1`.
     actions: Option<Vec<Action>>,
-    cost: Option<Number>,
     timestamp: Option<Number>,
     returncode: Option<i64>,
     exception_info: Option<Value>,
@@ -207,7 +206,7 @@ impl<'s> Gather<'s> {
         self.note(time);
         let mut step = Step::begin(self.last.or(time));
         self.last = time.or(self.last);
-        let reply = self.price(response, extra.cost.as_ref(), time, index, warnings);
+        let reply = self.price(response, time, index, warnings);
         step.answer(time, reply);
         let taken = add_calls(&mut step, text, extra.actions, time);
         self.open = Some(step);
@@ -217,7 +216,6 @@ impl<'s> Gather<'s> {
     fn price(
         &self,
         response: Response<'_>,
-        stated: Option<&Number>,
         time: Time,
         index: usize,
         warnings: &mut Warnings,
@@ -246,9 +244,6 @@ impl<'s> Gather<'s> {
                 warnings.add(WarningKind::BadNumber, self.part.name(), None, message);
             }
             (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), bill.source);
-        }
-        if let (CostSource::Unknown, Some(money)) = (reply.source, stated.and_then(stated_cost)) {
-            (reply.cost, reply.source) = (Some(Cost::Known(money)), CostSource::Computed);
         }
         reply
     }
@@ -296,7 +291,9 @@ fn add_calls(
             _ => Vec::new(),
         },
     };
-    step.say(time, text)?;
+    if !text.is_empty() {
+        step.say(time, text)?;
+    }
     if commands.is_empty() {
         return step.refuse(time, BASH.to_owned());
     }
@@ -332,11 +329,6 @@ fn has_failed(extra: &Extra<'_>, text: &str) -> bool {
         None => false,
     };
     was_killed || has_exception || code.is_some_and(|code| NOT_RUN.contains(&code))
-}
-
-/// A cost that the tool computed, as text of a JSON number.
-fn stated_cost(cost: &Number) -> Option<Money> {
-    billed_cost(&serde_json::json!({ "cost": cost }))
 }
 
 /// Seconds since 1970, whole or with decimals.

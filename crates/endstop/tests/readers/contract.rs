@@ -45,7 +45,7 @@ fn data() -> PathBuf {
 
 fn examples_of(format: &'static dyn Format) -> Vec<Example> {
     let folder = data().join(format.id());
-    let found = walk(&[folder.clone()]).unwrap();
+    let found = walk(std::slice::from_ref(&folder)).unwrap();
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
     assert!(!found.transcripts.is_empty(), "`{}` needs an example", folder.display());
     let example = |mut transcript: Transcript| {
@@ -85,6 +85,14 @@ fn examples_read_as_expected() {
         let expected = fs::read_to_string(&path).unwrap_or_default();
         assert_eq!(text, expected, "{}", path.display());
     }
+}
+
+#[test]
+fn a_list_of_messages_is_named_by_its_document() {
+    let chat = endstop::import::format("openai-chat").unwrap();
+    let named =
+        examples_of(chat).into_iter().find(|e| e.transcript.main.name().contains("wrapped"));
+    assert_eq!(named.unwrap().whole.runs[0].id, "chat-7");
 }
 
 #[test]

@@ -120,12 +120,13 @@ fn of(part: u64, whole: u64) -> String {
 fn at_steps(rule: &RuleReport) -> String {
     let mut steps = rule.at_steps.clone();
     steps.sort_unstable();
-    match (steps.first(), steps.get(steps.len() / 2), steps.last()) {
-        (Some(least), Some(median), Some(most)) if least != most => {
+    match (steps.as_slice(), steps.get(steps.len() / 2)) {
+        ([], _) | (_, None) => "-".to_owned(),
+        ([least, _, .., most], Some(median)) if steps.len() > 2 && least != most => {
             format!("{least} / {median} / {most}")
         }
-        (Some(only), _, _) => only.to_string(),
-        _ => "-".to_owned(),
+        ([least, most], _) if least != most => format!("{least} / {most}"),
+        ([only, ..], _) => only.to_string(),
     }
 }
 

@@ -1,3 +1,5 @@
+//! Trace lines read back as the events they were written from.
+
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
