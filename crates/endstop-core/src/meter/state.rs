@@ -55,14 +55,16 @@ pub(crate) fn save_meter(program: &Program, meter: &Meter, state: &mut wire::Run
     let lost = program.facts.iter().zip(&meter.lost).filter(|(_, lost)| **lost);
     state.lost = lost.map(|(fact, _)| fact.to_string()).collect();
     state.compared = compared(program, meter);
-    let operators = program.ops.iter().zip(&meter.ops).map(|(op, s)| {
+    for (op, s) in program.ops.iter().zip(&meter.ops) {
         let ring = s.ring.iter().copied().collect();
-        (
-            op.key.clone(),
-            wire::OperatorState { set: s.set, value: s.value, ring, unknown: s.unknown },
-        )
-    });
-    state.operators = operators.collect();
+        let saved = wire::OperatorState { set: s.set, value: s.value, ring, unknown: s.unknown };
+        // Operators that differ only in their limit share an entry: the longest ring has them all.
+        match state.operators.get_mut(&op.key) {
+            Some(known) if known.ring.len() >= saved.ring.len() => {}
+            Some(known) => *known = saved,
+            None => drop(state.operators.insert(op.key.clone(), saved)),
+        }
+    }
 }
 
 fn named(counters: &Counters) -> BTreeMap<String, u64> {

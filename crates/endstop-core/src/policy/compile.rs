@@ -302,7 +302,9 @@ fn key(temporal: &Temporal, negated: bool) -> String {
         Temporal::Streak { of, .. } => format!("{sign}streak({of})"),
         Temporal::Count { of, window: None, .. } => format!("{sign}count({of})"),
         Temporal::Count { of, window: Some(window), .. } => format!("{sign}count({of}, {window})"),
-        Temporal::Within { of, .. } => format!("{sign}within({of})"),
+        // The window may change, but a stamp is a time or a step and stays that.
+        Temporal::Within { of, window: Window::Time(_) } => format!("{sign}within({of}, time)"),
+        Temporal::Within { of, window: Window::Steps(_) } => format!("{sign}within({of}, steps)"),
         Temporal::Then { first, .. } => format!("{sign}then({first})"),
     }
 }

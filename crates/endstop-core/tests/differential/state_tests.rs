@@ -331,6 +331,24 @@ fn what_was_not_counted_is_unknown_and_not_zero() {
     }
 }
 
+/// Operators that differ only in their window or limit do not take each other's place.
+#[test]
+fn operators_over_one_operand_are_told_apart() {
+    for text in [
+        "no_tool_calls within 2 steps or (no_tool_calls within 5m and steps < 0)",
+        "count(no_tool_calls, 9 steps) >= 8 or (count(no_tool_calls, 9 steps) >= 1 and steps < 0)",
+        "(count(no_tool_calls, 9 steps) >= 1 and steps < 0) or count(no_tool_calls, 9 steps) >= 8",
+    ] {
+        let mut run = Driver::of(&format!("steps >= 9 and ({text})"));
+        for _ in 0..4 {
+            run.step();
+        }
+        let same = run.restored(&format!("steps >= 9 and ({text})"));
+        assert_eq!(same.0.verdict(), run.0.verdict(), "{text}");
+        assert_eq!(same.0.save(), run.0.save(), "{text}");
+    }
+}
+
 #[test]
 fn a_text_cut_anywhere_is_refused() {
     let mut run = Driver::of("said(\"DONE\") or streak(errored) >= 2 or cost >= $2.00");

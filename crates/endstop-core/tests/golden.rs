@@ -1,0 +1,175 @@
+//! What is stored and sent, byte for byte. A version that has been written is read for ever.
+//!
+//! After a deliberate change of a format that nobody has stored yet, write the files anew with
+//! `ENDSTOP_UPDATE_GOLDEN=1 cargo test -p endstop-core --test golden`. A format that has been released gets
+//! a new version and a new file instead; its old file and the test that reads it stay.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use endstop_core::event::{Cap, Source};
+use endstop_core::expr::parse;
+use endstop_core::probe::Probes;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
+use endstop_core::{Condition, Directive, Event, EventKind, Policy, Program, Run, Verdict};
+
+/// A rule of every action, and every kind of state that a run keeps.
+const POLICY: &str = r#"
+name = "golden"
+
+[stop]
+budget = "steps >= 9 or cost >= $3.00 or own.tokens >= 200k"
+stuck = "no_progress(3) or repeats >= 4 or cycles >= 3 or streak(near_duplicate) >= 2"
+answered = 'said("FINAL ANSWER") or matches(/done$/) or (called("submit") then finished("stop"))'
+window = "count(errored, 5m) >= 3 or count(no_tool_calls, 4 steps) >= 3 or (errored within 2 steps and steps >= 8)"
+reported = 'fact("score") >= 90 or tool_calls("search") >= 7 or ever(handed_off("human"))'
+
+[finish]
+wrap_up = "steps >= 8"
+
+[pause]
+approve = "cost >= $1.00"
+
+[warn]
+near = "steps >= 1"
+
+[rule.stuck]
+hard = false
+"#;
+
+fn program() -> Arc<Program> {
+    let policy = Policy::from_toml(POLICY).unwrap();
+    Arc::new(Program::new(&policy, &Probes::new()).unwrap())
+}
+
+fn reply(tool_calls: u32) -> EventKind<'static> {
+    let usage = TokenUsage { input: 1_000, cache_read: 200, output: 50, ..TokenUsage::default() };
+    let cost = Cost::Known(Money::from_picos(600_000_000_000));
+    let (usage, cost, finish) = (Some(usage), Some(cost), Some("tool_use"));
+    EventKind::Reply { model: Some("model"), usage, cost, finish, tool_calls }
+}
+
+/// A run in the middle of its third step, with something of everything.
+fn running() -> Run {
+    let mut run = Run::new(program());
+    let begin = EventKind::AttemptBegin { next_cost: Some(Cost::Known(Money::from_picos(7))) };
+    let say =
+        "I will run the tests once more to see whether the last change has mended the import.";
+    let search =
+        EventKind::ToolEnd { tool: "search", arguments: "{}", result: "nothing", failed: true };
+    let hook = StopSignal::new(StopReason::StopRequested).with_message("a hook");
+    let own = [
+        EventKind::RunBegin { agent: Some("planner"), depth: 1 },
+        EventKind::UserMessage,
+        EventKind::StepBegin,
+        begin.clone(),
+        EventKind::Piece { text: say },
+        reply(1),
+        EventKind::ToolBegin { tool: "search" },
+        search.clone(),
+        EventKind::StepEnd,
+        EventKind::Paused,
+        EventKind::Resumed,
+        EventKind::Fact { name: "score", value: 40 },
+        EventKind::StopRaised { signal: &hook },
+        EventKind::ContinuationRequested { by: "critic" },
+        EventKind::StepBegin,
+        begin.clone(),
+        EventKind::AttemptFailed { usage: None, cost: None },
+        begin.clone(),
+        reply(1),
+        EventKind::ToolBegin { tool: "search" },
+        search,
+        EventKind::StepEnd,
+        EventKind::Approved {
+            rule: "approve",
+            cap: Some(Cap { gauge: "cost", limit: 2_500_000_000_000 }),
+        },
+        EventKind::StepBegin,
+        begin,
+        EventKind::Piece { text: "the FINAL ANS" },
+    ];
+    for (second, kind) in (0u64..).zip(own) {
+        see(&mut run, second, Source::Own, kind);
+    }
+    for (second, kind) in (30u64..).zip([EventKind::StepBegin, reply(0), EventKind::StepEnd]) {
+        see(&mut run, second, Source::Descendant, kind);
+    }
+    run
+}
+
+fn see(run: &mut Run, second: u64, source: Source, kind: EventKind<'_>) -> Directive {
+    let wall = WallTime(1_796_040_000_000 + second * 1_000);
+    run.observe(&Event { at: Millis(second * 1_000), wall, source, kind })
+}
+
+/// The same run, stopped by a rule, with a raised signal beside it.
+fn stopped() -> Run {
+    let mut run = running();
+    let signal = StopSignal::new(StopReason::StopRequested)
+        .with_message("counted to 3")
+        .with_context("final_count", 3)
+        .with_source("counter");
+    assert!(see(&mut run, 40, Source::Own, EventKind::Piece { text: "WER is 42" }).stops());
+    see(&mut run, 41, Source::Own, EventKind::StopRaised { signal: &signal });
+    run
+}
+
+/// One of every shape.
+fn condition() -> Condition {
+    let text = r#"max_steps(25) or (cost >= $2.00 and not said("x", from="critic"))
+        or streak(no_tool_calls) >= 3 or count(errored, 5m) >= 3 or count(errored) >= 3
+        or called("read") within 10 steps or (called("a") then errored) or ever(matches(/a\/b/))
+        or now >= "2026-11-30T12:00:00Z" or own.tool_calls("search") != 5 or fact("score") < 9"#;
+    parse(text).unwrap()
+}
+
+/// Compares with the file, or writes it where that is asked for; gives what the file says.
+fn golden(name: &str, now: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect();
+    if std::env::var_os("ENDSTOP_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, format!("{now}\n")).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(stored.trim_end(), now, "{name}: see the head of this file");
+    stored.trim_end().to_string()
+}
+
+#[test]
+fn saved_state_of_version_1() {
+    for (name, run) in [("state-v1.json", running()), ("state-v1-stopped.json", stopped())] {
+        let stored = golden(name, &run.save().unwrap());
+        let read = Run::restore(program(), &stored).unwrap();
+        assert_eq!(read.save().unwrap(), stored);
+        assert_eq!(read.verdict().to_json(), run.verdict().to_json());
+    }
+    let stored = golden("state-v1.json", &running().save().unwrap());
+    let mut read = Run::restore(program(), &stored).unwrap();
+    let last = see(&mut read, 40, Source::Own, EventKind::Piece { text: "WER is 42" });
+    assert_eq!(last, Directive::Stop, "the phrase began before it was saved");
+}
+
+#[test]
+fn trip_record_of_version_1() {
+    let verdict = stopped().verdict();
+    let stored = golden("verdict-v1.json", &verdict.to_json());
+    assert_eq!(serde_json::from_str::<Verdict>(&stored).unwrap(), verdict);
+}
+
+#[test]
+fn condition_of_version_1() {
+    let condition = condition();
+    let stored = golden("condition-v1.json", &serde_json::to_string(&condition).unwrap());
+    assert_eq!(serde_json::from_str::<Condition>(&stored).unwrap(), condition);
+}
+
+/// Keys that a later minor release adds are ignored; those that are absent are empty.
+#[test]
+fn a_state_with_other_keys_is_read() {
+    let stored = running().save().unwrap();
+    let with_more = stored.replacen('{', "{\"later\":{\"a\":[1]},", 1);
+    assert_eq!(Run::restore(program(), &with_more).unwrap().save().unwrap(), stored);
+    assert_eq!(Run::restore(program(), "{\"version\":1}").unwrap().step_count(), 0);
+    assert!(Run::restore(program(), "{\"version\":2}").is_err());
+}
