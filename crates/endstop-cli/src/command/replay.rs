@@ -68,7 +68,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let (transcripts, mut warnings, is_sample) = transcripts(&args.paths)?;
     if transcripts.is_empty() {
         let formats: Vec<&str> = import::FORMATS.iter().map(|format| format.id()).collect();
-        output::warn(&format!("no transcripts were found; known formats are {}", formats.join(", ")));
+        output::warn(&format!(
+            "no transcripts were found; known formats are {}",
+            formats.join(", ")
+        ));
     }
     let policy = policy(args)?;
     let outcomes = match &args.outcomes {
