@@ -168,7 +168,7 @@ impl Run {
             event.kind,
             EventKind::Piece { .. } | EventKind::Tick | EventKind::Reply { .. }
         );
-        if !streams && self.roots_hold(Action::Pause) && self.pause_stands() {
+        if !streams && self.roots_hold(Action::Pause) && self.pause_stands(after_step) {
             self.status = Status::Paused;
             return Directive::Pause;
         }
@@ -186,10 +186,17 @@ impl Run {
         }
     }
 
-    fn pause_stands(&self) -> bool {
+    /// Whether a pause rule holds. As for a stop, numeric limits alone do not hold up a run that has just
+    /// ended by itself.
+    fn pause_stands(&self, after_step: bool) -> bool {
+        let natural = after_step && self.ends_naturally();
         let rules = self.program.policy.rules.iter().enumerate();
         let mut pausing = rules.filter(|(_, rule)| rule.action == Action::Pause);
-        pausing.any(|(index, _)| self.rule_holds(index) && self.disarmed.get(index) != Some(&true))
+        pausing.any(|(index, _)| {
+            self.rule_holds(index)
+                && self.disarmed.get(index) != Some(&true)
+                && !(natural && rests_on_numbers(&self.program, &self.meter, index))
+        })
     }
 
     /// The wrap-up begins when a finish rule holds, or when after one more ordinary step it would hold but

@@ -77,6 +77,12 @@ fn counts_steps(condition: &Condition) -> bool {
     })
 }
 
+/// Whether what it says of steps holds in any order of events: attempts and messages bound steps only where
+/// each step has its own, operators over steps only where steps end, one after the other.
+fn bounds_by_steps_alone(condition: &Condition) -> bool {
+    !compares(condition, &[GaugeId::Attempts, GaugeId::Messages]) && !counts_steps(condition)
+}
+
 /// Money and tokens that a reply adds, as `next_trip` moves them.
 fn reply(output: u64, rate: u64) -> EventKind<'static> {
     let picos = (u128::from(output) * u128::from(rate)).div_ceil(PER_MILLION);
@@ -102,7 +108,15 @@ fn told(conditions: &[Condition], events: &[Event<'static>]) -> (Policy, Run, Ev
     let policy = Policy { rules: rules.collect(), ..Policy::default() };
     let mut run = Run::new(compiled(&policy));
     for event in events {
-        run.observe(event);
+        let kind = match event.kind.clone() {
+            // A run that has ended shows the record of its end.
+            EventKind::Cancel { .. } => EventKind::Tick,
+            EventKind::Reply { model, usage, cost, finish, .. } => {
+                EventKind::Reply { model, usage, cost, finish, tool_calls: 1 }
+            }
+            kind => kind,
+        };
+        run.observe(&Event { kind, ..event.clone() });
     }
     let wall = events.iter().map(|event| event.wall).max().unwrap_or_default();
     let last = Event { wall, ..Event::new(run.at(), EventKind::Tick) };
@@ -154,15 +168,10 @@ fn moved_by(ids: &'static [GaugeId]) -> impl Strategy<Value = Condition> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the order of the events. Attempts and messages bound steps only where every step has
-    /// some, and operators over steps only where steps end.
     #[test]
     fn no_order_of_events_passes_a_bound(rules in rules(), events in any_stream(), n in 0u64..5) {
         let mut policy = policy(&rules);
-        policy.rules.retain(|rule| {
-            !compares(&rule.condition, &[GaugeId::Attempts, GaugeId::Messages])
-                && !counts_steps(&rule.condition)
-        });
+        policy.rules.retain(|rule| bounds_by_steps_alone(&rule.condition));
         policy.rules.push(PolicyRule::new("bound", Action::Stop, at_least(GaugeId::Steps, n)));
         check_bounds(&policy, &events)?;
     }
@@ -187,8 +196,8 @@ proptest! {
     ) {
         let steps = at_least(GaugeId::Steps, n);
         let condition = match other {
-            Some(other) => steps | other,
-            None => steps,
+            Some(other) if bounds_by_steps_alone(&other) => steps | other,
+            _ => steps,
         };
         let mut rule = PolicyRule::new("bound", Action::Stop, condition);
         rule.hard = Some(false);
@@ -218,8 +227,10 @@ proptest! {
             if wide == merged && (merged == Directive::Proceed || merged == Directive::Refuse) {
                 continue;
             }
-            prop_assert!(rank(merged) >= rank(wide), "{merged:?} for {wide:?} at {event:?}");
             let natural = |run: &Run| run.stop_reason() == Some(StopReason::Completed);
+            let pauses = natural(&alone) && merged == Directive::Pause;
+            let tight = rank(merged) >= rank(wide) || pauses;
+            prop_assert!(tight, "{merged:?} for {wide:?} at {event:?}");
             if !(natural(&alone) && natural(&run)) {
                 break;
             }
