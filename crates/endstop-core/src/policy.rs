@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::condition::Condition;
 use crate::condition::gauge::Unit;
-use crate::condition::{Condition, GaugeId};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};
 
@@ -262,14 +262,6 @@ impl Policy {
     #[must_use]
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id == id)
-    }
-
-    /// Whether any rule compares money.
-    #[must_use]
-    pub fn uses_money(&self) -> bool {
-        let is_money =
-            |gauge: &crate::condition::Gauge| matches!(gauge.id, GaugeId::Cost | GaugeId::NextCost);
-        self.rules.iter().any(|rule| rule.gauges().into_iter().any(is_money))
     }
 }
 

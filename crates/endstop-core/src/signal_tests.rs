@@ -130,3 +130,18 @@ fn a_bare_stop_gets_the_default_reason_the_reasons_value_and_the_tools_name() {
     assert_eq!(signal.message, "stop_requested");
     assert_eq!(signal.source.as_deref(), Some("counter"));
 }
+
+#[test]
+fn a_thrown_stop_prints_its_message() {
+    assert_eq!(AgentStop::default().to_string(), "the agent was asked to stop");
+    let stop = AgentStop { message: Some("enough".to_string()), ..AgentStop::default() };
+    assert_eq!(stop.to_string(), "enough");
+}
+
+#[test]
+fn signals_are_iterated_in_order_of_arrival() {
+    let reasons = [StopReason::NoProgress, StopReason::UserRequested];
+    let signals: StopSignals = reasons.map(StopSignal::new).into_iter().collect();
+    let seen: vec::Vec<StopReason> = (&signals).into_iter().map(|signal| signal.reason).collect();
+    assert_eq!(seen, reasons);
+}

@@ -2,6 +2,7 @@
 //! again for every question, saved states, and bounds.
 #![expect(
     clippy::indexing_slicing,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test that is wrong should panic"
 )]

@@ -4,6 +4,8 @@
 //! `ENDSTOP_UPDATE_GOLDEN=1 cargo test -p endstop-core --test golden`. A format that has been released gets
 //! a new version and a new file instead; its old file and the test that reads it stay.
 
+#![expect(clippy::unwrap_used, reason = "a test that is wrong should panic")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

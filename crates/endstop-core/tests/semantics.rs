@@ -620,3 +620,71 @@ fn natural_completion_has_a_reason() {
     driver.natural_step();
     assert_eq!(driver.reason(), Some(StopReason::Completed));
 }
+
+#[test]
+fn directives_say_what_they_admit_and_stop() {
+    let admit = [Directive::Proceed, Directive::Finish, Directive::Retry];
+    let stop = [Directive::Stop, Directive::CancelNow];
+    for directive in [admit.as_slice(), &stop, &[Directive::Refuse, Directive::Pause]].concat() {
+        assert_eq!(directive.admits(), admit.contains(&directive), "{directive:?}");
+        assert_eq!(directive.stops(), stop.contains(&directive), "{directive:?}");
+    }
+}
+
+#[test]
+fn a_childs_user_message_does_not_revive_a_run_that_completed() {
+    let mut driver = Driver::stop("steps >= 9");
+    driver.natural_step();
+    driver.source = Source::Descendant;
+    driver.see(EventKind::UserMessage);
+    assert_eq!(
+        (driver.run.status(), driver.reason()),
+        (Status::Completed, Some(StopReason::Completed))
+    );
+    driver.source = Source::Own;
+    driver.see(EventKind::UserMessage);
+    assert_eq!((driver.run.status(), driver.reason()), (Status::InProgress, None));
+}
+
+#[test]
+fn an_overflow_is_told_once() {
+    let mut driver = Driver::stop("steps >= 9");
+    driver.begin();
+    for _ in 0..4 {
+        driver.reply(1, "0", u64::MAX - 1);
+    }
+    let standing = driver.run.continuation().stop_signals;
+    assert_eq!(standing.iter().filter(|s| s.reason == StopReason::ErrorForbade).count(), 1);
+    driver.see(EventKind::Tick);
+    let state = driver.run.to_state().unwrap();
+    assert_eq!(state.raised.len(), 1);
+}
+
+#[test]
+fn an_approvals_cap_is_for_the_gauge_it_names() {
+    let mut driver = Driver::toml(
+        "[stop]\ns = \"steps >= 99\"\n[pause]\np = \"cost >= $0.10 or tokens >= 500\"",
+    );
+    assert_eq!(driver.step(), Directive::Pause);
+    assert_eq!(driver.run.status(), Status::Paused);
+    let cap = Some(Cap::cost("100".parse().unwrap()));
+    assert_eq!(driver.see(EventKind::Approved { rule: "p", cap }), Directive::Proceed);
+    assert_eq!(driver.run.status(), Status::InProgress);
+    for _ in 0..3 {
+        assert_eq!(driver.step(), Directive::Proceed);
+    }
+    assert_eq!(driver.step(), Directive::Pause, "the limit of tokens stands as it was");
+}
+
+#[test]
+fn the_continuation_tells_signals_and_request() {
+    let mut driver = Driver::stop("steps >= 1");
+    assert_eq!(driver.run.continuation().explain(), "No Stop Signals; Continuation Requested: No");
+    driver.step();
+    let told = driver.run.continuation().explain();
+    assert_eq!(told, "Stop Signals: steps_limit: steps is 1 (limit 1); Continuation Requested: No");
+    driver.ask_to_go_on();
+    let told = driver.run.continuation();
+    assert!(told.is_continuation_requested, "{}", told.explain());
+    assert!(driver.run.explain().contains("override at step 1: stop overridden by critic"));
+}

@@ -66,6 +66,13 @@ pub struct Args {
 /// If a path, the policy, the outcomes or the prices cannot be read.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let (transcripts, mut warnings, is_sample) = transcripts(&args.paths)?;
+    if transcripts.is_empty() {
+        let formats: Vec<&str> = import::FORMATS.iter().map(|format| format.id()).collect();
+        output::warn(&format!(
+            "no transcripts were found; known formats are {}",
+            formats.join(", ")
+        ));
+    }
     let policy = policy(args)?;
     let outcomes = match &args.outcomes {
         Some(path) => outcomes(path)?,

@@ -233,6 +233,20 @@ mod tests {
     }
 
     #[test]
+    fn one_bounded_dimension_is_enough() {
+        for text in [
+            "steps >= 1",
+            "cost >= $1",
+            "tokens >= 1",
+            "active >= 1s",
+            "deadline(\"2026-11-30T12:00Z\")",
+        ] {
+            assert!(Policy::stop(parse(text).unwrap()).bounds().is_bounded(), "{text}");
+        }
+        assert!(!Policy::stop(parse("errored").unwrap()).bounds().is_bounded());
+    }
+
+    #[test]
     fn actions_overrides_and_prices_count() {
         let steps = parse("steps >= 10").unwrap();
         let mut policy = Policy::default();

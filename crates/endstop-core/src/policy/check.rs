@@ -126,6 +126,37 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_accepted_up_to_the_limit_and_not_beyond() {
+        let errored = || Condition::Fact(Fact::Errored);
+        let rules = |n: usize| Policy {
+            rules: (0..n).map(|i| Rule::new(format!("r{i}"), Action::Stop, errored())).collect(),
+            ..Policy::default()
+        };
+        assert_eq!(rules(MAX_RULES).check(), Ok(()));
+        assert_eq!(rules(MAX_RULES + 1).check(), Err(PolicyError::TooManyRules(MAX_RULES + 1)));
+        let named = |id: String| Policy {
+            rules: vec![Rule::new(id, Action::Stop, errored())],
+            ..Policy::default()
+        };
+        assert_eq!(named("x".repeat(MAX_RULE_ID)).check(), Ok(()));
+        assert_eq!(
+            named("x".repeat(MAX_RULE_ID + 1)).check(),
+            Err(PolicyError::RuleName(MAX_RULE_ID + 1))
+        );
+        assert_eq!(named(String::new()).check(), Err(PolicyError::RuleName(0)));
+        let deep = |n: usize| (1..n).fold(errored(), |inner, _| !inner);
+        assert_eq!(problem(deep(MAX_DEPTH)), None);
+        assert!(problem(deep(MAX_DEPTH + 1)).is_some());
+        let wide = |n: usize| Condition::Or(vec![errored(); n - 1]);
+        assert_eq!(problem(wide(MAX_NODES)), None);
+        assert!(problem(wide(MAX_NODES + 1)).is_some());
+        let twice =
+            Policy { rules: vec![Rule::new("a", Action::Stop, errored()); 2], ..Policy::default() };
+        assert_eq!(twice.check(), Err(PolicyError::DuplicateRule("a".to_string())));
+        assert_eq!(Policy::from(errored()), Policy::stop(errored()));
+    }
+
+    #[test]
     fn the_message_names_the_rule_and_the_problem() {
         let mut policy = Policy::default();
         policy.rules.push(Rule::new("late", Action::Stop, count(MAX_COUNT + 1)));

@@ -66,21 +66,18 @@ fn totals(report: &Report) -> String {
     } else {
         String::new()
     };
-    let least = if report
-        .per_run
-        .iter()
-        .any(|run| matches!(run.cost_is, CostIs::LowerBound | CostIs::Unknown))
-    {
-        "at least "
+    let is_least = |run: &RunReport| matches!(run.cost_is, CostIs::LowerBound | CostIs::Unknown);
+    let least = if report.per_run.iter().any(is_least) { "at least " } else { "" };
+    let money = if knows_money(report) {
+        format!("{least}{}", money(report.cost))
     } else {
-        ""
+        "cost unknown".to_owned()
     };
     format!(
-        "{}, {}, {}, {least}{}{known}",
+        "{}, {}, {}, {money}{known}",
         counted(report.runs, "run"),
         counted(report.steps, "step"),
-        tokens(report.tokens),
-        money(report.cost)
+        tokens(report.tokens)
     )
 }
 
