@@ -7,6 +7,8 @@
     reason = "a test that is wrong should panic"
 )]
 
+#[path = "differential/bounds_tests.rs"]
+mod bounds_tests;
 #[path = "differential/compare.rs"]
 mod compare;
 #[path = "differential/differential_tests.rs"]

@@ -101,6 +101,12 @@ fn tighten(slot: &mut Option<Bound>, limit: Option<u64>, dimension: usize, rule:
     }
 }
 
+/// The steps that one override of a rule lets pass, if the rule bounds steps.
+pub(super) fn step_grant(rule: &Rule) -> Option<u64> {
+    let bounds_steps = reach(&rule.condition, false, true)[STEPS].is_some();
+    bounds_steps.then(|| grant_in(&rule.grant.unwrap_or_default(), STEPS))
+}
+
 const fn grant_in(grant: &Grant, dimension: usize) -> u64 {
     match dimension {
         // An override lets at least one step pass, whatever is granted.

@@ -41,6 +41,7 @@ pub(super) fn compile(policy: &Policy, probes: &Probes) -> Result<Program, Polic
             root,
             nodes: core::mem::take(&mut builder.nodes),
             hard: rule.is_hard(),
+            step_grant: super::bounds::step_grant(rule),
         });
     }
     builder.finish(policy, rules)

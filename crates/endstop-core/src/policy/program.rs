@@ -218,6 +218,8 @@ pub(crate) struct CompiledRule {
     pub(crate) root: Slot,
     pub(crate) nodes: Vec<NodeInfo>,
     pub(crate) hard: bool,
+    /// The steps that one override lets pass, descendants' included, where the rule bounds steps.
+    pub(crate) step_grant: Option<u64>,
 }
 
 /// A policy, compiled. Immutable; shared by any number of runs.

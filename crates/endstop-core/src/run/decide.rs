@@ -28,6 +28,10 @@ impl Run {
         if let (EventKind::AttemptBegin { next_cost }, Source::Own) = (&event.kind, event.source) {
             self.expose_next_cost(*next_cost);
         }
+        let begins_step = matches!(event.kind, EventKind::StepBegin);
+        if begins_step && self.overrides.is_requested() {
+            self.overrides.use_up(&self.program.rules);
+        }
         let mut directive = self.decide(event, false);
         if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
             && self.is_too_deep(*depth)
@@ -37,6 +41,9 @@ impl Run {
         if directive.admits() {
             if self.status == Status::Pending {
                 self.status = Status::InProgress;
+            }
+            if begins_step && self.overrides.is_requested() {
+                self.overrides.count_step();
             }
             self.hide_next_cost();
             self.meter.begin(&self.program, event);
@@ -161,12 +168,17 @@ impl Run {
             event.kind,
             EventKind::Piece { .. } | EventKind::Tick | EventKind::Reply { .. }
         );
-        if !streams && self.roots_hold(Action::Pause) && self.pause_stands() {
+        if !streams && self.roots_hold(Action::Pause) && self.pause_stands(after_step) {
             self.status = Status::Paused;
             return Directive::Pause;
         }
         match &event.kind {
             EventKind::StepBegin if own && self.finishing.is_none() => self.begin_finish(),
+            // Only one step is left: no tools, no sub-agents, no step beside it or after it.
+            EventKind::StepBegin if own => self.end_of_step(event),
+            EventKind::StepBegin | EventKind::ChildBegin { .. } if self.finishing.is_some() => {
+                Directive::Refuse
+            }
             EventKind::ToolBegin { .. } if own && self.finishing.is_some() => Directive::Refuse,
             EventKind::Reply { .. } if own => self.retry_reply(event),
             _ if after_step => self.end_of_step(event),
@@ -174,10 +186,17 @@ impl Run {
         }
     }
 
-    fn pause_stands(&self) -> bool {
+    /// Whether a pause rule holds. As for a stop, numeric limits alone do not hold up a run that has just
+    /// ended by itself.
+    fn pause_stands(&self, after_step: bool) -> bool {
+        let natural = after_step && self.ends_naturally();
         let rules = self.program.policy.rules.iter().enumerate();
         let mut pausing = rules.filter(|(_, rule)| rule.action == Action::Pause);
-        pausing.any(|(index, _)| self.rule_holds(index) && self.disarmed.get(index) != Some(&true))
+        pausing.any(|(index, _)| {
+            self.rule_holds(index)
+                && self.disarmed.get(index) != Some(&true)
+                && !(natural && rests_on_numbers(&self.program, &self.meter, index))
+        })
     }
 
     /// The wrap-up begins when a finish rule holds, or when after one more ordinary step it would hold but

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::Cap;
 use crate::meter::Meter;
 use crate::meter::counters::Counter;
+use crate::policy::program::CompiledRule;
 
 /// Entries of the history that are kept; earlier ones are only counted.
 pub const MAX_HISTORY: usize = 64;
@@ -50,6 +51,8 @@ pub(crate) struct Overrides {
     /// Rules that the present request has answered.
     pub(crate) answered: Box<[bool]>,
     pub(crate) in_row: Box<[u32]>,
+    /// Steps begun since each rule was last answered.
+    pub(crate) steps: Box<[u64]>,
     pub(crate) history: Vec<OverrideRecord>,
     /// Entries that the history no longer holds.
     pub(crate) forgotten: u64,
@@ -60,6 +63,7 @@ impl Overrides {
         Self {
             answered: vec![false; rules].into_boxed_slice(),
             in_row: vec![0; rules].into_boxed_slice(),
+            steps: vec![0; rules].into_boxed_slice(),
             ..Self::default()
         }
     }
@@ -108,7 +112,25 @@ impl Overrides {
             *answered = true;
             *count = count.saturating_add(1);
         }
+        if let Some(steps) = self.steps.get_mut(rule) {
+            *steps = 0;
+        }
         self.record(meter, Some(id), "overridden");
+    }
+
+    /// One more step would begin: an answer that has let its grant pass has to be given again.
+    pub(crate) fn use_up(&mut self, rules: &[CompiledRule]) {
+        let places = self.answered.iter_mut().zip(&self.steps);
+        for (rule, (answered, steps)) in rules.iter().zip(places) {
+            *answered &= rule.step_grant.is_none_or(|grant| *steps < grant);
+        }
+    }
+
+    /// A step has begun.
+    pub(crate) fn count_step(&mut self) {
+        for (steps, _) in self.steps.iter_mut().zip(&self.answered).filter(|(_, a)| **a) {
+            *steps = steps.saturating_add(1);
+        }
     }
 
     /// Records what the present request did.

@@ -93,7 +93,8 @@ impl Run {
         state.overrides = wire::OverrideState {
             requested_by: self.overrides.requested_by.clone(),
             answered: self.ids_where(&self.overrides.answered),
-            in_row: self.counts_by_id(),
+            in_row: self.counts_by_id(&self.overrides.in_row),
+            steps: self.counts_by_id(&self.overrides.steps),
             history: self.overrides.history.clone(),
             forgotten: self.overrides.forgotten,
         };
@@ -179,6 +180,10 @@ impl Run {
             let slot = index_of(id).and_then(|index| run.overrides.in_row.get_mut(index));
             slot.into_iter().for_each(|slot| *slot = *count);
         }
+        for (id, steps) in &state.overrides.steps {
+            let slot = index_of(id).and_then(|index| run.overrides.steps.get_mut(index));
+            slot.into_iter().for_each(|slot| *slot = *steps);
+        }
         run.finishing = state.finishing.as_ref().and_then(index_of);
         run.retries_in_row = state.retries_in_row;
         run.ended = state
@@ -196,8 +201,8 @@ impl Run {
         set.filter_map(|(rule, _)| self.rule_id(rule)).collect()
     }
 
-    fn counts_by_id(&self) -> BTreeMap<String, u32> {
-        let counts = self.overrides.in_row.iter().enumerate().filter(|(_, count)| **count > 0);
+    fn counts_by_id<N: Copy + Default + PartialEq>(&self, counts: &[N]) -> BTreeMap<String, N> {
+        let counts = counts.iter().enumerate().filter(|(_, count)| **count != N::default());
         counts.filter_map(|(rule, count)| Some((self.rule_id(rule)?, *count))).collect()
     }
 

@@ -160,8 +160,14 @@ fn odd_value() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// Each event is saved several times, so half as many cases as elsewhere.
+fn few() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { failure_persistence: None, cases: usual.cases / 2, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(few())]
 
     #[test]
     fn saving_and_restoring_at_every_event_changes_nothing(
@@ -169,6 +175,10 @@ proptest! {
     ) {
         check_each_event(&policy, &events)?;
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_restored_run_goes_on_to_the_same_end(

@@ -265,6 +265,8 @@ pub struct OverrideState {
     pub answered: Vec<String>,
     /// How often in a row each rule was overridden.
     pub in_row: BTreeMap<String, u32>,
+    /// Steps begun since each rule was last answered.
+    pub steps: BTreeMap<String, u64>,
     /// The history, oldest first.
     pub history: Vec<OverrideRecord>,
     /// Entries that it no longer holds.
