@@ -1,12 +1,12 @@
 //! How `endstop price` answers.
 
-use crate::output::count;
 use std::io::{self, Write};
 
 use endstop::price::{ListedRate, ModelPrice, PriceTable, Priced, Unit, UsageCounts};
 use serde_json::{Value, json};
 
 use super::{Question, wall_time};
+use crate::output::count;
 
 /// The version of the JSON form.
 const JSON_VERSION: u32 = 1;
