@@ -10,9 +10,8 @@ use endstop::price::PriceTable;
 use endstop::replay::{Explained, Options, explain};
 use serde_json::json;
 
-use super::replay::{prices, transcripts};
+use super::replay::{prices, transcripts, warn_folded};
 use crate::error::CliError;
-use crate::output;
 use crate::policy_source::{load_expression, load_file};
 
 const EXAMPLES: &str = "\
@@ -74,9 +73,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
             shown += 1;
         }
     }
-    for warning in &warnings {
-        output::warn(&warning.to_string());
-    }
+    warn_folded(&warnings);
     match (&args.run, shown) {
         (Some(id), 0) => {
             Err(CliError::new(format!("there is no run `{id}` in `{}`", args.path.display()))

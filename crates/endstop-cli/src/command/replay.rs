@@ -106,15 +106,29 @@ fn tell(
         output::note("no transcripts were found on this machine: this is the sample that ships");
     }
     write!(out, "{}", text::report(report, policy, args.per_run))?;
-    for warning in &report.warnings {
-        output::warn(&warning.to_string());
-    }
+    warn_folded(&report.warnings);
     if !args.per_run && report.stopped > 0 {
         output::note(
             "\nmore: --per-run lists every run, --json is for programs, `endstop explain FILE` shows why",
         );
     }
     Ok(())
+}
+
+/// Says each kind of warning once: with hundreds of files, the same line for each would hide the others.
+pub(super) fn warn_folded(warnings: &[import::Warning]) {
+    let mut folded: BTreeMap<(&str, &str), (&import::Warning, u64)> = BTreeMap::new();
+    for warning in warnings {
+        let key = (warning.kind.value(), warning.message.as_str());
+        folded.entry(key).or_insert((warning, 0)).1 += 1;
+    }
+    for (warning, files) in folded.values() {
+        let more = match files - 1 {
+            0 => String::new(),
+            others => format!(" (and {} more)", output::counted(others, "file")),
+        };
+        output::warn(&format!("{warning}{more}"));
+    }
 }
 
 /// The transcripts to read, what their discovery had to say, and whether they are the sample.
