@@ -271,6 +271,18 @@ mod tests {
         let dollar = crate::units::PICOS_PER_DOLLAR;
         assert_eq!(found.money.map(|b| (b.limit, b.with_overrides)), Some((dollar, dollar + 15)));
 
+        let mut patient =
+            Rule::new("r", Action::Stop, parse("tokens >= 100 or active >= 1s").unwrap());
+        patient.hard = Some(false);
+        patient.grant =
+            Some(Grant { tokens: 10, time: crate::units::Millis(500), ..Grant::default() });
+        let waits = Policy { rules: alloc::vec![patient], ..Policy::default() }.bounds();
+        let both = |bound: Option<Bound>| bound.map(|b| (b.limit, b.with_overrides));
+        assert_eq!(
+            (both(waits.tokens), both(waits.time)),
+            (Some((100, 130)), Some((1_000, 2_500)))
+        );
+
         policy.on_unpriced = Some(OnUnpriced::Ignore);
         assert_eq!(policy.bounds().money, None);
         assert!(

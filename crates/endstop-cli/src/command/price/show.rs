@@ -6,6 +6,7 @@ use endstop::price::{ListedRate, ModelPrice, PriceTable, Priced, Unit, UsageCoun
 use serde_json::{Value, json};
 
 use super::{Question, wall_time};
+use crate::output::count;
 
 /// The version of the JSON form.
 const JSON_VERSION: u32 = 1;
@@ -41,7 +42,7 @@ impl Answer<'_> {
         let mut rows = vec![["class", "count", "rate", "amount"].map(str::to_owned)];
         for line in &priced.lines {
             let rate = format!("${} / {}", line.rate.to_decimal(), per(line.unit));
-            let count = grouped(line.count);
+            let count = count(line.count);
             rows.push([name(line.unit), count, rate, line.amount.to_string()]);
         }
         table(&rows, out)?;
@@ -63,7 +64,7 @@ impl Answer<'_> {
         for ListedRate { unit, base, tiers } in self.rates() {
             let large: Vec<String> = tiers
                 .iter()
-                .map(|(above, rate)| format!("${} above {}", rate.to_decimal(), grouped(*above)))
+                .map(|(above, rate)| format!("${} above {}", rate.to_decimal(), count(*above)))
                 .collect();
             let rate = format!("${} / {}", base.to_decimal(), per(unit));
             rows.push([name(unit), rate, large.join(", ")]);
@@ -179,20 +180,7 @@ fn name(unit: Unit) -> String {
 }
 
 fn per(unit: Unit) -> String {
-    grouped(unit.per())
-}
-
-/// `1,000,000`.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    count(unit.per())
 }
 
 /// Prints rows under each other: the first column to the left, the others to the right.

@@ -1,0 +1,272 @@
+//! Limits, units, facts, descendants, clocks.
+
+use endstop_core::event::Source;
+use endstop_core::signal::StopReason;
+use endstop_core::units::{Cost, TokenUsage};
+use endstop_core::{Directive, EventKind, Status};
+
+use crate::Driver;
+
+#[test]
+fn a_limit_admits_exactly_n() {
+    for limit in 0..4u64 {
+        let mut driver = Driver::stop(&format!("steps >= {limit}"));
+        let begun = (0..10)
+            .take_while(|_| driver.step().admits() || driver.run.step_count() < limit)
+            .count();
+        assert_eq!(driver.run.step_count(), limit, "{begun}");
+        assert_eq!(driver.see(EventKind::StepBegin), Directive::Stop);
+        assert_eq!(driver.run.step_count(), limit);
+    }
+}
+
+#[test]
+fn zero_admits_nothing_not_even_the_run() {
+    let mut driver = Driver::stop("cost >= $0");
+    assert_eq!(driver.see(EventKind::RunBegin { agent: None, depth: 0 }), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::CostLimitReached));
+    assert_eq!(driver.run.verdict().refused.as_deref(), Some("the run"));
+}
+
+#[test]
+fn the_nth_step_runs_its_tools() {
+    let mut driver = Driver::stop("steps >= 2");
+    driver.step();
+    driver.begin();
+    assert_eq!(driver.reply(2, "0.1", 1), Directive::Proceed);
+    assert_eq!(driver.call("a", "x", false), Directive::Proceed);
+    assert_eq!(driver.see(EventKind::Tick), Directive::Proceed);
+    assert_eq!(driver.call("b", "y", false), Directive::Proceed);
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::StepsLimitReached));
+}
+
+#[test]
+fn a_count_inside_a_step_is_compared_only_when_one_more_would_begin() {
+    let mut driver = Driver::stop("tool_calls >= 2");
+    driver.begin();
+    driver.reply(3, "0.1", 1);
+    assert_eq!(driver.call("a", "1", false), Directive::Proceed);
+    assert_eq!(driver.call("a", "2", false), Directive::Proceed);
+    assert_eq!(driver.see(EventKind::ToolBegin { tool: "a" }), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::ToolCallsLimitReached));
+    assert_eq!(driver.run.verdict().refused.as_deref(), Some("a call of `a` in step 1"));
+}
+
+#[test]
+fn one_tools_calls_are_counted_apart() {
+    let mut driver = Driver::stop("tool_calls(\"search\") >= 1");
+    driver.begin();
+    driver.reply(3, "0.1", 1);
+    assert_eq!(driver.call("search", "1", false), Directive::Proceed);
+    assert_eq!(driver.call("read", "1", false), Directive::Proceed);
+    assert_eq!(driver.call("search", "2", false), Directive::Stop);
+}
+
+#[test]
+fn a_natural_end_beats_numeric_limits() {
+    let mut driver = Driver::stop("steps >= 1 or cost >= $0.05");
+    driver.begin();
+    assert_eq!(driver.reply(0, "0.10", 1), Directive::Proceed);
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::Completed));
+    assert_eq!(driver.run.status(), Status::Completed);
+    assert_eq!(
+        driver.see(EventKind::UserMessage),
+        Directive::Stop,
+        "the limit stands against going on"
+    );
+    assert_eq!(driver.reason(), Some(StopReason::StepsLimitReached));
+}
+
+#[test]
+fn a_natural_end_does_not_beat_other_conditions() {
+    let mut driver = Driver::stop("steps >= 1 or signal(\"halt\")");
+    driver.see(EventKind::Signal { name: "other" });
+    driver.begin();
+    driver.reply(0, "0.10", 1);
+    driver.see(EventKind::Signal { name: "halt" });
+    assert_eq!(driver.reason(), Some(StopReason::UserRequested));
+}
+
+#[test]
+fn cost_is_checked_inside_a_step() {
+    let mut driver = Driver::stop("cost >= $0.30");
+    driver.step();
+    driver.begin();
+    assert_eq!(driver.reply(1, "0.20", 1), Directive::Stop);
+    assert_eq!(driver.see(EventKind::ToolBegin { tool: "submit" }), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::CostLimitReached));
+    assert_eq!(driver.run.cost(), Some("0.30".parse().unwrap()));
+}
+
+#[test]
+fn an_unknown_price_stops_a_money_rule_unless_the_policy_says_otherwise() {
+    let unpriced = |driver: &mut Driver| {
+        driver.begin();
+        let usage = TokenUsage { input: 1_000_000, ..TokenUsage::default() };
+        let (usage, cost) = (Some(usage), Some(Cost::Unpriced));
+        driver.see(EventKind::Reply { model: None, usage, cost, finish: None, tool_calls: 1 })
+    };
+    let mut strict = Driver::stop("cost >= $5");
+    assert_eq!(unpriced(&mut strict), Directive::Stop);
+    assert_eq!(strict.run.cost(), None);
+    let told = strict.run.verdict().primary.unwrap().message;
+    assert_eq!(told, "cost >= $5.00 needs a price, and a call has none");
+    let mut lenient = Driver::toml("on_unpriced = \"ignore\"\n[stop]\na = \"cost >= $5\"");
+    assert_eq!(unpriced(&mut lenient), Directive::Proceed);
+    let rates = "on_unpriced = { input = \"$6/M\", output = \"$1/M\" }\n[stop]\na = \"cost >= $5\"";
+    let mut at_rates = Driver::toml(rates);
+    assert_eq!(unpriced(&mut at_rates), Directive::Stop);
+    assert_eq!(at_rates.run.cost(), Some("6".parse().unwrap()));
+}
+
+#[test]
+fn facts_are_true_or_unknown_until_the_step_ends() {
+    let mut driver = Driver::stop("not called(\"read\") and steps < 100");
+    assert_eq!(
+        driver.see(EventKind::RunBegin { agent: None, depth: 0 }),
+        Directive::Stop,
+        "no step: false"
+    );
+    let mut driver = Driver::stop("not ever(called(\"read\")) and steps >= 1");
+    driver.begin();
+    driver.reply(1, "0.1", 1);
+    assert_eq!(
+        driver.see(EventKind::ToolBegin { tool: "write" }),
+        Directive::Proceed,
+        "still unknown"
+    );
+    driver.see(EventKind::ToolEnd { tool: "write", arguments: "", result: "", failed: false });
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop, "now false");
+    let mut driver = Driver::stop("not ever(called(\"read\")) and steps >= 1");
+    assert_eq!(driver.step_with("read", "x", "0"), Directive::Proceed);
+    assert_eq!(driver.step_with("write", "x", "0"), Directive::Proceed, "it has been called");
+}
+
+#[test]
+fn called_holds_once_the_call_has_its_result() {
+    let mut driver = Driver::stop("called(\"submit\")");
+    driver.begin();
+    driver.reply(1, "0.1", 1);
+    assert_eq!(driver.see(EventKind::ToolBegin { tool: "submit" }), Directive::Proceed);
+    let end = EventKind::ToolEnd { tool: "submit", arguments: "", result: "ok", failed: false };
+    assert_eq!(driver.see(end), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::ConditionMet));
+    assert_eq!(driver.run.status(), Status::Completed);
+}
+
+#[test]
+fn said_sees_the_models_words_across_pieces_and_only_in_their_step() {
+    let mut driver = Driver::stop("said(\"FINAL ANSWER\") then said(\"bye\")");
+    driver.begin();
+    driver.see(EventKind::Piece { text: "my FINAL AN" });
+    driver.see(EventKind::Piece { text: "SWER bye" });
+    driver.reply(1, "0", 1);
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Proceed, "the same step is not later");
+    driver.begin();
+    assert_eq!(driver.see(EventKind::Piece { text: "bye" }), Directive::Stop);
+}
+
+#[test]
+fn said_may_ask_for_one_agent() {
+    let mut driver = Driver::stop("said(\"done\", from=\"critic\")");
+    driver.see(EventKind::RunBegin { agent: Some("writer"), depth: 0 });
+    driver.begin();
+    assert_eq!(driver.see(EventKind::Piece { text: "done" }), Directive::Proceed);
+    driver.reply(1, "0", 1);
+    driver.see(EventKind::HandOff { to: "critic" });
+    driver.see(EventKind::StepEnd);
+    driver.begin();
+    assert_eq!(driver.see(EventKind::Piece { text: "done" }), Directive::Stop);
+}
+
+#[test]
+fn words_of_a_failed_attempt_are_dropped() {
+    let mut driver = Driver::stop("said(\"done\")");
+    driver.begin();
+    driver.see(EventKind::Piece { text: "do" });
+    driver.see(EventKind::AttemptFailed { usage: None, cost: None });
+    driver.see(EventKind::AttemptBegin { next_cost: None });
+    driver.see(EventKind::Piece { text: "ne" });
+    driver.reply(1, "0", 1);
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Proceed);
+}
+
+#[test]
+fn signals_stay_set() {
+    let mut driver = Driver::stop("signal(\"cancel\") and steps >= 1");
+    assert_eq!(driver.see(EventKind::Signal { name: "cancel" }), Directive::Proceed);
+    assert_eq!(driver.step(), Directive::Stop);
+}
+
+#[test]
+fn a_user_message_starts_repeats_cycles_and_no_progress_afresh() {
+    for rule in ["repeats >= 2", "no_progress(2)"] {
+        let mut driver = Driver::stop(rule);
+        driver.see(EventKind::UserMessage);
+        for turn in 0..3 {
+            assert_eq!(driver.step_with("poll", "same", "0"), Directive::Proceed, "{rule} {turn}");
+            assert_eq!(driver.step_with("poll", "same", "0"), Directive::Proceed, "{rule} {turn}");
+            driver.see(EventKind::UserMessage);
+        }
+        driver.step_with("poll", "same", "0");
+        driver.step_with("poll", "same", "0");
+        assert!(driver.step_with("poll", "same", "0").stops(), "{rule}");
+        assert_eq!(driver.reason(), Some(StopReason::NoProgress), "{rule}");
+    }
+}
+
+#[test]
+fn polling_that_changes_is_progress() {
+    let mut driver = Driver::stop("repeats >= 1 or cycles >= 1 or no_progress(2)");
+    for minute in 0..20 {
+        assert_eq!(driver.step_with("poll", &format!("{minute} %"), "0"), Directive::Proceed);
+    }
+}
+
+#[test]
+fn counts_tokens_and_money_include_descendants_and_facts_do_not() {
+    let mut driver = Driver::stop("steps >= 3 or called(\"submit\") or own.steps >= 2");
+    driver.begin();
+    driver.reply(1, "0.1", 10);
+    driver.see(EventKind::ToolBegin { tool: "agent" });
+    driver.see(EventKind::ChildBegin { depth: 1 });
+    driver.source = Source::Descendant;
+    assert_eq!(driver.step_with("submit", "done", "0.2"), Directive::Proceed, "a child's submit");
+    assert_eq!(driver.step_with("submit", "done", "0.2"), Directive::Proceed);
+    assert_eq!(
+        driver.see(EventKind::StepBegin),
+        Directive::Stop,
+        "its fourth step would be the run's"
+    );
+    assert_eq!(driver.run.step_count(), 3);
+    assert_eq!(driver.run.cost(), Some("0.5".parse().unwrap()));
+    assert_eq!(driver.reason(), Some(StopReason::StepsLimitReached));
+}
+
+#[test]
+fn depth_refuses_a_deeper_child_and_stops_no_run() {
+    let mut driver = Driver::stop("max_depth(1) or steps >= 9");
+    driver.begin();
+    driver.reply(1, "0", 1);
+    assert_eq!(driver.see(EventKind::ChildBegin { depth: 1 }), Directive::Proceed);
+    assert_eq!(driver.see(EventKind::ChildBegin { depth: 2 }), Directive::Refuse);
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Proceed);
+}
+
+#[test]
+fn active_time_stands_still_while_paused_and_elapsed_does_not() {
+    let mut driver = Driver::stop("active >= 10s");
+    driver.see(EventKind::RunBegin { agent: None, depth: 0 });
+    driver.at = 4_000;
+    driver.see(EventKind::Paused);
+    driver.at = 60_000;
+    assert_eq!(driver.see(EventKind::Tick), Directive::Proceed);
+    driver.see(EventKind::Resumed);
+    driver.at = 65_999;
+    assert_eq!(driver.see(EventKind::Tick), Directive::Proceed);
+    driver.at = 66_000;
+    assert_eq!(driver.see(EventKind::Tick), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::TimeLimitReached));
+}

@@ -1,0 +1,130 @@
+//! Signals, continuations, cancellation (sections 4, 5 and 9).
+
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::{Directive, EventKind, Status};
+
+use crate::Driver;
+
+#[test]
+fn a_continuation_lasts_through_the_next_step_and_is_finite() {
+    let mut driver = Driver::stop("steps >= 1");
+    assert_eq!(driver.step(), Directive::Stop);
+    for _ in 0..3 {
+        assert_eq!(driver.ask_to_go_on(), Directive::Proceed);
+        assert_eq!(driver.run.status(), Status::InProgress);
+        assert_eq!(
+            driver.step(),
+            Directive::Stop,
+            "it does not leak into the checkpoint after the step"
+        );
+    }
+    assert_eq!(driver.ask_to_go_on(), Directive::Stop);
+    let signal = driver.run.last_stop_signal().unwrap();
+    assert_eq!(signal.reason, StopReason::ErrorForbade);
+    assert_eq!(signal.message, "override limit: steps_limit overridden 3 times and still standing");
+    assert_eq!((driver.run.step_count(), driver.run.status()), (4, Status::Failed));
+    assert_eq!(driver.run.verdict().overrides.len(), 3);
+}
+
+#[test]
+fn hard_rules_money_and_tokens_cannot_be_overridden() {
+    for rule in ["cost >= $0.05", "tokens >= 10"] {
+        let mut driver = Driver::stop(rule);
+        driver.begin();
+        assert_eq!(driver.reply(1, "0.10", 100), Directive::Stop);
+        assert_eq!(driver.ask_to_go_on(), Directive::Stop, "{rule}");
+    }
+    let mut driver = Driver::toml("[stop]\na = \"steps >= 1\"\n[rule.a]\nhard = true");
+    driver.step();
+    assert_eq!(driver.ask_to_go_on(), Directive::Stop);
+    let soft_without_grant = "[stop]\na = \"cost >= $0.05\"\n[rule.a]\nhard = false";
+    let mut driver = Driver::toml(soft_without_grant);
+    driver.step();
+    assert_eq!(driver.ask_to_go_on(), Directive::Stop);
+    let mut driver = Driver::toml(&format!("{soft_without_grant}\ngrant = {{ cost = \"$1\" }}"));
+    driver.step();
+    assert_eq!(driver.ask_to_go_on(), Directive::Proceed);
+}
+
+#[test]
+fn a_person_the_kill_switch_and_errors_cannot_be_overridden() {
+    let error = StopSignal::new(StopReason::ErrorForbade);
+    for kind in [
+        EventKind::Cancel { message: "enough" },
+        EventKind::Kill { message: "" },
+        EventKind::StopRaised { signal: &error },
+    ] {
+        let mut driver = Driver::stop("steps >= 9");
+        driver.step();
+        assert_eq!(driver.see(kind.clone()), Directive::Stop);
+        assert_eq!(driver.ask_to_go_on(), Directive::Stop, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_cancellation_inside_a_step_cuts_what_is_in_flight() {
+    let mut driver = Driver::stop("steps >= 9");
+    driver.begin();
+    assert_eq!(driver.see(EventKind::Cancel { message: "enough" }), Directive::CancelNow);
+    assert_eq!(driver.see(EventKind::ToolBegin { tool: "a" }), Directive::Stop);
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
+    let signal = driver.run.last_stop_signal().unwrap();
+    assert_eq!((signal.reason, signal.message.as_str()), (StopReason::UserRequested, "enough"));
+}
+
+#[test]
+fn cancellation_is_heard_while_any_signal_stands_and_in_the_last_step() {
+    let mut driver = Driver::stop("steps >= 1");
+    driver.begin();
+    driver.reply(0, "0", 1);
+    assert_eq!(driver.see(EventKind::Cancel { message: "" }), Directive::CancelNow);
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::UserRequested));
+}
+
+#[test]
+fn a_raised_signal_is_kept_whole_and_the_step_in_flight_is_counted() {
+    let signal = StopSignal::new(StopReason::StopRequested)
+        .with_message("counted to 3")
+        .with_context("final_count", 3)
+        .with_source("counter");
+    let mut driver = Driver::stop("steps >= 9");
+    driver.step();
+    driver.step();
+    driver.begin();
+    driver.reply(1, "0.1", 100);
+    driver.see(EventKind::ToolBegin { tool: "counter" });
+    assert_eq!(driver.see(EventKind::StopRaised { signal: &signal }), Directive::Stop);
+    assert_eq!(
+        driver.see(EventKind::ToolBegin { tool: "other" }),
+        Directive::Stop,
+        "the rest of the batch"
+    );
+    assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
+    assert_eq!(driver.run.last_stop_signal(), Some(&signal));
+    assert_eq!((driver.run.step_count(), driver.run.tokens()), (3, 300));
+    assert_eq!(driver.run.status(), Status::Stopped);
+}
+
+#[test]
+fn a_continuation_clears_the_raised_signals_it_answers() {
+    let signal = StopSignal::new(StopReason::StopRequested);
+    let mut driver = Driver::stop("steps >= 9");
+    driver.step();
+    driver.see(EventKind::StopRaised { signal: &signal });
+    assert_eq!(driver.ask_to_go_on(), Directive::Proceed);
+    assert_eq!(driver.step(), Directive::Proceed);
+}
+
+#[test]
+fn a_critic_may_ask_for_one_more_go_after_a_natural_end() {
+    let mut driver = Driver::stop("steps >= 9");
+    assert_eq!(driver.natural_step(), Directive::Stop);
+    assert_eq!(driver.ask_to_go_on(), Directive::Proceed);
+    assert_eq!(
+        driver.natural_step(),
+        Directive::Stop,
+        "a request before a step does not reach its end"
+    );
+    assert_eq!(driver.reason(), Some(StopReason::Completed));
+}
