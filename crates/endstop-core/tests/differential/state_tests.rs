@@ -339,6 +339,9 @@ fn what_was_not_counted_is_unknown_and_not_zero() {
         let other = run.restored(text);
         assert_eq!(other.state_of(0), Truth::Unknown, "{text}");
     }
+    let mut other = run.restored("streak(no_tool_calls) == 1");
+    assert_eq!(other.step(), Directive::Proceed, "it may be the third in a row");
+    assert_eq!(other.state_of(0), Truth::Unknown);
 }
 
 /// Operators that differ only in their window or limit do not take each other's place.
