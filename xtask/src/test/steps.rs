@@ -102,13 +102,15 @@ fn fuzz(root: &Path, seconds: u32) -> Plan {
     if !answers("cargo", &["+nightly", "--version"]) {
         return Plan::Skip("no nightly toolchain is installed".to_owned());
     }
-    if !cargo_has("fuzz") {
-        return Plan::Skip("cargo-fuzz is not installed".to_owned());
-    }
-    let line = |target: &String| {
-        words(&format!("cargo +nightly fuzz run {target} -- -max_total_time={seconds}"))
-    };
-    Plan::Run(targets.iter().map(line).collect())
+    // Kept below `target`, so that a second run finds it.
+    let mut lines =
+        vec![words("cargo install --quiet --locked --root target/tools cargo-fuzz@0.13.2")];
+    lines.extend(targets.iter().map(|target| {
+        words(&format!(
+            "rustup run nightly target/tools/bin/cargo-fuzz fuzz run {target} -- -max_total_time={seconds}"
+        ))
+    }));
+    Plan::Run(lines)
 }
 
 /// The names of the files in `fuzz/fuzz_targets`, sorted.
