@@ -73,6 +73,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
             shown += 1;
         }
     }
+    out.flush()?;
     warn_folded(&warnings);
     match (&args.run, shown) {
         (Some(id), 0) => {

@@ -106,6 +106,8 @@ fn tell(
         output::note("no transcripts were found on this machine: this is the sample that ships");
     }
     write!(out, "{}", text::report(report, policy, args.per_run))?;
+    // The answer comes first on a terminal too.
+    out.flush()?;
     warn_folded(&report.warnings);
     if !args.per_run && report.stopped > 0 {
         output::note(
