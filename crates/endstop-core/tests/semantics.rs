@@ -6,6 +6,8 @@
 mod actions;
 #[path = "semantics/limits.rs"]
 mod limits;
+#[path = "semantics/next_trip.rs"]
+mod next_trip;
 #[path = "semantics/overrides.rs"]
 mod overrides;
 
