@@ -204,3 +204,12 @@ fn the_continuation_tells_signals_and_request() {
     assert!(told.is_continuation_requested, "{}", told.explain());
     assert!(driver.run.explain().contains("override at step 1: stop overridden by critic"));
 }
+
+#[test]
+fn a_raised_cap_holds_however_far_it_is_passed() {
+    let mut driver = Driver::toml("[stop]\ns = \"steps >= 99\"\n[pause]\np = \"cost >= $0.10\"");
+    driver.step();
+    let cap = Some(Cap::cost("0.30".parse().unwrap()));
+    driver.see(EventKind::Approved { rule: "p", cap });
+    assert_eq!(driver.step_with("work", "x", "5000"), Directive::Pause);
+}

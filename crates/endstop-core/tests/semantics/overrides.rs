@@ -128,3 +128,13 @@ fn a_critic_may_ask_for_one_more_go_after_a_natural_end() {
     );
     assert_eq!(driver.reason(), Some(StopReason::Completed));
 }
+
+#[test]
+fn raised_signals_are_bounded() {
+    let signal = StopSignal::new(StopReason::StopRequested);
+    let mut driver = Driver::stop("steps >= 9");
+    for _ in 0..100 {
+        driver.see(EventKind::StopRaised { signal: &signal });
+    }
+    assert_eq!(driver.run.to_state().unwrap().raised.len(), 64);
+}
