@@ -93,7 +93,21 @@ fn replay_says_that_claude_code_costs_are_lower_bounds() {
             .all(|warning| warning["kind"] == "lower_bound")
     );
     let told = endstop(&["replay", &folder]);
-    assert!(stderr(&told).contains("lower bounds"), "{}", stderr(&told));
+    let said = stderr(&told);
+    assert_eq!(said.matches("lower bounds").count(), 1, "once for all files: {said}");
+    assert!(said.contains("(and 3 like it)"), "{said}");
+}
+
+#[test]
+fn finding_nothing_is_said() {
+    let output = endstop(&["replay", "docs", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output)
+            .contains("no transcripts were found; known formats are endstop, claude-code")
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["runs"], 0);
 }
 
 #[test]

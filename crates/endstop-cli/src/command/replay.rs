@@ -127,7 +127,7 @@ pub(super) fn warn_folded(warnings: &[import::Warning]) {
     for (warning, files) in folded.values() {
         let more = match files - 1 {
             0 => String::new(),
-            others => format!(" (and {} more)", output::counted(others, "file")),
+            others => format!(" (and {} like it)", output::count(others)),
         };
         output::warn(&format!("{warning}{more}"));
     }

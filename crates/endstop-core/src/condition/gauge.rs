@@ -75,17 +75,7 @@ macro_rules! gauges {
         pub enum GaugeId { $(#[doc = $meaning] $id,)* }
 
         /// Every gauge.
-        pub const GAUGES: &[GaugeRow] = &[$(GaugeRow {
-            id: GaugeId::$id,
-            name: $name,
-            unit: Unit::$unit,
-            compared: Compared::$compared,
-            reason: StopReason::$reason,
-            rises: $rises,
-            has_own: $own,
-            argument: Argument::$argument,
-            meaning: $meaning,
-        },)*];
+        pub const GAUGES: &[GaugeRow] = &[$(*GaugeId::$id.row(),)*];
 
         impl GaugeId {
             /// The gauge's row.
