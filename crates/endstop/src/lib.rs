@@ -1,9 +1,18 @@
 //! The endstop switch for LLM agents.
 
+pub mod agent;
+pub mod cancel;
+pub mod clock;
 pub mod export;
 pub mod import;
+pub mod ledger;
+pub mod model;
+pub mod observe;
 pub mod price;
 pub mod replay;
+pub mod store;
+mod sync;
+pub mod tool;
 
 pub use endstop_core as core;
 

@@ -1,0 +1,1 @@
+//! The ledger: a tree of budgets that cannot be overshot.

@@ -1,0 +1,1 @@
+//! Sinks of what a run does: console, status line, trace file, OpenTelemetry.

@@ -1,0 +1,1 @@
+//! Stores of saved runs and their traces.
