@@ -9,6 +9,8 @@
 mod console;
 mod fan_out;
 mod leaves;
+#[cfg(test)]
+mod play;
 mod recording;
 mod screen;
 mod text;

@@ -1,6 +1,6 @@
 //! Finds what a trip record says of a rule, in few words.
 
-use endstop_core::meter::Truth;
+use endstop_core::Truth;
 use endstop_core::policy::Action;
 use endstop_core::verdict::{NodeRecord, Verdict};
 

@@ -11,7 +11,7 @@ use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 
 use super::super::leaves::holding;
 use super::super::text::{clean_to, money, took};
-use super::super::{Detail, Observation};
+use super::super::{Detail, Observation, clean};
 use super::{Options, Time};
 use crate::ledger::Budget;
 use crate::message::ToolOutcome;
@@ -113,11 +113,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// The lines that an event of the run itself gives.
-    pub(super) fn event(
-        &mut self,
-        options: &Options,
-        observation: &Observation<'_>,
-    ) -> Vec<Line> {
+    pub(super) fn event(&mut self, options: &Options, observation: &Observation<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
         let line = match &observation.event.kind {
             EventKind::RunBegin { .. } => Some(begin(observation)),
@@ -153,18 +149,15 @@ impl Seen {
         if !observation.directive.admits() {
             return None;
         }
-        if self.steps == 0 && observation.info.is_resumed {
-            self.steps = observation.run.step_count().saturating_sub(1);
-        }
-        self.steps += 1;
+        self.steps = observation.run.reading("own.steps").unwrap_or_default();
         (self.attempts, self.tool_calls, self.errors) = (0, 0, 0);
         self.step_began = observation.run.at();
         self.tokens_before = observation.run.tokens();
         let step = self.steps;
         let message = match observation.directive {
             Directive::Finish => {
-                let rule = holding(&observation.run.verdict(), Action::Finish);
-                format!("Step {step} started, the last one: {rule}")
+                let rule = observation.run.finishing().unwrap_or_default();
+                format!("Step {step} started, the last one by rule {}", clean_to(rule, NAME))
             }
             _ => format!("Step {step} started"),
         };
@@ -217,9 +210,7 @@ impl Seen {
     fn step_end(&self, observation: &Observation<'_>) -> Line {
         let time = match observation.detail {
             Detail::Step { took } => took,
-            _ => Duration::from_millis(
-                observation.run.at().0.saturating_sub(self.step_began.0),
-            ),
+            _ => Duration::from_millis(observation.run.at().0.saturating_sub(self.step_began.0)),
         };
         let tokens = observation.run.tokens().saturating_sub(self.tokens_before);
         let message = format!(
@@ -274,11 +265,9 @@ impl Seen {
     pub(super) fn ended(&self, options: &Options, run: &Run, budget: &Budget) -> Vec<Line> {
         let mut lines = Vec::new();
         let signal = run.last_stop_signal();
-        let is_news =
-            signal.is_some_and(|s| s.reason != StopReason::Completed && self.said.as_ref() != Some(s));
-        lines.extend(
-            signal.filter(|_| is_news).map(|s| Line::new(Kind::Stop, stop(s, options))),
-        );
+        let is_news = signal
+            .is_some_and(|s| s.reason != StopReason::Completed && self.said.as_ref() != Some(s));
+        lines.extend(signal.filter(|_| is_news).map(|s| Line::new(Kind::Stop, stop(s, options))));
         let (kind, what) = match run.status() {
             Status::Failed => (Kind::Failed, "failed"),
             Status::Paused => (Kind::Pause, "paused"),
@@ -427,7 +416,7 @@ fn continuation(observation: &Observation<'_>) -> Option<Line> {
         Directive::Stop => "stop",
         Directive::CancelNow => "stop now",
     };
-    let why = clean_to(&observation.run.continuation().explain(), usize::MAX / 8);
+    let why = clean(&observation.run.continuation().explain());
     Some(Line::new(Kind::Continuation, format!("{decision}: {why}")))
 }
 
