@@ -14,6 +14,7 @@ mod play;
 mod recording;
 mod screen;
 mod text;
+mod trace;
 
 use std::fmt;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub use fan_out::Observers;
 pub use recording::{Recorded, Recording};
 pub use screen::Screen;
 pub use text::{clean, truncate};
+pub use trace::{Flush, TraceProblems, TraceRecorder, push_trace_line, trace_header, trace_line};
 
 /// What is fixed about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

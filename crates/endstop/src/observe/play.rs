@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use endstop_core::event::{Event, EventKind, Source};
 use endstop_core::expr::parse;
+use endstop_core::probe::Probes;
 use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
-use endstop_core::{Directive, Policy, Run};
+use endstop_core::{Directive, Policy, Program, Run};
 
 use super::{Detail, Observation, Observer, RunInfo};
 use crate::ledger::{Amounts, Budget, Limits};
@@ -68,7 +69,7 @@ impl<'o> Play<'o> {
             depth: 0,
             is_resumed: false,
         };
-        let run = Run::new(Arc::new(policy.compile().unwrap()));
+        let run = Run::new(Arc::new(Program::new(&policy, &Probes::new()).unwrap()));
         Self { info, run, budget: Budget::root(Limits::unlimited()), observer, at: 0 }
     }
 
