@@ -13,6 +13,7 @@ mod leaves;
 mod play;
 mod recording;
 mod screen;
+mod status;
 mod text;
 mod trace;
 
@@ -32,6 +33,7 @@ pub use console::ConsoleObserver;
 pub use fan_out::Observers;
 pub use recording::{Recorded, Recording};
 pub use screen::Screen;
+pub use status::{Nearness, NextUp, StatusLine, StatusView, render};
 pub use text::{clean, truncate};
 pub use trace::{Flush, TraceProblems, TraceRecorder, push_trace_line, trace_header, trace_line};
 
