@@ -107,3 +107,25 @@ async fn nobody_else_can_read_transcripts() {
         assert_eq!(mode, 0o600, "{suffix}");
     }
 }
+
+/// POSIX locks of a file end when the process closes any handle on it, which would let another process take
+/// the log away from under this one.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn opening_it_again_leaves_the_locks_of_the_first_handle() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new(Kind::Sqlite, "sqlite-locks");
+    let store = SqliteStore::open(place.path()).unwrap();
+    store.save(&id("a"), "state", None).await.unwrap();
+    let inode = format!(":{}", fs::metadata(place.path()).unwrap().ino());
+    let is_locked = || {
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        locks.lines().any(|line| line.split(' ').any(|word| word.ends_with(&inode)))
+    };
+    if !is_locked() {
+        println!("skipped: this system does not show the locks of files");
+        return;
+    }
+    drop(SqliteStore::open(place.path()).unwrap());
+    assert!(is_locked());
+}
