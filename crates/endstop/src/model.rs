@@ -4,6 +4,10 @@
 //! with [`ModelEvent::End`]. A stream that ends without it is an error: a cut answer must not look like a
 //! finished one. Dropping the stream cancels the request; the connection closes.
 
+mod replay;
+mod reply;
+mod scripted;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -14,6 +18,10 @@ use thiserror::Error;
 
 use crate::message::{Message, ToolCall};
 use crate::tool::ToolSpec;
+
+pub use replay::{MAX_REPLIES, ReplayModel, ReplayModelError, UNRECORDED_TOOL};
+pub use reply::Reply;
+pub use scripted::{MAX_REMEMBERED, RecordedRequest, ScriptedModel};
 
 /// What a model is asked.
 #[derive(Clone, Copy, Debug)]

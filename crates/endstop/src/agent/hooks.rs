@@ -93,7 +93,8 @@ pub struct HookContext<'a> {
 pub(super) struct Asked {
     pub(super) signals: Vec<StopSignal>,
     pub(super) continue_by: Option<String>,
-    pub(super) blocked: Option<String>,
+    /// By which hook, and why.
+    pub(super) blocked: Option<(String, String)>,
     pub(super) messages: Option<Vec<Message>>,
 }
 
@@ -111,7 +112,7 @@ impl HookContext<'_> {
 
     /// Blocks the tool call; the model reads why. Without effect at other triggers.
     pub fn block(&mut self, why: impl Into<String>) {
-        self.asked.blocked.get_or_insert(why.into());
+        self.asked.blocked.get_or_insert((String::new(), why.into()));
     }
 
     /// Sends other messages with this request. The conversation itself stays as it is. Without effect at
@@ -207,7 +208,8 @@ impl Hooks {
                     failures.push((entry.name.clone(), format!("panicked: {}", words_of(&*panic))));
                 }
             }
-            if context.asked.blocked.is_some() {
+            if let Some((by, _)) = &mut context.asked.blocked {
+                by.clone_from(&entry.name);
                 break;
             }
         }

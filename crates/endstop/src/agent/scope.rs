@@ -21,7 +21,7 @@ use crate::observe::{Detail, Observation, Observer, RunInfo};
 /// What all runs of a tree share.
 pub(super) struct Shared {
     pub(super) observers: Vec<Arc<dyn Observer>>,
-    pub(super) kill: Arc<dyn KillSwitch>,
+    pub(super) kill: Option<Arc<dyn KillSwitch>>,
     /// The token of the root run: a kill reaches every run of the tree.
     pub(super) root: CancelToken,
 }
@@ -115,7 +115,7 @@ impl Scope {
 
     /// Throws the kill switch for the whole tree if it is thrown outside.
     pub(super) fn look_at_kill_switch(&self) {
-        if let Some(message) = self.shared.kill.thrown() {
+        if let Some(message) = self.shared.kill.as_ref().and_then(|kill| kill.thrown()) {
             self.shared.root.cancel(kill_signal(message), Urgency::Now);
             self.token.cancel(kill_signal(String::new()), Urgency::Now);
         }

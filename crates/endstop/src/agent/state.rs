@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{ExecutionContinuation, StopReason, StopSignal};
 use endstop_core::units::{Money, TokenUsage};
@@ -63,6 +64,11 @@ pub struct ExecutionState {
     pub at_ms: u64,
     /// Events that the decision core has taken in: lines of the run's trace.
     pub events: u64,
+    /// Messages whose users the decision core knows of.
+    pub messages_told: usize,
+    /// Approvals that the run takes in when it goes on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<GivenApproval>,
     /// The trip record: of the end, or of the pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Box<Verdict>>,
@@ -137,6 +143,18 @@ pub struct ToolExecution {
     pub answer: usize,
 }
 
+/// A person's approval of a pause rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GivenApproval {
+    /// The rule.
+    pub rule: String,
+    /// The amount of `cost` in pico-dollars up to which it is approved; none: the rule no longer holds up
+    /// this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap_picos: Option<u64>,
+}
+
 /// A step that a pause interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -199,6 +217,27 @@ impl AgentState {
     pub fn with_message(mut self, message: Message) -> Self {
         self.messages.push(message);
         self
+    }
+
+    /// Approves the rules that hold up a paused run: for good, or until `cost` reaches `cap`. They count
+    /// when the run goes on.
+    #[must_use]
+    pub fn approved(mut self, cap: Option<Money>) -> Self {
+        let verdict = self.execution.verdict.as_deref();
+        let rules = verdict.map_or(&[][..], |verdict| &verdict.rules);
+        let held = rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
+        let given = held.map(|rule| GivenApproval {
+            rule: rule.id.clone(),
+            cap_picos: cap.map(Money::picos),
+        });
+        self.execution.approvals.extend(given);
+        self
+    }
+
+    /// A run of its own with the same conversation: all counters begin again.
+    #[must_use]
+    pub fn for_next_execution(self) -> Self {
+        Self { id: RunId::new(), execution: ExecutionState::default(), ..self }
     }
 
     /// From JSON text.
