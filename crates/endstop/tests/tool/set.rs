@@ -53,7 +53,6 @@ fn no_more_tools_than_a_request_takes() {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "only its schema is looked at")]
 enum Word {
     Yes,
     No,
