@@ -6,6 +6,7 @@ pub mod clock;
 pub mod export;
 pub mod import;
 pub mod ledger;
+pub mod message;
 pub mod model;
 pub mod observe;
 pub mod price;

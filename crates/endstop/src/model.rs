@@ -1,1 +1,201 @@
 //! Models: what answers a request, streaming first.
+//!
+//! A model is asked with a borrowed [`ModelRequest`] and answers with a stream of [`ModelEvent`]s that ends
+//! with [`ModelEvent::End`]. A stream that ends without it is an error: a cut answer must not look like a
+//! finished one. Dropping the stream cancels the request; the connection closes.
+
+mod replay;
+mod reply;
+mod scripted;
+
+use std::fmt;
+use std::time::Duration;
+
+use endstop_core::units::{Money, TokenUsage};
+use futures_util::stream::BoxStream;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::message::{Message, ToolCall};
+use crate::tool::ToolSpec;
+
+pub use replay::{MAX_REPLIES, ReplayModel, ReplayModelError, UNRECORDED_TOOL};
+pub use reply::Reply;
+pub use scripted::{MAX_REMEMBERED, RecordedRequest, ScriptedModel};
+
+/// What a model is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelRequest<'a> {
+    /// The instructions of the agent's author, before the conversation; empty for none.
+    pub system: &'a str,
+    /// The conversation, oldest first.
+    pub messages: &'a [Message],
+    /// The tools that may be called; none during a wrap-up.
+    pub tools: &'a [ToolSpec],
+    /// Whether tools may or must be called.
+    pub tool_choice: ToolChoice,
+    /// The most output tokens that the reply may have, reasoning included; the budget depends on it.
+    pub max_output_tokens: Option<u64>,
+}
+
+/// Whether tools may or must be called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// No tool may be called.
+    None,
+    /// A tool must be called.
+    Required,
+}
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ModelEvent {
+    /// The model's words, in order; any split.
+    Text(String),
+    /// Its reasoning, in order; any split. Never matched by conditions, never kept.
+    Reasoning(String),
+    /// A whole tool call.
+    ToolCall(ToolCall),
+    /// The answer is complete. Nothing follows.
+    End(ModelEnd),
+}
+
+/// How an answer ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelEnd {
+    /// The model that answered, as the provider names it (`gen_ai.response.model`).
+    pub model: Option<String>,
+    /// Tokens; `None` where the provider does not tell: counted here, and marked as an estimate.
+    pub usage: Option<TokenUsage>,
+    /// Output tokens that were reasoning; contained in `usage.output`.
+    pub reasoning_tokens: Option<u64>,
+    /// What the provider says that the call cost; wins over a computed cost.
+    pub cost: Option<Money>,
+    /// The provider's finish reason, raw.
+    pub finish: Option<String>,
+    /// What the provider wants back unchanged with the reply.
+    pub opaque: Vec<Value>,
+}
+
+/// The stream of one answer. Nothing is sent before it is first polled. Dropping it cancels the request.
+pub type ModelStream<'a> = BoxStream<'a, Result<ModelEvent, ModelError>>;
+
+/// Something that answers requests.
+pub trait Model: Send + Sync + fmt::Debug {
+    /// The model as requests name it (`gen_ai.request.model`); prices are looked up by it.
+    fn name(&self) -> &str;
+
+    /// The provider (`gen_ai.provider.name`), such as `openai`; empty where prices need none.
+    fn provider(&self) -> &str {
+        ""
+    }
+
+    /// The most output tokens of a reply where a request sets no cap, if the model has such a bound.
+    fn max_output_tokens(&self) -> Option<u64> {
+        None
+    }
+
+    /// Begins an answer.
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a>;
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("{kind}: {message}")]
+pub struct ModelError {
+    /// What kind of failure.
+    pub kind: ModelErrorKind,
+    /// What the provider or the network said; no secrets.
+    pub message: String,
+    /// The status code, where there was an answer (`http.response.status_code`).
+    pub status: Option<u16>,
+    /// How long the provider asks to wait before another attempt (`Retry-After`).
+    pub retry_after: Option<Duration>,
+    /// Tokens that the provider says it charged for the failed request.
+    pub usage: Option<TokenUsage>,
+}
+
+/// What kind of failure (`error.type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ModelErrorKind {
+    /// 429: too many requests.
+    RateLimited,
+    /// 500 and above, or the provider says that it is overloaded.
+    Unavailable,
+    /// No answer in time.
+    TimedOut,
+    /// The connection could not be made, or broke.
+    Connection,
+    /// The stream ended without its end.
+    Truncated,
+    /// The provider refuses this request: wrong key, unknown model, request too long, not paid.
+    Rejected,
+    /// The answer cannot be read.
+    Malformed,
+}
+
+impl ModelErrorKind {
+    /// The stable name (`error.type`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RateLimited => "rate_limited",
+            Self::Unavailable => "unavailable",
+            Self::TimedOut => "timed_out",
+            Self::Connection => "connection",
+            Self::Truncated => "truncated",
+            Self::Rejected => "rejected",
+            Self::Malformed => "malformed",
+        }
+    }
+
+    /// Whether another attempt of the same request may succeed.
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        !matches!(self, Self::Rejected)
+    }
+}
+
+impl fmt::Display for ModelErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RateLimited => "rate limited",
+            Self::Unavailable => "the provider is not available",
+            Self::TimedOut => "no answer in time",
+            Self::Connection => "the connection failed",
+            Self::Truncated => "the answer was cut short",
+            Self::Rejected => "the provider refused the request",
+            Self::Malformed => "the answer cannot be read",
+        })
+    }
+}
+
+impl ModelError {
+    /// A failure without details.
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), status: None, retry_after: None, usage: None }
+    }
+}
+
+impl<M: Model + ?Sized> Model for std::sync::Arc<M> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn provider(&self) -> &str {
+        (**self).provider()
+    }
+
+    fn max_output_tokens(&self) -> Option<u64> {
+        (**self).max_output_tokens()
+    }
+
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a> {
+        (**self).stream(request)
+    }
+}

@@ -1,1 +1,234 @@
 //! Tools that a model may call.
+//!
+//! A tool is a name, a description, a JSON Schema of its arguments, and something to run. Most are made from
+//! a function whose argument type derives the schema (`function.rs`). Whatever a tool returns, fails with or
+//! panics with becomes a result that the model reads; only an [`AgentStop`] stops the loop.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop_core::signal::AgentStop;
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::cancel::CancelToken;
+use crate::message::ToolCall;
+use crate::store::RunId;
+
+pub mod answers;
+pub mod builtin;
+mod function;
+mod nearest;
+mod schema;
+mod set;
+
+pub use function::FunctionTool;
+pub use schema::{
+    ArgumentSchema, MAX_ARGUMENTS_BYTES, MAX_ARGUMENTS_DEPTH, MAX_PROBLEM_BYTES, MAX_PROBLEMS,
+    MAX_SCHEMA_BYTES, SchemaError,
+};
+pub use set::{
+    MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_NAME_BYTES, MAX_TOOLS, ToolEntry, ToolSet, ToolSetError,
+    is_tool_name,
+};
+
+/// What the model is told of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// The name; 1 to 64 of `[A-Za-z0-9_-]`, as all providers take.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of the arguments object.
+    pub parameters: Value,
+}
+
+/// Where a call runs.
+#[derive(Clone, Debug)]
+pub struct ToolContext {
+    /// The run that asks.
+    pub run: RunId,
+    /// The agent that asks.
+    pub agent: String,
+    /// Nesting depth of that run; the root is 0.
+    pub depth: u32,
+    /// Cancelled with [`Urgency::Now`](crate::cancel::Urgency::Now) when what is in flight is to be cut.
+    pub cancel: CancelToken,
+    /// What a sub-agent shares with the run that begins it.
+    pub(crate) scope: Option<Arc<crate::agent::Scope>>,
+}
+
+impl ToolContext {
+    /// A context outside every run, to call a tool from a test or a program of one's own.
+    #[must_use]
+    pub fn detached() -> Self {
+        Self {
+            run: RunId::new(),
+            agent: String::new(),
+            depth: 0,
+            cancel: CancelToken::default(),
+            scope: None,
+        }
+    }
+}
+
+/// Something that a model may call.
+pub trait Tool: Send + Sync {
+    /// What the model is told.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Runs one call, whose arguments fit the schema.
+    ///
+    /// # Cancellation safety
+    ///
+    /// When the run is cut, or the tool's time is over, the future is dropped, unless
+    /// [`Tool::can_abort`] is false.
+    fn call(
+        self: Arc<Self>,
+        call: ToolCall,
+        context: ToolContext,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolError>>;
+
+    /// How long a call may take; `None`: as long as the run.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether dropping the future ends what the call does. A tool for which this is false runs as a task
+    /// of its own and is reported as still running when the run does not wait for it.
+    fn can_abort(&self) -> bool {
+        true
+    }
+
+    /// Whether the call begins a run of its own, which draws on this run's ledger.
+    fn is_agent(&self) -> bool {
+        false
+    }
+}
+
+/// What a tool call brought.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolOutput {
+    /// The result as the model sees it.
+    pub text: String,
+    /// Numbers for the condition `fact("name")`.
+    pub facts: Vec<(String, u64)>,
+    /// The agent that is to continue.
+    pub handoff: Option<Handoff>,
+}
+
+/// The agent that is to continue, on the same ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handoff {
+    /// Its name.
+    pub to: String,
+    /// What it is told.
+    pub message: String,
+}
+
+impl ToolOutput {
+    /// A result.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// Reports a number for the condition `fact("name")`.
+    #[must_use]
+    pub fn with_fact(mut self, name: impl Into<String>, value: u64) -> Self {
+        self.facts.push((name.into(), value));
+        self
+    }
+}
+
+impl From<Handoff> for ToolOutput {
+    fn from(handoff: Handoff) -> Self {
+        let text = format!("handed off to {}", handoff.to);
+        Self { text, handoff: Some(handoff), ..Self::default() }
+    }
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<&str> for ToolOutput {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<Value> for ToolOutput {
+    fn from(value: Value) -> Self {
+        Self::text(value.to_string())
+    }
+}
+
+impl From<()> for ToolOutput {
+    fn from((): ()) -> Self {
+        Self::text("done")
+    }
+}
+
+/// Why a call has no result.
+///
+/// Every error converts into it with `?`. An [`AgentStop`] among them stops the loop; any other is told to
+/// the model, which may recover.
+pub enum ToolError {
+    /// Stop the loop.
+    Stop(Box<AgentStop>),
+    /// The call failed; the model reads why.
+    Failed(String),
+}
+
+impl ToolError {
+    /// A failure in words.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::Failed(message.into())
+    }
+}
+
+impl fmt::Debug for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stop(stop) => f.debug_tuple("Stop").field(stop).finish(),
+            Self::Failed(message) => f.debug_tuple("Failed").field(message).finish(),
+        }
+    }
+}
+
+// Not an error itself: else `?` could not take every error.
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        // An error type of the tool's own may carry the stop.
+        match causes(&error).find_map(|cause| cause.downcast_ref::<AgentStop>()) {
+            Some(stop) => Self::Stop(Box::new(stop.clone())),
+            None => Self::Failed(with_causes(&error)),
+        }
+    }
+}
+
+/// An error with its causes, joined by colons.
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    for cause in causes(error) {
+        let more = cause.to_string();
+        if text.is_empty() {
+            text = more;
+        } else if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+    }
+    text
+}
+
+/// An error that names itself as its cause would else go on for ever.
+const MAX_CAUSES: usize = 32;
+
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source()).take(MAX_CAUSES)
+}

@@ -1,0 +1,159 @@
+//! The conversation: plain values that can be saved, sent and compared.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One message of a conversation.
+///
+/// The JSON form has `role` (`system`, `user`, `assistant`, `tool`) and the fields of the variant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// Instructions: of the agent's author, or a note of the loop in the middle of the conversation. Not
+    /// counted by `messages`.
+    System {
+        /// The words.
+        text: String,
+    },
+    /// A person's or program's words.
+    User {
+        /// The words.
+        text: String,
+    },
+    /// The model's reply.
+    Assistant {
+        /// The model's words; may be empty beside tool calls.
+        #[serde(default)]
+        text: String,
+        /// The calls that it asks for, in order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall>,
+        /// What the provider wants back unchanged, such as signed reasoning. Never shown.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        opaque: Vec<Value>,
+    },
+    /// The answer to one tool call. Every call gets exactly one.
+    Tool {
+        /// [`ToolCall::id`].
+        id: String,
+        /// The tool's name.
+        tool: String,
+        /// What became of the call.
+        #[serde(default)]
+        outcome: ToolOutcome,
+        /// The result as the model sees it.
+        text: String,
+    },
+}
+
+/// A call that the model asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The provider's id of the call; unique within a reply.
+    pub id: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments as the model gave them: JSON text, or whatever it wrote instead.
+    pub arguments: String,
+}
+
+/// What became of a tool call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOutcome {
+    /// It ran and has a result.
+    #[default]
+    Succeeded,
+    /// It ran and failed.
+    Failed,
+    /// It ran longer than it may.
+    TimedOut,
+    /// It was cut by a cancellation.
+    Cut,
+    /// Not run: its arguments do not fit the tool's schema.
+    Invalid,
+    /// Not run: there is no such tool.
+    Unknown,
+    /// Not run: a hook blocked it.
+    Blocked,
+    /// Not run: a limit refused it.
+    Refused,
+    /// Not run: the run was stopped before its turn came.
+    NotExecuted,
+}
+
+impl ToolOutcome {
+    /// Whether the call was dispatched.
+    #[must_use]
+    pub const fn was_executed(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Cut)
+    }
+
+    /// Whether the model is told that it failed.
+    #[must_use]
+    pub const fn is_error(self) -> bool {
+        !matches!(self, Self::Succeeded)
+    }
+}
+
+/// What a message weighs beside its text, in tokens: role, separators, ids. Above what any provider's
+/// template was seen to use.
+pub const TOKENS_PER_MESSAGE: u64 = 16;
+
+impl Message {
+    /// A system message.
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::System { text: text.into() }
+    }
+
+    /// A user's message.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into() }
+    }
+
+    /// A reply without tool calls.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::Assistant { text: text.into(), tool_calls: Vec::new(), opaque: Vec::new() }
+    }
+
+    /// The words.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::System { text }
+            | Self::User { text }
+            | Self::Assistant { text, .. }
+            | Self::Tool { text, .. } => text,
+        }
+    }
+
+    /// The calls that a reply asks for.
+    #[must_use]
+    pub fn tool_calls(&self) -> &[ToolCall] {
+        match self {
+            Self::Assistant { tool_calls, .. } => tool_calls,
+            _ => &[],
+        }
+    }
+
+    /// A bound of the tokens that the message is as input: its bytes, since no byte-level tokenizer makes
+    /// more tokens than there are bytes, and [`TOKENS_PER_MESSAGE`]. O(tool calls).
+    #[must_use]
+    pub fn token_bound(&self) -> u64 {
+        let bytes = match self {
+            Self::System { text } | Self::User { text } => text.len(),
+            Self::Assistant { text, tool_calls, opaque } => {
+                let calls = tool_calls.iter().map(|call| {
+                    call.id.len() + call.tool.len() + call.arguments.len() + TOKENS_PER_CALL
+                });
+                let kept = opaque.iter().map(|value| value.to_string().len());
+                text.len() + calls.sum::<usize>() + kept.sum::<usize>()
+            }
+            Self::Tool { id, tool, text, .. } => id.len() + tool.len() + text.len(),
+        };
+        u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(TOKENS_PER_MESSAGE)
+    }
+}
+
+/// As [`TOKENS_PER_MESSAGE`], of one tool call of a reply.
+const TOKENS_PER_CALL: usize = 16;

@@ -1,0 +1,417 @@
+//! A model whose replies are given in advance: for tests, demonstrations and benchmarks.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use endstop_core::units::TokenUsage;
+use futures_util::Stream;
+use tokio::time::Sleep;
+
+use super::reply::{Ending, Reply};
+use super::{
+    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, ToolChoice,
+};
+use crate::message::Message;
+use crate::tool::ToolSpec;
+
+/// Bytes of text that are taken for one token where a reply says no usage.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// The most requests that are remembered; each holds a copy of its conversation.
+pub const MAX_REMEMBERED: usize = 1_000;
+
+/// A model that plays replies: given one by one, or made by a function of the request.
+///
+/// It needs no network and no clock but tokio's, so it works on paused time. Calls count from the first poll
+/// of their stream.
+///
+/// ```
+/// use endstop::model::{Model, Reply, ScriptedModel};
+/// use serde_json::json;
+///
+/// let model = ScriptedModel::new("scripted")
+///     .reply(Reply::call("counter", json!({ "step": 1 })).usage(100, 10))
+///     .reply(Reply::text("done").usage(120, 2));
+/// assert_eq!(model.name(), "scripted");
+/// assert_eq!(model.calls(), 0);
+/// ```
+pub struct ScriptedModel {
+    name: String,
+    provider: String,
+    /// What has no more replies.
+    described: String,
+    max_output_tokens: Option<u64>,
+    script: Script,
+    remember: usize,
+    counts: Counts,
+    requests: Mutex<VecDeque<RecordedRequest>>,
+}
+
+type Answerer = dyn Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync;
+
+enum Script {
+    List { replies: Vec<Arc<Reply>>, first: u64, repeats_last: bool },
+    Function(Box<Answerer>),
+}
+
+#[derive(Default)]
+struct Counts {
+    started: AtomicU64,
+    finished: AtomicU64,
+    failed: AtomicU64,
+    dropped: AtomicU64,
+    in_flight: AtomicU64,
+    most_in_flight: AtomicU64,
+}
+
+/// A request as it was seen by a [`ScriptedModel`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordedRequest {
+    /// [`ModelRequest::system`].
+    pub system: String,
+    /// [`ModelRequest::messages`].
+    pub messages: Vec<Message>,
+    /// [`ModelRequest::tools`].
+    pub tools: Vec<ToolSpec>,
+    /// [`ModelRequest::tool_choice`].
+    pub tool_choice: ToolChoice,
+    /// [`ModelRequest::max_output_tokens`].
+    pub max_output_tokens: Option<u64>,
+}
+
+impl ScriptedModel {
+    /// A model without replies; add them with [`reply`](Self::reply).
+    pub fn new(name: impl Into<String>) -> Self {
+        let script = Script::List { replies: Vec::new(), first: 0, repeats_last: false };
+        Self::with_script(name.into(), script)
+    }
+
+    /// A model that makes each reply from the request and from the number of calls before it.
+    pub fn from_fn(
+        name: impl Into<String>,
+        answer: impl Fn(&ModelRequest<'_>, u64) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_script(name.into(), Script::Function(Box::new(answer)))
+    }
+
+    fn with_script(name: String, script: Script) -> Self {
+        Self {
+            name,
+            provider: String::new(),
+            described: "the script".to_owned(),
+            max_output_tokens: None,
+            script,
+            remember: 0,
+            counts: Counts::default(),
+            requests: Mutex::default(),
+        }
+    }
+
+    /// The answer to the next call. A call beyond the last reply is an error that no attempt mends. Does
+    /// nothing to a model made of a function.
+    #[must_use]
+    pub fn reply(mut self, reply: Reply) -> Self {
+        if let Script::List { replies, .. } = &mut self.script {
+            replies.push(Arc::new(reply));
+        }
+        self
+    }
+
+    /// Every further call has the last reply.
+    #[must_use]
+    pub fn repeat_last(mut self) -> Self {
+        if let Script::List { repeats_last, .. } = &mut self.script {
+            *repeats_last = true;
+        }
+        self
+    }
+
+    /// Begins at this reply, counted from 0: for a run that goes on in another process.
+    #[must_use]
+    pub fn starting_at(mut self, reply: u64) -> Self {
+        if let Script::List { first, .. } = &mut self.script {
+            *first = reply;
+        }
+        self
+    }
+
+    /// Sets the provider, by which prices are looked up.
+    #[must_use]
+    pub fn provider_name(mut self, provider: impl Into<String>) -> Self {
+        self.provider = provider.into();
+        self
+    }
+
+    /// What the error after the last reply speaks of.
+    pub(super) fn described_as(mut self, described: String) -> Self {
+        self.described = described;
+        self
+    }
+
+    /// Sets [`Model::max_output_tokens`].
+    #[must_use]
+    pub fn output_bound(mut self, tokens: u64) -> Self {
+        self.max_output_tokens = Some(tokens);
+        self
+    }
+
+    /// Remembers the last `count` requests, at most [`MAX_REMEMBERED`]. Without it none is copied.
+    #[must_use]
+    pub fn remember(mut self, count: usize) -> Self {
+        self.remember = count.min(MAX_REMEMBERED);
+        self
+    }
+
+    /// Calls that were begun.
+    pub fn calls(&self) -> u64 {
+        self.counts.started.load(Ordering::SeqCst)
+    }
+
+    /// Calls that were answered to the end.
+    pub fn finished(&self) -> u64 {
+        self.counts.finished.load(Ordering::SeqCst)
+    }
+
+    /// Calls that failed or were cut by the script.
+    pub fn failed(&self) -> u64 {
+        self.counts.failed.load(Ordering::SeqCst)
+    }
+
+    /// Calls that the caller dropped before they ended.
+    pub fn dropped(&self) -> u64 {
+        self.counts.dropped.load(Ordering::SeqCst)
+    }
+
+    /// Calls that have begun and neither ended nor been dropped.
+    pub fn in_flight(&self) -> u64 {
+        self.counts.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// The most calls that were in flight at once.
+    pub fn most_in_flight(&self) -> u64 {
+        self.counts.most_in_flight.load(Ordering::SeqCst)
+    }
+
+    /// The remembered requests, oldest first. Empty unless [`remember`](Self::remember) was said.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.lock_requests().iter().cloned().collect()
+    }
+
+    fn lock_requests(&self) -> MutexGuard<'_, VecDeque<RecordedRequest>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call and finds its reply.
+    fn begin(&self, request: &ModelRequest<'_>) -> Result<Arc<Reply>, ModelError> {
+        let index = self.counts.started.fetch_add(1, Ordering::SeqCst);
+        let in_flight = self.counts.in_flight.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        self.counts.most_in_flight.fetch_max(in_flight, Ordering::SeqCst);
+        if self.remember > 0 {
+            let mut requests = self.lock_requests();
+            while requests.len() >= self.remember {
+                requests.pop_front();
+            }
+            requests.push_back(RecordedRequest::of(request));
+        }
+        match &self.script {
+            Script::Function(answer) => Ok(Arc::new(answer(request, index))),
+            Script::List { replies, first, repeats_last } => {
+                let at = usize::try_from(first.saturating_add(index)).unwrap_or(usize::MAX);
+                let last = replies.last().filter(|_| *repeats_last);
+                replies.get(at).or(last).cloned().ok_or_else(|| {
+                    let message =
+                        format!("{} has {} replies and no more", self.described, replies.len());
+                    ModelError::new(ModelErrorKind::Rejected, message)
+                })
+            }
+        }
+    }
+
+    fn end_of_call(&self, outcome: &AtomicU64) {
+        outcome.fetch_add(1, Ordering::SeqCst);
+        self.counts.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl RecordedRequest {
+    fn of(request: &ModelRequest<'_>) -> Self {
+        Self {
+            system: request.system.to_owned(),
+            messages: request.messages.to_vec(),
+            tools: request.tools.to_vec(),
+            tool_choice: request.tool_choice,
+            max_output_tokens: request.max_output_tokens,
+        }
+    }
+}
+
+impl Model for ScriptedModel {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    fn max_output_tokens(&self) -> Option<u64> {
+        self.max_output_tokens
+    }
+
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a> {
+        Box::pin(Answer {
+            model: self,
+            request,
+            reply: None,
+            played: Played::default(),
+            wait: None,
+        })
+    }
+}
+
+impl fmt::Debug for ScriptedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        f.debug_struct("ScriptedModel").field("name", name).field("calls", &self.calls()).finish()
+    }
+}
+
+/// The stream of one call.
+struct Answer<'a> {
+    model: &'a ScriptedModel,
+    request: ModelRequest<'a>,
+    /// None before the first poll.
+    reply: Option<Arc<Reply>>,
+    played: Played,
+    wait: Option<Pin<Box<Sleep>>>,
+}
+
+/// How much of a reply has been given.
+#[derive(Default)]
+struct Played {
+    pieces: u64,
+    reasoning: usize,
+    text: usize,
+    calls: usize,
+    is_over: bool,
+}
+
+impl Answer<'_> {
+    fn over(&mut self, outcome: &AtomicU64) {
+        self.played.is_over = true;
+        self.model.end_of_call(outcome);
+    }
+
+    /// The next event, after the time that it takes.
+    fn next_event(&mut self, reply: &Reply) -> Poll<Option<Result<ModelEvent, ModelError>>> {
+        let counts = &self.model.counts;
+        self.played.pieces = self.played.pieces.saturating_add(1);
+        if let Some(piece) = piece(&reply.reasoning, &mut self.played.reasoning, reply.piece_bytes)
+        {
+            return Poll::Ready(Some(Ok(ModelEvent::Reasoning(piece))));
+        }
+        if let Some(piece) = piece(&reply.text, &mut self.played.text, reply.piece_bytes) {
+            return Poll::Ready(Some(Ok(ModelEvent::Text(piece))));
+        }
+        if let Some(call) = reply.calls.get(self.played.calls) {
+            self.played.calls += 1;
+            return Poll::Ready(Some(Ok(ModelEvent::ToolCall(call.clone()))));
+        }
+        match &reply.ending {
+            // Nothing will wake the task: only dropping the stream ends the call.
+            Ending::Stall => return Poll::Pending,
+            Ending::Cut => {
+                self.over(&counts.failed);
+                Poll::Ready(None)
+            }
+            Ending::Fail(error) => {
+                self.over(&counts.failed);
+                Poll::Ready(Some(Err(error.clone())))
+            }
+            Ending::End(end) => {
+                let end = end_of(reply, end, &self.request);
+                self.over(&counts.finished);
+                Poll::Ready(Some(Ok(ModelEvent::End(end))))
+            }
+        }
+    }
+}
+
+impl Stream for Answer<'_> {
+    type Item = Result<ModelEvent, ModelError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.played.is_over {
+            return Poll::Ready(None);
+        }
+        let reply = match &this.reply {
+            Some(reply) => Arc::clone(reply),
+            None => match this.model.begin(&this.request) {
+                Ok(reply) => Arc::clone(this.reply.insert(reply)),
+                Err(error) => {
+                    this.over(&this.model.counts.failed);
+                    return Poll::Ready(Some(Err(error)));
+                }
+            },
+        };
+        if this.wait.is_none() {
+            let delay = if this.played.pieces == 0 { reply.delay } else { reply.piece_delay };
+            this.wait = (!delay.is_zero()).then(|| Box::pin(tokio::time::sleep(delay)));
+        }
+        if let Some(wait) = &mut this.wait {
+            ready!(wait.as_mut().poll(context));
+            this.wait = None;
+        }
+        this.next_event(&reply)
+    }
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        if self.reply.is_some() && !self.played.is_over {
+            self.model.end_of_call(&self.model.counts.dropped);
+        }
+    }
+}
+
+/// The next piece of a text, cut between characters.
+fn piece(text: &str, at: &mut usize, bytes: usize) -> Option<String> {
+    let rest = text.get(*at..).filter(|rest| !rest.is_empty())?;
+    let first = rest.chars().next().map_or(0, char::len_utf8);
+    let length = if bytes == 0 { rest.len() } else { bytes.max(first).min(rest.len()) };
+    let length = rest.floor_char_boundary(length);
+    *at = at.saturating_add(length);
+    rest.get(..length).map(str::to_owned)
+}
+
+fn end_of(reply: &Reply, end: &ModelEnd, request: &ModelRequest<'_>) -> ModelEnd {
+    let mut end = end.clone();
+    if end.usage.is_none() && !reply.hides_usage {
+        end.usage = Some(estimated_usage(reply, request));
+    }
+    if end.finish.is_none() && !reply.hides_finish {
+        let finish = if reply.calls.is_empty() { "stop" } else { "tool_calls" };
+        end.finish = Some(finish.to_owned());
+    }
+    end
+}
+
+/// One token for every four bytes, at least one of each class. O(messages): a script for long runs says
+/// its usage.
+fn estimated_usage(reply: &Reply, request: &ModelRequest<'_>) -> TokenUsage {
+    let messages = request.messages.iter().map(|message| {
+        let calls = message.tool_calls().iter().map(|call| call.tool.len() + call.arguments.len());
+        message.text().len().saturating_add(calls.sum())
+    });
+    let asked = messages.fold(request.system.len(), usize::saturating_add);
+    let calls = reply.calls.iter().map(|call| call.tool.len() + call.arguments.len());
+    let answered = reply.text.len() + reply.reasoning.len() + calls.sum::<usize>();
+    let tokens =
+        |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(BYTES_PER_TOKEN).max(1);
+    TokenUsage { input: tokens(asked), output: tokens(answered), ..TokenUsage::default() }
+}
