@@ -1,4 +1,5 @@
 //! The ledger against a model in big integers: every sequence of calls gives the books of the model.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
 
@@ -106,9 +107,8 @@ impl Model {
     fn add(&mut self, at: u32, held: &Numbers, sign: bool) {
         for id in self.path(at) {
             let node = self.nodes.get_mut(&id).unwrap();
-            for i in 0..SIZE {
-                let part = u128::from(held[i]);
-                node.held[i] = if sign { node.held[i] + part } else { node.held[i] - part };
+            for (all, part) in node.held.iter_mut().zip(held.map(u128::from)) {
+                *all = if sign { *all + part } else { *all - part };
             }
         }
     }
