@@ -12,6 +12,7 @@ mod leaves;
 #[cfg(test)]
 mod play;
 mod recording;
+mod report;
 mod screen;
 mod status;
 mod text;
@@ -32,6 +33,7 @@ use crate::store::RunId;
 pub use console::ConsoleObserver;
 pub use fan_out::Observers;
 pub use recording::{Recorded, Recording};
+pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
 pub use screen::Screen;
 pub use status::{Nearness, NextUp, StatusLine, StatusView, render};
 pub use text::{clean, truncate};
