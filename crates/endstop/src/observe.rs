@@ -9,6 +9,8 @@
 mod console;
 mod fan_out;
 mod leaves;
+#[cfg(feature = "otel")]
+mod otel;
 #[cfg(test)]
 mod play;
 mod recording;
@@ -32,6 +34,8 @@ use crate::store::RunId;
 
 pub use console::ConsoleObserver;
 pub use fan_out::Observers;
+#[cfg(feature = "otel")]
+pub use otel::OtelObserver;
 pub use recording::{Recorded, Recording};
 pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
 pub use screen::Screen;

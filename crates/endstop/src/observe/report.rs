@@ -349,11 +349,13 @@ impl Observer for Reporter {
 
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
         let mut tallies = self.lock();
-        // A paused run goes on, perhaps in this process.
-        let own = match run.status() {
-            Status::Paused => tallies.get(&info.id).cloned(),
-            _ => tallies.remove(&info.id),
+        // A paused run goes on, and a root run that completed does with a user's next message.
+        let goes_on = match run.status() {
+            Status::Paused => true,
+            Status::Completed => info.parent.is_none(),
+            _ => false,
         };
+        let own = if goes_on { tallies.get(&info.id).cloned() } else { tallies.remove(&info.id) };
         let report = Report::with(info, run, budget, &own.unwrap_or_default());
         if let Some(parent) = &info.parent {
             let children = &mut tally(&mut tallies, parent).children;

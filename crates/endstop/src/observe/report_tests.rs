@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use endstop_core::expr::parse;
+use endstop_core::policy::{Action, Rule};
 use endstop_core::units::TokenUsage;
 
 use super::super::play::{Play, policy};
@@ -99,10 +101,14 @@ fn sub_agents_stand_in_the_report_of_the_run_that_began_them() {
     let mut parent = Play::new(&reporter, "parent", policy("steps >= 9"));
     parent.tell(0, BEGIN, Detail::None);
     parent.tell(0, EventKind::ChildBegin { depth: 1 }, Detail::Child { agent: "worker" });
-    let mut child = parent.child("kid", "worker\u{1b}", policy("steps >= 1"));
+    let mut pausing = policy("steps >= 2");
+    pausing.rules.push(Rule::new("ask", Action::Pause, parse("steps >= 1").unwrap()));
+    let mut child = parent.child("kid", "worker\u{1b}", pausing);
     child.tell(0, EventKind::RunBegin { agent: None, depth: 1 }, Detail::None);
     step(&mut child, true);
     child.end();
+    child.tell(0, EventKind::Approved { rule: "ask", cap: None }, Detail::None);
+    step(&mut child, false);
     child.end();
     parent.end();
     let reports = reports.lock().unwrap();
@@ -110,12 +116,9 @@ fn sub_agents_stand_in_the_report_of_the_run_that_began_them() {
     assert_eq!(ids, ["kid", "kid", "parent"]);
     let report = &reports[2];
     assert_eq!((report.totals.sub_agents, report.sub_agents.len()), (1, 1));
-    assert_eq!(
-        report.money.estimated_calls, 1,
-        "the second end of the same run is not counted again"
-    );
-    let line = "\nsub-agents: 1\n  worker\\u{1b} kid: stopped (steps_limit), 1 steps, 120 tokens, \
-                about $0.001 (1 call estimated)";
+    assert_eq!(report.money.estimated_calls, 1, "once, though the run ended twice");
+    let line = "\nsub-agents: 1\n  worker\\u{1b} kid: stopped (steps_limit), 2 steps, 240 tokens, \
+                about $0.002 (1 call estimated)";
     assert!(report.to_string().contains(line), "{report}");
     assert!(reporter.lock().is_empty());
 }
