@@ -126,7 +126,8 @@ pub trait Store: Send + Sync + Debug {
     /// # Errors
     ///
     /// [`StoreError::Conflict`] where another number is stored, [`StoreError::TooLarge`] beyond
-    /// [`MAX_STATE_BYTES`], and whatever the medium has to say. The old state then stays.
+    /// [`MAX_STATE_BYTES`], and whatever the medium has to say. The old state then stays; but where only
+    /// the last wait for the disk failed ([`Durability::Power`]), the new one may be there.
     fn save<'a>(
         &'a self,
         id: &'a RunId,
@@ -146,7 +147,7 @@ pub trait Store: Send + Sync + Debug {
     /// text does nothing.
     ///
     /// After a crash the trace ends with some whole line: with the last of `lines` once acknowledged. An
-    /// append that gave an error has left nothing.
+    /// append that gave an error has left nothing, if the medium still let it be taken back.
     ///
     /// # Errors
     ///

@@ -16,9 +16,22 @@ use crate::cancel::CancelToken;
 use crate::message::ToolCall;
 use crate::store::RunId;
 
+pub mod answers;
+pub mod builtin;
 mod function;
+mod nearest;
+mod schema;
+mod set;
 
 pub use function::FunctionTool;
+pub use schema::{
+    ArgumentSchema, MAX_ARGUMENTS_BYTES, MAX_ARGUMENTS_DEPTH, MAX_PROBLEM_BYTES, MAX_PROBLEMS,
+    MAX_SCHEMA_BYTES, SchemaError,
+};
+pub use set::{
+    MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_NAME_BYTES, MAX_TOOLS, ToolEntry, ToolSet, ToolSetError,
+    is_tool_name,
+};
 
 /// What the model is told of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +64,7 @@ impl ToolContext {
     #[must_use]
     pub fn detached() -> Self {
         Self {
-            run: RunId("detached".to_owned()),
+            run: RunId::new(),
             agent: String::new(),
             depth: 0,
             cancel: CancelToken::default(),

@@ -129,16 +129,10 @@ impl Drive {
     /// Reserves the worst case and lets the attempt begin.
     fn begin_attempt(&mut self, plan: &CallPlan<'_>) -> Option<(Hold, Option<u64>)> {
         let model = Arc::clone(self.model());
-        let detail = |output| Detail::Request {
-            model: model.name(),
-            provider: model.provider(),
-            max_output_tokens: Some(output),
-            input_bound: plan.input,
-        };
         let mut chain = self.scope.chain();
         let room = chain.own_budget().room();
         let is_capped = chain.needs_reserve() || room.tokens.is_some() || room.cost.is_some();
-        let begun = chain.begin_call(plan, detail);
+        let begun = chain.begin_call(plan, &*model);
         drop(chain);
         match begun {
             Ok((hold, output)) => {

@@ -182,7 +182,7 @@ impl Drive {
         let verdict = core.run.verdict();
         let program = core.run.program();
         let rule = verdict.rule.as_deref().or(core.run.finishing());
-        let condition = rule.and_then(|id| program.policy.rule(id)).map(|r| r.condition.to_string());
+        let condition = rule.and_then(|id| program.policy().rule(id)).map(|r| r.condition.to_string());
         let now = verdict.primary.map(|signal| signal.message).unwrap_or_default();
         answers::refused(tool, rule.unwrap_or(""), &condition.unwrap_or_default(), &now)
     }

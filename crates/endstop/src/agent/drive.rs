@@ -304,6 +304,22 @@ impl Drive {
         }
     }
 
+    /// Saves the state after a step, if there is a store.
+    pub(super) async fn save_after_step(&mut self) {
+        if self.stored.is_some() {
+            self.save().await;
+        } else {
+            self.sync();
+        }
+    }
+
+    /// Another agent continues the run.
+    pub(super) fn become_agent(&mut self, next: super::AgentLoop) {
+        self.agent = next.0;
+        self.state.agent.clone_from(&self.agent.name);
+        self.context = ContextBound::new(self.agent.fixed_tokens);
+    }
+
     /// Warnings since the last call, as a note to the model, if it is to be told.
     pub(super) fn note_warnings(&mut self) {
         let notices = std::mem::take(&mut self.scope.core().notices);

@@ -10,6 +10,7 @@ use super::pricing::{Pricing, amount};
 use super::scope::Chain;
 use crate::ledger::{Amounts, Budget, Dimension, Hold, Refused};
 use crate::message::Message;
+use crate::model::Model;
 use crate::observe::Detail;
 
 /// Output tokens below which a call is not worth making (01-semantics section 2).
@@ -187,7 +188,7 @@ impl Chain<'_> {
     pub(super) fn begin_call(
         &mut self,
         plan: &CallPlan<'_>,
-        detail: impl Fn(u64) -> Detail<'static>,
+        model: &dyn Model,
     ) -> Result<(Hold, u64), NotAdmitted> {
         let needs_reserve = self.needs_reserve();
         let output = self.output_that_fits(plan, needs_reserve);
@@ -197,7 +198,13 @@ impl Chain<'_> {
         };
         // What is held already is not counted beside itself.
         let held = hold.amounts();
-        let begun = self.begin_held(plan, output, held, needs_reserve, detail(output));
+        let detail = Detail::Request {
+            model: model.name(),
+            provider: model.provider(),
+            max_output_tokens: Some(output),
+            input_bound: plan.input,
+        };
+        let begun = self.begin_held(plan, output, held, needs_reserve, detail);
         match begun {
             Ok(()) => Ok((hold, output)),
             Err(directive) => {
@@ -269,7 +276,7 @@ impl Chain<'_> {
         }
         let worst = plan.worst_with_wrap_up(0);
         let Cost::Known(cost) = worst.cost else { return u64::MAX };
-        let reserved = endstop_core::run::Reserved {
+        let reserved = endstop_core::policy::next_trip::Reserved {
             input_tokens: worst.input,
             output_tokens: worst.output,
             cost,

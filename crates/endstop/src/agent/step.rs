@@ -149,7 +149,7 @@ impl Drive {
             max_output,
             min_output: MIN_OUTPUT_TOKENS,
             keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
-            unpriced: program.policy.unpriced(),
+            unpriced: program.policy().unpriced(),
         }
     }
 

@@ -8,6 +8,7 @@ use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
 use endstop_core::policy::next_trip::Axis;
 use endstop_core::run::Directive;
+use futures_util::FutureExt as _;
 
 use super::scope::Scope;
 
@@ -46,7 +47,7 @@ impl Scope {
         loop {
             // What is there already needs no timers.
             if !self.token.is_cancelled()
-                && let std::task::Poll::Ready(output) = futures_util::poll!(&mut *future)
+                && let Some(output) = (&mut *future).now_or_never()
             {
                 return Waited::Done(output);
             }

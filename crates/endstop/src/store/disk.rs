@@ -62,7 +62,8 @@ pub(super) fn set_len(file: &File, bytes: u64) -> io::Result<()> {
 
 pub(super) fn sync(file: &File) -> io::Result<()> {
     step()?;
-    file.sync_data()
+    // The tests of this crate lose no power, and count calls by the hundred.
+    if cfg!(test) { Ok(()) } else { file.sync_data() }
 }
 
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
@@ -83,11 +84,7 @@ pub(super) fn remove_file(path: &Path) -> io::Result<bool> {
 /// Makes the names in a folder survive a loss of power. Only Unix can open a folder for that.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     step()?;
-    #[cfg(unix)]
-    File::open(path)?.sync_all()?;
-    #[cfg(not(unix))]
-    let _ = path;
-    Ok(())
+    if cfg!(unix) && !cfg!(test) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
 /// Opens a file, made where it is missing with its folder, and locks it until it is closed; `None` where

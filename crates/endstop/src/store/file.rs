@@ -128,10 +128,9 @@ impl FileStore {
     }
 
     fn append_now(&self, id: &RunId, lines: &str) -> Result<(), StoreError> {
-        let folder = self.run_folder(id);
-        let path = folder.join("trace.jsonl");
-        trace::append(&path, lines, self.waits_for_disk())
-            .and_then(|()| self.sync_names(&folder))
+        let path = self.run_folder(id).join("trace.jsonl");
+        let wait_in = self.waits_for_disk().then_some(self.path.as_path());
+        trace::append(&path, lines, wait_in)
             .map_err(|error| StoreError::failed(format!("append to run `{id}`"), &path, error))
     }
 

@@ -81,7 +81,10 @@ pub(super) fn find(
 ) -> Result<Option<(Header, BufReader<File>)>, StoreError> {
     let failed = |error| StoreError::failed(format!("read run `{run}`"), path, error);
     let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // A file in the place of the run's folder is none of ours.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         file => file.map_err(failed)?,
     };
     let length = file.metadata().map_err(failed)?.len();

@@ -10,12 +10,21 @@ use super::super::{MAX_APPEND_BYTES, disk};
 /// How much is read at a time, in bytes.
 const BLOCK_BYTES: u64 = 64 << 10;
 
-/// Appends lines; after an error they are taken back.
-pub(super) fn append(path: &Path, lines: &str, wait_for_disk: bool) -> io::Result<()> {
+/// Appends lines; after an error they are taken back. With a store's folder, the disk is waited for: for the
+/// lines, and for the names of a new file and its folder.
+pub(super) fn append(path: &Path, lines: &str, wait_in: Option<&Path>) -> io::Result<()> {
     let mut file = opened(path)?;
     let end = cut_torn_tail(&mut file)?;
-    let written =
-        write(&file, lines).and_then(|()| if wait_for_disk { disk::sync(&file) } else { Ok(()) });
+    if end == 0
+        && let Some(store) = wait_in
+    {
+        disk::sync_folder(path.parent().unwrap_or(store))?;
+        disk::sync_folder(store)?;
+    }
+    let mut written = write(&file, lines);
+    if written.is_ok() && wait_in.is_some() {
+        written = disk::sync(&file);
+    }
     if written.is_err() {
         // Where this fails too, lines are left that nobody was told of.
         drop(disk::set_len(&file, end));
