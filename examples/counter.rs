@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use endstop::agent::{AgentLoop, AgentState};
 use endstop::core::condition::named::max_steps;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
-use endstop::model::scripted::{Reply, ScriptedModel};
+use endstop::model::{Reply, ScriptedModel};
 use endstop::observe::console::ConsoleObserver;
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
@@ -50,7 +50,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let signal = state.last_stop_signal();
     println!("stopped by:     {}", signal.map_or_else(String::new, ToString::to_string));
-    println!("final count:    {}", signal.map_or(0, |s| s.context["final_count"].as_u64().unwrap_or(0)));
+    println!(
+        "final count:    {}",
+        signal.map_or(0, |s| s.context["final_count"].as_u64().unwrap_or(0))
+    );
     println!("final response: {}", state.final_response().unwrap_or("none"));
     println!("steps:          {}", state.step_count());
     println!("tokens:         {}", state.usage().total());
