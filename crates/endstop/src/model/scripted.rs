@@ -323,7 +323,7 @@ impl Answer<'_> {
         }
         match &reply.ending {
             // Nothing will wake the task: only dropping the stream ends the call.
-            Ending::Stall => return Poll::Pending,
+            Ending::Stall => Poll::Pending,
             Ending::Cut => {
                 self.over(&counts.failed);
                 Poll::Ready(None)
