@@ -65,6 +65,23 @@ pub enum EventKind<'a> {
         /// The worst case of the call, where the driver knows it: the gauge `next_cost`.
         next_cost: Option<Cost>,
     },
+    /// What a model request may spend at most, with what is held by the requests in flight of the run and
+    /// its descendants: announced before [`EventKind::AttemptBegin`]. A checkpoint that counts nothing. Stop
+    /// rules see what is settled with this on top: a limit admits exactly itself, and what would pass it is
+    /// refused. The own share grows only if the event is the run's own.
+    ///
+    /// Announced by the run itself between steps, it is what the next ordinary step and the wrap-up after it
+    /// may spend. Then it refuses nothing; the next own step begins as the wrap-up if that would no longer
+    /// fit afterwards (01-semantics section 10).
+    Reserve {
+        /// Input tokens, cached ones included.
+        input_tokens: u64,
+        /// Output tokens.
+        output_tokens: u64,
+        /// Money; where it is not known, `on_unpriced` of the policy says what that means: its rates, if
+        /// it has some, are taken for all these tokens.
+        cost: Option<Cost>,
+    },
     /// The model's words, streamed or whole. Reasoning is not among them. A checkpoint.
     Piece {
         /// The text; any split is allowed, also inside a character's bytes as the caller sees fit to join.
@@ -207,6 +224,7 @@ impl EventKind<'_> {
             Self::RunBegin { .. }
                 | Self::StepBegin
                 | Self::AttemptBegin { .. }
+                | Self::Reserve { .. }
                 | Self::ToolBegin { .. }
                 | Self::ChildBegin { .. }
         )

@@ -8,6 +8,7 @@ mod begin;
 pub(crate) mod counters;
 pub(crate) mod evaluate;
 pub(crate) mod ops;
+pub(crate) mod project;
 pub(crate) mod results;
 pub(crate) mod stale;
 pub(crate) mod state;
@@ -26,6 +27,7 @@ use crate::text::TextState;
 use crate::units::{Cost, Millis, WallTime};
 use counters::{Counter, Counters};
 use ops::OpState;
+use project::Projection;
 use results::{Recent, Seen};
 use stale::Stale;
 
@@ -185,6 +187,11 @@ pub(crate) struct Meter {
     pub(crate) view: Box<[u64]>,
     pub(crate) readings: Box<[Reading]>,
     pub(crate) truth: Box<[u64]>,
+    /// What is on top of the settled amounts at this checkpoint.
+    pub(crate) projection: Option<Projection>,
+    /// What is set aside during a trial; empty until the first one.
+    pub(crate) spare_view: Box<[u64]>,
+    pub(crate) spare_readings: Box<[Reading]>,
     /// Whether a number, a reading or a fact has changed since the bits were last brought up to date.
     pub(crate) is_behind: bool,
 }
@@ -226,6 +233,9 @@ impl Meter {
             view: vec![0; program.gauges.len()].into_boxed_slice(),
             readings: vec![Reading::Known; program.gauges.len()].into_boxed_slice(),
             truth: vec![0; program.words()].into_boxed_slice(),
+            projection: None,
+            spare_view: Box::default(),
+            spare_readings: Box::default(),
             is_behind: true,
         };
         meter.refresh(program);

@@ -7,6 +7,7 @@ mod file;
 mod merge;
 pub mod next_trip;
 pub mod program;
+pub(crate) mod projected;
 mod write;
 
 use alloc::string::String;

@@ -4,9 +4,12 @@
 //! else if one is requested, go on; else if the model asked for tools, go on; else stop, completed.
 
 mod decide;
+mod finish;
 pub mod overrides;
+mod read;
 mod save;
 pub mod watch;
+mod would;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -18,11 +21,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Cap, Event, EventKind, Source};
 use crate::meter::Meter;
-use crate::meter::counters::Counter;
-use crate::policy::next_trip::{Axis, NextTrip};
-use crate::policy::{Action, Program};
-use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
-use crate::units::{Millis, Money};
+use crate::meter::project::Ahead;
+use crate::policy::Program;
+use crate::signal::{StopReason, StopSignal};
 use crate::verdict::Verdict;
 use overrides::Overrides;
 pub use save::{MAX_STATE, RestoreError, SaveError};
@@ -152,6 +153,10 @@ pub struct Run {
     pub(crate) overrides: Overrides,
     /// The finish rule under which the last step runs.
     pub(crate) finishing: Option<usize>,
+    /// What the run ends by after a wrap-up that began before its rule held.
+    pub(crate) finish_signal: Option<StopSignal>,
+    /// What the next own step and the wrap-up after it may spend.
+    pub(crate) ahead: Option<Ahead>,
     pub(crate) warned: Box<[bool]>,
     pub(crate) disarmed: Box<[bool]>,
     pub(crate) retries_in_row: u32,
@@ -183,6 +188,8 @@ impl Run {
             raised: Vec::new(),
             overrides: Overrides::new(rules),
             finishing: None,
+            finish_signal: None,
+            ahead: None,
             warned: vec![false; rules].into_boxed_slice(),
             disarmed: vec![false; rules].into_boxed_slice(),
             retries_in_row: 0,
@@ -292,98 +299,5 @@ impl Run {
         if self.status == Status::Paused {
             self.status = Status::InProgress;
         }
-    }
-
-    /// Where the run stands.
-    #[must_use]
-    pub const fn status(&self) -> Status {
-        self.status
-    }
-
-    /// Why the run ended; [`StopReason::Completed`] if it ended by itself, `None` while it goes on.
-    #[must_use]
-    pub fn stop_reason(&self) -> Option<StopReason> {
-        self.last_stop_signal().map(|signal| signal.reason)
-    }
-
-    /// The signal that the run ended by.
-    #[must_use]
-    pub fn last_stop_signal(&self) -> Option<&StopSignal> {
-        self.ended.as_ref().and_then(|ended| ended.verdict.primary.as_ref())
-    }
-
-    /// Steps begun, descendants included.
-    #[must_use]
-    pub fn step_count(&self) -> u64 {
-        self.meter.totals.get(Counter::Steps)
-    }
-
-    /// Tokens settled, descendants included.
-    #[must_use]
-    pub fn tokens(&self) -> u64 {
-        self.meter.totals.get(Counter::Tokens)
-    }
-
-    /// Money settled, descendants included; `None` once a call without a price was made.
-    #[must_use]
-    pub fn cost(&self) -> Option<Money> {
-        let unpriced = self.meter.unpriced
-            && self.program.policy.unpriced() != crate::policy::OnUnpriced::Ignore;
-        (!unpriced).then(|| Money::from_picos(self.meter.totals.get(Counter::Cost)))
-    }
-
-    /// The offset of the last event: where a resumed run's clock goes on.
-    #[must_use]
-    pub const fn at(&self) -> Millis {
-        self.meter.clocks.at
-    }
-
-    /// Takes the warnings that have come up since the last call.
-    pub fn take_notices(&mut self) -> Vec<Notice> {
-        core::mem::take(&mut self.notices)
-    }
-
-    /// The signals that stand now and whether a continuation is requested.
-    #[must_use]
-    pub fn continuation(&self) -> ExecutionContinuation {
-        let stop_signals: StopSignals = match &self.ended {
-            Some(ended) => ended.verdict.signals.clone(),
-            None => self.standing_signals(false),
-        };
-        ExecutionContinuation {
-            stop_signals,
-            is_continuation_requested: self.overrides.is_requested(),
-        }
-    }
-
-    /// The trip record: of the stop if the run has stopped, else of now.
-    #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        match &self.ended {
-            Some(ended) => (*ended.verdict).clone(),
-            None => Verdict::new(self, self.standing_signals(false), None),
-        }
-    }
-
-    /// As [`Run::verdict`], of a run that is no longer needed: nothing is copied.
-    #[must_use]
-    pub fn into_verdict(mut self) -> Verdict {
-        match self.ended.take() {
-            Some(ended) => *ended.verdict,
-            None => self.verdict(),
-        }
-    }
-
-    /// The trip record as text.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        alloc::format!("{}", self.verdict())
-    }
-
-    /// The least value at or after the present one on `axis` at which a rule of `actions` holds.
-    /// Computed once a step: O(leaves²) of the policy, and it allocates.
-    #[must_use]
-    pub fn next_trip(&self, axis: Axis, actions: &[Action]) -> Option<NextTrip> {
-        crate::policy::next_trip::next_trip(&self.program, &self.meter, axis, actions)
     }
 }

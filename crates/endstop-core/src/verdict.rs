@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::{CompareOp, Condition, Temporal};
 use crate::expr::Amount;
+use crate::meter::project::Reach;
 use crate::meter::{Meter, Reading, Truth};
 use crate::policy::Action;
 use crate::policy::program::{NodeInfo, OpKind, Program};
@@ -79,6 +80,9 @@ pub struct NodeRecord {
     pub state: Truth,
     /// What was observed, where that is a number.
     pub observed: Option<String>,
+    /// What it would be if the model request that is judged spent its worst case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub projected: Option<String>,
     /// The limit it was compared with.
     pub limit: Option<String>,
     /// How far it was from tripping, for a limit that had not been reached.
@@ -176,17 +180,27 @@ impl Explainer<'_> {
                 (condition.to_string(), self.temporal(&info, last))
             }
         };
-        let mut record =
-            NodeRecord { text, state: truth, observed: None, limit: None, margin: None, parts };
+        let mut record = NodeRecord {
+            text,
+            state: truth,
+            observed: None,
+            projected: None,
+            limit: None,
+            margin: None,
+            parts,
+        };
         self.measure(condition, &info, truth, &mut record);
         (record, truth)
     }
 
     fn comparison(&self, info: &NodeInfo) -> Truth {
         let Some(compare) = self.meter.compares.get(info.slot) else { return Truth::Unknown };
-        let value = self.value(compare.gauge);
+        let settled = self.value(compare.gauge);
+        let reach = self.meter.reach(self.program, info.slot);
+        let value = reach.flatten().map_or(settled, |reach| reach.compared);
         let holds = match self.meter.readings.get(compare.gauge).copied() {
             Some(Reading::Absent | Reading::Unknown) => None,
+            _ if reach == Some(None) => compare.range.holds_from(value),
             Some(Reading::AtLeast | Reading::Unpriced) => compare.range.holds_from(value),
             Some(Reading::Known) | None => Some(compare.range.holds(value)),
         };
@@ -249,6 +263,16 @@ impl Explainer<'_> {
             }
             _ => Some(shown(observed)),
         };
+        if matches!(condition, Condition::Compare(_))
+            && let Some(reach) = self.meter.reach(self.program, info.slot)
+        {
+            let part = match self.meter.readings.get(gauge) {
+                Some(Reading::AtLeast | Reading::Unpriced) => "at least ",
+                _ => "",
+            };
+            let told = |reach: Reach| alloc::format!("{part}{}", shown(reach.whole));
+            record.projected = Some(reach.map_or_else(|| "unknown".to_string(), told));
+        }
         let is_limit = matches!(op, CompareOp::Ge | CompareOp::Gt);
         if is_limit && truth == Truth::False && record.observed.is_some() {
             record.margin = Some(shown(limit.saturating_sub(observed)));

@@ -23,3 +23,5 @@ mod naive_tests;
 mod state_tests;
 #[path = "differential/watch_tests.rs"]
 mod watch_tests;
+#[path = "differential/would_tests.rs"]
+mod would_tests;

@@ -12,6 +12,10 @@ mod next_trip;
 mod overrides;
 #[path = "semantics/progress.rs"]
 mod progress;
+#[path = "semantics/reserve.rs"]
+mod reserve;
+#[path = "semantics/wrap_up.rs"]
+mod wrap_up;
 
 use std::sync::Arc;
 

@@ -1,5 +1,298 @@
-//! The agent loop: a driver of the decision core that calls a model, runs tools and stops for the right reason.
+//! The agent loop: a driver of the decision core that calls a model, runs tools and stops for the right
+//! reason.
+//!
+//! ```
+//! use endstop::agent::AgentLoop;
+//! use endstop::core::condition::named::max_steps;
+//! use endstop::model::scripted::{Reply, ScriptedModel};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+//! let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
+//! let state = agent.run("What is the answer?").await?;
+//! assert_eq!(state.final_response(), Some("Forty-two."));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The loop decides nothing: whether a step, a request, a tool call or a sub-agent begins is asked of the
+//! core ([`endstop_core::Run`]), whose directives it obeys.
 
-/// What a sub-agent shares with the run that begins it.
-#[derive(Debug)]
-pub(crate) struct Scope;
+mod approval;
+mod ask;
+mod batch;
+mod builder;
+mod drive;
+mod hooks;
+mod plan;
+mod pricing;
+mod resume;
+mod retry;
+mod scope;
+mod source;
+mod start;
+pub mod state;
+mod step;
+mod subagent;
+mod wait;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop_core::policy::Program;
+use futures_util::Stream;
+use thiserror::Error;
+
+pub use approval::{Approval, ApprovalRequest, Approver};
+pub use builder::{
+    AgentBuilder, BuildError, DEFAULT_KILL_INTERVAL, DEFAULT_PARALLEL_TOOLS, DEFAULT_POLICY,
+};
+pub use hooks::{Hook, HookContext, HookResult, Trigger};
+pub use plan::{DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};
+pub use retry::{BreakerDecision, CircuitBreaker, RetryPolicy};
+pub(crate) use scope::Scope;
+pub use source::CancellationSource;
+pub use state::{AgentState, ExecutionState, Step, ToolExecution};
+
+use crate::cancel::{CancelToken, KillSwitch};
+use crate::clock::WallClock;
+use crate::ledger::Budget;
+use crate::model::Model;
+use crate::observe::Observer;
+use crate::store::{RunId, Store, StoreError};
+use crate::tool::ToolSet;
+use drive::{Drive, Flow};
+use hooks::Hooks;
+use pricing::Pricing;
+
+/// An agent: a model, tools, a policy. Cheap to clone; one agent runs any number of runs side by side.
+#[derive(Clone)]
+pub struct AgentLoop(Arc<Inner>);
+
+/// The parts of an agent.
+struct Inner {
+    name: String,
+    instructions: String,
+    model: Arc<dyn Model>,
+    retry_model: Option<Arc<dyn Model>>,
+    pricing: Pricing,
+    retry_pricing: Option<Pricing>,
+    fixed_tokens: u64,
+    tools: ToolSet,
+    handoffs: BTreeMap<String, AgentLoop>,
+    hooks: Hooks,
+    program: Arc<Program>,
+    sources: Vec<Arc<dyn CancellationSource>>,
+    kill: Option<Arc<dyn KillSwitch>>,
+    kill_interval: Duration,
+    token: Option<CancelToken>,
+    budget: Option<Budget>,
+    observers: Vec<Arc<dyn Observer>>,
+    store: Option<Arc<dyn Store>>,
+    retry: RetryPolicy,
+    breaker: Option<CircuitBreaker>,
+    approver: Option<Arc<dyn Approver>>,
+    parallel_tools: usize,
+    max_output_tokens: Option<u64>,
+    tells_model: bool,
+    wall: Option<WallClock>,
+}
+
+impl fmt::Debug for AgentLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentLoop").field("name", &self.0.name).finish_non_exhaustive()
+    }
+}
+
+/// Why a run cannot be begun or resumed. How a run *ends* is never an error: see [`AgentState`].
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ExecuteError {
+    /// The saved decision core cannot be restored under this agent's policy.
+    #[error("the run `{run}` cannot go on: {error}")]
+    Restore {
+        /// The run.
+        run: RunId,
+        /// Why.
+        error: endstop_core::run::RestoreError,
+    },
+    /// The saved state cannot be read.
+    #[error(transparent)]
+    State(#[from] state::StateError),
+    /// The store does not give or take the run.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is no such run.
+    #[error("there is no stored run `{0}`")]
+    NoRun(RunId),
+    /// The agent has no store.
+    #[error("the agent `{0}` has no store to resume from")]
+    NoStore(String),
+}
+
+impl AgentLoop {
+    /// Begins to build an agent. Its name is what hand-offs and sub-agents go by.
+    pub fn builder(name: impl Into<String>) -> AgentBuilder {
+        AgentBuilder::new(name.into())
+    }
+
+    /// The agent's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The compiled policy.
+    #[must_use]
+    pub fn program(&self) -> &Arc<Program> {
+        &self.0.program
+    }
+
+    /// Runs a new run that begins with a user's words, to its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`AgentLoop::execute`].
+    pub async fn run(&self, prompt: impl Into<String>) -> Result<AgentState, ExecuteError> {
+        self.execute(AgentState::with_prompt(prompt)).await
+    }
+
+    /// Runs until the run ends or pauses, and gives its state. A state that was saved goes on, with all
+    /// counters and clocks.
+    ///
+    /// # Errors
+    ///
+    /// If the run cannot be begun or resumed. A limit, a cancellation, a failed model are outcomes, not
+    /// errors.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Dropping the future cuts what is in flight; what it may have spent is charged in full to a shared
+    /// budget. To get a state back, cancel by a token or a source instead.
+    pub async fn execute(&self, state: AgentState) -> Result<AgentState, ExecuteError> {
+        let mut iteration = self.iterate(state).await?;
+        while iteration.advance().await {}
+        Ok(iteration.into_state())
+    }
+
+    /// Runs step by step.
+    ///
+    /// # Errors
+    ///
+    /// As [`AgentLoop::execute`].
+    pub async fn iterate(&self, state: AgentState) -> Result<Iteration, ExecuteError> {
+        let drive = start::root(self, state).await?;
+        Ok(Iteration::new(drive))
+    }
+
+    /// Goes on with a run of the agent's store: after a pause, or after the process died. What the dead
+    /// process had begun and not settled is charged in full.
+    ///
+    /// # Errors
+    ///
+    /// As [`AgentLoop::execute`]; and if there is no such run, or another process drives it.
+    pub async fn resume(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
+        let state = resume::load(self, id).await?;
+        self.execute(state).await
+    }
+
+    /// The state of a run of the agent's store, brought up to what its trace says, without running it.
+    ///
+    /// # Errors
+    ///
+    /// As [`AgentLoop::resume`].
+    pub async fn load(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
+        resume::load(self, id).await
+    }
+}
+
+/// A run that is taken step by step.
+pub struct Iteration {
+    drive: Drive,
+    phase: Phase,
+    /// Ends the watch of the kill switch with the run.
+    _watch: Option<start::Watch>,
+}
+
+impl fmt::Debug for Iteration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iteration").field("run", &self.drive.state.id).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Begin,
+    Steps,
+    Over,
+}
+
+impl Iteration {
+    fn new(drive: Drive) -> Self {
+        let watch = start::Watch::of(&drive);
+        Self { drive, phase: Phase::Begin, _watch: watch }
+    }
+
+    /// Takes the next step and gives the state after it, which can be saved; `None` once the run has ended
+    /// or paused and its last state was given. O(state of the policy) beyond the step.
+    pub async fn next(&mut self) -> Option<&AgentState> {
+        if !self.advance().await {
+            return None;
+        }
+        self.drive.snapshot();
+        Some(&self.drive.state)
+    }
+
+    /// As [`Iteration::next`], without the state. False once there is nothing more to do.
+    pub async fn advance(&mut self) -> bool {
+        let mut flow = match self.phase {
+            Phase::Over => return false,
+            Phase::Begin => self.drive.begin().await,
+            Phase::Steps => self.drive.flow(),
+        };
+        let is_first = std::mem::replace(&mut self.phase, Phase::Steps) == Phase::Begin;
+        if flow == Flow::On {
+            flow = self.drive.step().await;
+        } else if flow == Flow::Pause && is_first {
+            flow = self.drive.resolve_pause().await;
+        }
+        if flow == Flow::Pause {
+            flow = self.drive.resolve_pause().await;
+        }
+        if flow == Flow::Stop {
+            flow = self.drive.on_stop().await;
+        }
+        if flow == Flow::On {
+            self.drive.save_after_step().await;
+        } else {
+            self.drive.end().await;
+            self.phase = Phase::Over;
+        }
+        true
+    }
+
+    /// The state as it is.
+    #[must_use]
+    pub fn state(&mut self) -> &AgentState {
+        self.drive.snapshot();
+        &self.drive.state
+    }
+
+    /// The state as it is, of a run that is not driven further.
+    #[must_use]
+    pub fn into_state(mut self) -> AgentState {
+        self.drive.snapshot();
+        std::mem::take(&mut self.drive.state)
+    }
+
+    /// The states after each step as a stream. Each is a copy: O(messages).
+    pub fn into_stream(self) -> impl Stream<Item = AgentState> + Send {
+        futures_util::stream::unfold(self, |mut iteration| async move {
+            let state = iteration.next().await?.clone();
+            Some((state, iteration))
+        })
+    }
+}

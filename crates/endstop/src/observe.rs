@@ -3,18 +3,39 @@
 //! An [`Observer`] sees every event that a run's decision core takes in, in that order, so that a recorded
 //! run gives the same decisions when it is replayed. The events of a descendant are seen twice: as its own,
 //! and with [`Source::Descendant`](endstop_core::event::Source::Descendant) by each of its ancestors.
+//!
+//! No sink reads a clock: what it prints or stores comes from the times of the events.
+
+mod console;
+mod fan_out;
+mod leaves;
+#[cfg(test)]
+mod play;
+mod recording;
+mod screen;
+mod status;
+mod text;
+mod trace;
 
 use std::fmt;
 use std::time::Duration;
 
 use endstop_core::Run;
 use endstop_core::event::Event;
-use endstop_core::run::Directive;
+use endstop_core::run::{Directive, Notice};
 
 use crate::ledger::Budget;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::model::ModelError;
 use crate::store::RunId;
+
+pub use console::ConsoleObserver;
+pub use fan_out::Observers;
+pub use recording::{Recorded, Recording};
+pub use screen::Screen;
+pub use status::{Nearness, NextUp, StatusLine, StatusView, render};
+pub use text::{clean, truncate};
+pub use trace::{Flush, TraceProblems, TraceRecorder, push_trace_line, trace_header, trace_line};
 
 /// What is fixed about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +91,13 @@ pub enum Detail<'a> {
     /// Nothing more.
     #[default]
     None,
+    /// Beside `RunBegin`.
+    Begin {
+        /// How many messages the conversation has.
+        messages: usize,
+        /// How many tools the model may call.
+        tools: usize,
+    },
     /// Beside `AttemptBegin`.
     Request {
         /// The model that is asked.
@@ -136,6 +164,11 @@ pub trait Observer: Send + Sync {
     /// Takes in one event. Called in order for each run, while the run waits: it must not block for long
     /// and must not call back into the run. A panic is caught and ends nothing.
     fn observe(&self, observation: &Observation<'_>);
+
+    /// A warn rule began to hold. Called after the event that brought it.
+    fn warned(&self, info: &RunInfo, notice: &Notice, run: &Run) {
+        let _ = (info, notice, run);
+    }
 
     /// The run is over or paused and its state is final: `run` gives status, verdict and totals.
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {

@@ -1,5 +1,239 @@
-//! Stores of saved runs and their traces.
+//! Stores of runs: saved states, and traces that grow line by line.
+//!
+//! A state is replaced as a whole, a trace is only appended to. Whatever a store has acknowledged, by
+//! resolving the future with `Ok`, is not lost by what its [`Durability`] names; whatever it has not
+//! acknowledged is there whole or not at all, or, in a trace, up to some whole line.
+//!
+//! [`MemoryStore`] keeps runs for tests and for programs that do not resume, [`FileStore`] in a folder that
+//! can be read with an editor, `SqliteStore` (feature `sqlite`) in one file. One contract test runs on all
+//! of them.
 
-/// Stands here until the stores are in place.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RunId(pub(crate) String);
+use std::fmt::{self, Debug, Display};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+mod blocking;
+mod disk;
+mod error;
+mod file;
+mod id;
+mod label;
+mod lock;
+mod memory;
+mod page;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+pub use self::error::StoreError;
+pub use self::file::FileStore;
+pub use self::id::{MAX_RUN_ID_BYTES, RunId, RunIdError};
+pub use self::lock::RunLock;
+pub use self::memory::MemoryStore;
+pub use self::page::{PAGE_BYTES, PAGE_LINES};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::SqliteStore;
+
+/// The largest state in bytes: a context of a million tokens is some 4 MiB of text, and a state that is an
+/// order of magnitude larger is a mistake which would be written at every step.
+pub const MAX_STATE_BYTES: usize = 64 << 20;
+
+/// The most that one append takes, in bytes: the events of a step are a few kilobytes, and a reader holds
+/// an append in memory.
+pub const MAX_APPEND_BYTES: usize = 16 << 20;
+
+/// Number of a stored state: 1 for the first, one more with each save, 0 where nothing is stored.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Version(pub u64);
+
+impl Version {
+    const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&self.0, f)
+    }
+}
+
+/// What an acknowledged save or append survives. Each includes the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// Nothing: it is gone with the process.
+    Memory,
+    /// The end of the process, `kill -9` included: the operating system has it.
+    Process,
+    /// A loss of power: the disk has it. Costs some milliseconds an acknowledgement.
+    Power,
+}
+
+/// A state as it was saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredState {
+    /// Its number.
+    pub version: Version,
+    /// When it was saved, by the wall clock: milliseconds since 1970-01-01T00:00Z.
+    pub saved_at: u64,
+    /// The text that was saved.
+    pub text: String,
+}
+
+/// A run in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The run.
+    pub id: RunId,
+    /// Number of the stored state.
+    pub version: Version,
+    /// When it was saved: milliseconds since 1970-01-01T00:00Z.
+    pub saved_at: u64,
+    /// The text of the key `label` near the beginning of a state that is a JSON object, without control
+    /// characters and cut to 200 characters; empty where there is none.
+    pub label: String,
+    /// Length of the state's text in bytes.
+    pub bytes: u64,
+    /// Why the state cannot be loaded, where that is already known; the version is then 0, and the time
+    /// that of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Where runs are kept.
+///
+/// # Cancellation safety
+///
+/// A future that is dropped before it resolves has or has not done its work, as a whole. Work that has
+/// begun goes on and ends by itself.
+pub trait Store: Send + Sync + Debug {
+    /// What acknowledged saves and appends survive.
+    fn durability(&self) -> Durability;
+
+    /// Replaces the state of a run, and gives the number of the new one.
+    ///
+    /// `expected` is the number that must be stored now, `Version(0)` meaning nothing; `None` replaces
+    /// whatever is there, damaged states included. Of several savers that expect the same number exactly
+    /// one succeeds, in whatever process they are.
+    ///
+    /// After a crash the old state or the new one is there, whole; once acknowledged, the new one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] where another number is stored, [`StoreError::TooLarge`] beyond
+    /// [`MAX_STATE_BYTES`], and whatever the medium has to say. The old state then stays; but where only
+    /// the last wait for the disk failed ([`Durability::Power`]), the new one may be there.
+    fn save<'a>(
+        &'a self,
+        id: &'a RunId,
+        state: &'a str,
+        expected: Option<Version>,
+    ) -> BoxFuture<'a, Result<Version, StoreError>>;
+
+    /// The stored state of a run; `None` where nothing was saved.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] where what is there was cut or altered, [`StoreError::Newer`] where a later
+    /// version of the program wrote it.
+    fn load<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<Option<StoredState>, StoreError>>;
+
+    /// Appends whole lines to the trace of a run; a missing line feed at the end is added, and an empty
+    /// text does nothing.
+    ///
+    /// After a crash the trace ends with some whole line: with the last of `lines` once acknowledged. An
+    /// append that gave an error has left nothing, if the medium still let it be taken back.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::TooLarge`] beyond [`MAX_APPEND_BYTES`], and whatever the medium has to say.
+    fn append<'a>(&'a self, id: &'a RunId, lines: &'a str)
+    -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// The trace of a run from a line on, the first being 0, without line feeds.
+    ///
+    /// A call gives at most [`PAGE_LINES`] lines and stops once it has [`PAGE_BYTES`]; ask again from
+    /// `from_line` plus the number of lines that came, until none come. What is not UTF-8 is replaced, so
+    /// that lines keep their numbers; a last line without its line feed is left out.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the medium has to say; a run without a trace has no lines.
+    fn read_trace<'a>(
+        &'a self,
+        id: &'a RunId,
+        from_line: u64,
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
+
+    /// The runs that have a state, the last saved first. A state that cannot be read is listed with its
+    /// [`RunSummary::problem`] and does not hide the others.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the medium has to say about the list as a whole.
+    fn list<'a>(&'a self) -> BoxFuture<'a, Result<Vec<RunSummary>, StoreError>>;
+
+    /// Removes the state and the trace of a run; whether there was one. A crash may leave the trace
+    /// without its state, never the reverse.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Locked`] while anyone holds its lock.
+    fn remove<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// Takes the lock of a run: whoever drives it holds it, so that no two do. Saving and appending do not
+    /// ask for it. It ends when the guard is dropped, and with the process.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Locked`] where it is held, in this process or another; it never waits.
+    fn lock<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<RunLock, StoreError>>;
+}
+
+/// Milliseconds since 1970-01-01T00:00Z by the wall clock; 0 where it stands before that.
+fn now_millis() -> u64 {
+    millis_since_epoch(SystemTime::now())
+}
+
+fn millis_since_epoch(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Puts the last saved first; runs of the same millisecond in the reverse order of their ids, which for
+/// ids made by [`RunId::new`] is the later first.
+fn newest_first(runs: &mut [RunSummary]) {
+    runs.sort_unstable_by(|a, b| (b.saved_at, &b.id).cmp(&(a.saved_at, &a.id)));
+}
+
+/// Refuses a text that is too long to be stored.
+fn check_size(
+    id: &RunId,
+    what: &'static str,
+    bytes: usize,
+    limit: usize,
+) -> Result<(), StoreError> {
+    if bytes > limit {
+        return Err(StoreError::TooLarge { run: id.clone(), what, bytes, limit });
+    }
+    Ok(())
+}
+
+/// The number of the state that replaces `found`, if that is what was expected.
+fn next_version(
+    id: &RunId,
+    expected: Option<Version>,
+    found: Version,
+) -> Result<Version, StoreError> {
+    match expected {
+        Some(expected) if expected != found => {
+            Err(StoreError::Conflict { run: id.clone(), expected, found })
+        }
+        _ => Ok(found.next()),
+    }
+}

@@ -2,9 +2,8 @@
 //! checker under `--cfg endstop_loom` or `--cfg endstop_shuttle`.
 
 #[cfg(endstop_loom)]
-pub(crate) use loom::sync::{Arc, Mutex, MutexGuard, atomic};
+pub(crate) use loom::sync::*;
 #[cfg(all(endstop_shuttle, not(endstop_loom)))]
-pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, atomic};
+pub(crate) use shuttle::sync::*;
 #[cfg(not(any(endstop_loom, endstop_shuttle)))]
-#[expect(unused_imports, reason = "stands here until the ledger is in place")]
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};
+pub(crate) use std::sync::*;

@@ -16,6 +16,23 @@ use crate::cancel::CancelToken;
 use crate::message::ToolCall;
 use crate::store::RunId;
 
+pub mod answers;
+pub mod builtin;
+mod function;
+mod nearest;
+mod schema;
+mod set;
+
+pub use function::FunctionTool;
+pub use schema::{
+    ArgumentSchema, MAX_ARGUMENTS_BYTES, MAX_ARGUMENTS_DEPTH, MAX_PROBLEM_BYTES, MAX_PROBLEMS,
+    MAX_SCHEMA_BYTES, SchemaError,
+};
+pub use set::{
+    MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_NAME_BYTES, MAX_TOOLS, ToolEntry, ToolSet, ToolSetError,
+    is_tool_name,
+};
+
 /// What the model is told of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
@@ -40,6 +57,20 @@ pub struct ToolContext {
     pub cancel: CancelToken,
     /// What a sub-agent shares with the run that begins it.
     pub(crate) scope: Option<Arc<crate::agent::Scope>>,
+}
+
+impl ToolContext {
+    /// A context outside every run, to call a tool from a test or a program of one's own.
+    #[must_use]
+    pub fn detached() -> Self {
+        Self {
+            run: RunId::new(),
+            agent: String::new(),
+            depth: 0,
+            cancel: CancelToken::default(),
+            scope: None,
+        }
+    }
 }
 
 /// Something that a model may call.
@@ -171,24 +202,33 @@ impl fmt::Debug for ToolError {
 // Not an error itself: else `?` could not take every error.
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
-        let error: Box<dyn std::error::Error + Send + Sync> = Box::new(error);
-        match error.downcast::<AgentStop>() {
-            Ok(stop) => Self::Stop(stop),
-            Err(error) => Self::Failed(crate::tool::with_causes(&*error)),
+        // An error type of the tool's own may carry the stop.
+        match causes(&error).find_map(|cause| cause.downcast_ref::<AgentStop>()) {
+            Some(stop) => Self::Stop(Box::new(stop.clone())),
+            None => Self::Failed(with_causes(&error)),
         }
     }
 }
 
 /// An error with its causes, joined by colons.
 pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
+    let mut text = String::new();
+    for cause in causes(error) {
+        let more = cause.to_string();
+        if text.is_empty() {
+            text = more;
+        } else if !text.contains(&more) {
             text = format!("{text}: {more}");
         }
-        cause = error.source();
     }
     text
+}
+
+/// An error that names itself as its cause would else go on for ever.
+const MAX_CAUSES: usize = 32;
+
+fn causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source()).take(MAX_CAUSES)
 }

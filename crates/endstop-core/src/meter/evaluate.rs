@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use super::ops::OpState;
+use super::project::Projection;
 use super::{Meter, Reading, bit, set_bit};
 use crate::policy::program::{Compare, Fold, Program};
 use crate::units::Millis;
@@ -12,6 +13,7 @@ pub(crate) struct Inputs<'m> {
     pub(crate) view: &'m [u64],
     pub(crate) readings: &'m [Reading],
     pub(crate) compares: &'m [Compare],
+    pub(crate) projection: Option<&'m Projection>,
     pub(crate) ops: &'m [OpState],
     pub(crate) at: Millis,
     pub(crate) begun: u64,
@@ -38,10 +40,14 @@ impl Meter {
     }
 
     /// Brings one comparison up to date; whether that changed it.
-    pub(crate) fn evaluate_compare(&mut self, index: usize) -> bool {
+    pub(crate) fn evaluate_compare(&mut self, program: &Program, index: usize) -> bool {
+        let reach = self.reach(program, index);
         let (inputs, truth) = self.inputs();
         let Some(compare) = inputs.compares.get(index) else { return false };
-        let holds = inputs.compare(compare);
+        let holds = match reach {
+            None => inputs.compare(compare),
+            Some(reach) => reach.is_none_or(|reach| inputs.compare_at(compare, reach.compared)),
+        };
         let changed = bit(truth, index) != holds;
         set_bit(truth, index, holds);
         changed
@@ -52,6 +58,7 @@ impl Meter {
             view: &self.view,
             readings: &self.readings,
             compares: &self.compares,
+            projection: self.projection.as_ref(),
             ops: &self.ops,
             at: self.clocks.at,
             begun: self.step.begun,
@@ -66,6 +73,9 @@ impl Inputs<'_> {
     #[inline]
     pub(crate) fn evaluate(&self, program: &Program, truth: &mut [u64]) {
         self.compare_all(program, truth);
+        if let Some(projection) = self.projection {
+            self.project_all(program, projection, truth);
+        }
         self.fold_all(program, 0..program.folds.len(), truth);
     }
 
@@ -98,8 +108,22 @@ impl Inputs<'_> {
         }
     }
 
+    /// Leaves that see what may be spent; where that is not known, they hold.
+    fn project_all(&self, program: &Program, projection: &Projection, truth: &mut [u64]) {
+        for leaf in program.projected.iter().filter(|leaf| projection.is_seen_by(leaf)) {
+            let Some(compare) = self.compares.get(leaf.compare) else { continue };
+            let settled = self.view.get(compare.gauge).copied().unwrap_or(0);
+            let reach = projection.reach(leaf.part, settled);
+            let holds = reach.is_none_or(|reach| self.compare_at(compare, reach.compared));
+            set_bit(truth, leaf.compare, holds);
+        }
+    }
+
     fn compare(&self, compare: &Compare) -> bool {
-        let known = self.view.get(compare.gauge).copied().unwrap_or(0);
+        self.compare_at(compare, self.view.get(compare.gauge).copied().unwrap_or(0))
+    }
+
+    fn compare_at(&self, compare: &Compare, known: u64) -> bool {
         match self.readings.get(compare.gauge).copied().unwrap_or(Reading::Known) {
             Reading::Known => compare.range.holds(known),
             // An unknown leaf never helps its rule to trip, but for a missing price.

@@ -13,6 +13,7 @@ use super::program::{
     Compare, CompiledRule, Fold, GaugeSlot, Literal, Masks, Needs, NodeInfo, Op, OpKind, Program,
     Range64, Read, Slot,
 };
+use super::projected::projected;
 use super::{Action, Policy, PolicyError, leaves};
 use crate::condition::temporal::MAX_COUNT;
 use crate::condition::{CompareOp, Comparison, Condition, Fact, Gauge, GaugeId, Temporal, Window};
@@ -241,6 +242,7 @@ impl<'p> Builder<'p> {
             policy: policy.clone(),
             rules,
             irregular,
+            projected: projected(policy, &self.compares, &self.tables.gauges),
             compares: self.compares,
             folds: self.folds,
             ops: self.ops,

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use super::Action;
 use super::program::{OpKind, Program, Read};
+use super::projected::Part;
 use crate::condition::Window;
 use crate::meter::counters::Counter;
 use crate::meter::evaluate::Inputs;
@@ -30,6 +31,36 @@ pub enum Axis {
     },
     /// Steps of the run itself: moves `steps` and `attempts`.
     Steps,
+    /// Tokens of no kind in particular: moves `tokens` alone.
+    Tokens,
+    /// Pico-dollars: moves `cost` alone.
+    Cost,
+    /// Calls of a tool that no rule names: moves `tool_calls` alone.
+    ToolCalls,
+    /// Model requests within the steps that have begun: moves `attempts` alone.
+    Attempts,
+}
+
+/// What is held, or kept back, beside what is settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// Input tokens, cached ones included.
+    pub input_tokens: u64,
+    /// Output tokens.
+    pub output_tokens: u64,
+    /// Money.
+    pub cost: Money,
+}
+
+impl Reserved {
+    const fn of(&self, part: Part) -> u64 {
+        match part {
+            Part::Cost => self.cost.picos(),
+            Part::Tokens => self.input_tokens.saturating_add(self.output_tokens),
+            Part::Input => self.input_tokens,
+            Part::Output => self.output_tokens,
+        }
+    }
 }
 
 /// Where the next rule trips.
@@ -50,9 +81,10 @@ pub(crate) fn next_trip(
     program: &Program,
     meter: &Meter,
     axis: Axis,
+    reserved: Reserved,
     actions: &[Action],
 ) -> Option<NextTrip> {
-    let trial = Trial { program, meter, axis, speeds: speeds(program, meter, axis) };
+    let trial = Trial { program, meter, axis, reserved, speeds: speeds(program, meter, axis) };
     trial.candidates().into_iter().find_map(|distance| {
         let rule = trial.first_rule(distance, actions)?;
         Some(NextTrip { distance, rule: rule.id.clone(), action: rule.action })
@@ -85,6 +117,12 @@ fn speeds(program: &Program, meter: &Meter, axis: Axis) -> Vec<u64> {
             {
                 one
             }
+            (Axis::Tokens, Read::Counter { index, .. }) if is(index, &[Counter::Tokens]) => one,
+            (Axis::Cost, Read::Counter { index, .. }) if is(index, &[Counter::Cost]) => one,
+            (Axis::ToolCalls, Read::Counter { index, .. }) if is(index, &[Counter::ToolCalls]) => {
+                one
+            }
+            (Axis::Attempts, Read::Counter { index, .. }) if is(index, &[Counter::Attempts]) => one,
             (Axis::Steps, Read::Counter { index, .. })
                 if is(index, &[Counter::Steps, Counter::Attempts]) =>
             {
@@ -99,18 +137,26 @@ struct Trial<'a> {
     program: &'a Program,
     meter: &'a Meter,
     axis: Axis,
+    reserved: Reserved,
     speeds: Vec<u64>,
 }
 
 impl Trial<'_> {
-    /// The number of a moving gauge now: not as a count was last compared, but as it is.
+    /// The number of a moving gauge now: not as a count was last compared, but as it is. What is reserved
+    /// is on top.
     fn start(&self, gauge: usize) -> u64 {
-        match self.program.gauges.get(gauge) {
-            Some(slot) if self.speeds.get(gauge).is_some_and(|speed| *speed > 0) => {
-                self.meter.read(slot.read)
+        let read = self.program.gauges.get(gauge).map(|slot| slot.read);
+        let now = match read {
+            Some(read) if self.speeds.get(gauge).is_some_and(|speed| *speed > 0) => {
+                self.meter.read(read)
             }
             _ => self.meter.view.get(gauge).copied().unwrap_or(0),
-        }
+        };
+        let part = match read {
+            Some(Read::Counter { index, .. }) => Part::of(index),
+            _ => None,
+        };
+        now.saturating_add(part.map_or(0, |part| self.reserved.of(part)))
     }
 
     /// Every distance at which a leaf can change, in rising order.
@@ -186,6 +232,7 @@ impl Trial<'_> {
             view: &view,
             readings: &self.meter.readings,
             compares: &self.meter.compares,
+            projection: None,
             ops: &self.meter.ops,
             at,
             begun: self.meter.step.begun,

@@ -8,7 +8,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Policy, PolicyError};
+use super::projected::Projected;
+use super::{Action, Policy, PolicyError};
 use crate::condition::{Fact, Gauge, Window};
 use crate::probe::Probes;
 use crate::text::Texts;
@@ -246,6 +247,8 @@ pub struct Program {
     pub(crate) compares: Vec<Compare>,
     /// Comparisons whose gauge can be unknown or out of place.
     pub(crate) irregular: Vec<usize>,
+    /// Comparisons that see what may be spent before it is, in their order.
+    pub(crate) projected: Vec<Projected>,
     pub(crate) folds: Vec<Fold>,
     pub(crate) ops: Vec<Op>,
     pub(crate) levels: usize,
@@ -314,6 +317,19 @@ impl Program {
     #[must_use]
     pub const fn needs_results(&self) -> bool {
         self.needs.digests || self.needs.seen || self.needs.stale
+    }
+
+    /// Whether any rule can be reached by money or tokens before they are spent. Where none can, a
+    /// driver need not announce [`Reserve`](crate::EventKind::Reserve): it changes nothing.
+    #[must_use]
+    pub const fn needs_reserve(&self) -> bool {
+        !self.projected.is_empty()
+    }
+
+    /// Whether any rule has that action.
+    #[must_use]
+    pub fn has_action(&self, action: Action) -> bool {
+        self.policy.rules.iter().any(|rule| rule.action == action)
     }
 
     /// The slot of the first group.

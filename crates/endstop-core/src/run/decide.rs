@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use super::overrides::Cover;
 use super::{Directive, Ended, MAX_REPLY_RETRIES, Notice, Raised, Run, Status};
 use crate::event::{Event, EventKind, Source};
+use crate::meter::project::{Ahead, Projection};
 use crate::meter::{Reading, bit};
 use crate::policy::Action;
 use crate::policy::program::Class;
@@ -25,14 +26,13 @@ impl Run {
         if matches!(event.kind, EventKind::HandOff { .. }) {
             self.meter.apply(&self.program, event);
         }
-        if let (EventKind::AttemptBegin { next_cost }, Source::Own) = (&event.kind, event.source) {
-            self.expose_next_cost(*next_cost);
-        }
+        self.expose_amounts(event);
         let begins_step = matches!(event.kind, EventKind::StepBegin);
         if begins_step && self.overrides.is_requested() {
             self.overrides.use_up(&self.program.rules);
         }
         let mut directive = self.decide(event, false);
+        self.hide_reserve();
         if let (EventKind::ChildBegin { depth }, true) = (&event.kind, directive.admits())
             && self.is_too_deep(*depth)
         {
@@ -46,12 +46,36 @@ impl Run {
                 self.overrides.count_step();
             }
             self.hide_next_cost();
+            self.look_ahead(event);
             self.meter.begin(&self.program, event);
             // What is shown from here on is what a restored run would show.
             self.meter.evaluate(&self.program);
             self.judged = false;
         }
         directive
+    }
+
+    /// Lets be compared what is compared only where a call would begin: its worst case.
+    pub(super) fn expose_amounts(&mut self, event: &Event<'_>) {
+        let own = event.source == Source::Own;
+        match &event.kind {
+            EventKind::AttemptBegin { next_cost } if own => self.expose_next_cost(*next_cost),
+            kind => {
+                if let Some(ahead) = Ahead::of(kind).filter(|_| !self.is_of_next_step(event)) {
+                    let projection = Projection::new(&self.program, &ahead, own);
+                    self.meter.project(Some(projection));
+                }
+            }
+        }
+    }
+
+    /// Nothing is held back for a call that has been judged.
+    fn hide_reserve(&mut self) {
+        if self.meter.projection.is_some() {
+            self.meter.project(None);
+            self.meter.evaluate(&self.program);
+            self.judged = false;
+        }
     }
 
     /// A call that was not admitted shows its worst case until the next event: a person decides on it.
@@ -79,15 +103,16 @@ impl Run {
     }
 
     /// A deeper child than a depth rule admits is refused; that rule stops no run.
-    fn is_too_deep(&mut self, child_depth: u32) -> bool {
+    pub(super) fn is_too_deep(&mut self, child_depth: u32) -> bool {
         if self.program.ranges.get(Class::Depth as usize).is_none_or(core::ops::Range::is_empty) {
             return false;
         }
         let depth = u64::from(child_depth).saturating_sub(1);
         self.meter.expose(&self.program, Class::Depth, depth, Reading::Known);
         self.meter.evaluate(&self.program);
-        let refused = (0..self.program.rules.len())
-            .any(|rule| self.is_standing(rule, false) && self.cover_of(rule) == Cover::Refused);
+        let refused = (0..self.program.rules.len()).any(|rule| {
+            self.is_standing(rule, false) && self.cover_of(rule, false) == Cover::Refused
+        });
         self.hide(Class::Depth);
         self.meter.evaluate(&self.program);
         refused
@@ -98,16 +123,16 @@ impl Run {
     }
 
     #[inline]
-    fn roots_hold(&self, action: Action) -> bool {
+    pub(super) fn roots_hold(&self, action: Action) -> bool {
         let roots = self.program.roots.get(action as usize);
         roots.is_some_and(|roots| roots.any(&self.meter.truth))
     }
 
-    fn rule_holds(&self, rule: usize) -> bool {
+    pub(super) fn rule_holds(&self, rule: usize) -> bool {
         self.program.rules.get(rule).is_some_and(|compiled| bit(&self.meter.truth, compiled.root))
     }
 
-    fn first_holding(&self, action: Action) -> Option<usize> {
+    pub(super) fn first_holding(&self, action: Action) -> Option<usize> {
         let rules = self.program.policy.rules.iter().enumerate();
         let mut holding =
             rules.filter(|(index, rule)| rule.action == action && self.rule_holds(*index));
@@ -160,10 +185,7 @@ impl Run {
             EventKind::StepBegin if own && self.finishing.is_none() => self.begin_finish(),
             // Only one step is left: no tools, no sub-agents, no step beside it or after it.
             EventKind::StepBegin if own => self.end_of_step(event),
-            EventKind::StepBegin | EventKind::ChildBegin { .. } if self.finishing.is_some() => {
-                Directive::Refuse
-            }
-            EventKind::ToolBegin { .. } if own && self.finishing.is_some() => Directive::Refuse,
+            kind if self.is_beside_finish(kind, own) => Directive::Refuse,
             EventKind::Reply { .. } if own => self.retry_reply(event),
             _ if after_step => self.end_of_step(event),
             _ => Directive::Proceed,
@@ -172,7 +194,7 @@ impl Run {
 
     /// Whether a pause rule holds. As for a stop, numeric limits alone do not hold up a run that has just
     /// ended by itself.
-    fn pause_stands(&self, after_step: bool) -> bool {
+    pub(super) fn pause_stands(&self, after_step: bool) -> bool {
         let natural = after_step && self.ends_naturally();
         let rules = self.program.policy.rules.iter().enumerate();
         let mut pausing = rules.filter(|(_, rule)| rule.action == Action::Pause);
@@ -181,34 +203,6 @@ impl Run {
                 && self.disarmed.get(index) != Some(&true)
                 && !(natural && rests_on_numbers(&self.program, &self.meter, index))
         })
-    }
-
-    /// The wrap-up begins when a finish rule holds, or when after one more ordinary step it would hold but
-    /// a stop rule would leave no room for it.
-    fn begin_finish(&mut self) -> Directive {
-        if !self.program.policy.rules.iter().any(|rule| rule.action == Action::Finish) {
-            return Directive::Proceed;
-        }
-        let mut rule = self.first_holding(Action::Finish);
-        if rule.is_none() {
-            let as_compared = self.meter.view.clone();
-            for class in [Class::Steps, Class::Attempts, Class::Messages] {
-                for slot in self.program.ranges.get(class as usize).cloned().unwrap_or_default() {
-                    if let Some(view) = self.meter.view.get_mut(slot) {
-                        *view = view.saturating_add(1);
-                    }
-                }
-            }
-            self.meter.is_behind = true;
-            self.meter.evaluate(&self.program);
-            rule =
-                self.roots_hold(Action::Stop).then(|| self.first_holding(Action::Finish)).flatten();
-            self.meter.view = as_compared;
-            self.meter.is_behind = true;
-            self.meter.evaluate(&self.program);
-        }
-        self.finishing = rule;
-        if rule.is_some() { Directive::Finish } else { Directive::Proceed }
     }
 
     /// A reply that a retry rule dislikes is dropped, a few times in a row; then the rule stops the run.
@@ -230,7 +224,7 @@ impl Run {
 
     fn end_of_step(&mut self, event: &Event<'_>) -> Directive {
         if let Some(rule) = self.finishing {
-            let signal = signal_of(&self.program, &self.meter, rule);
+            let signal = self.signal_of_finish(rule);
             self.raised.push(Raised { signal, is_final: true });
             return self.stop(event, false);
         }
@@ -259,7 +253,7 @@ impl Run {
     fn answer_rules(&mut self, natural: bool) -> bool {
         let rules = 0..self.program.rules.len();
         for rule in rules.clone().filter(|rule| self.is_standing(*rule, natural)) {
-            match self.cover_of(rule) {
+            match self.cover_of(rule, false) {
                 Cover::Answered | Cover::Possible => {}
                 Cover::Refused => return false,
                 Cover::Exhausted => {
@@ -270,7 +264,7 @@ impl Run {
         }
         let program = Arc::clone(&self.program);
         for rule in rules {
-            if self.is_standing(rule, natural) && self.cover_of(rule) == Cover::Possible {
+            if self.is_standing(rule, natural) && self.cover_of(rule, false) == Cover::Possible {
                 let id = program.policy.rules.get(rule).map_or("", |r| r.id.as_str());
                 self.overrides.answer(&self.meter, rule, id);
             }
@@ -279,16 +273,16 @@ impl Run {
     }
 
     /// Whether a stop rule holds, and not only on numeric limits where the step ended by itself.
-    fn is_standing(&self, rule: usize, natural: bool) -> bool {
+    pub(super) fn is_standing(&self, rule: usize, natural: bool) -> bool {
         self.program.policy.rules.get(rule).is_some_and(|r| r.action == Action::Stop)
             && self.rule_holds(rule)
             && !(natural && rests_on_numbers(&self.program, &self.meter, rule))
     }
 
-    fn cover_of(&self, rule: usize) -> Cover {
-        let hard = self.program.rules.get(rule).is_none_or(|compiled| compiled.hard);
+    pub(super) fn cover_of(&self, rule: usize, one_more_step: bool) -> Cover {
+        let Some(compiled) = self.program.rules.get(rule) else { return Cover::Refused };
         let allowance = self.program.policy.rules.get(rule).map_or(0, |r| r.overrides);
-        self.overrides.cover(rule, hard, allowance)
+        self.overrides.cover(rule, compiled, allowance, one_more_step)
     }
 
     fn raise_exhausted(&mut self, rule: usize) {
@@ -367,7 +361,9 @@ fn refused_text(event: &Event<'_>, steps: u64) -> String {
     match &event.kind {
         EventKind::RunBegin { .. } => "the run".to_string(),
         EventKind::StepBegin => format!("step {}", steps.saturating_add(1)),
-        EventKind::AttemptBegin { .. } => format!("a model request of step {steps}"),
+        EventKind::AttemptBegin { .. } | EventKind::Reserve { .. } => {
+            format!("a model request of step {steps}")
+        }
         EventKind::ToolBegin { tool } => format!("a call of `{tool}` in step {steps}"),
         EventKind::ChildBegin { depth } => format!("a sub-agent at depth {depth}"),
         _ => String::new(),

@@ -93,15 +93,29 @@ impl Overrides {
         }
     }
 
-    /// Whether the present request answers a rule that may be overridden `allowance` times in a row.
-    pub(crate) fn cover(&self, rule: usize, hard: bool, allowance: u32) -> Cover {
+    /// Whether the present request answers a rule that may be overridden `allowance` times in a row; `one_more`
+    /// says that a step would begin, which uses up an answer that has let its grant pass.
+    pub(crate) fn cover(
+        &self,
+        rule: usize,
+        compiled: &CompiledRule,
+        allowance: u32,
+        one_more: bool,
+    ) -> Cover {
+        let used_up = one_more && self.is_used_up(rule, compiled);
         match (self.answered.get(rule), self.in_row.get(rule)) {
-            (Some(_), Some(_)) if hard || !self.is_requested() => Cover::Refused,
-            (Some(true), Some(_)) => Cover::Answered,
-            (Some(false), Some(count)) if *count >= allowance => Cover::Exhausted,
-            (Some(false), Some(_)) => Cover::Possible,
+            (Some(_), Some(_)) if compiled.hard || !self.is_requested() => Cover::Refused,
+            (Some(true), Some(_)) if !used_up => Cover::Answered,
+            (Some(_), Some(count)) if *count >= allowance => Cover::Exhausted,
+            (Some(_), Some(_)) => Cover::Possible,
             _ => Cover::Refused,
         }
+    }
+
+    /// Whether the answer to a rule has let its grant of steps pass.
+    fn is_used_up(&self, rule: usize, compiled: &CompiledRule) -> bool {
+        let steps = self.steps.get(rule).copied().unwrap_or(0);
+        compiled.step_grant.is_some_and(|grant| steps >= grant)
     }
 
     /// The present request answers a rule.
@@ -120,9 +134,9 @@ impl Overrides {
 
     /// One more step would begin: an answer that has let its grant pass has to be given again.
     pub(crate) fn use_up(&mut self, rules: &[CompiledRule]) {
-        let places = self.answered.iter_mut().zip(&self.steps);
-        for (rule, (answered, steps)) in rules.iter().zip(places) {
-            *answered &= rule.step_grant.is_none_or(|grant| *steps < grant);
+        for (index, rule) in rules.iter().enumerate() {
+            let used_up = self.is_used_up(index, rule);
+            self.answered.get_mut(index).into_iter().for_each(|answered| *answered &= !used_up);
         }
     }
 

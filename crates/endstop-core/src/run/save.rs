@@ -13,8 +13,9 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use super::{Ended, Raised, Run};
+use crate::meter::project::Ahead;
 use crate::meter::state::{load_meter, save_meter};
-use crate::policy::Program;
+use crate::policy::{Action, Program};
 use crate::probe::MAX_PROBE_STATE;
 use crate::units::{Cost, Money};
 use crate::wire::v1::state::{self as wire, RunState, VERSION};
@@ -99,15 +100,17 @@ impl Run {
             forgotten: self.overrides.forgotten,
         };
         state.finishing = self.finishing.and_then(|rule| self.rule_id(rule));
+        state.finish_signal = self.finish_signal.clone();
+        state.ahead = self.ahead.map(|ahead| wire::AheadState {
+            input_tokens: ahead.input_tokens,
+            output_tokens: ahead.output_tokens,
+            picos: known_picos(ahead.cost),
+        });
         state.warned = self.ids_where(&self.warned);
         state.disarmed = self.ids_where(&self.disarmed);
         state.caps = self.caps();
-        state.next_cost = self.shown_next_cost().map(|cost| wire::NextCostState {
-            picos: match cost {
-                Some(Cost::Known(money)) => Some(money.picos()),
-                _ => None,
-            },
-        });
+        state.next_cost =
+            self.shown_next_cost().map(|cost| wire::NextCostState { picos: known_picos(cost) });
         state.retries_in_row = self.retries_in_row;
         state.ended = self.ended.as_ref().map(|ended| (*ended.verdict).clone());
         state.ended_naturally = self.ended.as_ref().is_some_and(|ended| ended.natural);
@@ -185,6 +188,12 @@ impl Run {
             slot.into_iter().for_each(|slot| *slot = *steps);
         }
         run.finishing = state.finishing.as_ref().and_then(index_of);
+        run.finish_signal = state.finish_signal;
+        run.ahead = state.ahead.filter(|_| program.has_action(Action::Finish)).map(|ahead| Ahead {
+            input_tokens: ahead.input_tokens,
+            output_tokens: ahead.output_tokens,
+            cost: ahead.picos.map(|picos| Cost::Known(Money::from_picos(picos))),
+        });
         run.retries_in_row = state.retries_in_row;
         run.ended = state
             .ended
@@ -234,5 +243,12 @@ impl Run {
                 compare.range.span = u64::MAX - cap.limit;
             }
         }
+    }
+}
+
+const fn known_picos(cost: Option<Cost>) -> Option<u64> {
+    match cost {
+        Some(Cost::Known(money)) => Some(money.picos()),
+        _ => None,
     }
 }

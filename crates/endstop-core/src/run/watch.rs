@@ -40,6 +40,7 @@ use alloc::vec::Vec;
 use super::counts_as_intention;
 use crate::event::{Event, EventKind, Source};
 use crate::meter::counters::Counter;
+use crate::meter::project::{Ahead, Projection};
 use crate::meter::{Meter, Reading, Truth, bit};
 use crate::policy::OnUnpriced;
 use crate::policy::program::{Class, Literal};
@@ -159,6 +160,9 @@ impl Watch {
         let cost = self.cost(&watched);
         if intends {
             self.hide_next_cost(&watched);
+            if self.meter.projection.is_some() {
+                self.project(&watched, None);
+            }
             self.meter.begin(program, event);
             self.judged = false;
         }
@@ -182,7 +186,25 @@ impl Watch {
             (EventKind::AttemptBegin { next_cost }, Source::Own) => {
                 self.meter.expose_next_cost(&watched.program, *next_cost);
             }
-            _ => {}
+            (kind, source) => {
+                let own = source == Source::Own;
+                let judged = !own || self.meter.step.own.open;
+                if let Some(ahead) = Ahead::of(kind).filter(|_| judged) {
+                    self.project(watched, Some(Projection::new(&watched.program, &ahead, own)));
+                }
+            }
+        }
+    }
+
+    /// Begins or ends to judge by what may be spent.
+    fn project(&mut self, watched: &Watched, projection: Option<Projection>) {
+        self.meter.project(projection);
+        for leaf in &watched.program.projected {
+            if self.meter.evaluate_compare(&watched.program, leaf.compare)
+                && let Some(compare) = watched.program.compares.get(leaf.compare)
+            {
+                self.touched.push(compare.rule);
+            }
         }
     }
 
@@ -247,7 +269,7 @@ impl Watch {
             let all =
                 if reading == read { place.min(now)..place.max(now) } else { 0..fences.len() };
             for fence in fences.get(all).unwrap_or(&[]) {
-                if self.meter.evaluate_compare(fence.compare) || watched.has_ops {
+                if self.meter.evaluate_compare(&watched.program, fence.compare) || watched.has_ops {
                     self.touched.push(fence.rule);
                 }
             }

@@ -108,7 +108,8 @@ pub(crate) fn signal_of(program: &Program, meter: &Meter, rule: usize) -> StopSi
         .reason
         .or(primary.map(|leaf| reason_of(leaf.condition)))
         .unwrap_or(StopReason::ConditionMet);
-    let told: Vec<String> = leaves.iter().take(MAX_TOLD).map(|leaf| told(meter, leaf)).collect();
+    let told: Vec<String> =
+        leaves.iter().take(MAX_TOLD).map(|leaf| told(program, meter, leaf)).collect();
     let message = policy_rule.message.clone().unwrap_or_else(|| told.join(", "));
     let mut signal = StopSignal::new(reason)
         .with_message(message)
@@ -118,6 +119,9 @@ pub(crate) fn signal_of(program: &Program, meter: &Meter, rule: usize) -> StopSi
         signal = signal.with_context("leaf", leaf.condition.to_string());
         if let Some(gauge) = leaf.info.gauge {
             signal = signal.with_context("observed", observed(meter, leaf, gauge));
+            if let Some(value) = projected(program, meter, leaf) {
+                signal = signal.with_context("projected", value);
+            }
         }
     }
     signal
@@ -135,11 +139,29 @@ fn observed(meter: &Meter, leaf: &Leaf<'_>, gauge: usize) -> String {
     }
 }
 
+/// What a leaf would read, where only that makes it hold.
+fn projected(program: &Program, meter: &Meter, leaf: &Leaf<'_>) -> Option<String> {
+    let Condition::Compare(comparison) = leaf.condition else { return None };
+    let reach = meter.reach(program, leaf.info.slot)?;
+    let compare = meter.compares.get(leaf.info.slot)?;
+    if compare.range.holds(meter.view.get(compare.gauge).copied().unwrap_or(0)) {
+        return None;
+    }
+    let unit = comparison.gauge.row().unit;
+    Some(reach.map_or_else(
+        || "unknown".to_string(),
+        |reach| Amount { unit, value: reach.whole }.to_string(),
+    ))
+}
+
 /// A leaf in words: `cost is $2.01 (limit $2.00)`.
-fn told(meter: &Meter, leaf: &Leaf<'_>) -> String {
+fn told(program: &Program, meter: &Meter, leaf: &Leaf<'_>) -> String {
     let not = if leaf.info.negated { "not " } else { "" };
     let Some(gauge) = leaf.info.gauge else { return format!("{not}{}", leaf.condition) };
-    let value = observed(meter, leaf, gauge);
+    let (is, value) = match projected(program, meter, leaf) {
+        Some(value) => ("would be", value),
+        None => ("is", observed(meter, leaf, gauge)),
+    };
     if value == "unknown" {
         return format!("{} needs a price, and a call has none", leaf.condition);
     }
@@ -147,10 +169,10 @@ fn told(meter: &Meter, leaf: &Leaf<'_>) -> String {
         Condition::Compare(comparison) if comparison.op == CompareOp::Ge && !leaf.info.negated => {
             let limit = meter.compares.get(leaf.info.slot).map_or(comparison.value, |c| c.range.lo);
             let limit = Amount { unit: comparison.gauge.row().unit, value: limit };
-            format!("{} is {value} (limit {limit})", comparison.gauge)
+            format!("{} {is} {value} (limit {limit})", comparison.gauge)
         }
         Condition::Compare(comparison) => {
-            format!("{} is {value} ({not}{})", comparison.gauge, leaf.condition)
+            format!("{} {is} {value} ({not}{})", comparison.gauge, leaf.condition)
         }
         Condition::Temporal(Temporal::Streak { .. } | Temporal::Count { .. }) => {
             format!("{not}{}: it is {value}", leaf.condition)

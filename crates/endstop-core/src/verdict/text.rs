@@ -61,6 +61,9 @@ fn node_text(f: &mut Formatter<'_>, node: &NodeRecord, indent: usize) -> fmt::Re
     if let Some(observed) = &node.observed {
         write!(f, "  is {observed}")?;
     }
+    if let Some(projected) = &node.projected {
+        write!(f, ", would be {projected}")?;
+    }
     if let Some(margin) = &node.margin {
         write!(f, ", {margin} left")?;
     }

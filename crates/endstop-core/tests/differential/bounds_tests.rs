@@ -6,7 +6,7 @@ use std::sync::Arc;
 use endstop_core::condition::{CompareOp, Comparison, Fact, Gauge, GaugeId};
 use endstop_core::event::Source;
 use endstop_core::expr::parse;
-use endstop_core::policy::next_trip::Axis;
+use endstop_core::policy::next_trip::{Axis, Reserved};
 use endstop_core::policy::{Bound, Grant, OnUnpriced, Rule as PolicyRule};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
@@ -146,11 +146,23 @@ fn amounts() -> impl Strategy<Value = Condition> {
     moved_by(&[GaugeId::Tokens, GaugeId::OutputTokens, GaugeId::Cost])
 }
 
+fn all_amounts() -> impl Strategy<Value = Condition> {
+    moved_by(&[GaugeId::Tokens, GaugeId::InputTokens, GaugeId::OutputTokens, GaugeId::Cost])
+}
+
+/// A reply that spent so much.
+fn spent(input: u64, output: u64, picos: u64) -> EventKind<'static> {
+    let usage = Some(TokenUsage { input, output, ..TokenUsage::default() });
+    let cost = Some(Cost::Known(Money::from_picos(picos)));
+    EventKind::Reply { model: None, usage, cost, finish: None, tool_calls: 1 }
+}
+
 fn moved_by(ids: &'static [GaugeId]) -> impl Strategy<Value = Condition> {
     let ops: Vec<CompareOp> = CompareOp::ALL.iter().map(|(op, _)| *op).collect();
     let leaf = (select(ids), select(ops), any::<bool>(), 0u64..500).prop_map(|(id, op, own, n)| {
         let value = if id == GaugeId::Cost { n * 10_000_000_000 } else { n };
-        let value = if matches!(id, GaugeId::Steps | GaugeId::Attempts) { n / 50 } else { value };
+        let is_count = matches!(id, GaugeId::Steps | GaugeId::Attempts | GaugeId::ToolCalls);
+        let value = if is_count { n / 50 } else { value };
         Condition::Compare(Comparison { gauge: Gauge { own, ..Gauge::of(id) }, op, value })
     });
     let signal = Condition::Fact(Fact::Signal("cancel".to_string()));
@@ -263,6 +275,64 @@ proptest! {
         check_trip(trip.map(|trip| trip.distance), &points, 1_000_000, |way| {
             holds_after(&policy, &run, &[Event { kind: reply(way, rate), ..last.clone() }])
         })?;
+    }
+
+    /// What is reserved counts as if it were settled: the trip is where it would be beside it.
+    #[test]
+    fn the_room_beside_a_reserve_is_exact(
+        conditions in prop::collection::vec(all_amounts(), 1..3), events in stream(),
+        cut in any::<Index>(), rate in select(&[0u64, 1, 1_000_000, 3_333_333_333_333_333][..]),
+        (input_tokens, output_tokens, picos) in (0u64..200, 0u64..200, 0u64..3_000_000_000_000),
+        points in prop::collection::vec(any::<Index>(), 4),
+    ) {
+        let (policy, run, last) = told(&conditions, &events[..cut.index(events.len()) + 1]);
+        let cost = Money::from_picos(picos);
+        let reserved = Reserved { input_tokens, output_tokens, cost };
+        let settled = spent(input_tokens, output_tokens, picos);
+        let axis = Axis::Output { rate: Money::from_picos(rate) };
+        let trip = run.room(axis, reserved, &[Action::Warn]);
+        check_trip(trip.map(|trip| trip.distance), &points, 1_000_000, |way| {
+            let events = [settled.clone(), reply(way, rate)];
+            let events = events.map(|kind| Event { kind, ..last.clone() });
+            holds_after(&policy, &run, &events)
+        })?;
+    }
+
+    #[test]
+    fn the_next_trip_in_tokens_or_money_alone_is_exact(
+        conditions in prop::collection::vec(moved_by(&[GaugeId::Tokens, GaugeId::Cost]), 1..3),
+        events in stream(), cut in any::<Index>(),
+        points in prop::collection::vec(any::<Index>(), 4),
+    ) {
+        let (policy, run, last) = told(&conditions, &events[..cut.index(events.len()) + 1]);
+        for (axis, most) in [(Axis::Tokens, 1_000), (Axis::Cost, 6_000_000_000_000)] {
+            let trip = run.next_trip(axis, &[Action::Warn]);
+            check_trip(trip.map(|trip| trip.distance), &points, most, |way| {
+                let kind = if axis == Axis::Cost { spent(0, 0, way) } else { spent(way, 0, 0) };
+                holds_after(&policy, &run, &[Event { kind, ..last.clone() }])
+            })?;
+        }
+    }
+
+    #[test]
+    fn the_next_trip_in_calls_is_exact(
+        conditions in prop::collection::vec(
+            moved_by(&[GaugeId::ToolCalls, GaugeId::Attempts]), 1..3,
+        ),
+        before in 0usize..6, points in prop::collection::vec(any::<Index>(), 4),
+    ) {
+        let call = EventKind::ToolBegin { tool: "other" };
+        let attempt = EventKind::AttemptBegin { next_cost: None };
+        for (axis, kind) in [(Axis::ToolCalls, call), (Axis::Attempts, attempt)] {
+            let of = |times: usize| vec![Event::new(Millis(0), kind.clone()); times];
+            let (policy, run, last) = told(&conditions, &of(before));
+            let trip = run.next_trip(axis, &[Action::Warn]);
+            check_trip(trip.map(|trip| trip.distance), &points, 20, |way| {
+                let mut events = of(usize::try_from(way).unwrap());
+                events.push(last.clone());
+                holds_after(&policy, &run, &events)
+            })?;
+        }
     }
 
     #[test]

@@ -14,7 +14,9 @@ use endstop_core::{
 };
 use proptest::prelude::*;
 
-use crate::naive::{Action, Decision, Entry, Moment, Rule, Standing, Truth, decide, holds, truth};
+use crate::naive::{
+    Action, Decision, Entry, Moment, Rule, Standing, Truth, decide, rule_holds, truth_in,
+};
 
 /// The policy of the rules.
 pub(crate) fn policy(rules: &[Rule]) -> Policy {
@@ -69,7 +71,7 @@ pub(crate) fn check(rules: &[Rule], events: &[Event<'static>]) -> Result<(), Tes
         let place = Place { index, event, entries: &entries };
         for (rule, record) in rules.iter().zip(&verdict.rules) {
             place.holding(rule, record.holds)?;
-            place.tree(&rule.condition, &record.tree)?;
+            place.tree(rule.action, (&rule.condition, true), &record.tree)?;
         }
         let decision = &decisions[index];
         if exact {
@@ -102,7 +104,7 @@ struct Place<'t> {
 
 impl Place<'_> {
     fn holding(&self, rule: &Rule, compiled: bool) -> Result<(), TestCaseError> {
-        let expected = holds(&rule.condition, self.entries, Moment(self.index));
+        let expected = rule_holds(rule, self.entries, Moment(self.index));
         let agrees = if decides_exactly(&rule.condition) {
             compiled == expected
         } else {
@@ -119,13 +121,19 @@ impl Place<'_> {
         Ok(())
     }
 
-    fn tree(&self, condition: &Condition, record: &NodeRecord) -> Result<(), TestCaseError> {
+    fn tree(
+        &self,
+        action: Action,
+        (condition, helping): (&Condition, bool),
+        record: &NodeRecord,
+    ) -> Result<(), TestCaseError> {
         if records_exactly(condition) {
-            let expected = match truth(condition, self.entries, Moment(self.index)) {
-                Truth::True => Recorded::True,
-                Truth::False => Recorded::False,
-                Truth::Unknown => Recorded::Unknown,
-            };
+            let expected =
+                match truth_in(action, (condition, helping), self.entries, Moment(self.index)) {
+                    Truth::True => Recorded::True,
+                    Truth::False => Recorded::False,
+                    Truth::Unknown => Recorded::Unknown,
+                };
             prop_assert_eq!(
                 record.state,
                 expected,
@@ -137,7 +145,9 @@ impl Place<'_> {
         }
         let parts = condition.parts();
         prop_assert_eq!(parts.len(), record.parts.len());
-        parts.into_iter().zip(&record.parts).try_for_each(|(part, record)| self.tree(part, record))
+        let helping = parts_help(condition, helping);
+        let mut parts = parts.into_iter().zip(&record.parts);
+        parts.try_for_each(|(part, record)| self.tree(action, (part, helping), record))
     }
 
     fn directive(&self, decision: &Decision, directive: Directive) -> Result<(), TestCaseError> {
@@ -168,6 +178,19 @@ impl Place<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether the truth of its parts helps the rule to trip. Where an operator asks for few steps, steps in
+/// which the operand holds do not help, whatever stands around it.
+fn parts_help(condition: &Condition, helping: bool) -> bool {
+    match condition {
+        Condition::Not(_) => !helping,
+        Condition::Temporal(Temporal::Streak { op, .. } | Temporal::Count { op, .. }) => {
+            let op = if helping { *op } else { op.negated() };
+            !matches!(op, CompareOp::Lt | CompareOp::Le)
+        }
+        _ => helping,
     }
 }
 

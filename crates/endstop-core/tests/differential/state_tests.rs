@@ -46,7 +46,7 @@ pub(crate) fn any_stream() -> impl Strategy<Value = Vec<Event<'static>>> {
 }
 
 /// Policies in which overrides, grants and similar replies have a meaning.
-fn any_policy() -> impl Strategy<Value = Policy> {
+pub(crate) fn any_policy() -> impl Strategy<Value = Policy> {
     (rules(), any::<bool>(), any::<bool>()).prop_map(|(rules, soft, replies)| {
         let mut policy = policy(&rules);
         if soft {
@@ -64,7 +64,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     })
 }
 
-fn restored(program: &Arc<Program>, run: &Run) -> Run {
+pub(crate) fn restored(program: &Arc<Program>, run: &Run) -> Run {
     Run::restore(Arc::clone(program), &run.save().unwrap()).unwrap()
 }
 

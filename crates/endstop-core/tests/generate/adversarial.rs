@@ -9,7 +9,7 @@ use endstop_core::{Event, EventKind};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::stream::{cost, stream, usage};
+use super::stream::{cost, reserve, stream, usage};
 use super::vocabulary::{
     AGENTS, ARGUMENTS, FINISHES, GAPS_MS, REPORTED, RESULTS, SIGNALS, TEXTS, TOOLS, WALL_START_MS,
 };
@@ -116,6 +116,9 @@ fn flow() -> impl Strategy<Value = EventKind<'static>> {
         3 => Just(EventKind::StepBegin),
         3 => Just(EventKind::StepEnd),
         2 => prop::option::of(cost()).prop_map(|next_cost| EventKind::AttemptBegin { next_cost }),
+        2 => reserve().prop_map(|(input_tokens, output_tokens, cost)| {
+            EventKind::Reserve { input_tokens, output_tokens, cost }
+        }),
         4 => select(&TEXTS[..]).prop_map(|text| EventKind::Piece { text }),
         1 => (prop::option::weighted(0.9, usage()), prop::option::weighted(0.9, cost()))
             .prop_map(|(usage, cost)| EventKind::AttemptFailed { usage, cost }),

@@ -27,6 +27,7 @@ struct RunPlan {
 
 #[derive(Clone, Debug)]
 struct StepPlan {
+    ahead: Option<ReservePlan>,
     attempts: Vec<AttemptPlan>,
     batch: Vec<CallPlan>,
     /// All calls of the batch begin before the first ends.
@@ -36,8 +37,12 @@ struct StepPlan {
     after: Vec<Aside>,
 }
 
+/// Input tokens, output tokens, money.
+type ReservePlan = (u64, u64, Option<Cost>);
+
 #[derive(Clone, Debug)]
 struct AttemptPlan {
+    reserve: Option<ReservePlan>,
     next_cost: Option<Cost>,
     text: &'static str,
     cuts: Vec<usize>,
@@ -93,7 +98,7 @@ fn run() -> impl Strategy<Value = RunPlan> {
 
 fn step() -> impl Strategy<Value = StepPlan> {
     (
-        prop::collection::vec(attempt(0.3), 0..2),
+        (prop::collection::vec(attempt(0.3), 0..2), prop::option::weighted(0.5, reserve())),
         attempt(0.1),
         prop::collection::vec(call(), 0..4),
         any::<bool>(),
@@ -101,25 +106,26 @@ fn step() -> impl Strategy<Value = StepPlan> {
         prop::option::weighted(0.2, select(&AGENTS[..])),
         prop::collection::vec(aside(), 0..2),
     )
-        .prop_map(|(mut attempts, last, batch, parallel, during, hand_off, after)| {
+        .prop_map(|((mut attempts, ahead), last, batch, parallel, during, hand_off, after)| {
             for retried in &mut attempts {
                 retried.finish = None;
             }
             attempts.push(last);
-            StepPlan { attempts, batch, parallel, during, hand_off, after }
+            StepPlan { ahead, attempts, batch, parallel, during, hand_off, after }
         })
 }
 
 fn attempt(fails: f64) -> impl Strategy<Value = AttemptPlan> {
     (
-        prop::option::weighted(0.7, cost()),
+        (prop::option::weighted(0.5, reserve()), prop::option::weighted(0.7, cost())),
         select(&TEXTS[..]),
         prop::collection::vec(0usize..30, 0..4),
         prop::option::weighted(1.0 - fails, prop::option::weighted(0.8, select(&FINISHES[..]))),
         prop::option::weighted(0.97, usage()),
         prop::option::weighted(0.97, cost()),
     )
-        .prop_map(|(next_cost, text, cuts, finish, usage, cost)| AttemptPlan {
+        .prop_map(|((reserve, next_cost), text, cuts, finish, usage, cost)| AttemptPlan {
+            reserve,
             next_cost,
             text,
             cuts,
@@ -132,6 +138,12 @@ fn attempt(fails: f64) -> impl Strategy<Value = AttemptPlan> {
 pub(super) fn cost() -> impl Strategy<Value = Cost> {
     let known = select(&COSTS_PICOS[..]).prop_map(|picos| Cost::Known(Money::from_picos(picos)));
     prop_oneof![40 => known, 1 => Just(Cost::Unpriced)]
+}
+
+/// Amounts that land on a limit, and beside one.
+pub(super) fn reserve() -> impl Strategy<Value = (u64, u64, Option<Cost>)> {
+    let tokens = || select(&[0u64, 1, 49, 50, 51, 100, 101][..]);
+    (tokens(), tokens(), prop::option::weighted(0.95, cost()))
 }
 
 pub(super) fn usage() -> impl Strategy<Value = TokenUsage> {
@@ -209,6 +221,7 @@ impl Layout {
         self.push(Source::Own, EventKind::RunBegin { agent: plan.agent, depth: plan.depth });
         self.asides(&plan.before);
         for step in &plan.steps {
+            self.reserve(Source::Own, step.ahead);
             self.push(Source::Own, EventKind::StepBegin);
             self.attempts(Source::Own, &step.attempts, step.batch.len());
             self.asides(&step.during);
@@ -222,8 +235,15 @@ impl Layout {
         self.push(Source::Own, EventKind::RunEnd { succeeded: None });
     }
 
+    fn reserve(&mut self, source: Source, plan: Option<ReservePlan>) {
+        if let Some((input_tokens, output_tokens, cost)) = plan {
+            self.push(source, EventKind::Reserve { input_tokens, output_tokens, cost });
+        }
+    }
+
     fn attempts(&mut self, source: Source, attempts: &[AttemptPlan], calls: usize) {
         for attempt in attempts {
+            self.reserve(source, attempt.reserve);
             self.push(source, EventKind::AttemptBegin { next_cost: attempt.next_cost });
             for text in pieces(attempt.text, &attempt.cuts) {
                 self.push(source, EventKind::Piece { text });

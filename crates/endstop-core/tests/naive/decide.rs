@@ -16,6 +16,14 @@ pub(crate) enum Action {
     Warn,
 }
 
+impl Action {
+    /// What a rule of this action sees: only one that stops sees what may be spent.
+    pub(super) fn view<'l, 'a>(self, log: &'l [Entry<'a>], moment: Moment) -> View<'l, 'a> {
+        let view = View::new(log, moment);
+        if self == Self::Stop { view.showing_reserve() } else { view }
+    }
+}
+
 /// A rule of a policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
@@ -97,6 +105,7 @@ fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
 
 fn standing(rule: &Rule, view: View<'_, '_>) -> Option<Standing> {
     let stops = rule.action == Action::Stop;
+    let view = if stops { view.showing_reserve() } else { view };
     if !decided(&rule.condition, view, true) {
         let begins_child = matches!(view.judged().kind, EventKind::ChildBegin { .. });
         let too_deep =

@@ -31,7 +31,57 @@ impl Reading {
     }
 }
 
-pub(crate) fn compare(comparison: &Comparison, view: View<'_, '_>) -> (Truth, Reading) {
+/// `helping` says whether its truth helps the rule to trip.
+pub(crate) fn compare(
+    comparison: &Comparison,
+    view: View<'_, '_>,
+    helping: bool,
+) -> (Truth, Reading) {
+    let (truth, reading) = compare_settled(comparison, view);
+    let reached = if helping { Truth::True } else { Truth::False };
+    let op = if helping { comparison.op } else { comparison.op.negated() };
+    // The least number at which it is reached, if it is a limit.
+    let limit = match op {
+        CompareOp::Ge => Some(comparison.value),
+        CompareOp::Gt => comparison.value.checked_add(1),
+        _ => None,
+    };
+    let (Some(limit), Some(amount)) = (limit, reserved(&comparison.gauge, view)) else {
+        return (truth, reading);
+    };
+    let settled = match reading {
+        Reading::Known(settled) | Reading::AtLeast(settled) => settled,
+        _ => return (truth, reading),
+    };
+    match amount {
+        _ if truth == reached => (truth, reading),
+        // The limit itself is admitted.
+        Some(amount) if settled + amount > limit => (reached, reading),
+        Some(_) => (truth, reading),
+        None => (Truth::Unknown, Reading::AtLeast(settled)),
+    }
+}
+
+/// What the request that is judged may add to a gauge: none inside where that is not known.
+fn reserved(gauge: &Gauge, view: View<'_, '_>) -> Option<Option<u64>> {
+    let event = view.reserve()?;
+    if gauge.own && event.source == Source::Descendant {
+        return None;
+    }
+    let EventKind::Reserve { input_tokens, output_tokens, cost } = event.kind else { return None };
+    match gauge.id {
+        GaugeId::Tokens => Some(Some(input_tokens + output_tokens)),
+        GaugeId::InputTokens => Some(Some(input_tokens)),
+        GaugeId::OutputTokens => Some(Some(output_tokens)),
+        GaugeId::Cost => Some(match cost {
+            Some(Cost::Known(money)) => Some(money.picos()),
+            Some(Cost::Unpriced) | None => None,
+        }),
+        _ => None,
+    }
+}
+
+fn compare_settled(comparison: &Comparison, view: View<'_, '_>) -> (Truth, Reading) {
     let reading = reading(&comparison.gauge, view);
     let limit = comparison.value;
     let truth = match reading {

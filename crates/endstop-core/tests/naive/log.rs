@@ -29,16 +29,30 @@ pub(crate) struct ClosedStep {
 pub(crate) struct View<'l, 'a> {
     entries: &'l [Entry<'a>],
     shows_depth: bool,
+    shows_reserve: bool,
 }
 
 impl<'l, 'a> View<'l, 'a> {
     pub(crate) fn new(log: &'l [Entry<'a>], moment: Moment) -> Self {
-        Self { entries: &log[..=moment.0], shows_depth: false }
+        Self { entries: &log[..=moment.0], shows_depth: false, shows_reserve: false }
     }
 
     /// The same, with the depth that a child would run at to be compared.
     pub(crate) fn showing_depth(self) -> Self {
         Self { shows_depth: true, ..self }
+    }
+
+    /// The same, with what a model request may spend on top of what is settled, if that is what is judged.
+    pub(crate) fn showing_reserve(self) -> Self {
+        Self { shows_reserve: true, ..self }
+    }
+
+    /// What the request that is judged may spend; what the next step may spend is not judged.
+    pub(crate) fn reserve(self) -> Option<&'l Event<'a>> {
+        let event = self.judged();
+        let is_request = event.source == Source::Descendant || self.is_in_step();
+        let is_reserve = matches!(event.kind, EventKind::Reserve { .. });
+        (self.shows_reserve && is_request && is_reserve).then_some(event)
     }
 
     pub(crate) fn shows_depth(self) -> bool {

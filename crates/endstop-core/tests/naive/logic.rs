@@ -3,10 +3,10 @@
 use endstop_core::Condition;
 use endstop_core::condition::{CompareOp, GaugeId, Temporal, Window};
 
-use super::Truth;
 use super::fact::fact;
 use super::gauge::{Reading, compare};
 use super::log::{ClosedStep, Entry, Moment, View};
+use super::{Action, Rule, Truth};
 
 /// A leaf as it reads at some moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,22 @@ pub(crate) struct LeafValue {
 
 /// The condition at the moment, in three values.
 pub(crate) fn truth(condition: &Condition, log: &[Entry<'_>], moment: Moment) -> Truth {
-    three_valued(condition, View::new(log, moment))
+    three_valued(condition, View::new(log, moment), true)
+}
+
+/// As [`truth`], of a part of a rule. `helping` is that of the part.
+pub(crate) fn truth_in(
+    action: Action,
+    (condition, helping): (&Condition, bool),
+    log: &[Entry<'_>],
+    moment: Moment,
+) -> Truth {
+    three_valued(condition, action.view(log, moment), helping)
+}
+
+/// As [`holds`], of a rule.
+pub(crate) fn rule_holds(rule: &Rule, log: &[Entry<'_>], moment: Moment) -> bool {
+    decided(&rule.condition, rule.action.view(log, moment), true)
 }
 
 /// Whether the condition holds for the decision: an unknown amount of money helps the rule to trip, any
@@ -38,7 +53,7 @@ pub(crate) fn leaf_values(
     let view = View::new(log, moment);
     match condition.expanded() {
         Condition::Compare(comparison) => {
-            let (truth, reading) = compare(comparison, view);
+            let (truth, reading) = compare(comparison, view, true);
             vec![LeafValue { text: comparison.to_string(), truth, value: reading.known() }]
         }
         Condition::Fact(leaf) => {
@@ -48,15 +63,15 @@ pub(crate) fn leaf_values(
     }
 }
 
-fn three_valued(condition: &Condition, view: View<'_, '_>) -> Truth {
+fn three_valued(condition: &Condition, view: View<'_, '_>, helping: bool) -> Truth {
     match condition {
-        Condition::Compare(comparison) => compare(comparison, view).0,
+        Condition::Compare(comparison) => compare(comparison, view, helping).0,
         Condition::Fact(leaf) => fact(leaf, view),
-        Condition::Not(inner) => three_valued(inner, view).negated(),
-        Condition::And(parts) => all(parts.iter().map(|part| three_valued(part, view))),
-        Condition::Or(parts) => any(parts.iter().map(|part| three_valued(part, view))),
-        Condition::Named(named) => three_valued(named.expansion(), view),
-        Condition::Temporal(temporal) => over_time(temporal, view),
+        Condition::Not(inner) => three_valued(inner, view, !helping).negated(),
+        Condition::And(parts) => all(parts.iter().map(|part| three_valued(part, view, helping))),
+        Condition::Or(parts) => any(parts.iter().map(|part| three_valued(part, view, helping))),
+        Condition::Named(named) => three_valued(named.expansion(), view, helping),
+        Condition::Temporal(temporal) => over_time(temporal, view, helping),
     }
 }
 
@@ -68,19 +83,20 @@ fn any(truths: impl Iterator<Item = Truth>) -> Truth {
     truths.max().unwrap_or(Truth::False)
 }
 
-fn over_time(temporal: &Temporal, view: View<'_, '_>) -> Truth {
+fn over_time(temporal: &Temporal, view: View<'_, '_>, helping: bool) -> Truth {
     let ends = |of: &Condition, steps: Vec<ClosedStep>| -> Vec<Truth> {
-        steps.iter().map(|step| three_valued(of, view.back_at(step.end))).collect()
+        steps.iter().map(|step| three_valued(of, view.back_at(step.end), helping)).collect()
     };
     match temporal {
         Temporal::Ever(of) => {
-            any(ends(of, view.closed_steps()).into_iter().chain([three_valued(of, view)]))
+            any(ends(of, view.closed_steps()).into_iter().chain([three_valued(of, view, helping)]))
         }
-        Temporal::Within { of, window } => {
-            any(ends(of, in_window(*window, view)).into_iter().chain([three_valued(of, view)]))
-        }
+        Temporal::Within { of, window } => any(ends(of, in_window(*window, view))
+            .into_iter()
+            .chain([three_valued(of, view, helping)])),
         Temporal::Then { first, next } => {
-            all([any(ends(first, earlier(view)).into_iter()), three_valued(next, view)].into_iter())
+            all([any(ends(first, earlier(view)).into_iter()), three_valued(next, view, helping)]
+                .into_iter())
         }
         Temporal::Streak { of, op, n } => {
             let truths = ends(of, view.closed_steps());
@@ -130,7 +146,7 @@ fn earlier(view: View<'_, '_>) -> Vec<ClosedStep> {
 pub(super) fn decided(condition: &Condition, view: View<'_, '_>, helping: bool) -> bool {
     match condition {
         Condition::Compare(comparison) => {
-            let (truth, reading) = compare(comparison, view);
+            let (truth, reading) = compare(comparison, view, helping);
             let is_money = matches!(comparison.gauge.id, GaugeId::Cost | GaugeId::NextCost);
             let is_unpriced = is_money && reading != Reading::NotCompared;
             settle(truth, is_unpriced == helping)

@@ -12,7 +12,7 @@ mod logic;
 
 pub(crate) use decide::{Action, Decision, Rule, Standing, decide};
 pub(crate) use log::{Entry, Moment};
-pub(crate) use logic::{holds, leaf_values, truth};
+pub(crate) use logic::{holds, leaf_values, rule_holds, truth, truth_in};
 
 /// Three-valued truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -83,6 +83,8 @@ impl Builder {
         let wall = event.wall.0;
         match (&event.kind, event.source) {
             (EventKind::RunBegin { .. } | EventKind::RunEnd { .. } | EventKind::Tick, _) => {}
+            // As of `next_cost`: nothing came of it that is not told elsewhere.
+            (EventKind::Reserve { .. }, _) => {}
             (EventKind::ChildBegin { depth }, _) => self.child(*depth, wall),
             (EventKind::ChildEnd, _) => {
                 let last = self.children.iter_mut().rev().find(|child| child.is_open);

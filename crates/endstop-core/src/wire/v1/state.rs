@@ -83,6 +83,12 @@ pub struct RunState {
     pub disarmed: Vec<String>,
     /// Limits that approvals gave.
     pub caps: Vec<CapState>,
+    /// What the next step and the wrap-up after it may spend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<AheadState>,
+    /// What the run ends by after a wrap-up that began before its rule held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish_signal: Option<StopSignal>,
     /// Replies dropped in a row.
     pub retries_in_row: u32,
     /// The trip record, once the run has ended.
@@ -126,6 +132,8 @@ impl Default for RunState {
             warned: Vec::new(),
             disarmed: Vec::new(),
             caps: Vec::new(),
+            ahead: None,
+            finish_signal: None,
             retries_in_row: 0,
             ended: None,
             ended_naturally: false,
@@ -179,6 +187,18 @@ pub struct StepState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NextCostState {
+    /// Pico-dollars; none where they are not known.
+    pub picos: Option<u64>,
+}
+
+/// What is yet to be spent at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AheadState {
+    /// Input tokens.
+    pub input_tokens: u64,
+    /// Output tokens.
+    pub output_tokens: u64,
     /// Pico-dollars; none where they are not known.
     pub picos: Option<u64>,
 }

@@ -78,6 +78,14 @@ pub enum Kind<'a> {
         #[serde(default, with = "cost", skip_serializing_if = "Option::is_none")]
         next_cost: Option<Cost>,
     },
+    Reserve {
+        #[serde(default)]
+        input_tokens: u64,
+        #[serde(default)]
+        output_tokens: u64,
+        #[serde(default, with = "cost", skip_serializing_if = "Option::is_none")]
+        cost: Option<Cost>,
+    },
     Piece {
         #[serde(borrow)]
         text: Cow<'a, str>,

@@ -30,6 +30,11 @@ impl<'a> Kind<'a> {
             EventKind::UserMessage => Self::UserMessage,
             EventKind::StepBegin => Self::StepBegin,
             EventKind::AttemptBegin { next_cost } => Self::AttemptBegin { next_cost: *next_cost },
+            EventKind::Reserve { input_tokens, output_tokens, cost } => Self::Reserve {
+                input_tokens: *input_tokens,
+                output_tokens: *output_tokens,
+                cost: *cost,
+            },
             EventKind::Piece { text: words } => Self::Piece { text: text(words) },
             EventKind::AttemptFailed { usage, cost } => {
                 Self::AttemptFailed { usage: usage.map(Usage::from), cost: *cost }
@@ -96,6 +101,11 @@ impl<'a> Kind<'a> {
             Self::UserMessage => EventKind::UserMessage,
             Self::StepBegin => EventKind::StepBegin,
             Self::AttemptBegin { next_cost } => EventKind::AttemptBegin { next_cost: *next_cost },
+            Self::Reserve { input_tokens, output_tokens, cost } => EventKind::Reserve {
+                input_tokens: *input_tokens,
+                output_tokens: *output_tokens,
+                cost: *cost,
+            },
             Self::Piece { text } => EventKind::Piece { text },
             Self::AttemptFailed { usage, cost } => {
                 EventKind::AttemptFailed { usage: usage.map(TokenUsage::from), cost: *cost }

@@ -31,6 +31,8 @@ fn every_kind_is_read_as_it_was_written() {
         EventKind::UserMessage,
         EventKind::StepBegin,
         EventKind::AttemptBegin { next_cost: Some(Cost::Unpriced) },
+        EventKind::Reserve { input_tokens: 1, output_tokens: u64::MAX, cost },
+        EventKind::Reserve { input_tokens: 0, output_tokens: 0, cost: None },
         EventKind::Piece { text: "a \"quoted\"\nline, ü" },
         EventKind::AttemptFailed { usage: Some(usage), cost },
         EventKind::Reply {
@@ -107,7 +109,7 @@ fn version_1_of_the_trace_is_read_for_ever() {
     assert_eq!((header.endstop_trace, &*header.run), (1, "golden"));
     assert_eq!(serde_json::to_string(&header).unwrap(), first);
     let rest: Vec<&str> = lines.collect();
-    assert_eq!(rest.len(), 27);
+    assert_eq!(rest.len(), 29);
     for text in rest {
         let line: Line<'_> = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&line).unwrap(), text);

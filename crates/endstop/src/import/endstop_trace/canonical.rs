@@ -201,6 +201,13 @@ impl<'b> Cursor<'b> {
                 let text = self.text(wants.words, room)?;
                 *kind = EventKind::Piece { text };
             }
+            b'r' if self.eat(b"reserve\",\"input_tokens\":").is_some() => {
+                let input_tokens = self.number()?;
+                self.eat(b",\"output_tokens\":")?;
+                let output_tokens = self.number()?;
+                let cost = self.cost(b",\"cost\":\"")?;
+                *kind = EventKind::Reserve { input_tokens, output_tokens, cost };
+            }
             b'r' => {
                 self.eat(b"reply\"")?;
                 self.reply(kind)?;

@@ -58,7 +58,7 @@ fn usage() -> impl Strategy<Value = Option<TokenUsage>> {
 fn line() -> impl Strategy<Value = (String, bool)> {
     let texts = (text(), text(), prop::option::of(text()));
     let numbers = (number(), prop_oneof![Just(0), number()], any::<bool>(), any::<u32>());
-    (texts, numbers, usage(), cost(), 0..17u8).prop_map(
+    (texts, numbers, usage(), cost(), 0..18u8).prop_map(
         |((a, b, c), (at, wall, flag, count), usage, cost, which)| {
             let kind = match which {
                 0 => EventKind::StepBegin,
@@ -80,6 +80,7 @@ fn line() -> impl Strategy<Value = (String, bool)> {
                 13 => EventKind::Tick,
                 14 => EventKind::ChildEnd,
                 15 => EventKind::ChildBegin { depth: count },
+                16 => EventKind::Reserve { input_tokens: at, output_tokens: wall, cost },
                 _ => EventKind::HandOff { to: &a },
             };
             let is_read = !matches!(kind, EventKind::HandOff { .. });

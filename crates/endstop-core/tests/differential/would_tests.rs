@@ -1,0 +1,75 @@
+//! Asking what a run would answer gives that answer and changes nothing.
+
+use std::sync::Arc;
+
+use endstop_core::units::WallTime;
+use endstop_core::{Directive, Event, EventKind, Policy, Run};
+use proptest::prelude::*;
+
+use crate::compare::compiled;
+use crate::state_tests::{any_policy, any_stream, restored};
+
+fn check(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCaseError> {
+    let program = compiled(policy);
+    let (mut run, mut unasked) = (Run::new(Arc::clone(&program)), Run::new(Arc::clone(&program)));
+    for (index, event) in events.iter().enumerate() {
+        if event.kind.is_intention() {
+            let now = Event { at: run.at(), wall: WallTime(0), ..event.clone() };
+            let (before, shown) = (run.save(), run.verdict().to_json());
+            let answer = restored(&program, &run).observe(&now);
+            prop_assert_eq!(run.would(&now), answer, "at {}: {:?}", index, event);
+            prop_assert_eq!(run.save(), before, "at {}: {:?}", index, event);
+            prop_assert_eq!(run.verdict().to_json(), shown, "at {}: {:?}", index, event);
+            // Later, the clocks move on with the question; the run is then asked in vain.
+            let answer = restored(&program, &run).observe(event);
+            prop_assert_eq!(run.would(event), answer, "later, at {}: {:?}", index, event);
+        } else {
+            prop_assert_eq!(run.would(event), Directive::Proceed);
+        }
+        prop_assert_eq!(run.observe(event), unasked.observe(event), "at {}: {:?}", index, event);
+        prop_assert_eq!(run.save(), unasked.save(), "after {}: {:?}", index, event);
+        prop_assert_eq!(run.take_notices(), unasked.take_notices());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_would_be_answered_is_what_is(policy in any_policy(), events in any_stream()) {
+        check(&policy, &events)?;
+    }
+}
+
+/// Every intention, wherever a wrap-up, a grant of steps or a pause can stand in its way.
+#[test]
+fn every_short_run_is_foretold() {
+    let amount = EventKind::Reserve { input_tokens: 1, output_tokens: 1, cost: None };
+    let alphabet = [
+        EventKind::StepBegin,
+        amount,
+        EventKind::ChildBegin { depth: 2 },
+        EventKind::ToolBegin { tool: "a" },
+        EventKind::StepEnd,
+        EventKind::ContinuationRequested { by: "critic" },
+    ];
+    let policies = [
+        "[stop]\ns = \"steps >= 2 or tokens >= 1\"\n[finish]\nf = \"steps >= 2\"",
+        "[stop]\ns = \"steps >= 9\"\n[finish]\nf = \"tokens >= 1\"",
+        "[stop]\ns = \"depth >= 1 or steps >= 1\"\n[rule.s]\nhard = false\noverrides = 1",
+        "[stop]\ns = \"steps >= 3\"\n[pause]\np = \"tool_calls >= 1\"",
+    ];
+    for text in policies {
+        let policy = Policy::from_toml(text).unwrap();
+        for number in 0..alphabet.len().pow(4) {
+            let kinds = (0..4)
+                .map(|place| alphabet[number / alphabet.len().pow(place) % alphabet.len()].clone());
+            let events: Vec<Event<'static>> = kinds
+                .zip(0..)
+                .map(|(kind, at)| Event::new(endstop_core::units::Millis(at), kind))
+                .collect();
+            check(&policy, &events).unwrap();
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The model phase of a step: attempts, streaming, settling.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::OnUnpriced;
+use endstop_core::run::Directive;
+use endstop_core::signal::StopReason;
+use endstop_core::units::{Cost, TokenUsage};
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+
+use super::drive::{About, Drive, Flow};
+use super::hooks::Trigger;
+use super::plan::{CallPlan, NotAdmitted, estimate};
+use super::pricing::{Pricing, amount};
+use super::retry::BreakerDecision;
+use super::wait::{Patience, Waited};
+use crate::ledger::{Amounts, Hold};
+use crate::message::{Message, ToolCall};
+use crate::model::{
+    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
+};
+use crate::observe::Detail;
+
+/// The longest reply that is kept, in bytes; a longer one is cut.
+const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
+/// The most tool calls of one reply; a reply with more is cut.
+const MAX_CALLS_OF_REPLY: usize = 1_024;
+
+/// What has come of an answer.
+#[derive(Default)]
+struct Answer {
+    text: String,
+    calls: Vec<ToolCall>,
+    reasoning_bytes: usize,
+    first_piece_after: Option<Duration>,
+    end: Option<ModelEnd>,
+    error: Option<ModelError>,
+    /// The run has stopped in the middle.
+    is_cut: bool,
+    /// The request is on its way.
+    is_sent: bool,
+}
+
+impl Answer {
+    /// Tokens where the provider told none: what came, and the input that was sent.
+    fn estimate(&self, input_bound: u64) -> TokenUsage {
+        let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
+        let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
+        TokenUsage {
+            input: estimate(input_bound),
+            output: estimate(u64::try_from(bytes).unwrap_or(u64::MAX)),
+            ..TokenUsage::default()
+        }
+    }
+
+    const fn has_pieces(&self) -> bool {
+        self.first_piece_after.is_some()
+    }
+}
+
+/// What is known of an attempt that has begun.
+struct Attempt<'p> {
+    hold: Hold,
+    plan: CallPlan<'p>,
+    begun: Instant,
+}
+
+impl Drive {
+    pub(super) fn model(&self) -> &Arc<dyn Model> {
+        match &self.agent.retry_model {
+            Some(model) if self.uses_retry_model => model,
+            _ => &self.agent.model,
+        }
+    }
+
+    fn pricing(agent: &super::Inner, uses_retry_model: bool) -> &Pricing {
+        agent.retry_pricing.as_ref().filter(|_| uses_retry_model).unwrap_or(&agent.pricing)
+    }
+
+    /// Asks until there is a reply, or the run ends or pauses.
+    pub(super) async fn model_phase(&mut self) {
+        let agent = Arc::clone(&self.agent);
+        loop {
+            if self.checkpoint().await != Flow::On || !self.breaker_lets().await {
+                return;
+            }
+            let asked = self.hooks(Trigger::BeforeModelRequest, About::default()).await;
+            if self.checkpoint().await != Flow::On {
+                return;
+            }
+            let pricing = Self::pricing(&agent, self.uses_retry_model);
+            let plan = self.plan(pricing, asked.messages.as_deref());
+            let (hold, output) = match self.begin_attempt(&plan) {
+                Some(begun) => begun,
+                None if self.resolve_pause().await == Flow::On => continue,
+                None => return,
+            };
+            self.flush().await;
+            let attempt = Attempt { hold, plan, begun: Instant::now() };
+            let model = Arc::clone(self.model());
+            let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
+            let answer = self.stream(&*model, messages, output, attempt.begun).await;
+            if !self.take_answer(answer, attempt, asked.messages.is_some()).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits while the breaker is open; false if the run ends meanwhile.
+    async fn breaker_lets(&mut self) -> bool {
+        let Some(breaker) = self.agent.breaker.clone() else { return true };
+        while let BreakerDecision::Wait(wait) = breaker.ask() {
+            if !self.sleep(wait).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn sleep(&mut self, wait: Duration) -> bool {
+        let mut sleep = std::pin::pin!(tokio::time::sleep(wait));
+        let waited = self.scope.wait(&mut sleep, Patience::None).await;
+        waited == Waited::Done(()) || self.checkpoint().await == Flow::On
+    }
+
+    /// Reserves the worst case and lets the attempt begin.
+    fn begin_attempt(&mut self, plan: &CallPlan<'_>) -> Option<(Hold, Option<u64>)> {
+        let model = Arc::clone(self.model());
+        let mut chain = self.scope.chain();
+        let room = chain.own_budget().room();
+        let is_capped = chain.needs_reserve() || room.tokens.is_some() || room.cost.is_some();
+        let begun = chain.begin_call(plan, &*model);
+        drop(chain);
+        match begun {
+            Ok((hold, output)) => {
+                if let Some(step) = self.state.execution.steps.last_mut() {
+                    step.attempts = step.attempts.saturating_add(1);
+                }
+                let cap = if is_capped { Some(output) } else { self.agent.max_output_tokens };
+                Some((hold, cap))
+            }
+            Err(not_admitted) => {
+                if let Some(breaker) = &self.agent.breaker {
+                    breaker.forget();
+                }
+                match not_admitted {
+                    NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
+                    NotAdmitted::Core(Directive::Refuse) => {
+                        self.raise(StopReason::StopRequested, "no request can begin now", "loop");
+                    }
+                    NotAdmitted::Core(_) => {}
+                }
+                None
+            }
+        }
+    }
+
+    /// Receives an answer, as far as it comes.
+    async fn stream(
+        &self,
+        model: &dyn Model,
+        messages: &[Message],
+        output: Option<u64>,
+        begun: Instant,
+    ) -> Answer {
+        let is_wrap_up = self.state.execution.steps.last().is_some_and(|step| step.is_wrap_up);
+        let request = ModelRequest {
+            system: &self.agent.instructions,
+            messages,
+            tools: if is_wrap_up { &[] } else { self.agent.tools.specs() },
+            tool_choice: if is_wrap_up { ToolChoice::None } else { ToolChoice::Auto },
+            max_output_tokens: output,
+        };
+        let mut answer = Answer { is_sent: true, ..Answer::default() };
+        let mut stream = model.stream(request);
+        loop {
+            let piece = match self.scope.wait(&mut stream.next(), Patience::ToTheEnd).await {
+                Waited::Done(piece) => piece,
+                Waited::Cut => {
+                    answer.is_cut = true;
+                    return answer;
+                }
+            };
+            match piece {
+                Some(Ok(event)) => {
+                    if !matches!(event, ModelEvent::End(_)) {
+                        answer.first_piece_after.get_or_insert_with(|| begun.elapsed());
+                    }
+                    if self.take_piece(&mut answer, event) {
+                        return answer;
+                    }
+                }
+                Some(Err(error)) => {
+                    answer.error = Some(error);
+                    return answer;
+                }
+                None => {
+                    let message = "the stream ended without its end";
+                    answer.error = Some(ModelError::new(ModelErrorKind::Truncated, message));
+                    return answer;
+                }
+            }
+        }
+    }
+
+    /// Takes in a piece; whether it was the last one.
+    fn take_piece(&self, answer: &mut Answer, event: ModelEvent) -> bool {
+        let directive = match event {
+            ModelEvent::Text(text) => {
+                answer.text.push_str(&text);
+                self.scope.note(&EventKind::Piece { text: &text })
+            }
+            ModelEvent::Reasoning(text) => {
+                answer.reasoning_bytes = answer.reasoning_bytes.saturating_add(text.len());
+                self.scope.note(&EventKind::Piece { text: "" })
+            }
+            ModelEvent::ToolCall(call) => {
+                answer.calls.push(call);
+                self.scope.note(&EventKind::Piece { text: "" })
+            }
+            ModelEvent::End(end) => {
+                answer.end = Some(end);
+                return true;
+            }
+        };
+        if answer.text.len() > MAX_REPLY_BYTES || answer.calls.len() > MAX_CALLS_OF_REPLY {
+            let message = "the answer is longer than any that is read";
+            answer.error = Some(ModelError::new(ModelErrorKind::Malformed, message));
+            return true;
+        }
+        answer.is_cut = directive.stops();
+        answer.is_cut
+    }
+
+    /// Settles an answer; whether the model is to be asked again.
+    async fn take_answer(
+        &mut self,
+        mut answer: Answer,
+        attempt: Attempt<'_>,
+        other_messages: bool,
+    ) -> bool {
+        if let Some(breaker) = &self.agent.breaker {
+            match (&answer.end, &answer.error) {
+                (Some(_), _) => breaker.record(true),
+                (None, Some(error)) if error.kind.is_retryable() => breaker.record(false),
+                _ => breaker.forget(),
+            }
+        }
+        match answer.error.take() {
+            Some(error) => self.take_failure(&answer, error, attempt).await,
+            None => self.take_reply(answer, attempt, other_messages).await,
+        }
+    }
+
+    /// A reply, or what came of one before it was cut.
+    async fn take_reply(
+        &mut self,
+        mut answer: Answer,
+        attempt: Attempt<'_>,
+        other_messages: bool,
+    ) -> bool {
+        if answer.is_cut {
+            // The core ends first, for its reason; then what was spent is settled.
+            self.checkpoint().await;
+        }
+        let end = answer.end.take();
+        let is_whole = end.is_some();
+        let end = end.unwrap_or_default();
+        let told = end.usage;
+        let usage = told.unwrap_or_else(|| answer.estimate(attempt.plan.input));
+        let cost = end.cost.map_or_else(
+            || attempt.plan.pricing.cost(&usage, attempt.plan.at),
+            Cost::Known,
+        );
+        self.name_calls(&mut answer.calls);
+        let calls: &[ToolCall] = if is_whole { &answer.calls } else { &[] };
+        let directive = {
+            let mut chain = self.scope.chain();
+            attempt.hold.settle(settled(&usage, cost, attempt.plan.unpriced));
+            chain.add_usage(Some(usage), told.is_none());
+            let kind = EventKind::Reply {
+                model: end.model.as_deref().or(Some(self.model().name())),
+                usage: Some(usage),
+                cost: Some(cost),
+                finish: end.finish.as_deref(),
+                tool_calls: u32::try_from(calls.len()).unwrap_or(u32::MAX),
+            };
+            let detail = Detail::Reply {
+                text: &answer.text,
+                tool_calls: calls,
+                is_estimate: told.is_none(),
+                reasoning_tokens: end.reasoning_tokens,
+                first_piece_after: answer.first_piece_after,
+                took: attempt.begun.elapsed(),
+            };
+            chain.tell(&kind, detail)
+        };
+        self.count_spent(Some(usage), known(cost), told.is_none());
+        self.flush().await;
+        if directive == Directive::Retry {
+            self.uses_retry_model = self.agent.retry_model.is_some();
+            return true;
+        }
+        self.keep_reply(answer, end, is_whole, told.filter(|_| !other_messages));
+        self.hooks(Trigger::AfterModelResponse, About::default()).await;
+        false
+    }
+
+    /// Puts the reply into the conversation.
+    fn keep_reply(
+        &mut self,
+        answer: Answer,
+        end: ModelEnd,
+        is_whole: bool,
+        told: Option<TokenUsage>,
+    ) {
+        let name = end.model.unwrap_or_else(|| self.model().name().to_owned());
+        let at = self.state.messages.len();
+        let is_natural_end = is_whole && answer.calls.is_empty();
+        let Some(step) = self.state.execution.steps.last_mut() else { return };
+        step.model = Some(name);
+        step.finish = end.finish;
+        step.is_natural_end = is_natural_end;
+        if is_whole || !answer.text.is_empty() {
+            step.reply = Some(at);
+            // Half a tool call must not be run, nor sent back.
+            let tool_calls = if is_whole { answer.calls } else { Vec::new() };
+            let opaque = end.opaque;
+            self.state.messages.push(Message::Assistant { text: answer.text, tool_calls, opaque });
+            if let Some(usage) = told {
+                self.context.learn(&self.state.messages, &usage);
+            }
+        }
+    }
+
+    /// A failed request: what it spent is settled; whether to ask again.
+    async fn take_failure(
+        &mut self,
+        answer: &Answer,
+        error: ModelError,
+        attempt: Attempt<'_>,
+    ) -> bool {
+        let is_charged = answer.has_pieces() || error.kind == ModelErrorKind::TimedOut;
+        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(attempt.plan.input));
+        let usage = error.usage.or(counted);
+        let is_estimate = error.usage.is_none() && usage.is_some();
+        let cost = usage.map(|usage| attempt.plan.pricing.cost(&usage, attempt.plan.at));
+        {
+            let mut chain = self.scope.chain();
+            let spent = usage.unwrap_or_default();
+            let cost_or_none = cost.unwrap_or(Cost::Known(endstop_core::units::Money::ZERO));
+            attempt.hold.settle(settled(&spent, cost_or_none, attempt.plan.unpriced));
+            chain.add_usage(usage, is_estimate);
+            let took = attempt.begun.elapsed();
+            let detail = Detail::Failure { error: &error, is_estimate, took };
+            chain.tell(&EventKind::AttemptFailed { usage, cost }, detail);
+        }
+        self.count_spent(usage, cost.map_or(Some(0), known), is_estimate);
+        let message = error.to_string();
+        let attempts = match self.state.execution.steps.last_mut() {
+            Some(step) => {
+                step.errors.push(message.clone());
+                step.attempts
+            }
+            None => 0,
+        };
+        self.flush().await;
+        let about = About { error: Some(&message), ..About::default() };
+        self.hooks(Trigger::OnError, about).await;
+        if self.flow() == Flow::Stop {
+            return false;
+        }
+        if let Some(wait) = self.agent.retry.wait(attempts, &error) {
+            return self.sleep(wait).await;
+        }
+        self.give_up(&error, attempts);
+        false
+    }
+
+    fn give_up(&mut self, error: &ModelError, attempts: u32) {
+        let model = self.model().name().to_owned();
+        if error.kind.is_retryable() {
+            let message = format!("{attempts} requests to `{model}` failed; the last one: {error}");
+            self.raise(StopReason::RetryLimitReached, &message, "loop");
+            self.state.execution.error.get_or_insert(message);
+        } else {
+            let message = format!("`{model}` cannot answer: {error}");
+            self.raise(StopReason::ErrorForbade, &message, "loop");
+            self.state.execution.error.get_or_insert(message);
+        }
+    }
+
+    /// Every call needs an id of its own; not every provider gives one.
+    fn name_calls(&self, calls: &mut [ToolCall]) {
+        let step = self.state.execution.steps.last().map_or(0, |step| step.number);
+        let mut seen = std::collections::BTreeSet::new();
+        for (place, call) in calls.iter_mut().enumerate() {
+            if call.id.is_empty() || !seen.insert(call.id.clone()) {
+                call.id = format!("call_{step}_{place}");
+                seen.insert(call.id.clone());
+            }
+        }
+    }
+}
+
+fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> Amounts {
+    Amounts {
+        attempts: 1,
+        tokens: usage.total(),
+        cost: amount(Some(cost), usage, unpriced),
+        ..Amounts::default()
+    }
+}
+
+const fn known(cost: Cost) -> Option<u64> {
+    match cost {
+        Cost::Known(money) => Some(money.picos()),
+        Cost::Unpriced => None,
+    }
+}

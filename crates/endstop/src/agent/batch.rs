@@ -1,0 +1,425 @@
+//! The tool calls of a reply: begun in order, run side by side, each answered exactly once.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop_core::event::EventKind;
+use endstop_core::run::Directive;
+use endstop_core::signal::{StopReason, StopSignal};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use tokio::time::Instant;
+
+use super::drive::{About, Drive, Flow};
+use super::hooks::{Trigger, words_of};
+use super::state::ToolExecution;
+use super::wait::{Patience, Waited};
+use crate::ledger::Amounts;
+use crate::message::{Message, ToolCall, ToolOutcome};
+use crate::observe::Detail;
+use crate::tool::{Handoff, Tool, ToolContext, ToolEntry, ToolError, ToolOutput, answers};
+
+/// A call that runs.
+type Running = BoxFuture<'static, Ran>;
+
+/// What a call came to.
+struct Ran {
+    place: usize,
+    result: Result<ToolOutput, ToolError>,
+    outcome: ToolOutcome,
+    took: Duration,
+}
+
+/// The answer to a call.
+struct Answered {
+    outcome: ToolOutcome,
+    text: String,
+    took: Duration,
+}
+
+/// The calls of one reply.
+struct Batch {
+    calls: Vec<ToolCall>,
+    answers: Vec<Option<Answered>>,
+    running: FuturesUnordered<Running>,
+    begun: Vec<Option<Begun>>,
+    next: usize,
+}
+
+/// A call that has begun.
+struct Begun {
+    at: Instant,
+    is_agent: bool,
+    can_abort: bool,
+}
+
+impl Drive {
+    /// Answers all calls, or pauses before one of them.
+    pub(super) async fn answer_calls(&mut self, calls: Vec<ToolCall>) -> Flow {
+        let mut batch = Batch {
+            answers: calls.iter().map(|_| None).collect(),
+            begun: calls.iter().map(|_| None).collect(),
+            calls,
+            running: FuturesUnordered::new(),
+            next: 0,
+        };
+        let mut is_paused = false;
+        loop {
+            while !is_paused
+                && batch.next < batch.calls.len()
+                && batch.running.len() < self.agent.parallel_tools
+            {
+                let place = batch.next;
+                if self.begin_call(&mut batch, place).await == Flow::Pause {
+                    is_paused = true;
+                } else {
+                    batch.next = place.saturating_add(1);
+                }
+            }
+            if batch.running.is_empty() {
+                break;
+            }
+            match self.scope.wait(&mut batch.running.next(), Patience::ToTheEnd).await {
+                Waited::Done(Some(ran)) => self.finish_call(&mut batch, ran).await,
+                Waited::Done(None) => break,
+                Waited::Cut => self.cut_calls(&mut batch).await,
+            }
+        }
+        self.put_answers(batch);
+        if is_paused { Flow::Pause } else { self.flow() }
+    }
+
+    /// Begins a call, or answers it without running it.
+    async fn begin_call(&mut self, batch: &mut Batch, place: usize) -> Flow {
+        let Some(call) = batch.calls.get(place).cloned() else { return Flow::On };
+        self.checkpoint().await;
+        let refusal = loop {
+            match self.admit(&call).await {
+                Ok(()) => break None,
+                Err(Refusal::Paused) => match self.resolve_pause().await {
+                    Flow::On => {}
+                    Flow::Pause => return Flow::Pause,
+                    Flow::Stop => {
+                        let text = answers::not_executed(&call.tool, &self.why_stopped());
+                        break Some((ToolOutcome::NotExecuted, text));
+                    }
+                },
+                Err(Refusal::Answer(outcome, text)) => break Some((outcome, text)),
+            }
+        };
+        match refusal {
+            None => self.dispatch(batch, place, &call).await,
+            Some((outcome, text)) => {
+                let detail = Detail::Tool {
+                    call: &call,
+                    outcome: Some(outcome),
+                    took: Duration::ZERO,
+                };
+                self.scope.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
+                self.answered(batch, place, Answered { outcome, text, took: Duration::ZERO }).await;
+            }
+        }
+        Flow::On
+    }
+
+    /// Whether the call may begin: tool, arguments, hooks, limits, in this order.
+    async fn admit(&mut self, call: &ToolCall) -> Result<(), Refusal> {
+        match self.flow() {
+            Flow::On => {}
+            Flow::Pause => return Err(Refusal::Paused),
+            Flow::Stop => return Err(self.not_executed(&call.tool)),
+        }
+        let agent = Arc::clone(&self.agent);
+        let Some(entry) = agent.tools.get(&call.tool) else {
+            let known: Vec<&str> = agent.tools.specs().iter().map(|s| s.name.as_str()).collect();
+            let text =
+                answers::unknown_tool(&call.tool, &agent.tools.nearest(&call.tool), &known);
+            return Err(Refusal::Answer(ToolOutcome::Unknown, text));
+        };
+        if let Err(why) = entry.schema.check(&call.arguments) {
+            return Err(Refusal::Answer(ToolOutcome::Invalid, answers::invalid_arguments(&call.tool, &why)));
+        }
+        let about = About { call: Some(call), ..About::default() };
+        let asked = self.hooks(Trigger::BeforeToolUse, about).await;
+        if let Some((hook, why)) = asked.blocked {
+            let text = answers::blocked(&call.tool, &hook, &why);
+            return Err(Refusal::Answer(ToolOutcome::Blocked, text));
+        }
+        if self.checkpoint().await == Flow::Stop {
+            return Err(self.not_executed(&call.tool));
+        }
+        self.intend_call(call)
+    }
+
+    fn intend_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
+        let one = Amounts { tool_calls: 1, ..Amounts::default() };
+        let hold = match self.scope.budget.reserve(one) {
+            Ok(hold) => hold,
+            Err(refused) => {
+                self.refused_by_ledger(&refused);
+                return Err(Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)));
+            }
+        };
+        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
+        let directive = self.scope.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        if directive.admits() {
+            // A call that has begun counts, whatever becomes of it.
+            hold.settle(one);
+            return Ok(());
+        }
+        hold.release();
+        Err(match directive {
+            Directive::Pause => Refusal::Paused,
+            _ => Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)),
+        })
+    }
+
+    /// Which limit refused the call, for the model.
+    fn refused_text(&self, tool: &str) -> String {
+        let core = self.scope.core();
+        let verdict = core.run.verdict();
+        let program = core.run.program();
+        let rule = verdict.rule.as_deref().or(core.run.finishing());
+        let condition = rule.and_then(|id| program.policy().rule(id)).map(|r| r.condition.to_string());
+        let now = verdict.primary.map(|signal| signal.message).unwrap_or_default();
+        answers::refused(tool, rule.unwrap_or(""), &condition.unwrap_or_default(), &now)
+    }
+
+    /// Why the run stopped, for the model.
+    pub(super) fn why_stopped(&self) -> StopSignal {
+        let core = self.scope.core();
+        let signal = core.run.last_stop_signal().cloned();
+        signal.unwrap_or_else(|| StopSignal::new(StopReason::StopRequested))
+    }
+
+    fn not_executed(&self, tool: &str) -> Refusal {
+        let text = answers::not_executed(tool, &self.why_stopped());
+        Refusal::Answer(ToolOutcome::NotExecuted, text)
+    }
+
+    /// Runs an admitted call.
+    async fn dispatch(&mut self, batch: &mut Batch, place: usize, call: &ToolCall) {
+        self.flush().await;
+        let agent = Arc::clone(&self.agent);
+        let Some(entry) = agent.tools.get(&call.tool) else { return };
+        let is_agent = entry.tool.is_agent();
+        if is_agent {
+            let depth = self.scope.info.depth.saturating_add(1);
+            let detail = Detail::Child { agent: &call.tool };
+            let directive = self.scope.intend(&EventKind::ChildBegin { depth }, detail);
+            if !directive.admits() {
+                let text = self.refused_text(&call.tool);
+                let answered =
+                    Answered { outcome: ToolOutcome::Refused, text, took: Duration::ZERO };
+                self.tell_end(call, &answered);
+                self.answered(batch, place, answered).await;
+                return;
+            }
+        }
+        let begun =
+            Begun { at: Instant::now(), is_agent, can_abort: entry.tool.can_abort() || is_agent };
+        batch.running.push(self.run(entry, place, call.clone()));
+        if let Some(slot) = batch.begun.get_mut(place) {
+            *slot = Some(begun);
+        }
+    }
+
+    fn run(&self, entry: &ToolEntry, place: usize, call: ToolCall) -> Running {
+        let tool = Arc::clone(&entry.tool);
+        let context = ToolContext {
+            run: self.state.id.clone(),
+            agent: self.agent.name.clone(),
+            depth: self.scope.info.depth,
+            cancel: self.scope.token.clone(),
+            scope: Some(Arc::clone(&self.scope)),
+        };
+        let limit = tool.timeout().filter(|_| !tool.is_agent());
+        let runs_alone = !tool.can_abort() && !tool.is_agent();
+        let work = guarded(tool, call, context);
+        let work: BoxFuture<'static, _> = if runs_alone {
+            let task = tokio::spawn(work);
+            async move { task.await.unwrap_or_else(|error| Err(error.into())) }.boxed()
+        } else {
+            work
+        };
+        async move {
+            let begun = Instant::now();
+            let (result, outcome) = match limit {
+                None => (work.await, ToolOutcome::Succeeded),
+                Some(limit) => match tokio::time::timeout(limit, work).await {
+                    Ok(result) => (result, ToolOutcome::Succeeded),
+                    Err(_) => (Ok(ToolOutput::default()), ToolOutcome::TimedOut),
+                },
+            };
+            Ran { place, result, outcome, took: begun.elapsed() }
+        }
+        .boxed()
+    }
+
+    /// A call has come to its end.
+    async fn finish_call(&mut self, batch: &mut Batch, ran: Ran) {
+        let Some(call) = batch.calls.get(ran.place).cloned() else { return };
+        let begun = batch.begun.get_mut(ran.place).and_then(Option::take);
+        if begun.as_ref().is_some_and(|begun| begun.is_agent) {
+            self.scope.tell(&EventKind::ChildEnd, Detail::Child { agent: &call.tool });
+        }
+        let (outcome, text) = match ran.result {
+            _ if ran.outcome == ToolOutcome::TimedOut => {
+                if begun.is_some_and(|begun| !begun.can_abort) {
+                    self.state.execution.still_running.push(call.tool.clone());
+                }
+                (ToolOutcome::TimedOut, answers::timed_out(&call.tool, ran.took))
+            }
+            Ok(output) => self.take_output(output),
+            Err(ToolError::Failed(why)) => {
+                (ToolOutcome::Failed, answers::failed(&call.tool, &why))
+            }
+            Err(ToolError::Stop(stop)) => {
+                let signal = stop.into_signal(&call.tool);
+                self.scope.note(&EventKind::StopRaised { signal: &signal });
+                (ToolOutcome::Succeeded, signal.to_string())
+            }
+        };
+        let answered = Answered { outcome, text, took: ran.took };
+        self.tell_end(&call, &answered);
+        self.flush().await;
+        self.answered(batch, ran.place, answered).await;
+    }
+
+    fn take_output(&mut self, output: ToolOutput) -> (ToolOutcome, String) {
+        for (name, value) in output.facts {
+            self.scope.note(&EventKind::Fact { name: &name, value });
+        }
+        if let Some(handoff) = output.handoff {
+            self.scope.intend(&EventKind::HandOff { to: &handoff.to }, Detail::None);
+            // A rule may wait for it: whoever is named is outside then.
+            if self.flow() == Flow::On {
+                if !self.agent.handoffs.contains_key(&handoff.to) {
+                    let known: Vec<&str> = self.agent.handoffs.keys().map(String::as_str).collect();
+                    let text = format!(
+                        "There is no agent `{}` to hand off to (there are: {}); you go on.",
+                        handoff.to,
+                        known.join(", ")
+                    );
+                    return (ToolOutcome::Failed, text);
+                }
+                self.handoff.get_or_insert(handoff);
+            }
+        }
+        (ToolOutcome::Succeeded, output.text)
+    }
+
+    fn tell_end(&self, call: &ToolCall, answered: &Answered) {
+        let detail =
+            Detail::Tool { call, outcome: Some(answered.outcome), took: answered.took };
+        let end = EventKind::ToolEnd {
+            tool: &call.tool,
+            arguments: &call.arguments,
+            result: &answered.text,
+            failed: answered.outcome.is_error(),
+        };
+        self.scope.tell(&end, detail);
+    }
+
+    /// What is in flight is cut: sub-agents end by themselves, since they share the cancellation; what
+    /// cannot be aborted goes on, and is reported.
+    async fn cut_calls(&mut self, batch: &mut Batch) {
+        self.checkpoint().await;
+        let is_agent = |begun: &Option<Begun>| begun.as_ref().is_some_and(|b| b.is_agent);
+        let mut agents = batch.begun.iter().filter(|begun| is_agent(begun)).count();
+        while agents > 0 {
+            let Some(ran) = batch.running.next().await else { break };
+            if is_agent(batch.begun.get(ran.place).unwrap_or(&None)) {
+                agents = agents.saturating_sub(1);
+            }
+            self.finish_call(batch, ran).await;
+        }
+        batch.running = FuturesUnordered::new();
+        for place in 0..batch.calls.len() {
+            let Some(begun) = batch.begun.get_mut(place).and_then(Option::take) else { continue };
+            let Some(call) = batch.calls.get(place).cloned() else { continue };
+            if !begun.can_abort {
+                self.state.execution.still_running.push(call.tool.clone());
+            }
+            let took = begun.at.elapsed();
+            let why = self.why_stopped();
+            let text = if begun.can_abort {
+                answers::cut_off(&call.tool, &why, took)
+            } else {
+                answers::still_running(&call.tool, &why, took)
+            };
+            let answered = Answered { outcome: ToolOutcome::Cut, text, took };
+            self.tell_end(&call, &answered);
+            self.answered(batch, place, answered).await;
+        }
+    }
+
+    async fn answered(&mut self, batch: &mut Batch, place: usize, answered: Answered) {
+        if let Some(call) = batch.calls.get(place) {
+            let answer = Some((answered.outcome, answered.text.as_str()));
+            let about = About { call: Some(call), answer, error: None };
+            self.hooks(Trigger::AfterToolUse, about).await;
+            if answered.outcome.is_error() {
+                let about = About { call: Some(call), answer, error: Some(&answered.text) };
+                self.hooks(Trigger::OnError, about).await;
+            }
+        }
+        if let Some(slot) = batch.answers.get_mut(place) {
+            *slot = Some(answered);
+        }
+    }
+
+    /// Puts the answers into the conversation, in the order of the calls.
+    fn put_answers(&mut self, batch: Batch) {
+        for (call, answered) in batch.calls.into_iter().zip(batch.answers) {
+            let Some(answered) = answered else { continue };
+            let execution = ToolExecution {
+                id: call.id.clone(),
+                tool: call.tool.clone(),
+                outcome: answered.outcome,
+                took_ms: crate::clock::millis(answered.took),
+                answer: self.state.messages.len(),
+            };
+            if let Some(step) = self.state.execution.steps.last_mut() {
+                step.tool_executions.push(execution);
+            }
+            let Answered { outcome, text, .. } = answered;
+            self.state.messages.push(Message::Tool { id: call.id, tool: call.tool, outcome, text });
+        }
+    }
+
+    /// Another agent continues, on the same ledger and under the same policy.
+    pub(super) fn hand_off(&mut self) {
+        let Some(Handoff { to, message }) = self.handoff.take() else { return };
+        if self.flow() != Flow::On {
+            return;
+        }
+        let Some(next) = self.agent.handoffs.get(&to).cloned() else { return };
+        self.become_agent(next);
+        self.state.messages.push(Message::system(format!("You are `{to}` now. {message}")));
+    }
+}
+
+/// Why a call does not begin.
+enum Refusal {
+    Paused,
+    Answer(ToolOutcome, String),
+}
+
+/// Runs a tool; a panic of it is a failure of the call.
+fn guarded(
+    tool: Arc<dyn Tool>,
+    call: ToolCall,
+    context: ToolContext,
+) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    async move {
+        let run = AssertUnwindSafe(async { tool.call(call, context).await });
+        match run.catch_unwind().await {
+            Ok(result) => result,
+            Err(panic) => Err(ToolError::failed(format!("panicked: {}", words_of(&*panic)))),
+        }
+    }
+    .boxed()
+}

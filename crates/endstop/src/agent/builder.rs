@@ -1,0 +1,375 @@
+//! Building an agent from its parts.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop_core::condition::Condition;
+use endstop_core::policy::{Action, Policy, PolicyError, Program, Rule};
+use endstop_core::probe::Probes;
+use thiserror::Error;
+
+use super::approval::Approver;
+use super::hooks::{FunctionHook, Hook, HookContext, HookResult, Hooks, Trigger};
+use super::pricing::Pricing;
+use super::retry::{CircuitBreaker, RetryPolicy};
+use super::source::CancellationSource;
+use super::{AgentLoop, Inner};
+use crate::cancel::{CancelToken, KillSwitch};
+use crate::clock::WallClock;
+use crate::ledger::Budget;
+use crate::model::Model;
+use crate::observe::Observer;
+use crate::price::PriceTable;
+use crate::store::Store;
+use crate::tool::{Tool, ToolSet, ToolSetError};
+
+/// The policy of an agent that was given none: an endstop far away, but there.
+pub const DEFAULT_POLICY: &str = "steps >= 50 or active >= 1h";
+/// Tool calls of one reply that run at the same time, unless the builder says otherwise.
+pub const DEFAULT_PARALLEL_TOOLS: usize = 8;
+/// How often the kill switch is looked at while a run waits, unless the builder says otherwise.
+pub const DEFAULT_KILL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Why an agent cannot be built.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// There is no model.
+    #[error("the agent `{0}` has no model")]
+    NoModel(String),
+    /// The tools cannot be offered to a model.
+    #[error(transparent)]
+    Tools(#[from] ToolSetError),
+    /// The policy cannot be compiled.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// Nothing in the policy ends every run.
+    #[error(
+        "the policy of the agent `{0}` is unbounded: no stop rule limits steps, money, tokens or time; \
+         add one, such as `steps >= 50`, or call `unbounded()`"
+    )]
+    Unbounded(String),
+}
+
+/// Collects the parts of an agent. See [`AgentLoop::builder`].
+#[must_use]
+pub struct AgentBuilder {
+    name: String,
+    instructions: String,
+    model: Option<Arc<dyn Model>>,
+    retry_model: Option<Arc<dyn Model>>,
+    tools: Vec<Arc<dyn Tool>>,
+    handoffs: Vec<AgentLoop>,
+    hooks: Hooks,
+    policy: Option<Policy>,
+    probes: Probes,
+    is_unbounded: bool,
+    sources: Vec<Arc<dyn CancellationSource>>,
+    kill: Option<Arc<dyn KillSwitch>>,
+    kill_interval: Duration,
+    token: Option<CancelToken>,
+    budget: Option<Budget>,
+    observers: Vec<Arc<dyn Observer>>,
+    store: Option<Arc<dyn Store>>,
+    retry: RetryPolicy,
+    breaker: Option<CircuitBreaker>,
+    approver: Option<Arc<dyn Approver>>,
+    parallel_tools: usize,
+    max_output_tokens: Option<u64>,
+    tells_model: bool,
+    wall: Option<WallClock>,
+    prices: &'static PriceTable,
+}
+
+impl fmt::Debug for AgentBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentBuilder").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl AgentBuilder {
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            name,
+            instructions: String::new(),
+            model: None,
+            retry_model: None,
+            tools: Vec::new(),
+            handoffs: Vec::new(),
+            hooks: Hooks::default(),
+            policy: None,
+            probes: Probes::default(),
+            is_unbounded: false,
+            sources: Vec::new(),
+            kill: None,
+            kill_interval: DEFAULT_KILL_INTERVAL,
+            token: None,
+            budget: None,
+            observers: Vec::new(),
+            store: None,
+            retry: RetryPolicy::default(),
+            breaker: None,
+            approver: None,
+            parallel_tools: DEFAULT_PARALLEL_TOOLS,
+            max_output_tokens: None,
+            tells_model: false,
+            wall: None,
+            prices: PriceTable::embedded(),
+        }
+    }
+
+    /// What answers.
+    pub fn model(mut self, model: impl Model + 'static) -> Self {
+        self.model = Some(Arc::new(model));
+        self
+    }
+
+    /// As [`AgentBuilder::model`], shared.
+    pub fn shared_model(mut self, model: Arc<dyn Model>) -> Self {
+        self.model = Some(model);
+        self
+    }
+
+    /// What is asked instead after a retry rule has dropped a reply.
+    pub fn retry_model(mut self, model: Arc<dyn Model>) -> Self {
+        self.retry_model = Some(model);
+        self
+    }
+
+    /// The instructions that go before every conversation.
+    pub fn instructions(mut self, text: impl Into<String>) -> Self {
+        self.instructions = text.into();
+        self
+    }
+
+    /// A tool that the model may call.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Tools that the model may call.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// An agent that a tool may hand off to, by its name.
+    pub fn handoff(mut self, agent: AgentLoop) -> Self {
+        self.handoffs.push(agent);
+        self
+    }
+
+    /// A hook that does not wait. Higher priorities run first, registration order among equals.
+    pub fn hook<F>(self, trigger: Trigger, priority: i32, hook: F) -> Self
+    where
+        F: Fn(&mut HookContext<'_>) -> HookResult + Send + Sync + 'static,
+    {
+        self.hook_named(trigger, priority, trigger.name(), Arc::new(FunctionHook(hook)))
+    }
+
+    /// A hook with a name of its own, which may wait.
+    pub fn hook_named(
+        mut self,
+        trigger: Trigger,
+        priority: i32,
+        name: impl Into<String>,
+        hook: Arc<dyn Hook>,
+    ) -> Self {
+        self.hooks.add(trigger, priority, name.into(), hook);
+        self
+    }
+
+    /// The policy. It replaces the one before.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// A guard: one more stop rule. The first one replaces [`DEFAULT_POLICY`].
+    pub fn stop_when(mut self, condition: Condition) -> Self {
+        let mut policy = self.policy.unwrap_or_default();
+        let id = match policy.rules.len() {
+            0 => "stop".to_owned(),
+            n => format!("stop_{}", n.saturating_add(1)),
+        };
+        policy.rules.push(Rule::new(id, Action::Stop, condition));
+        self.policy = Some(policy);
+        self
+    }
+
+    /// The measurements that the policy names as `probe("..")`.
+    pub fn probes(mut self, probes: Probes) -> Self {
+        self.probes = probes;
+        self
+    }
+
+    /// Takes a policy that ends not every run: an agent that only runs below others has their limits.
+    pub const fn unbounded(mut self) -> Self {
+        self.is_unbounded = true;
+        self
+    }
+
+    /// Asked at every checkpoint whether the run is to end.
+    pub fn cancellation(mut self, source: impl CancellationSource + 'static) -> Self {
+        self.sources.push(Arc::new(source));
+        self
+    }
+
+    /// Cancelled with every run of the agent.
+    pub fn cancel_token(mut self, token: CancelToken) -> Self {
+        self.token = Some(token);
+        self
+    }
+
+    /// The kill switch. It refuses new runs and ends those that run, sub-agents included.
+    pub fn kill_switch(mut self, switch: impl KillSwitch + 'static) -> Self {
+        self.kill = Some(Arc::new(switch));
+        self
+    }
+
+    /// How often the kill switch is looked at while a run waits.
+    pub const fn kill_interval(mut self, every: Duration) -> Self {
+        self.kill_interval = every;
+        self
+    }
+
+    /// A budget that the agent's runs share with whoever else holds it. Its limits come on top of the
+    /// policy's.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Watches every run of the agent and the runs below them.
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// As [`AgentBuilder::observer`], shared.
+    pub fn shared_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Keeps every run: its trace as it goes, its state after each step and when it pauses.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// How failed requests are repeated.
+    pub const fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Keeps requests from a model that fails.
+    pub fn circuit_breaker(mut self, breaker: CircuitBreaker) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+
+    /// Decides on runs that a pause rule holds up.
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
+    /// Tool calls of one reply that run at the same time; at least 1.
+    pub fn parallel_tools(mut self, count: usize) -> Self {
+        self.parallel_tools = count.max(1);
+        self
+    }
+
+    /// The most output tokens of a reply, reasoning included.
+    pub const fn max_output_tokens(mut self, tokens: u64) -> Self {
+        self.max_output_tokens = Some(tokens);
+        self
+    }
+
+    /// Tells the model of warnings, with what is left.
+    pub const fn tell_model_of_warnings(mut self) -> Self {
+        self.tells_model = true;
+        self
+    }
+
+    /// Wall time, for `now` and `deadline`.
+    pub fn wall_clock(mut self, wall: WallClock) -> Self {
+        self.wall = Some(wall);
+        self
+    }
+
+    /// The price table, instead of the one that ships.
+    pub const fn prices(mut self, table: &'static PriceTable) -> Self {
+        self.prices = table;
+        self
+    }
+
+    /// Checks the parts and puts them together.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`]: no model, tools that cannot be offered, a policy that cannot be compiled, or one
+    /// that does not bound the run.
+    pub fn build(self) -> Result<AgentLoop, BuildError> {
+        let model = self.model.ok_or_else(|| BuildError::NoModel(self.name.clone()))?;
+        let policy = match self.policy {
+            Some(policy) => policy,
+            None => default_policy(),
+        };
+        if !self.is_unbounded && !policy.unbounded && !policy.bounds().is_bounded() {
+            return Err(BuildError::Unbounded(self.name));
+        }
+        let program = Arc::new(Program::new(&policy, &self.probes)?);
+        let tools = ToolSet::new(self.tools)?;
+        let retry_pricing = self.retry_model.as_deref().map(|model| Pricing::of(model, self.prices));
+        let by_name = |agent: AgentLoop| (agent.name().to_owned(), agent);
+        Ok(AgentLoop(Arc::new(Inner {
+            fixed_tokens: fixed_tokens(&self.instructions, &tools),
+            pricing: Pricing::of(&*model, self.prices),
+            retry_pricing,
+            name: self.name,
+            instructions: self.instructions,
+            model,
+            retry_model: self.retry_model,
+            tools,
+            handoffs: self.handoffs.into_iter().map(by_name).collect::<BTreeMap<_, _>>(),
+            hooks: self.hooks,
+            program,
+            sources: self.sources,
+            kill: self.kill,
+            kill_interval: self.kill_interval,
+            token: self.token,
+            budget: self.budget,
+            observers: self.observers,
+            store: self.store,
+            retry: self.retry,
+            breaker: self.breaker,
+            approver: self.approver,
+            parallel_tools: self.parallel_tools,
+            max_output_tokens: self.max_output_tokens,
+            tells_model: self.tells_model,
+            wall: self.wall,
+        })))
+    }
+}
+
+/// A bound of the tokens of instructions and tools, which go with every request.
+fn fixed_tokens(instructions: &str, tools: &ToolSet) -> u64 {
+    /// What a tool weighs beside its text.
+    const PER_TOOL: usize = 64;
+    let of_tools = tools.specs().iter().map(|spec| {
+        spec.name.len() + spec.description.len() + spec.parameters.to_string().len() + PER_TOOL
+    });
+    let bytes = instructions.len() + PER_TOOL + of_tools.sum::<usize>();
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// [`DEFAULT_POLICY`] as a value.
+fn default_policy() -> Policy {
+    endstop_core::expr::parse(DEFAULT_POLICY).map(Policy::stop).unwrap_or_default()
+}

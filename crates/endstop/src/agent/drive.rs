@@ -1,0 +1,335 @@
+//! Driving one run: its phases, its checkpoints, what hooks ask for, pausing and saving.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use endstop_core::event::{Cap, EventKind};
+use endstop_core::policy::Action;
+use endstop_core::run::Status;
+use endstop_core::signal::{StopReason, StopSignal};
+
+use super::Inner;
+use super::approval::{Approval, ApprovalRequest};
+use super::hooks::{Asked, HookContext, Trigger};
+use super::plan::ContextBound;
+use super::scope::{Scope, is_over};
+use super::state::AgentState;
+use super::wait::{Patience, Waited};
+use crate::message::{Message, ToolCall, ToolOutcome};
+use crate::observe::Detail;
+use crate::store::{RunLock, Version};
+use crate::tool::Handoff;
+
+/// Whether the run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    On,
+    /// A person decides; the state can be resumed.
+    Pause,
+    /// The core has ended the run.
+    Stop,
+}
+
+/// One run that is being driven.
+pub(super) struct Drive {
+    /// The agent that continues.
+    pub(super) agent: Arc<Inner>,
+    pub(super) scope: Arc<Scope>,
+    pub(super) state: AgentState,
+    pub(super) context: ContextBound,
+    /// The retry model answers until the step is over.
+    pub(super) uses_retry_model: bool,
+    /// A shared budget refused something: no override helps.
+    pub(super) is_out_of_budget: bool,
+    /// The core knows of the cancellation that has reached the run.
+    pub(super) is_cancellation_told: bool,
+    pub(super) stored: Option<Stored>,
+    /// The agent that continues with the next step.
+    pub(super) handoff: Option<Handoff>,
+}
+
+/// Where a run is kept.
+pub(super) struct Stored {
+    pub(super) version: Option<Version>,
+    pub(super) _lock: RunLock,
+}
+
+/// What a hook is called about.
+#[derive(Clone, Copy, Default)]
+pub(super) struct About<'a> {
+    pub(super) call: Option<&'a ToolCall>,
+    pub(super) answer: Option<(ToolOutcome, &'a str)>,
+    pub(super) error: Option<&'a str>,
+}
+
+impl Drive {
+    /// Where the run stands.
+    pub(super) fn flow(&self) -> Flow {
+        match self.scope.core().run.status() {
+            Status::Paused => Flow::Pause,
+            status if is_over(status) => Flow::Stop,
+            _ => Flow::On,
+        }
+    }
+
+    /// Begins the run, or goes on with a resumed one.
+    pub(super) async fn begin(&mut self) -> Flow {
+        let is_new = self.scope.core().run.status() == Status::Pending;
+        if is_new {
+            self.scope.look_at_kill_switch();
+            self.scope.take_cancellation();
+            let agent = Some(self.agent.name.as_str());
+            let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
+            self.scope.intend(&begin, Detail::None);
+        }
+        self.approve_what_was_approved();
+        self.tell_user_messages();
+        self.hooks(Trigger::BeforeExecution, About::default()).await;
+        self.checkpoint().await
+    }
+
+    fn approve_what_was_approved(&mut self) {
+        for approval in std::mem::take(&mut self.state.execution.approvals) {
+            let cap = approval.cap_picos.map(|limit| Cap { gauge: "cost", limit });
+            self.approved(&approval.rule, cap);
+        }
+    }
+
+    fn approved(&mut self, rule: &str, cap: Option<Cap<'_>>) {
+        self.scope.note(&EventKind::Approved { rule, cap });
+        // From here on the core alone knows the limits.
+        self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
+    }
+
+    /// Tells the core of users' messages that it does not know yet.
+    pub(super) fn tell_user_messages(&mut self) {
+        let told = self.state.execution.messages_told;
+        for message in self.state.messages.iter().skip(told) {
+            if matches!(message, Message::User { .. }) {
+                self.scope.note(&EventKind::UserMessage);
+            }
+        }
+        self.state.execution.messages_told = self.state.messages.len();
+    }
+
+    /// The moment at which everything outside is asked: kill switch, cancellation. What is asked does not
+    /// depend on signals that stand already.
+    pub(super) async fn checkpoint(&mut self) -> Flow {
+        self.scope.look_at_kill_switch();
+        for source in &self.agent.sources {
+            if let Some(signal) = source.cancellation_signal(&self.state).await {
+                self.scope.token.cancel(signal, crate::cancel::Urgency::Graceful);
+            }
+        }
+        if self.scope.token.is_cancelled() {
+            self.take_cancellation();
+        }
+        self.flow()
+    }
+
+    /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
+    pub(super) fn take_cancellation(&mut self) {
+        if !std::mem::replace(&mut self.is_cancellation_told, true) {
+            self.scope.take_cancellation();
+        }
+    }
+
+    /// Whether a continuation may be asked for: not against a cancellation, a parent, or an empty budget.
+    fn may_continue(&self) -> bool {
+        !self.scope.token.is_cancelled() && !self.is_out_of_budget
+    }
+
+    /// Runs hooks and does what they ask for. What they asked for beyond signals comes back.
+    pub(super) async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> Asked {
+        if !self.agent.hooks.has(trigger) {
+            return Asked::default();
+        }
+        self.sync();
+        let standing = self.scope.core().run.continuation().stop_signals;
+        let mut context = HookContext {
+            trigger,
+            state: &self.state,
+            call: about.call,
+            answer: about.answer,
+            signals: (trigger == Trigger::OnStop).then_some(&standing),
+            error: about.error,
+            asked: Asked::default(),
+        };
+        let agent = Arc::clone(&self.agent);
+        let failures = agent.hooks.run(&mut context).await;
+        let mut asked = context.asked;
+        for signal in std::mem::take(&mut asked.signals) {
+            self.scope.note(&EventKind::StopRaised { signal: &signal });
+        }
+        if let Some(by) = asked.continue_by.take().filter(|_| self.may_continue()) {
+            self.scope.note(&EventKind::ContinuationRequested { by: &by });
+        }
+        for (hook, why) in failures {
+            let message = format!("the hook `{hook}` ({}) failed: {why}", trigger.name());
+            self.error(&message, &hook);
+            if trigger != Trigger::OnError {
+                let about = About { error: Some(&message), ..About::default() };
+                Box::pin(self.hooks(Trigger::OnError, about)).await;
+            }
+        }
+        asked
+    }
+
+    /// Ends the run as failed.
+    pub(super) fn error(&mut self, message: &str, source: &str) {
+        self.raise(StopReason::ErrorForbade, message, source);
+        self.state.execution.error.get_or_insert_with(|| message.to_owned());
+        if let Some(step) = self.state.execution.steps.last_mut() {
+            step.errors.push(message.to_owned());
+        }
+    }
+
+    /// Raises a signal of the loop's own.
+    pub(super) fn raise(&mut self, reason: StopReason, message: &str, source: &str) {
+        let signal = StopSignal::new(reason).with_message(message).with_source(source);
+        self.scope.tell(&EventKind::StopRaised { signal: &signal }, Detail::Error { message });
+    }
+
+    /// A pause rule holds: a person is asked, if one can be.
+    pub(super) async fn resolve_pause(&mut self) -> Flow {
+        if self.flow() != Flow::Pause {
+            return self.flow();
+        }
+        let Some(approver) = self.agent.approver.clone() else { return Flow::Pause };
+        self.sync();
+        let verdict = self.scope.core().run.verdict();
+        let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
+        let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
+        let message = verdict.to_string();
+        self.scope.note(&EventKind::Paused);
+        let request = ApprovalRequest { rules: &rules, message: &message, state: &self.state };
+        let mut asking = approver.approve(request);
+        let answer = self.scope.wait(&mut asking, Patience::None).await;
+        drop(asking);
+        self.scope.note(&EventKind::Resumed);
+        match answer {
+            Waited::Done(Approval::Yes) => self.approve_all(&rules, None),
+            Waited::Done(Approval::UpTo(limit)) => self.approve_all(&rules, Some(Cap::cost(limit))),
+            Waited::Done(Approval::No(why)) => {
+                self.raise(StopReason::StopRequested, &why, "approval");
+            }
+            Waited::Done(Approval::Later) => return Flow::Pause,
+            Waited::Cut => return self.checkpoint().await,
+        }
+        self.flow()
+    }
+
+    fn approve_all(&mut self, rules: &[String], cap: Option<Cap<'_>>) {
+        for rule in rules {
+            self.approved(rule, cap);
+        }
+    }
+
+    /// The run is about to stop: hooks may ask for a continuation.
+    pub(super) async fn on_stop(&mut self) -> Flow {
+        self.hooks(Trigger::OnStop, About::default()).await;
+        self.flow()
+    }
+
+    /// Everything is over, or paused.
+    pub(super) async fn end(&mut self) {
+        self.hooks(Trigger::AfterExecution, About::default()).await;
+        self.sync();
+        {
+            let core = self.scope.core();
+            let verdict = Box::new(core.run.verdict());
+            self.state.execution.verdict = Some(verdict);
+            for observer in &self.scope.shared.observers {
+                let told = std::panic::AssertUnwindSafe(|| {
+                    observer.run_ended(&self.scope.info, &core.run, &self.scope.budget);
+                });
+                let _ = std::panic::catch_unwind(told);
+            }
+        }
+        self.save().await;
+    }
+
+    /// Brings the state up to date with the core, but for the core itself.
+    pub(super) fn sync(&mut self) {
+        let core = self.scope.core();
+        let execution = &mut self.state.execution;
+        execution.status = core.run.status();
+        execution.usage = core.usage;
+        execution.is_estimate = core.is_estimate;
+        execution.cost_picos = core.run.cost().map(endstop_core::units::Money::picos);
+        execution.step_count = core.run.step_count();
+        execution.at_ms = core.run.at().0;
+        execution.events = core.events;
+    }
+
+    /// The state as it can be saved now.
+    pub(super) fn snapshot(&mut self) {
+        self.sync();
+        let core = self.scope.core();
+        let execution = &mut self.state.execution;
+        execution.core = core.run.to_state().ok().map(Box::new);
+        if !is_over(execution.status) && execution.status != Status::Paused {
+            execution.verdict = None;
+        }
+    }
+
+    /// Hands the trace so far to the store: what was spent survives a crash from here on.
+    pub(super) async fn flush(&mut self) {
+        let Some(store) = self.agent.store.clone().filter(|_| self.stored.is_some()) else { return };
+        let lines = self.scope.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
+        if lines.is_empty() {
+            return;
+        }
+        if let Err(error) = store.append(&self.state.id, &lines).await {
+            self.stored = None;
+            self.error(&format!("the run cannot be kept: {error}"), "store");
+        }
+    }
+
+    /// Saves the state, if there is a store.
+    pub(super) async fn save(&mut self) {
+        self.snapshot();
+        self.flush().await;
+        let Some(store) = self.agent.store.clone() else { return };
+        let Some(stored) = &self.stored else { return };
+        let saved = store.save(&self.state.id, &self.state.to_json(), stored.version).await;
+        match (saved, &mut self.stored) {
+            (Ok(version), Some(stored)) => stored.version = Some(version),
+            (Err(error), _) => {
+                self.stored = None;
+                self.error(&format!("the run cannot be saved: {error}"), "store");
+                self.snapshot();
+            }
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Saves the state after a step, if there is a store.
+    pub(super) async fn save_after_step(&mut self) {
+        if self.stored.is_some() {
+            self.save().await;
+        } else {
+            self.sync();
+        }
+    }
+
+    /// Another agent continues the run.
+    pub(super) fn become_agent(&mut self, next: super::AgentLoop) {
+        self.agent = next.0;
+        self.state.agent.clone_from(&self.agent.name);
+        self.context = ContextBound::new(self.agent.fixed_tokens);
+    }
+
+    /// Warnings since the last call, as a note to the model, if it is to be told.
+    pub(super) fn note_warnings(&mut self) {
+        let notices = std::mem::take(&mut self.scope.core().notices);
+        if !self.agent.tells_model || notices.is_empty() {
+            return;
+        }
+        let by_rule: BTreeMap<_, _> = notices.into_iter().map(|n| (n.rule, n.message)).collect();
+        let warnings: Vec<String> = by_rule.into_values().collect();
+        let left = self.scope.what_is_left();
+        let text = format!("Note: {}.{left} Bring the task to an end in time.", warnings.join("; "));
+        self.state.messages.push(Message::system(text));
+    }
+}

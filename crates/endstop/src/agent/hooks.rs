@@ -1,0 +1,229 @@
+//! Hooks: code of the user that runs at ten moments of a run, and may stop it, let it go on, block a tool
+//! call, or change what the model is sent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use endstop_core::signal::{AgentStop, StopSignal, StopSignals};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::state::AgentState;
+use crate::message::{Message, ToolCall, ToolOutcome};
+use crate::tool::ToolError;
+
+/// When a hook runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Trigger {
+    /// Before anything else, once in each process.
+    BeforeExecution,
+    /// Before a step begins.
+    BeforeStep,
+    /// Before each request to the model. The messages to send may be changed.
+    BeforeModelRequest,
+    /// After the model's reply was taken in.
+    AfterModelResponse,
+    /// Before a tool call begins. The call may be blocked.
+    BeforeToolUse,
+    /// After a tool call was answered.
+    AfterToolUse,
+    /// After a step has ended.
+    AfterStep,
+    /// When the run is about to stop; a continuation may be requested.
+    OnStop,
+    /// After everything, whatever happened.
+    AfterExecution,
+    /// After an error of the model, a tool or a hook.
+    OnError,
+}
+
+impl Trigger {
+    /// Every trigger, in the order of a run.
+    pub const ALL: &'static [Self] = &[
+        Self::BeforeExecution,
+        Self::BeforeStep,
+        Self::BeforeModelRequest,
+        Self::AfterModelResponse,
+        Self::BeforeToolUse,
+        Self::AfterToolUse,
+        Self::AfterStep,
+        Self::OnStop,
+        Self::AfterExecution,
+        Self::OnError,
+    ];
+
+    /// The stable name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BeforeExecution => "before_execution",
+            Self::BeforeStep => "before_step",
+            Self::BeforeModelRequest => "before_model_request",
+            Self::AfterModelResponse => "after_model_response",
+            Self::BeforeToolUse => "before_tool_use",
+            Self::AfterToolUse => "after_tool_use",
+            Self::AfterStep => "after_step",
+            Self::OnStop => "on_stop",
+            Self::AfterExecution => "after_execution",
+            Self::OnError => "on_error",
+        }
+    }
+}
+
+/// What a hook sees and may ask for.
+#[derive(Debug)]
+pub struct HookContext<'a> {
+    /// When.
+    pub trigger: Trigger,
+    /// The run as it is.
+    pub state: &'a AgentState,
+    /// The call, for the tool triggers.
+    pub call: Option<&'a ToolCall>,
+    /// What became of the call, and the answer that the model will read: after a tool call.
+    pub answer: Option<(ToolOutcome, &'a str)>,
+    /// The signals that stand, on stop.
+    pub signals: Option<&'a StopSignals>,
+    /// What failed, on error.
+    pub error: Option<&'a str>,
+    pub(super) asked: Asked,
+}
+
+/// What hooks ask for.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) signals: Vec<StopSignal>,
+    pub(super) continue_by: Option<String>,
+    /// By which hook, and why.
+    pub(super) blocked: Option<(String, String)>,
+    pub(super) messages: Option<Vec<Message>>,
+}
+
+impl HookContext<'_> {
+    /// Asks to stop.
+    pub fn raise(&mut self, signal: StopSignal) {
+        self.asked.signals.push(signal);
+    }
+
+    /// Asks to go on in spite of the signals that stand; `by` is kept in the override history. Hard rules,
+    /// cancellation, the kill switch, errors and limits of a parent stay.
+    pub fn request_continuation(&mut self, by: impl Into<String>) {
+        self.asked.continue_by = Some(by.into());
+    }
+
+    /// Blocks the tool call; the model reads why. Without effect at other triggers.
+    pub fn block(&mut self, why: impl Into<String>) {
+        self.asked.blocked.get_or_insert((String::new(), why.into()));
+    }
+
+    /// Sends other messages with this request. The conversation itself stays as it is. Without effect at
+    /// other triggers.
+    pub fn send_instead(&mut self, messages: Vec<Message>) {
+        self.asked.messages = Some(messages);
+    }
+
+    /// The messages that the request will send, for a hook that changes them further.
+    #[must_use]
+    pub fn messages_to_send(&self) -> &[Message] {
+        self.asked.messages.as_deref().unwrap_or(&self.state.messages)
+    }
+}
+
+/// What a hook returns: `?` takes every error, and an [`AgentStop`] raises its signal.
+pub type HookResult = Result<(), ToolError>;
+
+/// A hook.
+pub trait Hook: Send + Sync {
+    /// Runs it. An error or panic becomes an `error` signal.
+    fn call<'a>(&'a self, context: &'a mut HookContext<'_>) -> BoxFuture<'a, HookResult>;
+}
+
+/// A hook from a function that does not wait.
+pub(super) struct FunctionHook<F>(pub(super) F);
+
+impl<F> Hook for FunctionHook<F>
+where
+    F: Fn(&mut HookContext<'_>) -> HookResult + Send + Sync,
+{
+    fn call<'a>(&'a self, context: &'a mut HookContext<'_>) -> BoxFuture<'a, HookResult> {
+        let result = (self.0)(context);
+        Box::pin(std::future::ready(result))
+    }
+}
+
+struct Entry {
+    trigger: Trigger,
+    priority: i32,
+    name: String,
+    hook: Arc<dyn Hook>,
+}
+
+/// The hooks of an agent, in the order in which they run.
+#[derive(Default)]
+pub(super) struct Hooks(Vec<Entry>);
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|entry| (entry.trigger.name(), entry.priority, &entry.name));
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Hooks {
+    /// Higher priority first, registration order among equals.
+    pub(super) fn add(
+        &mut self,
+        trigger: Trigger,
+        priority: i32,
+        name: String,
+        hook: Arc<dyn Hook>,
+    ) {
+        let after = |entry: &Entry| (entry.trigger, -i64::from(entry.priority));
+        let key = (trigger, -i64::from(priority));
+        let place = self.0.partition_point(|entry| after(entry) <= key);
+        self.0.insert(place, Entry { trigger, priority, name, hook });
+    }
+
+    pub(super) fn has(&self, trigger: Trigger) -> bool {
+        self.0.iter().any(|entry| entry.trigger == trigger)
+    }
+
+    /// Runs the hooks of the context's trigger. Every one runs, whatever the others did, but for a call
+    /// that is blocked: then no further one is asked. Gives what failed, by hook.
+    pub(super) async fn run(&self, context: &mut HookContext<'_>) -> Vec<(String, String)> {
+        let trigger = context.trigger;
+        let mut failures = Vec::new();
+        for entry in self.0.iter().filter(|entry| entry.trigger == trigger) {
+            let before = context.asked.signals.len();
+            // The making of the future may panic as well as the future.
+            let run = async { entry.hook.call(context).await };
+            let result = std::panic::AssertUnwindSafe(run).catch_unwind().await;
+            for signal in context.asked.signals.iter_mut().skip(before) {
+                signal.source.get_or_insert_with(|| entry.name.clone());
+            }
+            match result {
+                Ok(Ok(())) => {}
+                Ok(Err(ToolError::Stop(stop))) => context.asked.signals.push(of(*stop, entry)),
+                Ok(Err(ToolError::Failed(why))) => failures.push((entry.name.clone(), why)),
+                Err(panic) => {
+                    failures.push((entry.name.clone(), format!("panicked: {}", words_of(&*panic))));
+                }
+            }
+            if let Some((by, _)) = &mut context.asked.blocked {
+                by.clone_from(&entry.name);
+                break;
+            }
+        }
+        failures
+    }
+}
+
+fn of(stop: AgentStop, entry: &Entry) -> StopSignal {
+    stop.into_signal(&entry.name)
+}
+
+/// What a panic said.
+pub(super) fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without words".to_owned())
+}

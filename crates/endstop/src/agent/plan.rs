@@ -1,0 +1,301 @@
+//! The worst case of a model call before it is made: how much input it can be, how much output fits.
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::{Action, OnUnpriced};
+use endstop_core::policy::next_trip::Axis;
+use endstop_core::run::Directive;
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
+
+use super::pricing::{Pricing, amount};
+use super::scope::Chain;
+use crate::ledger::{Amounts, Budget, Dimension, Hold, Refused};
+use crate::message::Message;
+use crate::model::Model;
+use crate::observe::Detail;
+
+/// Output tokens below which a call is not worth making (01-semantics section 2).
+pub const MIN_OUTPUT_TOKENS: u64 = 16;
+/// The output that is reserved for a call where neither the agent nor the model sets a cap.
+pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 8_192;
+/// The output that is kept for a wrap-up.
+pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
+/// The tool results that are expected before a wrap-up, in tokens.
+const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
+
+/// How large the input can be: what is known of the conversation up to a reply, and a bound of the rest.
+/// Every message is looked at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ContextBound {
+    /// Of instructions and tools.
+    fixed: u64,
+    /// Messages looked at, and their bound.
+    seen: usize,
+    bound: u64,
+    /// What the provider told of the messages up to here, the reply to them included.
+    known: Option<(u64, u64)>,
+}
+
+impl ContextBound {
+    pub(super) const fn new(fixed: u64) -> Self {
+        Self { fixed, seen: 0, bound: 0, known: None }
+    }
+
+    /// The most tokens that the conversation is as input.
+    pub(super) fn of(&mut self, messages: &[Message]) -> u64 {
+        let new = messages.get(self.seen..).unwrap_or(&[]);
+        let added = new.iter().map(Message::token_bound).fold(0, u64::saturating_add);
+        self.bound = self.bound.saturating_add(added);
+        self.seen = messages.len().max(self.seen);
+        let by_bytes = self.fixed.saturating_add(self.bound);
+        match self.known {
+            Some((tokens, bound)) => {
+                by_bytes.min(tokens.saturating_add(self.bound.saturating_sub(bound)))
+            }
+            None => by_bytes,
+        }
+    }
+
+    /// The provider told what the conversation before its reply was; the reply is the last message.
+    pub(super) fn learn(&mut self, messages: &[Message], usage: &TokenUsage) {
+        self.of(messages);
+        let reply = messages.last().map_or(0, Message::token_bound).max(usage.output);
+        self.known = Some((usage.total_input().saturating_add(reply), self.bound));
+    }
+}
+
+/// A guess of tokens where nobody counted them: a byte bound is three to four times too high.
+pub(super) const fn estimate(bound: u64) -> u64 {
+    bound.div_ceil(3)
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallPlan<'p> {
+    pub(super) pricing: &'p Pricing,
+    pub(super) at: WallTime,
+    /// The most input tokens.
+    pub(super) input: u64,
+    /// The most output tokens that are wanted, and the least that are worth the call.
+    pub(super) max_output: u64,
+    pub(super) min_output: u64,
+    /// Whether room is kept for a wrap-up after this call.
+    pub(super) keeps_wrap_up: bool,
+    /// What a call without a price counts for the ledger.
+    pub(super) unpriced: OnUnpriced,
+}
+
+/// The worst case of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worst {
+    pub(super) input: u64,
+    pub(super) output: u64,
+    pub(super) cost: Cost,
+}
+
+impl CallPlan<'_> {
+    /// The worst case with an output cap, without what is kept for a wrap-up.
+    pub(super) fn worst(&self, output: u64) -> Worst {
+        Worst {
+            input: self.input,
+            output,
+            cost: self.pricing.worst(self.input, output, self.at),
+        }
+    }
+
+    /// As [`CallPlan::worst`], with what is kept.
+    fn worst_with_wrap_up(&self, output: u64) -> Worst {
+        let worst = self.worst(output);
+        if !self.keeps_wrap_up {
+            return worst;
+        }
+        let again = self.input.saturating_add(output).saturating_add(WRAP_UP_RESULTS_TOKENS);
+        let wrap_up = self.pricing.worst(again, WRAP_UP_OUTPUT_TOKENS, self.at);
+        Worst {
+            input: worst.input.saturating_add(again),
+            output: worst.output.saturating_add(WRAP_UP_OUTPUT_TOKENS),
+            cost: plus(worst.cost, wrap_up),
+        }
+    }
+
+    /// What the ledger holds for the call.
+    pub(super) fn amounts(&self, output: u64) -> Amounts {
+        let worst = self.worst(output);
+        let usage = TokenUsage { input: worst.input, output, ..TokenUsage::default() };
+        Amounts {
+            attempts: 1,
+            tokens: usage.total(),
+            cost: amount(Some(worst.cost), &usage, self.unpriced),
+            ..Amounts::default()
+        }
+    }
+
+    /// The most money that a million more output tokens cost.
+    fn output_rate(&self) -> Money {
+        let with = self.pricing.worst(self.input, 1_000_000, self.at);
+        let without = self.pricing.worst(self.input, 0, self.at);
+        match (with, without) {
+            (Cost::Known(with), Cost::Known(without)) => with.saturating_sub(without),
+            _ => Money::ZERO,
+        }
+    }
+}
+
+fn plus(a: Cost, b: Cost) -> Cost {
+    match (a, b) {
+        (Cost::Known(a), Cost::Known(b)) => {
+            Cost::Known(Money::from_picos(a.picos().saturating_add(b.picos())))
+        }
+        _ => Cost::Unpriced,
+    }
+}
+
+impl Worst {
+    /// As an event for the run of a budget: what it holds for other calls in flight comes on top.
+    pub(super) fn beside(&self, budget: &Budget) -> EventKind<'static> {
+        let held = budget.held();
+        EventKind::Reserve {
+            input_tokens: self.input.saturating_add(held.tokens),
+            output_tokens: self.output,
+            cost: Some(plus(self.cost, Cost::Known(held.cost))),
+        }
+    }
+}
+
+/// Why a call was not admitted.
+#[derive(Debug)]
+pub(super) enum NotAdmitted {
+    /// A core said so.
+    Core(Directive),
+    /// The ledger said so: a budget that is shared with other runs.
+    Ledger(Refused),
+}
+
+impl Chain<'_> {
+    /// Whether money or tokens matter to any run concerned.
+    pub(super) fn needs_reserve(&self) -> bool {
+        self.cores().any(|core| core.run.program().needs_reserve())
+    }
+
+    /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
+    /// core begins the wrap-up early enough.
+    pub(super) fn look_ahead(&mut self, plan: &CallPlan<'_>) {
+        let output = plan.max_output.min(plan.min_output.max(WRAP_UP_OUTPUT_TOKENS));
+        let kind = plan.worst_with_wrap_up(output).beside(self.own_budget());
+        self.note_own(&kind);
+    }
+
+    /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
+    pub(super) fn begin_call(
+        &mut self,
+        plan: &CallPlan<'_>,
+        model: &dyn Model,
+    ) -> Result<(Hold, u64), NotAdmitted> {
+        let needs_reserve = self.needs_reserve();
+        let output = self.output_that_fits(plan, needs_reserve);
+        let hold = match self.own_budget().reserve(plan.amounts(output)) {
+            Ok(hold) => hold,
+            Err(refused) => return Err(NotAdmitted::Ledger(refused)),
+        };
+        // What is held already is not counted beside itself.
+        let held = hold.amounts();
+        let detail = Detail::Request {
+            model: model.name(),
+            provider: model.provider(),
+            max_output_tokens: Some(output),
+            input_bound: plan.input,
+        };
+        let begun = self.begin_held(plan, output, held, needs_reserve, detail);
+        match begun {
+            Ok(()) => Ok((hold, output)),
+            Err(directive) => {
+                hold.release();
+                Err(NotAdmitted::Core(directive))
+            }
+        }
+    }
+
+    fn begin_held(
+        &mut self,
+        plan: &CallPlan<'_>,
+        output: u64,
+        held: Amounts,
+        needs_reserve: bool,
+        detail: Detail<'_>,
+    ) -> Result<(), Directive> {
+        let worst = plan.worst(output);
+        if needs_reserve {
+            let reserve = |budget: &Budget| without(worst.beside(budget), held);
+            let directive = self.intend_each(reserve, Detail::None);
+            if !directive.admits() {
+                return Err(directive);
+            }
+        }
+        let begin = EventKind::AttemptBegin { next_cost: Some(worst.cost) };
+        let directive = self.intend(&begin, detail);
+        if directive.admits() { Ok(()) } else { Err(directive) }
+    }
+
+    /// The largest output cap that every core and every budget lets begin; the least one if none fits, so
+    /// that the refusal shows it.
+    fn output_that_fits(&mut self, plan: &CallPlan<'_>, needs_reserve: bool) -> u64 {
+        let least = plan.min_output.min(plan.max_output);
+        let mut most = plan.max_output;
+        if plan.keeps_wrap_up {
+            most = most.min(self.output_below_finish(plan)).max(least);
+        }
+        let room = self.own_budget().room();
+        let mut fits = |output: u64| {
+            let amounts = plan.amounts(output);
+            let is_in_budget = [Dimension::Tokens, Dimension::Cost].iter().all(|dimension| {
+                room.get(*dimension).is_none_or(|left| amounts.get(*dimension) <= left)
+            });
+            let worst = plan.worst_with_wrap_up(output);
+            is_in_budget && (!needs_reserve || self.would(|budget| worst.beside(budget)))
+        };
+        if fits(most) || !fits(least) {
+            return if fits(least) { most } else { least };
+        }
+        let (mut low, mut high) = (least, most);
+        while high.saturating_sub(low) > 1 {
+            let middle = low.saturating_add(high.saturating_sub(low) / 2);
+            if fits(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Where no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.
+    fn output_below_finish(&self, plan: &CallPlan<'_>) -> u64 {
+        let axis = Axis::Output { rate: plan.output_rate() };
+        let run = &self.core.run;
+        if run.next_trip(axis, &[Action::Stop]).is_some() {
+            return u64::MAX;
+        }
+        let worst = plan.worst_with_wrap_up(0);
+        let Cost::Known(cost) = worst.cost else { return u64::MAX };
+        let reserved = endstop_core::policy::next_trip::Reserved {
+            input_tokens: worst.input,
+            output_tokens: worst.output,
+            cost,
+        };
+        run.room(axis, reserved, &[Action::Finish]).map_or(u64::MAX, |trip| trip.distance)
+    }
+}
+
+/// A reserve without what the call itself holds by now.
+fn without(kind: EventKind<'static>, held: Amounts) -> EventKind<'static> {
+    match kind {
+        EventKind::Reserve { input_tokens, output_tokens, cost } => EventKind::Reserve {
+            input_tokens: input_tokens.saturating_sub(held.tokens),
+            output_tokens,
+            cost: cost.map(|cost| match cost {
+                Cost::Known(money) => Cost::Known(money.saturating_sub(held.cost)),
+                other => other,
+            }),
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,132 @@
+//! Attempts after a failed one: when to make them, how long to wait, and a breaker that many runs share.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::model::ModelError;
+
+/// How a step asks again after a failed request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Requests of one step at most, the first included. At least 1.
+    pub max_attempts: u32,
+    /// The wait before the second request; doubled for each further one.
+    pub first_wait: Duration,
+    /// The longest wait.
+    pub longest_wait: Duration,
+    /// The longest `Retry-After` of a provider that is obeyed; one that asks for more is not asked again.
+    pub longest_retry_after: Duration,
+}
+
+impl Default for RetryPolicy {
+    /// Three requests, half a second and one second apart.
+    fn default() -> Self {
+        Self {
+            max_attempts: 3,
+            first_wait: Duration::from_millis(500),
+            longest_wait: Duration::from_secs(30),
+            longest_retry_after: Duration::from_secs(120),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// No second request.
+    #[must_use]
+    pub fn never() -> Self {
+        Self { max_attempts: 1, ..Self::default() }
+    }
+
+    /// How long to wait before the next request; none if there is to be none.
+    pub(super) fn wait(&self, attempts: u32, error: &ModelError) -> Option<Duration> {
+        if attempts >= self.max_attempts || !error.kind.is_retryable() {
+            return None;
+        }
+        match error.retry_after {
+            Some(asked) if asked > self.longest_retry_after => None,
+            Some(asked) => Some(asked),
+            None => {
+                let doubled = 1u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+                Some(self.first_wait.saturating_mul(doubled).min(self.longest_wait))
+            }
+        }
+    }
+}
+
+/// Keeps requests from a model that fails: after so many failures in a row none is sent for a while, then
+/// one at a time until one succeeds. Shared by clones.
+#[derive(Clone, Debug)]
+pub struct CircuitBreaker {
+    failures_to_open: u32,
+    stays_open: Duration,
+    state: Arc<Mutex<Breaker>>,
+}
+
+#[derive(Debug, Default)]
+struct Breaker {
+    failures: u32,
+    open_until: Option<Instant>,
+    /// A request is out that decides whether the breaker closes.
+    is_trying: bool,
+}
+
+/// What a breaker says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerDecision {
+    /// Send it.
+    Send,
+    /// Wait so long and ask again.
+    Wait(Duration),
+}
+
+impl CircuitBreaker {
+    /// A breaker that opens after `failures` in a row (at least one) and stays open for `stays_open`.
+    #[must_use]
+    pub fn new(failures: u32, stays_open: Duration) -> Self {
+        Self { failures_to_open: failures.max(1), stays_open, state: Arc::default() }
+    }
+
+    /// Asks before a request.
+    #[must_use]
+    pub fn ask(&self) -> BreakerDecision {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(until) = state.open_until else { return BreakerDecision::Send };
+        let now = Instant::now();
+        if now < until {
+            return BreakerDecision::Wait(until - now);
+        }
+        if state.is_trying {
+            return BreakerDecision::Wait(self.stays_open.min(Duration::from_millis(100)));
+        }
+        state.is_trying = true;
+        BreakerDecision::Send
+    }
+
+    /// Tells what became of a request that was sent.
+    pub fn record(&self, succeeded: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if succeeded {
+            *state = Breaker::default();
+            return;
+        }
+        state.is_trying = false;
+        state.failures = state.failures.saturating_add(1);
+        if state.failures >= self.failures_to_open {
+            state.open_until = Some(Instant::now() + self.stays_open);
+        }
+    }
+
+    /// A request that was sent ended without saying anything of the model, such as by a cancellation.
+    pub fn forget(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_trying = false;
+    }
+
+    /// Whether requests are held back now.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.open_until.is_some_and(|until| Instant::now() < until || state.is_trying)
+    }
+}

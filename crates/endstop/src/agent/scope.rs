@@ -1,0 +1,329 @@
+//! One run among the runs of a tree: its decision core, its node of the ledger, its token.
+//!
+//! What a run does is its ancestors' doing too. Whatever begins is asked of every ancestor first, and begins
+//! for all of them or for none; whatever is spent is settled for all of them at once. So the cores of a run
+//! and its ancestors are locked together, root first; the ledger's lock is taken inside them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use endstop_core::event::{Event, EventKind, Source};
+use endstop_core::run::{Directive, Notice, Run, Status};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::TokenUsage;
+use endstop_core::wire::v1::trace::Line;
+
+use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
+use crate::clock::RunClock;
+use crate::ledger::Budget;
+use crate::observe::{Detail, Observation, Observer, RunInfo};
+
+/// What all runs of a tree share.
+pub(super) struct Shared {
+    pub(super) observers: Vec<Arc<dyn Observer>>,
+    pub(super) kill: Option<Arc<dyn KillSwitch>>,
+    /// The token of the root run: a kill reaches every run of the tree.
+    pub(super) root: CancelToken,
+}
+
+/// One run of a tree.
+pub(crate) struct Scope {
+    pub(super) info: RunInfo,
+    pub(super) budget: Budget,
+    pub(super) token: CancelToken,
+    pub(super) clock: RunClock,
+    pub(super) parent: Option<Arc<Scope>>,
+    pub(super) shared: Arc<Shared>,
+    core: Mutex<Core>,
+}
+
+impl std::fmt::Debug for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scope").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// What is decided and counted of a run.
+pub(super) struct Core {
+    pub(super) run: Run,
+    pub(super) usage: TokenUsage,
+    pub(super) is_estimate: bool,
+    pub(super) events: u64,
+    /// Warnings that nobody has read yet.
+    pub(super) notices: Vec<Notice>,
+    /// Lines of the trace that the store does not have yet, if there is a store.
+    pub(super) journal: Option<String>,
+}
+
+impl Core {
+    pub(super) fn new(run: Run, keeps_journal: bool) -> Self {
+        Self {
+            run,
+            usage: TokenUsage::default(),
+            is_estimate: false,
+            events: 0,
+            notices: Vec::new(),
+            journal: keeps_journal.then(String::new),
+        }
+    }
+}
+
+impl Scope {
+    pub(super) fn new(
+        info: RunInfo,
+        budget: Budget,
+        token: CancelToken,
+        clock: RunClock,
+        parent: Option<Arc<Self>>,
+        shared: Arc<Shared>,
+        core: Core,
+    ) -> Self {
+        Self { info, budget, token, clock, parent, shared, core: Mutex::new(core) }
+    }
+
+    /// The core of this run alone.
+    pub(super) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cores of the run and its ancestors.
+    pub(super) fn chain(&self) -> Chain<'_> {
+        let mut scopes: Vec<&Self> = Vec::new();
+        let mut next = self.parent.as_deref();
+        while let Some(scope) = next {
+            scopes.push(scope);
+            next = scope.parent.as_deref();
+        }
+        let ancestors = scopes.into_iter().rev().map(|scope| (scope, scope.core())).collect();
+        Chain { ancestors, own: self, core: self.core() }
+    }
+
+    /// Takes in what happened.
+    pub(super) fn tell(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        self.chain().tell(kind, detail)
+    }
+
+    /// As [`Scope::tell`], without more to say.
+    pub(super) fn note(&self, kind: &EventKind<'_>) -> Directive {
+        self.tell(kind, Detail::None)
+    }
+
+    /// Asks whether something may begin.
+    pub(super) fn intend(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        self.chain().intend(kind, detail)
+    }
+
+    /// Throws the kill switch for the whole tree if it is thrown outside.
+    pub(super) fn look_at_kill_switch(&self) {
+        if let Some(message) = self.shared.kill.as_ref().and_then(|kill| kill.thrown()) {
+            self.shared.root.cancel(kill_signal(message), Urgency::Now);
+            self.token.cancel(kill_signal(String::new()), Urgency::Now);
+        }
+    }
+
+    /// Tells the core of a cancellation that has reached the run.
+    pub(super) fn take_cancellation(&self) -> Option<Directive> {
+        let signal = self.token.signal()?;
+        if is_over(self.core().run.status()) {
+            return Some(Directive::Stop);
+        }
+        let is_now = self.token.urgency() == Some(Urgency::Now);
+        let is_kill = signal.source.as_deref() == kill_signal(String::new()).source.as_deref();
+        let kind = match signal.reason {
+            StopReason::UserRequested if is_kill => EventKind::Kill { message: &signal.message },
+            StopReason::UserRequested if is_now => EventKind::Cancel { message: &signal.message },
+            _ => EventKind::StopRaised { signal: &signal },
+        };
+        Some(self.note(&kind))
+    }
+
+    /// The run has stopped: what runs below it is cut.
+    pub(super) fn cut_below(&self) {
+        let core = self.core();
+        self.trip(&core, Directive::CancelNow);
+    }
+
+    fn event<'e>(&self, source: Source, kind: &EventKind<'e>) -> Event<'e> {
+        Event { at: self.clock.at(), wall: self.clock.wall(), source, kind: kind.clone() }
+    }
+
+    fn take_in(
+        &self,
+        core: &mut Core,
+        source: Source,
+        kind: &EventKind<'_>,
+        detail: Detail<'_>,
+    ) -> Directive {
+        let event = self.event(source, kind);
+        let directive = core.run.observe(&event);
+        core.events = core.events.saturating_add(1);
+        core.notices.append(&mut core.run.take_notices());
+        if let Some(journal) = &mut core.journal {
+            journal.push_str(&serde_json::to_string(&Line::from_event(&event)).unwrap_or_default());
+            journal.push('\n');
+        }
+        let (info, run, budget) = (&self.info, &core.run, &self.budget);
+        for observer in &self.shared.observers {
+            let seen = Observation { info, event: &event, directive, detail, run, budget };
+            // A sink that fails must not end what it watches.
+            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(&seen)));
+        }
+        directive
+    }
+
+    /// A limit of this run was reached below it: the runs below stop for that reason.
+    fn trip(&self, core: &Core, directive: Directive) {
+        let Some(signal) = core.run.last_stop_signal() else { return };
+        let is_urgent =
+            directive == Directive::CancelNow || signal.reason == StopReason::TimeLimitReached;
+        let urgency = if is_urgent { Urgency::Now } else { Urgency::Graceful };
+        let name = &self.info.agent;
+        let mut signal = signal.clone();
+        signal.source.get_or_insert_with(|| name.clone());
+        self.token.cancel(signal, urgency);
+    }
+}
+
+/// The locked cores of a run and its ancestors, root first.
+pub(super) struct Chain<'s> {
+    ancestors: Vec<(&'s Scope, MutexGuard<'s, Core>)>,
+    own: &'s Scope,
+    pub(super) core: MutexGuard<'s, Core>,
+}
+
+impl Chain<'_> {
+    pub(super) fn cores(&self) -> impl Iterator<Item = &Core> {
+        self.ancestors.iter().map(|(_, core)| &**core).chain([&*self.core])
+    }
+
+    pub(super) const fn own_budget(&self) -> &Budget {
+        &self.own.budget
+    }
+
+    /// Takes in what concerns the run alone.
+    pub(super) fn note_own(&mut self, kind: &EventKind<'_>) -> Directive {
+        self.own.take_in(&mut self.core, Source::Own, kind, Detail::None)
+    }
+
+    /// Takes in what happened.
+    pub(super) fn tell(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        let directive = self.own.take_in(&mut self.core, Source::Own, kind, detail);
+        if let Some(kind) = seen_above(kind) {
+            self.tell_above(&kind, detail);
+        }
+        directive
+    }
+
+    fn tell_above(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) {
+        for (scope, core) in &mut self.ancestors {
+            let directive = scope.take_in(core, Source::Descendant, kind, detail);
+            if directive.stops() {
+                scope.trip(core, directive);
+            }
+        }
+    }
+
+    /// Adds what was spent, of every run concerned.
+    pub(super) fn add_usage(&mut self, usage: Option<TokenUsage>, is_estimate: bool) {
+        let cores = self.ancestors.iter_mut().map(|(_, core)| core);
+        for core in cores.chain([&mut self.core]) {
+            let sum = usage.and_then(|usage| core.usage.checked_add(&usage));
+            core.usage = sum.unwrap_or(core.usage);
+            core.is_estimate |= is_estimate;
+        }
+    }
+
+    /// Whether every core would let it begin, asked with what `kind_of` gives for each budget.
+    pub(super) fn would<'k>(&mut self, kind_of: impl Fn(&Budget) -> EventKind<'k>) -> bool {
+        let own = (self.own, Source::Own, &mut *self.core);
+        let above = self.ancestors.iter_mut().map(|(scope, core)| {
+            let core: &mut Core = core;
+            (*scope, Source::Descendant, core)
+        });
+        let mut all = above.chain([own]);
+        all.all(|(scope, source, core)| {
+            core.run.would(&scope.event(source, &kind_of(&scope.budget))).admits()
+        })
+    }
+
+    /// Asks whether something may begin; it begins for the run and all its ancestors, or for none.
+    pub(super) fn intend(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        self.intend_each(|_| kind.clone(), detail)
+    }
+
+    /// As [`Chain::intend`], with what `kind_of` gives for each budget.
+    pub(super) fn intend_each<'k>(
+        &mut self,
+        kind_of: impl Fn(&Budget) -> EventKind<'k>,
+        detail: Detail<'_>,
+    ) -> Directive {
+        if let Some(signal) = self.refused_above(&kind_of, detail) {
+            let raised = EventKind::StopRaised { signal: &signal };
+            return self.own.take_in(&mut self.core, Source::Own, &raised, Detail::None);
+        }
+        let kind = kind_of(&self.own.budget);
+        let directive = self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+        if directive.admits() {
+            for (scope, core) in &mut self.ancestors {
+                let kind = kind_of(&scope.budget);
+                let above = scope.take_in(core, Source::Descendant, &kind, detail);
+                if above.stops() {
+                    scope.trip(core, above);
+                }
+            }
+        }
+        directive
+    }
+
+    /// The reason of the ancestor that does not let it begin. Its core records what it refused.
+    fn refused_above<'k>(
+        &mut self,
+        kind_of: &impl Fn(&Budget) -> EventKind<'k>,
+        detail: Detail<'_>,
+    ) -> Option<StopSignal> {
+        for (scope, core) in &mut self.ancestors {
+            let kind = kind_of(&scope.budget);
+            if core.run.would(&scope.event(Source::Descendant, &kind)).admits() {
+                continue;
+            }
+            let directive = scope.take_in(core, Source::Descendant, &kind, detail);
+            if directive.stops() {
+                scope.trip(core, directive);
+            }
+            let name = &scope.info.agent;
+            return Some(match scope.token.signal() {
+                Some(signal) => (*signal).clone(),
+                None => StopSignal::new(StopReason::StopRequested)
+                    .with_message(format!("`{name}`, which began this run, cannot go on now"))
+                    .with_source(name.clone()),
+            });
+        }
+        None
+    }
+}
+
+/// Whether a run with this status has ended.
+pub(super) const fn is_over(status: Status) -> bool {
+    matches!(status, Status::Completed | Status::Stopped | Status::Failed)
+}
+
+/// How an event looks to the ancestors of the run; none where it concerns the run alone.
+fn seen_above<'e>(kind: &EventKind<'e>) -> Option<EventKind<'e>> {
+    match kind {
+        // Only that there was one: it keeps them from being idle. The words are the run's own.
+        EventKind::Piece { .. } => Some(EventKind::Piece { text: "" }),
+        EventKind::UserMessage
+        | EventKind::StepBegin
+        | EventKind::AttemptBegin { .. }
+        | EventKind::AttemptFailed { .. }
+        | EventKind::Reply { .. }
+        | EventKind::ToolBegin { .. }
+        | EventKind::ToolEnd { .. }
+        | EventKind::ToolRefused { .. }
+        | EventKind::StepEnd
+        | EventKind::ChildBegin { .. }
+        | EventKind::ChildEnd
+        | EventKind::HandOff { .. } => Some(kind.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,36 @@
+//! Where requests to cancel a run come from.
+
+use endstop_core::signal::StopSignal;
+use futures_util::future::BoxFuture;
+
+use super::state::AgentState;
+use crate::cancel::InMemoryCancellationSource;
+
+/// Asked at every checkpoint whether the run is to end.
+pub trait CancellationSource: Send + Sync {
+    /// The signal to stop by, if there is one. Cooperative: nothing is cut.
+    fn cancellation_signal<'a>(&'a self, state: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>>;
+
+    /// Resolves when a request arrives, so that what is in flight is cut at once. Never, unless the source
+    /// can tell.
+    fn requested(&self) -> BoxFuture<'_, StopSignal> {
+        Box::pin(std::future::pending())
+    }
+}
+
+impl CancellationSource for InMemoryCancellationSource {
+    fn cancellation_signal<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>> {
+        Box::pin(std::future::ready(self.signal()))
+    }
+
+    fn requested(&self) -> BoxFuture<'_, StopSignal> {
+        Box::pin(async move {
+            loop {
+                Self::requested(self).await;
+                if let Some(signal) = self.signal() {
+                    return signal;
+                }
+            }
+        })
+    }
+}

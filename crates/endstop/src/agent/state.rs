@@ -1,0 +1,379 @@
+//! The state of an agent's run: plain values that can be saved after any step and resumed elsewhere.
+
+use std::collections::BTreeMap;
+
+use endstop_core::policy::Action;
+use endstop_core::run::Status;
+use endstop_core::signal::{ExecutionContinuation, StopReason, StopSignal};
+use endstop_core::units::{Money, TokenUsage};
+use endstop_core::verdict::Verdict;
+use endstop_core::wire::v1::state::RunState;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::message::{Message, ToolOutcome};
+use crate::store::RunId;
+
+/// The version that is written.
+pub const VERSION: u32 = 1;
+/// Longest saved state that is read, in bytes: a conversation of some ten thousand long messages.
+pub const MAX_STATE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Everything that a run needs to go on in another process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentState {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The run.
+    pub id: RunId,
+    /// The agent that continues; empty for the one that is asked to.
+    #[serde(default)]
+    pub agent: String,
+    /// The conversation, oldest first. Every tool call of a closed step is answered.
+    pub messages: Vec<Message>,
+    /// What the user's program keeps here; not looked at.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, Value>,
+    /// What the run has done.
+    #[serde(default)]
+    pub execution: ExecutionState,
+}
+
+/// What a run has done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExecutionState {
+    /// Where the run stands.
+    pub status: Status,
+    /// The run's own steps, oldest first, those that were cut short included.
+    pub steps: Vec<Step>,
+    /// The step that a pause interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_step: Option<OpenStep>,
+    /// Tokens settled by class, descendants included.
+    #[serde(with = "usage")]
+    pub usage: TokenUsage,
+    /// Money settled in pico-dollars, descendants included; none once a call without a price was made.
+    pub cost_picos: Option<u64>,
+    /// Whether some usage was counted here because a provider told none.
+    pub is_estimate: bool,
+    /// Steps begun, descendants included.
+    pub step_count: u64,
+    /// Milliseconds since the run began.
+    pub at_ms: u64,
+    /// Events that the decision core has taken in: lines of the run's trace.
+    pub events: u64,
+    /// Messages whose users the decision core knows of.
+    pub messages_told: usize,
+    /// Approvals that the run takes in when it goes on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<GivenApproval>,
+    /// The trip record: of the end, or of the pause.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Box<Verdict>>,
+    /// Why the run failed, where it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Tools that could not be aborted and may still be running.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub still_running: Vec<String>,
+    /// The decision core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core: Option<Box<RunState>>,
+}
+
+/// One model call and the tool calls that it asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Step {
+    /// From 1.
+    pub number: u64,
+    /// The agent.
+    pub agent: String,
+    /// The model that answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// When it began, in milliseconds since the run began.
+    pub at_ms: u64,
+    /// How long it took, model and tools included, in milliseconds.
+    pub took_ms: u64,
+    /// Requests sent.
+    pub attempts: u32,
+    /// Tokens of the step itself, failed attempts included.
+    #[serde(with = "usage")]
+    pub usage: TokenUsage,
+    /// Its cost in pico-dollars; none if a call had no price.
+    pub cost_picos: Option<u64>,
+    /// Whether its usage was counted here because the provider told none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_estimate: bool,
+    /// The provider's finish reason, raw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finish: Option<String>,
+    /// The place of the reply in [`AgentState::messages`]; none if there was no reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reply: Option<usize>,
+    /// Whether it was the last one that a finish rule leaves: tools off.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_wrap_up: bool,
+    /// Whether the model ended by itself: it asked for no tools.
+    pub is_natural_end: bool,
+    /// Its tool calls, in the order in which they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tool_executions: Vec<ToolExecution>,
+    /// Errors of the model, of hooks and of the loop.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+}
+
+/// What became of one tool call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolExecution {
+    /// The provider's id of the call.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// What became of it.
+    pub outcome: ToolOutcome,
+    /// How long it ran, in milliseconds.
+    pub took_ms: u64,
+    /// The place of the answer in [`AgentState::messages`].
+    pub answer: usize,
+}
+
+/// A person's approval of a pause rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GivenApproval {
+    /// The rule.
+    pub rule: String,
+    /// The amount of `cost` in pico-dollars up to which it is approved; none: the rule no longer holds up
+    /// this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap_picos: Option<u64>,
+}
+
+/// A step that a pause interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OpenStep {
+    /// Before the model was asked.
+    Model,
+    /// Before all its tool calls were answered.
+    Tools,
+}
+
+/// Why a saved state cannot be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The text is not a saved state.
+    #[error("not a saved agent state: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It was written by a newer version.
+    #[error("the agent state has version {0}; this program reads up to {VERSION}")]
+    Version(u32),
+    /// It is too long.
+    #[error("the agent state has {0} bytes; at most {MAX_STATE_BYTES} are read")]
+    TooLarge(usize),
+}
+
+impl Default for AgentState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AgentState {
+    /// A run that has not begun, without messages.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::of_run(RunId::new())
+    }
+
+    /// As [`AgentState::new`], of a run with a name.
+    #[must_use]
+    pub fn of_run(id: RunId) -> Self {
+        Self {
+            version: VERSION,
+            id,
+            agent: String::new(),
+            messages: Vec::new(),
+            metadata: BTreeMap::new(),
+            execution: ExecutionState::default(),
+        }
+    }
+
+    /// A run that begins with a user's message.
+    #[must_use]
+    pub fn with_prompt(prompt: impl Into<String>) -> Self {
+        Self::new().with_message(Message::user(prompt))
+    }
+
+    /// Adds a message. A user's message to a run that ended by itself lets it go on.
+    #[must_use]
+    pub fn with_message(mut self, message: Message) -> Self {
+        self.messages.push(message);
+        self
+    }
+
+    /// Approves the rules that hold up a paused run: for good, or until `cost` reaches `cap`. They count
+    /// when the run goes on.
+    #[must_use]
+    pub fn approved(mut self, cap: Option<Money>) -> Self {
+        let verdict = self.execution.verdict.as_deref();
+        let rules = verdict.map_or(&[][..], |verdict| &verdict.rules);
+        let held = rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
+        let given = held.map(|rule| GivenApproval {
+            rule: rule.id.clone(),
+            cap_picos: cap.map(Money::picos),
+        });
+        self.execution.approvals.extend(given);
+        self
+    }
+
+    /// A run of its own with the same conversation: all counters begin again.
+    #[must_use]
+    pub fn for_next_execution(self) -> Self {
+        Self { id: RunId::new(), execution: ExecutionState::default(), ..self }
+    }
+
+    /// From JSON text.
+    ///
+    /// # Errors
+    ///
+    /// If the text is no saved state, too long, or of a newer version.
+    pub fn from_json(text: &str) -> Result<Self, StateError> {
+        if text.len() > MAX_STATE_BYTES {
+            return Err(StateError::TooLarge(text.len()));
+        }
+        let state: Self = serde_json::from_str(text)?;
+        if state.version == 0 || state.version > VERSION {
+            return Err(StateError::Version(state.version));
+        }
+        Ok(state)
+    }
+
+    /// As JSON text. O(messages).
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Where the run stands.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        self.execution.status
+    }
+
+    /// Steps begun, descendants included.
+    #[must_use]
+    pub const fn step_count(&self) -> u64 {
+        self.execution.step_count
+    }
+
+    /// The run's own steps.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.execution.steps
+    }
+
+    /// Tokens settled by class, descendants included.
+    #[must_use]
+    pub const fn usage(&self) -> TokenUsage {
+        self.execution.usage
+    }
+
+    /// Money settled, descendants included; none once a call without a price was made.
+    #[must_use]
+    pub fn cost(&self) -> Option<Money> {
+        self.execution.cost_picos.map(Money::from_picos)
+    }
+
+    /// The model's answer, if it ended by itself with no tool calls pending. The answer of a wrap-up is not
+    /// one: see [`AgentState::current_response`].
+    #[must_use]
+    pub fn final_response(&self) -> Option<&str> {
+        let last = self.execution.steps.last()?;
+        let is_final = last.is_natural_end && !last.is_wrap_up;
+        let text = self.messages.get(last.reply?)?.text();
+        is_final.then_some(text)
+    }
+
+    /// Whether there is a final response.
+    #[must_use]
+    pub fn has_final_response(&self) -> bool {
+        self.final_response().is_some()
+    }
+
+    /// The final response, else what the last step that said something said.
+    #[must_use]
+    pub fn current_response(&self) -> Option<&str> {
+        self.final_response().or_else(|| {
+            let replies = self.execution.steps.iter().rev().filter_map(|step| step.reply);
+            let mut texts = replies.filter_map(|at| self.messages.get(at)).map(Message::text);
+            texts.find(|text| !text.is_empty())
+        })
+    }
+
+    /// The signal that the run ended by.
+    #[must_use]
+    pub fn last_stop_signal(&self) -> Option<&StopSignal> {
+        self.execution.verdict.as_ref().and_then(|verdict| verdict.primary.as_ref())
+    }
+
+    /// Why the run ended; `completed` if it ended by itself, none while it goes on.
+    #[must_use]
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.last_stop_signal().map(|signal| signal.reason)
+    }
+
+    /// The signals that stand.
+    #[must_use]
+    pub fn continuation(&self) -> ExecutionContinuation {
+        let stop_signals = self.execution.verdict.as_ref().map(|verdict| verdict.signals.clone());
+        ExecutionContinuation {
+            stop_signals: stop_signals.unwrap_or_default(),
+            is_continuation_requested: false,
+        }
+    }
+
+    /// The trip record as text; a line that says where the run stands before there is one.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        match &self.execution.verdict {
+            Some(verdict) => verdict.to_string(),
+            None => format!("status: {}", self.status().name()),
+        }
+    }
+
+    /// The calls of the last reply that have no answer yet: only of a run that was interrupted.
+    pub(crate) fn unanswered(&self) -> Vec<crate::message::ToolCall> {
+        let Some(at) = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }))
+        else {
+            return Vec::new();
+        };
+        let (reply, after) = self.messages.split_at(at.saturating_add(1));
+        let is_answered =
+            |call: &str| after.iter().any(|m| matches!(m, Message::Tool { id, .. } if id == call));
+        let calls = reply.last().map_or(&[][..], Message::tool_calls);
+        calls.iter().filter(|call| !is_answered(&call.id)).cloned().collect()
+    }
+}
+
+/// Token usage as it is written elsewhere too.
+mod usage {
+    use endstop_core::units::TokenUsage;
+    use endstop_core::wire::v1::trace::Usage;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(usage: &TokenUsage, to: S) -> Result<S::Ok, S::Error> {
+        Usage::from(*usage).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<TokenUsage, D::Error> {
+        Usage::deserialize(from).map(TokenUsage::from)
+    }
+}

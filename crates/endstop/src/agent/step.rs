@@ -1,0 +1,213 @@
+//! One step: one model call and the tool calls that it asks for.
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::Action;
+use endstop_core::run::Directive;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::TokenUsage;
+use tokio::time::Instant;
+
+use super::drive::{About, Drive, Flow};
+use super::hooks::Trigger;
+use super::plan::{CallPlan, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS};
+use super::state::{OpenStep, Step};
+use crate::ledger::{Amounts, Dimension, Refused};
+use crate::message::Message;
+use crate::observe::Detail;
+
+/// What the model is told at the beginning of a wrap-up.
+const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
+    any more. Answer now, as well as you can, with what you have. Say what is missing.";
+
+impl Drive {
+    /// Takes one step, or goes on with one that was interrupted.
+    pub(super) async fn step(&mut self) -> Flow {
+        let begun = Instant::now();
+        match self.state.execution.open_step.take() {
+            None => {
+                if self.before_step().await != Flow::On {
+                    return self.flow();
+                }
+                loop {
+                    match self.begin_step() {
+                        Flow::On => break,
+                        Flow::Pause if self.resolve_pause().await == Flow::On => {}
+                        flow => return flow,
+                    }
+                }
+                self.model_phase().await;
+            }
+            Some(OpenStep::Model) => self.model_phase().await,
+            Some(OpenStep::Tools) => {}
+        }
+        if self.flow() == Flow::Pause && self.is_interrupted().await {
+            self.count_time(begun);
+            return Flow::Pause;
+        }
+        let calls = self.state.unanswered();
+        if !calls.is_empty() && self.answer_calls(calls).await == Flow::Pause {
+            self.state.execution.open_step = Some(OpenStep::Tools);
+            self.count_time(begun);
+            return Flow::Pause;
+        }
+        self.end_step(begun).await
+    }
+
+    /// A pause in the middle of the step that nobody resolves.
+    async fn is_interrupted(&mut self) -> bool {
+        if self.resolve_pause().await != Flow::Pause {
+            return false;
+        }
+        let has_reply = self.state.execution.steps.last().is_some_and(|step| step.reply.is_some());
+        let open = if has_reply { OpenStep::Tools } else { OpenStep::Model };
+        self.state.execution.open_step = Some(open);
+        true
+    }
+
+    async fn before_step(&mut self) -> Flow {
+        if self.checkpoint().await != Flow::On {
+            return self.flow();
+        }
+        self.hooks(Trigger::BeforeStep, About::default()).await;
+        self.note_warnings();
+        self.checkpoint().await
+    }
+
+    /// Lets the step begin, for the run and all above it.
+    fn begin_step(&mut self) -> Flow {
+        self.look_ahead();
+        let one = Amounts { steps: 1, ..Amounts::default() };
+        let hold = match self.scope.budget.reserve(one) {
+            Ok(hold) => hold,
+            Err(refused) => {
+                self.refused_by_ledger(&refused);
+                return self.flow();
+            }
+        };
+        let directive = self.scope.intend(&EventKind::StepBegin, Detail::None);
+        if !directive.admits() {
+            hold.release();
+            if directive == Directive::Refuse {
+                self.raise(StopReason::StopRequested, "no step can begin now", "loop");
+            }
+            return self.flow();
+        }
+        hold.settle(one);
+        let is_wrap_up = directive == Directive::Finish;
+        if is_wrap_up {
+            self.state.messages.push(Message::system(WRAP_UP_NOTE));
+        }
+        let number = u64::try_from(self.state.execution.steps.len()).unwrap_or(u64::MAX);
+        let step = Step {
+            number: number.saturating_add(1),
+            agent: self.agent.name.clone(),
+            at_ms: self.scope.core().run.at().0,
+            cost_picos: Some(0),
+            is_wrap_up,
+            ..Step::default()
+        };
+        self.state.execution.steps.push(step);
+        self.uses_retry_model = false;
+        Flow::On
+    }
+
+    /// Where a wrap-up may come, the core is told what the next step and the wrap-up may spend.
+    fn look_ahead(&mut self) {
+        let program = std::sync::Arc::clone(self.scope.core().run.program());
+        if !program.needs_reserve() || !program.has_action(Action::Finish) {
+            return;
+        }
+        let agent = std::sync::Arc::clone(&self.agent);
+        let plan = self.plan(&agent.pricing, None);
+        self.scope.chain().look_ahead(&plan);
+    }
+
+    /// The worst case of the next call.
+    pub(super) fn plan<'p>(
+        &mut self,
+        pricing: &'p super::pricing::Pricing,
+        messages: Option<&[Message]>,
+    ) -> CallPlan<'p> {
+        let input = match messages {
+            Some(messages) => {
+                let all = messages.iter().map(Message::token_bound);
+                all.fold(self.agent.fixed_tokens, u64::saturating_add)
+            }
+            None => self.context.of(&self.state.messages),
+        };
+        let of_model = self.model().max_output_tokens();
+        let max_output = match (self.agent.max_output_tokens, of_model) {
+            (Some(agent), Some(model)) => agent.min(model),
+            (agent, model) => agent.or(model).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
+        };
+        let is_wrap_up = self.state.execution.steps.last().is_some_and(|step| step.is_wrap_up);
+        let program = std::sync::Arc::clone(self.scope.core().run.program());
+        CallPlan {
+            pricing,
+            at: self.scope.clock.wall(),
+            input,
+            max_output,
+            min_output: MIN_OUTPUT_TOKENS,
+            keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
+            unpriced: program.policy().unpriced(),
+        }
+    }
+
+    /// A budget that is shared with other runs has no room: the run ends, and nothing overrides it.
+    pub(super) fn refused_by_ledger(&mut self, refused: &Refused) {
+        let reason = match refused.dimension {
+            Dimension::Steps => StopReason::StepsLimitReached,
+            Dimension::Attempts => StopReason::RetryLimitReached,
+            Dimension::ToolCalls => StopReason::ToolCallsLimitReached,
+            Dimension::Tokens => StopReason::TokenLimitReached,
+            Dimension::Cost => StopReason::CostLimitReached,
+        };
+        let signal = StopSignal::new(reason)
+            .with_message(refused.to_string())
+            .with_context("limit", refused.limit)
+            .with_context("settled", refused.settled)
+            .with_context("held", refused.held)
+            .with_context("asked", refused.asked)
+            .with_source("budget");
+        self.is_out_of_budget = true;
+        self.scope.note(&EventKind::StopRaised { signal: &signal });
+    }
+
+    /// Closes the step: it counts, whatever cut it short, and so does what it spent.
+    async fn end_step(&mut self, begun: Instant) -> Flow {
+        self.hand_off();
+        // A cancellation during the last step is seen before the step can end the run by itself.
+        self.checkpoint().await;
+        self.count_time(begun);
+        self.state.execution.messages_told = self.state.messages.len();
+        let took = begun.elapsed();
+        self.scope.tell(&EventKind::StepEnd, Detail::Step { took });
+        self.flush().await;
+        self.hooks(Trigger::AfterStep, About::default()).await;
+        self.flow()
+    }
+
+    fn count_time(&mut self, begun: Instant) {
+        if let Some(step) = self.state.execution.steps.last_mut() {
+            step.took_ms = step.took_ms.saturating_add(crate::clock::millis(begun.elapsed()));
+        }
+    }
+
+    /// Adds what was spent to the step's record.
+    pub(super) fn count_spent(
+        &mut self,
+        usage: Option<TokenUsage>,
+        cost: Option<u64>,
+        is_estimate: bool,
+    ) {
+        let Some(step) = self.state.execution.steps.last_mut() else { return };
+        if let Some(usage) = usage {
+            step.usage = step.usage.checked_add(&usage).unwrap_or(step.usage);
+        }
+        step.cost_picos = match (step.cost_picos, cost) {
+            (Some(sum), Some(cost)) => sum.checked_add(cost),
+            _ => None,
+        };
+        step.is_estimate |= is_estimate;
+    }
+}

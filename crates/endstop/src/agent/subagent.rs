@@ -1,0 +1,158 @@
+//! An agent as a tool of another: one ledger, one tree of tokens, one set of observers.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use serde_json::json;
+
+use endstop_core::run::Status;
+use endstop_core::signal::{StopReason, StopSignal};
+
+use super::scope::{Scope, Shared};
+use super::start::{Place, drive, limits_of};
+use super::state::AgentState;
+use super::{AgentLoop, Iteration};
+use crate::cancel::CancelToken;
+use crate::ledger::Budget;
+use crate::message::ToolCall;
+use crate::tool::answers::{self, StoppedAgent};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+
+/// The tool that begins a run of an agent.
+struct SubAgent {
+    agent: AgentLoop,
+    spec: ToolSpec,
+}
+
+/// What the model gives.
+#[derive(Deserialize)]
+struct Task {
+    task: String,
+}
+
+impl AgentLoop {
+    /// The agent as a tool of another agent, under its own name. Its argument is the `task`, a text.
+    ///
+    /// A run that the tool begins draws on the ledger of the run that called it, is cancelled with it, is
+    /// watched by the same observers, and counts in the limits of every run above it. When it is stopped,
+    /// the model of the parent reads why, with what there is of an answer.
+    #[must_use]
+    pub fn as_tool(&self, description: impl Into<String>) -> Arc<dyn Tool> {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "task": { "type": "string", "description": "What to do, with all that is needed to know." }
+            },
+            "required": ["task"],
+            "additionalProperties": false
+        });
+        let name = self.name().to_owned();
+        let spec = ToolSpec { name, description: description.into(), parameters };
+        Arc::new(SubAgent { agent: self.clone(), spec })
+    }
+}
+
+impl Tool for SubAgent {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(
+        self: Arc<Self>,
+        call: ToolCall,
+        context: ToolContext,
+    ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+        async move {
+            let task: Task = serde_json::from_str(&call.arguments)?;
+            let state = AgentState::with_prompt(task.task);
+            let place = self.place(&context);
+            let drive = drive(&self.agent.0, state, place, None)?;
+            let mut iteration = Iteration::new(drive);
+            while iteration.advance().await {}
+            Ok(ToolOutput::text(answer_of(self.agent.name(), &iteration.into_state())))
+        }
+        .boxed()
+    }
+
+    fn is_agent(&self) -> bool {
+        true
+    }
+}
+
+impl SubAgent {
+    /// Below the run that called; a root of its own where a tool is called outside a run.
+    fn place(&self, context: &ToolContext) -> Place {
+        let limits = limits_of(&self.agent.0.program);
+        let token = context.cancel.child();
+        match &context.scope {
+            Some(parent) => Place {
+                parent: Some(Arc::clone(parent)),
+                budget: parent.budget.child(limits),
+                shared: Arc::clone(&parent.shared),
+                depth: parent.info.depth.saturating_add(1),
+                token,
+            },
+            None => Place {
+                parent: None,
+                budget: Budget::root(limits),
+                shared: Arc::new(Shared {
+                    observers: Vec::new(),
+                    kill: None,
+                    root: CancelToken::clone(&token),
+                }),
+                depth: 0,
+                token,
+            },
+        }
+    }
+}
+
+/// What the parent's model reads.
+fn answer_of(agent: &str, state: &AgentState) -> String {
+    match state.final_response() {
+        Some(text) if state.status() == Status::Completed && !text.is_empty() => text.to_owned(),
+        _ => {
+            let signal = state.last_stop_signal().cloned();
+            answers::stopped_agent(&StoppedAgent {
+                agent,
+                signal: &signal.unwrap_or_else(|| StopSignal::new(StopReason::Unknown)),
+                limit: limit_of(state).unwrap_or(""),
+                steps: state.step_count(),
+                tokens: state.usage().total(),
+                cost: state.cost(),
+                partial: state.current_response().unwrap_or(""),
+            })
+        }
+    }
+}
+
+/// The condition that stopped the run, as written.
+fn limit_of(state: &AgentState) -> Option<&str> {
+    state.execution.verdict.as_ref()?.terminated_by.as_deref()
+}
+
+impl Scope {
+    /// What is left, for a note to the model.
+    pub(super) fn what_is_left(&self) -> String {
+        use endstop_core::policy::Action;
+        use endstop_core::policy::next_trip::Axis;
+        let core = self.core();
+        let left = |axis| core.run.next_trip(axis, &[Action::Stop]).map(|trip| trip.distance);
+        let mut parts = Vec::new();
+        if let Some(steps) = left(Axis::Steps) {
+            parts.push(format!("{steps} steps"));
+        }
+        if let Some(tokens) = left(Axis::Tokens) {
+            parts.push(format!("{tokens} tokens"));
+        }
+        if let Some(picos) = left(Axis::Cost) {
+            parts.push(endstop_core::units::Money::from_picos(picos).to_string());
+        }
+        if let Some(time) = left(Axis::Time) {
+            parts.push(endstop_core::units::Millis(time).to_string());
+        }
+        if parts.is_empty() { String::new() } else { format!(" Left: {}.", parts.join(", ")) }
+    }
+}

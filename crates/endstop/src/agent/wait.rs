@@ -1,0 +1,91 @@
+//! Waiting inside a run: for the model, for tools, between attempts. A cancellation and the next limit in
+//! time end the wait.
+
+use std::future::Future;
+use std::time::Duration;
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::Action;
+use endstop_core::policy::next_trip::Axis;
+use endstop_core::run::Directive;
+use futures_util::FutureExt as _;
+
+use super::scope::Scope;
+
+/// How a wait ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Waited<T> {
+    /// What was waited for is there.
+    Done(T),
+    /// The run is to stop now.
+    Cut,
+}
+
+/// What else ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// Only what cuts: what is in flight may end by itself.
+    ToTheEnd,
+    /// Any cancellation: nothing is in flight.
+    None,
+}
+
+/// How long a rule in time that holds and is overridden is left alone.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Scope {
+    /// Waits for `future`.
+    ///
+    /// # Cancellation safety
+    ///
+    /// Cancel safe: the future is only borrowed.
+    pub(super) async fn wait<F: Future + Unpin>(
+        &self,
+        future: &mut F,
+        patience: Patience,
+    ) -> Waited<F::Output> {
+        loop {
+            // What is there already needs no timers.
+            if !self.token.is_cancelled()
+                && let Some(output) = (&mut *future).now_or_never()
+            {
+                return Waited::Done(output);
+            }
+            let stopped = async {
+                match patience {
+                    Patience::ToTheEnd => self.token.cut().await,
+                    Patience::None => self.token.cancelled().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = stopped => return Waited::Cut,
+                output = &mut *future => return Waited::Done(output),
+                () = self.next_limit_in_time() => {
+                    if self.tick().stops() {
+                        return Waited::Cut;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets a timer fire; what is below stops with the run.
+    fn tick(&self) -> Directive {
+        let directive = self.note(&EventKind::Tick);
+        if directive.stops() {
+            self.cut_below();
+        }
+        directive
+    }
+
+    /// Sleeps until the next stop rule can trip by time alone; for ever if none can.
+    async fn next_limit_in_time(&self) {
+        let trip = self.core().run.next_trip(Axis::Time, &[Action::Stop]);
+        match trip.map(|trip| trip.distance) {
+            None => std::future::pending().await,
+            Some(0) => tokio::time::sleep(LOOK_AGAIN).await,
+            Some(distance) => tokio::time::sleep(Duration::from_millis(distance)).await,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The kill switch: out of band, asked before every model and tool call and while waiting. While it is
+//! thrown, nothing begins and what is in flight is cut.
+
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use endstop_core::signal::{StopReason, StopSignal};
+
+use super::{CancelToken, Urgency};
+
+/// The most bytes of a kill file that are read: a message is a line for a person.
+const MAX_MESSAGE_BYTES: u64 = 1024;
+
+/// The shortest time between two looks of [`watch_kill_switch`], so that an interval of zero does not keep a
+/// core busy.
+pub const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Something outside the run that ends it.
+pub trait KillSwitch: Send + Sync + Debug {
+    /// The message, while the switch is thrown; it may be empty.
+    ///
+    /// It is asked before every model and tool call, so it has to be quick. A switch that cannot find out
+    /// counts as thrown and says so in the message.
+    fn thrown(&self) -> Option<String>;
+}
+
+/// The signal of a thrown kill switch: reason `user_requested`, source `kill switch`.
+#[must_use]
+pub fn kill_signal(message: impl Into<String>) -> StopSignal {
+    StopSignal::new(StopReason::UserRequested).with_message(message).with_source("kill switch")
+}
+
+/// A switch that is never thrown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoKillSwitch;
+
+impl KillSwitch for NoKillSwitch {
+    fn thrown(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A switch within the process. Clones are the same switch.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryKillSwitch {
+    // Not of the alias module: a model checker has nothing to find in a single lock.
+    message: Arc<Mutex<Option<String>>>,
+}
+
+impl MemoryKillSwitch {
+    /// A switch that is not thrown.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Throws it; the last message stands.
+    pub fn throw(&self, message: impl Into<String>) {
+        *self.message() = Some(message.into());
+    }
+
+    /// Makes it as if it had not been thrown. Runs that it ended stay ended.
+    pub fn reset(&self) {
+        *self.message() = None;
+    }
+
+    fn message(&self) -> MutexGuard<'_, Option<String>> {
+        self.message.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KillSwitch for MemoryKillSwitch {
+    fn thrown(&self) -> Option<String> {
+        self.message().clone()
+    }
+}
+
+/// A switch that is thrown while a file exists. Its first line is the message: at most 1 KiB of it, what is
+/// not UTF-8 replaced, control characters left out.
+///
+/// Whatever else stands in the place of the file counts as thrown too: a directory, a file that cannot be
+/// read, a link that leads nowhere, a directory on the way that cannot be entered. The message then says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileKillSwitch {
+    path: PathBuf,
+}
+
+impl FileKillSwitch {
+    /// A switch at `path`; nothing is created.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where the file is looked for.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Throws it: writes the file, and directories on the way if they are missing. Line breaks of the
+    /// message become blanks.
+    ///
+    /// The file is created before its text is written, so the switch is thrown even if the disk is full.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn throw(&self, message: &str) -> io::Result<()> {
+        if let Some(directory) = self.path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        fs::write(&self.path, message.replace(['\r', '\n'], " ") + "\n")
+    }
+
+    /// Removes the file; it may be missing. Runs that it ended stay ended.
+    ///
+    /// # Errors
+    ///
+    /// If there is something that cannot be removed; the switch is then still thrown.
+    pub fn reset(&self) -> io::Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn read(&self) -> io::Result<Vec<u8>> {
+        // Opening anything else could wait for ever, as a pipe does.
+        if !fs::metadata(&self.path)?.is_file() {
+            return Err(io::Error::other("it is not a file"));
+        }
+        let mut bytes = Vec::new();
+        File::open(&self.path)?.take(MAX_MESSAGE_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl KillSwitch for FileKillSwitch {
+    fn thrown(&self) -> Option<String> {
+        let path = self.path.display();
+        let found = match fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) => Err(error),
+            Ok(_) => self.read(),
+        };
+        Some(match found.as_deref().map(first_line) {
+            Ok(line) if line.is_empty() => format!("the file `{path}` is there"),
+            Ok(line) => line,
+            Err(error) => {
+                format!("the kill switch `{path}` cannot be read, so it counts as thrown: {error}")
+            }
+        })
+    }
+}
+
+fn first_line(bytes: &[u8]) -> String {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let text = String::from_utf8_lossy(line);
+    // The bound may fall inside a character.
+    let is_cut = u64::try_from(line.len()).is_ok_and(|length| length == MAX_MESSAGE_BYTES);
+    let text = if is_cut { text.trim_end_matches(char::REPLACEMENT_CHARACTER) } else { &*text };
+    let text: String = text.chars().filter(|c| !c.is_control() && *c != '\u{feff}').collect();
+    text.trim().to_owned()
+}
+
+/// Looks at `switch` at once and then at every interval, and when it is thrown cancels `token` with
+/// [`Urgency::Now`] and returns. It also returns when the token is cut by somebody else. An interval below
+/// [`MIN_WATCH_INTERVAL`] is taken as that.
+///
+/// To be run beside what it watches over, on a tokio runtime with time.
+///
+/// # Cancellation safety
+///
+/// It may be dropped at any time; from then on nobody looks.
+pub async fn watch_kill_switch(switch: Arc<dyn KillSwitch>, token: CancelToken, every: Duration) {
+    let every = every.max(MIN_WATCH_INTERVAL);
+    loop {
+        if let Some(message) = switch.thrown() {
+            token.cancel(kill_signal(message), Urgency::Now);
+        }
+        if token.run_until_cut(tokio::time::sleep(every)).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Holds that outlive their process.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use endstop_core::units::Millis;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Budget;
+use super::amounts::Amounts;
+
+/// The version that is written.
+const VERSION: u32 = 1;
+
+/// Far more calls than one run has in flight; a table that is full is one that nobody closes.
+pub const MAX_LEASES: usize = 4_096;
+
+/// The calls that are in flight, to be stored beside a run before they begin.
+///
+/// A guard dies with its process, and what its call spent is then known to nobody. A table that is stored
+/// with the run still names the call when the run is resumed: whoever closes the lease first settles
+/// it, and one that nobody closed in time is charged in full.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct LeaseTable {
+    leases: BTreeMap<u64, Lease>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lease {
+    amounts: Amounts,
+    /// Offset on the clock of the run, in milliseconds.
+    until: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    leases: BTreeMap<u64, Lease>,
+}
+
+/// A lease that nobody closed in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The number under which it was opened.
+    pub id: u64,
+    /// What it had reserved, which is what it is charged.
+    pub amounts: Amounts,
+    /// When it ended.
+    pub until: Millis,
+}
+
+/// Why a lease cannot be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LeaseError {
+    /// The number is in use.
+    #[error("lease `{0}` is open already")]
+    AlreadyOpen(u64),
+    /// There are [`MAX_LEASES`].
+    #[error("{MAX_LEASES} leases are open")]
+    TooMany,
+    /// Written by a later version.
+    #[error("leases of version {0}, and 1 is the latest that is known")]
+    Version(u32),
+}
+
+impl LeaseTable {
+    /// An empty table.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { leases: BTreeMap::new() }
+    }
+
+    /// Notes that `amounts` are reserved under `id` until `until`, an offset on the clock of the run.
+    ///
+    /// # Errors
+    /// Where `id` is open, or the table is full. The call must not begin then.
+    pub fn open(&mut self, id: u64, amounts: Amounts, until: Duration) -> Result<(), LeaseError> {
+        if self.leases.contains_key(&id) {
+            return Err(LeaseError::AlreadyOpen(id));
+        }
+        if self.leases.len() >= MAX_LEASES {
+            return Err(LeaseError::TooMany);
+        }
+        let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
+        self.leases.insert(id, Lease { amounts, until });
+        Ok(())
+    }
+
+    /// Ends the lease, and says what it had reserved. `None` where it has ended already, closed or expired:
+    /// then it is settled, and must not be settled again.
+    pub fn close(&mut self, id: u64) -> Option<Amounts> {
+        self.leases.remove(&id).map(|lease| lease.amounts)
+    }
+
+    /// Ends the leases that passed, charges each in full to `budget`, and says which they were.
+    pub fn expire(&mut self, now: Duration, budget: &Budget) -> Vec<Expired> {
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let passed: Vec<Expired> = self
+            .leases
+            .iter()
+            .filter(|(_, lease)| lease.until <= now)
+            .map(|(id, lease)| Expired {
+                id: *id,
+                amounts: lease.amounts,
+                until: Millis(lease.until),
+            })
+            .collect();
+        for expired in &passed {
+            self.leases.remove(&expired.id);
+            budget.charge(expired.amounts);
+        }
+        passed
+    }
+
+    /// As [`expire`](Self::expire), for all leases: the process that held them is known to be gone.
+    pub fn abandon(&mut self, budget: &Budget) -> Vec<Expired> {
+        self.expire(Duration::MAX, budget)
+    }
+
+    /// How many leases are open.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether no lease is open.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+}
+
+impl Default for LeaseTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl From<LeaseTable> for Stored {
+    fn from(table: LeaseTable) -> Self {
+        Self { version: VERSION, leases: table.leases }
+    }
+}
+
+impl TryFrom<Stored> for LeaseTable {
+    type Error = LeaseError;
+
+    fn try_from(stored: Stored) -> Result<Self, LeaseError> {
+        if stored.version != VERSION {
+            return Err(LeaseError::Version(stored.version));
+        }
+        if stored.leases.len() > MAX_LEASES {
+            return Err(LeaseError::TooMany);
+        }
+        Ok(Self { leases: stored.leases })
+    }
+}

@@ -1,0 +1,51 @@
+//! Why a reservation was refused, in numbers and in words.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::amounts::Dimension;
+
+/// A reservation that was refused. Amounts of money are in pico-dollars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The node that refused: the outermost, where several would have.
+    pub budget: u32,
+    /// The first dimension that had too little room there.
+    pub dimension: Dimension,
+    /// The limit of that node, `u64::MAX` where it has none.
+    pub limit: u64,
+    /// What was settled there; `u64::MAX` if amounts overflowed.
+    pub settled: u64,
+    /// What was held there.
+    pub held: u64,
+    /// What was asked.
+    pub asked: u64,
+}
+
+impl Refused {
+    /// What was left: 0 where committed was at or above the limit.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.settled).saturating_sub(self.held)
+    }
+}
+
+impl fmt::Display for Refused {
+    /// `cost: $0.60 asked, $0.40 left of $1.00 ($0.30 settled, $0.30 held)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |number| self.dimension.show(number);
+        write!(f, "{}: {} asked, ", self.dimension, show(self.asked))?;
+        if self.settled == u64::MAX {
+            return f
+                .write_str("nothing is admitted, for the amounts spent are too large to count");
+        }
+        if self.limit == u64::MAX {
+            return f.write_str("more than can be counted");
+        }
+        write!(f, "{} left of {} ", show(self.left()), show(self.limit))?;
+        write!(f, "({} settled, {} held)", show(self.settled), show(self.held))
+    }
+}
+
+impl std::error::Error for Refused {}

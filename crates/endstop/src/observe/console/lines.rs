@@ -1,0 +1,451 @@
+//! What the console says of each event.
+
+use std::time::Duration;
+
+use endstop_core::Run;
+use endstop_core::event::{Cap, EventKind};
+use endstop_core::policy::Action;
+use endstop_core::run::{Directive, Status};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{Cost, Millis, Money, TokenUsage};
+
+use super::super::leaves::holding;
+use super::super::text::{clean_to, money, took};
+use super::super::{Detail, Observation, clean};
+use super::{Options, Time};
+use crate::ledger::Budget;
+use crate::message::ToolOutcome;
+
+/// Columns of a name: a model, a tool, an agent.
+const NAME: usize = 64;
+/// Columns of the arguments of a tool call.
+const ARGUMENTS: usize = 120;
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Exec,
+    Step,
+    Model,
+    Text,
+    Tool,
+    Error,
+    Warn,
+    Retry,
+    Pause,
+    HandOff,
+    Kill,
+    Fact,
+    Signal,
+    Continuation,
+    Stop,
+    Done,
+    Failed,
+}
+
+impl Kind {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Exec => "EXEC",
+            Self::Step => "STEP",
+            Self::Model => "LLM",
+            Self::Text => "TEXT",
+            Self::Tool => "TOOL",
+            Self::Error => "ERR",
+            Self::Warn => "WARN",
+            Self::Retry => "RETRY",
+            Self::Pause => "PAUSE",
+            Self::HandOff => "HAND",
+            Self::Kill => "KILL",
+            Self::Fact => "FACT",
+            Self::Signal => "SIG",
+            Self::Continuation => "CONT",
+            Self::Stop => "STOP",
+            Self::Done | Self::Failed => "DONE",
+        }
+    }
+
+    /// The parameters of the escape sequence.
+    pub(super) const fn color(self) -> &'static str {
+        match self {
+            Self::Exec => "1",
+            Self::Step => "34",
+            Self::Model => "35",
+            Self::Tool | Self::HandOff => "36",
+            Self::Text | Self::Fact | Self::Signal | Self::Continuation => "2",
+            Self::Warn | Self::Retry | Self::Pause => "33",
+            Self::Stop => "1;33",
+            Self::Error | Self::Kill | Self::Failed => "31",
+            Self::Done => "32",
+        }
+    }
+}
+
+/// One line without its time and its run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) kind: Kind,
+    pub(super) message: String,
+}
+
+impl Line {
+    pub(super) const fn new(kind: Kind, message: String) -> Self {
+        Self { kind, message }
+    }
+}
+
+/// What is remembered of a run between its events.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) time: Time,
+    /// Steps of the run itself that began.
+    steps: u64,
+    attempts: u64,
+    /// The model that was asked last.
+    model: String,
+    tool_calls: u64,
+    errors: u64,
+    step_began: Millis,
+    tokens_before: u64,
+    /// The last signal that was printed: it is not said again at the end.
+    said: Option<StopSignal>,
+}
+
+impl Seen {
+    /// The lines that an event of the run itself gives.
+    pub(super) fn event(&mut self, options: &Options, observation: &Observation<'_>) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let line = match &observation.event.kind {
+            EventKind::RunBegin { .. } => Some(begin(observation)),
+            EventKind::StepBegin => self.step_begin(observation),
+            EventKind::AttemptBegin { .. } => self.attempt(observation),
+            EventKind::AttemptFailed { .. } => Some(self.attempt_failed(options, observation)),
+            EventKind::Reply { model, usage, cost, finish, .. } => {
+                lines.extend(said(options, &observation.detail));
+                let facts = ReplyFacts { usage: *usage, cost: *cost, finish: *finish };
+                lines.insert(0, self.reply(*model, &facts, &observation.detail));
+                None
+            }
+            EventKind::ToolBegin { tool } => calling(options, observation, tool),
+            EventKind::ToolEnd { tool, result, failed, .. } => {
+                self.tool_calls += 1;
+                self.errors += u64::from(*failed);
+                Some(tool_end(options, &observation.detail, tool, result, *failed))
+            }
+            EventKind::ToolRefused { tool } => Some(tool_refused(&observation.detail, tool)),
+            EventKind::StepEnd => Some(self.step_end(observation)),
+            EventKind::ChildBegin { depth } => child(observation, *depth),
+            _ => self.intervention(options, observation),
+        };
+        lines.extend(line);
+        lines.extend(decided(observation));
+        if options.show_continuation {
+            lines.extend(continuation(observation));
+        }
+        lines
+    }
+
+    fn step_begin(&mut self, observation: &Observation<'_>) -> Option<Line> {
+        if !observation.directive.admits() {
+            return None;
+        }
+        self.steps = observation.run.reading("own.steps").unwrap_or_default();
+        (self.attempts, self.tool_calls, self.errors) = (0, 0, 0);
+        self.step_began = observation.run.at();
+        self.tokens_before = observation.run.tokens();
+        let step = self.steps;
+        let message = match observation.directive {
+            Directive::Finish => {
+                let rule = observation.run.finishing().unwrap_or_default();
+                format!("Step {step} started, the last one by rule {}", clean_to(rule, NAME))
+            }
+            _ => format!("Step {step} started"),
+        };
+        Some(Line::new(Kind::Step, message))
+    }
+
+    fn attempt(&mut self, observation: &Observation<'_>) -> Option<Line> {
+        if let Detail::Request { model, .. } = observation.detail {
+            self.model = clean_to(model, NAME);
+        }
+        if !observation.directive.admits() {
+            return None;
+        }
+        self.attempts += 1;
+        let message = format!("Attempt {} of step {}", self.attempts, self.steps);
+        (self.attempts > 1).then(|| Line::new(Kind::Retry, message))
+    }
+
+    fn attempt_failed(&mut self, options: &Options, observation: &Observation<'_>) -> Line {
+        self.errors += 1;
+        let Detail::Failure { error, took: time, .. } = observation.detail else {
+            return Line::new(Kind::Error, format!("'{}' failed", self.model));
+        };
+        let mut facts = Vec::new();
+        facts.extend(error.status.map(|status| format!("status={status}")));
+        facts.extend(error.retry_after.map(|wait| format!("retry after={}", took(wait))));
+        facts.push(took(time));
+        let why = clean_to(&error.to_string(), options.max_width);
+        Line::new(Kind::Error, format!("'{}' failed: {why} [{}]", self.model, facts.join(", ")))
+    }
+
+    fn reply(&self, model: Option<&str>, facts: &ReplyFacts<'_>, detail: &Detail<'_>) -> Line {
+        let model = model.map_or_else(|| self.model.clone(), |model| clean_to(model, NAME));
+        let (about, time) = match detail {
+            Detail::Reply { is_estimate, took, .. } => (*is_estimate, Some(*took)),
+            _ => (false, None),
+        };
+        let mark = if about { "~" } else { "" };
+        let mut said = vec![match facts.usage {
+            Some(usage) => format!("tokens={mark}{}+{}", usage.total_input(), usage.output),
+            None => "tokens=unknown".to_owned(),
+        }];
+        said.push(format!("cost={}", cost(facts.cost, mark)));
+        said.extend(facts.finish.map(|finish| format!("finish={}", clean_to(finish, NAME))));
+        said.extend(time.map(took));
+        let who = if model.is_empty() { "The model".to_owned() } else { format!("'{model}'") };
+        Line::new(Kind::Model, format!("{who} answered [{}]", said.join(", ")))
+    }
+
+    fn step_end(&self, observation: &Observation<'_>) -> Line {
+        let time = match observation.detail {
+            Detail::Step { took } => took,
+            _ => Duration::from_millis(observation.run.at().0.saturating_sub(self.step_began.0)),
+        };
+        let tokens = observation.run.tokens().saturating_sub(self.tokens_before);
+        let message = format!(
+            "Step {} completed [tool calls={}, errors={}, tokens={tokens}, {}]",
+            self.steps,
+            self.tool_calls,
+            self.errors,
+            took(time)
+        );
+        Line::new(Kind::Step, message)
+    }
+
+    /// What comes from outside the model and its tools.
+    fn intervention(&mut self, options: &Options, observation: &Observation<'_>) -> Option<Line> {
+        let name = |text: &str| clean_to(text, NAME);
+        let words = |text: &str| clean_to(text, options.max_width);
+        let (kind, message) = match &observation.event.kind {
+            EventKind::HandOff { to } if observation.directive.admits() => {
+                (Kind::HandOff, format!("Handed over to {}", name(to)))
+            }
+            EventKind::Fact { name: fact, value } => {
+                (Kind::Fact, format!("{} = {value}", name(fact)))
+            }
+            EventKind::Signal { name: signal } => {
+                (Kind::Signal, format!("Signal '{}' is set", name(signal)))
+            }
+            EventKind::Cancel { message } => {
+                (Kind::Kill, with_words("Cancelled by a person", &words(message)))
+            }
+            EventKind::Kill { message } => {
+                (Kind::Kill, with_words("The kill switch is thrown", &words(message)))
+            }
+            EventKind::StopRaised { signal } => {
+                self.said = Some((*signal).clone());
+                if let Detail::Error { message } = observation.detail {
+                    return Some(Line::new(Kind::Error, words(message)));
+                }
+                (Kind::Stop, stop(signal, options))
+            }
+            EventKind::ContinuationRequested { by } => {
+                (Kind::Continuation, format!("{} asks to go on", name(by)))
+            }
+            EventKind::Paused => (Kind::Pause, "Execution stands still".to_owned()),
+            EventKind::Resumed => (Kind::Exec, "Execution goes on".to_owned()),
+            EventKind::Approved { rule, cap } => (Kind::Exec, approved(&name(rule), cap.as_ref())),
+            _ => return None,
+        };
+        Some(Line::new(kind, message))
+    }
+
+    /// The lines at the end of a run, or at a pause.
+    pub(super) fn ended(&self, options: &Options, run: &Run, budget: &Budget) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let signal = run.last_stop_signal();
+        let is_news = signal
+            .is_some_and(|s| s.reason != StopReason::Completed && self.said.as_ref() != Some(s));
+        lines.extend(signal.filter(|_| is_news).map(|s| Line::new(Kind::Stop, stop(s, options))));
+        let (kind, what) = match run.status() {
+            Status::Failed => (Kind::Failed, "failed"),
+            Status::Paused => (Kind::Pause, "paused"),
+            _ => (Kind::Done, "completed"),
+        };
+        let cost = match run.cost() {
+            Some(cost) => money(cost),
+            None => match budget.settled().cost {
+                Money::ZERO => "unknown".to_owned(),
+                least => format!("at least {}", money(least)),
+            },
+        };
+        let message = format!(
+            "Execution {what} [status={}, steps={}, tokens={}, cost={cost}, {}]",
+            run.status().name(),
+            run.step_count(),
+            run.tokens(),
+            took(Duration::from_millis(run.at().0))
+        );
+        lines.push(Line::new(kind, message));
+        lines
+    }
+}
+
+/// What a reply tells of itself.
+struct ReplyFacts<'a> {
+    usage: Option<TokenUsage>,
+    cost: Option<Cost>,
+    finish: Option<&'a str>,
+}
+
+fn begin(observation: &Observation<'_>) -> Line {
+    let info = observation.info;
+    let what = match (observation.directive.admits(), info.is_resumed) {
+        (false, _) => "Execution refused",
+        (true, true) => "Execution resumed",
+        (true, false) => "Execution started",
+    };
+    let facts = match observation.detail {
+        Detail::Begin { messages, tools } => format!("messages={messages}, tools={tools}"),
+        _ => format!("model={}", clean_to(&info.model, NAME)),
+    };
+    let agent = match info.depth {
+        0 => String::new(),
+        _ => format!("agent={}, ", clean_to(&info.agent, NAME)),
+    };
+    Line::new(Kind::Exec, format!("{what} [{agent}{facts}]"))
+}
+
+fn said(options: &Options, detail: &Detail<'_>) -> Option<Line> {
+    let Detail::Reply { text, .. } = detail else { return None };
+    let shown = options.show_text && !text.trim().is_empty();
+    shown.then(|| Line::new(Kind::Text, clean_to(text.trim(), options.max_width)))
+}
+
+fn calling(options: &Options, observation: &Observation<'_>, tool: &str) -> Option<Line> {
+    if !observation.directive.admits() {
+        return None;
+    }
+    let arguments = match observation.detail {
+        Detail::Tool { call, .. } if options.show_tool_args && !call.arguments.is_empty() => {
+            format!(" {}", clean_to(&call.arguments, ARGUMENTS))
+        }
+        _ => String::new(),
+    };
+    Some(Line::new(Kind::Tool, format!("Calling {}{arguments}", clean_to(tool, NAME))))
+}
+
+fn tool_end(
+    options: &Options,
+    detail: &Detail<'_>,
+    tool: &str,
+    result: &str,
+    failed: bool,
+) -> Line {
+    let (outcome, time) = match detail {
+        Detail::Tool { outcome: Some(outcome), took: time, .. } => {
+            (outcome_words(*outcome), format!(" in {}", took(*time)))
+        }
+        _ => (if failed { "failed" } else { "ok" }, String::new()),
+    };
+    let why = match failed {
+        true => format!(": {}", clean_to(result, options.max_width)),
+        false => String::new(),
+    };
+    let kind = if failed { Kind::Error } else { Kind::Tool };
+    Line::new(kind, format!("{} -> {outcome}{time}{why}", clean_to(tool, NAME)))
+}
+
+fn tool_refused(detail: &Detail<'_>, tool: &str) -> Line {
+    let outcome = match detail {
+        Detail::Tool { outcome: Some(outcome), .. } => *outcome,
+        _ => ToolOutcome::Refused,
+    };
+    Line::new(Kind::Warn, format!("{} -> {}", clean_to(tool, NAME), outcome_words(outcome)))
+}
+
+const fn outcome_words(outcome: ToolOutcome) -> &'static str {
+    match outcome {
+        ToolOutcome::Succeeded => "ok",
+        ToolOutcome::Failed => "failed",
+        ToolOutcome::TimedOut => "timed out",
+        ToolOutcome::Cut => "cut",
+        ToolOutcome::Invalid => "not run: its arguments do not fit",
+        ToolOutcome::Unknown => "not run: there is no such tool",
+        ToolOutcome::Blocked => "not run: blocked",
+        ToolOutcome::Refused => "not run: refused by a limit",
+        ToolOutcome::NotExecuted => "not run: the run stops",
+    }
+}
+
+/// A child that begins says so itself.
+fn child(observation: &Observation<'_>, depth: u32) -> Option<Line> {
+    let agent = match observation.detail {
+        Detail::Child { agent } => clean_to(agent, NAME),
+        _ => String::new(),
+    };
+    let refused = !observation.directive.admits();
+    refused.then(|| Line::new(Kind::Warn, format!("Sub-agent {agent} refused at depth {depth}")))
+}
+
+/// Decisions that nothing else tells.
+fn decided(observation: &Observation<'_>) -> Option<Line> {
+    match observation.directive {
+        Directive::Pause => {
+            let rule = holding(&observation.run.verdict(), Action::Pause);
+            Some(Line::new(Kind::Pause, format!("A person decides: {rule}")))
+        }
+        Directive::Retry => {
+            let rule = holding(&observation.run.verdict(), Action::Retry);
+            Some(Line::new(Kind::Retry, format!("The reply is dropped: {rule}")))
+        }
+        _ => None,
+    }
+}
+
+fn continuation(observation: &Observation<'_>) -> Option<Line> {
+    let is_step = matches!(observation.event.kind, EventKind::StepEnd);
+    let decision = match observation.directive {
+        Directive::Proceed if !is_step => return None,
+        Directive::Proceed => "go on",
+        Directive::Refuse => "refuse",
+        Directive::Retry => "ask again",
+        Directive::Finish => "finish",
+        Directive::Pause => "pause",
+        Directive::Stop => "stop",
+        Directive::CancelNow => "stop now",
+    };
+    let why = clean(&observation.run.continuation().explain());
+    Some(Line::new(Kind::Continuation, format!("{decision}: {why}")))
+}
+
+fn cost(cost: Option<Cost>, mark: &str) -> String {
+    match cost {
+        Some(Cost::Known(amount)) => format!("{mark}{}", money(amount)),
+        Some(Cost::Unpriced) => "unpriced".to_owned(),
+        None => "unknown".to_owned(),
+    }
+}
+
+fn stop(signal: &StopSignal, options: &Options) -> String {
+    let text = clean_to(&signal.to_string(), options.max_width);
+    match &signal.source {
+        Some(source) => format!("{text} (source: {})", clean_to(source, NAME)),
+        None => text,
+    }
+}
+
+fn with_words(what: &str, words: &str) -> String {
+    if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
+}
+
+fn approved(rule: &str, cap: Option<&Cap<'_>>) -> String {
+    match cap {
+        Some(cap) if matches!(cap.gauge, "cost" | "own.cost" | "next_cost") => {
+            format!("{rule} approved up to {}", Money::from_picos(cap.limit))
+        }
+        Some(cap) => format!("{rule} approved up to {} {}", cap.limit, clean_to(cap.gauge, NAME)),
+        None => format!("{rule} approved"),
+    }
+}

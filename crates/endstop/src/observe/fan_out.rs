@@ -1,0 +1,83 @@
+//! Several observers as one.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use endstop_core::Run;
+use endstop_core::run::Notice;
+
+use super::{Observation, Observer, RunInfo};
+use crate::ledger::Budget;
+
+/// Observers that are called one after the other, in the order in which they were added. One that panics
+/// does not keep the others from seeing what happened.
+#[derive(Default)]
+pub struct Observers {
+    list: Vec<Arc<dyn Observer>>,
+    panics: AtomicU64,
+}
+
+impl fmt::Debug for Observers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observers")
+            .field("observers", &self.list.len())
+            .field("panics", &self.panics())
+            .finish()
+    }
+}
+
+impl Observers {
+    /// Nobody watches.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same observers and `observer` after them.
+    #[must_use]
+    pub fn with(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.push(observer);
+        self
+    }
+
+    /// Adds `observer` after the others.
+    pub fn push(&mut self, observer: Arc<dyn Observer>) {
+        self.list.push(observer);
+    }
+
+    /// Whether nobody watches.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How often an observer panicked.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    fn each(&self, call: impl Fn(&dyn Observer)) {
+        for observer in &self.list {
+            if catch_unwind(AssertUnwindSafe(|| call(&**observer))).is_err() {
+                self.panics.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Observer for Observers {
+    fn observe(&self, observation: &Observation<'_>) {
+        self.each(|observer| observer.observe(observation));
+    }
+
+    fn warned(&self, info: &RunInfo, notice: &Notice, run: &Run) {
+        self.each(|observer| observer.warned(info, notice, run));
+    }
+
+    fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
+        self.each(|observer| observer.run_ended(info, run, budget));
+    }
+}

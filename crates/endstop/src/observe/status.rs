@@ -1,0 +1,315 @@
+//! One line that is always there: how far the run is, and what it will stop at next.
+//!
+//! ```text
+//! step 7/25 · 41.2k tok · $0.32/$2.00 (16 %) · 0:48 · next: max_steps at 28 %
+//! ```
+//!
+//! Limits are asked of the core (`next_trip`), never read from the policy: whatever rule would trip first
+//! along steps, tokens, money or time is what is shown.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use endstop_core::Run;
+use endstop_core::event::EventKind;
+use endstop_core::policy::Action;
+use endstop_core::policy::next_trip::Axis;
+use endstop_core::units::{Money, PICOS_PER_DOLLAR};
+
+use super::text::money;
+use super::{Observation, Observer, RunInfo, Screen, clean, truncate};
+use crate::ledger::Budget;
+
+/// What ends a run, or holds it.
+const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];
+/// The time between two redraws within a step, in milliseconds of the run.
+const REDRAW_MS: u64 = 100;
+/// Columns where nothing else is known.
+const WIDTH: usize = 80;
+
+/// What the status line tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusView {
+    /// Steps begun, descendants included.
+    pub steps: u64,
+    /// How many there may be.
+    pub steps_limit: Option<u64>,
+    /// Tokens settled.
+    pub tokens: u64,
+    /// How many there may be.
+    pub tokens_limit: Option<u64>,
+    /// Money settled.
+    pub cost: Money,
+    /// Whether some call had no price: then `cost` is the least.
+    pub is_cost_unknown: bool,
+    /// How much there may be.
+    pub cost_limit: Option<Money>,
+    /// Tokens held for calls in flight.
+    pub held_tokens: u64,
+    /// Money held for calls in flight.
+    pub held_cost: Money,
+    /// Since the run began.
+    pub elapsed: Duration,
+    /// What will trip next.
+    pub next: Option<NextUp>,
+}
+
+/// What will trip next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextUp {
+    /// The rule.
+    pub rule: String,
+    /// How near it is.
+    pub nearness: Nearness,
+}
+
+/// How near a rule is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nearness {
+    /// So many percent of its limit are used, rounded down.
+    Percent(u64),
+    /// It trips after this time if nothing else happens.
+    After(Duration),
+}
+
+/// The rule that trips first along one axis, and the value at which it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Trip {
+    rule: String,
+    limit: u64,
+}
+
+/// The nearest trips, kept between the times when they are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Trips {
+    steps: Option<Trip>,
+    tokens: Option<Trip>,
+    cost: Option<Trip>,
+    /// In milliseconds since the run began.
+    time: Option<Trip>,
+}
+
+impl Trips {
+    fn of(run: &Run, budget: &Budget) -> Self {
+        let trip = |axis, used: u64| {
+            let next = run.next_trip(axis, ENDS)?;
+            Some(Trip { rule: next.rule, limit: used.saturating_add(next.distance) })
+        };
+        Self {
+            steps: trip(Axis::Steps, run.step_count()),
+            tokens: trip(Axis::Tokens, run.tokens()),
+            cost: trip(Axis::Cost, cost(run, budget).0.picos()),
+            time: trip(Axis::Time, run.at().0),
+        }
+    }
+}
+
+/// Money settled, and whether it is only the least.
+fn cost(run: &Run, budget: &Budget) -> (Money, bool) {
+    match run.cost() {
+        Some(cost) => (cost, false),
+        None => (budget.settled().cost, true),
+    }
+}
+
+impl StatusView {
+    /// How a run stands. Asks the core for its nearest trips, which takes O(leaves²) of the policy.
+    #[must_use]
+    pub fn of(run: &Run, budget: &Budget) -> Self {
+        Self::with(run, budget, &Trips::of(run, budget))
+    }
+
+    fn with(run: &Run, budget: &Budget, trips: &Trips) -> Self {
+        let (cost, is_cost_unknown) = cost(run, budget);
+        let held = budget.held();
+        let limit = |trip: &Option<Trip>| trip.as_ref().map(|trip| trip.limit);
+        Self {
+            steps: run.step_count(),
+            steps_limit: limit(&trips.steps),
+            tokens: run.tokens(),
+            tokens_limit: limit(&trips.tokens),
+            cost,
+            is_cost_unknown,
+            cost_limit: limit(&trips.cost).map(Money::from_picos),
+            held_tokens: held.tokens,
+            held_cost: held.cost,
+            elapsed: Duration::from_millis(run.at().0),
+            next: next(trips, [run.step_count(), run.tokens(), cost.picos(), run.at().0]),
+        }
+    }
+}
+
+/// The trip of which the largest part is used; the first of equals.
+fn next(trips: &Trips, used: [u64; 4]) -> Option<NextUp> {
+    let all = [&trips.steps, &trips.tokens, &trips.cost, &trips.time];
+    let mut nearest: Option<(u64, NextUp)> = None;
+    for (index, (trip, used)) in all.into_iter().zip(used).enumerate() {
+        let Some(trip) = trip else { continue };
+        let part = percent(used, trip.limit);
+        if nearest.as_ref().is_some_and(|(largest, _)| part <= *largest) {
+            continue;
+        }
+        let is_time = index == 3;
+        let nearness = if is_time {
+            Nearness::After(Duration::from_millis(trip.limit.saturating_sub(used)))
+        } else {
+            Nearness::Percent(part)
+        };
+        nearest = Some((part, NextUp { rule: trip.rule.clone(), nearness }));
+    }
+    nearest.map(|(_, next)| next)
+}
+
+/// 100 where the limit is reached, also where it is 0.
+fn percent(used: u64, limit: u64) -> u64 {
+    if used >= limit {
+        return 100;
+    }
+    let part = u128::from(used) * 100 / u128::from(limit.max(1));
+    u64::try_from(part).unwrap_or(100)
+}
+
+/// The status line in at most `width` columns.
+#[must_use]
+pub fn render(view: &StatusView, width: usize) -> String {
+    let of = |limit: Option<String>| limit.map(|limit| format!("/{limit}")).unwrap_or_default();
+    let mut parts = vec![
+        format!("step {}{}", view.steps, of(view.steps_limit.map(|limit| limit.to_string()))),
+        format!("{}{} tok", count(view.tokens), of(view.tokens_limit.map(count))),
+    ];
+    let mut spent = if view.is_cost_unknown {
+        format!("\u{2265} {}", cents(view.cost))
+    } else {
+        cents(view.cost)
+    };
+    if let Some(limit) = view.cost_limit {
+        let part = percent(view.cost.picos(), limit.picos());
+        spent = format!("{spent}/{} ({part} %)", cents(limit));
+    }
+    parts.push(spent);
+    let mut held = Vec::new();
+    if view.held_cost > Money::ZERO {
+        held.push(cents(view.held_cost));
+    }
+    if view.held_tokens > 0 {
+        held.push(format!("{} tok", count(view.held_tokens)));
+    }
+    if !held.is_empty() {
+        parts.push(format!("held {}", held.join(" + ")));
+    }
+    parts.push(clock(view.elapsed));
+    if let Some(next) = &view.next {
+        let rule = clean(&next.rule);
+        parts.push(match next.nearness {
+            Nearness::Percent(part) => format!("next: {rule} at {part} %"),
+            Nearness::After(time) => format!("next: {rule} in {}", clock(time)),
+        });
+    }
+    truncate(&parts.join(" \u{b7} "), width)
+}
+
+/// `0:48`, `12:03`, `1:02:03`.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (h, m, s) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    if h > 0 { format!("{h}:{m:02}:{s:02}") } else { format!("{m}:{s:02}") }
+}
+
+/// `950`, `41.2k`, `3.0M`, `1.2G`, rounded down.
+fn count(number: u64) -> String {
+    let in_units =
+        |unit: u64, name: char| format!("{}.{}{name}", number / unit, number % unit / (unit / 10));
+    match number {
+        0..1_000 => number.to_string(),
+        1_000..1_000_000 => in_units(1_000, 'k'),
+        1_000_000..1_000_000_000 => in_units(1_000_000, 'M'),
+        _ => in_units(1_000_000_000, 'G'),
+    }
+}
+
+/// Money to a cent, rounded to the nearest; less than a cent more exactly.
+fn cents(amount: Money) -> String {
+    const CENT: u64 = PICOS_PER_DOLLAR / 100;
+    if amount.picos() < CENT {
+        return money(amount);
+    }
+    let rounded = amount.picos().saturating_add(CENT / 2) / CENT;
+    Money::from_picos(rounded.saturating_mul(CENT)).to_string()
+}
+
+/// Keeps a status line of the root run below what is printed on a screen, and removes it at the end. Where
+/// the screen is no terminal it does nothing.
+pub struct StatusLine {
+    screen: Arc<Screen>,
+    width: Box<dyn Fn() -> usize + Send + Sync>,
+    drawn: Mutex<Drawn>,
+}
+
+#[derive(Debug, Default)]
+struct Drawn {
+    trips: Trips,
+    /// When it was drawn last, since the run began; none before the first time.
+    at: Option<u64>,
+}
+
+impl fmt::Debug for StatusLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StatusLine").field("screen", &self.screen).finish_non_exhaustive()
+    }
+}
+
+impl StatusLine {
+    /// A status line of 80 columns on a screen that others print to as well.
+    #[must_use]
+    pub fn on(screen: Arc<Screen>) -> Self {
+        Self { screen, width: Box::new(|| WIDTH), drawn: Mutex::default() }
+    }
+
+    /// The same with the columns that the terminal has, asked for at each redraw.
+    #[must_use]
+    pub fn width(mut self, columns: impl Fn() -> usize + Send + Sync + 'static) -> Self {
+        self.width = Box::new(columns);
+        self
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Drawn> {
+        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for StatusLine {
+    fn observe(&self, observation: &Observation<'_>) {
+        if !self.screen.is_terminal() || observation.info.parent.is_some() {
+            return;
+        }
+        let (run, kind) = (observation.run, &observation.event.kind);
+        let is_step =
+            matches!(kind, EventKind::RunBegin { .. } | EventKind::StepBegin | EventKind::StepEnd);
+        let mut drawn = self.lock();
+        let now = run.at().0;
+        let is_due = drawn.at.is_none_or(|at| now.abs_diff(at) >= REDRAW_MS);
+        if !is_step && !is_due {
+            return;
+        }
+        if is_step || !matches!(kind, EventKind::Piece { .. } | EventKind::Tick) {
+            drawn.trips = Trips::of(run, observation.budget);
+        }
+        drawn.at = Some(now);
+        let view = StatusView::with(run, observation.budget, &drawn.trips);
+        // A line that fills the last column makes some terminals wrap.
+        let columns = (self.width)().saturating_sub(1);
+        self.screen.status(&render(&view, columns));
+    }
+
+    fn run_ended(&self, info: &RunInfo, _run: &Run, _budget: &Budget) {
+        if info.parent.is_none() {
+            *self.lock() = Drawn::default();
+            self.screen.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

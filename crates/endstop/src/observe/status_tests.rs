@@ -1,0 +1,171 @@
+//! The status line as it is shown.
+
+use endstop_core::expr::parse;
+use endstop_core::policy::Rule;
+use proptest::prelude::*;
+
+use super::super::Detail;
+use super::super::play::{Play, Shared, policy};
+use super::super::text::width;
+use super::*;
+use crate::ledger::{Amounts, Limits};
+
+fn dollars(text: &str) -> Money {
+    text.parse().unwrap()
+}
+
+fn view() -> StatusView {
+    StatusView {
+        steps: 7,
+        steps_limit: Some(25),
+        tokens: 41_234,
+        cost: dollars("0.3241"),
+        cost_limit: Some(dollars("2")),
+        elapsed: Duration::from_secs(48),
+        next: Some(NextUp { rule: "max_steps".to_owned(), nearness: Nearness::Percent(28) }),
+        ..StatusView::default()
+    }
+}
+
+#[test]
+fn it_tells_where_the_run_is_and_what_comes_next() {
+    assert_eq!(
+        render(&view(), 200),
+        "step 7/25 \u{b7} 41.2k tok \u{b7} $0.32/$2.00 (16 %) \u{b7} 0:48 \u{b7} next: max_steps at 28 %"
+    );
+    let more = StatusView {
+        steps_limit: None,
+        tokens_limit: Some(2_000_000),
+        cost: dollars("0.0004"),
+        is_cost_unknown: true,
+        cost_limit: None,
+        held_tokens: 950,
+        held_cost: dollars("0.05"),
+        elapsed: Duration::from_secs(3_723),
+        next: Some(NextUp {
+            rule: "time\u{1b}[2J".to_owned(),
+            nearness: Nearness::After(Duration::from_secs(252)),
+        }),
+        ..view()
+    };
+    assert_eq!(
+        render(&more, 200),
+        "step 7 \u{b7} 41.2k/2.0M tok \u{b7} \u{2265} $0.0004 \u{b7} held $0.05 + 950 tok \u{b7} 1:02:03 \
+         \u{b7} next: time\\u{1b}[2J in 4:12"
+    );
+    assert_eq!(render(&StatusView::default(), 99), "step 0 \u{b7} 0 tok \u{b7} $0.00 \u{b7} 0:00");
+}
+
+#[test]
+fn limits_and_the_nearest_rule_are_asked_of_the_core() {
+    let mut limited = policy("steps >= 10 or tokens >= 1000 or own.steps >= 300");
+    let rule = |id: &str, action, text: &str| Rule::new(id, action, parse(text).unwrap());
+    limited.rules.push(rule("ask", Action::Pause, "cost >= $0.004"));
+    limited.rules.push(rule("late", Action::Finish, "active >= 100s"));
+    limited.rules.push(rule("early", Action::Warn, "steps >= 2"));
+    let nobody = super::super::Observers::new();
+    let mut play = Play::new(&nobody, "r", limited);
+    play.tell(0, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
+    let before = StatusView::of(&play.run, &play.budget);
+    assert_eq!((before.steps_limit, before.tokens_limit), (Some(10), Some(1_000)));
+    assert_eq!(before.cost_limit, Some(dollars("0.004")));
+    play.tell(20_000, EventKind::StepBegin, Detail::None);
+    play.reply((60, 5), 1, Detail::None);
+    play.tell(0, EventKind::StepEnd, Detail::None);
+    let view = StatusView::of(&play.run, &play.budget);
+    assert_eq!((view.steps, view.steps_limit), (1, Some(10)));
+    assert_eq!((view.tokens, view.tokens_limit), (65, Some(1_000)));
+    assert_eq!(view.cost, dollars("0.001"));
+    let next = NextUp { rule: "ask".to_owned(), nearness: Nearness::Percent(25) };
+    assert_eq!(view.next, Some(next));
+    play.tell(30_000, EventKind::Tick, Detail::None);
+    let view = StatusView::of(&play.run, &play.budget);
+    let after = Nearness::After(Duration::from_millis(49_990));
+    assert_eq!(view.next, Some(NextUp { rule: "late".to_owned(), nearness: after }));
+}
+
+#[test]
+fn what_is_held_is_shown() {
+    let nobody = super::super::Observers::new();
+    let mut play = Play::new(&nobody, "r", policy("steps >= 10"));
+    play.budget = Budget::root(Limits::unlimited());
+    let asked = Amounts { tokens: 300, cost: dollars("0.25"), ..Amounts::ZERO };
+    let hold = play.budget.reserve(asked).unwrap();
+    let view = StatusView::of(&play.run, &play.budget);
+    assert_eq!((view.held_tokens, view.held_cost), (300, dollars("0.25")));
+    hold.release();
+    assert_eq!(StatusView::of(&play.run, &play.budget).held_tokens, 0);
+}
+
+#[test]
+fn a_terminal_sees_it_at_every_step_and_seldom_within_one() {
+    let shared = Shared::default();
+    let screen = Arc::new(Screen::new(shared.clone(), true));
+    let line = StatusLine::on(Arc::clone(&screen)).width(|| 20);
+    let mut play = Play::new(&line, "r", policy("steps >= 10"));
+    play.tell(0, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
+    play.tell(0, EventKind::StepBegin, Detail::None);
+    let before = shared.writes().len();
+    for _ in 0..1_000 {
+        play.tell(3, EventKind::Piece { text: "word" }, Detail::None);
+    }
+    let redrawn = shared.writes().len() - before;
+    assert!((3..=30).contains(&redrawn), "{redrawn}");
+    screen.line("a line of the console");
+    let last = shared.writes().pop().unwrap();
+    assert!(last.starts_with("\r\u{1b}[Ka line of the console\nstep 1/10"), "{last:?}");
+    assert!(width(last.rsplit('\n').next().unwrap()) <= 19, "{last:?}");
+    let mut child = play.child("kid", "worker", policy("steps >= 1"));
+    let drawn = shared.writes().len();
+    child.tell(500, EventKind::StepBegin, Detail::None);
+    child.end();
+    assert_eq!(shared.writes().len(), drawn, "a sub-agent has no line of its own");
+    play.end();
+    assert_eq!(shared.writes().pop().unwrap(), "\r\u{1b}[K");
+}
+
+#[test]
+fn nothing_is_written_where_there_is_no_terminal() {
+    let shared = Shared::default();
+    let line = StatusLine::on(Arc::new(Screen::writer(shared.clone())));
+    let mut play = Play::new(&line, "r", policy("steps >= 10"));
+    play.tell(0, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
+    play.tell(0, EventKind::StepBegin, Detail::None);
+    play.end();
+    drop(line);
+    assert_eq!(shared.text(), "");
+}
+
+proptest! {
+    #[test]
+    fn it_fits_into_any_width(
+        numbers in any::<[u64; 8]>(),
+        rule in ".{0,30}",
+        columns in 0usize..120,
+        flags in any::<(bool, bool)>(),
+    ) {
+        let [steps, limit, tokens, cost, cost_limit, held, at, part] = numbers;
+        let nearness = if flags.0 {
+            Nearness::Percent(part)
+        } else {
+            Nearness::After(Duration::from_millis(part))
+        };
+        let view = StatusView {
+            steps,
+            steps_limit: flags.1.then_some(limit),
+            tokens,
+            tokens_limit: flags.0.then_some(limit),
+            cost: Money::from_picos(cost),
+            is_cost_unknown: flags.1,
+            cost_limit: flags.0.then_some(Money::from_picos(cost_limit)),
+            held_tokens: held,
+            held_cost: Money::from_picos(held),
+            elapsed: Duration::from_millis(at),
+            next: Some(NextUp { rule, nearness }),
+        };
+        let line = render(&view, columns);
+        prop_assert!(width(&line) <= columns, "{}", line);
+        prop_assert!(!line.chars().any(char::is_control), "{:?}", line);
+        prop_assert!(percent(steps, limit) <= 100);
+    }
+}

@@ -1,0 +1,188 @@
+//! Texts for terminals: control characters made visible, cut by columns, short amounts and times.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use endstop_core::units::{Money, PICOS_PER_DOLLAR, WallTime};
+use unicode_width::UnicodeWidthChar;
+
+/// What stands where a text was cut.
+const CUT: char = '\u{2026}';
+
+/// `text` on one line and without anything that a terminal obeys: control characters, and those that change
+/// the direction of writing or cannot be seen, stand as escapes (`\n`, `\t`, `\u{1b}`).
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    text.chars().for_each(|character| push_clean(&mut shown, character));
+    shown
+}
+
+/// As [`clean`], cut to at most `columns`; no more of a long text is read than that takes.
+pub(super) fn clean_to(text: &str, columns: usize) -> String {
+    // Every character but a combining one takes a column; of those there are few in a text that is one.
+    let ahead = columns.saturating_mul(4).saturating_add(8);
+    let end = text.char_indices().nth(ahead).map_or(text.len(), |(at, _)| at);
+    let mut shown = truncate(&clean(text.get(..end).unwrap_or(text)), columns);
+    if end < text.len() && columns > 0 && !shown.ends_with(CUT) {
+        shown.push(CUT);
+    }
+    shown
+}
+
+fn push_clean(shown: &mut String, character: char) {
+    match character {
+        '\n' => shown.push_str("\\n"),
+        '\r' => shown.push_str("\\r"),
+        '\t' => shown.push_str("\\t"),
+        hidden if hidden.is_control() || is_invisible(hidden) => {
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "\\u{{{:x}}}", u32::from(hidden));
+        }
+        seen => shown.push(seen),
+    }
+}
+
+/// Separators of lines, marks of direction, and characters without a shape: what one sees would not be what
+/// is there.
+const fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+fn columns_of(character: char) -> usize {
+    character.width().unwrap_or(0)
+}
+
+/// How many columns a text takes on a terminal; escape sequences are not known.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// `text` cut to at most `columns`, with an ellipsis where something is missing. A character that takes two
+/// columns is not halved.
+#[must_use]
+pub fn truncate(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut taken = 0;
+    let mut cut = String::new();
+    for character in text.chars() {
+        taken += columns_of(character);
+        if taken >= columns {
+            break;
+        }
+        cut.push(character);
+    }
+    if columns > 0 {
+        cut.push(CUT);
+    }
+    cut
+}
+
+/// The last characters of a run's name: those of a time-ordered id that differ.
+pub(super) fn short_id(id: &str) -> String {
+    const SHOWN: usize = 6;
+    let skipped = id.chars().count().saturating_sub(SHOWN);
+    clean(&id.chars().skip(skipped).collect::<String>())
+}
+
+/// `14:05:10.123`, so many minutes east of UTC.
+pub(super) fn clock(wall: WallTime, minutes_east: i32) -> String {
+    const DAY: i128 = 86_400_000;
+    let local = (i128::from(wall.0) + i128::from(minutes_east) * 60_000).rem_euclid(DAY);
+    let (ms, s) = (local % 1_000, local / 1_000);
+    format!("{:02}:{:02}:{:02}.{ms:03}", s / 3_600, s / 60 % 60, s % 60)
+}
+
+/// `877ms`, `1.9s`, `2m05s`, `1h02m`.
+pub(super) fn took(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}.{}s", ms / 1_000, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms / 1_000 % 60),
+        _ => format!("{}h{:02}m", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
+
+/// Money to a millionth of a dollar, rounded to the nearest; less than that, but not nothing, is said so.
+pub(super) fn money(amount: Money) -> String {
+    const STEP: u64 = PICOS_PER_DOLLAR / 1_000_000;
+    let rounded = amount.picos().saturating_add(STEP / 2) / STEP;
+    if rounded == 0 && amount > Money::ZERO {
+        return "<$0.000001".to_owned();
+    }
+    Money::from_picos(rounded.saturating_mul(STEP)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        let text = "a\nb\tc\r\u{1b}[31m\u{9b}2J\u{7f}\u{202e}\u{200b}\u{e0041}\u{2028}é 日";
+        assert_eq!(
+            clean(text),
+            "a\\nb\\tc\\r\\u{1b}[31m\\u{9b}2J\\u{7f}\\u{202e}\\u{200b}\\u{e0041}\\u{2028}é 日"
+        );
+        for code in 0..0x11_0000u32 {
+            let Some(character) = char::from_u32(code) else { continue };
+            assert!(!clean(&character.to_string()).chars().any(char::is_control), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn a_cut_text_is_never_wider_than_asked() {
+        for text in ["", "a", "abcdef", "日本語テキスト", "a日b本c", "e\u{301}e\u{301}e\u{301}"]
+        {
+            for columns in 0..16 {
+                let cut = truncate(text, columns);
+                assert!(width(&cut) <= columns, "{text} {columns}: {cut}");
+                assert_eq!(cut == text, width(text) <= columns, "{text} {columns}");
+            }
+        }
+        assert_eq!(truncate("日本語", 5), "日本\u{2026}");
+        assert_eq!(truncate("日本語", 4), "日\u{2026}");
+        assert_eq!(clean_to(&"\u{301}".repeat(100_000), 10).chars().count(), 49);
+        assert_eq!(clean_to(&"\n".repeat(100_000), 5), "\\n\\n\u{2026}");
+    }
+
+    #[test]
+    fn amounts_and_times_are_short() {
+        let at = |ms| took(Duration::from_millis(ms));
+        assert_eq!([at(0), at(877), at(1_999)], ["0ms", "877ms", "1.9s"]);
+        assert_eq!([at(125_400), at(3_723_000)], ["2m05s", "1h02m"]);
+        let dollars = |text: &str| text.parse::<Money>().unwrap();
+        assert_eq!(money(dollars("0.0003000004")), "$0.0003");
+        assert_eq!(money(dollars("0.0000001")), "<$0.000001");
+        assert_eq!(money(Money::ZERO), "$0.00");
+    }
+
+    #[test]
+    fn a_clock_shows_the_time_of_day_anywhere() {
+        let wall = WallTime(1_793_534_710_123);
+        assert_eq!(clock(wall, 0), "12:05:10.123");
+        assert_eq!(clock(wall, 120), "14:05:10.123");
+        assert_eq!(clock(WallTime(0), -60), "23:00:00.000");
+        assert_eq!(clock(WallTime(u64::MAX), i32::MIN).len(), 12);
+    }
+
+    #[test]
+    fn short_ids_are_the_end_of_long_ones() {
+        assert_eq!(short_id("019a8c1e-7b2f-7000-8000-0000a1b2c3"), "a1b2c3");
+        assert_eq!([short_id("r1"), short_id("")], ["r1", ""]);
+    }
+}

@@ -1,0 +1,146 @@
+//! What the stores do to a disk, call by call: the one place where tests make calls fail.
+//!
+//! Transcripts hold secrets: on Unix folders are made with mode 0700 and files with 0600.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+#[cfg(test)]
+pub(super) mod fault;
+
+/// How often a file that others remove at the same time is opened again: each time means that somebody
+/// else got further, so this is never reached unless something is wrong.
+const OPEN_TRIES: usize = 1000;
+
+/// One call that may fail.
+fn step() -> io::Result<()> {
+    #[cfg(test)]
+    fault::step()?;
+    Ok(())
+}
+
+/// Makes a folder and those above it; one that is there stays as it is.
+pub(super) fn create_folder(path: &Path) -> io::Result<()> {
+    step()?;
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Opens a file for reading and writing at its end; makes it where it is missing.
+pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
+    step()?;
+    private().read(true).append(true).create(true).open(path)
+}
+
+/// Opens an empty file in the place of whatever is there.
+pub(super) fn open_empty(path: &Path) -> io::Result<File> {
+    step()?;
+    private().write(true).create(true).truncate(true).open(path)
+}
+
+pub(super) fn write_all(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    #[cfg(test)]
+    fault::write(file, bytes)?;
+    file.write_all(bytes)
+}
+
+pub(super) fn set_len(file: &File, bytes: u64) -> io::Result<()> {
+    step()?;
+    file.set_len(bytes)
+}
+
+pub(super) fn sync(file: &File) -> io::Result<()> {
+    step()?;
+    // The tests of this crate lose no power, and count calls by the hundred.
+    if cfg!(test) { Ok(()) } else { file.sync_data() }
+}
+
+pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    step()?;
+    fs::rename(from, to)
+}
+
+/// Removes a file; whether there was one.
+pub(super) fn remove_file(path: &Path) -> io::Result<bool> {
+    step()?;
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the names in a folder survive a loss of power. Only Unix can open a folder for that.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    step()?;
+    if cfg!(unix) && !cfg!(test) { File::open(path)?.sync_all() } else { Ok(()) }
+}
+
+/// Opens a file, made where it is missing with its folder, and locks it until it is closed; `None` where
+/// somebody else has it and `wait` is false.
+///
+/// Who has the lock may remove the file: those who wait then find another file at the path, or none, and
+/// begin again. (Not on Windows, where an open file stays.)
+pub(super) fn open_locked(path: &Path, wait: bool) -> io::Result<Option<File>> {
+    for _ in 0..OPEN_TRIES {
+        let file = match open_to_append(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                create_folder(path.parent().unwrap_or(path))?;
+                continue;
+            }
+            opened => opened?,
+        };
+        if !locked(&file, wait)? {
+            return Ok(None);
+        }
+        if is_at(&file, path)? {
+            return Ok(Some(file));
+        }
+    }
+    Err(io::Error::other("others remove it again and again"))
+}
+
+fn locked(file: &File, wait: bool) -> io::Result<bool> {
+    step()?;
+    if !wait {
+        return match file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        };
+    }
+    loop {
+        match file.lock() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done.map(|()| true),
+        }
+    }
+}
+
+/// Whether the path still leads to this file.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        found => found?,
+    };
+    let held = file.metadata()?;
+    Ok((found.dev(), found.ino()) == (held.dev(), held.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
+}

@@ -1,0 +1,271 @@
+//! Runs in a folder.
+//!
+//! ```text
+//! runs/
+//!   nightly-17.run/
+//!     state           a line of JSON about the state, and the state as it was saved
+//!     trace.jsonl     the trace
+//!     guard           locked while a state is replaced
+//!   ~locks/           a file for each run that is being driven
+//! ```
+//!
+//! A state is written beside the old one and renamed over it. An append is one write to the end of the
+//! trace; what an interrupted one left there is cut off by the next. Everything else in the folder is left
+//! alone.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use self::header::Header;
+use super::blocking::blocking;
+use super::lock::LockFolder;
+use super::{
+    Durability, MAX_APPEND_BYTES, MAX_STATE_BYTES, RunId, RunLock, RunSummary, Store, StoreError,
+    StoredState, Version, check_size, disk, millis_since_epoch, newest_first, next_version,
+};
+
+#[cfg(test)]
+mod fault_tests;
+mod header;
+mod trace;
+
+/// What a run's folder ends with: it tells runs from other things.
+const SUFFIX: &str = ".run";
+
+/// The folder of locks; its name cannot be that of a run.
+const LOCKS: &str = "~locks";
+
+/// Appends up to this length, in bytes, are written at once by the task that asks: handing them to another
+/// thread takes longer.
+const SMALL_APPEND_BYTES: usize = 64 << 10;
+
+/// Runs in a folder, one folder a run. Any number of handles and processes may use it at a time; it has to
+/// be on a file system with locks, so not on some network drives.
+///
+/// States are written and read on the runtime's threads for blocking work. Appends of up to 64 KiB are
+/// written by the calling task, unless they wait for the disk ([`Durability::Power`]).
+#[derive(Clone, Debug)]
+pub struct FileStore {
+    path: PathBuf,
+    locks: LockFolder,
+    durability: Durability,
+}
+
+impl FileStore {
+    /// The store in a folder, which is made where it is missing, with [`Durability::Process`].
+    ///
+    /// # Errors
+    ///
+    /// Where the folder cannot be made.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = folder.as_ref().to_owned();
+        disk::create_folder(&path)
+            .map_err(|error| StoreError::failed("open the store", &path, error))?;
+        let locks = LockFolder::new(path.join(LOCKS));
+        Ok(Self { path, locks, durability: Durability::Process })
+    }
+
+    /// The store with [`Durability::Power`]: the disk is waited for before anything is acknowledged.
+    #[must_use]
+    pub fn surviving_power_loss(self) -> Self {
+        Self { durability: Durability::Power, ..self }
+    }
+
+    fn run_folder(&self, id: &RunId) -> PathBuf {
+        self.path.join(format!("{id}{SUFFIX}"))
+    }
+
+    fn waits_for_disk(&self) -> bool {
+        self.durability >= Durability::Power
+    }
+
+    fn save_now(
+        &self,
+        id: &RunId,
+        state: &str,
+        expected: Option<Version>,
+    ) -> Result<Version, StoreError> {
+        let folder = self.run_folder(id);
+        let failed = |error| StoreError::failed(format!("save run `{id}`"), &folder, error);
+        let _guard = disk::open_locked(&folder.join("guard"), true).map_err(failed)?;
+        let path = folder.join("state");
+        let found = match header::find(id, &path) {
+            Err(StoreError::Damaged { .. }) if expected.is_none() => {
+                disk::rename(&path, &folder.join("state.damaged")).map_err(failed)?;
+                Version(0)
+            }
+            found => found?.map_or(Version(0), |(header, _)| header.version),
+        };
+        let version = next_version(id, expected, found)?;
+        self.replace(&folder, &Header::of(id, version, state), state).map_err(failed)?;
+        Ok(version)
+    }
+
+    /// Under the guard: there is one file for what is being written.
+    fn replace(&self, folder: &Path, header: &Header, state: &str) -> io::Result<()> {
+        let temporary = folder.join("state.new");
+        let file = disk::open_empty(&temporary)?;
+        disk::write_all(&file, header.line()?.as_bytes())?;
+        disk::write_all(&file, state.as_bytes())?;
+        if self.waits_for_disk() {
+            disk::sync(&file)?;
+        }
+        drop(file);
+        disk::rename(&temporary, &folder.join("state"))?;
+        self.sync_names(folder)
+    }
+
+    fn sync_names(&self, folder: &Path) -> io::Result<()> {
+        if self.waits_for_disk() {
+            disk::sync_folder(folder)?;
+            disk::sync_folder(&self.path)?;
+        }
+        Ok(())
+    }
+
+    fn append_now(&self, id: &RunId, lines: &str) -> Result<(), StoreError> {
+        let path = self.run_folder(id).join("trace.jsonl");
+        let wait_in = self.waits_for_disk().then_some(self.path.as_path());
+        trace::append(&path, lines, wait_in)
+            .map_err(|error| StoreError::failed(format!("append to run `{id}`"), &path, error))
+    }
+
+    fn list_now(&self) -> Result<Vec<RunSummary>, StoreError> {
+        let failed = |error| StoreError::failed("list the runs", &self.path, error);
+        let mut runs = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let id = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+            let Some(id) = id.and_then(|id| RunId::parse(id).ok()) else { continue };
+            runs.extend(self.summary(id));
+        }
+        newest_first(&mut runs);
+        Ok(runs)
+    }
+
+    /// `None` where there is no state.
+    fn summary(&self, id: RunId) -> Option<RunSummary> {
+        let path = self.run_folder(&id).join("state");
+        match header::find(&id, &path) {
+            Ok(found) => found.map(|(header, _)| header.into_summary(id)),
+            Err(problem) => {
+                let saved = fs::metadata(&path).and_then(|metadata| metadata.modified());
+                Some(RunSummary {
+                    id,
+                    version: Version(0),
+                    saved_at: saved.map_or(0, millis_since_epoch),
+                    label: String::new(),
+                    bytes: 0,
+                    problem: Some(problem.to_string()),
+                })
+            }
+        }
+    }
+
+    fn remove_now(&self, id: &RunId) -> Result<bool, StoreError> {
+        let _lock = self.locks.take(id)?;
+        let folder = self.run_folder(id);
+        let failed = |error| StoreError::failed(format!("remove run `{id}`"), &folder, error);
+        if !folder.try_exists().map_err(failed)? {
+            return Ok(false);
+        }
+        let guard_path = folder.join("guard");
+        let guard = disk::open_locked(&guard_path, true).map_err(failed)?;
+        let mut was_there = disk::remove_file(&folder.join("state")).map_err(failed)?;
+        for rest in ["state.new", "state.damaged"] {
+            disk::remove_file(&folder.join(rest)).map_err(failed)?;
+        }
+        was_there |= trace::remove(&folder.join("trace.jsonl")).map_err(failed)?;
+        if cfg!(unix) {
+            disk::remove_file(&guard_path).map_err(failed)?;
+        }
+        drop(guard);
+        match fs::remove_dir(&folder) {
+            // Somebody begins the run again, or has put a file there.
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            done => done.map_err(failed)?,
+        }
+        if self.waits_for_disk() {
+            disk::sync_folder(&self.path).map_err(failed)?;
+        }
+        Ok(was_there)
+    }
+}
+
+impl Store for FileStore {
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn save<'a>(
+        &'a self,
+        id: &'a RunId,
+        state: &'a str,
+        expected: Option<Version>,
+    ) -> BoxFuture<'a, Result<Version, StoreError>> {
+        async move {
+            check_size(id, "state", state.len(), MAX_STATE_BYTES)?;
+            let (store, id, state) = (self.clone(), id.clone(), state.to_owned());
+            blocking(move || store.save_now(&id, &state, expected)).await
+        }
+        .boxed()
+    }
+
+    fn load<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<Option<StoredState>, StoreError>> {
+        let (id, path) = (id.clone(), self.run_folder(id).join("state"));
+        blocking(move || header::load(&id, &path)).boxed()
+    }
+
+    fn append<'a>(
+        &'a self,
+        id: &'a RunId,
+        lines: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        async move {
+            check_size(id, "append", lines.len(), MAX_APPEND_BYTES)?;
+            if lines.is_empty() {
+                return Ok(());
+            }
+            if lines.len() <= SMALL_APPEND_BYTES && !self.waits_for_disk() {
+                return self.append_now(id, lines);
+            }
+            let (store, id, lines) = (self.clone(), id.clone(), lines.to_owned());
+            blocking(move || store.append_now(&id, &lines)).await
+        }
+        .boxed()
+    }
+
+    fn read_trace<'a>(
+        &'a self,
+        id: &'a RunId,
+        from_line: u64,
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        let (id, path) = (id.clone(), self.run_folder(id).join("trace.jsonl"));
+        blocking(move || {
+            trace::read(&path, from_line).map_err(|error| {
+                StoreError::failed(format!("read the trace of run `{id}`"), &path, error)
+            })
+        })
+        .boxed()
+    }
+
+    fn list<'a>(&'a self) -> BoxFuture<'a, Result<Vec<RunSummary>, StoreError>> {
+        let store = self.clone();
+        blocking(move || store.list_now()).boxed()
+    }
+
+    fn remove<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let (store, id) = (self.clone(), id.clone());
+        blocking(move || store.remove_now(&id)).boxed()
+    }
+
+    fn lock<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<RunLock, StoreError>> {
+        let (locks, id) = (self.locks.clone(), id.clone());
+        blocking(move || locks.take(&id)).boxed()
+    }
+}

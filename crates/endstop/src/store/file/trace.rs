@@ -1,0 +1,122 @@
+//! The file of a trace: whole lines, appended under a lock.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use super::super::page::Page;
+use super::super::{MAX_APPEND_BYTES, disk};
+
+/// How much is read at a time, in bytes.
+const BLOCK_BYTES: u64 = 64 << 10;
+
+/// Appends lines; after an error they are taken back. With a store's folder, the disk is waited for: for the
+/// lines, and for the names of a new file and its folder.
+pub(super) fn append(path: &Path, lines: &str, wait_in: Option<&Path>) -> io::Result<()> {
+    let mut file = opened(path)?;
+    let end = cut_torn_tail(&mut file)?;
+    if end == 0
+        && let Some(store) = wait_in
+    {
+        disk::sync_folder(path.parent().unwrap_or(store))?;
+        disk::sync_folder(store)?;
+    }
+    let mut written = write(&file, lines);
+    if written.is_ok() && wait_in.is_some() {
+        written = disk::sync(&file);
+    }
+    if written.is_err() {
+        // Where this fails too, lines are left that nobody was told of.
+        drop(disk::set_len(&file, end));
+    }
+    written
+}
+
+fn opened(path: &Path) -> io::Result<File> {
+    let file = disk::open_locked(path, true)?;
+    file.ok_or_else(|| ErrorKind::WouldBlock.into())
+}
+
+/// In one write, so that a kill rarely cuts it.
+fn write(file: &File, lines: &str) -> io::Result<()> {
+    if lines.ends_with('\n') {
+        return disk::write_all(file, lines.as_bytes());
+    }
+    disk::write_all(file, format!("{lines}\n").as_bytes())
+}
+
+/// Cuts off what an interrupted append left after the last line feed; gives the length that remains.
+fn cut_torn_tail(file: &mut File) -> io::Result<u64> {
+    let length = file.seek(SeekFrom::End(0))?;
+    let mut end = length;
+    // One byte first: nearly always it is the line feed.
+    let mut block = 1;
+    while end > 0 {
+        let start = end.saturating_sub(block);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(end.saturating_sub(start)).read_to_end(&mut bytes)?;
+        if let Some(at) = memchr::memrchr(b'\n', &bytes) {
+            let after = u64::try_from(at).unwrap_or(u64::MAX).saturating_add(1);
+            end = start.saturating_add(after);
+            break;
+        }
+        end = start;
+        block = BLOCK_BYTES;
+    }
+    if end < length {
+        disk::set_len(file, end)?;
+    }
+    Ok(end)
+}
+
+/// Removes the file once nobody appends to it; whether there was one.
+pub(super) fn remove(path: &Path) -> io::Result<bool> {
+    if !path.try_exists()? {
+        return Ok(false);
+    }
+    let held = opened(path)?;
+    let was_there = disk::remove_file(path);
+    drop(held);
+    was_there
+}
+
+/// Whole lines from a line on, up to a page.
+pub(super) fn read(path: &Path, from_line: u64) -> io::Result<Vec<String>> {
+    let mut page = Page::default();
+    let mut reader = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(page.into_lines()),
+        file => BufReader::with_capacity(64 << 10, file?),
+    };
+    for _ in 0..from_line {
+        if next_line(&mut reader, 0)?.is_none() {
+            return Ok(page.into_lines());
+        }
+    }
+    while !page.is_full() {
+        let Some(line) = next_line(&mut reader, MAX_APPEND_BYTES)? else { break };
+        page.push(String::from_utf8_lossy(&line).into_owned());
+    }
+    Ok(page.into_lines())
+}
+
+/// The first `kept` bytes of the next line; `None` at the end, before which a line without a line feed does
+/// not count. A longer line than an append was not written by a store.
+fn next_line(reader: &mut BufReader<File>, kept: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    loop {
+        let block = reader.fill_buf()?;
+        if block.is_empty() {
+            return Ok(None);
+        }
+        let end = memchr::memchr(b'\n', block);
+        let part = block.get(..end.unwrap_or(block.len())).unwrap_or_default();
+        let room = kept.saturating_sub(line.len());
+        line.extend_from_slice(part.get(..room).unwrap_or(part));
+        let used = part.len().saturating_add(usize::from(end.is_some()));
+        reader.consume(used);
+        if end.is_some() {
+            return Ok(Some(line));
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The names of runs in a store.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The longest id in bytes: with a suffix it is still a file name everywhere (255 bytes).
+pub const MAX_RUN_ID_BYTES: usize = 128;
+
+/// The id of a run: 1 to [`MAX_RUN_ID_BYTES`] of `A-Z a-z 0-9 . _ -`, and neither `.` nor `..`, so that it
+/// is a safe file name and needs no quoting in a shell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunId(String);
+
+impl RunId {
+    /// A new id: a UUID of version 7, so that ids in order of their text are in order of their time.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(uuid::Uuid::now_v7().to_string())
+    }
+
+    /// The id with this text.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, RunIdError> {
+        if text.is_empty() {
+            return Err(RunIdError::Empty);
+        }
+        if text.len() > MAX_RUN_ID_BYTES {
+            return Err(RunIdError::TooLong { bytes: text.len() });
+        }
+        if let Some(found) = text.chars().find(|c| !is_allowed(*c)) {
+            return Err(RunIdError::Character { found });
+        }
+        if matches!(text, "." | "..") {
+            return Err(RunIdError::Folder);
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+const fn is_allowed(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
+}
+
+impl Default for RunId {
+    /// A new id.
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for RunId {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for RunId {
+    type Err = RunIdError;
+
+    fn from_str(text: &str) -> Result<Self, RunIdError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = RunIdError;
+
+    fn try_from(text: String) -> Result<Self, RunIdError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<RunId> for String {
+    fn from(id: RunId) -> Self {
+        id.0
+    }
+}
+
+/// Why a text is not the id of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RunIdError {
+    /// There is no text.
+    #[error("a run id cannot be empty")]
+    Empty,
+    /// It is longer than [`MAX_RUN_ID_BYTES`].
+    #[error("a run id has at most {MAX_RUN_ID_BYTES} characters, and this one has {bytes} bytes")]
+    TooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// It has a character that is not allowed.
+    #[error("a run id has only letters, digits, `.`, `_` and `-`, and this one has {found:?}")]
+    Character {
+        /// The first of them.
+        found: char,
+    },
+    /// It is `.` or `..`.
+    #[error("`.` and `..` are folders and cannot be run ids")]
+    Folder,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn safe_names_are_ids() {
+        let longest = "x".repeat(MAX_RUN_ID_BYTES);
+        for text in ["a", "0", "nightly-17", "a.b_c-D", "...", ".hidden", &longest] {
+            assert_eq!(RunId::parse(text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn names_that_look_like_paths_are_refused() {
+        let too_long = "x".repeat(MAX_RUN_ID_BYTES + 1);
+        let cases = [
+            ("", RunIdError::Empty),
+            (".", RunIdError::Folder),
+            ("..", RunIdError::Folder),
+            ("../up", RunIdError::Character { found: '/' }),
+            ("a\\b", RunIdError::Character { found: '\\' }),
+            ("C:x", RunIdError::Character { found: ':' }),
+            ("~x", RunIdError::Character { found: '~' }),
+            ("a b", RunIdError::Character { found: ' ' }),
+            ("a\0", RunIdError::Character { found: '\0' }),
+            ("läuft", RunIdError::Character { found: 'ä' }),
+            (&too_long, RunIdError::TooLong { bytes: MAX_RUN_ID_BYTES + 1 }),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(text.parse::<RunId>(), Err(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn json_is_checked_like_text() {
+        let id: RunId = serde_json::from_str("\"a-1\"").unwrap();
+        assert_eq!(serde_json::to_string(&id).unwrap(), "\"a-1\"");
+        assert!(serde_json::from_str::<RunId>("\"../a\"").is_err());
+    }
+
+    #[test]
+    fn new_ids_differ_and_ascend() {
+        let ids: Vec<RunId> = (0..1000).map(|_| RunId::new()).collect();
+        assert!(ids.is_sorted_by(|a, b| a < b));
+        assert_eq!(RunId::parse(ids[0].as_str()).unwrap(), ids[0]);
+    }
+}

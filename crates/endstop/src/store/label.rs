@@ -1,0 +1,84 @@
+//! The label of a run in a list, taken from its state.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+/// How much of a state is searched, in bytes: it is searched at every save, and what is meant to be seen
+/// in a list is written early.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// The longest label in characters: more does not fit on a line.
+const MAX_CHARS: usize = 200;
+
+/// The text of the key `label` near the beginning of a JSON object; empty where there is none.
+pub(super) fn of_state(state: &str) -> String {
+    let head = state.get(..state.floor_char_boundary(HEAD_BYTES)).unwrap_or_default();
+    let mut label = None;
+    let mut reader = serde_json::Deserializer::from_str(head);
+    // The head is cut, and reading ends at the label: what counts is what was found before the error.
+    drop(Find(&mut label).deserialize(&mut reader));
+    label.as_deref().map(printable).unwrap_or_default()
+}
+
+/// Labels are printed to terminals.
+fn printable(label: &str) -> String {
+    label.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_CHARS).collect()
+}
+
+struct Find<'a>(&'a mut Option<String>);
+
+impl<'de> DeserializeSeed<'de> for Find<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Find<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == "label" {
+                *self.0 = Some(map.next_value()?);
+                return Ok(());
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_found_and_made_printable() {
+        let long = format!("{{\"label\":\"{}\"}}", "ä".repeat(300));
+        let cut = format!("{{\"label\":\"kept\",\"rest\":\"{}\"}}", "ü".repeat(HEAD_BYTES));
+        let late = format!("{{\"rest\":\"{}\",\"label\":\"late\"}}", "x".repeat(HEAD_BYTES));
+        let cases: [(&str, &str); 9] = [
+            (r#"{"label":"count to 3"}"#, "count to 3"),
+            (r#"{"a":{"label":"inner"},"label":"outer","b":1}"#, "outer"),
+            (r#"{"label":"a\nb\u001b[2J"}"#, "a b [2J"),
+            (r#"{"label":7}"#, ""),
+            (r#"["label"]"#, ""),
+            ("not JSON", ""),
+            ("", ""),
+            (&cut, "kept"),
+            (&late, ""),
+        ];
+        for (state, expected) in cases {
+            assert_eq!(of_state(state), expected, "{state:.60}");
+        }
+        assert_eq!(of_state(&long), "ä".repeat(MAX_CHARS));
+    }
+}

@@ -1,0 +1,81 @@
+//! Locks of runs: who drives a run holds its lock.
+
+use std::fmt::{self, Debug};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::{RunId, StoreError, disk};
+
+/// The lock of a run, held until it is dropped or the process ends.
+#[must_use = "the lock ends when it is dropped"]
+pub struct RunLock {
+    run: RunId,
+    release: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl RunLock {
+    /// The lock of `run`, which `release` gives back. For those who write a store.
+    pub fn new(run: RunId, release: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self { run, release: Some(Box::new(release)) }
+    }
+
+    /// The run that is locked.
+    #[must_use]
+    pub const fn run(&self) -> &RunId {
+        &self.run
+    }
+}
+
+impl Debug for RunLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RunLock").field(&self.run).finish()
+    }
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        if let Some(release) = self.release.take() {
+            release();
+        }
+    }
+}
+
+/// A folder with a file for each run that is locked. The lock is the operating system's, so that it ends
+/// with the process; the file says which process that is.
+#[derive(Clone, Debug)]
+pub(super) struct LockFolder {
+    path: PathBuf,
+}
+
+impl LockFolder {
+    pub(super) const fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Takes the lock of a run, without waiting.
+    pub(super) fn take(&self, id: &RunId) -> Result<RunLock, StoreError> {
+        let path = self.path.join(format!("{id}.lock"));
+        let failed = |error| StoreError::failed(format!("lock run `{id}`"), &path, error);
+        let Some(file) = disk::open_locked(&path, false).map_err(failed)? else {
+            return Err(StoreError::Locked { run: id.clone(), pid: holder(&path) });
+        };
+        let pid = std::process::id().to_string();
+        disk::set_len(&file, 0)
+            .and_then(|()| disk::write_all(&file, pid.as_bytes()))
+            .map_err(failed)?;
+        Ok(RunLock::new(id.clone(), move || release(file, &path)))
+    }
+}
+
+/// The process that holds the lock. Windows does not let others read a locked file.
+fn holder(path: &Path) -> Option<u32> {
+    fs::read_to_string(path).ok()?.parse().ok()
+}
+
+fn release(file: File, path: &Path) {
+    // Removed while it is still held, so that it is nobody else's; one that stays behind does no harm.
+    if cfg!(unix) {
+        drop(disk::remove_file(path));
+    }
+    drop(file);
+}

@@ -1,0 +1,209 @@
+//! What a model reads where a call has no result of its own: one text for each outcome.
+//!
+//! Each says what happened, why, and what the model can do. What a tool, a hook or a model wrote is cut,
+//! so that no answer fills the context.
+
+use std::fmt;
+use std::time::Duration;
+
+use endstop_core::signal::StopSignal;
+use endstop_core::units::Money;
+
+/// The longest piece that is quoted from elsewhere, in bytes.
+pub const MAX_QUOTED_BYTES: usize = 4 << 10;
+/// The longest unfinished answer of a sub-agent that is told, in bytes: that of a long page.
+pub const MAX_PARTIAL_BYTES: usize = 32 << 10;
+/// The longest name that is quoted, in bytes: a model may write anything as a tool's name.
+const MAX_NAME_BYTES: usize = 80;
+
+/// A call that a limit refused.
+///
+/// `rule` is the rule's id, `limit` its condition as written, `now` the number that was reached with its
+/// unit; an empty one is left out.
+#[must_use]
+pub fn refused(tool: &str, rule: &str, limit: &str, now: &str) -> String {
+    let tool = name(tool);
+    let mut text = format!("Not run: a limit of this run refuses the call of `{tool}`.");
+    let (rule, limit, now) = (cut(rule), cut(limit), cut(now));
+    match (rule.as_str(), limit.as_str()) {
+        ("", "") => {}
+        ("", limit) => text.push_str(&format!(" The limit is {limit}")),
+        (rule, "") => text.push_str(&format!(" The rule is `{rule}`")),
+        (rule, limit) => text.push_str(&format!(" The rule `{rule}` is {limit}")),
+    }
+    match (rule.is_empty() && limit.is_empty(), now.is_empty()) {
+        (false, false) => text.push_str(&format!("; now it is at {now}.")),
+        (false, true) => text.push('.'),
+        (true, false) => text.push_str(&format!(" It is at {now}.")),
+        (true, true) => {}
+    }
+    text.push_str(" Calling it again will be refused too; go on with what you have.");
+    text
+}
+
+/// A call that a hook blocked.
+#[must_use]
+pub fn blocked(tool: &str, hook: &str, why: &str) -> String {
+    let (tool, hook) = (name(tool), name(hook));
+    let by = if hook.is_empty() { String::new() } else { format!(" by `{hook}`") };
+    format!("Not run: the call of `{tool}` was blocked{by}: {}.", reason(why))
+}
+
+/// A call that failed.
+#[must_use]
+pub fn failed(tool: &str, why: &str) -> String {
+    format!("`{}` failed: {}", name(tool), reason(why))
+}
+
+/// A call that panicked: a mistake in the tool, not in the call.
+#[must_use]
+pub fn panicked(tool: &str, why: &str) -> String {
+    format!("`{}` failed because of a defect in the tool: {}", name(tool), reason(why))
+}
+
+/// A call that ran longer than it may.
+#[must_use]
+pub fn timed_out(tool: &str, after: Duration) -> String {
+    format!(
+        "`{}` was stopped after {}, its time limit. What it did until then may be in effect.",
+        name(tool),
+        Seconds(after)
+    )
+}
+
+/// A call whose arguments do not fit; `problems` is what
+/// [`ArgumentSchema::check`](super::ArgumentSchema::check) says.
+#[must_use]
+pub fn invalid_arguments(tool: &str, problems: &str) -> String {
+    format!(
+        "Not run: the arguments of `{}` do not fit.\n{}\nCall it again with arguments that fit.",
+        name(tool),
+        reason(problems)
+    )
+}
+
+/// A call of a tool that is not there; `nearest` is what it may have meant, `known` all there are.
+#[must_use]
+pub fn unknown_tool(tool: &str, nearest: &[&str], known: &[&str]) -> String {
+    const MAX_KNOWN: usize = 24;
+    let text = format!("Not run: there is no tool `{}`.", name(tool));
+    let quoted = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|known| format!("`{}`", name(known))).collect();
+        names.join(", ")
+    };
+    match (nearest, known) {
+        ([], []) => format!("{text} There are no tools here; answer without one."),
+        ([], known) if known.len() <= MAX_KNOWN => {
+            format!("{text} The tools are {}.", quoted(known))
+        }
+        ([], known) => format!("{text} Take one of the {} tools that you were given.", known.len()),
+        ([one], _) => format!("{text} Do you mean `{}`?", name(one)),
+        (several, _) => format!("{text} Do you mean one of {}?", quoted(several)),
+    }
+}
+
+/// A call whose turn never came.
+#[must_use]
+pub fn not_executed(tool: &str, signal: &StopSignal) -> String {
+    format!("Not run: the run was stopped before `{}` began: {}", name(tool), told(signal))
+}
+
+/// A call that a cancellation cut.
+#[must_use]
+pub fn cut_off(tool: &str, signal: &StopSignal, after: Duration) -> String {
+    format!(
+        "`{}` was cut off after {} because the run was stopped: {}. What it did until then may be in effect.",
+        name(tool),
+        Seconds(after),
+        told(signal)
+    )
+}
+
+/// A call that was cut off and cannot be: it runs on.
+#[must_use]
+pub fn still_running(tool: &str, signal: &StopSignal, after: Duration) -> String {
+    format!(
+        "`{}` was left running after {} because the run was stopped and it cannot be aborted: {}. \
+         Its result is not known.",
+        name(tool),
+        Seconds(after),
+        told(signal)
+    )
+}
+
+/// A sub-agent that was stopped.
+#[derive(Clone, Copy, Debug)]
+pub struct StoppedAgent<'a> {
+    /// Its name.
+    pub agent: &'a str,
+    /// Why.
+    pub signal: &'a StopSignal,
+    /// The limit that stopped it, as written; empty where none did.
+    pub limit: &'a str,
+    /// Its steps.
+    pub steps: u64,
+    /// The tokens that it and its descendants used.
+    pub tokens: u64,
+    /// What that cost; `None` where a call had no price.
+    pub cost: Option<Money>,
+    /// What it had answered by then.
+    pub partial: &'a str,
+}
+
+/// What the model of the parent reads of a sub-agent that was stopped. Never empty.
+#[must_use]
+pub fn stopped_agent(stopped: &StoppedAgent<'_>) -> String {
+    let StoppedAgent { agent, signal, limit, steps, tokens, cost, partial } = stopped;
+    let cost = cost
+        .map_or_else(|| "at an unknown cost".to_owned(), |cost| format!("${}", cost.to_decimal()));
+    let mut text =
+        format!("The agent `{}` was stopped before it finished: {}", name(agent), told(signal));
+    if !limit.is_empty() {
+        text.push_str(&format!(" (limit: {})", cut(limit)));
+    }
+    let steps = if *steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") };
+    text.push_str(&format!(". It used {steps}, {tokens} tokens, {cost}."));
+    if partial.trim().is_empty() {
+        text.push_str(" It gave no answer.");
+    } else {
+        text.push_str(&format!(
+            " Its unfinished answer:\n{}",
+            shortened(partial, MAX_PARTIAL_BYTES)
+        ));
+    }
+    text
+}
+
+fn told(signal: &StopSignal) -> String {
+    cut(&signal.to_string())
+}
+
+fn reason(why: &str) -> String {
+    if why.trim().is_empty() { "no reason was given".to_owned() } else { cut(why) }
+}
+
+fn name(name: &str) -> String {
+    super::schema::cut(name.trim().to_owned(), MAX_NAME_BYTES)
+}
+
+fn cut(text: &str) -> String {
+    shortened(text, MAX_QUOTED_BYTES)
+}
+
+fn shortened(text: &str, limit: usize) -> String {
+    super::schema::cut(text.trim().to_owned(), limit)
+}
+
+/// Seconds with as many places as tell something.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.as_secs(), self.0.subsec_millis()) {
+            (0, millis) => write!(f, "{millis} ms"),
+            (seconds, 0) => write!(f, "{seconds} s"),
+            (seconds, millis) if seconds < 10 => write!(f, "{seconds}.{} s", millis / 100),
+            (seconds, _) => write!(f, "{seconds} s"),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `list_folder`.
+
+use std::fs::DirEntry;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Abandoned, Workspace, abandoned, blocking, cannot};
+use crate::tool::{FunctionTool, ToolContext, ToolError};
+
+/// The entries that one call brings.
+const MAX_SHOWN: usize = 500;
+/// The entries that are read to be put in order; a larger folder is shown in part.
+const MAX_READ: usize = 50_000;
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Path of the folder, relative to the folder of the tools. Default: that folder itself.
+    path: Option<String>,
+}
+
+pub(super) fn tool(workspace: Workspace) -> FunctionTool {
+    let description = "Lists a folder in order of the names: folders end with `/`, symbolic links with `@`, \
+                       and files have their size in bytes.";
+    FunctionTool::new("list_folder", description, move |arguments: Arguments, _: ToolContext| {
+        let workspace = workspace.clone();
+        blocking(move |abandoned| list(&workspace, &arguments, abandoned))
+    })
+}
+
+fn list(
+    workspace: &Workspace,
+    arguments: &Arguments,
+    is_abandoned: &Abandoned,
+) -> Result<String, ToolError> {
+    let path = workspace.resolve(arguments.path.as_deref().unwrap_or("."))?;
+    let failed = |error| cannot("list", &path, workspace, &error);
+    let mut entries: Vec<DirEntry> = Vec::new();
+    let mut unread = 0_usize;
+    for entry in path.read_dir().map_err(failed)? {
+        if is_abandoned.is_set() {
+            return Err(abandoned());
+        }
+        let entry = entry.map_err(failed)?;
+        if entries.len() < MAX_READ {
+            entries.push(entry);
+        } else {
+            unread = unread.saturating_add(1);
+        }
+    }
+    if entries.is_empty() {
+        return Ok("[the folder is empty]".to_owned());
+    }
+    entries.sort_by_key(DirEntry::file_name);
+    let mut lines: Vec<String> = entries.iter().take(MAX_SHOWN).map(line).collect();
+    let more = entries.len().saturating_sub(MAX_SHOWN).saturating_add(unread);
+    if more > 0 {
+        lines.push(format!("[{more} more]"));
+    }
+    Ok(lines.join("\n"))
+}
+
+fn line(entry: &DirEntry) -> String {
+    let name = entry.file_name().display().to_string();
+    // A name may hold a line break, which would look like two entries.
+    let name = name.replace(|c: char| c.is_control(), "\u{fffd}");
+    // Neither follows a link: what it leads to may lie outside.
+    match (entry.file_type(), entry.metadata()) {
+        (Ok(kind), _) if kind.is_dir() => format!("{name}/"),
+        (Ok(kind), _) if kind.is_symlink() => format!("{name}@"),
+        (_, Ok(about)) => format!("{name}  {}", about.len()),
+        _ => name,
+    }
+}

@@ -1,0 +1,205 @@
+//! `search`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use regex::bytes::{Regex, RegexBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::output::whole_characters;
+use super::{Abandoned, Workspace, abandoned, blocking, cannot};
+use crate::tool::{FunctionTool, ToolContext, ToolError};
+
+/// Folders whose contents nobody wrote by hand.
+const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
+/// The matches that one call brings.
+const MAX_MATCHES: usize = 200;
+/// The most of a line that is shown, in bytes.
+const MAX_LINE_BYTES: usize = 300;
+/// Larger files are data, and skipped.
+const MAX_FILE_BYTES: u64 = 8 << 20;
+/// The files that one call looks at: a repository of the largest kind.
+const MAX_FILES: usize = 100_000;
+/// The deepest folder, which also ends circles of mounts.
+const MAX_DEPTH: usize = 64;
+/// The size of the compiled pattern in bytes.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Regular expression, searched in each line; `(?i)` in front ignores case. No look-around.
+    pattern: String,
+    /// File or folder to search, relative to the folder of the tools. Default: that folder itself.
+    path: Option<String>,
+    /// Only files whose name ends so, such as `.rs`.
+    suffix: Option<String>,
+}
+
+pub(super) fn tool(workspace: Workspace) -> FunctionTool {
+    let description = "Finds the lines of text files below a folder that match a regular expression, as \
+                       `path:line: text`. Skips binary files, files over 8 MiB, symbolic links, and folders \
+                       named .git, target and node_modules. At most 200 lines are returned.";
+    FunctionTool::new("search", description, move |arguments: Arguments, _: ToolContext| {
+        let workspace = workspace.clone();
+        blocking(move |abandoned| run(&workspace, &arguments, abandoned))
+    })
+}
+
+fn run(
+    workspace: &Workspace,
+    arguments: &Arguments,
+    is_abandoned: &Abandoned,
+) -> Result<String, ToolError> {
+    let pattern = RegexBuilder::new(&arguments.pattern).size_limit(MAX_PATTERN_BYTES).build()?;
+    let path = workspace.resolve(arguments.path.as_deref().unwrap_or("."))?;
+    let failed = |error| cannot("search", &path, workspace, &error);
+    let is_folder = path.metadata().map_err(failed)?.is_dir();
+    let suffix = arguments.suffix.as_deref().unwrap_or_default();
+    let mut search = Search { workspace, pattern, suffix, is_abandoned, found: Found::default() };
+    if is_folder {
+        search.below(path.clone())?;
+    } else {
+        search.file(&path);
+    }
+    Ok(search.found.into_text())
+}
+
+struct Search<'a> {
+    workspace: &'a Workspace,
+    pattern: Regex,
+    suffix: &'a str,
+    is_abandoned: &'a Abandoned,
+    found: Found,
+}
+
+#[derive(Default)]
+struct Found {
+    lines: Vec<String>,
+    files: usize,
+    too_large: usize,
+    unreadable: usize,
+    is_cut: bool,
+}
+
+impl Search<'_> {
+    /// Depth first, in order of the names.
+    fn below(&mut self, folder: PathBuf) -> Result<(), ToolError> {
+        let mut open = vec![(folder, 0_usize)];
+        while let Some((path, depth)) = open.pop() {
+            if self.is_abandoned.is_set() {
+                return Err(abandoned());
+            }
+            if self.is_full() {
+                break;
+            }
+            // Never follows a link, so that nothing outside is reached.
+            let Ok(about) = path.symlink_metadata() else {
+                self.found.unreadable = self.found.unreadable.saturating_add(1);
+                continue;
+            };
+            if about.is_file() {
+                if path.as_os_str().as_encoded_bytes().ends_with(self.suffix.as_bytes()) {
+                    self.file(&path);
+                }
+            } else if about.is_dir() && depth < MAX_DEPTH {
+                self.entries(&path, depth, &mut open);
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&mut self, folder: &Path, depth: usize, open: &mut Vec<(PathBuf, usize)>) {
+        let Ok(entries) = folder.read_dir() else {
+            self.found.unreadable = self.found.unreadable.saturating_add(1);
+            return;
+        };
+        let is_skipped = |path: &PathBuf| {
+            path.is_dir() && path.file_name().is_some_and(|name| SKIPPED.iter().any(|s| name == *s))
+        };
+        let entries = entries.flatten().map(|entry| entry.path()).take(MAX_FILES);
+        let mut paths: Vec<PathBuf> = entries.filter(|path| !is_skipped(path)).collect();
+        paths.sort_unstable_by(|a, b| b.cmp(a));
+        open.extend(paths.into_iter().map(|path| (path, depth.saturating_add(1))));
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.found.is_cut |= self.found.lines.len() >= MAX_MATCHES || self.found.files >= MAX_FILES;
+        self.found.is_cut
+    }
+
+    fn file(&mut self, path: &Path) {
+        self.found.files = self.found.files.saturating_add(1);
+        let bytes = match contents(path) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => {
+                self.found.too_large = self.found.too_large.saturating_add(1);
+                return;
+            }
+            Err(_) => {
+                self.found.unreadable = self.found.unreadable.saturating_add(1);
+                return;
+            }
+        };
+        if memchr::memchr(0, &bytes).is_some() {
+            return;
+        }
+        let shown = self.workspace.shown(path);
+        for (number, line) in (1_u64..).zip(bytes.split(|byte| *byte == b'\n')) {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if !self.pattern.is_match(line) {
+                continue;
+            }
+            if self.found.lines.len() >= MAX_MATCHES {
+                self.found.is_cut = true;
+                return;
+            }
+            self.found.lines.push(format!("{shown}:{number}: {}", beginning(line)));
+        }
+    }
+}
+
+/// `None`: too large.
+fn contents(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    if !path.symlink_metadata()?.is_file() {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::new();
+    // It may have grown since its size was asked for.
+    File::open(path)?.take(MAX_FILE_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
+    let is_small = u64::try_from(bytes.len()).is_ok_and(|len| len <= MAX_FILE_BYTES);
+    Ok(is_small.then_some(bytes))
+}
+
+fn beginning(line: &[u8]) -> String {
+    match line.get(..MAX_LINE_BYTES) {
+        Some(begin) if line.len() > MAX_LINE_BYTES => {
+            format!("{} …", String::from_utf8_lossy(whole_characters(begin)))
+        }
+        _ => String::from_utf8_lossy(line).into_owned(),
+    }
+}
+
+impl Found {
+    fn into_text(mut self) -> String {
+        let files =
+            if self.files == 1 { "1 file".to_owned() } else { format!("{} files", self.files) };
+        if self.lines.is_empty() {
+            self.lines.push(format!("[no match in {files}]"));
+        }
+        if self.is_cut {
+            let matches = self.lines.len();
+            self.lines.push(format!(
+                "[stopped after {matches} lines in {files}; narrow the pattern or the path to see more]"
+            ));
+        }
+        if self.too_large > 0 {
+            self.lines.push(format!("[larger than 8 MiB and skipped: {}]", self.too_large));
+        }
+        if self.unreadable > 0 {
+            self.lines.push(format!("[could not be read: {}]", self.unreadable));
+        }
+        self.lines.join("\n")
+    }
+}

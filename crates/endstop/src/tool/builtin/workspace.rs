@@ -1,0 +1,149 @@
+//! The folder that tools for files do not leave.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// The longest path that is looked at, in bytes: that of Linux.
+pub const MAX_PATH_BYTES: usize = 4096;
+
+/// A folder that paths are confined to.
+///
+/// A path is resolved before it is used: `..`, absolute paths and symbolic links may lead anywhere inside
+/// the folder and nowhere else. Between that check and the use of the path another process could put a link
+/// in place of a folder and so lead a tool out: where the folder is shared with processes that are not
+/// trusted, `bash` among them, run the agent as a user or in a container that can reach nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    root: Arc<Path>,
+}
+
+/// Why a path is not used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WorkspaceError {
+    /// The folder itself cannot be used.
+    #[error("`{folder}` cannot be the folder of the tools: {error}")]
+    Folder {
+        /// As given.
+        folder: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// Nothing, a NUL, or longer than [`MAX_PATH_BYTES`].
+    #[error("the path is empty, longer than {MAX_PATH_BYTES} bytes, or contains a NUL")]
+    NoPath,
+    /// It leads out of the folder.
+    #[error(
+        "`{path}` leads out of the folder that the tools are confined to; give a path inside it, relative to it"
+    )]
+    Outside {
+        /// As given.
+        path: String,
+    },
+    /// A symbolic link to what is not there.
+    #[error("`{path}` passes a symbolic link that leads nowhere")]
+    Dangling {
+        /// As given.
+        path: String,
+    },
+    /// `..` behind a folder that is not there.
+    #[error("`{path}` has `..` after a folder that does not exist")]
+    Backwards {
+        /// As given.
+        path: String,
+    },
+    /// The file system refuses it.
+    #[error("`{path}` cannot be reached: {error}")]
+    Unreachable {
+        /// As given.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl Workspace {
+    /// Confines tools to a folder, which must exist.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkspaceError::Folder`] where it is not there, cannot be entered or is no folder.
+    pub fn new(folder: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
+        let folder = folder.as_ref();
+        let failed = |error| WorkspaceError::Folder { folder: folder.display().to_string(), error };
+        let root = folder.canonicalize().map_err(failed)?;
+        if !root.is_dir() {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        Ok(Self { root: root.into() })
+    }
+
+    /// The folder, without links.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a path leads, without links, whether or not anything is there yet.
+    ///
+    /// # Errors
+    ///
+    /// Why it is refused. What lies outside the folder is not told, not even whether it exists, beyond what
+    /// the refusal itself says.
+    pub fn resolve(&self, path: &str) -> Result<PathBuf, WorkspaceError> {
+        if path.is_empty() || path.len() > MAX_PATH_BYTES || path.contains('\0') {
+            return Err(WorkspaceError::NoPath);
+        }
+        let given = || path.to_owned();
+        let joined = self.root.join(path);
+        // The longest beginning that exists decides; what comes after it is only names.
+        for beginning in joined.ancestors() {
+            let real = match beginning.canonicalize() {
+                Ok(real) => real,
+                Err(error) if is_absent(&error) && beginning.is_symlink() => {
+                    // A link that leads out says no more than one that leads nowhere.
+                    return Err(WorkspaceError::Dangling { path: given() });
+                }
+                Err(error) if is_absent(&error) => continue,
+                Err(error) => return Err(self.unreachable(beginning, path, error)),
+            };
+            if !real.starts_with(&self.root) {
+                return Err(WorkspaceError::Outside { path: given() });
+            }
+            let rest = joined.strip_prefix(beginning).unwrap_or(Path::new(""));
+            let is_name = |part| matches!(part, Component::Normal(_));
+            if !rest.components().all(is_name) {
+                return Err(WorkspaceError::Backwards { path: given() });
+            }
+            return Ok(if rest.as_os_str().is_empty() { real } else { real.join(rest) });
+        }
+        Err(WorkspaceError::Outside { path: given() })
+    }
+
+    /// A resolved path as the model may know it: relative to the folder.
+    #[must_use]
+    pub fn shown(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.root) {
+            Ok(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
+            Ok(inside) => inside.display().to_string(),
+            Err(_) => path.display().to_string(),
+        }
+    }
+
+    /// What is below a folder that may not be entered is told only of those inside.
+    fn unreachable(&self, beginning: &Path, path: &str, error: io::Error) -> WorkspaceError {
+        let inside = beginning.ancestors().find_map(|folder| folder.canonicalize().ok());
+        if inside.is_some_and(|folder| folder.starts_with(&self.root)) {
+            WorkspaceError::Unreachable { path: path.to_owned(), error }
+        } else {
+            WorkspaceError::Outside { path: path.to_owned() }
+        }
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}

@@ -1,0 +1,91 @@
+//! `write_file`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Abandoned, Workspace, abandoned, blocking, cannot};
+use crate::tool::{FunctionTool, ToolContext, ToolError};
+
+#[derive(Deserialize, JsonSchema)]
+struct Arguments {
+    /// Path of the file, relative to the folder. Folders that are not there are made.
+    path: String,
+    /// All that the file is to contain.
+    content: String,
+}
+
+pub(super) fn tool(workspace: Workspace) -> FunctionTool {
+    let description = "Creates a file, or replaces one as a whole.";
+    FunctionTool::new("write_file", description, move |arguments: Arguments, _: ToolContext| {
+        let workspace = workspace.clone();
+        blocking(move |abandoned| write(&workspace, &arguments, abandoned))
+    })
+}
+
+fn write(
+    workspace: &Workspace,
+    arguments: &Arguments,
+    is_abandoned: &Abandoned,
+) -> Result<String, ToolError> {
+    let path = workspace.resolve(&arguments.path)?;
+    let failed = |error| cannot("write", &path, workspace, &error);
+    let before = match path.metadata() {
+        Ok(about) if about.is_file() => Some(about),
+        Ok(_) => {
+            let shown = workspace.shown(&path);
+            return Err(ToolError::Failed(format!("`{shown}` is there and is no regular file")));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(failed(error)),
+    };
+    let Some(folder) = path.parent() else {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    };
+    fs::create_dir_all(folder).map_err(failed)?;
+    let draft = Draft::new(folder, arguments.content.as_bytes()).map_err(failed)?;
+    if let Some(about) = &before {
+        fs::set_permissions(&draft.path, about.permissions()).map_err(failed)?;
+    }
+    // The last moment at which nothing has happened yet.
+    if is_abandoned.is_set() {
+        return Err(abandoned());
+    }
+    draft.put(&path).map_err(failed)?;
+    let (shown, bytes) = (workspace.shown(&path), arguments.content.len());
+    Ok(match before {
+        Some(about) => format!("replaced `{shown}`: {bytes} bytes, before {}", about.len()),
+        None => format!("created `{shown}`: {bytes} bytes"),
+    })
+}
+
+/// A complete file beside the one that it is to become; gone unless it did.
+struct Draft {
+    path: PathBuf,
+}
+
+impl Draft {
+    fn new(folder: &Path, content: &[u8]) -> io::Result<Self> {
+        let path = folder.join(format!(".endstop-{}.tmp", uuid::Uuid::now_v7()));
+        let mut file: File = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let draft = Self { path };
+        file.write_all(content)?;
+        // Else a power cut could leave the new name with nothing in it.
+        file.sync_all()?;
+        Ok(draft)
+    }
+
+    fn put(self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After the rename nothing has this name. A failure leaves a file that is named as what it is.
+        let _ = fs::remove_file(&self.path);
+    }
+}

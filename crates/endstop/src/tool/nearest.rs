@@ -1,0 +1,96 @@
+//! The names that a wrong name may have meant.
+
+use std::collections::BTreeSet;
+
+/// As many as a model needs to see to find the one it meant.
+const MAX_NEAREST: usize = 3;
+
+/// Names longer than this are compared by their beginning: a model may write anything as a name.
+const MAX_COMPARED_CHARS: usize = 64;
+
+/// The names of `known` that `found` may have meant, the nearest first: those that differ by a third of
+/// their letters at most, and those that have its words.
+pub(crate) fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let found = folded(found);
+    let mut near: Vec<(usize, &str)> = Vec::new();
+    for name in known {
+        let folded = folded(name);
+        let distance = edit_distance(&found, &folded);
+        let is_near = distance <= folded.len().max(found.len()) / 3 || has_words(&found, &folded);
+        if is_near {
+            near.push((distance, name));
+        }
+    }
+    // The sort is stable: equally near names stay in their order.
+    near.sort_by_key(|(distance, _)| *distance);
+    near.into_iter().take(MAX_NEAREST).map(|(_, name)| name).collect()
+}
+
+/// Lower case, and every separator the same: `ReadFile` stays one word, `read-file` is `read_file`.
+fn folded(name: &str) -> Vec<char> {
+    let letters = name.chars().take(MAX_COMPARED_CHARS);
+    letters.map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
+}
+
+/// Whether the words of one are all among the words of the other: `file_read` and `read_file`, `functions.read`
+/// and `read`.
+fn has_words(a: &[char], b: &[char]) -> bool {
+    let words = |name: &[char]| -> BTreeSet<Vec<char>> {
+        name.split(|c| *c == '_').filter(|word| !word.is_empty()).map(<[char]>::to_vec).collect()
+    };
+    let (a, b) = (words(a), words(b));
+    !a.is_empty() && !b.is_empty() && (a.is_subset(&b) || b.is_subset(&a))
+}
+
+/// Letters to insert, delete or replace (Levenshtein), one row at a time.
+fn edit_distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (y, cell) in b.iter().zip(row.iter_mut().skip(1)) {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = *cell;
+            left = replaced.min(diagonal + 1).min(left + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(a.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn the_name_that_was_meant_comes_first() {
+        let known = ["read_file", "list_folder", "search", "write_file", "bash"];
+        for (found, meant) in [
+            ("read-file", "read_file"),
+            ("ReadFile", "read_file"),
+            ("file_read", "read_file"),
+            ("functions.search", "search"),
+            ("serch", "search"),
+            ("Bash", "bash"),
+        ] {
+            assert_eq!(nearest(found, known).first(), Some(&meant), "{found}");
+        }
+        assert!(nearest("weather", known).is_empty());
+        assert!(nearest("", known).is_empty());
+        assert_eq!(nearest("file", known), ["read_file", "write_file"]);
+    }
+
+    #[test]
+    fn distances_are_those_of_the_textbook() {
+        let distance = |a: &str, b: &str| {
+            super::edit_distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>())
+        };
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", ""), 3);
+        assert_eq!(distance("abc", "abc"), 0);
+    }
+}

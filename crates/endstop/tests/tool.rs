@@ -1,0 +1,4 @@
+//! Tools: functions, schemas, answers.
+
+#[path = "tool/function.rs"]
+mod function;
