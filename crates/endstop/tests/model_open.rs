@@ -1,6 +1,6 @@
 //! Models by the names that the command takes.
 
-use endstop::model::{Model, OpenModelError, OpenOptions, PROVIDERS, open};
+use endstop::model::{OpenModelError, OpenOptions, PROVIDERS, open};
 
 fn without_keys() -> OpenOptions {
     OpenOptions { variable: |_| None, ..OpenOptions::default() }
@@ -39,6 +39,22 @@ fn a_name_without_a_model_says_what_a_name_is() {
 fn every_provider_says_what_it_is_and_where() {
     for row in PROVIDERS {
         assert!(!row.about.is_empty() && row.server.ends_with('/'), "{}", row.name);
+    }
+}
+
+#[test]
+fn the_page_of_names_has_every_provider() {
+    let page = include_str!("../../../docs/models.md");
+    for row in PROVIDERS {
+        let names = |names: &[&str]| {
+            let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            if quoted.is_empty() { String::new() } else { format!("{} ", quoted.join(", ")) }
+        };
+        let keys = if row.keys.is_empty() { "none ".to_owned() } else { names(row.keys) };
+        let (name, aliases) = (names(&[row.name]), names(row.aliases));
+        let elsewhere = row.base_url.map(|url| names(&[url])).unwrap_or_default();
+        let line = format!("| {name}| {aliases}| {keys}| {elsewhere}|");
+        assert!(page.contains(&line), "{line}");
     }
 }
 

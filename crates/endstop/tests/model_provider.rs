@@ -93,8 +93,8 @@ const USED: TokenUsage =
 fn gemini_answer() -> Vec<String> {
     vec![
         gemini::frame(json!([{ "text": "so", "thought": true }]), Value::Null, Value::Null),
-        gemini::frame(json!([{ "text": "Hel" }]), Value::Null, gemini::some_usage()),
-        gemini::frame(json!([{ "text": "lo" }]), json!("STOP"), gemini::some_usage()),
+        gemini::frame(json!([{ "text": "Hé" }]), Value::Null, gemini::some_usage()),
+        gemini::frame(json!([{ "text": "漢o" }]), json!("STOP"), gemini::some_usage()),
     ]
 }
 
@@ -102,8 +102,8 @@ fn responses_answer() -> Vec<String> {
     let summary = json!({ "output_index": 0, "delta": "so" });
     vec![
         responses::event("response.reasoning_summary_text.delta", summary),
-        responses::piece("Hel"),
-        responses::piece("lo"),
+        responses::piece("Hé"),
+        responses::piece("漢o"),
         responses::end("response.completed", "completed", json!({})),
     ]
 }
@@ -121,7 +121,7 @@ fn messages_answer() -> Vec<String> {
     let mut frames = vec![messages::start(input), messages::ping()];
     frames.extend(messages::block(0, json!({ "type": "thinking", "thinking": "" }), &thinking));
     frames.extend(messages::block(1, json!({ "type": "redacted_thinking", "data": "zz" }), &[]));
-    frames.extend(messages::text(2, &["Hel", "lo"]));
+    frames.extend(messages::text(2, &["Hé", "漢o"]));
     frames.extend(messages::end("end_turn", json!({ "output_tokens": 20 })));
     frames
 }
@@ -129,7 +129,7 @@ fn messages_answer() -> Vec<String> {
 fn chat_answer() -> Vec<String> {
     let reasoning = chat::frame(json!({ "reasoning_content": "so" }), Value::Null, None);
     let mut frames = vec![reasoning];
-    frames.extend(chat::answer(&["Hel", "lo"]));
+    frames.extend(chat::answer(&["Hé", "漢o"]));
     frames
 }
 
@@ -145,10 +145,11 @@ async fn every_protocol_gives_words_usage_finish_and_model() {
         ("google", gemini_answer(), USED, Some(5), "STOP", "gemini-test-1"),
     ];
     for (provider, frames, usage, reasoning, finish, answered) in table {
-        for slow in [false, true] {
-            let answer = Answer::events(&frames);
-            let heard = ask(provider, if slow { answer.byte_by_byte() } else { answer }).await;
-            assert_eq!(heard.text, "Hello", "{provider}");
+        let whole = Answer::events(&frames);
+        let answers = [whole.clone(), whole.clone().byte_by_byte(), whole.crlf()];
+        for answer in answers {
+            let heard = ask(provider, answer).await;
+            assert_eq!(heard.text, "Hé漢o", "{provider}");
             assert_eq!(heard.reasoning, "so", "{provider}: reasoning is no text");
             let end = end(heard);
             assert_eq!(end.usage, Some(usage), "{provider}");
@@ -281,6 +282,38 @@ async fn tool_calls_come_whole_with_the_text_of_their_arguments() {
         }
         assert_eq!(heard.calls[1].arguments, "{\"x\":oops", "{provider}: whatever it wrote");
     }
+}
+
+#[tokio::test]
+async fn tool_calls_of_a_chat_need_no_index_and_no_room_for_it() {
+    let call = |index: Option<u32>, id: &str, name: &str| {
+        let mut call = json!({ "id": id, "function": { "name": name, "arguments": "{}" } });
+        if let Some(index) = index {
+            call["index"] = json!(index);
+        }
+        chat::frame(json!({ "tool_calls": [call] }), Value::Null, None)
+    };
+    for (name, indices) in [
+        ("absent", [None, None]),
+        ("all the same", [Some(0), Some(0)]),
+        ("huge", [Some(0), Some(u32::MAX)]),
+    ] {
+        let mut frames = vec![call(indices[0], "a", "add"), call(indices[1], "b", "say")];
+        frames.extend([chat::finish("tool_calls"), chat::DONE.to_owned()]);
+        let heard = ask("openai", Answer::events(frames)).await;
+        let calls: Vec<_> =
+            heard.calls.iter().map(|call| (&*call.id, &*call.tool, &*call.arguments)).collect();
+        assert_eq!(calls, [("a", "add", "{}"), ("b", "say", "{}")], "{name}");
+        assert!(heard.end.is_some());
+    }
+}
+
+#[tokio::test]
+async fn words_are_not_lost_where_a_line_end_comes_apart() {
+    let heard = ask("openai", Answer::events(chat_answer()).crlf().byte_by_byte()).await;
+    assert_eq!(heard.text, "Hé漢o");
+    let heard = ask("anthropic", Answer::events(messages_answer()).crlf().byte_by_byte()).await;
+    assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Malformed);
 }
 
 #[tokio::test]
@@ -470,6 +503,7 @@ async fn dropping_the_stream_closes_the_connection() {
         drop(stream);
         let pieces = server.left(1).await;
         assert!(pieces[0] < 100, "{provider}: the server wrote {pieces:?} pieces");
-        assert_eq!(server.seen().len(), 1);
+        let seen = server.seen();
+        assert!(seen.len() == 1 && seen[0].path.starts_with("/v1/"), "{seen:?}");
     }
 }

@@ -271,10 +271,9 @@ impl Drive {
         let end = end.unwrap_or_default();
         let told = end.usage;
         let usage = told.unwrap_or_else(|| answer.estimate(attempt.plan.input));
-        let cost = end.cost.map_or_else(
-            || attempt.plan.pricing.cost(&usage, attempt.plan.at),
-            Cost::Known,
-        );
+        let cost = end
+            .cost
+            .map_or_else(|| attempt.plan.pricing.cost(&usage, attempt.plan.at), Cost::Known);
         self.name_calls(&mut answer.calls);
         let calls: &[ToolCall] = if is_whole { &answer.calls } else { &[] };
         let directive = {

@@ -112,11 +112,8 @@ impl Drive {
         match refusal {
             None => self.dispatch(batch, place, &call).await,
             Some((outcome, text)) => {
-                let detail = Detail::Tool {
-                    call: &call,
-                    outcome: Some(outcome),
-                    took: Duration::ZERO,
-                };
+                let detail =
+                    Detail::Tool { call: &call, outcome: Some(outcome), took: Duration::ZERO };
                 self.scope.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
                 self.answered(batch, place, Answered { outcome, text, took: Duration::ZERO }).await;
             }
@@ -134,12 +131,14 @@ impl Drive {
         let agent = Arc::clone(&self.agent);
         let Some(entry) = agent.tools.get(&call.tool) else {
             let known: Vec<&str> = agent.tools.specs().iter().map(|s| s.name.as_str()).collect();
-            let text =
-                answers::unknown_tool(&call.tool, &agent.tools.nearest(&call.tool), &known);
+            let text = answers::unknown_tool(&call.tool, &agent.tools.nearest(&call.tool), &known);
             return Err(Refusal::Answer(ToolOutcome::Unknown, text));
         };
         if let Err(why) = entry.schema.check(&call.arguments) {
-            return Err(Refusal::Answer(ToolOutcome::Invalid, answers::invalid_arguments(&call.tool, &why)));
+            return Err(Refusal::Answer(
+                ToolOutcome::Invalid,
+                answers::invalid_arguments(&call.tool, &why),
+            ));
         }
         let about = About { call: Some(call), ..About::default() };
         let asked = self.hooks(Trigger::BeforeToolUse, about).await;
@@ -182,7 +181,8 @@ impl Drive {
         let verdict = core.run.verdict();
         let program = core.run.program();
         let rule = verdict.rule.as_deref().or(core.run.finishing());
-        let condition = rule.and_then(|id| program.policy().rule(id)).map(|r| r.condition.to_string());
+        let condition =
+            rule.and_then(|id| program.policy().rule(id)).map(|r| r.condition.to_string());
         let now = verdict.primary.map(|signal| signal.message).unwrap_or_default();
         answers::refused(tool, rule.unwrap_or(""), &condition.unwrap_or_default(), &now)
     }
@@ -273,9 +273,7 @@ impl Drive {
                 (ToolOutcome::TimedOut, answers::timed_out(&call.tool, ran.took))
             }
             Ok(output) => self.take_output(output),
-            Err(ToolError::Failed(why)) => {
-                (ToolOutcome::Failed, answers::failed(&call.tool, &why))
-            }
+            Err(ToolError::Failed(why)) => (ToolOutcome::Failed, answers::failed(&call.tool, &why)),
             Err(ToolError::Stop(stop)) => {
                 let signal = stop.into_signal(&call.tool);
                 self.scope.note(&EventKind::StopRaised { signal: &signal });
@@ -312,8 +310,7 @@ impl Drive {
     }
 
     fn tell_end(&self, call: &ToolCall, answered: &Answered) {
-        let detail =
-            Detail::Tool { call, outcome: Some(answered.outcome), took: answered.took };
+        let detail = Detail::Tool { call, outcome: Some(answered.outcome), took: answered.took };
         let end = EventKind::ToolEnd {
             tool: &call.tool,
             arguments: &call.arguments,

@@ -326,7 +326,8 @@ impl AgentBuilder {
         }
         let program = Arc::new(Program::new(&policy, &self.probes)?);
         let tools = ToolSet::new(self.tools)?;
-        let retry_pricing = self.retry_model.as_deref().map(|model| Pricing::of(model, self.prices));
+        let retry_pricing =
+            self.retry_model.as_deref().map(|model| Pricing::of(model, self.prices));
         let by_name = |agent: AgentLoop| (agent.name().to_owned(), agent);
         Ok(AgentLoop(Arc::new(Inner {
             fixed_tokens: fixed_tokens(&self.instructions, &tools),

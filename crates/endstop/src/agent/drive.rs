@@ -275,7 +275,9 @@ impl Drive {
 
     /// Hands the trace so far to the store: what was spent survives a crash from here on.
     pub(super) async fn flush(&mut self) {
-        let Some(store) = self.agent.store.clone().filter(|_| self.stored.is_some()) else { return };
+        let Some(store) = self.agent.store.clone().filter(|_| self.stored.is_some()) else {
+            return;
+        };
         let lines = self.scope.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
         if lines.is_empty() {
             return;
@@ -329,7 +331,8 @@ impl Drive {
         let by_rule: BTreeMap<_, _> = notices.into_iter().map(|n| (n.rule, n.message)).collect();
         let warnings: Vec<String> = by_rule.into_values().collect();
         let left = self.scope.what_is_left();
-        let text = format!("Note: {}.{left} Bring the task to an end in time.", warnings.join("; "));
+        let text =
+            format!("Note: {}.{left} Bring the task to an end in time.", warnings.join("; "));
         self.state.messages.push(Message::system(text));
     }
 }

@@ -1,8 +1,8 @@
 //! The worst case of a model call before it is made: how much input it can be, how much output fits.
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::{Action, OnUnpriced};
 use endstop_core::policy::next_trip::Axis;
+use endstop_core::policy::{Action, OnUnpriced};
 use endstop_core::run::Directive;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
@@ -95,11 +95,7 @@ pub(super) struct Worst {
 impl CallPlan<'_> {
     /// The worst case with an output cap, without what is kept for a wrap-up.
     pub(super) fn worst(&self, output: u64) -> Worst {
-        Worst {
-            input: self.input,
-            output,
-            cost: self.pricing.worst(self.input, output, self.at),
-        }
+        Worst { input: self.input, output, cost: self.pricing.worst(self.input, output, self.at) }
     }
 
     /// As [`CallPlan::worst`], with what is kept.

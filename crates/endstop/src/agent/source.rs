@@ -9,7 +9,10 @@ use crate::cancel::InMemoryCancellationSource;
 /// Asked at every checkpoint whether the run is to end.
 pub trait CancellationSource: Send + Sync {
     /// The signal to stop by, if there is one. Cooperative: nothing is cut.
-    fn cancellation_signal<'a>(&'a self, state: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>>;
+    fn cancellation_signal<'a>(
+        &'a self,
+        state: &'a AgentState,
+    ) -> BoxFuture<'a, Option<StopSignal>>;
 
     /// Resolves when a request arrives, so that what is in flight is cut at once. Never, unless the source
     /// can tell.

@@ -109,9 +109,8 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
     match state.execution.core.take() {
         None => Ok((Run::new(program), false)),
         Some(core) => {
-            let run = Run::from_state(program, *core).map_err(|error| {
-                ExecuteError::Restore { run: state.id.clone(), error }
-            })?;
+            let run = Run::from_state(program, *core)
+                .map_err(|error| ExecuteError::Restore { run: state.id.clone(), error })?;
             Ok((run, true))
         }
     }

@@ -226,10 +226,8 @@ impl AgentState {
         let verdict = self.execution.verdict.as_deref();
         let rules = verdict.map_or(&[][..], |verdict| &verdict.rules);
         let held = rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
-        let given = held.map(|rule| GivenApproval {
-            rule: rule.id.clone(),
-            cap_picos: cap.map(Money::picos),
-        });
+        let given = held
+            .map(|rule| GivenApproval { rule: rule.id.clone(), cap_picos: cap.map(Money::picos) });
         self.execution.approvals.extend(given);
         self
     }

@@ -94,6 +94,17 @@ impl Answer {
         self
     }
 
+    /// Ends lines with two bytes.
+    pub(crate) fn crlf(mut self) -> Self {
+        for step in &mut self.steps {
+            if let Step::Send(bytes) = step {
+                let text = String::from_utf8_lossy(bytes).replace('\n', "\r\n");
+                *bytes = text.into_bytes();
+            }
+        }
+        self
+    }
+
     /// Sends the body byte by byte, each in a chunk of its own.
     pub(crate) fn byte_by_byte(mut self) -> Self {
         let cut = |step| match step {

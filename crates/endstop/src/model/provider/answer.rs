@@ -9,10 +9,13 @@ use genai::adapter::AdapterKind;
 use genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StreamEnd, ToolCall as WireCall};
 use serde_json::{Value, json};
 
-use super::facts::{Facts, MAX_ANSWER_BYTES, Tap};
+use super::facts::{Facts, MAX_ANSWER_BYTES, Tap, is_chat};
 use super::{ProviderModel, failure, request};
 use crate::message::ToolCall;
 use crate::model::{ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
+
+/// What is said of a stream whose frames came apart.
+const TORN: &str = "a line end came in two pieces, and a part of the answer may be lost";
 
 pub(super) fn stream<'a>(model: &'a ProviderModel, request: ModelRequest<'a>) -> ModelStream<'a> {
     let first = Phase::Asked(request);
@@ -75,7 +78,9 @@ impl Answer<'_> {
                 Some(ChatStreamEvent::ReasoningChunk(piece)) if !piece.content.is_empty() => {
                     return Ok(ModelEvent::Reasoning(piece.content));
                 }
-                Some(ChatStreamEvent::ToolCallChunk(piece)) => self.note(piece.tool_call),
+                Some(ChatStreamEvent::ToolCallChunk(piece)) if !is_chat(self.model.kind) => {
+                    self.note(piece.tool_call);
+                }
                 Some(ChatStreamEvent::End(end)) => self.end(Some(end))?,
                 Some(_) => {}
                 None => self.end(None)?,
@@ -93,7 +98,12 @@ impl Answer<'_> {
             }
             let timeouts = self.model.timeouts;
             let limit = if frames == 0 { timeouts.first } else { timeouts.between };
-            match tokio::time::timeout(limit, self.stream.next()).await {
+            let next = tokio::time::timeout(limit, self.stream.next()).await;
+            if self.tap.facts().is_torn {
+                let error = ModelError::new(ModelErrorKind::Malformed, TORN);
+                return Err(self.with_usage(error));
+            }
+            match next {
                 Ok(None) => return Ok(None),
                 Ok(Some(Ok(event))) => return Ok(Some(event)),
                 Ok(Some(Err(error))) => {
@@ -146,6 +156,7 @@ impl Answer<'_> {
         let stop = end.captured_stop_reason.map(|reason| reason.raw().to_owned());
         told.finish = told.finish.or(stop);
         let parts = end.captured_content.map(genai::chat::MessageContent::into_parts);
+        self.queue.extend(facts.calls.into_iter().map(ModelEvent::ToolCall));
         let mut calls = Vec::new();
         for part in parts.unwrap_or_default() {
             match part {
@@ -155,9 +166,6 @@ impl Answer<'_> {
         }
         if self.model.kind == AdapterKind::Anthropic {
             request::pair_thinking(&mut told.opaque);
-        }
-        if calls.is_empty() {
-            calls = std::mem::take(&mut self.calls);
         }
         for call in calls {
             if self.model.kind == AdapterKind::Gemini

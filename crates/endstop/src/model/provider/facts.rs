@@ -7,6 +7,7 @@ use genai::adapter::AdapterKind;
 use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef};
 use serde_json::{Map, Value};
 
+use crate::message::ToolCall;
 use crate::model::ModelEnd;
 use crate::price::{
     MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, detect_shape, model_of, read_usage,
@@ -18,6 +19,20 @@ pub(super) const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// The most entries that a provider can want back of one answer.
 const MAX_OPAQUE: usize = 1_024;
+
+/// The most tool calls of one answer, as the readers of transcripts have it.
+const MAX_CALLS: usize = 4_096;
+
+/// Whether a provider speaks the chat protocol of OpenAI.
+pub(super) const fn is_chat(kind: AdapterKind) -> bool {
+    !matches!(
+        kind,
+        AdapterKind::OpenAIResp
+            | AdapterKind::Anthropic
+            | AdapterKind::Gemini
+            | AdapterKind::Ollama
+    )
+}
 
 /// Where a stream's frames are looked at.
 #[derive(Debug)]
@@ -43,6 +58,12 @@ pub(super) struct Facts {
     pub(super) opaque: Vec<Value>,
     /// The frame that ends a stream was there.
     pub(super) has_end: bool,
+    /// The tool calls of a chat, in order.
+    pub(super) calls: Vec<ToolCall>,
+    /// The place that a chat gives each of them.
+    places: Vec<Option<u64>>,
+    /// A frame came apart, so that words may be lost.
+    pub(super) is_torn: bool,
     usage: Map<String, Value>,
 }
 
@@ -64,6 +85,10 @@ impl ChatFrameSink for Tap {
         if frame.data == "[DONE]" || frame.event == Some("message_stop") {
             facts.has_end = true;
         }
+        // `genai` takes a line end of two bytes that come apart for two line ends. Only Anthropic's events
+        // need the line before the data.
+        let is_name_alone = frame.event.is_some() && frame.data.is_empty();
+        facts.is_torn |= is_name_alone && self.kind == AdapterKind::Anthropic;
         if let Some(body) = frame.json() {
             facts.body(self.kind, &body);
         }
@@ -90,6 +115,43 @@ impl Facts {
             AdapterKind::Ollama => self.ollama(body),
             AdapterKind::OpenRouter => self.reasoning_details(body),
             _ => {}
+        }
+        if is_chat(kind) {
+            self.tool_calls(body);
+        }
+    }
+
+    /// Gathers tool calls from their pieces. Some servers leave out the index, or give all the same one.
+    fn tool_calls(&mut self, body: &Value) {
+        let pieces = body.pointer("/choices/0/delta/tool_calls").and_then(Value::as_array);
+        for piece in pieces.into_iter().flatten() {
+            let index = piece.get("index").and_then(Value::as_u64);
+            let id = piece.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
+            let function = |key| piece.get("function")?.get(key);
+            let name = function("name").and_then(Value::as_str).unwrap_or_default();
+            let is_it = |(call, place): (&ToolCall, &Option<u64>)| {
+                (index.is_none() || *place == index) && id.is_none_or(|id| call.id == id)
+            };
+            let known = self.calls.iter().zip(&self.places).rposition(is_it);
+            if known.is_none() {
+                if self.calls.len() >= MAX_CALLS {
+                    continue;
+                }
+                let id = id.map(str::to_owned);
+                let id = id.unwrap_or_else(|| format!("call_{}", self.calls.len()));
+                self.places.push(index);
+                self.calls.push(ToolCall { id, ..ToolCall::default() });
+            }
+            let at = known.unwrap_or(self.calls.len().saturating_sub(1));
+            let Some(call) = self.calls.get_mut(at) else { continue };
+            if call.tool.is_empty() {
+                call.tool.push_str(name);
+            }
+            match function("arguments") {
+                Some(Value::String(text)) => call.arguments.push_str(text),
+                None | Some(Value::Null) => {}
+                Some(whole) => call.arguments = whole.to_string(),
+            }
         }
     }
 

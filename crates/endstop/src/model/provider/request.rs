@@ -10,6 +10,7 @@ use genai::chat::{
 use serde_json::{Value, json};
 
 use super::ProviderModel;
+use super::facts::is_chat;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::model::{ModelRequest, ToolChoice};
 
@@ -31,7 +32,9 @@ pub(super) fn build(
     let cap = request.max_output_tokens.or(model.max_output_tokens);
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
-        .with_capture_tool_calls(true)
+        // Those of a chat are gathered from the frames: `genai` loses calls without an index, and makes room
+        // for as many as a large index says.
+        .with_capture_tool_calls(!is_chat(model.kind))
         .with_capture_content(false)
         // Only Anthropic's thinking is rebuilt from what is captured; elsewhere it would ask for summaries.
         .with_capture_reasoning_content(model.kind == AdapterKind::Anthropic);
