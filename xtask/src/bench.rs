@@ -22,6 +22,10 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     if !replay.is_ok_and(|status| status.success()) {
         return Err("the benchmark of replay failed".to_owned());
     }
+    let ledger = Command::new("target/release/ledger").current_dir(&folder).status();
+    if !ledger.is_ok_and(|status| status.success()) {
+        return Err("the benchmark of the ledger failed".to_owned());
+    }
     flat(&folder)
 }
 

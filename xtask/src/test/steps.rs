@@ -33,8 +33,12 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "tests", depth: Depth::Push, plan: tests },
     Step { name: "doc tests", depth: Depth::Push, plan: doc_tests },
     Step { name: "examples", depth: Depth::Push, plan: examples },
+    Step { name: "loom", depth: Depth::Push, plan: loom },
+    Step { name: "shuttle", depth: Depth::Push, plan: shuttle },
     Step { name: "licences", depth: Depth::Push, plan: licences },
     Step { name: "fuzz", depth: Depth::Push, plan: short_fuzz },
+    Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
+    Step { name: "long models", depth: Depth::Nightly, plan: long_models },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
     Step { name: "mutants", depth: Depth::Nightly, plan: mutants },
@@ -42,6 +46,15 @@ pub(super) const STEPS: &[Step] = &[
 
 /// Examples that run to their end by themselves: package and name.
 const EXAMPLES: &[(&str, &str)] = &[("endstop-core", "own_loop")];
+
+/// Random schedules that each of the tests tries where a change is pushed.
+const SHORT_SHUTTLE_SCHEDULES: u32 = 10_000;
+
+/// Ten times as many, each night.
+const LONG_SHUTTLE_SCHEDULES: u32 = 100_000;
+
+/// Sequences of calls that are compared with a model each night; a push tries the 256 that are usual.
+const LONG_MODEL_CASES: u32 = 20_000;
 
 /// Enough to run the corpus and find what lies on the surface.
 const SHORT_FUZZ_SECONDS: u32 = 5;
@@ -78,6 +91,34 @@ fn examples(_: &Path) -> Plan {
             .map(|(package, name)| words(&format!("cargo run -q -p {package} --example {name}")))
             .collect(),
     )
+}
+
+/// Every interleaving of small models. The flag goes through the environment, for it has to win over flags
+/// that are there already: without it the tests are compiled to nothing.
+fn loom(_: &Path) -> Plan {
+    one(
+        "env RUSTFLAGS=--cfg=endstop_loom cargo test --target-dir target/loom -p endstop --test loom_*",
+    )
+}
+
+fn shuttle(_: &Path) -> Plan {
+    shuttle_of(SHORT_SHUTTLE_SCHEDULES)
+}
+
+fn long_shuttle(_: &Path) -> Plan {
+    shuttle_of(LONG_SHUTTLE_SCHEDULES)
+}
+
+fn shuttle_of(schedules: u32) -> Plan {
+    one(&format!(
+        "env RUSTFLAGS=--cfg=endstop_shuttle ENDSTOP_SHUTTLE_SCHEDULES={schedules} cargo test --target-dir target/shuttle -p endstop --test shuttle_*"
+    ))
+}
+
+fn long_models(_: &Path) -> Plan {
+    one(&format!(
+        "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop --test ledger_model"
+    ))
 }
 
 fn licences(_: &Path) -> Plan {
@@ -189,6 +230,18 @@ mod tests {
     fn a_missing_tool_is_known() {
         assert!(!cargo_has("no-such-tool-anywhere"));
         assert!(answers("cargo", &["--version"]));
+    }
+
+    #[test]
+    fn model_checkers_are_built_with_their_flag_in_a_folder_of_their_own() {
+        for (plan, name) in
+            [(loom as fn(&Path) -> Plan, "loom"), (shuttle, "shuttle"), (long_shuttle, "shuttle")]
+        {
+            let Plan::Run(lines) = plan(Path::new(".")) else { panic!("{name} is not skipped") };
+            let line = lines.concat();
+            assert!(line.contains(&format!("RUSTFLAGS=--cfg=endstop_{name}")), "{line:?}");
+            assert!(line.contains(&format!("target/{name}")), "{line:?}");
+        }
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
-use endstop::message::ToolCall;
 use endstop::tool::{FunctionTool, Handoff, Tool, ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::support::{call, failure};
 
 #[derive(Deserialize, JsonSchema)]
 struct Counter {
@@ -27,22 +28,6 @@ fn counter() -> Arc<dyn Tool> {
             .with_fact("count", u64::from(args.count)))
     };
     Arc::new(FunctionTool::new("counter", "Counts up by one.", run))
-}
-
-async fn call(tool: Arc<dyn Tool>, arguments: &str) -> Result<ToolOutput, ToolError> {
-    let call = ToolCall {
-        id: "1".to_owned(),
-        tool: tool.spec().name.clone(),
-        arguments: arguments.to_owned(),
-    };
-    tool.call(call, ToolContext::detached()).await
-}
-
-fn failure(result: Result<ToolOutput, ToolError>) -> String {
-    match result {
-        Err(ToolError::Failed(message)) => message,
-        other => panic!("not a failure: {other:?}"),
-    }
 }
 
 #[tokio::test]

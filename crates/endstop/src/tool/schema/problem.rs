@@ -55,13 +55,13 @@ pub(super) fn expected(error: &ValidationError<'_>) -> String {
         Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
         Kind::ExclusiveMaximum { limit } => format!("less than {limit}"),
         Kind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
-        Kind::MinLength { limit } => format!("at least {limit} characters"),
-        Kind::MaxLength { limit } => format!("at most {limit} characters"),
-        Kind::MinItems { limit } => format!("at least {limit} items"),
-        Kind::MaxItems { limit } => format!("at most {limit} items"),
+        Kind::MinLength { limit } => format!("at least {}", counted(*limit, "character")),
+        Kind::MaxLength { limit } => format!("at most {}", counted(*limit, "character")),
+        Kind::MinItems { limit } => format!("at least {}", counted(*limit, "item")),
+        Kind::MaxItems { limit } => format!("at most {}", counted(*limit, "item")),
         Kind::AdditionalItems { limit } => format!("at most {limit} items"),
-        Kind::MinProperties { limit } => format!("at least {limit} fields"),
-        Kind::MaxProperties { limit } => format!("at most {limit} fields"),
+        Kind::MinProperties { limit } => format!("at least {}", counted(*limit, "field")),
+        Kind::MaxProperties { limit } => format!("at most {}", counted(*limit, "field")),
         Kind::UniqueItems => "items that all differ".to_owned(),
         Kind::Pattern { pattern } => format!("a string that matches /{}/", beginning(pattern)),
         Kind::OneOfMultipleValid { .. } => "exactly one of its forms, not several".to_owned(),
@@ -83,7 +83,7 @@ pub(super) fn found(value: &Value) -> String {
         Value::Array(items) if items.is_empty() => "an empty array".to_owned(),
         Value::Array(items) => format!("an array of length {}", items.len()),
         Value::Object(fields) if fields.is_empty() => "an object without fields".to_owned(),
-        Value::Object(fields) => format!("an object with {}", names(fields.keys())),
+        Value::Object(fields) => format!("an object with the {}", names(fields.keys())),
     }
 }
 
@@ -138,7 +138,7 @@ fn unknown_fields(error: &ValidationError<'_>, schema: &Value, unexpected: &[Str
     let known: Vec<&str> = known
         .and_then(Value::as_object)
         .map_or_else(Vec::new, |fields| fields.keys().map(String::as_str).collect());
-    let unknown = format!("has no {}", names(unexpected.iter()));
+    let unknown = format!("unknown {}", names(unexpected.iter()));
     let near = match unexpected {
         [one] => nearest(one, known.iter().copied()),
         _ => Vec::new(),
@@ -146,12 +146,16 @@ fn unknown_fields(error: &ValidationError<'_>, schema: &Value, unexpected: &[Str
     match (near.first(), known.is_empty()) {
         (Some(near), _) => format!("{unknown}; `{near}` may be meant"),
         (None, true) => unknown,
-        (None, false) => format!("{unknown}; it has {}", names(known.into_iter())),
+        (None, false) => format!("{unknown}; it has the {}", names(known.into_iter())),
     }
 }
 
+fn counted(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
 fn names(names: impl ExactSizeIterator<Item = impl AsRef<str>>) -> String {
-    let word = if names.len() == 1 { "the field" } else { "the fields" };
+    let word = if names.len() == 1 { "field" } else { "fields" };
     format!("{word} {}", listed(names.map(|name| format!("`{}`", beginning(name.as_ref())))))
 }
 

@@ -1,0 +1,90 @@
+//! Sub-agents: one ledger, one tree of tokens, limits that bind every descendant.
+
+use std::sync::Arc;
+
+use endstop::agent::AgentLoop;
+use endstop::core::run::Status;
+use endstop::core::signal::StopReason;
+use endstop::ledger::{Budget, Limits};
+use endstop::model::scripted::{Reply, ScriptedModel};
+use endstop::tool::Tool;
+use serde_json::json;
+
+use crate::support::*;
+
+/// A chain of agents that each call the next one for ever; the innermost calls a tool for ever.
+fn runaway(model: &ScriptedModel, depth: usize) -> Arc<dyn Tool> {
+    let mut tool: Arc<dyn Tool> = Arc::new(ok_tool("work"));
+    for _ in 0..depth {
+        let agent = AgentLoop::builder("work").model(model.clone()).tools([tool]).unbounded();
+        let agent = agent.policy(policy("unbounded = true\n"));
+        tool = agent.build().unwrap().as_tool("Works.");
+    }
+    tool
+}
+
+/// Calls `work` so many times in every reply.
+fn worker(calls: usize) -> ScriptedModel {
+    ScriptedModel::from_fn("scripted", move |_, _| {
+        let mut reply = Reply::text("working").usage(100, 10);
+        for _ in 0..calls {
+            reply = reply.tool_call("work", json!({ "task": "more" }));
+        }
+        reply
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_limit_of_three_model_calls_makes_exactly_three_at_any_depth_and_width() {
+    for depth in 1..=4 {
+        for calls in [1, 8] {
+            let model = worker(calls);
+            let tool = runaway(&model, depth);
+            let budget = Budget::root(Limits::unlimited());
+            let root = AgentLoop::builder("root")
+                .model(model.clone())
+                .tools([tool])
+                .stop_when(condition("steps >= 3"))
+                .budget(budget.clone())
+                .build()
+                .unwrap();
+            let state = root.run("Go.").await.unwrap();
+            let what = format!("depth {depth}, {calls} calls: {}", state.explain());
+            assert_eq!(model.calls(), 3, "{what}");
+            assert_eq!(state.step_count(), 3, "{what}");
+            assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached), "{what}");
+            assert_eq!(state.status(), Status::Stopped);
+            assert_eq!(state.usage().total(), 330, "{what}");
+            let settled = budget.settled();
+            assert_eq!((settled.steps, settled.attempts, settled.tokens), (3, 3, 330), "{what}");
+            assert_eq!(budget.held(), endstop::ledger::Amounts::default(), "{what}");
+            assert_all_answered(&state);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_child_tells_its_parents_model_why_with_its_partial_answer() {
+    let child_model = ScriptedModel::new("child")
+        .reply(Reply::text("I found the door.").tool_call("work", json!({})).usage(100, 10))
+        .repeat_last();
+    let child = AgentLoop::builder("helper")
+        .model(child_model)
+        .tool(ok_tool("work"))
+        .stop_when(condition("steps >= 2"))
+        .build()
+        .unwrap();
+    let model = ScriptedModel::new("parent")
+        .reply(Reply::call("helper", json!({ "task": "Find the way." })))
+        .reply(Reply::text("The helper found a door."));
+    let parent =
+        agent(&model, "steps >= 10").tools([child.as_tool("Helps.")]).build().unwrap();
+    let state = parent.run("Go.").await.unwrap();
+    assert_eq!(state.final_response(), Some("The helper found a door."));
+    assert_eq!(state.step_count(), 4);
+    let told = state.messages.iter().find(|m| matches!(m, endstop::message::Message::Tool { .. }));
+    let told = told.unwrap().text();
+    for part in ["helper", "steps_limit", "2 steps", "I found the door."] {
+        assert!(told.contains(part), "`{part}` is not in {told}");
+    }
+}

@@ -1,0 +1,124 @@
+//! `bash`: output, exit codes, time limits, and that nothing outlives a call.
+
+use std::time::{Duration, Instant};
+
+use endstop::tool::builtin::Builtin;
+use serde_json::json;
+
+use crate::support::{Folders, call};
+
+async fn bash(folders: &Folders, command: &str) -> String {
+    folders.run(Builtin::Bash, json!({ "command": command })).await.unwrap()
+}
+
+/// Whether the process is there and no zombie.
+fn is_running(id: &str) -> bool {
+    let id = id.trim();
+    let state = std::process::Command::new("ps").args(["-o", "stat=", "-p", id]).output().unwrap();
+    let state = String::from_utf8(state.stdout).unwrap();
+    !state.trim().is_empty() && !state.trim().starts_with('Z')
+}
+
+async fn assert_ends(id: &str) {
+    let begun = Instant::now();
+    while is_running(id) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the process {id} still runs");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What a command wrote into a file of the folder, once it has.
+async fn written(folders: &Folders, name: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(folders.inside().join(name)).unwrap_or_default();
+        if text.ends_with('\n') {
+            return text;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing was written to {name}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn runs_in_the_folder_and_tells_output_and_exit_code() {
+    let folders = Folders::new();
+    folders.put("file", "");
+    assert_eq!(bash(&folders, "ls; pwd").await, format!("file\n{}\n", folders.inside().display()));
+    assert_eq!(bash(&folders, "echo out; echo err >&2; echo out").await, "out\nerr\nout\n");
+    assert_eq!(bash(&folders, "printf x; exit 3").await, "x\n[exit code 3]");
+    assert_eq!(bash(&folders, "false").await, "[exit code 1]");
+    assert_eq!(bash(&folders, "true").await, "[no output]");
+    assert!(bash(&folders, "kill -9 $$").await.starts_with("[ended by signal: 9"));
+    assert!(bash(&folders, "nosuchcommand").await.ends_with("[exit code 127]"));
+}
+
+#[tokio::test]
+async fn there_is_no_input_to_wait_for() {
+    assert_eq!(bash(&Folders::new(), "cat; echo done").await, "done\n");
+}
+
+#[tokio::test]
+async fn long_output_keeps_its_beginning_and_its_end() {
+    let text = bash(&Folders::new(), "seq 1 200000").await;
+    assert!(text.len() < 33_000, "{}", text.len());
+    assert!(text.starts_with("1\n2\n3\n") && text.ends_with("\n199999\n200000\n"));
+    assert!(text.contains(" bytes left out]"));
+}
+
+#[tokio::test]
+async fn a_time_limit_kills_and_tells_what_was_written() {
+    let folders = Folders::new();
+    let command = "sleep 300 & echo $! > child; echo begun; yes > /dev/null";
+    let arguments = json!({ "command": command, "timeout_seconds": 1 });
+    let begun = Instant::now();
+    let told = folders.failure(Builtin::Bash, arguments).await;
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_eq!(
+        told,
+        "the command was killed after 1 s, its time limit; what it wrote until then:\nbegun\n"
+    );
+    assert_ends(&written(&folders, "child").await).await;
+}
+
+#[tokio::test]
+async fn children_and_grandchildren_are_gone_after_a_drop() {
+    let folders = Folders::new();
+    // The grandchild ignores what a polite kill would send.
+    let command = "echo $$ > shell
+        bash -c 'trap \"\" TERM HUP INT; (trap \"\" TERM; sleep 300) & echo $! > grandchild; wait' &
+        echo $! > child
+        wait";
+    let arguments = json!({ "command": command }).to_string();
+    let tool = folders.tool(Builtin::Bash);
+    let running = tokio::spawn(async move { call(tool, &arguments).await });
+    let mut ids = Vec::new();
+    for name in ["shell", "child", "grandchild"] {
+        ids.push(written(&folders, name).await);
+    }
+    assert!(ids.iter().all(|id| is_running(id)), "{ids:?}");
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    for id in &ids {
+        assert_ends(id).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_in_the_background_ends_with_the_command() {
+    let folders = Folders::new();
+    let begun = Instant::now();
+    assert_eq!(bash(&folders, "sleep 300 & echo $! > child; echo started").await, "started\n");
+    assert!(begun.elapsed() < Duration::from_secs(20), "waited for the background");
+    assert_ends(&written(&folders, "child").await).await;
+}
+
+#[tokio::test]
+async fn a_process_that_leaves_the_group_holds_nothing_up() {
+    let folders = Folders::new();
+    let begun = Instant::now();
+    // It keeps the pipe open for two seconds; the tool does not wait for it.
+    let text = bash(&folders, "setsid sleep 2 & echo started; sleep 0.2").await;
+    assert_eq!(text, "started\n");
+    assert!(begun.elapsed() < Duration::from_millis(1900), "{:?}", begun.elapsed());
+}
