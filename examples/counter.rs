@@ -50,7 +50,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let signal = state.last_stop_signal();
     println!("stopped by:     {}", signal.map_or_else(String::new, ToString::to_string));
-    println!("final count:    {}", signal.map_or(0, |s| s.context["final_count"].as_u64().unwrap_or(0)));
+    println!(
+        "final count:    {}",
+        signal.map_or(0, |s| s.context["final_count"].as_u64().unwrap_or(0))
+    );
     println!("final response: {}", state.final_response().unwrap_or("none"));
     println!("steps:          {}", state.step_count());
     println!("tokens:         {}", state.usage().total());

@@ -1,4 +1,5 @@
 //! Models by the names that the command takes.
+#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 use endstop::model::{OpenModelError, OpenOptions, PROVIDERS, open};
 

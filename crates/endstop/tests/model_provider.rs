@@ -1,5 +1,6 @@
 //! Models of providers against a real HTTP server: shapes, usage in every position, failures, cancellation.
 #![cfg(feature = "models")]
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 #[path = "support/server.rs"]
 mod server;
@@ -133,20 +134,36 @@ fn chat_answer() -> Vec<String> {
     frames
 }
 
+fn ollama_answer() -> Vec<String> {
+    let line = |key: &str, text: &str| {
+        json!({ "model": "qwen-test-1", "message": { key: text }, "done": false }).to_string()
+    };
+    let end = json!({
+        "model": "qwen-test-1", "message": { "content": "" }, "done": true, "done_reason": "stop",
+        "prompt_eval_count": 100, "eval_count": 20,
+    });
+    vec![line("thinking", "so"), line("content", "Hé"), line("content", "漢o"), end.to_string()]
+}
+
 #[tokio::test]
 async fn every_protocol_gives_words_usage_finish_and_model() {
     let anthropic =
         TokenUsage { input: 30, cache_read: 64, cache_write: 4, cache_write_1h: 2, output: 20 };
+    let local = TokenUsage { input: 100, output: 20, ..TokenUsage::default() };
     let table = [
         ("openai", chat_answer(), USED, Some(5), "stop", "gpt-test-1"),
         ("openrouter", chat_answer(), USED, Some(5), "stop", "gpt-test-1"),
         ("openai-responses", responses_answer(), USED, Some(5), "completed", "gpt-test-2"),
         ("anthropic", messages_answer(), anthropic, None, "end_turn", "claude-test-1"),
         ("google", gemini_answer(), USED, Some(5), "STOP", "gemini-test-1"),
+        ("ollama", ollama_answer(), local, None, "stop", "qwen-test-1"),
     ];
     for (provider, frames, usage, reasoning, finish, answered) in table {
         let whole = Answer::events(&frames);
-        let answers = [whole.clone(), whole.clone().byte_by_byte(), whole.crlf()];
+        let mut answers = vec![whole.clone(), whole.clone().byte_by_byte()];
+        if provider != "ollama" {
+            answers.push(whole.crlf());
+        }
         for answer in answers {
             let heard = ask(provider, answer).await;
             assert_eq!(heard.text, "Hé漢o", "{provider}");
@@ -323,6 +340,7 @@ async fn a_stream_that_ends_without_its_end_is_truncated() {
         ("anthropic", messages_answer()[..9].to_vec()),
         ("openai-responses", vec![responses::piece("Hel")]),
         ("google", gemini_answer()[..2].to_vec()),
+        ("ollama", ollama_answer()[..2].to_vec()),
         ("openai", Vec::new()),
     ];
     for (provider, frames) in table {
@@ -334,6 +352,16 @@ async fn a_stream_that_ends_without_its_end_is_truncated() {
             assert_eq!(error.usage, Some(USED), "what is charged is known");
         }
     }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_no_silent_answer() {
+    let body = json!({
+        "choices": [{ "message": { "content": "Hello" }, "finish_reason": "stop" }],
+        "usage": chat::some_usage(),
+    });
+    let heard = ask("openai", Answer::json(200, &body)).await;
+    assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Truncated);
 }
 
 #[tokio::test]

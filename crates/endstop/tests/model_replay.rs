@@ -1,4 +1,5 @@
 //! Recorded runs that answer: every format that the readers know.
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
 //! What models of providers send: conversations, tools and caps in the words of each protocol, and what a
 //! provider wants back.
 #![cfg(feature = "models")]
+#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 #[path = "support/server.rs"]
 #[expect(dead_code, reason = "only what is sent is looked at")]

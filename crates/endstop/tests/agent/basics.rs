@@ -14,7 +14,8 @@ use crate::support::*;
 async fn the_counter_stops_at_three_with_all_three_steps_recorded() {
     let model = caller("counter");
     let (tool, count) = counter_tool(3);
-    let state = agent(&model, "steps >= 10").tool(tool).build().unwrap().run("Count.").await.unwrap();
+    let state =
+        agent(&model, "steps >= 10").tool(tool).build().unwrap().run("Count.").await.unwrap();
     assert_eq!(state.final_response(), None);
     assert!(!state.has_final_response());
     let signal = state.last_stop_signal().unwrap();
@@ -54,7 +55,11 @@ async fn a_limit_of_n_steps_admits_exactly_n_and_the_nth_runs_its_tools() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_call_limit_answers_what_it_refuses() {
     let model = ScriptedModel::new("scripted")
-        .reply(Reply::call("look", json!({})).tool_call("look", json!({})).tool_call("look", json!({})))
+        .reply(
+            Reply::call("look", json!({}))
+                .tool_call("look", json!({}))
+                .tool_call("look", json!({})),
+        )
         .repeat_last();
     let agent = agent(&model, "tool_calls >= 2").tool(ok_tool("look")).build().unwrap();
     let state = agent.run("Go.").await.unwrap();
@@ -120,10 +125,10 @@ async fn a_driver_error_leaves_its_trace_in_the_state() {
 async fn attempts_are_counted_apart_from_steps_and_waited_between() {
     let model = ScriptedModel::new("scripted")
         .reply(Reply::error(ModelErrorKind::Unavailable))
-        .reply(Reply::text("").fail(
-            ModelErrorKind::RateLimited,
-            Some(std::time::Duration::from_secs(7)),
-        ))
+        .reply(
+            Reply::text("")
+                .fail(ModelErrorKind::RateLimited, Some(std::time::Duration::from_secs(7))),
+        )
         .reply(Reply::text("At last."));
     let begun = tokio::time::Instant::now();
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
@@ -134,8 +139,9 @@ async fn attempts_are_counted_apart_from_steps_and_waited_between() {
 
 #[tokio::test(start_paused = true)]
 async fn used_up_attempts_end_the_run_with_retry_limit() {
-    let model =
-        ScriptedModel::new("scripted").reply(Reply::error(ModelErrorKind::Unavailable)).repeat_last();
+    let model = ScriptedModel::new("scripted")
+        .reply(Reply::error(ModelErrorKind::Unavailable))
+        .repeat_last();
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.stop_reason(), Some(StopReason::RetryLimitReached));
     assert_eq!(model.calls(), 3);

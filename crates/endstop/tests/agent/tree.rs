@@ -77,8 +77,7 @@ async fn a_stopped_child_tells_its_parents_model_why_with_its_partial_answer() {
     let model = ScriptedModel::new("parent")
         .reply(Reply::call("helper", json!({ "task": "Find the way." })))
         .reply(Reply::text("The helper found a door."));
-    let parent =
-        agent(&model, "steps >= 10").tools([child.as_tool("Helps.")]).build().unwrap();
+    let parent = agent(&model, "steps >= 10").tools([child.as_tool("Helps.")]).build().unwrap();
     let state = parent.run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("The helper found a door."));
     assert_eq!(state.step_count(), 4);

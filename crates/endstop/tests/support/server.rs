@@ -2,6 +2,7 @@
 //!
 //! It counts requests and keeps their bodies, and it tells when a client went away in the middle of an
 //! answer. A test file takes it in with `#[path = "support/server.rs"] mod server;`.
+#![expect(clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
 //! Frames of the streams of providers, written by hand after their API references.
+#![expect(clippy::indexing_slicing, reason = "helpers of tests fail as tests do")]
 
 use serde_json::{Value, json};
 
