@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use endstop::agent::{AgentLoop, AgentState};
 use endstop::core::condition::named::max_steps;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
-use endstop::model::scripted::{Reply, ScriptedModel};
+use endstop::model::{Reply, ScriptedModel};
 use endstop::observe::console::ConsoleObserver;
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;

@@ -4,7 +4,7 @@
 //! ```
 //! use endstop::agent::AgentLoop;
 //! use endstop::core::condition::named::max_steps;
-//! use endstop::model::scripted::{Reply, ScriptedModel};
+//! use endstop::model::{Reply, ScriptedModel};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

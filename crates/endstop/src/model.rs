@@ -191,3 +191,21 @@ impl ModelError {
         Self { kind, message: message.into(), status: None, retry_after: None, usage: None }
     }
 }
+
+impl<M: Model + ?Sized> Model for std::sync::Arc<M> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn provider(&self) -> &str {
+        (**self).provider()
+    }
+
+    fn max_output_tokens(&self) -> Option<u64> {
+        (**self).max_output_tokens()
+    }
+
+    fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a> {
+        (**self).stream(request)
+    }
+}

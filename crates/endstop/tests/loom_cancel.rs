@@ -1,5 +1,10 @@
 //! The token tree under all interleavings of a few threads: what `tests/cancel.rs` cannot see.
 #![cfg(endstop_loom)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "the helpers of this test fail as the test does"
+)]
 
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};

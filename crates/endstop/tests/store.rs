@@ -1,5 +1,12 @@
 //! Stores of runs: one contract for all of them, and what `kill -9` leaves.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "the helpers of these tests fail as their tests do"
+)]
+
 #[path = "store/contract.rs"]
 mod contract;
 #[path = "store/files.rs"]

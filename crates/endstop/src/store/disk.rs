@@ -49,6 +49,17 @@ pub(super) fn open_empty(path: &Path) -> io::Result<File> {
     private().write(true).create(true).truncate(true).open(path)
 }
 
+/// Makes an empty file; one that is there is not even opened, for closing it would end the locks that
+/// SQLite has on it in this process.
+#[cfg(feature = "sqlite")]
+pub(super) fn create_file(path: &Path) -> io::Result<()> {
+    step()?;
+    match private().write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        created => created.map(drop),
+    }
+}
+
 pub(super) fn write_all(mut file: &File, bytes: &[u8]) -> io::Result<()> {
     #[cfg(test)]
     fault::write(file, bytes)?;

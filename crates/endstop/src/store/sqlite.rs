@@ -63,7 +63,7 @@ impl SqliteStore {
             disk::create_folder(folder).map_err(failed)?;
         }
         // SQLite gives the files that it makes beside this one the same permissions.
-        disk::open_to_append(&path).map_err(failed)?;
+        disk::create_file(&path).map_err(failed)?;
         let writing = database::open(&path, durability)?;
         let reader = Arc::new(Mutex::new(database::open(&path, durability)?));
         let writer = Writer::start(path.clone(), writing).map_err(failed)?;

@@ -1,11 +1,13 @@
 //! Steps, tools, ends.
 
+use std::sync::Arc;
+
 use endstop::agent::{AgentState, Trigger};
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::message::ToolOutcome;
 use endstop::model::ModelErrorKind;
-use endstop::model::scripted::{Reply, ScriptedModel};
+use endstop::model::{Reply, ScriptedModel};
 use serde_json::json;
 
 use crate::support::*;
@@ -54,34 +56,33 @@ async fn a_limit_of_n_steps_admits_exactly_n_and_the_nth_runs_its_tools() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_call_limit_answers_what_it_refuses() {
-    let model = ScriptedModel::new("scripted")
-        .reply(
-            Reply::call("look", json!({}))
-                .tool_call("look", json!({}))
-                .tool_call("look", json!({})),
-        )
-        .repeat_last();
-    let agent = agent(&model, "tool_calls >= 2").tool(ok_tool("look")).build().unwrap();
+    let model = replies([Reply::call("look", json!({}))
+        .tool_call("look", json!({}))
+        .tool_call("look", json!({}))]);
+    let agent =
+        agent(&model, "tool_calls >= 2 or steps >= 9").tool(ok_tool("look")).build().unwrap();
     let state = agent.run("Go.").await.unwrap();
     assert_eq!(state.stop_reason(), Some(StopReason::ToolCallsLimitReached));
     assert_eq!(
         outcomes(&state),
         [ToolOutcome::Succeeded, ToolOutcome::Succeeded, ToolOutcome::Refused]
     );
-    assert!(state.messages.last().unwrap().text().contains("tool_calls >= 2"), "{state:?}");
+    assert!(
+        state.messages.last().unwrap().text().contains("tool_calls >= 2 or steps >= 9"),
+        "{state:?}"
+    );
     assert_all_answered(&state);
 }
 
 #[tokio::test(start_paused = true)]
 async fn unknown_tools_wrong_arguments_and_failures_are_typed_results_that_a_run_survives() {
-    let model = ScriptedModel::new("scripted")
-        .reply(
-            Reply::call("lok", json!({}))
-                .raw_tool_call("look", "{not json")
-                .tool_call("fail", json!({}))
-                .tool_call("look", json!({})),
-        )
-        .reply(Reply::text("Fine."));
+    let model = replies([
+        Reply::call("lok", json!({}))
+            .raw_tool_call("look", "{not json")
+            .tool_call("fail", json!({}))
+            .tool_call("look", json!({})),
+        Reply::text("Fine."),
+    ]);
     let agent = agent(&model, "steps >= 5").tool(ok_tool("look")).tool(failing_tool("fail"));
     let state = agent.build().unwrap().run("Go.").await.unwrap();
     assert_eq!(
@@ -99,9 +100,9 @@ async fn unknown_tools_wrong_arguments_and_failures_are_typed_results_that_a_run
 
 #[tokio::test(start_paused = true)]
 async fn remaining_calls_are_not_begun_once_a_stop_is_raised() {
-    let model = ScriptedModel::new("scripted").reply(
-        Reply::call("look", json!({})).tool_call("counter", json!({})).tool_call("look", json!({})),
-    );
+    let model = replies([Reply::call("look", json!({}))
+        .tool_call("counter", json!({}))
+        .tool_call("look", json!({}))]);
     let (tool, _) = counter_tool(1);
     let agent = agent(&model, "steps >= 5").tool(tool).tool(ok_tool("look")).parallel_tools(1);
     let state = agent.build().unwrap().run("Go.").await.unwrap();
@@ -112,7 +113,7 @@ async fn remaining_calls_are_not_begun_once_a_stop_is_raised() {
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_error_leaves_its_trace_in_the_state() {
-    let model = ScriptedModel::new("scripted").reply(Reply::error(ModelErrorKind::Rejected));
+    let model = replies([Reply::error(ModelErrorKind::Rejected)]);
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.status(), Status::Failed);
     assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade));
@@ -123,13 +124,11 @@ async fn a_driver_error_leaves_its_trace_in_the_state() {
 
 #[tokio::test(start_paused = true)]
 async fn attempts_are_counted_apart_from_steps_and_waited_between() {
-    let model = ScriptedModel::new("scripted")
-        .reply(Reply::error(ModelErrorKind::Unavailable))
-        .reply(
-            Reply::text("")
-                .fail(ModelErrorKind::RateLimited, Some(std::time::Duration::from_secs(7))),
-        )
-        .reply(Reply::text("At last."));
+    let model = replies([
+        Reply::error(ModelErrorKind::Unavailable),
+        Reply::text("").fail(ModelErrorKind::RateLimited, Some(std::time::Duration::from_secs(7))),
+        Reply::text("At last."),
+    ]);
     let begun = tokio::time::Instant::now();
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("At last."));
@@ -139,9 +138,7 @@ async fn attempts_are_counted_apart_from_steps_and_waited_between() {
 
 #[tokio::test(start_paused = true)]
 async fn used_up_attempts_end_the_run_with_retry_limit() {
-    let model = ScriptedModel::new("scripted")
-        .reply(Reply::error(ModelErrorKind::Unavailable))
-        .repeat_last();
+    let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.stop_reason(), Some(StopReason::RetryLimitReached));
     assert_eq!(model.calls(), 3);
@@ -150,9 +147,7 @@ async fn used_up_attempts_end_the_run_with_retry_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_ends_without_its_end_is_not_an_answer() {
-    let model = ScriptedModel::new("scripted")
-        .reply(Reply::text("Half an ans").cut())
-        .reply(Reply::text("A whole answer."));
+    let model = replies([Reply::text("Half an ans").cut(), Reply::text("A whole answer.")]);
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("A whole answer."));
     assert_eq!(state.steps()[0].attempts, 2);
@@ -162,13 +157,13 @@ async fn a_stream_that_ends_without_its_end_is_not_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn the_wrap_up_has_no_tools_and_answers_with_what_it_has() {
-    let model = ScriptedModel::from_fn("scripted", |request, _| {
+    let model = Arc::new(ScriptedModel::from_fn("scripted", |request, _| {
         if request.tools.is_empty() {
             Reply::text("All I have.").usage(100, 10)
         } else {
             Reply::call("look", json!({})).usage(100, 10)
         }
-    });
+    }));
     let rules = policy("[stop]\nlimit = \"steps >= 5\"\n[finish]\nwrap_up = \"steps >= 4\"\n");
     let agent = agent(&model, "steps >= 9").policy(rules).tool(ok_tool("look")).build().unwrap();
     let state = agent.run("Go.").await.unwrap();
@@ -181,9 +176,10 @@ async fn the_wrap_up_has_no_tools_and_answers_with_what_it_has() {
 #[tokio::test(start_paused = true)]
 async fn step_durations_contain_the_model_and_the_tools() {
     use std::time::Duration;
-    let model = ScriptedModel::new("scripted")
-        .reply(Reply::call("sleep", json!({})).delay(Duration::from_millis(300)))
-        .reply(Reply::text("Done.").delay(Duration::from_millis(50)));
+    let model = replies([
+        Reply::call("sleep", json!({})).delay(Duration::from_millis(300)),
+        Reply::text("Done.").delay(Duration::from_millis(50)),
+    ]);
     let agent = agent(&model, "steps >= 5").tool(slow_tool("sleep", Duration::from_millis(200)));
     let state = agent.build().unwrap().run("Go.").await.unwrap();
     let took: Vec<u64> = state.steps().iter().map(|step| step.took_ms).collect();
@@ -194,9 +190,7 @@ async fn step_durations_contain_the_model_and_the_tools() {
 async fn hooks_run_at_all_ten_triggers_in_order() {
     use std::sync::{Arc, Mutex};
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let model = ScriptedModel::new("scripted")
-        .reply(Reply::call("fail", json!({})))
-        .reply(Reply::text("Done."));
+    let model = replies([Reply::call("fail", json!({})), Reply::text("Done.")]);
     let mut builder = agent(&model, "steps >= 5").tool(failing_tool("fail"));
     for trigger in Trigger::ALL {
         let seen = Arc::clone(&seen);

@@ -7,45 +7,53 @@ use std::time::Duration;
 use endstop::agent::{AgentBuilder, AgentLoop, AgentState};
 use endstop::core::condition::Condition;
 use endstop::core::expr;
-use endstop::core::policy::{Policy, PolicyFile};
+use endstop::core::policy::Policy;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::scripted::{Reply, ScriptedModel};
+use endstop::model::{Reply, ScriptedModel};
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
 
 /// A condition from its text.
-pub fn condition(text: &str) -> Condition {
+pub(crate) fn condition(text: &str) -> Condition {
     expr::parse(text).unwrap()
 }
 
 /// A policy from TOML.
-pub fn policy(text: &str) -> Policy {
-    PolicyFile::from_toml(text).unwrap().policy
+pub(crate) fn policy(text: &str) -> Policy {
+    Policy::from_toml(text).unwrap()
 }
 
 /// An agent that stops at a condition.
-pub fn agent(model: &ScriptedModel, stop: &str) -> AgentBuilder {
+pub(crate) fn agent(model: &Arc<ScriptedModel>, stop: &str) -> AgentBuilder {
     AgentLoop::builder("tested").model(model.clone()).stop_when(condition(stop))
 }
 
+/// A model that gives these replies and then repeats the last one.
+pub(crate) fn replies(replies: impl IntoIterator<Item = Reply>) -> Arc<ScriptedModel> {
+    let model = ScriptedModel::new("scripted");
+    Arc::new(replies.into_iter().fold(model, ScriptedModel::reply).repeat_last())
+}
+
 /// A model that calls `tool` for ever.
-pub fn caller(tool: &str) -> ScriptedModel {
-    ScriptedModel::new("scripted").reply(Reply::call(tool, json!({})).usage(100, 10)).repeat_last()
+pub(crate) fn caller(tool: &str) -> Arc<ScriptedModel> {
+    let reply = Reply::call(tool, json!({})).usage(100, 10);
+    Arc::new(ScriptedModel::new("scripted").reply(reply).repeat_last())
 }
 
 /// A model that answers at once.
-pub fn answerer(text: &str) -> ScriptedModel {
-    ScriptedModel::new("scripted").reply(Reply::text(text).usage(100, 10)).repeat_last()
+pub(crate) fn answerer(text: &str) -> Arc<ScriptedModel> {
+    let reply = Reply::text(text).usage(100, 10);
+    Arc::new(ScriptedModel::new("scripted").reply(reply).repeat_last())
 }
 
 /// A tool that answers `ok`.
-pub fn ok_tool(name: &str) -> FunctionTool {
+pub(crate) fn ok_tool(name: &str) -> FunctionTool {
     FunctionTool::without_arguments(name, "Does nothing.", |_| async { Ok::<_, ToolError>("ok") })
 }
 
 /// A tool that takes some time.
-pub fn slow_tool(name: &str, takes: Duration) -> FunctionTool {
+pub(crate) fn slow_tool(name: &str, takes: Duration) -> FunctionTool {
     FunctionTool::without_arguments(name, "Takes its time.", move |_| async move {
         tokio::time::sleep(takes).await;
         Ok::<_, ToolError>("slept")
@@ -53,14 +61,14 @@ pub fn slow_tool(name: &str, takes: Duration) -> FunctionTool {
 }
 
 /// A tool that fails.
-pub fn failing_tool(name: &str) -> FunctionTool {
+pub(crate) fn failing_tool(name: &str) -> FunctionTool {
     FunctionTool::without_arguments(name, "Fails.", |_| async {
         Err::<&str, _>(ToolError::failed("no luck"))
     })
 }
 
 /// A tool that counts its calls and stops the loop at one of them.
-pub fn counter_tool(stop_at: u64) -> (FunctionTool, Arc<AtomicU64>) {
+pub(crate) fn counter_tool(stop_at: u64) -> (FunctionTool, Arc<AtomicU64>) {
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
     let tool = FunctionTool::without_arguments("counter", "Counts up by one.", move |_| {
@@ -80,7 +88,7 @@ pub fn counter_tool(stop_at: u64) -> (FunctionTool, Arc<AtomicU64>) {
 }
 
 /// The outcomes of all answers to tool calls, in order of the conversation.
-pub fn outcomes(state: &AgentState) -> Vec<ToolOutcome> {
+pub(crate) fn outcomes(state: &AgentState) -> Vec<ToolOutcome> {
     let of = |message: &Message| match message {
         Message::Tool { outcome, .. } => Some(*outcome),
         _ => None,
@@ -89,7 +97,7 @@ pub fn outcomes(state: &AgentState) -> Vec<ToolOutcome> {
 }
 
 /// Every tool call of every reply has exactly one answer, after the reply and before the next one.
-pub fn assert_all_answered(state: &AgentState) {
+pub(crate) fn assert_all_answered(state: &AgentState) {
     let mut open: Vec<String> = Vec::new();
     for message in &state.messages {
         match message {

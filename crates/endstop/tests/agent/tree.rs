@@ -6,14 +6,14 @@ use endstop::agent::AgentLoop;
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Budget, Limits};
-use endstop::model::scripted::{Reply, ScriptedModel};
+use endstop::model::{Reply, ScriptedModel};
 use endstop::tool::Tool;
 use serde_json::json;
 
 use crate::support::*;
 
 /// A chain of agents that each call the next one for ever; the innermost calls a tool for ever.
-fn runaway(model: &ScriptedModel, depth: usize) -> Arc<dyn Tool> {
+fn runaway(model: &Arc<ScriptedModel>, depth: usize) -> Arc<dyn Tool> {
     let mut tool: Arc<dyn Tool> = Arc::new(ok_tool("work"));
     for _ in 0..depth {
         let agent = AgentLoop::builder("work").model(model.clone()).tools([tool]).unbounded();
@@ -24,14 +24,14 @@ fn runaway(model: &ScriptedModel, depth: usize) -> Arc<dyn Tool> {
 }
 
 /// Calls `work` so many times in every reply.
-fn worker(calls: usize) -> ScriptedModel {
-    ScriptedModel::from_fn("scripted", move |_, _| {
+fn worker(calls: usize) -> Arc<ScriptedModel> {
+    Arc::new(ScriptedModel::from_fn("scripted", move |_, _| {
         let mut reply = Reply::text("working").usage(100, 10);
         for _ in 0..calls {
             reply = reply.tool_call("work", json!({ "task": "more" }));
         }
         reply
-    })
+    }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,18 +65,18 @@ async fn a_parent_limit_of_three_model_calls_makes_exactly_three_at_any_depth_an
 
 #[tokio::test(start_paused = true)]
 async fn a_stopped_child_tells_its_parents_model_why_with_its_partial_answer() {
-    let child_model = ScriptedModel::new("child")
-        .reply(Reply::text("I found the door.").tool_call("work", json!({})).usage(100, 10))
-        .repeat_last();
+    let reply = Reply::text("I found the door.").tool_call("work", json!({})).usage(100, 10);
+    let child_model = replies([reply]);
     let child = AgentLoop::builder("helper")
         .model(child_model)
         .tool(ok_tool("work"))
         .stop_when(condition("steps >= 2"))
         .build()
         .unwrap();
-    let model = ScriptedModel::new("parent")
-        .reply(Reply::call("helper", json!({ "task": "Find the way." })))
-        .reply(Reply::text("The helper found a door."));
+    let model = replies([
+        Reply::call("helper", json!({ "task": "Find the way." })),
+        Reply::text("The helper found a door."),
+    ]);
     let parent = agent(&model, "steps >= 10").tools([child.as_tool("Helps.")]).build().unwrap();
     let state = parent.run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("The helper found a door."));

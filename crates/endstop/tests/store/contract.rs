@@ -246,11 +246,12 @@ async fn a_page_is_bounded(place: &Place) {
 }
 
 async fn the_last_saved_is_listed_first(place: &Place) {
+    const THIRD: &str = "{\"steps\":[{}],\"label\":\"third\\n🛑\"}";
     let store = place.open();
     for (run, state) in [
         ("b", "{\"label\":\"first\"}"),
         ("a", "no label"),
-        ("c", "{\"steps\":[{}],\"label\":\"third\\n🛑\"}"),
+        ("c", THIRD),
         ("b", "{\"label\":\"fourth\"}"),
     ] {
         store.save(&id(run), state, None).await.unwrap();
@@ -266,7 +267,11 @@ async fn the_last_saved_is_listed_first(place: &Place) {
     let third = "third 🛑";
     assert_eq!(
         told,
-        [("b", 2, "fourth", 18, None), ("c", 1, third, 37, None), ("a", 1, "", 8, None)]
+        [
+            ("b", 2, "fourth", 18, None),
+            ("c", 1, third, THIRD.len() as u64, None),
+            ("a", 1, "", 8, None)
+        ]
     );
     for run in &runs {
         let state = store.load(&run.id).await.unwrap().unwrap();

@@ -3,6 +3,8 @@
 //! A test starts itself again as a child, which saves and appends as fast as it can and tells each
 //! acknowledgement on a pipe. A child that is killed leaves its runs to the next one.
 
+#![expect(clippy::print_stdout, reason = "says what was killed and found")]
+
 use std::env;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;

@@ -3,6 +3,7 @@
 use std::fs;
 
 use endstop::store::{SqliteStore, Store, StoreError, Version};
+use futures_util::FutureExt;
 use rusqlite::Connection;
 
 use super::place::{Kind, Place, id, whole_trace};
@@ -85,7 +86,7 @@ async fn what_was_asked_is_written_before_a_store_is_gone() {
     let run = id("late");
     // Asked, and dropped with its store before it is answered: written all the same.
     let mut saving = store.save(&run, "written", None);
-    assert!(futures_util::poll!(&mut saving).is_pending());
+    assert!((&mut saving).now_or_never().is_none());
     drop(saving);
     drop(store);
     let store = SqliteStore::open(place.path()).unwrap();
@@ -105,4 +106,26 @@ async fn nobody_else_can_read_transcripts() {
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600, "{suffix}");
     }
+}
+
+/// POSIX locks of a file end when the process closes any handle on it, which would let another process take
+/// the log away from under this one.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn opening_it_again_leaves_the_locks_of_the_first_handle() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new(Kind::Sqlite, "sqlite-locks");
+    let store = SqliteStore::open(place.path()).unwrap();
+    store.save(&id("a"), "state", None).await.unwrap();
+    let inode = format!(":{}", fs::metadata(place.path()).unwrap().ino());
+    let is_locked = || {
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        locks.lines().any(|line| line.split(' ').any(|word| word.ends_with(&inode)))
+    };
+    if !is_locked() {
+        println!("skipped: this system does not show the locks of files");
+        return;
+    }
+    drop(SqliteStore::open(place.path()).unwrap());
+    assert!(is_locked());
 }
