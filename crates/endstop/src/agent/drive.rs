@@ -80,7 +80,9 @@ impl Drive {
             self.scope.take_cancellation();
             let agent = Some(self.agent.name.as_str());
             let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
-            self.scope.intend(&begin, Detail::None);
+            let messages = self.state.messages.len();
+            let detail = Detail::Begin { messages, tools: self.agent.tools.len() };
+            self.scope.intend(&begin, detail);
         }
         self.approve_what_was_approved();
         self.tell_user_messages();

@@ -157,7 +157,7 @@ impl Scope {
         let event = self.event(source, kind);
         let directive = core.run.observe(&event);
         core.events = core.events.saturating_add(1);
-        core.notices.append(&mut core.run.take_notices());
+        let notices = core.run.take_notices();
         if let Some(journal) = &mut core.journal {
             journal.push_str(&serde_json::to_string(&Line::from_event(&event)).unwrap_or_default());
             journal.push('\n');
@@ -166,8 +166,12 @@ impl Scope {
         for observer in &self.shared.observers {
             let seen = Observation { info, event: &event, directive, detail, run, budget };
             // A sink that fails must not end what it watches.
-            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(&seen)));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                observer.observe(&seen);
+                notices.iter().for_each(|notice| observer.warned(info, notice, run));
+            }));
         }
+        core.notices.extend(notices);
         directive
     }
 
