@@ -128,6 +128,17 @@ impl Verdict {
         }
     }
 
+    /// One more signal, raised after the others. It decides if it is more authoritative than they are.
+    pub(crate) fn add_signal(&mut self, signal: StopSignal) {
+        let decides = self.primary.as_ref().is_none_or(|primary| signal.reason < primary.reason);
+        if decides {
+            self.status = Status::after(signal.reason);
+            self.primary = Some(signal.clone());
+            (self.rule, self.terminated_by) = (None, None);
+        }
+        self.signals.push(signal);
+    }
+
     /// The record as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {

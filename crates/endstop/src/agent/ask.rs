@@ -15,7 +15,7 @@ use super::drive::{About, Drive, Flow};
 use super::hooks::Trigger;
 use super::plan::{CallPlan, NotAdmitted, estimate};
 use super::pricing::{Pricing, amount};
-use super::retry::BreakerDecision;
+use super::retry::{BreakerDecision, CircuitBreaker};
 use super::wait::{Patience, Waited};
 use crate::ledger::{Amounts, Hold};
 use crate::message::{Message, ToolCall};
@@ -89,6 +89,7 @@ impl Drive {
             }
             let asked = self.hooks(Trigger::BeforeModelRequest, About::default()).await;
             if self.checkpoint().await != Flow::On {
+                agent.breaker.iter().for_each(CircuitBreaker::forget);
                 return;
             }
             let pricing = Self::pricing(&agent, self.uses_retry_model);

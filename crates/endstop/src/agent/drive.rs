@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use endstop_core::event::{Cap, EventKind};
-use endstop_core::policy::Action;
+use endstop_core::policy::{Action, DEFAULT_OVERRIDES};
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 
@@ -44,6 +44,8 @@ pub(super) struct Drive {
     /// The core knows of the cancellation that has reached the run.
     pub(super) is_cancellation_told: bool,
     pub(super) stored: Option<Stored>,
+    /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
+    pub(super) continued: (usize, u32),
     /// The agent that continues with the next step.
     pub(super) handoff: Option<Handoff>,
 }
@@ -163,7 +165,9 @@ impl Drive {
         for signal in std::mem::take(&mut asked.signals) {
             self.scope.note(&EventKind::StopRaised { signal: &signal });
         }
-        if let Some(by) = asked.continue_by.take().filter(|_| self.may_continue()) {
+        // What is over has nothing to go on with.
+        let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
+        if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
             self.scope.note(&EventKind::ContinuationRequested { by: &by });
         }
         for (hook, why) in failures {
@@ -229,8 +233,27 @@ impl Drive {
 
     /// The run is about to stop: hooks may ask for a continuation.
     pub(super) async fn on_stop(&mut self) -> Flow {
+        let reason = self.why_stopped().reason;
         self.hooks(Trigger::OnStop, About::default()).await;
+        if self.flow() == Flow::On {
+            self.count_continuation(reason);
+        }
         self.flow()
+    }
+
+    /// The core counts how often a rule is overridden. What hooks and parents raise again and again before a
+    /// step can begin has the same allowance.
+    fn count_continuation(&mut self, reason: StopReason) {
+        let steps = self.state.execution.steps.len();
+        let (before, in_row) = self.continued;
+        let in_row = if before == steps { in_row.saturating_add(1) } else { 1 };
+        self.continued = (steps, in_row);
+        if in_row > DEFAULT_OVERRIDES {
+            let message = format!(
+                "override limit: {reason} overridden {DEFAULT_OVERRIDES} times and still standing"
+            );
+            self.error(&message, "loop");
+        }
     }
 
     /// Everything is over, or paused.

@@ -93,6 +93,7 @@ pub(super) fn drive(
         is_out_of_budget: false,
         is_cancellation_told: false,
         stored,
+        continued: (0, 0),
         handoff: None,
     })
 }

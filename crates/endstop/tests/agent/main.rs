@@ -8,5 +8,7 @@
 )]
 
 mod basics;
+mod hooks;
+mod overrides;
 mod support;
 mod tree;
