@@ -89,6 +89,9 @@ impl Drive {
             }
             let asked = self.hooks(Trigger::BeforeModelRequest, About::default()).await;
             if self.checkpoint().await != Flow::On {
+                if let Some(breaker) = &self.agent.breaker {
+                    breaker.forget();
+                }
                 return;
             }
             let pricing = Self::pricing(&agent, self.uses_retry_model);

@@ -8,5 +8,7 @@
 )]
 
 mod basics;
+mod kit;
+mod pause;
 mod support;
 mod tree;
