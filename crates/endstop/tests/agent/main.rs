@@ -9,6 +9,8 @@
 
 mod basics;
 mod hooks;
+mod kit;
 mod overrides;
+mod pause;
 mod support;
 mod tree;
