@@ -156,15 +156,16 @@ impl Drive {
 
     fn intend_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         let one = Amounts { tool_calls: 1, ..Amounts::default() };
+        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
+        let begin = EventKind::ToolBegin { tool: &call.tool };
         let hold = match self.scope.budget.reserve(one) {
             Ok(hold) => hold,
             Err(refused) => {
-                self.refused_by_ledger(&refused);
+                self.not_begun(&refused, &begin, detail);
                 return Err(Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)));
             }
         };
-        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let directive = self.scope.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        let directive = self.scope.intend(&begin, detail);
         if directive.admits() {
             // A call that has begun counts, whatever becomes of it.
             hold.settle(one);

@@ -119,3 +119,19 @@ async fn a_parent_money_limit_that_a_child_reaches_stops_the_parent_by_its_rule(
     let cost = state.cost().unwrap();
     assert!(cost <= "0.20".parse().unwrap() && cost > "0.10".parse().unwrap(), "{record}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_parents_hard_limit_of_steps_that_a_child_reaches_stops_the_parent_by_its_rule() {
+    let model = worker(1);
+    let rules = "[stop]\nsteps = \"steps >= 3\"\n[rule.steps]\nhard = true\n";
+    let root = AgentLoop::builder("root")
+        .model(model.clone())
+        .tools([runaway(&model, 1)])
+        .policy(policy(rules))
+        .build()
+        .unwrap();
+    let state = root.run("Go.").await.unwrap();
+    assert_eq!((model.calls(), state.steps().len()), (3, 1));
+    let verdict = state.execution.verdict.as_ref().unwrap();
+    assert_eq!(verdict.rule.as_deref(), Some("steps"), "{}", state.explain());
+}
