@@ -8,7 +8,10 @@
 )]
 
 mod basics;
+mod cancel;
+mod defects;
 mod hooks;
+mod kill;
 mod kit;
 mod overrides;
 mod pause;
