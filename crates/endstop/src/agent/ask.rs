@@ -154,6 +154,7 @@ impl Drive {
             Err(not_admitted) => {
                 match not_admitted {
                     NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
+                    NotAdmitted::Both => self.is_out_of_budget = true,
                     NotAdmitted::Core(Directive::Refuse) => {
                         self.raise(StopReason::StopRequested, "no request can begin now", "loop");
                     }

@@ -67,6 +67,8 @@ impl Drive {
         };
         let mut is_paused = false;
         loop {
+            // What still ran may have ended the run: the other calls are answered then.
+            is_paused &= self.flow() == Flow::Pause;
             while !is_paused
                 && batch.next < batch.calls.len()
                 && batch.running.len() < self.agent.parallel_tools
@@ -154,15 +156,16 @@ impl Drive {
 
     fn intend_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         let one = Amounts { tool_calls: 1, ..Amounts::default() };
+        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
+        let begin = EventKind::ToolBegin { tool: &call.tool };
         let hold = match self.scope.budget.reserve(one) {
             Ok(hold) => hold,
             Err(refused) => {
-                self.refused_by_ledger(&refused);
+                self.not_begun(&refused, &begin, detail);
                 return Err(Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)));
             }
         };
-        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let directive = self.scope.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        let directive = self.scope.intend(&begin, detail);
         if directive.admits() {
             // A call that has begun counts, whatever becomes of it.
             hold.settle(one);
@@ -294,7 +297,7 @@ impl Drive {
             self.scope.intend(&EventKind::HandOff { to: &handoff.to }, Detail::None);
             // A rule may wait for it: whoever is named is outside then.
             if self.flow() == Flow::On {
-                if !self.agent.handoffs.contains_key(&handoff.to) {
+                if self.next_agent(&handoff.to).is_none() {
                     let known: Vec<&str> = self.agent.handoffs.keys().map(String::as_str).collect();
                     let text = format!(
                         "There is no agent `{}` to hand off to (there are: {}); you go on.",
@@ -387,13 +390,22 @@ impl Drive {
         }
     }
 
+    /// Whom the agent may hand off to: one that it was built with, or one that had the run before.
+    fn next_agent(&self, to: &str) -> Option<Arc<super::Inner>> {
+        if let Some(agent) = self.agent.handoffs.get(to) {
+            return Some(Arc::clone(&agent.0));
+        }
+        let had_it = self.state.execution.steps.iter().any(|step| step.agent == to);
+        if had_it { super::start::find(&self.first, to) } else { None }
+    }
+
     /// Another agent continues, on the same ledger and under the same policy.
     pub(super) fn hand_off(&mut self) {
         let Some(Handoff { to, message }) = self.handoff.take() else { return };
         if self.flow() != Flow::On {
             return;
         }
-        let Some(next) = self.agent.handoffs.get(&to).cloned() else { return };
+        let Some(next) = self.next_agent(&to) else { return };
         self.become_agent(next);
         self.state.messages.push(Message::system(format!("You are `{to}` now. {message}")));
     }

@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use endstop_core::event::{Cap, EventKind};
+use endstop_core::event::EventKind;
 use endstop_core::policy::{Action, DEFAULT_OVERRIDES};
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::Money;
+use endstop_core::verdict::Verdict;
 
 use super::Inner;
-use super::approval::{Approval, ApprovalRequest};
+use super::approval::{Approval, ApprovalRequest, caps_of};
 use super::hooks::{Asked, HookContext, Trigger};
 use super::plan::ContextBound;
 use super::scope::{Scope, is_over};
 use super::state::AgentState;
 use super::wait::{Patience, Waited};
+use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::store::{RunLock, Version};
@@ -34,6 +37,8 @@ pub(super) enum Flow {
 pub(super) struct Drive {
     /// The agent that continues.
     pub(super) agent: Arc<Inner>,
+    /// The agent that began.
+    pub(super) first: Arc<Inner>,
     pub(super) scope: Arc<Scope>,
     pub(super) state: AgentState,
     pub(super) context: ContextBound,
@@ -48,6 +53,10 @@ pub(super) struct Drive {
     pub(super) continued: (usize, u32),
     /// The agent that continues with the next step.
     pub(super) handoff: Option<Handoff>,
+    /// Nobody decides now on what holds the run up: what was asked.
+    pub(super) held_up: Option<Box<Verdict>>,
+    /// The cap that was approved last, and what was spent then.
+    pub(super) last_cap: Option<(Amounts, Money)>,
 }
 
 /// Where a run is kept.
@@ -82,23 +91,31 @@ impl Drive {
             self.scope.take_cancellation();
             let agent = Some(self.agent.name.as_str());
             let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
-            self.scope.intend(&begin, Detail::None);
+            let messages = self.state.messages.len();
+            let detail = Detail::Begin { messages, tools: self.agent.tools.len() };
+            self.scope.intend(&begin, detail);
         }
         self.approve_what_was_approved();
         self.tell_user_messages();
+        if self.stored.is_some() {
+            // A crash in the first step finds what it has to go on with.
+            self.save().await;
+        }
         self.hooks(Trigger::BeforeExecution, About::default()).await;
         self.checkpoint().await
     }
 
     fn approve_what_was_approved(&mut self) {
         for approval in std::mem::take(&mut self.state.execution.approvals) {
-            let cap = approval.cap_picos.map(|limit| Cap { gauge: "cost", limit });
-            self.approved(&approval.rule, cap);
+            self.approve(&approval.rule, approval.cap_picos.map(Money::from_picos));
         }
     }
 
-    fn approved(&mut self, rule: &str, cap: Option<Cap<'_>>) {
-        self.scope.note(&EventKind::Approved { rule, cap });
+    fn approve(&mut self, rule: &str, cap: Option<Money>) {
+        let program = Arc::clone(self.scope.core().run.program());
+        for cap in caps_of(program.policy().rule(rule), cap) {
+            self.scope.note(&EventKind::Approved { rule, cap });
+        }
         // From here on the core alone knows the limits.
         self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
     }
@@ -209,12 +226,12 @@ impl Drive {
 
     /// A pause rule holds: a person is asked, if one can be.
     pub(super) async fn resolve_pause(&mut self) -> Flow {
-        if self.flow() != Flow::Pause {
+        if self.flow() != Flow::Pause || self.held_up.is_some() {
             return self.flow();
         }
         let Some(approver) = self.agent.approver.clone() else { return Flow::Pause };
         self.sync();
-        let verdict = self.scope.core().run.verdict();
+        let verdict = Box::new(self.scope.core().run.verdict());
         let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
         let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
         let message = verdict.to_string();
@@ -226,19 +243,30 @@ impl Drive {
         self.scope.note(&EventKind::Resumed);
         match answer {
             Waited::Done(Approval::Yes) => self.approve_all(&rules, None),
-            Waited::Done(Approval::UpTo(limit)) => self.approve_all(&rules, Some(Cap::cost(limit))),
+            Waited::Done(Approval::UpTo(limit)) => {
+                let given = (self.scope.budget.settled(), limit);
+                if self.last_cap.replace(given) == Some(given) {
+                    // The same answer again, and nothing has begun: it would be given for ever.
+                    self.held_up = Some(verdict);
+                    return Flow::Pause;
+                }
+                self.approve_all(&rules, Some(limit));
+            }
             Waited::Done(Approval::No(why)) => {
                 self.raise(StopReason::StopRequested, &why, "approval");
             }
-            Waited::Done(Approval::Later) => return Flow::Pause,
+            Waited::Done(Approval::Later) => {
+                self.held_up = Some(verdict);
+                return Flow::Pause;
+            }
             Waited::Cut => return self.checkpoint().await,
         }
         self.flow()
     }
 
-    fn approve_all(&mut self, rules: &[String], cap: Option<Cap<'_>>) {
+    fn approve_all(&mut self, rules: &[String], cap: Option<Money>) {
         for rule in rules {
-            self.approved(rule, cap);
+            self.approve(rule, cap);
         }
     }
 
@@ -273,7 +301,8 @@ impl Drive {
         self.sync();
         {
             let core = self.scope.core();
-            let verdict = Box::new(core.run.verdict());
+            let asked = self.held_up.take().filter(|_| core.run.status() == Status::Paused);
+            let verdict = asked.unwrap_or_else(|| Box::new(core.run.verdict()));
             self.state.execution.verdict = Some(verdict);
             for observer in &self.scope.shared.observers {
                 let told = std::panic::AssertUnwindSafe(|| {
@@ -314,15 +343,9 @@ impl Drive {
 
     /// Hands the trace so far to the store: what was spent survives a crash from here on.
     pub(super) async fn flush(&mut self) {
-        let Some(store) = self.agent.store.clone().filter(|_| self.stored.is_some()) else {
-            return;
-        };
-        let lines = self.scope.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
-        if lines.is_empty() {
-            return;
-        }
-        if let Err(error) = store.append(&self.state.id, &lines).await {
-            self.stored = None;
+        let Err(error) = self.scope.keep_trace().await else { return };
+        if self.stored.take().is_some() || self.scope.parent.is_some() && self.flow() != Flow::Stop
+        {
             self.error(&format!("the run cannot be kept: {error}"), "store");
         }
     }
@@ -355,8 +378,8 @@ impl Drive {
     }
 
     /// Another agent continues the run.
-    pub(super) fn become_agent(&mut self, next: super::AgentLoop) {
-        self.agent = next.0;
+    pub(super) fn become_agent(&mut self, next: Arc<Inner>) {
+        self.agent = next;
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
     }

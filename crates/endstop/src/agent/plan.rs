@@ -164,6 +164,8 @@ pub(super) enum NotAdmitted {
     Core(Directive),
     /// The ledger said so: a budget that is shared with other runs.
     Ledger(Refused),
+    /// Both said so, and a core has the rule.
+    Both,
 }
 
 impl Chain<'_> {
@@ -190,7 +192,16 @@ impl Chain<'_> {
         let output = self.output_that_fits(plan, needs_reserve);
         let hold = match self.own_budget().reserve(plan.amounts(output)) {
             Ok(hold) => hold,
-            Err(refused) => return Err(NotAdmitted::Ledger(refused)),
+            Err(refused) => {
+                // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
+                let worst = plan.worst(output);
+                let asked = needs_reserve
+                    .then(|| self.intend_each(|budget| worst.beside(budget), Detail::None));
+                return Err(match asked {
+                    Some(directive) if directive.stops() => NotAdmitted::Both,
+                    _ => NotAdmitted::Ledger(refused),
+                });
+            }
         };
         // What is held already is not counted beside itself.
         let held = hold.amounts();

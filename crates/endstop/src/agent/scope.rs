@@ -18,6 +18,7 @@ use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use crate::clock::RunClock;
 use crate::ledger::Budget;
 use crate::observe::{Detail, Observation, Observer, RunInfo};
+use crate::store::Store;
 
 /// What all runs of a tree share.
 pub(super) struct Shared {
@@ -25,6 +26,23 @@ pub(super) struct Shared {
     pub(super) kill: Option<Arc<dyn KillSwitch>>,
     /// The token of the root run: a kill reaches every run of the tree.
     pub(super) root: CancelToken,
+    /// Keeps the trace of the root run, if it is kept.
+    pub(super) keeper: Option<Keeper>,
+}
+
+/// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait
+/// for its end.
+pub(super) struct Keeper {
+    store: Arc<dyn Store>,
+    /// Held while lines are appended, so that they keep their order. With what the store said when it did
+    /// not take some: nothing is appended after a hole.
+    problem: tokio::sync::Mutex<Option<String>>,
+}
+
+impl Keeper {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, problem: tokio::sync::Mutex::default() }
+    }
 }
 
 /// One run of a tree.
@@ -153,6 +171,26 @@ impl Scope {
         Some(self.note(&kind))
     }
 
+    /// Hands the trace of the root run so far to the store, if it has one: what was spent survives a crash
+    /// from here on.
+    pub(super) async fn keep_trace(&self) -> Result<(), String> {
+        let Some(keeper) = &self.shared.keeper else { return Ok(()) };
+        let mut root = self;
+        while let Some(parent) = root.parent.as_deref() {
+            root = parent;
+        }
+        let mut problem = keeper.problem.lock().await;
+        if let Some(problem) = &*problem {
+            return Err(problem.clone());
+        }
+        let lines = root.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let kept = keeper.store.append(&root.info.id, &lines).await;
+        kept.map_err(|error| problem.insert(error.to_string()).clone())
+    }
+
     /// The run has stopped: what runs below it is cut.
     pub(super) fn cut_below(&self) {
         let core = self.core();
@@ -173,7 +211,7 @@ impl Scope {
         let event = self.event(source, kind);
         let directive = core.run.observe(&event);
         core.events = core.events.saturating_add(1);
-        core.notices.append(&mut core.run.take_notices());
+        let notices = core.run.take_notices();
         if let Some(journal) = &mut core.journal {
             journal.push_str(&serde_json::to_string(&Line::from_event(&event)).unwrap_or_default());
             journal.push('\n');
@@ -182,8 +220,12 @@ impl Scope {
         for observer in &self.shared.observers {
             let seen = Observation { info, event: &event, directive, detail, run, budget };
             // A sink that fails must not end what it watches.
-            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(&seen)));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                observer.observe(&seen);
+                notices.iter().for_each(|notice| observer.warned(info, notice, run));
+            }));
         }
+        core.notices.extend(notices);
         directive
     }
 

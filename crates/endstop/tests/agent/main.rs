@@ -12,6 +12,8 @@ mod cancel;
 mod defects;
 mod hooks;
 mod kill;
+mod kit;
 mod overrides;
+mod pause;
 mod support;
 mod tree;
