@@ -197,6 +197,9 @@ impl Drive {
         let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
         if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
             self.scope.note(&EventKind::ContinuationRequested { by: &by });
+            if self.flow() == Flow::On {
+                self.scope.go_on();
+            }
         }
         for (hook, why) in failures {
             let message = format!("the hook `{hook}` ({}) failed: {why}", trigger.name());
