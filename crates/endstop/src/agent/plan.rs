@@ -55,11 +55,23 @@ impl ContextBound {
         }
     }
 
-    /// The provider told what the conversation before its reply was; the reply is the last message.
-    pub(super) fn learn(&mut self, messages: &[Message], usage: &TokenUsage) {
+    /// As it was when `told` was learned.
+    pub(super) fn knowing(mut self, messages: &[Message], told: Option<(usize, u64)>) -> Self {
+        if let Some((count, tokens)) = told {
+            self.of(messages.get(..count).unwrap_or(messages));
+            self.known = Some((tokens, self.bound));
+        }
+        self
+    }
+
+    /// The provider told what the conversation before its reply was; the reply is the last message. Gives
+    /// what a saved state keeps of it.
+    pub(super) fn learn(&mut self, messages: &[Message], usage: &TokenUsage) -> (usize, u64) {
         self.of(messages);
         let reply = messages.last().map_or(0, Message::token_bound).max(usage.output);
-        self.known = Some((usage.total_input().saturating_add(reply), self.bound));
+        let tokens = usage.total_input().saturating_add(reply);
+        self.known = Some((tokens, self.bound));
+        (messages.len(), tokens)
     }
 }
 
@@ -190,7 +202,14 @@ impl Chain<'_> {
         let output = self.output_that_fits(plan, needs_reserve);
         let hold = match self.own_budget().reserve(plan.amounts(output)) {
             Ok(hold) => hold,
-            Err(refused) => return Err(NotAdmitted::Ledger(refused)),
+            Err(refused) => {
+                // Where a policy has no room either, its refusal says more.
+                let reserve = |budget: &Budget| plan.worst(output).beside(budget);
+                if !needs_reserve || self.would(reserve) {
+                    return Err(NotAdmitted::Ledger(refused));
+                }
+                return Err(NotAdmitted::Core(self.intend_each(reserve, Detail::None)));
+            }
         };
         // What is held already is not counted beside itself.
         let held = hold.amounts();

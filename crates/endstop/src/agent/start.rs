@@ -95,7 +95,8 @@ pub(super) fn drive(
     let (budget, token, parent) = (place.budget, place.token, place.parent);
     let scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
     Ok(Drive {
-        context: ContextBound::new(agent.fixed_tokens),
+        context: ContextBound::new(agent.fixed_tokens)
+            .knowing(&state.messages, state.execution.context),
         agent,
         first: Arc::clone(first),
         scope: Arc::new(scope),

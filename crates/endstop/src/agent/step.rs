@@ -80,7 +80,12 @@ impl Drive {
         let hold = match self.scope.budget.reserve(one) {
             Ok(hold) => hold,
             Err(refused) => {
-                self.refused_by_ledger(&refused);
+                // Where a policy has no room either, its refusal says more.
+                if self.scope.chain().would(|_| EventKind::StepBegin) {
+                    self.refused_by_ledger(&refused);
+                } else {
+                    self.scope.intend(&EventKind::StepBegin, Detail::None);
+                }
                 return self.flow();
             }
         };

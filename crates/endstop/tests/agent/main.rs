@@ -10,5 +10,6 @@
 mod basics;
 mod kit;
 mod pause;
+mod resume;
 mod support;
 mod tree;
