@@ -8,8 +8,12 @@
 )]
 
 mod basics;
+mod finish;
+mod handoff;
 mod kit;
 mod pause;
+mod record;
 mod resume;
+mod retry;
 mod support;
 mod tree;
