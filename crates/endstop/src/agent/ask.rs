@@ -339,7 +339,8 @@ impl Drive {
             let opaque = end.opaque;
             self.state.messages.push(Message::Assistant { text: answer.text, tool_calls, opaque });
             if let Some(usage) = told {
-                self.context.learn(&self.state.messages, &usage);
+                let learned = self.context.learn(&self.state.messages, &usage);
+                self.state.execution.context = Some(learned);
             }
         }
     }

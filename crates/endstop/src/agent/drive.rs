@@ -385,6 +385,7 @@ impl Drive {
         self.agent = next;
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
+        self.state.execution.context = None;
     }
 
     /// Warnings since the last call, as a note to the model, if it is to be told.

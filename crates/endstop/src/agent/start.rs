@@ -97,7 +97,8 @@ pub(super) fn drive(
     let mut scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
     scope.sources.clone_from(&first.sources);
     Ok(Drive {
-        context: ContextBound::new(agent.fixed_tokens),
+        context: ContextBound::new(agent.fixed_tokens)
+            .knowing(&state.messages, state.execution.context),
         agent,
         first: Arc::clone(first),
         scope: Arc::new(scope),
