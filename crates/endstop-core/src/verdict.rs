@@ -128,14 +128,14 @@ impl Verdict {
         }
     }
 
-    /// One more signal, raised after the others. It decides if it is more authoritative than they are.
-    pub(crate) fn add_signal(&mut self, signal: StopSignal) {
-        let decides = self.primary.as_ref().is_none_or(|primary| signal.reason < primary.reason);
-        if decides {
-            self.status = Status::after(signal.reason);
-            self.primary = Some(signal.clone());
-            (self.rule, self.terminated_by) = (None, None);
+    /// An error that came once the run had stopped: it decides, unless one did already.
+    pub(crate) fn add_error(&mut self, signal: StopSignal) {
+        if self.primary.as_ref().is_some_and(|primary| primary.reason == signal.reason) {
+            return;
         }
+        self.status = Status::after(signal.reason);
+        self.primary = Some(signal.clone());
+        (self.rule, self.terminated_by) = (None, None);
         self.signals.push(signal);
     }
 

@@ -331,13 +331,12 @@ impl Run {
         self.stop_directive(event)
     }
 
-    /// What is raised once the run has stopped stands beside the rest, and an error makes it fail.
+    /// A run that has stopped keeps its reason; an error that comes after it makes the run fail all the same.
     fn record_late(&mut self, event: &Event<'_>) {
-        let (EventKind::StopRaised { signal }, Some(ended)) = (&event.kind, &mut self.ended) else {
-            return;
-        };
-        if ended.verdict.signals.iter().len() < super::MAX_RAISED {
-            ended.verdict.add_signal((*signal).clone());
+        if let (EventKind::StopRaised { signal }, Some(ended)) = (&event.kind, &mut self.ended)
+            && signal.reason == StopReason::ErrorForbade
+        {
+            ended.verdict.add_error((*signal).clone());
             self.status = ended.verdict.status;
         }
     }

@@ -235,7 +235,7 @@ impl Drive {
             run: self.state.id.clone(),
             agent: self.agent.name.clone(),
             depth: self.scope.info.depth,
-            cancel: self.scope.token.clone(),
+            cancel: self.scope.in_flight(),
             scope: Some(Arc::clone(&self.scope)),
         };
         let limit = tool.timeout().filter(|_| !tool.is_agent());
@@ -271,7 +271,7 @@ impl Drive {
         let (outcome, text) = match ran.result {
             _ if ran.outcome == ToolOutcome::TimedOut => {
                 if begun.is_some_and(|begun| !begun.can_abort) {
-                    self.state.execution.still_running.push(call.tool.clone());
+                    self.scope.chain().add_still_running(&call.tool);
                 }
                 (ToolOutcome::TimedOut, answers::timed_out(&call.tool, ran.took))
             }
@@ -341,7 +341,7 @@ impl Drive {
             let Some(begun) = batch.begun.get_mut(place).and_then(Option::take) else { continue };
             let Some(call) = batch.calls.get(place).cloned() else { continue };
             if !begun.can_abort {
-                self.state.execution.still_running.push(call.tool.clone());
+                self.scope.chain().add_still_running(&call.tool);
             }
             let took = begun.at.elapsed();
             let why = self.why_stopped();
@@ -424,6 +424,10 @@ fn guarded(
     context: ToolContext,
 ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
     async move {
+        // A task of its own may begin later than it was admitted.
+        if context.scope.as_ref().is_some_and(|scope| scope.is_cut()) {
+            return Err(ToolError::failed("cut before it began"));
+        }
         let run = AssertUnwindSafe(async { tool.call(call, context).await });
         match run.catch_unwind().await {
             Ok(result) => result,

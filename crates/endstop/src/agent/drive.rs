@@ -135,15 +135,28 @@ impl Drive {
     /// depend on signals that stand already.
     pub(super) async fn checkpoint(&mut self) -> Flow {
         self.scope.look_at_kill_switch();
-        for source in &self.agent.sources {
-            if let Some(signal) = source.cancellation_signal(&self.state).await {
-                self.scope.token.cancel(signal, crate::cancel::Urgency::Graceful);
-            }
-        }
+        self.ask_sources().await;
         if self.scope.token.is_cancelled() {
             self.take_cancellation();
         }
         self.flow()
+    }
+
+    /// Asks the sources of the run and of those above it, which wait for it.
+    async fn ask_sources(&self) {
+        let is_handed_over = self.agent.name != self.scope.info.agent;
+        let own = self.agent.sources.iter().filter(|_| is_handed_over);
+        let mut sources: Vec<_> = own.map(|source| (source, &self.scope.token)).collect();
+        let mut next = Some(&self.scope);
+        while let Some(scope) = next {
+            sources.extend(scope.sources.iter().map(|source| (source, &scope.token)));
+            next = scope.parent.as_ref();
+        }
+        for (source, token) in sources {
+            if let Some(signal) = source.cancellation_signal(&self.state).await {
+                token.cancel(signal, crate::cancel::Urgency::Graceful);
+            }
+        }
     }
 
     /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
@@ -184,6 +197,9 @@ impl Drive {
         let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
         if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
             self.scope.note(&EventKind::ContinuationRequested { by: &by });
+            if self.flow() == Flow::On {
+                self.scope.go_on();
+            }
         }
         for (hook, why) in failures {
             let message = format!("the hook `{hook}` ({}) failed: {why}", trigger.name());
@@ -312,6 +328,9 @@ impl Drive {
         execution.step_count = core.run.step_count();
         execution.at_ms = core.run.at().0;
         execution.events = core.events;
+        if execution.still_running.len() != core.still_running.len() {
+            execution.still_running.clone_from(&core.still_running);
+        }
     }
 
     /// The state as it can be saved now.
@@ -366,6 +385,7 @@ impl Drive {
         self.agent = next;
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
+        self.state.execution.context = None;
     }
 
     /// Warnings since the last call, as a note to the model, if it is to be told.

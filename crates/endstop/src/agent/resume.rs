@@ -23,11 +23,10 @@ pub(super) async fn load(
     };
     // Whoever drives the run is not dead.
     let lock = store.lock(id).await?;
-    let stored = store.load(id).await?;
-    let mut state = match stored {
-        Some(stored) => AgentState::from_json(&stored.text)?,
-        None => return Err(ExecuteError::NoRun(id.clone())),
+    let Some(stored) = store.load(id).await? else {
+        return Err(ExecuteError::NoRun(id.clone()));
     };
+    let mut state = AgentState::from_json(&stored.text)?;
     let lines = lines_after(&**store, id, state.execution.events).await?;
     if lines.is_empty() {
         return Ok((state, lock));
@@ -68,6 +67,7 @@ pub(super) async fn load(
     execution.cost_picos = run.cost().map(Money::picos);
     execution.at_ms = run.at().0;
     execution.core = run.to_state().ok().map(Box::new);
+    store.save(id, &state.to_json(), Some(stored.version)).await?;
     Ok((state, lock))
 }
 
@@ -111,30 +111,32 @@ async fn lines_after(
     }
 }
 
-/// Requests that were sent and not settled, and what they hold together at most: input tokens, output tokens,
-/// pico-dollars.
+/// Requests that were sent and not settled, and what they hold together at most: tokens and pico-dollars.
 #[derive(Default)]
 struct Out {
     count: u64,
-    held: [u64; 3],
+    held: [u64; 2],
     /// What single ones hold at least, of each amount by itself.
-    each: [Vec<u64>; 3],
+    each: [Vec<u64>; 2],
+    /// Output among the tokens of the last one.
+    output: u64,
     is_unpriced: bool,
     /// What the next one and those in flight hold together.
-    announced: Option<([u64; 3], Option<Cost>)>,
+    announced: Option<([u64; 2], u64, Option<Cost>)>,
 }
 
 impl Out {
     fn announce(&mut self, input: u64, output: u64, cost: Option<Cost>) {
-        self.announced = Some(([input, output, picos(cost)], cost));
+        self.announced = Some(([input.saturating_add(output), picos(cost)], output, cost));
     }
 
     fn begin(&mut self, next_cost: Option<Cost>) {
         self.count = self.count.saturating_add(1);
-        let (together, cost) = self.announced.take().unwrap_or_else(|| {
-            let [input, output, held] = self.held;
-            ([input, output, held.saturating_add(picos(next_cost))], next_cost)
+        let (together, output, cost) = self.announced.take().unwrap_or_else(|| {
+            let [tokens, held] = self.held;
+            ([tokens, held.saturating_add(picos(next_cost))], 0, next_cost)
         });
+        self.output = output;
         self.is_unpriced |= !matches!(cost, Some(Cost::Known(_)));
         for ((held, each), together) in self.held.iter_mut().zip(&mut self.each).zip(together) {
             each.push(together.saturating_sub(*held));
@@ -160,7 +162,9 @@ impl Out {
 
     /// The worst case of them all.
     fn worst(&self) -> (TokenUsage, Cost) {
-        let [input, output, picos] = self.held;
+        let [tokens, picos] = self.held;
+        let output = self.output.min(tokens);
+        let input = tokens.saturating_sub(output);
         let usage = TokenUsage { input, output, ..TokenUsage::default() };
         let cost = Cost::Known(Money::from_picos(picos));
         (usage, if self.is_unpriced { Cost::Unpriced } else { cost })
@@ -216,6 +220,8 @@ impl Tail {
                     self.tools.remove(place);
                 }
             }
+            // As a load before this one closed it.
+            EventKind::ToolRefused { tool: "" } if is_own => drop(self.tools.pop()),
             EventKind::ChildBegin { .. } if is_own => {
                 self.children = self.children.saturating_add(1);
             }

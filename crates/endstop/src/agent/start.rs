@@ -85,6 +85,7 @@ pub(super) fn drive(
     core.usage = state.execution.usage;
     core.is_estimate = state.execution.is_estimate;
     core.events = state.execution.events;
+    core.still_running.clone_from(&state.execution.still_running);
     if is_resumed {
         place.budget.charge(spent(&core));
         if !state.execution.approvals.is_empty() {
@@ -93,9 +94,11 @@ pub(super) fn drive(
     }
     let clock = RunClock::start(before, first.wall.clone());
     let (budget, token, parent) = (place.budget, place.token, place.parent);
-    let scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
+    let mut scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
+    scope.sources.clone_from(&first.sources);
     Ok(Drive {
-        context: ContextBound::new(agent.fixed_tokens),
+        context: ContextBound::new(agent.fixed_tokens)
+            .knowing(&state.messages, state.execution.context),
         agent,
         first: Arc::clone(first),
         scope: Arc::new(scope),

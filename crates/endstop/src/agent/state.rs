@@ -70,6 +70,9 @@ pub struct ExecutionState {
     pub at_ms: u64,
     /// Events that the decision core has taken in: lines of the run's trace.
     pub events: u64,
+    /// How large a provider said that the conversation was: the messages, and their tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<(usize, u64)>,
     /// Messages whose users the decision core knows of.
     pub messages_told: usize,
     /// Approvals that the run takes in when it goes on.

@@ -157,9 +157,9 @@ async fn at_every_trigger_whatever_a_hook_does_counts_and_escapes_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_hook_does_once_the_run_has_stopped_counts_too() {
+async fn a_hook_that_fails_once_the_run_has_stopped_makes_it_fail() {
     for trigger in [Trigger::OnStop, Trigger::AfterExecution] {
-        for deed in DEEDS {
+        for deed in [Deed::Fail, Deed::Panic] {
             let model = caller("look");
             let builder = agent(&model, "steps >= 2").tool(ok_tool("look"));
             let (builder, after) = counting(builder, Trigger::AfterExecution);
@@ -194,8 +194,6 @@ async fn a_failing_hook_calls_on_error_once_and_a_failing_on_error_hook_not_agai
         if is_reached {
             assert!(errors[0].contains("a broken disk"), "{errors:?}");
             assert_eq!(state.status(), Status::Failed);
-            let stood = state.continuation().stop_signals.to_string();
-            assert!(stood.contains("it cannot even say so"), "{trigger:?}: {stood}");
         }
     }
 }
