@@ -1,5 +1,5 @@
 //! `endstop agent` as a whole command: its answers, its exit codes, and that it can be stopped and resumed.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! The demo as a whole command: its figures have to agree with each other and with the price table.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::process::{Command, Output};
 
