@@ -58,7 +58,7 @@ pub use hold::{Hold, OnDrop};
 pub use lease::{Expired, LeaseError, LeaseTable, MAX_LEASES};
 pub use refused::Refused;
 
-use tree::{Ask, Node};
+use tree::Node;
 
 /// A handle of one node of a tree of budgets. Clones refer to the same node.
 #[derive(Clone)]
@@ -111,14 +111,13 @@ impl Budget {
     /// [`Refused`] by the outermost node that has too little room, or whose committed amounts are above a
     /// limit already.
     pub fn reserve(&self, amounts: Amounts) -> Result<Hold, Refused> {
-        let ask = Ask::new(&amounts);
-        self.0.books().reserve(self.0.slot(), &ask)?;
-        Ok(Hold::new(self.clone(), amounts, ask))
+        self.0.books().reserve(self.0.slot(), &amounts.words())?;
+        Ok(Hold::new(self.clone(), amounts))
     }
 
     /// Settles amounts that were not reserved: restored spend, free-standing costs. Never refuses.
     pub fn charge(&self, amounts: Amounts) {
-        self.settle(&Ask::ZERO, &amounts);
+        self.settle(&Amounts::ZERO, &amounts);
     }
 
     /// Replaces the limits of this node: an approval raises them, a policy lowers them. What is committed
@@ -189,12 +188,12 @@ impl Budget {
         self.0.parent().cloned()
     }
 
-    fn settle(&self, held: &Ask, actual: &Amounts) {
-        self.0.books().settle(self.0.slot(), held, actual.words());
+    fn settle(&self, held: &Amounts, actual: &Amounts) {
+        self.0.books().settle(self.0.slot(), &held.words(), &actual.words());
     }
 
-    fn give_back(&self, part: &Ask) {
-        self.0.books().give_back(self.0.slot(), part);
+    fn give_back(&self, part: &Amounts) {
+        self.0.books().give_back(self.0.slot(), &part.words());
     }
 }
 

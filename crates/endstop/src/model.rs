@@ -4,9 +4,14 @@
 //! with [`ModelEvent::End`]. A stream that ends without it is an error: a cut answer must not look like a
 //! finished one. Dropping the stream cancels the request; the connection closes.
 
+mod names;
+mod open;
+#[cfg(feature = "models")]
+mod provider;
 mod replay;
 mod reply;
 mod scripted;
+mod secret;
 
 use std::fmt;
 use std::time::Duration;
@@ -19,9 +24,14 @@ use thiserror::Error;
 use crate::message::{Message, ToolCall};
 use crate::tool::ToolSpec;
 
+pub use names::{KnownProvider, PROVIDERS, known_provider};
+pub use open::{OpenModelError, OpenOptions, Timeouts, open};
+#[cfg(feature = "models")]
+pub use provider::{ProviderModel, ProviderModelBuilder};
 pub use replay::{MAX_REPLIES, ReplayModel, ReplayModelError, UNRECORDED_TOOL};
 pub use reply::Reply;
 pub use scripted::{MAX_REMEMBERED, RecordedRequest, ScriptedModel};
+pub use secret::Secret;
 
 /// What a model is asked.
 #[derive(Clone, Copy, Debug)]

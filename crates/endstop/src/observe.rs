@@ -9,9 +9,12 @@
 mod console;
 mod fan_out;
 mod leaves;
+#[cfg(feature = "otel")]
+mod otel;
 #[cfg(test)]
 mod play;
 mod recording;
+mod report;
 mod screen;
 mod status;
 mod text;
@@ -31,7 +34,10 @@ use crate::store::RunId;
 
 pub use console::ConsoleObserver;
 pub use fan_out::Observers;
+#[cfg(feature = "otel")]
+pub use otel::OtelObserver;
 pub use recording::{Recorded, Recording};
+pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
 pub use screen::Screen;
 pub use status::{Nearness, NextUp, StatusLine, StatusView, render};
 pub use text::{clean, truncate};

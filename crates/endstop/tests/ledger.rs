@@ -241,13 +241,11 @@ fn limits_are_raised_and_lowered_while_what_is_committed_stays() {
 
 #[test]
 fn an_amount_that_cannot_be_counted_refuses_everything_from_then_on() {
-    for spent in [u64::MAX, i64::MAX as u64 + 1] {
-        let root = Budget::root(Limits::unlimited());
+    let none = Limits { tokens: Some(0), ..Limits::unlimited() };
+    for (limits, spent) in [(Limits::unlimited(), u64::MAX), (none, i64::MAX as u64 + 2)] {
+        let root = Budget::root(limits);
         let (child, sibling) = (root.child(Limits::unlimited()), root.child(Limits::unlimited()));
-        child
-            .reserve(Amounts { tokens: 1, ..Amounts::ZERO })
-            .unwrap()
-            .settle(Amounts { tokens: spent, ..Amounts::ZERO });
+        child.reserve(steps(1)).unwrap().settle(Amounts { tokens: spent, ..steps(1) });
         assert!(root.is_overflowed() && sibling.is_overflowed());
         assert_eq!(root.settled().tokens, u64::MAX);
         let refused = sibling.reserve(steps(1)).unwrap_err();

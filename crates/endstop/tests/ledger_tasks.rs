@@ -1,4 +1,5 @@
 //! The ledger under tasks: bursts, tasks that are dropped half-way, tasks that are aborted.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,5 +1,10 @@
 //! A recorded run gives the same decisions when it is read back and replayed.
-#![expect(clippy::unwrap_used, reason = "a test that is wrong should panic")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that is wrong should panic"
+)]
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -17,7 +22,6 @@ use endstop_core::{Event, EventKind, Policy, Program, Run};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-#[expect(dead_code, reason = "the core's tests use all of it")]
 #[path = "../../endstop-core/tests/generate"]
 mod generate {
     pub(crate) mod condition;

@@ -5,7 +5,7 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -15,21 +15,35 @@ use governor::{Quota, RateLimiter};
 use llm_budget::budget::AtomicBudget;
 use token_budget_pool::{BudgetPool, Caps};
 
-const ROUNDS: usize = 61;
-const PER_ROUND: u32 = 50_000;
+/// Many short rounds: one that the machine interrupts does not move the median.
+const ROUNDS: usize = 1_001;
+const PER_ROUND: u32 = 2_000;
 const PICOS_PER_CENT: u64 = 10_000_000_000;
+
+/// Waits for the others without sleeping: who is woken up late would measure alone.
+fn meet(arrived: &AtomicUsize, all: usize) {
+    arrived.fetch_add(1, Ordering::SeqCst);
+    let mut spins = 0_u32;
+    while arrived.load(Ordering::SeqCst) < all {
+        std::hint::spin_loop();
+        spins += 1;
+        if spins.is_multiple_of(10_000) {
+            thread::yield_now();
+        }
+    }
+}
 
 /// Nanoseconds for one operation of one thread, the median over rounds, while `threads` do the same.
 fn median(threads: usize, operation: &(impl Fn(usize) + Sync)) -> f64 {
-    let barrier = Barrier::new(threads);
+    let arrived = AtomicUsize::new(0);
     let mut rounds: Vec<f64> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|thread| {
-                let barrier = &barrier;
+                let arrived = &arrived;
                 scope.spawn(move || {
-                    (0..ROUNDS)
-                        .map(|_| {
-                            barrier.wait();
+                    (1..=ROUNDS)
+                        .map(|round| {
+                            meet(arrived, round * threads);
                             let started = Instant::now();
                             for _ in 0..PER_ROUND {
                                 operation(thread);

@@ -21,7 +21,7 @@ impl Meter {
             EventKind::AttemptBegin { .. } => {
                 self.sync_one_more(program, Class::Attempts, own, None);
                 self.sync_one_more(program, Class::Errors, own, None);
-                if self.open_step(own).attempts > 0 {
+                if self.is_retry(own) {
                     self.sync_one_more(program, Class::Retries, own, None);
                 }
             }
@@ -88,6 +88,17 @@ impl Meter {
         }
     }
 
+    /// Whether an attempt that begins now is not the first of its step. Of descendants, which may run side by
+    /// side, one is as good as another: attempts beyond the steps that they have begun are retries.
+    fn is_retry(&self, own: bool) -> bool {
+        if own {
+            return self.step.own.attempts > 0;
+        }
+        let of_descendants =
+            |counter| self.totals.get(counter).saturating_sub(self.own.get(counter));
+        of_descendants(Counter::Attempts) >= of_descendants(Counter::Steps)
+    }
+
     pub(super) fn open_step(&mut self, own: bool) -> &mut OpenStep {
         if own { &mut self.step.own } else { &mut self.step.descendant }
     }
@@ -110,12 +121,12 @@ impl Meter {
             }
             EventKind::StepBegin => self.begin_step(program, own),
             EventKind::AttemptBegin { .. } => {
+                if self.is_retry(own) {
+                    self.count(own, Counter::Retries, 1);
+                }
                 self.count(own, Counter::Attempts, 1);
                 let step = self.open_step(own);
                 step.attempts = step.attempts.saturating_add(1);
-                if step.attempts > 1 {
-                    self.count(own, Counter::Retries, 1);
-                }
                 if own {
                     // The reply before, if there was one, is not the step's answer.
                     self.step.has_reply = false;

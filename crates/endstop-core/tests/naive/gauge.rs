@@ -142,7 +142,7 @@ fn is_compared(gauge: &Gauge, view: View<'_, '_>) -> bool {
         | (GaugeId::Subagents, EventKind::ChildBegin { .. })
         | (GaugeId::Handoffs, EventKind::HandOff { .. }) => true,
         (GaugeId::Retries, EventKind::AttemptBegin { .. }) => {
-            attempts_of_step(view, view.last(), event.source) > 0
+            is_retry(view, view.last(), event.source)
         }
         (GaugeId::ToolCalls, EventKind::ToolBegin { tool }) => {
             gauge.argument.as_deref().is_none_or(|wanted| wanted == *tool)
@@ -151,17 +151,18 @@ fn is_compared(gauge: &Gauge, view: View<'_, '_>) -> bool {
     }
 }
 
-/// Attempts counted before the event at `index` since the step of that source began.
-fn attempts_of_step(view: View<'_, '_>, index: usize, source: Source) -> usize {
-    let mut attempts = 0;
+/// Whether the attempt at `index` is not the first of its step: of descendants, beyond their steps.
+fn is_retry(view: View<'_, '_>, index: usize, source: Source) -> bool {
+    let (mut steps, mut attempts) = (0, 0);
     for (_, event) in view.counted().filter(|(i, e)| *i < index && e.source == source) {
         match event.kind {
-            EventKind::StepBegin => attempts = 0,
+            EventKind::StepBegin if source == Source::Own => (steps, attempts) = (1, 0),
+            EventKind::StepBegin => steps += 1,
             EventKind::AttemptBegin { .. } => attempts += 1,
             _ => {}
         }
     }
-    attempts
+    if source == Source::Own { attempts > 0 } else { attempts >= steps }
 }
 
 fn count(gauge: &Gauge, view: View<'_, '_>) -> u64 {
@@ -178,9 +179,7 @@ fn count(gauge: &Gauge, view: View<'_, '_>) -> u64 {
             | EventKind::ToolEnd { .. }
             | EventKind::ToolRefused { .. },
         ) => true,
-        (GaugeId::Retries, EventKind::AttemptBegin { .. }) => {
-            attempts_of_step(view, index, event.source) > 0
-        }
+        (GaugeId::Retries, EventKind::AttemptBegin { .. }) => is_retry(view, index, event.source),
         (GaugeId::ToolCalls, EventKind::ToolBegin { tool }) => {
             gauge.argument.as_deref().is_none_or(|wanted| wanted == *tool)
         }

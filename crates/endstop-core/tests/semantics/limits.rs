@@ -262,3 +262,20 @@ fn active_time_stands_still_while_paused_and_elapsed_does_not() {
     assert_eq!(driver.see(EventKind::Tick), Directive::Stop);
     assert_eq!(driver.reason(), Some(StopReason::TimeLimitReached));
 }
+
+#[test]
+fn attempts_of_children_side_by_side_are_no_retries() {
+    let mut driver = Driver::stop("steps >= 99");
+    driver.begin();
+    driver.source = Source::Descendant;
+    for _ in 0..3 {
+        driver.see(EventKind::StepBegin);
+    }
+    for _ in 0..3 {
+        driver.see(EventKind::AttemptBegin { next_cost: None });
+    }
+    assert_eq!(driver.run.reading("retries"), Some(0));
+    // One more than the steps that they have begun is one.
+    driver.see(EventKind::AttemptBegin { next_cost: None });
+    assert_eq!(driver.run.reading("retries"), Some(1));
+}

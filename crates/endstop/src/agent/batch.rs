@@ -156,15 +156,16 @@ impl Drive {
 
     fn intend_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         let one = Amounts { tool_calls: 1, ..Amounts::default() };
+        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
+        let begin = EventKind::ToolBegin { tool: &call.tool };
         let hold = match self.scope.budget.reserve(one) {
             Ok(hold) => hold,
             Err(refused) => {
-                self.refused_by_ledger(&refused);
+                self.not_begun(&refused, &begin, detail);
                 return Err(Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)));
             }
         };
-        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let directive = self.scope.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        let directive = self.scope.intend(&begin, detail);
         if directive.admits() {
             // A call that has begun counts, whatever becomes of it.
             hold.settle(one);
@@ -270,7 +271,7 @@ impl Drive {
         let (outcome, text) = match ran.result {
             _ if ran.outcome == ToolOutcome::TimedOut => {
                 if begun.is_some_and(|begun| !begun.can_abort) {
-                    self.state.execution.still_running.push(call.tool.clone());
+                    self.scope.chain().add_still_running(&call.tool);
                 }
                 (ToolOutcome::TimedOut, answers::timed_out(&call.tool, ran.took))
             }
@@ -340,7 +341,7 @@ impl Drive {
             let Some(begun) = batch.begun.get_mut(place).and_then(Option::take) else { continue };
             let Some(call) = batch.calls.get(place).cloned() else { continue };
             if !begun.can_abort {
-                self.state.execution.still_running.push(call.tool.clone());
+                self.scope.chain().add_still_running(&call.tool);
             }
             let took = begun.at.elapsed();
             let why = self.why_stopped();
@@ -423,6 +424,10 @@ fn guarded(
     context: ToolContext,
 ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
     async move {
+        // A task of its own may begin later than it was admitted.
+        if context.scope.as_ref().is_some_and(|scope| scope.is_cut()) {
+            return Err(ToolError::failed("cut before it began"));
+        }
         let run = AssertUnwindSafe(async { tool.call(call, context).await });
         match run.catch_unwind().await {
             Ok(result) => result,

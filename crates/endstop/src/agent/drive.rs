@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::Action;
+use endstop_core::policy::{Action, DEFAULT_OVERRIDES};
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
@@ -49,6 +49,8 @@ pub(super) struct Drive {
     /// The core knows of the cancellation that has reached the run.
     pub(super) is_cancellation_told: bool,
     pub(super) stored: Option<Stored>,
+    /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
+    pub(super) continued: (usize, u32),
     /// The agent that continues with the next step.
     pub(super) handoff: Option<Handoff>,
     /// Nobody decides now on what holds the run up: what was asked.
@@ -89,7 +91,9 @@ impl Drive {
             self.scope.take_cancellation();
             let agent = Some(self.agent.name.as_str());
             let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
-            self.scope.intend(&begin, Detail::None);
+            let messages = self.state.messages.len();
+            let detail = Detail::Begin { messages, tools: self.agent.tools.len() };
+            self.scope.intend(&begin, detail);
         }
         self.approve_what_was_approved();
         self.tell_user_messages();
@@ -131,15 +135,28 @@ impl Drive {
     /// depend on signals that stand already.
     pub(super) async fn checkpoint(&mut self) -> Flow {
         self.scope.look_at_kill_switch();
-        for source in &self.agent.sources {
-            if let Some(signal) = source.cancellation_signal(&self.state).await {
-                self.scope.token.cancel(signal, crate::cancel::Urgency::Graceful);
-            }
-        }
+        self.ask_sources().await;
         if self.scope.token.is_cancelled() {
             self.take_cancellation();
         }
         self.flow()
+    }
+
+    /// Asks the sources of the run and of those above it, which wait for it.
+    async fn ask_sources(&self) {
+        let is_handed_over = self.agent.name != self.scope.info.agent;
+        let own = self.agent.sources.iter().filter(|_| is_handed_over);
+        let mut sources: Vec<_> = own.map(|source| (source, &self.scope.token)).collect();
+        let mut next = Some(&self.scope);
+        while let Some(scope) = next {
+            sources.extend(scope.sources.iter().map(|source| (source, &scope.token)));
+            next = scope.parent.as_ref();
+        }
+        for (source, token) in sources {
+            if let Some(signal) = source.cancellation_signal(&self.state).await {
+                token.cancel(signal, crate::cancel::Urgency::Graceful);
+            }
+        }
     }
 
     /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
@@ -176,7 +193,9 @@ impl Drive {
         for signal in std::mem::take(&mut asked.signals) {
             self.scope.note(&EventKind::StopRaised { signal: &signal });
         }
-        if let Some(by) = asked.continue_by.take().filter(|_| self.may_continue()) {
+        // What is over has nothing to go on with.
+        let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
+        if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
             self.scope.note(&EventKind::ContinuationRequested { by: &by });
         }
         for (hook, why) in failures {
@@ -253,8 +272,27 @@ impl Drive {
 
     /// The run is about to stop: hooks may ask for a continuation.
     pub(super) async fn on_stop(&mut self) -> Flow {
+        let reason = self.why_stopped().reason;
         self.hooks(Trigger::OnStop, About::default()).await;
+        if self.flow() == Flow::On {
+            self.count_continuation(reason);
+        }
         self.flow()
+    }
+
+    /// The core counts how often a rule is overridden. What hooks and parents raise again and again before a
+    /// step can begin has the same allowance.
+    fn count_continuation(&mut self, reason: StopReason) {
+        let steps = self.state.execution.steps.len();
+        let (before, in_row) = self.continued;
+        let in_row = if before == steps { in_row.saturating_add(1) } else { 1 };
+        self.continued = (steps, in_row);
+        if in_row > DEFAULT_OVERRIDES {
+            let message = format!(
+                "override limit: {reason} overridden {DEFAULT_OVERRIDES} times and still standing"
+            );
+            self.error(&message, "loop");
+        }
     }
 
     /// Everything is over, or paused.
@@ -287,6 +325,9 @@ impl Drive {
         execution.step_count = core.run.step_count();
         execution.at_ms = core.run.at().0;
         execution.events = core.events;
+        if execution.still_running.len() != core.still_running.len() {
+            execution.still_running.clone_from(&core.still_running);
+        }
     }
 
     /// The state as it can be saved now.

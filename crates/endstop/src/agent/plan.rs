@@ -176,6 +176,8 @@ pub(super) enum NotAdmitted {
     Core(Directive),
     /// The ledger said so: a budget that is shared with other runs.
     Ledger(Refused),
+    /// Both said so, and a core has the rule.
+    Both,
 }
 
 impl Chain<'_> {
@@ -203,12 +205,14 @@ impl Chain<'_> {
         let hold = match self.own_budget().reserve(plan.amounts(output)) {
             Ok(hold) => hold,
             Err(refused) => {
-                // Where a policy has no room either, its refusal says more.
-                let reserve = |budget: &Budget| plan.worst(output).beside(budget);
-                if !needs_reserve || self.would(reserve) {
-                    return Err(NotAdmitted::Ledger(refused));
-                }
-                return Err(NotAdmitted::Core(self.intend_each(reserve, Detail::None)));
+                // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
+                let worst = plan.worst(output);
+                let asked = needs_reserve
+                    .then(|| self.intend_each(|budget| worst.beside(budget), Detail::None));
+                return Err(match asked {
+                    Some(directive) if directive.stops() => NotAdmitted::Both,
+                    _ => NotAdmitted::Ledger(refused),
+                });
             }
         };
         // What is held already is not counted beside itself.

@@ -13,6 +13,7 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::TokenUsage;
 use endstop_core::wire::v1::trace::Line;
 
+use super::source::CancellationSource;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use crate::clock::RunClock;
 use crate::ledger::Budget;
@@ -52,6 +53,8 @@ pub(crate) struct Scope {
     pub(super) clock: RunClock,
     pub(super) parent: Option<Arc<Scope>>,
     pub(super) shared: Arc<Shared>,
+    /// Asked at the checkpoints of the run and of those below it.
+    pub(super) sources: Vec<Arc<dyn CancellationSource>>,
     core: Mutex<Core>,
 }
 
@@ -69,6 +72,8 @@ pub(super) struct Core {
     pub(super) events: u64,
     /// Warnings that nobody has read yet.
     pub(super) notices: Vec<Notice>,
+    /// Tools that could not be aborted, descendants' included.
+    pub(super) still_running: Vec<String>,
     /// Lines of the trace that the store does not have yet, if there is a store.
     pub(super) journal: Option<String>,
 }
@@ -81,6 +86,7 @@ impl Core {
             is_estimate: false,
             events: 0,
             notices: Vec::new(),
+            still_running: Vec::new(),
             journal: keeps_journal.then(String::new),
         }
     }
@@ -96,7 +102,8 @@ impl Scope {
         shared: Arc<Shared>,
         core: Core,
     ) -> Self {
-        Self { info, budget, token, clock, parent, shared, core: Mutex::new(core) }
+        let (sources, core) = (Vec::new(), Mutex::new(core));
+        Self { info, budget, token, clock, parent, shared, sources, core }
     }
 
     /// The core of this run alone.
@@ -139,17 +146,26 @@ impl Scope {
         }
     }
 
+    /// Whether nothing may be sent or run any more; also if the kill switch was thrown just now.
+    pub(super) fn is_cut(&self) -> bool {
+        self.look_at_kill_switch();
+        self.token.urgency() == Some(Urgency::Now)
+    }
+
     /// Tells the core of a cancellation that has reached the run.
     pub(super) fn take_cancellation(&self) -> Option<Directive> {
         let signal = self.token.signal()?;
         if is_over(self.core().run.status()) {
             return Some(Directive::Stop);
         }
-        let is_now = self.token.urgency() == Some(Urgency::Now);
         let is_kill = signal.source.as_deref() == kill_signal(String::new()).source.as_deref();
         let kind = match signal.reason {
             StopReason::UserRequested if is_kill => EventKind::Kill { message: &signal.message },
-            StopReason::UserRequested if is_now => EventKind::Cancel { message: &signal.message },
+            StopReason::UserRequested => {
+                // The signal keeps source and context; the event says that it was a person.
+                self.note(&EventKind::StopRaised { signal: &signal });
+                EventKind::Cancel { message: &signal.message }
+            }
             _ => EventKind::StopRaised { signal: &signal },
         };
         Some(self.note(&kind))
@@ -272,6 +288,14 @@ impl Chain<'_> {
             let sum = usage.and_then(|usage| core.usage.checked_add(&usage));
             core.usage = sum.unwrap_or(core.usage);
             core.is_estimate |= is_estimate;
+        }
+    }
+
+    /// Reports a tool that goes on, to every run concerned.
+    pub(super) fn add_still_running(&mut self, tool: &str) {
+        let cores = self.ancestors.iter_mut().map(|(_, core)| core);
+        for core in cores.chain([&mut self.core]) {
+            core.still_running.push(tool.to_owned());
         }
     }
 

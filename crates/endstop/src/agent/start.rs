@@ -85,6 +85,7 @@ pub(super) fn drive(
     core.usage = state.execution.usage;
     core.is_estimate = state.execution.is_estimate;
     core.events = state.execution.events;
+    core.still_running.clone_from(&state.execution.still_running);
     if is_resumed {
         place.budget.charge(spent(&core));
         if !state.execution.approvals.is_empty() {
@@ -93,7 +94,8 @@ pub(super) fn drive(
     }
     let clock = RunClock::start(before, first.wall.clone());
     let (budget, token, parent) = (place.budget, place.token, place.parent);
-    let scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
+    let mut scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
+    scope.sources.clone_from(&first.sources);
     Ok(Drive {
         context: ContextBound::new(agent.fixed_tokens)
             .knowing(&state.messages, state.execution.context),
@@ -105,6 +107,7 @@ pub(super) fn drive(
         is_out_of_budget: false,
         is_cancellation_told: false,
         stored,
+        continued: (0, 0),
         handoff: None,
         held_up: None,
         last_cap: None,

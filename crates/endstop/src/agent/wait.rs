@@ -71,7 +71,7 @@ impl Scope {
     }
 
     /// Lets a timer fire; what is below stops with the run.
-    fn tick(&self) -> Directive {
+    pub(super) fn tick(&self) -> Directive {
         let directive = self.note(&EventKind::Tick);
         if directive.stops() {
             self.cut_below();

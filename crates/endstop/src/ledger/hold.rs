@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Budget;
 use super::amounts::Amounts;
-use super::tree::Ask;
 
 /// What becomes of a hold that is dropped without having been settled or released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,15 +22,14 @@ pub enum OnDrop {
 pub struct Hold {
     budget: Budget,
     amounts: Amounts,
-    ask: Ask,
     on_drop: OnDrop,
     lease: Option<Duration>,
     open: bool,
 }
 
 impl Hold {
-    pub(super) const fn new(budget: Budget, amounts: Amounts, ask: Ask) -> Self {
-        Self { budget, amounts, ask, on_drop: OnDrop::Charge, lease: None, open: true }
+    pub(super) const fn new(budget: Budget, amounts: Amounts) -> Self {
+        Self { budget, amounts, on_drop: OnDrop::Charge, lease: None, open: true }
     }
 
     /// What is reserved.
@@ -49,13 +47,13 @@ impl Hold {
     /// Ends the hold with what was really spent, which may be more than was held: it is settled in full.
     pub fn settle(mut self, actual: Amounts) {
         self.open = false;
-        self.budget.settle(&self.ask, &actual);
+        self.budget.settle(&self.amounts, &actual);
     }
 
     /// Ends the hold with nothing spent.
     pub fn release(mut self) {
         self.open = false;
-        self.budget.give_back(&self.ask);
+        self.budget.give_back(&self.amounts);
     }
 
     /// Says what becomes of the hold if it is dropped.
@@ -87,9 +85,8 @@ impl Hold {
     /// Gives back what is held above `to`, dimension by dimension; never holds more than before.
     pub fn shrink(&mut self, to: Amounts) {
         let kept = self.amounts.min(&to);
-        self.budget.give_back(&Ask::new(&self.amounts.saturating_sub(&kept)));
+        self.budget.give_back(&self.amounts.saturating_sub(&kept));
         self.amounts = kept;
-        self.ask = Ask::new(&kept);
     }
 }
 
@@ -99,8 +96,8 @@ impl Drop for Hold {
             return;
         }
         match self.on_drop {
-            OnDrop::Charge => self.budget.settle(&self.ask, &self.amounts),
-            OnDrop::Release => self.budget.give_back(&self.ask),
+            OnDrop::Charge => self.budget.settle(&self.amounts, &self.amounts),
+            OnDrop::Release => self.budget.give_back(&self.amounts),
         }
     }
 }

@@ -10,6 +10,10 @@ use crate::sync::{Mutex, MutexGuard};
 /// No node: the parent of the root.
 const NOWHERE: usize = usize::MAX;
 
+/// Below these, neither a room nor a sum can overflow by one settlement: 2^61 + 2^61 < 2^63.
+const EASY_DEBT: i64 = 1 << 61;
+const EASY_AMOUNT: u64 = 1 << 61;
+
 /// One signed number for each dimension.
 type Rooms = [i64; DIMENSIONS];
 
@@ -70,48 +74,59 @@ impl Drop for Node {
     }
 }
 
-/// Amounts to reserve, as the books add them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    words: Rooms,
-    asked: Words,
-    /// Whether an amount is above `i64::MAX`, which no room holds.
-    too_large: bool,
-}
-
-impl Ask {
-    pub(super) const ZERO: Self =
-        Self { words: [0; DIMENSIONS], asked: [0; DIMENSIONS], too_large: false };
-
-    pub(super) fn new(amounts: &Amounts) -> Self {
-        let asked = amounts.words();
-        let too_large = asked.iter().any(|word| i64::try_from(*word).is_err());
-        Self { words: asked.map(capped), asked, too_large }
-    }
-}
-
-/// What a walk to the root reads and writes: one cache line.
+/// The books of one node. A walk to the root for a reservation reads the first cache line alone.
 #[derive(Debug)]
-#[repr(align(64))]
-struct Hot {
+#[repr(C, align(64))]
+struct Entry {
     /// Limit - settled - held. Negative is debt, which later releases pay back first.
     room: Rooms,
     parent: usize,
+    settled: Words,
+    id: u32,
+    limits: Limits,
 }
 
-/// The rest of a node.
-#[derive(Debug)]
-struct Cold {
-    settled: Words,
-    limits: Limits,
-    id: u32,
+impl Entry {
+    /// Exact: the part was taken from this room before, and what came between only took more, or gave back
+    /// what it had taken.
+    #[inline]
+    fn give_back(&mut self, part: &Words) {
+        for (room, part) in self.room.iter_mut().zip(part) {
+            *room = room.wrapping_add_unsigned(*part);
+        }
+    }
+
+    /// Takes from the room, adds to what was settled, and says whether that was exact.
+    #[inline]
+    fn spend(&mut self, actual: &Words) -> bool {
+        let words = self.room.iter().zip(&self.settled).zip(actual);
+        let easy = words.fold(true, |easy, ((room, settled), actual)| {
+            easy & (*room > -EASY_DEBT) & ((*settled | *actual) < EASY_AMOUNT)
+        });
+        if !easy {
+            return self.spend_carefully(actual);
+        }
+        for ((room, settled), actual) in self.room.iter_mut().zip(&mut self.settled).zip(actual) {
+            *room = room.wrapping_sub_unsigned(*actual);
+            *settled = settled.wrapping_add(*actual);
+        }
+        true
+    }
+
+    #[cold]
+    fn spend_carefully(&mut self, actual: &Words) -> bool {
+        let mut exact = true;
+        for ((room, settled), actual) in self.room.iter_mut().zip(&mut self.settled).zip(actual) {
+            exact &= spend(room, settled, *actual);
+        }
+        exact
+    }
 }
 
 /// All nodes of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Books {
-    hot: Vec<Hot>,
-    cold: Vec<Cold>,
+    entries: Vec<Entry>,
     free: Vec<usize>,
     next_id: u32,
     /// Where an amount first could not be kept exactly.
@@ -123,15 +138,11 @@ impl Books {
     fn open(&mut self, parent: usize, limits: Limits) -> (usize, u32) {
         let id = self.next_id;
         self.next_id = id.saturating_add(1);
-        let hot = Hot { room: caps(&limits), parent };
-        let cold = Cold { settled: [0; DIMENSIONS], limits, id };
-        let slot = self.free.pop().unwrap_or(self.hot.len());
-        match (self.hot.get_mut(slot), self.cold.get_mut(slot)) {
-            (Some(old_hot), Some(old_cold)) => (*old_hot, *old_cold) = (hot, cold),
-            _ => {
-                self.hot.push(hot);
-                self.cold.push(cold);
-            }
+        let entry = Entry { room: caps(&limits), parent, settled: [0; DIMENSIONS], id, limits };
+        let slot = self.free.pop().unwrap_or(self.entries.len());
+        match self.entries.get_mut(slot) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
         }
         (slot, id)
     }
@@ -140,22 +151,25 @@ impl Books {
         self.free.push(slot);
     }
 
-    pub(super) fn reserve(&mut self, slot: usize, ask: &Ask) -> Result<(), Refused> {
+    pub(super) fn reserve(&mut self, slot: usize, asked: &Words) -> Result<(), Refused> {
         let mut refusing = None;
         let mut at = slot;
-        while let Some(node) = self.hot.get(at) {
-            if node.room.iter().zip(&ask.words).any(|(room, asked)| asked > room) {
+        while let Some(node) = self.entries.get(at) {
+            // Not `all`: five comparisons without a branch are faster than one branch each.
+            let pairs = node.room.iter().zip(asked);
+            if !pairs.fold(true, |fit, (room, asked)| fit & fits(*asked, *room)) {
                 refusing = Some(at);
             }
             at = node.parent;
         }
-        if refusing.is_some() || ask.too_large || self.overflow.is_some() {
-            return Err(self.refusal(slot, refusing, ask));
+        if refusing.is_some() || self.overflow.is_some() {
+            return Err(self.refusal(refusing.unwrap_or(slot), asked));
         }
         let mut at = slot;
-        while let Some(node) = self.hot.get_mut(at) {
-            for (room, asked) in node.room.iter_mut().zip(&ask.words) {
-                *room = room.saturating_sub(*asked);
+        while let Some(node) = self.entries.get_mut(at) {
+            for (room, asked) in node.room.iter_mut().zip(asked) {
+                // Exact, for it fits.
+                *room = room.wrapping_sub_unsigned(*asked);
             }
             at = node.parent;
         }
@@ -163,21 +177,12 @@ impl Books {
     }
 
     /// Ends a hold, or none, with what was spent.
-    pub(super) fn settle(&mut self, slot: usize, held: &Ask, actual: Words) {
-        let mut change = held.words;
-        for (change, actual) in change.iter_mut().zip(actual) {
-            *change = change.saturating_sub(capped(actual));
-        }
+    pub(super) fn settle(&mut self, slot: usize, held: &Words, actual: &Words) {
         let mut at = slot;
-        while let (Some(hot), Some(cold)) = (self.hot.get_mut(at), self.cold.get_mut(at)) {
-            let parent = hot.parent;
-            let mut exact = true;
-            for (((room, settled), change), actual) in
-                hot.room.iter_mut().zip(&mut cold.settled).zip(&change).zip(&actual)
-            {
-                exact &= move_word(room, settled, *change, *actual);
-            }
-            if !exact {
+        while let Some(node) = self.entries.get_mut(at) {
+            let parent = node.parent;
+            node.give_back(held);
+            if !node.spend(actual) {
                 self.latch(at);
             }
             at = parent;
@@ -185,26 +190,31 @@ impl Books {
     }
 
     /// Makes room again for what was held and not spent.
-    pub(super) fn give_back(&mut self, slot: usize, part: &Ask) {
+    pub(super) fn give_back(&mut self, slot: usize, part: &Words) {
         let mut at = slot;
-        while let Some(node) = self.hot.get_mut(at) {
-            for (room, part) in node.room.iter_mut().zip(&part.words) {
-                *room = room.saturating_add(*part);
-            }
+        while let Some(node) = self.entries.get_mut(at) {
+            node.give_back(part);
             at = node.parent;
         }
     }
 
     pub(super) fn set_limits(&mut self, slot: usize, limits: Limits) {
-        let (Some(hot), Some(cold)) = (self.hot.get_mut(slot), self.cold.get_mut(slot)) else {
-            return;
-        };
+        let Some(node) = self.entries.get_mut(slot) else { return };
         let mut exact = true;
-        let caps = caps(&limits).into_iter().zip(caps(&cold.limits));
-        for ((room, settled), (new, old)) in hot.room.iter_mut().zip(&mut cold.settled).zip(caps) {
-            exact &= move_word(room, settled, new.saturating_sub(old), 0);
+        let changed = caps(&limits).into_iter().zip(caps(&node.limits));
+        for ((room, settled), (new, old)) in
+            node.room.iter_mut().zip(&mut node.settled).zip(changed)
+        {
+            // Both caps are from 0 on, so their difference is exact.
+            match room.checked_add(new.saturating_sub(old)) {
+                Some(left) => *room = left,
+                None => {
+                    (*room, *settled) = (i64::MIN, u64::MAX);
+                    exact = false;
+                }
+            }
         }
-        cold.limits = limits;
+        node.limits = limits;
         if !exact {
             self.latch(slot);
         }
@@ -213,14 +223,15 @@ impl Books {
     pub(super) fn room(&self, slot: usize) -> Limits {
         let mut least = [None; DIMENSIONS];
         let mut at = slot;
-        while let (Some(hot), Some(cold)) = (self.hot.get(at), self.cold.get(at)) {
-            for ((least, room), limit) in least.iter_mut().zip(&hot.room).zip(cold.limits.words()) {
+        while let Some(node) = self.entries.get(at) {
+            for ((least, room), limit) in least.iter_mut().zip(&node.room).zip(node.limits.words())
+            {
                 let room = u64::try_from(*room).unwrap_or(0);
                 if limit.is_some() {
                     *least = Some(least.map_or(room, |least: u64| least.min(room)));
                 }
             }
-            at = hot.parent;
+            at = node.parent;
         }
         if self.is_overflowed() {
             Limits::from_words([Some(0); DIMENSIONS])
@@ -230,15 +241,15 @@ impl Books {
     }
 
     pub(super) fn snapshot(&self, slot: usize, id: u32) -> BudgetSnapshot {
-        let (Some(hot), Some(cold)) = (self.hot.get(slot), self.cold.get(slot)) else {
+        let Some(node) = self.entries.get(slot) else {
             let (limits, nothing) = (Limits::unlimited(), Amounts::ZERO);
             return BudgetSnapshot { budget: id, limits, settled: nothing, held: nothing };
         };
         BudgetSnapshot {
             budget: id,
-            limits: cold.limits,
-            settled: Amounts::from_words(cold.settled),
-            held: Amounts::from_words(held(hot, cold)),
+            limits: node.limits,
+            settled: Amounts::from_words(node.settled),
+            held: Amounts::from_words(held(node)),
         }
     }
 
@@ -249,76 +260,71 @@ impl Books {
     /// Remembers that an amount of the node could not be kept exactly: which one reads `u64::MAX`.
     #[cold]
     fn latch(&mut self, slot: usize) {
-        let Some(cold) = self.cold.get(slot) else { return };
-        let dimensions = Dimension::ALL.into_iter().zip(cold.settled);
-        let first =
-            dimensions.filter(|(_, settled)| *settled == u64::MAX).map(|(name, _)| name).next();
-        self.overflow = self.overflow.or(first.map(|dimension| (cold.id, dimension)));
+        let Some(node) = self.entries.get(slot) else { return };
+        let mut dimensions = Dimension::ALL.into_iter().zip(node.settled);
+        let first = dimensions.find(|(_, settled)| *settled == u64::MAX);
+        self.overflow = self.overflow.or(first.map(|(dimension, _)| (node.id, dimension)));
     }
 
     /// What to say where the walk found that the node at `refusing` has too little room.
     #[cold]
-    fn refusal(&self, slot: usize, refusing: Option<usize>, ask: &Ask) -> Refused {
-        let asked = |dimension| Amounts::from_words(ask.asked).get(dimension);
+    fn refusal(&self, refusing: usize, asked: &Words) -> Refused {
+        let asked = Amounts::from_words(*asked);
         if let Some((budget, dimension)) = self.overflow {
-            let (limit, settled, asked) = (u64::MAX, u64::MAX, asked(dimension));
+            let (limit, settled, asked) = (u64::MAX, u64::MAX, asked.get(dimension));
             return Refused { budget, dimension, limit, settled, held: 0, asked };
         }
-        let outermost = if ask.too_large { None } else { refusing };
-        let outermost = outermost.unwrap_or_else(|| self.root_of(slot));
-        let BudgetSnapshot { limits, settled, held, .. } = self.snapshot(outermost, 0);
-        let rooms = self.hot.get(outermost).map_or([0; DIMENSIONS], |node| node.room);
+        let node = self.entries.get(refusing);
+        let rooms = node.map_or([0; DIMENSIONS], |node| node.room);
         let dimension = Dimension::ALL
             .into_iter()
             .zip(rooms)
-            .find(|(dimension, room)| i128::from(asked(*dimension)) > i128::from(*room))
+            .find(|(dimension, room)| !fits(asked.get(*dimension), *room))
             .map_or(Dimension::Steps, |(dimension, _)| dimension);
+        let reading = self.snapshot(refusing, node.map_or(0, |node| node.id));
         Refused {
-            budget: self.cold.get(outermost).map_or(0, |node| node.id),
+            budget: reading.budget,
             dimension,
-            limit: limits.get(dimension).unwrap_or(u64::MAX),
-            settled: settled.get(dimension),
-            held: held.get(dimension),
-            asked: asked(dimension),
+            limit: reading.limits.get(dimension).unwrap_or(u64::MAX),
+            settled: reading.settled.get(dimension),
+            held: reading.held.get(dimension),
+            asked: asked.get(dimension),
         }
-    }
-
-    fn root_of(&self, slot: usize) -> usize {
-        let mut at = slot;
-        while let Some(parent) =
-            self.hot.get(at).map(|node| node.parent).filter(|at| *at != NOWHERE)
-        {
-            at = parent;
-        }
-        at
     }
 }
 
-/// Adds to a room and to what was settled; where that is not exact, both stay at their end, and it says so.
+/// Whether there is room. In debt there is none, not even for nothing.
 #[inline]
-fn move_word(room: &mut i64, settled: &mut u64, change: i64, actual: u64) -> bool {
-    let (left, past) = room.overflowing_add(change);
-    let (spent, over) = settled.overflowing_add(actual);
-    if past || over || i64::try_from(actual).is_err() {
-        (*room, *settled) = (i64::MIN, u64::MAX);
-        return false;
+fn fits(asked: u64, room: i64) -> bool {
+    (room >= 0) & (asked <= room.cast_unsigned())
+}
+
+/// Takes from a room and adds to what was settled; where that is not exact, both stay at their end, and it
+/// says so.
+fn spend(room: &mut i64, settled: &mut u64, actual: u64) -> bool {
+    let spent = settled.saturating_add(actual);
+    match room.checked_sub_unsigned(actual) {
+        Some(left) if spent < u64::MAX => {
+            (*room, *settled) = (left, spent);
+            true
+        }
+        _ => {
+            (*room, *settled) = (i64::MIN, u64::MAX);
+            false
+        }
     }
-    (*room, *settled) = (left, spent);
-    true
 }
 
 /// The room of each dimension while nothing is committed.
 fn caps(limits: &Limits) -> Rooms {
-    limits.words().map(|limit| limit.map_or(i64::MAX, capped))
+    limits
+        .words()
+        .map(|limit| limit.map_or(i64::MAX, |limit| i64::try_from(limit).unwrap_or(i64::MAX)))
 }
 
-fn capped(word: u64) -> i64 {
-    i64::try_from(word).unwrap_or(i64::MAX)
-}
-
-fn held(hot: &Hot, cold: &Cold) -> Words {
+fn held(node: &Entry) -> Words {
     let mut words = [0; DIMENSIONS];
-    let rooms = caps(&cold.limits).into_iter().zip(hot.room).zip(cold.settled);
+    let rooms = caps(&node.limits).into_iter().zip(node.room).zip(node.settled);
     for (word, ((cap, room), settled)) in words.iter_mut().zip(rooms) {
         let free = i128::from(cap).saturating_sub(i128::from(room));
         *word = u64::try_from(free.saturating_sub(i128::from(settled))).unwrap_or(0);

@@ -7,7 +7,9 @@
 //! 14:05:11.002 [a1b2c3] [TOOL] Calling counter {"by":1}
 //! ```
 
+mod kind;
 mod lines;
+mod tool;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +25,8 @@ use super::text::{clean_to, clock, short_id, width};
 use super::{Observation, Observer, RunInfo, Screen, truncate};
 use crate::ledger::Budget;
 use crate::store::RunId;
-use lines::{Kind, Line, Seen};
+use kind::{Kind, Line};
+use lines::Seen;
 
 /// Runs whose steps are counted at the same time; of one that was never said to have ended nothing more is
 /// remembered than fits here.

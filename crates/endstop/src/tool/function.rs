@@ -17,6 +17,7 @@ use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use crate::message::ToolCall;
 
 type Answer = BoxFuture<'static, Result<ToolOutput, ToolError>>;
+type Function = Box<dyn Fn(&str, ToolContext) -> Answer + Send + Sync>;
 
 /// A tool made from an async function.
 ///
@@ -45,7 +46,7 @@ type Answer = BoxFuture<'static, Result<ToolOutput, ToolError>>;
 /// ```
 pub struct FunctionTool {
     spec: ToolSpec,
-    run: Box<dyn Fn(&str, ToolContext) -> Answer + Send + Sync>,
+    run: Function,
     timeout: Option<Duration>,
     can_abort: bool,
 }
@@ -91,12 +92,7 @@ impl FunctionTool {
         Self::made(name.into(), description.into(), schema, Box::new(run))
     }
 
-    fn made(
-        name: String,
-        description: String,
-        parameters: Value,
-        run: Box<dyn Fn(&str, ToolContext) -> Answer + Send + Sync>,
-    ) -> Self {
+    fn made(name: String, description: String, parameters: Value, run: Function) -> Self {
         let spec = ToolSpec { name, description, parameters };
         Self { spec, run, timeout: None, can_abort: true }
     }

@@ -42,23 +42,30 @@ fn has_words(a: &[char], b: &[char]) -> bool {
     !a.is_empty() && !b.is_empty() && (a.is_subset(&b) || b.is_subset(&a))
 }
 
-/// Letters to insert, delete or replace (Levenshtein), one row at a time.
+/// Letters to insert, delete, replace, or swap with the next one, row by row.
 fn edit_distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
+    let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX);
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
-        let mut diagonal = i;
+        let mut row = Vec::with_capacity(last.len());
         let mut left = i + 1;
-        for (y, cell) in b.iter().zip(row.iter_mut().skip(1)) {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = *cell;
-            left = replaced.min(diagonal + 1).min(left + 1);
-            *cell = left;
+        row.push(left);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = at(&last, j) + usize::from(x != y);
+            let mut best = replaced.min(at(&last, j + 1) + 1).min(left + 1);
+            if let (Some(i), Some(j)) = (i.checked_sub(1), j.checked_sub(1))
+                && a.get(i) == Some(y)
+                && b.get(j) == Some(x)
+            {
+                best = best.min(at(&before, j) + 1);
+            }
+            row.push(best);
+            left = best;
         }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
+        before = std::mem::replace(&mut last, row);
     }
-    row.last().copied().unwrap_or(a.len())
+    at(&last, b.len())
 }
 
 #[cfg(test)]
@@ -74,6 +81,7 @@ mod tests {
             ("file_read", "read_file"),
             ("functions.search", "search"),
             ("serch", "search"),
+            ("bsah", "bash"),
             ("Bash", "bash"),
         ] {
             assert_eq!(nearest(found, known).first(), Some(&meant), "{found}");
@@ -89,6 +97,7 @@ mod tests {
             super::edit_distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>())
         };
         assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("raed", "read"), 1);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("abc", ""), 3);
         assert_eq!(distance("abc", "abc"), 0);

@@ -8,9 +8,14 @@
 )]
 
 mod basics;
+mod cancel;
+mod defects;
 mod finish;
 mod handoff;
+mod hooks;
+mod kill;
 mod kit;
+mod overrides;
 mod pause;
 mod record;
 mod resume;

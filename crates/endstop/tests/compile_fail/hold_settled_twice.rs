@@ -1,9 +1,10 @@
 //! A hold is consumed by its end.
 
-use endstop::ledger::{Amounts, Budget, Limits};
+use endstop::ledger::{Amounts, Budget, Hold, Limits};
 
 fn main() {
     let hold = Budget::root(Limits::unlimited()).reserve(Amounts::ZERO).unwrap();
-    hold.settle(Amounts::ZERO);
-    hold.settle(Amounts::ZERO);
+    let settle: fn(Hold, Amounts) = Hold::settle;
+    settle(hold, Amounts::ZERO);
+    settle(hold, Amounts::ZERO);
 }

@@ -8,7 +8,7 @@ use endstop::tool::builtin::{Builtin, Workspace, tools};
 use endstop::tool::{Tool, ToolContext, ToolError, ToolOutput};
 use serde_json::Value;
 
-pub async fn call(tool: Arc<dyn Tool>, arguments: &str) -> Result<ToolOutput, ToolError> {
+pub(crate) async fn call(tool: Arc<dyn Tool>, arguments: &str) -> Result<ToolOutput, ToolError> {
     let call = ToolCall {
         id: "1".to_owned(),
         tool: tool.spec().name.clone(),
@@ -17,7 +17,7 @@ pub async fn call(tool: Arc<dyn Tool>, arguments: &str) -> Result<ToolOutput, To
     tool.call(call, ToolContext::detached()).await
 }
 
-pub fn failure(result: Result<ToolOutput, ToolError>) -> String {
+pub(crate) fn failure(result: Result<ToolOutput, ToolError>) -> String {
     match result {
         Err(ToolError::Failed(message)) => message,
         other => panic!("not a failure: {other:?}"),
@@ -25,46 +25,46 @@ pub fn failure(result: Result<ToolOutput, ToolError>) -> String {
 }
 
 /// A folder `inside` beside a folder `outside`, both gone at the end.
-pub struct Folders {
+pub(crate) struct Folders {
     base: PathBuf,
 }
 
 impl Folders {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let base = std::env::temp_dir().join(format!("endstop-tool-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(base.join("inside")).unwrap();
         std::fs::create_dir_all(base.join("outside")).unwrap();
         Self { base: base.canonicalize().unwrap() }
     }
 
-    pub fn inside(&self) -> PathBuf {
+    pub(crate) fn inside(&self) -> PathBuf {
         self.base.join("inside")
     }
 
-    pub fn outside(&self) -> PathBuf {
+    pub(crate) fn outside(&self) -> PathBuf {
         self.base.join("outside")
     }
 
-    pub fn workspace(&self) -> Workspace {
+    pub(crate) fn workspace(&self) -> Workspace {
         Workspace::new(self.inside()).unwrap()
     }
 
-    pub fn put(&self, path: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.base.join("inside").join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
 
-    pub fn tool(&self, which: Builtin) -> Arc<dyn Tool> {
+    pub(crate) fn tool(&self, which: Builtin) -> Arc<dyn Tool> {
         tools(&self.workspace(), &[which]).remove(0)
     }
 
     /// The result of a built-in tool.
-    pub async fn run(&self, which: Builtin, arguments: Value) -> Result<String, ToolError> {
+    pub(crate) async fn run(&self, which: Builtin, arguments: Value) -> Result<String, ToolError> {
         call(self.tool(which), &arguments.to_string()).await.map(|output| output.text)
     }
 
-    pub async fn failure(&self, which: Builtin, arguments: Value) -> String {
+    pub(crate) async fn failure(&self, which: Builtin, arguments: Value) -> String {
         failure(call(self.tool(which), &arguments.to_string()).await)
     }
 }
@@ -76,7 +76,7 @@ impl Drop for Folders {
 }
 
 /// The names in a folder, in order.
-pub fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().into_string().unwrap()).collect();

@@ -12,87 +12,13 @@ use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 use super::super::leaves::holding;
 use super::super::text::{clean_to, money, took};
 use super::super::{Detail, Observation, clean};
+use super::kind::{Kind, Line};
+use super::tool::{calling, tool_end, tool_refused};
 use super::{Options, Time};
 use crate::ledger::Budget;
-use crate::message::ToolOutcome;
 
 /// Columns of a name: a model, a tool, an agent.
-const NAME: usize = 64;
-/// Columns of the arguments of a tool call.
-const ARGUMENTS: usize = 120;
-
-/// What a line is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Exec,
-    Step,
-    Model,
-    Text,
-    Tool,
-    Error,
-    Warn,
-    Retry,
-    Pause,
-    HandOff,
-    Kill,
-    Fact,
-    Signal,
-    Continuation,
-    Stop,
-    Done,
-    Failed,
-}
-
-impl Kind {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Exec => "EXEC",
-            Self::Step => "STEP",
-            Self::Model => "LLM",
-            Self::Text => "TEXT",
-            Self::Tool => "TOOL",
-            Self::Error => "ERR",
-            Self::Warn => "WARN",
-            Self::Retry => "RETRY",
-            Self::Pause => "PAUSE",
-            Self::HandOff => "HAND",
-            Self::Kill => "KILL",
-            Self::Fact => "FACT",
-            Self::Signal => "SIG",
-            Self::Continuation => "CONT",
-            Self::Stop => "STOP",
-            Self::Done | Self::Failed => "DONE",
-        }
-    }
-
-    /// The parameters of the escape sequence.
-    pub(super) const fn color(self) -> &'static str {
-        match self {
-            Self::Exec => "1",
-            Self::Step => "34",
-            Self::Model => "35",
-            Self::Tool | Self::HandOff => "36",
-            Self::Text | Self::Fact | Self::Signal | Self::Continuation => "2",
-            Self::Warn | Self::Retry | Self::Pause => "33",
-            Self::Stop => "1;33",
-            Self::Error | Self::Kill | Self::Failed => "31",
-            Self::Done => "32",
-        }
-    }
-}
-
-/// One line without its time and its run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) kind: Kind,
-    pub(super) message: String,
-}
-
-impl Line {
-    pub(super) const fn new(kind: Kind, message: String) -> Self {
-        Self { kind, message }
-    }
-}
+pub(super) const NAME: usize = 64;
 
 /// What is remembered of a run between its events.
 #[derive(Debug, Default)]
@@ -321,62 +247,6 @@ fn said(options: &Options, detail: &Detail<'_>) -> Option<Line> {
     let Detail::Reply { text, .. } = detail else { return None };
     let shown = options.show_text && !text.trim().is_empty();
     shown.then(|| Line::new(Kind::Text, clean_to(text.trim(), options.max_width)))
-}
-
-fn calling(options: &Options, observation: &Observation<'_>, tool: &str) -> Option<Line> {
-    if !observation.directive.admits() {
-        return None;
-    }
-    let arguments = match observation.detail {
-        Detail::Tool { call, .. } if options.show_tool_args && !call.arguments.is_empty() => {
-            format!(" {}", clean_to(&call.arguments, ARGUMENTS))
-        }
-        _ => String::new(),
-    };
-    Some(Line::new(Kind::Tool, format!("Calling {}{arguments}", clean_to(tool, NAME))))
-}
-
-fn tool_end(
-    options: &Options,
-    detail: &Detail<'_>,
-    tool: &str,
-    result: &str,
-    failed: bool,
-) -> Line {
-    let (outcome, time) = match detail {
-        Detail::Tool { outcome: Some(outcome), took: time, .. } => {
-            (outcome_words(*outcome), format!(" in {}", took(*time)))
-        }
-        _ => (if failed { "failed" } else { "ok" }, String::new()),
-    };
-    let why = match failed {
-        true => format!(": {}", clean_to(result, options.max_width)),
-        false => String::new(),
-    };
-    let kind = if failed { Kind::Error } else { Kind::Tool };
-    Line::new(kind, format!("{} -> {outcome}{time}{why}", clean_to(tool, NAME)))
-}
-
-fn tool_refused(detail: &Detail<'_>, tool: &str) -> Line {
-    let outcome = match detail {
-        Detail::Tool { outcome: Some(outcome), .. } => *outcome,
-        _ => ToolOutcome::Refused,
-    };
-    Line::new(Kind::Warn, format!("{} -> {}", clean_to(tool, NAME), outcome_words(outcome)))
-}
-
-const fn outcome_words(outcome: ToolOutcome) -> &'static str {
-    match outcome {
-        ToolOutcome::Succeeded => "ok",
-        ToolOutcome::Failed => "failed",
-        ToolOutcome::TimedOut => "timed out",
-        ToolOutcome::Cut => "cut",
-        ToolOutcome::Invalid => "not run: its arguments do not fit",
-        ToolOutcome::Unknown => "not run: there is no such tool",
-        ToolOutcome::Blocked => "not run: blocked",
-        ToolOutcome::Refused => "not run: refused by a limit",
-        ToolOutcome::NotExecuted => "not run: the run stops",
-    }
 }
 
 /// A child that begins says so itself.

@@ -98,7 +98,8 @@ impl Workspace {
             return Err(WorkspaceError::NoPath);
         }
         let given = || path.to_owned();
-        let joined = self.root.join(path);
+        // Slashes and dots at the end would make a link look like what it leads to.
+        let joined: PathBuf = self.root.join(path).components().collect();
         // The longest beginning that exists decides; what comes after it is only names.
         for beginning in joined.ancestors() {
             let real = match beginning.canonicalize() {

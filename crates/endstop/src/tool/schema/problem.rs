@@ -20,7 +20,7 @@ pub(super) fn line(error: &ValidationError<'_>, schema: &Value) -> String {
     let text = match error.kind() {
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            let expected = field(error, schema, name).map_or(String::new(), |field| summary(field));
+            let expected = field(error, schema, name).map_or(String::new(), summary);
             format!("{}: missing{expected}", at(&below(place, name)))
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {

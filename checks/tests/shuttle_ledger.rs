@@ -3,6 +3,7 @@
 //! `cargo xtask test` builds and runs these with `--cfg endstop_shuttle`; `ENDSTOP_SHUTTLE_SCHEDULES` says how
 //! many schedules each test tries.
 #![cfg(endstop_shuttle)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use endstop::core::units::Money;
 use endstop::ledger::{Amounts, Budget, Limits, OnDrop};

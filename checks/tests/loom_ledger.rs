@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask test` builds and runs these with `--cfg endstop_loom`.
 #![cfg(endstop_loom)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use endstop::ledger::{Amounts, Budget, Limits};
 

@@ -1,0 +1,160 @@
+//! The providers that are known by name, and which model a name means.
+
+/// A provider of models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownProvider {
+    /// Its name before the slash, and as `gen_ai.provider.name`.
+    pub name: &'static str,
+    /// Other names for it.
+    pub aliases: &'static [&'static str],
+    /// The environment variables that may hold its key, in this order; none where it needs no key.
+    pub keys: &'static [&'static str],
+    /// The environment variable that moves it elsewhere.
+    pub base_url: Option<&'static str>,
+    /// Its own server, up to where the paths of its protocol begin.
+    pub server: &'static str,
+    /// What it is.
+    pub about: &'static str,
+}
+
+const OPENAI: KnownProvider = KnownProvider {
+    name: "openai",
+    aliases: &[],
+    keys: &["OPENAI_API_KEY"],
+    base_url: Some("OPENAI_BASE_URL"),
+    server: "https://api.openai.com/v1/",
+    about: "OpenAI: responses for the models that need them, else chat; with a base URL, chat",
+};
+
+/// A provider that speaks the chat protocol of OpenAI on its own server.
+const fn chat(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    keys: &'static [&'static str],
+    server: &'static str,
+) -> KnownProvider {
+    let about = "chat completions as OpenAI's";
+    KnownProvider { name, aliases, keys, base_url: None, server, about }
+}
+
+/// The providers whose models can be asked, by name.
+pub static PROVIDERS: &[KnownProvider] = &[
+    OPENAI,
+    KnownProvider { name: "openai-chat", about: "chat completions of OpenAI or alike", ..OPENAI },
+    KnownProvider { name: "openai-responses", about: "responses of OpenAI or alike", ..OPENAI },
+    KnownProvider {
+        name: "anthropic",
+        aliases: &["claude"],
+        keys: &["ANTHROPIC_API_KEY"],
+        base_url: Some("ANTHROPIC_BASE_URL"),
+        server: "https://api.anthropic.com/v1/",
+        about: "messages of Anthropic or alike",
+    },
+    KnownProvider {
+        name: "google",
+        aliases: &["gemini"],
+        keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        base_url: Some("GOOGLE_GEMINI_BASE_URL"),
+        server: "https://generativelanguage.googleapis.com/v1beta/",
+        about: "Gemini",
+    },
+    KnownProvider {
+        name: "ollama",
+        aliases: &[],
+        keys: &[],
+        base_url: Some("OLLAMA_HOST"),
+        server: "http://localhost:11434/",
+        about: "a local Ollama, by its own protocol",
+    },
+    chat(
+        "openrouter",
+        &[],
+        &["OPENROUTER_API_KEY", "OPEN_ROUTER_API_KEY"],
+        "https://openrouter.ai/api/v1/",
+    ),
+    chat("groq", &[], &["GROQ_API_KEY"], "https://api.groq.com/openai/v1/"),
+    chat("x-ai", &["xai", "grok"], &["XAI_API_KEY"], "https://api.x.ai/v1/"),
+    chat("deepseek", &[], &["DEEPSEEK_API_KEY"], "https://api.deepseek.com/v1/"),
+    chat("mistral", &[], &["MISTRAL_API_KEY"], "https://api.mistral.ai/v1/"),
+    chat("together", &[], &["TOGETHER_API_KEY"], "https://api.together.xyz/v1/"),
+    chat("moonshotai", &["moonshot"], &["MOONSHOT_API_KEY"], "https://api.moonshot.cn/v1/"),
+];
+
+/// The provider of this name or alias, in any case.
+#[must_use]
+pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {
+    PROVIDERS.iter().find(|row| {
+        let mut names = std::iter::once(&row.name).chain(row.aliases);
+        names.any(|known| known.eq_ignore_ascii_case(name))
+    })
+}
+
+/// The known name that is most like this one, if any is like it.
+fn nearest_provider(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let names = PROVIDERS.iter().flat_map(|row| std::iter::once(&row.name).chain(row.aliases));
+    let ranked = names.map(|known| (distance(&name, known), *known));
+    let (distance, known) = ranked.min_by_key(|(distance, _)| *distance)?;
+    // Half of the letters may differ, or the hint is noise.
+    (distance.saturating_mul(2) <= known.len()).then_some(known)
+}
+
+/// `, did you mean ..?`, or nothing.
+pub(super) fn hint(name: &str) -> String {
+    let nearest = nearest_provider(name);
+    nearest.map(|nearest| format!(", did you mean `{nearest}`?")).unwrap_or_default()
+}
+
+/// How many letters have to be changed, added or left out to make `to` of `from`.
+fn distance(from: &str, to: &str) -> usize {
+    // A name is an argument of a command: longer ones are no name of a provider.
+    const MOST: usize = 64;
+    let to: Vec<char> = to.chars().take(MOST).collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, letter) in from.chars().take(MOST).enumerate() {
+        let mut diagonal = index;
+        let mut left = index.saturating_add(1);
+        let mut next = vec![left];
+        for (above, other) in row.iter().skip(1).zip(&to) {
+            let changed = diagonal.saturating_add(usize::from(letter != *other));
+            left = changed.min(above.saturating_add(1)).min(left.saturating_add(1));
+            diagonal = *above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found_in_any_case() {
+        let all = PROVIDERS.iter().flat_map(|row| std::iter::once(&row.name).chain(row.aliases));
+        let mut names: Vec<&str> = all.copied().collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert_eq!(known_provider("Gemini").map(|row| row.name), Some("google"));
+        assert_eq!(known_provider("gem"), None);
+    }
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        for (typed, nearest) in [
+            ("openia", Some("openai")),
+            ("antropic", Some("anthropic")),
+            ("open-router", Some("openrouter")),
+            ("groqq", Some("groq")),
+            ("meta-llama", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest_provider(typed), nearest, "{typed}");
+        }
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+    }
+}

@@ -1,0 +1,200 @@
+//! A model by its name, as the command takes it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::names::hint;
+use super::{
+    KnownProvider, Model, PROVIDERS, ReplayModel, ReplayModelError, Reply, ScriptedModel, Secret,
+    known_provider,
+};
+
+/// What the name of a model does not say. The default takes key and base URL from the environment.
+pub struct OpenOptions {
+    /// The key, instead of the one in the environment.
+    pub key: Option<Secret>,
+    /// The base URL, instead of the provider's own or the one in the environment.
+    pub base_url: Option<String>,
+    /// How long to wait.
+    pub timeouts: Timeouts,
+    /// The most output tokens of a reply where the request sets no cap.
+    pub max_output_tokens: Option<u64>,
+    /// The run of a transcript that answers; the first by default.
+    pub run: Option<String>,
+    /// Reads an environment variable.
+    pub variable: fn(&str) -> Option<String>,
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The URL may have been pasted with a key in it.
+        f.debug_struct("OpenOptions").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            key: None,
+            base_url: None,
+            timeouts: Timeouts::default(),
+            max_output_tokens: None,
+            run: None,
+            variable: environment,
+        }
+    }
+}
+
+/// The variable of the process's environment, unless it is empty.
+pub(super) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// How long a provider may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From sending the request to the first piece of the answer. Connecting is part of it.
+    pub first: Duration,
+    /// From one piece of the answer to the next.
+    pub between: Duration,
+}
+
+impl Default for Timeouts {
+    /// Ten minutes, for models that reason before they speak, and two minutes.
+    fn default() -> Self {
+        Self { first: Duration::from_secs(600), between: Duration::from_secs(120) }
+    }
+}
+
+/// Why no model was opened.
+#[derive(Debug, Error)]
+pub enum OpenModelError {
+    /// Nothing names a model.
+    #[error("`{name}` names no model; write `provider/model`, `scripted` or `replay:FILE`")]
+    NoModel {
+        /// What was given.
+        name: String,
+    },
+    /// The part before the slash is not known.
+    #[error("unknown provider `{provider}`{hint}; known are {}", known())]
+    UnknownProvider {
+        /// What was given.
+        provider: String,
+        /// `, did you mean ..?`, or empty.
+        hint: String,
+    },
+    /// This build asks no provider.
+    #[error(
+        "cannot ask `{name}`: built without the drivers of providers; build with `--features models`"
+    )]
+    WithoutDrivers {
+        /// What was given.
+        name: String,
+    },
+    /// No key was given.
+    #[error("no key for `{provider}`: set {variables}")]
+    MissingKey {
+        /// The provider.
+        provider: String,
+        /// The environment variables that may hold it.
+        variables: String,
+    },
+    /// The base URL cannot be used. It is not shown, since it may hold a key.
+    #[error("the base URL of `{provider}` {problem}")]
+    BadUrl {
+        /// The provider.
+        provider: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The HTTP client cannot be set up.
+    #[error("cannot set up the HTTP client: {0}")]
+    Client(String),
+    /// The transcript cannot answer.
+    #[error(transparent)]
+    Replay(#[from] ReplayModelError),
+}
+
+fn known() -> String {
+    let names: Vec<String> = PROVIDERS.iter().map(|row| format!("`{}`", row.name)).collect();
+    names.join(", ")
+}
+
+/// What the model named `scripted` says to everything.
+const SCRIPTED_REPLY: &str = "This is the scripted model; it says this to everything.";
+
+/// Opens a model by its name:
+///
+/// | name | model |
+/// |---|---|
+/// | `provider/model` | a model of a provider in [`PROVIDERS`], such as `anthropic/claude-sonnet-4-5` or `openrouter/openai/gpt-5.2` |
+/// | `model` | of the provider that its name tells: `gpt-*`, `o3*` and alike OpenAI, `claude-*` Anthropic, `gemini-*` Google, `grok-*` xAI, `deepseek-*` DeepSeek; any other a local Ollama |
+/// | `scripted` | one fixed sentence, without any network |
+/// | `replay:FILE` | the replies of a recorded run ([`ReplayModel`]) |
+///
+/// # Errors
+///
+/// [`OpenModelError`]: what is unknown or missing, and what to do about it.
+pub fn open(name: &str, options: OpenOptions) -> Result<Arc<dyn Model>, OpenModelError> {
+    if name == "scripted" {
+        let reply = Reply::text(SCRIPTED_REPLY);
+        return Ok(Arc::new(ScriptedModel::new(name).reply(reply).repeat_last()));
+    }
+    if let Some(file) = name.strip_prefix("replay:") {
+        let run = options.run.as_deref();
+        return Ok(Arc::new(ReplayModel::open(Path::new(file), run)?));
+    }
+    let (provider, model) = match name.split_once('/') {
+        Some((provider, model)) => (Some(find_provider(provider)?), model),
+        None => (None, name),
+    };
+    if model.trim().is_empty() {
+        return Err(OpenModelError::NoModel { name: name.to_owned() });
+    }
+    open_provider(name, provider, model, options)
+}
+
+fn find_provider(name: &str) -> Result<&'static KnownProvider, OpenModelError> {
+    known_provider(name).ok_or_else(|| OpenModelError::UnknownProvider {
+        provider: name.to_owned(),
+        hint: hint(name),
+    })
+}
+
+#[cfg(not(feature = "models"))]
+fn open_provider(
+    name: &str,
+    _provider: Option<&'static KnownProvider>,
+    _model: &str,
+    _options: OpenOptions,
+) -> Result<Arc<dyn Model>, OpenModelError> {
+    Err(OpenModelError::WithoutDrivers { name: name.to_owned() })
+}
+
+#[cfg(feature = "models")]
+fn open_provider(
+    _name: &str,
+    provider: Option<&'static KnownProvider>,
+    model: &str,
+    options: OpenOptions,
+) -> Result<Arc<dyn Model>, OpenModelError> {
+    let mut builder = super::ProviderModel::builder(model)
+        .timeouts(options.timeouts)
+        .environment(options.variable);
+    if let Some(provider) = provider {
+        builder = builder.provider(provider.name);
+    }
+    if let Some(key) = options.key {
+        builder = builder.key(key);
+    }
+    if let Some(url) = options.base_url {
+        builder = builder.base_url(url);
+    }
+    if let Some(tokens) = options.max_output_tokens {
+        builder = builder.max_output_tokens(tokens);
+    }
+    Ok(Arc::new(builder.build()?))
+}

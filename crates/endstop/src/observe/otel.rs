@@ -1,0 +1,136 @@
+//! Runs as OpenTelemetry spans and metrics, by the GenAI semantic conventions (feature `otel`).
+//!
+//! ```text
+//! invoke_agent main
+//!   chat gpt-5.2
+//!   execute_tool worker
+//!     invoke_agent worker
+//!       chat gpt-5.2
+//! ```
+//!
+//! Only the API is used: which SDK exports where is the user's to set up. What people, models and tools said
+//! is not exported unless that is asked for. Times are those of the events.
+
+mod attributes;
+mod metrics;
+mod names;
+mod spans;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use endstop_core::Run;
+use endstop_core::event::{EventKind, Source};
+use endstop_core::run::Notice;
+use opentelemetry::global::{self, BoxedTracer};
+use opentelemetry::metrics::Meter;
+use opentelemetry::{Context, InstrumentationScope};
+
+use super::{Observation, Observer, RunInfo};
+use crate::ledger::Budget;
+use crate::store::RunId;
+use attributes::counting;
+use metrics::{Metrics, Used};
+use spans::Live;
+
+/// Runs whose spans are open at the same time; beyond it the oldest span is given up.
+const MAX_RUNS: usize = 4_096;
+
+/// Tells OpenTelemetry what runs do.
+pub struct OtelObserver {
+    tracer: BoxedTracer,
+    metrics: Metrics,
+    exports_content: bool,
+    live: Mutex<BTreeMap<RunId, Live>>,
+}
+
+impl fmt::Debug for OtelObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OtelObserver")
+            .field("exports_content", &self.exports_content)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OtelObserver {
+    /// Through the providers that are set globally when this is called.
+    #[must_use]
+    pub fn global() -> Self {
+        let scope = InstrumentationScope::builder("endstop")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build();
+        Self::new(global::tracer_with_scope(scope.clone()), &global::meter_with_scope(scope))
+    }
+
+    /// Through this tracer (`BoxedTracer::new(Box::new(tracer))`) and this meter.
+    #[must_use]
+    pub fn new(tracer: BoxedTracer, meter: &Meter) -> Self {
+        let metrics = Metrics::new(meter);
+        Self { tracer, metrics, exports_content: false, live: Mutex::default() }
+    }
+
+    /// Whether to export what the model said, and the arguments and results of tool calls. They may hold
+    /// anything that a run has read.
+    #[must_use]
+    pub const fn export_content(mut self, yes: bool) -> Self {
+        self.exports_content = yes;
+        self
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, Live>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the span of a run below that of the tool call that began it, else below the current one.
+    fn begin(&self, all: &mut BTreeMap<RunId, Live>, observation: &Observation<'_>) {
+        let info = observation.info;
+        let parent = info.parent.as_ref().and_then(|parent| all.get_mut(parent));
+        let context = parent.map_or_else(Context::current, |parent| parent.parent_of(&info.agent));
+        // What a resumed run used before is counted already.
+        let since = if info.is_resumed { Used::before(observation) } else { Used::default() };
+        if all.len() >= MAX_RUNS {
+            all.pop_first();
+        }
+        let live = Live::begin(&self.tracer, &context, info, observation.event.wall, since);
+        all.insert(info.id.clone(), live);
+    }
+}
+
+impl Observer for OtelObserver {
+    fn observe(&self, observation: &Observation<'_>) {
+        // A descendant's event is told as its own.
+        if observation.event.source == Source::Descendant
+            || matches!(observation.event.kind, EventKind::Piece { .. } | EventKind::Tick)
+        {
+            return;
+        }
+        let mut all = self.lock();
+        if !all.contains_key(&observation.info.id) {
+            self.begin(&mut all, observation);
+        }
+        let Some(live) = all.get_mut(&observation.info.id) else { return };
+        let called = live.event(&self.tracer, observation, self.exports_content);
+        drop(all);
+        if let Some(called) = called {
+            self.metrics.call(&called.attributes, called.usage, called.took, called.error);
+        }
+    }
+
+    fn warned(&self, info: &RunInfo, notice: &Notice, _run: &Run) {
+        if let Some(live) = self.lock().get(&info.id) {
+            live.warned(&notice.rule, &notice.message);
+        }
+    }
+
+    fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
+        let live = self.lock().remove(&info.id);
+        let Some(live) = live else { return };
+        self.metrics.run(info, run, budget, &live.since, counting(live.is_estimate));
+        live.finish(run, budget);
+    }
+}
+
+#[cfg(test)]
+#[path = "otel/otel_tests.rs"]
+mod tests;
