@@ -155,7 +155,12 @@ impl Drive {
 
     /// The ledger refuses what would begin. If it is a limit of a rule, the cores say so, and the run whose
     /// limit it is stops; else it is a budget that is shared with other runs.
-    pub(super) fn not_begun(&mut self, refused: &Refused, kind: &EventKind<'_>, detail: Detail<'_>) {
+    pub(super) fn not_begun(
+        &mut self,
+        refused: &Refused,
+        kind: &EventKind<'_>,
+        detail: Detail<'_>,
+    ) {
         let is_by_rule = {
             let mut chain = self.scope.chain();
             let is_by_rule = !chain.would(|_| kind.clone());
