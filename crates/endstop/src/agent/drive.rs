@@ -88,7 +88,9 @@ impl Drive {
         let is_new = self.scope.core().run.status() == Status::Pending;
         if is_new {
             self.scope.look_at_kill_switch();
-            self.scope.take_cancellation();
+            if self.scope.token.is_cancelled() {
+                self.take_cancellation();
+            }
             let agent = Some(self.agent.name.as_str());
             let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
             let messages = self.state.messages.len();

@@ -340,11 +340,14 @@ impl Chain<'_> {
         kind_of: impl Fn(&Budget) -> EventKind<'k>,
         detail: Detail<'_>,
     ) -> Directive {
+        let kind = kind_of(&self.own.budget);
+        if seen_above(&kind).is_none() {
+            return self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+        }
         if let Some(signal) = self.refused_above(&kind_of, detail) {
             let raised = EventKind::StopRaised { signal: &signal };
             return self.own.take_in(&mut self.core, Source::Own, &raised, Detail::None);
         }
-        let kind = kind_of(&self.own.budget);
         let directive = self.own.take_in(&mut self.core, Source::Own, &kind, detail);
         if directive.admits() {
             for (scope, core) in &mut self.ancestors {
@@ -397,6 +400,7 @@ fn seen_above<'e>(kind: &EventKind<'e>) -> Option<EventKind<'e>> {
         EventKind::Piece { .. } => Some(EventKind::Piece { text: "" }),
         EventKind::UserMessage
         | EventKind::StepBegin
+        | EventKind::Reserve { .. }
         | EventKind::AttemptBegin { .. }
         | EventKind::AttemptFailed { .. }
         | EventKind::Reply { .. }
