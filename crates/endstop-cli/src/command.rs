@@ -1,8 +1,10 @@
 //! The subcommands: a file each, a row in each of the two lists below.
 
+pub mod agent;
 pub mod check;
 pub mod completions;
 pub mod convert;
+pub mod demo;
 pub mod explain;
 pub mod man;
 pub mod price;
@@ -18,6 +20,10 @@ use crate::error::CliError;
 /// A subcommand with its arguments, in the order in which help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// See a runaway agent with and without a budget: simulated, offline, in seconds
+    Demo(demo::Args),
+    /// Run an agent under limits; exit 124 if one stopped it
+    Agent(Box<agent::Args>),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::Args),
     /// Show what a policy says and how far it lets a run go; exit 1 if nothing bounds it
@@ -42,6 +48,8 @@ impl Command {
     /// Those of the subcommand, ready to be printed.
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
+            Self::Demo(args) => demo::run(args, out),
+            Self::Agent(args) => agent::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Explain(args) => explain::run(args, out),
             Self::Check(args) => check::run(args, out),

@@ -15,13 +15,16 @@ pub enum ExitMeaning {
     AnswerIsNo,
     /// Wrong arguments or unusable input; the argument parser uses the same code.
     Usage,
+    /// A limit stopped or held up a run; `timeout` ends with the same code.
+    Stopped,
     /// Ended by Ctrl-C. Shells report 128 + the number of the signal, which is left to act by itself.
     Interrupted,
 }
 
 impl ExitMeaning {
     /// Every meaning, in the order of the codes.
-    pub const ALL: [Self; 4] = [Self::Ok, Self::AnswerIsNo, Self::Usage, Self::Interrupted];
+    pub const ALL: [Self; 5] =
+        [Self::Ok, Self::AnswerIsNo, Self::Usage, Self::Stopped, Self::Interrupted];
 
     /// The code of the process.
     #[must_use]
@@ -30,6 +33,7 @@ impl ExitMeaning {
             Self::Ok => 0,
             Self::AnswerIsNo => 1,
             Self::Usage => 2,
+            Self::Stopped => 124,
             Self::Interrupted => 130,
         }
     }
@@ -40,9 +44,11 @@ impl ExitMeaning {
         match self {
             Self::Ok => "success",
             Self::AnswerIsNo => {
-                "the answer is no (check: unbounded policy; price: unknown model; replay --drift: it drifted)"
+                "the answer is no (check: unbounded policy; price: unknown model; replay --drift: it drifted; \
+                 agent: the run failed)"
             }
             Self::Usage => "wrong arguments or unusable input",
+            Self::Stopped => "a limit stopped or held up the run (agent)",
             Self::Interrupted => "interrupted (Ctrl-C)",
         }
     }

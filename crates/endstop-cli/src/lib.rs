@@ -20,6 +20,8 @@ use crate::output::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
+  endstop demo
+  endstop agent --model scripted:loop --steps 5 \"try a limit offline\"
   endstop replay --stop 'steps >= 50 or cost >= $1.00'
   endstop check policy.toml
   endstop explain session.jsonl --policy policy.toml

@@ -126,6 +126,38 @@ pub fn terminal_width() -> u16 {
     terminal_size::terminal_size_of(io::stdout()).map_or(PIPE_COLUMNS, |(width, _)| width.0)
 }
 
+/// Columns of the terminal on standard error, or 80.
+#[must_use]
+pub fn error_width() -> usize {
+    terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
+}
+
+/// `text` in lines of at most `columns`, broken between words; lines after the first begin with `hanging`.
+/// A word that is longer than a line has one of its own.
+#[must_use]
+pub fn wrapped(text: &str, columns: usize, hanging: &str) -> String {
+    let indent: String = text.chars().take_while(|c| *c == ' ').collect();
+    let mut all = String::new();
+    let (mut line, mut is_empty) = (indent.clone(), true);
+    for word in text.trim_start().split(' ') {
+        let width = line.chars().count() + usize::from(!is_empty) + word.chars().count();
+        if width > columns && !is_empty {
+            all.push_str(line.trim_end());
+            all.push('\n');
+            hanging.clone_into(&mut line);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    all.push_str(line.trim_end());
+    all.push('\n');
+    all
+}
+
 /// An empty table with this header: UTF-8 borders on a terminal that is wide enough, ASCII where it is
 /// narrow or no terminal, and one line a cell where words would have to be broken. The columns named in
 /// `right_aligned` (from 0) hold numbers.

@@ -232,7 +232,7 @@ impl Run {
             |message: &str| StopSignal::new(StopReason::UserRequested).with_message(message);
         match &event.kind {
             EventKind::UserMessage if event.source == Source::Own => self.revive_completed(),
-            EventKind::Cancel { message } => self.raise(person(message), true),
+            EventKind::Cancel { message } => self.cancel(person(message)),
             EventKind::Kill { message } => {
                 let message =
                     if message.is_empty() { "the kill switch is thrown" } else { message };
@@ -252,6 +252,15 @@ impl Run {
         {
             let signal = StopSignal::new(StopReason::ErrorForbade)
                 .with_message("an amount passed the largest number that can be counted");
+            self.raise(signal, true);
+        }
+    }
+
+    /// A cancellation that was raised as a signal already is known with its source and context.
+    fn cancel(&mut self, signal: StopSignal) {
+        let is_same =
+            |known: &StopSignal| (known.reason, &known.message) == (signal.reason, &signal.message);
+        if !self.raised.iter().any(|raised| is_same(&raised.signal)) {
             self.raise(signal, true);
         }
     }

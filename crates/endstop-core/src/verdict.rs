@@ -128,6 +128,17 @@ impl Verdict {
         }
     }
 
+    /// An error that came once the run had stopped: it decides, unless one did already.
+    pub(crate) fn add_error(&mut self, signal: StopSignal) {
+        if self.primary.as_ref().is_some_and(|primary| primary.reason == signal.reason) {
+            return;
+        }
+        self.status = Status::after(signal.reason);
+        self.primary = Some(signal.clone());
+        (self.rule, self.terminated_by) = (None, None);
+        self.signals.push(signal);
+    }
+
     /// The record as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {

@@ -173,9 +173,8 @@ impl AgentLoop {
     /// Dropping the future cuts what is in flight; what it may have spent is charged in full to a shared
     /// budget. To get a state back, cancel by a token or a source instead.
     pub async fn execute(&self, state: AgentState) -> Result<AgentState, ExecuteError> {
-        let mut iteration = self.iterate(state).await?;
-        while iteration.advance().await {}
-        Ok(iteration.into_state())
+        let drive = start::root(self, state, None).await?;
+        Ok(Iteration::new(drive).into_last_state().await)
     }
 
     /// Runs step by step.
@@ -184,7 +183,7 @@ impl AgentLoop {
     ///
     /// As [`AgentLoop::execute`].
     pub async fn iterate(&self, state: AgentState) -> Result<Iteration, ExecuteError> {
-        let drive = start::root(self, state).await?;
+        let drive = start::root(self, state, None).await?;
         Ok(Iteration::new(drive))
     }
 
@@ -195,8 +194,9 @@ impl AgentLoop {
     ///
     /// As [`AgentLoop::execute`]; and if there is no such run, or another process drives it.
     pub async fn resume(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
-        let state = resume::load(self, id).await?;
-        self.execute(state).await
+        let (state, lock) = resume::load(self, id).await?;
+        let drive = start::root(self, state, Some(lock)).await?;
+        Ok(Iteration::new(drive).into_last_state().await)
     }
 
     /// The state of a run of the agent's store, brought up to what its trace says, without running it.
@@ -205,7 +205,7 @@ impl AgentLoop {
     ///
     /// As [`AgentLoop::resume`].
     pub async fn load(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
-        resume::load(self, id).await
+        resume::load(self, id).await.map(|(state, _)| state)
     }
 }
 
@@ -234,6 +234,11 @@ impl Iteration {
     fn new(drive: Drive) -> Self {
         let watch = start::Watch::of(&drive);
         Self { drive, phase: Phase::Begin, _watch: watch }
+    }
+
+    async fn into_last_state(mut self) -> AgentState {
+        while self.advance().await {}
+        self.into_state()
     }
 
     /// Takes the next step and gives the state after it, which can be saved; `None` once the run has ended

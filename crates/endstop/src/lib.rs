@@ -21,3 +21,8 @@ pub use endstop_core as core;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 pub struct ReadmeDoctests;
+
+/// Runs the Rust examples of the page on agents.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/agents.md")]
+pub struct AgentsDoctests;

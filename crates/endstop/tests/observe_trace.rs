@@ -22,7 +22,6 @@ use endstop_core::{Event, EventKind, Policy, Program, Run};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-#[expect(dead_code, reason = "the core's tests use all of it")]
 #[path = "../../endstop-core/tests/generate"]
 mod generate {
     pub(crate) mod condition;

@@ -97,7 +97,7 @@ fn examples(_: &Path) -> Plan {
 /// that are there already: without it the tests are compiled to nothing.
 fn loom(_: &Path) -> Plan {
     one(
-        "env RUSTFLAGS=--cfg=endstop_loom cargo test --target-dir target/loom -p endstop --test loom_*",
+        "env RUSTFLAGS=--cfg=endstop_loom cargo test --manifest-path checks/Cargo.toml --target-dir target/loom --test loom_*",
     )
 }
 
@@ -111,7 +111,7 @@ fn long_shuttle(_: &Path) -> Plan {
 
 fn shuttle_of(schedules: u32) -> Plan {
     one(&format!(
-        "env RUSTFLAGS=--cfg=endstop_shuttle ENDSTOP_SHUTTLE_SCHEDULES={schedules} cargo test --target-dir target/shuttle -p endstop --test shuttle_*"
+        "env RUSTFLAGS=--cfg=endstop_shuttle ENDSTOP_SHUTTLE_SCHEDULES={schedules} cargo test --manifest-path checks/Cargo.toml --target-dir target/shuttle --test shuttle_*"
     ))
 }
 

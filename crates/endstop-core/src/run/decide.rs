@@ -157,6 +157,7 @@ impl Run {
         }
         if self.ended.as_ref().is_some_and(|ended| !ended.natural) {
             // A run that has stopped stays stopped; a cancellation still cuts what is in flight.
+            self.record_late(event);
             return self.stop_directive(event);
         }
         if !self.raised.is_empty() || self.roots_hold(Action::Stop) {
@@ -328,6 +329,16 @@ impl Run {
         self.status = Status::after(reason);
         self.ended = Some(Ended { verdict: Box::new(verdict), natural: false });
         self.stop_directive(event)
+    }
+
+    /// A run that has stopped keeps its reason; an error that comes after it makes the run fail all the same.
+    fn record_late(&mut self, event: &Event<'_>) {
+        if let (EventKind::StopRaised { signal }, Some(ended)) = (&event.kind, &mut self.ended)
+            && signal.reason == StopReason::ErrorForbade
+        {
+            ended.verdict.add_error((*signal).clone());
+            self.status = ended.verdict.status;
+        }
     }
 
     const fn stop_directive(&self, event: &Event<'_>) -> Directive {

@@ -179,9 +179,7 @@ fn count(gauge: &Gauge, view: View<'_, '_>) -> u64 {
             | EventKind::ToolEnd { .. }
             | EventKind::ToolRefused { .. },
         ) => true,
-        (GaugeId::Retries, EventKind::AttemptBegin { .. }) => {
-            is_retry(view, index, event.source)
-        }
+        (GaugeId::Retries, EventKind::AttemptBegin { .. }) => is_retry(view, index, event.source),
         (GaugeId::ToolCalls, EventKind::ToolBegin { tool }) => {
             gauge.argument.as_deref().is_none_or(|wanted| wanted == *tool)
         }

@@ -15,7 +15,7 @@ use super::drive::{About, Drive, Flow};
 use super::hooks::Trigger;
 use super::plan::{CallPlan, NotAdmitted, estimate};
 use super::pricing::{Pricing, amount};
-use super::retry::BreakerDecision;
+use super::retry::{BreakerDecision, CircuitBreaker, Trial};
 use super::wait::{Patience, Waited};
 use crate::ledger::{Amounts, Hold};
 use crate::message::{Message, ToolCall};
@@ -47,6 +47,9 @@ struct Answer {
 impl Answer {
     /// Tokens where the provider told none: what came, and the input that was sent.
     fn estimate(&self, input_bound: u64) -> TokenUsage {
+        if !self.is_sent {
+            return TokenUsage::default();
+        }
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
         TokenUsage {
@@ -65,6 +68,7 @@ impl Answer {
 struct Attempt<'p> {
     hold: Hold,
     plan: CallPlan<'p>,
+    trial: Trial,
     begun: Instant,
 }
 
@@ -84,9 +88,10 @@ impl Drive {
     pub(super) async fn model_phase(&mut self) {
         let agent = Arc::clone(&self.agent);
         loop {
-            if self.checkpoint().await != Flow::On || !self.breaker_lets().await {
+            if self.checkpoint().await != Flow::On {
                 return;
             }
+            let Some(trial) = self.breaker_lets().await else { return };
             let asked = self.hooks(Trigger::BeforeModelRequest, About::default()).await;
             if self.checkpoint().await != Flow::On {
                 return;
@@ -99,7 +104,7 @@ impl Drive {
                 None => return,
             };
             self.flush().await;
-            let attempt = Attempt { hold, plan, begun: Instant::now() };
+            let attempt = Attempt { hold, plan, trial, begun: Instant::now() };
             let model = Arc::clone(self.model());
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
             let answer = self.stream(&*model, messages, output, attempt.begun).await;
@@ -109,21 +114,25 @@ impl Drive {
         }
     }
 
-    /// Waits while the breaker is open; false if the run ends meanwhile.
-    async fn breaker_lets(&mut self) -> bool {
-        let Some(breaker) = self.agent.breaker.clone() else { return true };
-        while let BreakerDecision::Wait(wait) = breaker.ask() {
+    /// Waits while the breaker is open; none if the run ends meanwhile.
+    async fn breaker_lets(&mut self) -> Option<Trial> {
+        let breaker = self.agent.breaker.clone();
+        while let Some(BreakerDecision::Wait(wait)) = breaker.as_ref().map(CircuitBreaker::ask) {
             if !self.sleep(wait).await {
-                return false;
+                return None;
             }
         }
-        true
+        Some(Trial::of(breaker))
     }
 
     async fn sleep(&mut self, wait: Duration) -> bool {
         let mut sleep = std::pin::pin!(tokio::time::sleep(wait));
         let waited = self.scope.wait(&mut sleep, Patience::None).await;
-        waited == Waited::Done(()) || self.checkpoint().await == Flow::On
+        if waited == Waited::Done(()) {
+            // Many short waits must not hide a limit in time.
+            return !self.scope.tick().stops();
+        }
+        self.checkpoint().await == Flow::On
     }
 
     /// Reserves the worst case and lets the attempt begin.
@@ -143,11 +152,9 @@ impl Drive {
                 Some((hold, cap))
             }
             Err(not_admitted) => {
-                if let Some(breaker) = &self.agent.breaker {
-                    breaker.forget();
-                }
                 match not_admitted {
                     NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
+                    NotAdmitted::Both => self.is_out_of_budget = true,
                     NotAdmitted::Core(Directive::Refuse) => {
                         self.raise(StopReason::StopRequested, "no request can begin now", "loop");
                     }
@@ -174,6 +181,10 @@ impl Drive {
             tool_choice: if is_wrap_up { ToolChoice::None } else { ToolChoice::Auto },
             max_output_tokens: output,
         };
+        // To keep what has begun may have taken a while.
+        if self.scope.is_cut() {
+            return Answer { is_cut: true, ..Answer::default() };
+        }
         let mut answer = Answer { is_sent: true, ..Answer::default() };
         let mut stream = model.stream(request);
         loop {
@@ -239,15 +250,13 @@ impl Drive {
     async fn take_answer(
         &mut self,
         mut answer: Answer,
-        attempt: Attempt<'_>,
+        mut attempt: Attempt<'_>,
         other_messages: bool,
     ) -> bool {
-        if let Some(breaker) = &self.agent.breaker {
-            match (&answer.end, &answer.error) {
-                (Some(_), _) => breaker.record(true),
-                (None, Some(error)) if error.kind.is_retryable() => breaker.record(false),
-                _ => breaker.forget(),
-            }
+        match (&answer.end, &answer.error) {
+            (Some(_), _) => attempt.trial.record(true),
+            (None, Some(error)) if error.kind.is_retryable() => attempt.trial.record(false),
+            _ => attempt.trial.forget(),
         }
         match answer.error.take() {
             Some(error) => self.take_failure(&answer, error, attempt).await,
@@ -330,7 +339,8 @@ impl Drive {
             let opaque = end.opaque;
             self.state.messages.push(Message::Assistant { text: answer.text, tool_calls, opaque });
             if let Some(usage) = told {
-                self.context.learn(&self.state.messages, &usage);
+                let learned = self.context.learn(&self.state.messages, &usage);
+                self.state.execution.context = Some(learned);
             }
         }
     }

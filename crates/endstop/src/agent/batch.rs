@@ -67,6 +67,8 @@ impl Drive {
         };
         let mut is_paused = false;
         loop {
+            // What still ran may have ended the run: the other calls are answered then.
+            is_paused &= self.flow() == Flow::Pause;
             while !is_paused
                 && batch.next < batch.calls.len()
                 && batch.running.len() < self.agent.parallel_tools
@@ -154,15 +156,16 @@ impl Drive {
 
     fn intend_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         let one = Amounts { tool_calls: 1, ..Amounts::default() };
+        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
+        let begin = EventKind::ToolBegin { tool: &call.tool };
         let hold = match self.scope.budget.reserve(one) {
             Ok(hold) => hold,
             Err(refused) => {
-                self.refused_by_ledger(&refused);
+                self.not_begun(&refused, &begin, detail);
                 return Err(Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)));
             }
         };
-        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let directive = self.scope.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        let directive = self.scope.intend(&begin, detail);
         if directive.admits() {
             // A call that has begun counts, whatever becomes of it.
             hold.settle(one);
@@ -232,7 +235,7 @@ impl Drive {
             run: self.state.id.clone(),
             agent: self.agent.name.clone(),
             depth: self.scope.info.depth,
-            cancel: self.scope.token.clone(),
+            cancel: self.scope.in_flight(),
             scope: Some(Arc::clone(&self.scope)),
         };
         let limit = tool.timeout().filter(|_| !tool.is_agent());
@@ -268,7 +271,7 @@ impl Drive {
         let (outcome, text) = match ran.result {
             _ if ran.outcome == ToolOutcome::TimedOut => {
                 if begun.is_some_and(|begun| !begun.can_abort) {
-                    self.state.execution.still_running.push(call.tool.clone());
+                    self.scope.chain().add_still_running(&call.tool);
                 }
                 (ToolOutcome::TimedOut, answers::timed_out(&call.tool, ran.took))
             }
@@ -294,7 +297,7 @@ impl Drive {
             self.scope.intend(&EventKind::HandOff { to: &handoff.to }, Detail::None);
             // A rule may wait for it: whoever is named is outside then.
             if self.flow() == Flow::On {
-                if !self.agent.handoffs.contains_key(&handoff.to) {
+                if self.next_agent(&handoff.to).is_none() {
                     let known: Vec<&str> = self.agent.handoffs.keys().map(String::as_str).collect();
                     let text = format!(
                         "There is no agent `{}` to hand off to (there are: {}); you go on.",
@@ -338,7 +341,7 @@ impl Drive {
             let Some(begun) = batch.begun.get_mut(place).and_then(Option::take) else { continue };
             let Some(call) = batch.calls.get(place).cloned() else { continue };
             if !begun.can_abort {
-                self.state.execution.still_running.push(call.tool.clone());
+                self.scope.chain().add_still_running(&call.tool);
             }
             let took = begun.at.elapsed();
             let why = self.why_stopped();
@@ -387,13 +390,22 @@ impl Drive {
         }
     }
 
+    /// Whom the agent may hand off to: one that it was built with, or one that had the run before.
+    fn next_agent(&self, to: &str) -> Option<Arc<super::Inner>> {
+        if let Some(agent) = self.agent.handoffs.get(to) {
+            return Some(Arc::clone(&agent.0));
+        }
+        let had_it = self.state.execution.steps.iter().any(|step| step.agent == to);
+        if had_it { super::start::find(&self.first, to) } else { None }
+    }
+
     /// Another agent continues, on the same ledger and under the same policy.
     pub(super) fn hand_off(&mut self) {
         let Some(Handoff { to, message }) = self.handoff.take() else { return };
         if self.flow() != Flow::On {
             return;
         }
-        let Some(next) = self.agent.handoffs.get(&to).cloned() else { return };
+        let Some(next) = self.next_agent(&to) else { return };
         self.become_agent(next);
         self.state.messages.push(Message::system(format!("You are `{to}` now. {message}")));
     }
@@ -412,6 +424,10 @@ fn guarded(
     context: ToolContext,
 ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
     async move {
+        // A task of its own may begin later than it was admitted.
+        if context.scope.as_ref().is_some_and(|scope| scope.is_cut()) {
+            return Err(ToolError::failed("cut before it began"));
+        }
         let run = AssertUnwindSafe(async { tool.call(call, context).await });
         match run.catch_unwind().await {
             Ok(result) => result,

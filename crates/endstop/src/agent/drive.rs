@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use endstop_core::event::{Cap, EventKind};
-use endstop_core::policy::Action;
+use endstop_core::event::EventKind;
+use endstop_core::policy::{Action, DEFAULT_OVERRIDES};
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::Money;
+use endstop_core::verdict::Verdict;
 
 use super::Inner;
-use super::approval::{Approval, ApprovalRequest};
+use super::approval::{Approval, ApprovalRequest, caps_of};
 use super::hooks::{Asked, HookContext, Trigger};
 use super::plan::ContextBound;
 use super::scope::{Scope, is_over};
 use super::state::AgentState;
 use super::wait::{Patience, Waited};
+use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::store::{RunLock, Version};
@@ -34,6 +37,8 @@ pub(super) enum Flow {
 pub(super) struct Drive {
     /// The agent that continues.
     pub(super) agent: Arc<Inner>,
+    /// The agent that began.
+    pub(super) first: Arc<Inner>,
     pub(super) scope: Arc<Scope>,
     pub(super) state: AgentState,
     pub(super) context: ContextBound,
@@ -44,8 +49,14 @@ pub(super) struct Drive {
     /// The core knows of the cancellation that has reached the run.
     pub(super) is_cancellation_told: bool,
     pub(super) stored: Option<Stored>,
+    /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
+    pub(super) continued: (usize, u32),
     /// The agent that continues with the next step.
     pub(super) handoff: Option<Handoff>,
+    /// Nobody decides now on what holds the run up: what was asked.
+    pub(super) held_up: Option<Box<Verdict>>,
+    /// The cap that was approved last, and what was spent then.
+    pub(super) last_cap: Option<(Amounts, Money)>,
 }
 
 /// Where a run is kept.
@@ -77,26 +88,36 @@ impl Drive {
         let is_new = self.scope.core().run.status() == Status::Pending;
         if is_new {
             self.scope.look_at_kill_switch();
-            self.scope.take_cancellation();
+            if self.scope.token.is_cancelled() {
+                self.take_cancellation();
+            }
             let agent = Some(self.agent.name.as_str());
             let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
-            self.scope.intend(&begin, Detail::None);
+            let messages = self.state.messages.len();
+            let detail = Detail::Begin { messages, tools: self.agent.tools.len() };
+            self.scope.intend(&begin, detail);
         }
         self.approve_what_was_approved();
         self.tell_user_messages();
+        if self.stored.is_some() {
+            // A crash in the first step finds what it has to go on with.
+            self.save().await;
+        }
         self.hooks(Trigger::BeforeExecution, About::default()).await;
         self.checkpoint().await
     }
 
     fn approve_what_was_approved(&mut self) {
         for approval in std::mem::take(&mut self.state.execution.approvals) {
-            let cap = approval.cap_picos.map(|limit| Cap { gauge: "cost", limit });
-            self.approved(&approval.rule, cap);
+            self.approve(&approval.rule, approval.cap_picos.map(Money::from_picos));
         }
     }
 
-    fn approved(&mut self, rule: &str, cap: Option<Cap<'_>>) {
-        self.scope.note(&EventKind::Approved { rule, cap });
+    fn approve(&mut self, rule: &str, cap: Option<Money>) {
+        let program = Arc::clone(self.scope.core().run.program());
+        for cap in caps_of(program.policy().rule(rule), cap) {
+            self.scope.note(&EventKind::Approved { rule, cap });
+        }
         // From here on the core alone knows the limits.
         self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
     }
@@ -116,15 +137,28 @@ impl Drive {
     /// depend on signals that stand already.
     pub(super) async fn checkpoint(&mut self) -> Flow {
         self.scope.look_at_kill_switch();
-        for source in &self.agent.sources {
-            if let Some(signal) = source.cancellation_signal(&self.state).await {
-                self.scope.token.cancel(signal, crate::cancel::Urgency::Graceful);
-            }
-        }
+        self.ask_sources().await;
         if self.scope.token.is_cancelled() {
             self.take_cancellation();
         }
         self.flow()
+    }
+
+    /// Asks the sources of the run and of those above it, which wait for it.
+    async fn ask_sources(&self) {
+        let is_handed_over = self.agent.name != self.scope.info.agent;
+        let own = self.agent.sources.iter().filter(|_| is_handed_over);
+        let mut sources: Vec<_> = own.map(|source| (source, &self.scope.token)).collect();
+        let mut next = Some(&self.scope);
+        while let Some(scope) = next {
+            sources.extend(scope.sources.iter().map(|source| (source, &scope.token)));
+            next = scope.parent.as_ref();
+        }
+        for (source, token) in sources {
+            if let Some(signal) = source.cancellation_signal(&self.state).await {
+                token.cancel(signal, crate::cancel::Urgency::Graceful);
+            }
+        }
     }
 
     /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
@@ -161,8 +195,13 @@ impl Drive {
         for signal in std::mem::take(&mut asked.signals) {
             self.scope.note(&EventKind::StopRaised { signal: &signal });
         }
-        if let Some(by) = asked.continue_by.take().filter(|_| self.may_continue()) {
+        // What is over has nothing to go on with.
+        let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
+        if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
             self.scope.note(&EventKind::ContinuationRequested { by: &by });
+            if self.flow() == Flow::On {
+                self.scope.go_on();
+            }
         }
         for (hook, why) in failures {
             let message = format!("the hook `{hook}` ({}) failed: {why}", trigger.name());
@@ -192,12 +231,12 @@ impl Drive {
 
     /// A pause rule holds: a person is asked, if one can be.
     pub(super) async fn resolve_pause(&mut self) -> Flow {
-        if self.flow() != Flow::Pause {
+        if self.flow() != Flow::Pause || self.held_up.is_some() {
             return self.flow();
         }
         let Some(approver) = self.agent.approver.clone() else { return Flow::Pause };
         self.sync();
-        let verdict = self.scope.core().run.verdict();
+        let verdict = Box::new(self.scope.core().run.verdict());
         let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
         let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
         let message = verdict.to_string();
@@ -209,26 +248,56 @@ impl Drive {
         self.scope.note(&EventKind::Resumed);
         match answer {
             Waited::Done(Approval::Yes) => self.approve_all(&rules, None),
-            Waited::Done(Approval::UpTo(limit)) => self.approve_all(&rules, Some(Cap::cost(limit))),
+            Waited::Done(Approval::UpTo(limit)) => {
+                let given = (self.scope.budget.settled(), limit);
+                if self.last_cap.replace(given) == Some(given) {
+                    // The same answer again, and nothing has begun: it would be given for ever.
+                    self.held_up = Some(verdict);
+                    return Flow::Pause;
+                }
+                self.approve_all(&rules, Some(limit));
+            }
             Waited::Done(Approval::No(why)) => {
                 self.raise(StopReason::StopRequested, &why, "approval");
             }
-            Waited::Done(Approval::Later) => return Flow::Pause,
+            Waited::Done(Approval::Later) => {
+                self.held_up = Some(verdict);
+                return Flow::Pause;
+            }
             Waited::Cut => return self.checkpoint().await,
         }
         self.flow()
     }
 
-    fn approve_all(&mut self, rules: &[String], cap: Option<Cap<'_>>) {
+    fn approve_all(&mut self, rules: &[String], cap: Option<Money>) {
         for rule in rules {
-            self.approved(rule, cap);
+            self.approve(rule, cap);
         }
     }
 
     /// The run is about to stop: hooks may ask for a continuation.
     pub(super) async fn on_stop(&mut self) -> Flow {
+        let reason = self.why_stopped().reason;
         self.hooks(Trigger::OnStop, About::default()).await;
+        if self.flow() == Flow::On {
+            self.count_continuation(reason);
+        }
         self.flow()
+    }
+
+    /// The core counts how often a rule is overridden. What hooks and parents raise again and again before a
+    /// step can begin has the same allowance.
+    fn count_continuation(&mut self, reason: StopReason) {
+        let steps = self.state.execution.steps.len();
+        let (before, in_row) = self.continued;
+        let in_row = if before == steps { in_row.saturating_add(1) } else { 1 };
+        self.continued = (steps, in_row);
+        if in_row > DEFAULT_OVERRIDES {
+            let message = format!(
+                "override limit: {reason} overridden {DEFAULT_OVERRIDES} times and still standing"
+            );
+            self.error(&message, "loop");
+        }
     }
 
     /// Everything is over, or paused.
@@ -237,7 +306,8 @@ impl Drive {
         self.sync();
         {
             let core = self.scope.core();
-            let verdict = Box::new(core.run.verdict());
+            let asked = self.held_up.take().filter(|_| core.run.status() == Status::Paused);
+            let verdict = asked.unwrap_or_else(|| Box::new(core.run.verdict()));
             self.state.execution.verdict = Some(verdict);
             for observer in &self.scope.shared.observers {
                 let told = std::panic::AssertUnwindSafe(|| {
@@ -260,6 +330,9 @@ impl Drive {
         execution.step_count = core.run.step_count();
         execution.at_ms = core.run.at().0;
         execution.events = core.events;
+        if execution.still_running.len() != core.still_running.len() {
+            execution.still_running.clone_from(&core.still_running);
+        }
     }
 
     /// The state as it can be saved now.
@@ -275,15 +348,9 @@ impl Drive {
 
     /// Hands the trace so far to the store: what was spent survives a crash from here on.
     pub(super) async fn flush(&mut self) {
-        let Some(store) = self.agent.store.clone().filter(|_| self.stored.is_some()) else {
-            return;
-        };
-        let lines = self.scope.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
-        if lines.is_empty() {
-            return;
-        }
-        if let Err(error) = store.append(&self.state.id, &lines).await {
-            self.stored = None;
+        let Err(error) = self.scope.keep_trace().await else { return };
+        if self.stored.take().is_some() || self.scope.parent.is_some() && self.flow() != Flow::Stop
+        {
             self.error(&format!("the run cannot be kept: {error}"), "store");
         }
     }
@@ -316,10 +383,11 @@ impl Drive {
     }
 
     /// Another agent continues the run.
-    pub(super) fn become_agent(&mut self, next: super::AgentLoop) {
-        self.agent = next.0;
+    pub(super) fn become_agent(&mut self, next: Arc<Inner>) {
+        self.agent = next;
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
+        self.state.execution.context = None;
     }
 
     /// Warnings since the last call, as a note to the model, if it is to be told.

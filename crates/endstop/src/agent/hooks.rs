@@ -112,7 +112,9 @@ impl HookContext<'_> {
 
     /// Blocks the tool call; the model reads why. Without effect at other triggers.
     pub fn block(&mut self, why: impl Into<String>) {
-        self.asked.blocked.get_or_insert((String::new(), why.into()));
+        if self.trigger == Trigger::BeforeToolUse {
+            self.asked.blocked.get_or_insert((String::new(), why.into()));
+        }
     }
 
     /// Sends other messages with this request. The conversation itself stays as it is. Without effect at

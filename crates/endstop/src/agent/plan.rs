@@ -55,11 +55,23 @@ impl ContextBound {
         }
     }
 
-    /// The provider told what the conversation before its reply was; the reply is the last message.
-    pub(super) fn learn(&mut self, messages: &[Message], usage: &TokenUsage) {
+    /// As it was when `told` was learned.
+    pub(super) fn knowing(mut self, messages: &[Message], told: Option<(usize, u64)>) -> Self {
+        if let Some((count, tokens)) = told {
+            self.of(messages.get(..count).unwrap_or(messages));
+            self.known = Some((tokens, self.bound));
+        }
+        self
+    }
+
+    /// The provider told what the conversation before its reply was; the reply is the last message. Gives
+    /// what a saved state keeps of it.
+    pub(super) fn learn(&mut self, messages: &[Message], usage: &TokenUsage) -> (usize, u64) {
         self.of(messages);
         let reply = messages.last().map_or(0, Message::token_bound).max(usage.output);
-        self.known = Some((usage.total_input().saturating_add(reply), self.bound));
+        let tokens = usage.total_input().saturating_add(reply);
+        self.known = Some((tokens, self.bound));
+        (messages.len(), tokens)
     }
 }
 
@@ -164,6 +176,8 @@ pub(super) enum NotAdmitted {
     Core(Directive),
     /// The ledger said so: a budget that is shared with other runs.
     Ledger(Refused),
+    /// Both said so, and a core has the rule.
+    Both,
 }
 
 impl Chain<'_> {
@@ -190,7 +204,15 @@ impl Chain<'_> {
         let output = self.output_that_fits(plan, needs_reserve);
         let hold = match self.own_budget().reserve(plan.amounts(output)) {
             Ok(hold) => hold,
-            Err(refused) => return Err(NotAdmitted::Ledger(refused)),
+            Err(refused) => {
+                // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
+                let reserve = |budget: &Budget| plan.worst(output).beside(budget);
+                if !needs_reserve || self.would(reserve) {
+                    return Err(NotAdmitted::Ledger(refused));
+                }
+                self.intend_each(reserve, Detail::None);
+                return Err(NotAdmitted::Both);
+            }
         };
         // What is held already is not counted beside itself.
         let held = hold.amounts();

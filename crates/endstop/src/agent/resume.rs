@@ -3,28 +3,33 @@
 use std::sync::Arc;
 
 use endstop_core::event::{Event, EventKind, Source};
-use endstop_core::run::Run;
-use endstop_core::units::{Cost, TokenUsage, WallTime};
+use endstop_core::run::{Directive, Run};
+use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
 use endstop_core::wire::v1::trace::Line;
 
-use super::state::AgentState;
+use super::state::{AgentState, ToolExecution};
 use super::{AgentLoop, ExecuteError};
-use crate::store::{RunId, Store};
+use crate::message::{Message, ToolOutcome};
+use crate::store::{RunId, RunLock, Store};
 
-/// Reads a run back. What a dead process had begun is brought to an end: a request that was sent and not
-/// settled is charged its worst case, a tool call counts as failed, the step is closed.
-pub(super) async fn load(agent: &AgentLoop, id: &RunId) -> Result<AgentState, ExecuteError> {
+/// Reads a run back, under its lock. What a dead process had begun is brought to an end: a request that was
+/// sent and not settled is charged its worst case, a tool call counts as failed, the step is closed.
+pub(super) async fn load(
+    agent: &AgentLoop,
+    id: &RunId,
+) -> Result<(AgentState, RunLock), ExecuteError> {
     let Some(store) = &agent.0.store else {
         return Err(ExecuteError::NoStore(agent.name().to_owned()));
     };
-    let stored = store.load(id).await?;
-    let mut state = match stored {
-        Some(stored) => AgentState::from_json(&stored.text)?,
-        None => return Err(ExecuteError::NoRun(id.clone())),
+    // Whoever drives the run is not dead.
+    let lock = store.lock(id).await?;
+    let Some(stored) = store.load(id).await? else {
+        return Err(ExecuteError::NoRun(id.clone()));
     };
+    let mut state = AgentState::from_json(&stored.text)?;
     let lines = lines_after(&**store, id, state.execution.events).await?;
     if lines.is_empty() {
-        return Ok(state);
+        return Ok((state, lock));
     }
     let program = Arc::clone(agent.program());
     let mut run = match state.execution.core.take() {
@@ -32,12 +37,13 @@ pub(super) async fn load(agent: &AgentLoop, id: &RunId) -> Result<AgentState, Ex
             .map_err(|error| ExecuteError::Restore { run: id.clone(), error })?,
         None => Run::new(program),
     };
-    let mut tail = Tail::default();
+    let was_open = state.execution.open_step.take().is_some();
+    let mut tail = Tail { is_step_open: was_open, ..Tail::default() };
     for line in &lines {
         if let Ok(line) = serde_json::from_str::<Line<'_>>(line) {
             let event = line.as_event();
-            run.observe(&event);
-            tail.note(&event);
+            let directive = run.observe(&event);
+            tail.note(&event, directive);
         }
         tail.events = tail.events.saturating_add(1);
     }
@@ -48,6 +54,9 @@ pub(super) async fn load(agent: &AgentLoop, id: &RunId) -> Result<AgentState, Ex
         text.push('\n');
     }
     store.append(id, &text).await?;
+    if was_open {
+        answer_open_calls(&mut state);
+    }
     let execution = &mut state.execution;
     let added = u64::try_from(added.len()).unwrap_or(u64::MAX);
     execution.events = execution.events.saturating_add(tail.events).saturating_add(added);
@@ -55,11 +64,35 @@ pub(super) async fn load(agent: &AgentLoop, id: &RunId) -> Result<AgentState, Ex
     execution.is_estimate |= tail.is_estimate;
     execution.status = run.status();
     execution.step_count = run.step_count();
-    execution.cost_picos = run.cost().map(endstop_core::units::Money::picos);
+    execution.cost_picos = run.cost().map(Money::picos);
     execution.at_ms = run.at().0;
-    execution.open_step = None;
     execution.core = run.to_state().ok().map(Box::new);
-    Ok(state)
+    store.save(id, &state.to_json(), Some(stored.version)).await?;
+    Ok((state, lock))
+}
+
+/// Answers what a step that a pause had interrupted left open: it went on in the dead process, and what
+/// became of its calls is not known.
+fn answer_open_calls(state: &mut AgentState) {
+    for call in state.unanswered() {
+        let outcome = ToolOutcome::Cut;
+        let execution = ToolExecution {
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            outcome,
+            answer: state.messages.len(),
+            took_ms: 0,
+        };
+        if let Some(step) = state.execution.steps.last_mut() {
+            step.tool_executions.push(execution);
+        }
+        let text = format!(
+            "The process ended before the result of `{}` was kept. It may have done all, some or nothing \
+             of its work.",
+            call.tool
+        );
+        state.messages.push(Message::Tool { id: call.id, tool: call.tool, outcome, text });
+    }
 }
 
 async fn lines_after(
@@ -78,15 +111,80 @@ async fn lines_after(
     }
 }
 
-/// What the trace leaves open. Several sub-agents may have requests out at once; what they held is known
-/// together.
+/// Requests that were sent and not settled, and what they hold together at most: tokens and pico-dollars.
+#[derive(Default)]
+struct Out {
+    count: u64,
+    held: [u64; 2],
+    /// What single ones hold at least, of each amount by itself.
+    each: [Vec<u64>; 2],
+    /// Output among the tokens of the last one.
+    output: u64,
+    is_unpriced: bool,
+    /// What the next one and those in flight hold together.
+    announced: Option<([u64; 2], u64, Option<Cost>)>,
+}
+
+impl Out {
+    fn announce(&mut self, input: u64, output: u64, cost: Option<Cost>) {
+        self.announced = Some(([input.saturating_add(output), picos(cost)], output, cost));
+    }
+
+    fn begin(&mut self, next_cost: Option<Cost>) {
+        self.count = self.count.saturating_add(1);
+        let (together, output, cost) = self.announced.take().unwrap_or_else(|| {
+            let [tokens, held] = self.held;
+            ([tokens, held.saturating_add(picos(next_cost))], 0, next_cost)
+        });
+        self.output = output;
+        self.is_unpriced |= !matches!(cost, Some(Cost::Known(_)));
+        for ((held, each), together) in self.held.iter_mut().zip(&mut self.each).zip(together) {
+            each.push(together.saturating_sub(*held));
+            *held = together;
+        }
+    }
+
+    /// One of them has ended. Nobody says which one: the least of them is let go.
+    fn end(&mut self) {
+        self.count = self.count.saturating_sub(1);
+        if self.count == 0 {
+            *self = Self::default();
+            return;
+        }
+        for (held, each) in self.held.iter_mut().zip(&mut self.each) {
+            let least = each.iter().enumerate().min_by_key(|(_, amount)| **amount);
+            if let Some((place, amount)) = least.map(|(place, amount)| (place, *amount)) {
+                each.swap_remove(place);
+                *held = held.saturating_sub(amount);
+            }
+        }
+    }
+
+    /// The worst case of them all.
+    fn worst(&self) -> (TokenUsage, Cost) {
+        let [tokens, picos] = self.held;
+        let output = self.output.min(tokens);
+        let input = tokens.saturating_sub(output);
+        let usage = TokenUsage { input, output, ..TokenUsage::default() };
+        let cost = Cost::Known(Money::from_picos(picos));
+        (usage, if self.is_unpriced { Cost::Unpriced } else { cost })
+    }
+}
+
+const fn picos(cost: Option<Cost>) -> u64 {
+    match cost {
+        Some(Cost::Known(money)) => money.picos(),
+        _ => 0,
+    }
+}
+
+/// What the trace leaves open.
 #[derive(Default)]
 struct Tail {
     events: u64,
-    last: Option<(endstop_core::units::Millis, WallTime)>,
-    /// Requests out, own and of descendants, and the worst case of the last one of each.
-    out: [u64; 2],
-    worst: [(TokenUsage, Option<Cost>); 2],
+    last: Option<(Millis, WallTime)>,
+    own: Out,
+    descendants: Out,
     /// Tools of the run itself that have begun.
     tools: Vec<String>,
     children: u64,
@@ -95,39 +193,24 @@ struct Tail {
     is_estimate: bool,
 }
 
-const fn index(source: Source) -> usize {
-    match source {
-        Source::Own => 0,
-        Source::Descendant => 1,
-    }
-}
-
 impl Tail {
-    fn note(&mut self, event: &Event<'_>) {
+    fn note(&mut self, event: &Event<'_>, directive: Directive) {
         self.last = Some((event.at, event.wall));
-        let (at, is_own) = (index(event.source), event.source == Source::Own);
-        let Some(out) = self.out.get_mut(at) else { return };
+        let is_own = event.source == Source::Own;
+        // What a person was asked about, or was refused while the run went on, did not begin.
+        if matches!(directive, Directive::Pause | Directive::Refuse) && event.kind.is_intention() {
+            return;
+        }
+        let out = if is_own { &mut self.own } else { &mut self.descendants };
         match &event.kind {
             EventKind::StepBegin if is_own => self.is_step_open = true,
             EventKind::StepEnd if is_own => self.is_step_open = false,
             EventKind::Reserve { input_tokens, output_tokens, cost } => {
-                let usage = TokenUsage {
-                    input: *input_tokens,
-                    output: *output_tokens,
-                    ..TokenUsage::default()
-                };
-                if let Some(worst) = self.worst.get_mut(at) {
-                    *worst = (usage, *cost);
-                }
+                out.announce(*input_tokens, *output_tokens, *cost);
             }
-            EventKind::AttemptBegin { next_cost } => {
-                *out = out.saturating_add(1);
-                if let Some(worst) = self.worst.get_mut(at) {
-                    worst.1 = worst.1.or(*next_cost);
-                }
-            }
+            EventKind::AttemptBegin { next_cost } => out.begin(*next_cost),
             EventKind::Reply { usage, .. } | EventKind::AttemptFailed { usage, .. } => {
-                *out = out.saturating_sub(1);
+                out.end();
                 let sum = usage.and_then(|usage| self.usage.checked_add(&usage));
                 self.usage = sum.unwrap_or(self.usage);
             }
@@ -137,6 +220,8 @@ impl Tail {
                     self.tools.remove(place);
                 }
             }
+            // As a load before this one closed it.
+            EventKind::ToolRefused { tool: "" } if is_own => drop(self.tools.pop()),
             EventKind::ChildBegin { .. } if is_own => {
                 self.children = self.children.saturating_add(1);
             }
@@ -154,17 +239,13 @@ impl Tail {
             run.observe(&event);
             added.push(event);
         };
-        for source in [Source::Descendant, Source::Own] {
-            let Some(out) = self.out.get(index(source)).copied().filter(|out| *out > 0) else {
-                continue;
-            };
-            // What the last one reserved contains what the others held.
-            let (usage, cost) = self.worst.get(index(source)).copied().unwrap_or_default();
+        let outs = [(Source::Descendant, &self.descendants), (Source::Own, &self.own)];
+        for (source, out) in outs.into_iter().filter(|(_, out)| out.count > 0) {
+            let (usage, cost) = out.worst();
             self.usage = self.usage.checked_add(&usage).unwrap_or(self.usage);
             self.is_estimate = true;
-            let cost = Some(cost.unwrap_or(Cost::Unpriced));
-            tell(source, EventKind::AttemptFailed { usage: Some(usage), cost });
-            for _ in 1..out {
+            tell(source, EventKind::AttemptFailed { usage: Some(usage), cost: Some(cost) });
+            for _ in 1..out.count {
                 tell(source, EventKind::AttemptFailed { usage: None, cost: None });
             }
         }

@@ -72,6 +72,34 @@ struct Breaker {
     is_trying: bool,
 }
 
+/// A request that a breaker lets pass. Dropped without a record, as with a run that is, it says nothing of
+/// the model, and the breaker lets the next one pass.
+pub(super) struct Trial(Option<CircuitBreaker>);
+
+impl Trial {
+    pub(super) const fn of(breaker: Option<CircuitBreaker>) -> Self {
+        Self(breaker)
+    }
+
+    pub(super) fn record(&mut self, succeeded: bool) {
+        if let Some(breaker) = self.0.take() {
+            breaker.record(succeeded);
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        if let Some(breaker) = self.0.take() {
+            breaker.forget();
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
 /// What a breaker says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerDecision {

@@ -13,10 +13,12 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::TokenUsage;
 use endstop_core::wire::v1::trace::Line;
 
+use super::source::CancellationSource;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use crate::clock::RunClock;
 use crate::ledger::Budget;
 use crate::observe::{Detail, Observation, Observer, RunInfo};
+use crate::store::Store;
 
 /// What all runs of a tree share.
 pub(super) struct Shared {
@@ -24,6 +26,23 @@ pub(super) struct Shared {
     pub(super) kill: Option<Arc<dyn KillSwitch>>,
     /// The token of the root run: a kill reaches every run of the tree.
     pub(super) root: CancelToken,
+    /// Keeps the trace of the root run, if it is kept.
+    pub(super) keeper: Option<Keeper>,
+}
+
+/// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait
+/// for its end.
+pub(super) struct Keeper {
+    store: Arc<dyn Store>,
+    /// Held while lines are appended, so that they keep their order. With what the store said when it did
+    /// not take some: nothing is appended after a hole.
+    problem: tokio::sync::Mutex<Option<String>>,
+}
+
+impl Keeper {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, problem: tokio::sync::Mutex::default() }
+    }
 }
 
 /// One run of a tree.
@@ -34,6 +53,11 @@ pub(crate) struct Scope {
     pub(super) clock: RunClock,
     pub(super) parent: Option<Arc<Scope>>,
     pub(super) shared: Arc<Shared>,
+    /// Asked at the checkpoints of the run and of those below it.
+    pub(super) sources: Vec<Arc<dyn CancellationSource>>,
+    /// Cancelled with the token, and by the run's own limits: what is in flight and what runs below hangs
+    /// on it. A run that goes on after a limit has a new one.
+    in_flight: Mutex<CancelToken>,
     core: Mutex<Core>,
 }
 
@@ -51,6 +75,8 @@ pub(super) struct Core {
     pub(super) events: u64,
     /// Warnings that nobody has read yet.
     pub(super) notices: Vec<Notice>,
+    /// Tools that could not be aborted, descendants' included.
+    pub(super) still_running: Vec<String>,
     /// Lines of the trace that the store does not have yet, if there is a store.
     pub(super) journal: Option<String>,
 }
@@ -63,6 +89,7 @@ impl Core {
             is_estimate: false,
             events: 0,
             notices: Vec::new(),
+            still_running: Vec::new(),
             journal: keeps_journal.then(String::new),
         }
     }
@@ -78,7 +105,22 @@ impl Scope {
         shared: Arc<Shared>,
         core: Core,
     ) -> Self {
-        Self { info, budget, token, clock, parent, shared, core: Mutex::new(core) }
+        let (sources, core) = (Vec::new(), Mutex::new(core));
+        let in_flight = Mutex::new(token.child());
+        Self { info, budget, token, clock, parent, shared, sources, in_flight, core }
+    }
+
+    /// What is in flight and what runs below hangs on this token.
+    pub(super) fn in_flight(&self) -> CancelToken {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The run goes on after a limit of its own has cut what was in flight.
+    pub(super) fn go_on(&self) {
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_flight.is_cancelled() {
+            *in_flight = self.token.child();
+        }
     }
 
     /// The core of this run alone.
@@ -121,20 +163,49 @@ impl Scope {
         }
     }
 
+    /// Whether nothing may be sent or run any more; also if the kill switch was thrown just now.
+    pub(super) fn is_cut(&self) -> bool {
+        self.look_at_kill_switch();
+        self.in_flight().urgency() == Some(Urgency::Now)
+    }
+
     /// Tells the core of a cancellation that has reached the run.
     pub(super) fn take_cancellation(&self) -> Option<Directive> {
         let signal = self.token.signal()?;
         if is_over(self.core().run.status()) {
             return Some(Directive::Stop);
         }
-        let is_now = self.token.urgency() == Some(Urgency::Now);
         let is_kill = signal.source.as_deref() == kill_signal(String::new()).source.as_deref();
         let kind = match signal.reason {
             StopReason::UserRequested if is_kill => EventKind::Kill { message: &signal.message },
-            StopReason::UserRequested if is_now => EventKind::Cancel { message: &signal.message },
+            StopReason::UserRequested => {
+                // The signal keeps source and context; the event says that it was a person.
+                self.note(&EventKind::StopRaised { signal: &signal });
+                EventKind::Cancel { message: &signal.message }
+            }
             _ => EventKind::StopRaised { signal: &signal },
         };
         Some(self.note(&kind))
+    }
+
+    /// Hands the trace of the root run so far to the store, if it has one: what was spent survives a crash
+    /// from here on.
+    pub(super) async fn keep_trace(&self) -> Result<(), String> {
+        let Some(keeper) = &self.shared.keeper else { return Ok(()) };
+        let mut root = self;
+        while let Some(parent) = root.parent.as_deref() {
+            root = parent;
+        }
+        let mut problem = keeper.problem.lock().await;
+        if let Some(problem) = &*problem {
+            return Err(problem.clone());
+        }
+        let lines = root.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let kept = keeper.store.append(&root.info.id, &lines).await;
+        kept.map_err(|error| problem.insert(error.to_string()).clone())
     }
 
     /// The run has stopped: what runs below it is cut.
@@ -157,7 +228,7 @@ impl Scope {
         let event = self.event(source, kind);
         let directive = core.run.observe(&event);
         core.events = core.events.saturating_add(1);
-        core.notices.append(&mut core.run.take_notices());
+        let notices = core.run.take_notices();
         if let Some(journal) = &mut core.journal {
             journal.push_str(&serde_json::to_string(&Line::from_event(&event)).unwrap_or_default());
             journal.push('\n');
@@ -166,8 +237,12 @@ impl Scope {
         for observer in &self.shared.observers {
             let seen = Observation { info, event: &event, directive, detail, run, budget };
             // A sink that fails must not end what it watches.
-            let _ = catch_unwind(AssertUnwindSafe(|| observer.observe(&seen)));
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                observer.observe(&seen);
+                notices.iter().for_each(|notice| observer.warned(info, notice, run));
+            }));
         }
+        core.notices.extend(notices);
         directive
     }
 
@@ -180,7 +255,7 @@ impl Scope {
         let name = &self.info.agent;
         let mut signal = signal.clone();
         signal.source.get_or_insert_with(|| name.clone());
-        self.token.cancel(signal, urgency);
+        self.in_flight().cancel(signal, urgency);
     }
 }
 
@@ -233,6 +308,14 @@ impl Chain<'_> {
         }
     }
 
+    /// Reports a tool that goes on, to every run concerned.
+    pub(super) fn add_still_running(&mut self, tool: &str) {
+        let cores = self.ancestors.iter_mut().map(|(_, core)| core);
+        for core in cores.chain([&mut self.core]) {
+            core.still_running.push(tool.to_owned());
+        }
+    }
+
     /// Whether every core would let it begin, asked with what `kind_of` gives for each budget.
     pub(super) fn would<'k>(&mut self, kind_of: impl Fn(&Budget) -> EventKind<'k>) -> bool {
         let own = (self.own, Source::Own, &mut *self.core);
@@ -257,11 +340,14 @@ impl Chain<'_> {
         kind_of: impl Fn(&Budget) -> EventKind<'k>,
         detail: Detail<'_>,
     ) -> Directive {
+        let kind = kind_of(&self.own.budget);
+        if seen_above(&kind).is_none() {
+            return self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+        }
         if let Some(signal) = self.refused_above(&kind_of, detail) {
             let raised = EventKind::StopRaised { signal: &signal };
             return self.own.take_in(&mut self.core, Source::Own, &raised, Detail::None);
         }
-        let kind = kind_of(&self.own.budget);
         let directive = self.own.take_in(&mut self.core, Source::Own, &kind, detail);
         if directive.admits() {
             for (scope, core) in &mut self.ancestors {
@@ -291,7 +377,7 @@ impl Chain<'_> {
                 scope.trip(core, directive);
             }
             let name = &scope.info.agent;
-            return Some(match scope.token.signal() {
+            return Some(match scope.in_flight().signal() {
                 Some(signal) => (*signal).clone(),
                 None => StopSignal::new(StopReason::StopRequested)
                     .with_message(format!("`{name}`, which began this run, cannot go on now"))
@@ -314,6 +400,7 @@ fn seen_above<'e>(kind: &EventKind<'e>) -> Option<EventKind<'e>> {
         EventKind::Piece { .. } => Some(EventKind::Piece { text: "" }),
         EventKind::UserMessage
         | EventKind::StepBegin
+        | EventKind::Reserve { .. }
         | EventKind::AttemptBegin { .. }
         | EventKind::AttemptFailed { .. }
         | EventKind::Reply { .. }

@@ -8,7 +8,8 @@ use crate::cancel::InMemoryCancellationSource;
 
 /// Asked at every checkpoint whether the run is to end.
 pub trait CancellationSource: Send + Sync {
-    /// The signal to stop by, if there is one. Cooperative: nothing is cut.
+    /// The signal to stop by, if there is one. Cooperative: nothing is cut. The state is that of the run
+    /// whose checkpoint it is: the agent's own, or one below it.
     fn cancellation_signal<'a>(
         &'a self,
         state: &'a AgentState,

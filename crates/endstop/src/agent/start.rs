@@ -1,21 +1,22 @@
 //! Beginning to drive a run: its scope, its place in the ledger and among the tokens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use endstop_core::policy::Program;
-use endstop_core::run::Run;
+use endstop_core::run::{Run, Status};
 use endstop_core::units::Millis;
 
 use super::drive::{Drive, Stored};
 use super::plan::ContextBound;
-use super::scope::{Core, Scope, Shared};
+use super::scope::{Core, Keeper, Scope, Shared};
 use super::state::AgentState;
 use super::{AgentLoop, ExecuteError, Inner};
 use crate::cancel::{CancelToken, Urgency, watch_kill_switch};
 use crate::clock::RunClock;
 use crate::ledger::{Amounts, Budget, Limits};
 use crate::observe::RunInfo;
-use crate::store::Version;
+use crate::store::{RunLock, Version};
 
 /// What a run is begun with.
 pub(super) struct Place {
@@ -26,8 +27,12 @@ pub(super) struct Place {
     pub(super) depth: u32,
 }
 
-/// A run that nobody else began.
-pub(super) async fn root(agent: &AgentLoop, state: AgentState) -> Result<Drive, ExecuteError> {
+/// A run that nobody else began; `lock` if it is taken already.
+pub(super) async fn root(
+    agent: &AgentLoop,
+    state: AgentState,
+    lock: Option<RunLock>,
+) -> Result<Drive, ExecuteError> {
     let inner = &agent.0;
     let token = inner.token.as_ref().map_or_else(CancelToken::new, CancelToken::child);
     let limits = limits_of(&inner.program);
@@ -39,11 +44,15 @@ pub(super) async fn root(agent: &AgentLoop, state: AgentState) -> Result<Drive, 
         observers: inner.observers.clone(),
         kill: inner.kill.clone(),
         root: token.clone(),
+        keeper: inner.store.clone().map(Keeper::new),
     });
     let place = Place { parent: None, budget, token, shared, depth: 0 };
     let stored = match &inner.store {
         Some(store) => {
-            let lock = store.lock(&state.id).await?;
+            let lock = match lock {
+                Some(lock) => lock,
+                None => store.lock(&state.id).await?,
+            };
             let version = store.load(&state.id).await?.map_or(Version(0), |stored| stored.version);
             Some(Stored { version: Some(version), _lock: lock })
         }
@@ -60,6 +69,7 @@ pub(super) fn drive(
     stored: Option<Stored>,
 ) -> Result<Drive, ExecuteError> {
     let (first, agent) = (agent, continuing(agent, &state));
+    state.set_label();
     let (run, is_resumed) = restore(first, &mut state)?;
     let before = if is_resumed { run.at() } else { Millis(0) };
     let info = RunInfo {
@@ -75,6 +85,7 @@ pub(super) fn drive(
     core.usage = state.execution.usage;
     core.is_estimate = state.execution.is_estimate;
     core.events = state.execution.events;
+    core.still_running.clone_from(&state.execution.still_running);
     if is_resumed {
         place.budget.charge(spent(&core));
         if !state.execution.approvals.is_empty() {
@@ -83,24 +94,46 @@ pub(super) fn drive(
     }
     let clock = RunClock::start(before, first.wall.clone());
     let (budget, token, parent) = (place.budget, place.token, place.parent);
-    let scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
+    let mut scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
+    scope.sources.clone_from(&first.sources);
     Ok(Drive {
-        context: ContextBound::new(agent.fixed_tokens),
+        context: ContextBound::new(agent.fixed_tokens)
+            .knowing(&state.messages, state.execution.context),
         agent,
+        first: Arc::clone(first),
         scope: Arc::new(scope),
         state,
         uses_retry_model: false,
         is_out_of_budget: false,
         is_cancellation_told: false,
         stored,
+        continued: (0, 0),
         handoff: None,
+        held_up: None,
+        last_cap: None,
     })
 }
 
 /// The agent that continues: the one that was handed to last.
 fn continuing(agent: &Arc<Inner>, state: &AgentState) -> Arc<Inner> {
-    let handed = agent.handoffs.get(&state.agent).filter(|_| state.agent != agent.name);
-    handed.map_or_else(|| Arc::clone(agent), |agent| Arc::clone(&agent.0))
+    let is_other = !state.agent.is_empty() && state.agent != agent.name;
+    let handed = if is_other { find(agent, &state.agent) } else { None };
+    handed.unwrap_or_else(|| Arc::clone(agent))
+}
+
+/// The agent of a name among those that a run of `agent` can come to by hand-offs.
+pub(super) fn find(agent: &Arc<Inner>, name: &str) -> Option<Arc<Inner>> {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![agent];
+    while let Some(next) = open.pop() {
+        if next.name == name {
+            return Some(Arc::clone(next));
+        }
+        if seen.insert(&next.name) {
+            open.extend(next.handoffs.values().map(|agent| &agent.0));
+        }
+    }
+    None
 }
 
 /// The decision core of a saved state, under the agent's policy of now; a new one for a new run.
@@ -108,7 +141,11 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
     let program = Arc::clone(&agent.program);
     match state.execution.core.take() {
         None => Ok((Run::new(program), false)),
-        Some(core) => {
+        Some(mut core) => {
+            if core.status == Status::Paused {
+                // Whatever begins next is judged anew: what held the run up may be gone.
+                core.status = Status::InProgress;
+            }
             let run = Run::from_state(program, *core)
                 .map_err(|error| ExecuteError::Restore { run: state.id.clone(), error })?;
             Ok((run, true))

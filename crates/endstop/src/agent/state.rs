@@ -20,6 +20,9 @@ pub const VERSION: u32 = 1;
 /// Longest saved state that is read, in bytes: a conversation of some ten thousand long messages.
 pub const MAX_STATE_BYTES: usize = 64 * 1024 * 1024;
 
+/// Characters of a user's message that become the label: a line of a list.
+const LABEL_CHARS: usize = 80;
+
 /// Everything that a run needs to go on in another process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentState {
@@ -27,6 +30,9 @@ pub struct AgentState {
     pub version: u32,
     /// The run.
     pub id: RunId,
+    /// What lists of runs show: the beginning of the first user's message, unless it is set.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// The agent that continues; empty for the one that is asked to.
     #[serde(default)]
     pub agent: String,
@@ -64,6 +70,9 @@ pub struct ExecutionState {
     pub at_ms: u64,
     /// Events that the decision core has taken in: lines of the run's trace.
     pub events: u64,
+    /// How large a provider said that the conversation was: the messages, and their tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<(usize, u64)>,
     /// Messages whose users the decision core knows of.
     pub messages_told: usize,
     /// Approvals that the run takes in when it goes on.
@@ -199,6 +208,7 @@ impl AgentState {
         Self {
             version: VERSION,
             id,
+            label: String::new(),
             agent: String::new(),
             messages: Vec::new(),
             metadata: BTreeMap::new(),
@@ -344,6 +354,14 @@ impl AgentState {
         match &self.execution.verdict {
             Some(verdict) => verdict.to_string(),
             None => format!("status: {}", self.status().name()),
+        }
+    }
+
+    /// Takes the beginning of the first user's message, unless there is a label.
+    pub(crate) fn set_label(&mut self) {
+        let first = self.messages.iter().find(|message| matches!(message, Message::User { .. }));
+        if let (true, Some(first)) = (self.label.is_empty(), first) {
+            self.label = first.text().chars().take(LABEL_CHARS).collect();
         }
     }
 

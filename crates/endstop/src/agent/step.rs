@@ -80,7 +80,7 @@ impl Drive {
         let hold = match self.scope.budget.reserve(one) {
             Ok(hold) => hold,
             Err(refused) => {
-                self.refused_by_ledger(&refused);
+                self.not_begun(&refused, &EventKind::StepBegin, Detail::None);
                 return self.flow();
             }
         };
@@ -150,6 +150,29 @@ impl Drive {
             min_output: MIN_OUTPUT_TOKENS,
             keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
             unpriced: program.policy().unpriced(),
+        }
+    }
+
+    /// The ledger refuses what would begin. If it is a limit of a rule, the cores say so, and the run whose
+    /// limit it is stops; else it is a budget that is shared with other runs.
+    pub(super) fn not_begun(
+        &mut self,
+        refused: &Refused,
+        kind: &EventKind<'_>,
+        detail: Detail<'_>,
+    ) {
+        let is_by_rule = {
+            let mut chain = self.scope.chain();
+            let is_by_rule = !chain.would(|_| kind.clone());
+            if is_by_rule {
+                chain.intend(kind, detail);
+            }
+            is_by_rule
+        };
+        if is_by_rule {
+            self.is_out_of_budget = true;
+        } else {
+            self.refused_by_ledger(refused);
         }
     }
 

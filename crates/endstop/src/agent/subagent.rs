@@ -100,6 +100,7 @@ impl SubAgent {
                 shared: Arc::new(Shared {
                     observers: Vec::new(),
                     kill: None,
+                    keeper: None,
                     root: CancelToken::clone(&token),
                 }),
                 depth: 0,

@@ -208,7 +208,9 @@ impl Run {
             return;
         }
         self.at = self.at.max(event.at.0);
-        let begins = matches!(event.kind, EventKind::RunBegin { .. });
+        // That of a sub-agent is an event like others.
+        let begins = matches!(event.kind, EventKind::RunBegin { .. })
+            && event.source == endstop_core::event::Source::Own;
         if begins == self.has_begun {
             if begins {
                 return;

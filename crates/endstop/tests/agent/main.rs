@@ -8,5 +8,17 @@
 )]
 
 mod basics;
+mod cancel;
+mod defects;
+mod finish;
+mod handoff;
+mod hooks;
+mod kill;
+mod kit;
+mod overrides;
+mod pause;
+mod record;
+mod resume;
+mod retry;
 mod support;
 mod tree;

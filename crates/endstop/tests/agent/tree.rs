@@ -87,3 +87,51 @@ async fn a_stopped_child_tells_its_parents_model_why_with_its_partial_answer() {
         assert!(told.contains(part), "`{part}` is not in {told}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_money_limit_that_a_child_reaches_stops_the_parent_by_its_rule() {
+    // The child's requests are too large for what is left long before the parent's own are.
+    let model = Arc::new(ScriptedModel::from_fn("claude-sonnet-4-5", |request, _| {
+        let is_child = request.system.len() > 10_000;
+        let usage = if is_child { (10_000, 1_000) } else { (100, 10) };
+        Reply::call("work", json!({ "task": "more" })).usage(usage.0, usage.1)
+    }));
+    let child = AgentLoop::builder("work")
+        .model(model.clone())
+        .instructions("Work. ".repeat(2_000))
+        .tool(ok_tool("work"))
+        .policy(policy("unbounded = true\n"))
+        .build()
+        .unwrap();
+    let root = AgentLoop::builder("root")
+        .model(model.clone())
+        .tools([child.as_tool("Works.")])
+        .stop_when(condition("cost >= $0.20 or own.steps >= 50"))
+        .build()
+        .unwrap();
+    let state = root.run("Go.").await.unwrap();
+    let record = state.explain();
+    assert_eq!(state.steps().len(), 1, "{record}");
+    assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached), "{record}");
+    let verdict = state.execution.verdict.as_ref().unwrap();
+    assert_eq!(verdict.rule.as_deref(), Some("stop"), "{record}");
+    assert!(verdict.rules[0].holds, "{record}");
+    let cost = state.cost().unwrap();
+    assert!(cost <= "0.20".parse().unwrap() && cost > "0.10".parse().unwrap(), "{record}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parents_hard_limit_of_steps_that_a_child_reaches_stops_the_parent_by_its_rule() {
+    let model = worker(1);
+    let rules = "[stop]\nsteps = \"steps >= 3\"\n[rule.steps]\nhard = true\n";
+    let root = AgentLoop::builder("root")
+        .model(model.clone())
+        .tools([runaway(&model, 1)])
+        .policy(policy(rules))
+        .build()
+        .unwrap();
+    let state = root.run("Go.").await.unwrap();
+    assert_eq!((model.calls(), state.steps().len()), (3, 1));
+    let verdict = state.execution.verdict.as_ref().unwrap();
+    assert_eq!(verdict.rule.as_deref(), Some("steps"), "{}", state.explain());
+}

@@ -1,0 +1,14 @@
+//! The ledger and the token tree alone, on the synchronisation types of a model checker: `cargo xtask test`
+//! runs the models in `tests/` under `--cfg endstop_loom` and `--cfg endstop_shuttle`.
+
+#[path = "../../crates/endstop/src"]
+mod parts {
+    pub mod cancel;
+    pub mod ledger;
+    pub mod sync;
+}
+
+pub use endstop_core as core;
+pub use parts::{cancel, ledger};
+
+use parts::sync;

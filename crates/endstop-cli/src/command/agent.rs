@@ -1,0 +1,311 @@
+//! `endstop agent`: one agent under limits, from the command line.
+
+mod approve;
+mod end;
+mod keep;
+mod limits;
+mod model;
+mod setup;
+
+use std::io::{IsTerminal as _, Read as _, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use endstop::agent::{AgentBuilder, AgentLoop, AgentState, ExecuteError};
+use endstop::cancel::interrupt::cancel_on_interrupt;
+use endstop::cancel::{CancelToken, FileKillSwitch};
+use endstop::core::units::Money;
+use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
+use endstop::price::PriceTable;
+use endstop::tool::builtin::{Builtin, Workspace, tools};
+
+use crate::error::{CliError, ExitMeaning};
+use crate::output;
+use approve::AskTerminal;
+pub(super) use limits::usd;
+use setup::Setup;
+
+const HELP: &str = "\
+Examples:
+  endstop agent --model scripted \"hello\"
+  endstop agent --model anthropic/claude-sonnet-4-5 --usd 0.50 --tools read,list,search \"What is in here?\"
+  git diff | endstop agent --model openai/gpt-5.2 --system 'Review this change.' -
+  endstop agent --model scripted:loop@claude-sonnet-4-5 --sub-agents --usd 0.05 \"try a limit offline\"
+  endstop agent --model replay:run.jsonl --policy policy.toml --record again.jsonl \"the same again\"
+  endstop agent --runs
+  endstop agent --resume last --approve=5.00
+
+The answer goes to standard output, everything else to standard error. All limits hold together: those of
+--policy or --stop, and those of --steps, --usd and --timeout. Ctrl-C stops the run after what is in flight,
+a second one cuts that, a third ends the process.
+
+Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls tools for
+ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as that model. `replay:FILE` gives the
+answers of a recorded run.
+
+Exit codes: 0 completed, 124 stopped or held up by a limit, 130 interrupted or killed, 1 failed, 2 wrong
+arguments or unusable input.";
+
+/// The longest prompt that is read from standard input, in bytes: a context of a million tokens.
+const MAX_PROMPT_BYTES: u64 = 4 << 20;
+
+/// Arguments of `endstop agent`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// What to do; `-` reads it from standard input
+    #[arg(value_name = "PROMPT")]
+    prompt: Option<String>,
+    /// The model: `provider/model`, `scripted` or `replay:FILE` (docs/models.md)
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<String>,
+    #[command(flatten)]
+    limits: limits::Limits,
+    /// Tools, with commas between them: read, list, search, write, bash
+    #[arg(long, value_name = "TOOLS", value_parser = builtins)]
+    tools: Option<Builtins>,
+    /// The folder that the tools for files do not leave, and in which `bash` begins [default: .]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Let the agent give tasks to agents like itself, within the same limits
+    #[arg(long)]
+    sub_agents: bool,
+    /// With --sub-agents: how deep they may nest [default: 2]
+    #[arg(long, value_name = "N", requires = "sub_agents", value_parser = clap::value_parser!(u8).range(1..=8))]
+    depth: Option<u8>,
+    /// Instructions before the conversation
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// Go on with a stored run (`last` is the newest); without a value, list them
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "")]
+    resume: Option<String>,
+    /// List the stored runs
+    #[arg(long, conflicts_with = "resume")]
+    runs: bool,
+    /// With --resume: approve what a pause rule asks, for good or up to an amount of dollars
+    #[arg(long, value_name = "USD", num_args = 0..=1, require_equals = true, default_missing_value = "", requires = "resume")]
+    approve: Option<String>,
+    /// Where runs are kept [default: endstop/runs below $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_store")]
+    store: Option<PathBuf>,
+    /// Keep nothing; the run cannot be resumed
+    #[arg(long, conflicts_with = "resume")]
+    no_store: bool,
+    /// Write an Endstop trace, for `endstop replay` and `endstop explain`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// A kill switch: while this file exists nothing begins, and what is in flight is cut
+    #[arg(long, value_name = "FILE")]
+    kill_file: Option<PathBuf>,
+    /// Print what happens, one line an event; twice: with the model's words
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Print one JSON object instead of the answer
+    #[arg(long)]
+    json: bool,
+}
+
+/// Tools of `--tools`.
+#[derive(Clone, Debug)]
+struct Builtins(Vec<Builtin>);
+
+fn builtins(text: &str) -> Result<Builtins, String> {
+    Builtin::parse(text).map(Builtins).map_err(|error| error.to_string())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the arguments do not fit, or the run cannot begin. How a run ends is an exit code.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+    let result = runtime.block_on(async {
+        if args.runs || args.resume.as_deref() == Some("") {
+            return keep::list(args.store.as_deref(), args.json, out).await;
+        }
+        drive(args, out).await
+    });
+    // Somebody may still be asked something on a thread of its own.
+    runtime.shutdown_background();
+    result
+}
+
+async fn drive(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let store = if args.no_store { None } else { Some(keep::open(args.store.as_deref())?) };
+    let stored = match (&args.resume, &store) {
+        (Some(run), Some(store)) => Some(keep::find(&**store, run).await?),
+        _ => None,
+    };
+    let prompt = prompt(args.prompt.as_deref(), stored.is_some())?;
+    let setup = Setup::of(args, stored.as_ref())?;
+    let done = stored.as_ref().map_or(0, |state| state.steps().len());
+    let screen = Arc::new(Screen::stderr());
+    let token = CancelToken::new();
+    let mut builder = build(args, &setup, done, &screen)?.cancel_token(token.clone());
+    let recorder = recorder(args)?;
+    if let Some(recorder) = &recorder {
+        builder = builder.shared_observer(Arc::<TraceRecorder>::clone(recorder));
+    }
+    if let Some(store) = &store {
+        builder = builder.store(Arc::clone(store));
+    }
+    let agent = builder.build().map_err(|error| CliError::new(error.to_string()))?;
+    let state = match &stored {
+        Some(stored) => resumed(args, &agent, stored, prompt).await?,
+        None => AgentState::with_prompt(prompt.unwrap_or_default()),
+    };
+    let state = setup.keep_in(state);
+    if let Some(store) = &store {
+        keep::begin(&**store, &state).await?;
+    }
+    output::note(setup.announcement().trim_end());
+    tokio::spawn(cancel_on_interrupt(token.clone()));
+    tokio::spawn(tell_of_interrupt(token));
+    let state = agent.execute(state).await.map_err(cannot_run)?;
+    if let Some((run, error)) = recorder.and_then(|recorder| recorder.problems().first) {
+        output::warn(&format!("the record of run `{run}` is cut short: {error}"));
+    }
+    end::tell(&state, &setup, args.json, !args.no_store, out)
+}
+
+/// Says that a first Ctrl-C was heard: the end may take as long as a model call.
+async fn tell_of_interrupt(token: CancelToken) {
+    token.cancelled().await;
+    let is_ours = |source: Option<&str>| source == Some("interrupt");
+    if token.signal().is_some_and(|signal| is_ours(signal.source.as_deref())) {
+        output::note("stopping after what is in flight; Ctrl-C again cuts it");
+    }
+}
+
+/// The prompt, which only a run that goes on may lack.
+fn prompt(given: Option<&str>, is_resumed: bool) -> Result<Option<String>, CliError> {
+    let text = match given {
+        Some("-") => {
+            let mut bytes = Vec::new();
+            let read = std::io::stdin().lock().take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes);
+            read.map_err(|error| CliError::new(format!("cannot read the prompt: {error}")))?;
+            if bytes.len() as u64 > MAX_PROMPT_BYTES {
+                let problem = format!("the prompt has more than {MAX_PROMPT_BYTES} bytes");
+                return Err(CliError::new(problem));
+            }
+            String::from_utf8(bytes).map_err(|_| CliError::new("the prompt is not UTF-8"))?
+        }
+        Some(text) => text.to_owned(),
+        None if is_resumed => return Ok(None),
+        None => String::new(),
+    };
+    if text.trim().is_empty() {
+        return Err(CliError::new("there is no prompt")
+            .with_hint("write what to do in quotes, or `-` to read it from standard input"));
+    }
+    Ok(Some(text))
+}
+
+/// The agent with what watches it; without its store.
+fn build(
+    args: &Args,
+    setup: &Setup,
+    done: usize,
+    screen: &Arc<Screen>,
+) -> Result<AgentBuilder, CliError> {
+    let model = model::open(&setup.model, done)?;
+    let workspace = match setup.tools.is_empty() {
+        true => None,
+        false => Some(Workspace::new(&setup.folder).map_err(|e| CliError::new(e.to_string()))?),
+    };
+    let mut below: Option<AgentLoop> = None;
+    for _ in 0..setup.depth {
+        let builder = setup.equip(AgentLoop::builder("delegate"), &model, workspace.as_ref());
+        let builder = builder.policy(setup.policy_below()).unbounded();
+        let builder = builder.tools(below.as_ref().map(delegate));
+        below = Some(builder.build().map_err(|error| CliError::new(error.to_string()))?);
+    }
+    let mut builder = setup
+        .equip(AgentLoop::builder("agent"), &model, workspace.as_ref())
+        .tools(below.as_ref().map(delegate))
+        .policy(setup.policy.clone());
+    if let Some(file) = &args.kill_file {
+        builder = builder.kill_switch(FileKillSwitch::new(file));
+    }
+    if !output::is_quiet() {
+        let console = ConsoleObserver::on(Arc::clone(screen)).show_text(args.verbose > 1);
+        if args.verbose > 0 {
+            builder = builder.observer(console);
+        }
+        builder = builder.observer(StatusLine::on(Arc::clone(screen)).width(output::error_width));
+    }
+    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        builder = builder.approver(AskTerminal::new(Arc::clone(screen)));
+    }
+    Ok(builder)
+}
+
+fn delegate(agent: &AgentLoop) -> Arc<dyn endstop::tool::Tool> {
+    agent.as_tool(
+        "Gives a task to another agent with the same tools. It knows nothing of this conversation, and what \
+         it spends counts in the limits of this run.",
+    )
+}
+
+impl Setup {
+    fn equip(
+        &self,
+        builder: AgentBuilder,
+        model: &Arc<dyn endstop::model::Model>,
+        workspace: Option<&Workspace>,
+    ) -> AgentBuilder {
+        let given = workspace.map(|workspace| tools(workspace, &self.tools)).unwrap_or_default();
+        builder
+            .shared_model(Arc::clone(model))
+            .instructions(self.system.as_str())
+            .tools(given)
+            .tell_model_of_warnings()
+    }
+}
+
+fn recorder(args: &Args) -> Result<Option<Arc<TraceRecorder>>, CliError> {
+    let Some(path) = &args.record else { return Ok(None) };
+    let file = std::fs::File::create(path)
+        .map_err(|error| CliError::new(format!("cannot write `{}`: {error}", path.display())))?;
+    let prices = PriceTable::embedded().version();
+    Ok(Some(Arc::new(TraceRecorder::one_file(file).prices(prices))))
+}
+
+/// A stored run as it goes on.
+async fn resumed(
+    args: &Args,
+    agent: &AgentLoop,
+    stored: &AgentState,
+    prompt: Option<String>,
+) -> Result<AgentState, CliError> {
+    let mut state = agent.load(&stored.id).await.map_err(cannot_run)?;
+    if keep::has_ended(&state, prompt.is_some())? {
+        output::note("that run has ended: this is a new one, with its conversation");
+        state = state.for_next_execution();
+    }
+    if let Some(approval) = &args.approve {
+        let cap: Option<Money> = match approval.as_str() {
+            "" => None,
+            amount => Some(usd(amount).map_err(|problem| {
+                CliError::new(format!("`{amount}` cannot be approved: {problem}"))
+            })?),
+        };
+        state = state.approved(cap);
+    }
+    Ok(match prompt {
+        Some(prompt) => state.with_message(endstop::message::Message::user(prompt)),
+        None => state,
+    })
+}
+
+fn cannot_run(error: ExecuteError) -> CliError {
+    let failed = CliError::new(error.to_string());
+    match error {
+        ExecuteError::NoRun(_) => failed.with_hint("`endstop agent --runs` lists the runs"),
+        _ => failed.with_exit(ExitMeaning::AnswerIsNo),
+    }
+}

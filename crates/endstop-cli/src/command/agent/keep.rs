@@ -1,0 +1,180 @@
+//! The store of runs: where it is, what is in it, what goes on.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use endstop::agent::AgentState;
+use endstop::core::run::Status;
+use endstop::message::Message;
+use endstop::observe::clean;
+use endstop::store::{FileStore, RunId, Store, StoreError, Version};
+use serde_json::{Value, json};
+
+use crate::error::{CliError, ExitMeaning};
+use crate::output::{self, count, money};
+
+/// The most runs that are listed for people.
+const MAX_LISTED: usize = 20;
+
+/// The store in a folder, or in the one for state of the user's programs.
+pub(super) fn open(folder: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
+    let folder = match folder {
+        Some(folder) => folder.to_owned(),
+        None => default_folder().ok_or_else(|| {
+            CliError::new(
+                "there is no folder to keep runs in: neither XDG_STATE_HOME nor HOME is set",
+            )
+            .with_hint("name one with --store, or keep nothing with --no-store")
+        })?,
+    };
+    let store = FileStore::open(folder).map_err(|error| {
+        failed(&error)
+            .with_hint("name another folder with --store, or keep nothing with --no-store")
+    })?;
+    Ok(Arc::new(store))
+}
+
+fn default_folder() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let state = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let state =
+        state.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".local/state")));
+    state.map(|folder| folder.join("endstop").join("runs"))
+}
+
+fn failed(error: &StoreError) -> CliError {
+    CliError::new(error.to_string()).with_exit(ExitMeaning::AnswerIsNo)
+}
+
+/// The stored state of a run, by its name, or the newest as `last`.
+pub(super) async fn find(store: &dyn Store, run: &str) -> Result<AgentState, CliError> {
+    let hint = "`endstop agent --runs` lists the runs";
+    let id = if run == "last" {
+        let newest = store.list().await.map_err(|error| failed(&error))?.into_iter().next();
+        newest.ok_or_else(|| CliError::new("there is no stored run"))?.id
+    } else {
+        RunId::parse(run).map_err(|error| CliError::new(error.to_string()).with_hint(hint))?
+    };
+    let stored = store.load(&id).await.map_err(|error| failed(&error))?;
+    let stored = stored
+        .ok_or_else(|| CliError::new(format!("there is no stored run `{id}`")).with_hint(hint))?;
+    AgentState::from_json(&stored.text).map_err(|error| CliError::new(error.to_string()))
+}
+
+/// Whether a run has ended for good, so that only its conversation can go on, in a new run.
+///
+/// # Errors
+/// If there is nothing to go on with.
+pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, CliError> {
+    let is_final = matches!(state.status(), Status::Stopped | Status::Failed);
+    if has_prompt || !(is_final || state.status() == Status::Completed) {
+        return Ok(is_final);
+    }
+    let reason = state.stop_reason().map_or("", |reason| reason.value());
+    let problem = format!("run `{}` has ended ({reason})", state.id);
+    Err(CliError::new(problem).with_hint(
+        "give a prompt to go on with its conversation; a rule under [pause] holds a run up instead of \
+         ending it",
+    ))
+}
+
+/// Keeps a run that is about to begin, so that it can go on even if the process dies in its first step.
+///
+/// # Errors
+/// If the store does not take it.
+pub(super) async fn begin(store: &dyn Store, state: &AgentState) -> Result<(), CliError> {
+    if state.status() != Status::Pending {
+        return Ok(());
+    }
+    let saved = store.save(&state.id, &state.to_json(), Some(Version(0))).await;
+    saved.map(drop).map_err(|error| failed(&error))
+}
+
+/// Lists the stored runs, the last saved first.
+pub(super) async fn list(
+    folder: Option<&Path>,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> Result<ExitCode, CliError> {
+    let store = open(folder)?;
+    let runs = store.list().await.map_err(|error| failed(&error))?;
+    let shown = if as_json { runs.len() } else { MAX_LISTED };
+    let mut rows = Vec::new();
+    let mut grid = output::table(&["run", "saved", "status", "steps", "cost", "prompt"], &[3, 4]);
+    for run in runs.iter().take(shown) {
+        let stored = store.load(&run.id).await.ok().flatten();
+        let state = stored.and_then(|stored| AgentState::from_json(&stored.text).ok());
+        let row = Row::of(&run.id, run.saved_at, state.as_ref());
+        if as_json {
+            rows.push(row.to_json());
+        } else {
+            grid.add_row(row.cells());
+        }
+    }
+    if as_json {
+        writeln!(out, "{}", json!({ "version": 1, "runs": rows }))?;
+    } else if runs.is_empty() {
+        output::note("no runs are stored");
+    } else {
+        writeln!(out, "{grid}")?;
+        out.flush()?;
+        if runs.len() > shown {
+            output::note(&format!("{} more; --json lists all", count((runs.len() - shown) as u64)));
+        }
+        output::note(
+            "endstop agent --resume RUN goes on with one that is paused or was interrupted",
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A run in the list.
+struct Row<'s> {
+    id: &'s RunId,
+    saved: String,
+    state: Option<&'s AgentState>,
+}
+
+impl<'s> Row<'s> {
+    fn of(id: &'s RunId, saved_at: u64, state: Option<&'s AgentState>) -> Self {
+        let at = i64::try_from(saved_at).ok();
+        let at = at.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        let saved = at.map(|at| at.to_string()).unwrap_or_default();
+        Self { id, saved, state }
+    }
+
+    fn prompt(&self) -> &str {
+        let messages = self.state.map_or(&[][..], |state| &state.messages);
+        let asked = messages.iter().find(|message| matches!(message, Message::User { .. }));
+        asked.map_or("", Message::text)
+    }
+
+    fn cells(&self) -> [String; 6] {
+        const PROMPT_COLUMNS: usize = 40;
+        let minute = self.saved.get(..16).unwrap_or(&self.saved).replace('T', " ");
+        let prompt = endstop::observe::truncate(&clean(self.prompt()), PROMPT_COLUMNS);
+        let (status, steps, cost) = match self.state {
+            Some(state) => (
+                state.status().name().to_owned(),
+                count(state.step_count()),
+                state.cost().map_or_else(|| "?".to_owned(), money),
+            ),
+            None => ("unreadable".to_owned(), String::new(), String::new()),
+        };
+        [self.id.to_string(), minute, status, steps, cost, prompt]
+    }
+
+    fn to_json(&self) -> Value {
+        let state = self.state;
+        json!({
+            "run": self.id,
+            "saved": self.saved,
+            "status": state.map(|state| state.status().name()),
+            "steps": state.map(AgentState::step_count),
+            "cost_usd": state.and_then(AgentState::cost).map(|cost| cost.to_decimal()),
+            "prompt": self.prompt(),
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Models by name: those of the library, and scripts for trying limits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop::model::{
+    Model, ModelErrorKind, ModelRequest, OpenModelError, OpenOptions, ReplayModel, Reply,
+    ScriptedModel, open as open_model,
+};
+use serde_json::json;
+
+use crate::error::CliError;
+
+/// What a script says.
+const SENTENCE: &str = "I am a script without a model behind it, and say this sentence to everything. \
+    Name a real model to get an answer.";
+/// How `scripted:slow` says it.
+const SLOW_PIECE_BYTES: usize = 6;
+const SLOW_PIECE: Duration = Duration::from_millis(200);
+/// What is taken for a token.
+const BYTES_PER_TOKEN: u64 = 4;
+
+const MODELS: &str = "\
+The models are
+  provider/model   such as anthropic/claude-sonnet-4-5, openai/gpt-5.2, ollama/qwen3 (docs/models.md)
+  scripted         one sentence, offline; also scripted:slow, scripted:loop, scripted:fail
+  replay:FILE      the answers of a recorded run, offline";
+
+/// What a run without a model is told.
+pub(super) fn none_named() -> CliError {
+    CliError::new("no model was named")
+        .with_details(MODELS)
+        .with_hint("try it offline: `endstop agent --model scripted \"hello\"`")
+}
+
+/// Opens a model. A replayed one goes on after the replies that the run has had.
+pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> {
+    if let Some(script) = name.strip_prefix("scripted") {
+        return scripted(script).ok_or_else(|| {
+            CliError::new(format!("there is no model `{name}`")).with_details(MODELS)
+        });
+    }
+    if let Some(file) = name.strip_prefix("replay:") {
+        let opened = ReplayModel::open(file.as_ref(), None);
+        let model = opened.map_err(|error| CliError::new(error.to_string()))?;
+        return Ok(Arc::new(model.starting_at(u64::try_from(done).unwrap_or(u64::MAX))));
+    }
+    open_model(name, OpenOptions::default()).map_err(|error| {
+        let failed = CliError::new(error.to_string());
+        match error {
+            OpenModelError::WithoutDrivers { .. } => {
+                failed.with_hint("cargo install --path crates/endstop-cli --features models")
+            }
+            OpenModelError::NoModel { .. } => failed.with_details(MODELS),
+            _ => failed,
+        }
+    })
+}
+
+/// `scripted`, then `:KIND`, then `@MODEL`, each of the two where it is wanted.
+fn scripted(script: &str) -> Option<Arc<dyn Model>> {
+    let (kind, priced_as) = match script.split_once('@') {
+        Some((_, "")) => return None,
+        Some((kind, model)) => (kind, Some(model)),
+        None => (script, None),
+    };
+    let answer: fn(&ModelRequest<'_>) -> Reply = match kind {
+        "" => sentence,
+        ":slow" => |request| sentence(request).pieces_of(SLOW_PIECE_BYTES).piece_delay(SLOW_PIECE),
+        ":loop" => one_more_call,
+        ":fail" => |_| Reply::error(ModelErrorKind::Rejected),
+        _ => return None,
+    };
+    let (provider, name) = match priced_as.map(|model| (model, model.split_once('/'))) {
+        Some((_, Some((provider, name)))) => (provider, name),
+        Some((name, None)) => ("", name),
+        None => ("", "scripted"),
+    };
+    let model = ScriptedModel::from_fn(name, move |request, _| answer(request));
+    Some(Arc::new(model.provider_name(provider)))
+}
+
+/// The sentence, as much of it as fits the request's cap.
+fn sentence(request: &ModelRequest<'_>) -> Reply {
+    let fits =
+        request.max_output_tokens.map_or(u64::MAX, |cap| cap.saturating_mul(BYTES_PER_TOKEN));
+    let end = usize::try_from(fits).unwrap_or(usize::MAX).min(SENTENCE.len());
+    let text = SENTENCE.get(..SENTENCE.floor_char_boundary(end)).unwrap_or(SENTENCE);
+    let reply = Reply::text(text);
+    if text.len() < SENTENCE.len() { reply.finish("length") } else { reply }
+}
+
+/// A call of a tool that is offered, whatever its answer; of one that is not where none is.
+fn one_more_call(request: &ModelRequest<'_>) -> Reply {
+    let has = |name: &str| request.tools.iter().any(|tool| tool.name == name);
+    if has("delegate") {
+        return Reply::call("delegate", json!({ "task": "Go on." }));
+    }
+    let tool = if has("list_folder") { "list_folder" } else { "again" };
+    Reply::call(tool, json!({}))
+}

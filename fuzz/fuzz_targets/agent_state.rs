@@ -1,0 +1,23 @@
+//! Saved states of agents: reading never panics, what was read is written the same, and a run that goes on
+//! from anything that reads ends within its policy.
+#![no_main]
+
+use endstop::agent::{AgentLoop, AgentState};
+use endstop::core::condition::named::max_steps;
+use endstop::model::{Reply, ScriptedModel};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let Ok(state) = AgentState::from_json(text) else { return };
+    let written = state.to_json();
+    let again = AgentState::from_json(&written).expect("what was written reads");
+    assert_eq!(again.to_json(), written);
+    let model = ScriptedModel::new("scripted").reply(Reply::text("Done.")).repeat_last();
+    let agent = AgentLoop::builder("fuzzed").model(model).stop_when(max_steps(3)).build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let before = state.steps().len();
+    // A state that does not fit the policy is an error, not a panic.
+    if let Ok(state) = runtime.expect("a runtime").block_on(agent.expect("an agent").execute(state)) {
+        assert!(state.steps().len() <= before.saturating_add(4));
+    }
+});
