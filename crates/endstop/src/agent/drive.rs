@@ -145,23 +145,6 @@ impl Drive {
         self.flow()
     }
 
-    /// Asks the sources of the run and of those above it, which wait for it.
-    async fn ask_sources(&self) {
-        let is_handed_over = self.agent.name != self.scope.info.agent;
-        let own = self.agent.sources.iter().filter(|_| is_handed_over);
-        let mut sources: Vec<_> = own.map(|source| (source, &self.scope.token)).collect();
-        let mut next = Some(&self.scope);
-        while let Some(scope) = next {
-            sources.extend(scope.sources.iter().map(|source| (source, &scope.token)));
-            next = scope.parent.as_ref();
-        }
-        for (source, token) in sources {
-            if let Some(signal) = source.cancellation_signal(&self.state).await {
-                token.cancel(signal, crate::cancel::Urgency::Graceful);
-            }
-        }
-    }
-
     /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
     pub(super) fn take_cancellation(&mut self) {
         if !std::mem::replace(&mut self.is_cancellation_told, true) {
