@@ -8,52 +8,70 @@ const WINDOWS: [(u64, u64); 2] = [(10, 20), (10_000, 10_010)];
 /// How far the two may differ, in per cent.
 const TOLERANCE: u64 = 5;
 
+/// What is measured, in this order: the binary, and what it is called where it fails.
+const BINARIES: [(&str, &str); 5] = [
+    ("ratios", "conditions"),
+    ("replay", "replay"),
+    ("ledger", "the ledger"),
+    ("agent", "the agent loop"),
+    ("agent_bytes", "what the agent loop keeps"),
+];
+
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let folder = root.join("benches/peers");
-    let built = Command::new("cargo").args(["build", "--release"]).current_dir(&folder).status();
-    if !built.is_ok_and(|status| status.success()) {
-        return Err("the benchmarks do not build".to_owned());
+    build(&folder, &[])?;
+    // A peer of the loop turns on what would slow the other benchmarks down.
+    build(&folder, &["--features", "rig", "--bin", "agent"])?;
+    for (binary, what) in BINARIES {
+        let program = Path::new("target/release").join(binary);
+        let status = Command::new(program).current_dir(&folder).status();
+        if !status.is_ok_and(|status| status.success()) {
+            return Err(format!("the benchmark of {what} failed"));
+        }
     }
-    let ratios = Command::new("target/release/ratios").current_dir(&folder).status();
-    if !ratios.is_ok_and(|status| status.success()) {
-        return Err("the benchmark failed".to_owned());
+    flat(&folder, "the core", &[])?;
+    flat(&folder, "the agent loop", &["agent"])
+}
+
+fn build(folder: &Path, more: &[&str]) -> Result<(), String> {
+    let built =
+        Command::new("cargo").args(["build", "--release"]).args(more).current_dir(folder).status();
+    if built.is_ok_and(|status| status.success()) {
+        Ok(())
+    } else {
+        Err("the benchmarks do not build".to_owned())
     }
-    let replay = Command::new("target/release/replay").current_dir(&folder).status();
-    if !replay.is_ok_and(|status| status.success()) {
-        return Err("the benchmark of replay failed".to_owned());
-    }
-    let ledger = Command::new("target/release/ledger").current_dir(&folder).status();
-    if !ledger.is_ok_and(|status| status.success()) {
-        return Err("the benchmark of the ledger failed".to_owned());
-    }
-    flat(&folder)
 }
 
 /// Instructions are counted by callgrind: the same on a busy machine.
-fn flat(folder: &Path) -> Result<(), String> {
+fn flat(folder: &Path, what: &str, words: &[&str]) -> Result<(), String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("skipped: valgrind is not installed, so instructions a step are not counted");
         return Ok(());
     }
     let mut costs = Vec::new();
     for (from, to) in WINDOWS {
-        let whole = instructions(folder, to)?.saturating_sub(instructions(folder, from)?);
+        let [early, late] = [from, to].map(|steps| instructions(folder, steps, words));
+        let whole = late?.saturating_sub(early?);
         let cost = whole / (to - from);
-        println!("a step from {from} to {to}: {cost} instructions");
+        println!("{what}, a step from {from} to {to}: {cost} instructions");
         costs.push(cost);
     }
     let (least, most) = (costs.iter().min().unwrap_or(&0), costs.iter().max().unwrap_or(&0));
     if most * 100 > least * (100 + TOLERANCE) {
-        return Err(format!("a late step costs more than {TOLERANCE} % more than an early one"));
+        return Err(format!(
+            "{what}: a late step costs more than {TOLERANCE} % more than an early one"
+        ));
     }
     println!("flat within {TOLERANCE} %");
     Ok(())
 }
 
-fn instructions(folder: &Path, steps: u64) -> Result<u64, String> {
+fn instructions(folder: &Path, steps: u64, words: &[&str]) -> Result<u64, String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "target/release/flat"])
         .arg(steps.to_string())
+        .args(words)
         .current_dir(folder)
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;

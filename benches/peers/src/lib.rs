@@ -1,5 +1,6 @@
 //! What both binaries share: one policy of eight conditions, and the events of a step.
 
+pub mod agents;
 pub mod hundred;
 pub mod recorded;
 

@@ -135,8 +135,7 @@ pub fn error_width() -> usize {
 /// `text` in lines of at most `columns`, broken between words; lines after the first begin with `hanging`.
 /// A word that is longer than a line has one of its own.
 #[must_use]
-pub fn wrapped(text: &str, columns: u16, hanging: &str) -> String {
-    let columns = usize::from(columns);
+pub fn wrapped(text: &str, columns: usize, hanging: &str) -> String {
     let indent: String = text.chars().take_while(|c| *c == ' ').collect();
     let mut all = String::new();
     let (mut line, mut is_empty) = (indent.clone(), true);

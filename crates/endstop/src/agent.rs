@@ -174,7 +174,7 @@ impl AgentLoop {
     /// budget. To get a state back, cancel by a token or a source instead.
     pub async fn execute(&self, state: AgentState) -> Result<AgentState, ExecuteError> {
         let drive = start::root(self, state, None).await?;
-        Ok(Iteration::new(drive).to_the_end().await)
+        Ok(Iteration::new(drive).into_last_state().await)
     }
 
     /// Runs step by step.
@@ -196,7 +196,7 @@ impl AgentLoop {
     pub async fn resume(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
         let (state, lock) = resume::load(self, id).await?;
         let drive = start::root(self, state, Some(lock)).await?;
-        Ok(Iteration::new(drive).to_the_end().await)
+        Ok(Iteration::new(drive).into_last_state().await)
     }
 
     /// The state of a run of the agent's store, brought up to what its trace says, without running it.
@@ -236,7 +236,7 @@ impl Iteration {
         Self { drive, phase: Phase::Begin, _watch: watch }
     }
 
-    async fn to_the_end(mut self) -> AgentState {
+    async fn into_last_state(mut self) -> AgentState {
         while self.advance().await {}
         self.into_state()
     }

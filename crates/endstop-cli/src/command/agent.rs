@@ -150,15 +150,19 @@ async fn drive(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if let Some(recorder) = &recorder {
         builder = builder.shared_observer(Arc::<TraceRecorder>::clone(recorder));
     }
-    if let Some(store) = store {
-        builder = builder.store(store);
+    if let Some(store) = &store {
+        builder = builder.store(Arc::clone(store));
     }
     let agent = builder.build().map_err(|error| CliError::new(error.to_string()))?;
     let state = match &stored {
         Some(stored) => resumed(args, &agent, stored, prompt).await?,
-        None => setup.keep_in(AgentState::with_prompt(prompt.unwrap_or_default())),
+        None => AgentState::with_prompt(prompt.unwrap_or_default()),
     };
-    output::note(&setup.announcement());
+    let state = setup.keep_in(state);
+    if let Some(store) = &store {
+        keep::begin(&**store, &state).await?;
+    }
+    output::note(setup.announcement().trim_end());
     tokio::spawn(cancel_on_interrupt(token.clone()));
     tokio::spawn(tell_of_interrupt(token));
     let state = agent.execute(state).await.map_err(cannot_run)?;
@@ -279,7 +283,10 @@ async fn resumed(
     prompt: Option<String>,
 ) -> Result<AgentState, CliError> {
     let mut state = agent.load(&stored.id).await.map_err(cannot_run)?;
-    keep::may_go_on(&state, prompt.is_some())?;
+    if keep::has_ended(&state, prompt.is_some())? {
+        output::note("that run has ended: this is a new one, with its conversation");
+        state = state.for_next_execution();
+    }
     if let Some(approval) = &args.approve {
         let cap: Option<Money> = match approval.as_str() {
             "" => None,

@@ -17,6 +17,7 @@ use crate::error::CliError;
 use crate::output;
 use pace::Pace;
 use scene::{Act, ITERATIONS, play};
+use text::Page;
 
 const HELP: &str = "\
 Examples:
@@ -62,12 +63,13 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         out.write_all(text.as_bytes())?;
         out.flush()
     };
-    show(text::opening(&capped))?;
+    let page = Page { columns: usize::from(output::terminal_width()) };
+    show(page.opening(&capped))?;
     let first = watched(&capped, is_watched, Duration::from_millis(2))?;
-    show(text::first_act(&first))?;
-    show(text::between(&limited))?;
+    show(page.first_act(&first))?;
+    show(page.between(&limited))?;
     let second = watched(&limited, is_watched, Duration::from_millis(150))?;
-    show(text::second_act(&first, &second, args.usd))?;
+    show(page.second_act(&first, &second, args.usd))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -235,7 +235,7 @@ impl Drive {
             run: self.state.id.clone(),
             agent: self.agent.name.clone(),
             depth: self.scope.info.depth,
-            cancel: self.scope.token.clone(),
+            cancel: self.scope.in_flight(),
             scope: Some(Arc::clone(&self.scope)),
         };
         let limit = tool.timeout().filter(|_| !tool.is_agent());

@@ -88,13 +88,14 @@ impl Drive {
         let is_new = self.scope.core().run.status() == Status::Pending;
         if is_new {
             self.scope.look_at_kill_switch();
-            self.scope.take_cancellation();
+            if self.scope.token.is_cancelled() {
+                self.take_cancellation();
+            }
             let agent = Some(self.agent.name.as_str());
             let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
             let messages = self.state.messages.len();
             let detail = Detail::Begin { messages, tools: self.agent.tools.len() };
-            // Those above were asked before, by the event that a child begins.
-            self.scope.chain().note_own(&begin, detail);
+            self.scope.intend(&begin, detail);
         }
         self.approve_what_was_approved();
         self.tell_user_messages();
@@ -198,6 +199,9 @@ impl Drive {
         let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
         if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
             self.scope.note(&EventKind::ContinuationRequested { by: &by });
+            if self.flow() == Flow::On {
+                self.scope.go_on();
+            }
         }
         for (hook, why) in failures {
             let message = format!("the hook `{hook}` ({}) failed: {why}", trigger.name());

@@ -191,7 +191,7 @@ impl Chain<'_> {
     pub(super) fn look_ahead(&mut self, plan: &CallPlan<'_>) {
         let output = plan.max_output.min(plan.min_output.max(WRAP_UP_OUTPUT_TOKENS));
         let kind = plan.worst_with_wrap_up(output).beside(self.own_budget());
-        self.note_own(&kind, Detail::None);
+        self.note_own(&kind);
     }
 
     /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
@@ -206,13 +206,12 @@ impl Chain<'_> {
             Ok(hold) => hold,
             Err(refused) => {
                 // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
-                let worst = plan.worst(output);
-                let asked = needs_reserve
-                    .then(|| self.intend_each(|budget| worst.beside(budget), Detail::None));
-                return Err(match asked {
-                    Some(directive) if directive.stops() => NotAdmitted::Both,
-                    _ => NotAdmitted::Ledger(refused),
-                });
+                let reserve = |budget: &Budget| plan.worst(output).beside(budget);
+                if !needs_reserve || self.would(reserve) {
+                    return Err(NotAdmitted::Ledger(refused));
+                }
+                self.intend_each(reserve, Detail::None);
+                return Err(NotAdmitted::Both);
             }
         };
         // What is held already is not counted beside itself.

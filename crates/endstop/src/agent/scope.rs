@@ -55,6 +55,9 @@ pub(crate) struct Scope {
     pub(super) shared: Arc<Shared>,
     /// Asked at the checkpoints of the run and of those below it.
     pub(super) sources: Vec<Arc<dyn CancellationSource>>,
+    /// Cancelled with the token, and by the run's own limits: what is in flight and what runs below hangs
+    /// on it. A run that goes on after a limit has a new one.
+    in_flight: Mutex<CancelToken>,
     core: Mutex<Core>,
 }
 
@@ -103,7 +106,21 @@ impl Scope {
         core: Core,
     ) -> Self {
         let (sources, core) = (Vec::new(), Mutex::new(core));
-        Self { info, budget, token, clock, parent, shared, sources, core }
+        let in_flight = Mutex::new(token.child());
+        Self { info, budget, token, clock, parent, shared, sources, in_flight, core }
+    }
+
+    /// What is in flight and what runs below hangs on this token.
+    pub(super) fn in_flight(&self) -> CancelToken {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The run goes on after a limit of its own has cut what was in flight.
+    pub(super) fn go_on(&self) {
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_flight.is_cancelled() {
+            *in_flight = self.token.child();
+        }
     }
 
     /// The core of this run alone.
@@ -149,7 +166,7 @@ impl Scope {
     /// Whether nothing may be sent or run any more; also if the kill switch was thrown just now.
     pub(super) fn is_cut(&self) -> bool {
         self.look_at_kill_switch();
-        self.token.urgency() == Some(Urgency::Now)
+        self.in_flight().urgency() == Some(Urgency::Now)
     }
 
     /// Tells the core of a cancellation that has reached the run.
@@ -238,7 +255,7 @@ impl Scope {
         let name = &self.info.agent;
         let mut signal = signal.clone();
         signal.source.get_or_insert_with(|| name.clone());
-        self.token.cancel(signal, urgency);
+        self.in_flight().cancel(signal, urgency);
     }
 }
 
@@ -259,8 +276,8 @@ impl Chain<'_> {
     }
 
     /// Takes in what concerns the run alone.
-    pub(super) fn note_own(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
-        self.own.take_in(&mut self.core, Source::Own, kind, detail)
+    pub(super) fn note_own(&mut self, kind: &EventKind<'_>) -> Directive {
+        self.own.take_in(&mut self.core, Source::Own, kind, Detail::None)
     }
 
     /// Takes in what happened.
@@ -323,13 +340,16 @@ impl Chain<'_> {
         kind_of: impl Fn(&Budget) -> EventKind<'k>,
         detail: Detail<'_>,
     ) -> Directive {
+        let kind = kind_of(&self.own.budget);
+        if seen_above(&kind).is_none() {
+            return self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+        }
         if let Some(refused) = self.refused_above(&kind_of, detail) {
             // What is only too deep ends nobody.
             let Some(signal) = refused else { return Directive::Refuse };
             let raised = EventKind::StopRaised { signal: &signal };
             return self.own.take_in(&mut self.core, Source::Own, &raised, Detail::None);
         }
-        let kind = kind_of(&self.own.budget);
         let directive = self.own.take_in(&mut self.core, Source::Own, &kind, detail);
         if directive.admits() {
             for (scope, core) in &mut self.ancestors {
@@ -363,7 +383,7 @@ impl Chain<'_> {
                 return Some(None);
             }
             let name = &scope.info.agent;
-            return Some(Some(match scope.token.signal() {
+            return Some(Some(match scope.in_flight().signal() {
                 Some(signal) => (*signal).clone(),
                 None => StopSignal::new(StopReason::StopRequested)
                     .with_message(format!("`{name}`, which began this run, cannot go on now"))
@@ -386,6 +406,7 @@ fn seen_above<'e>(kind: &EventKind<'e>) -> Option<EventKind<'e>> {
         EventKind::Piece { .. } => Some(EventKind::Piece { text: "" }),
         EventKind::UserMessage
         | EventKind::StepBegin
+        | EventKind::Reserve { .. }
         | EventKind::AttemptBegin { .. }
         | EventKind::AttemptFailed { .. }
         | EventKind::Reply { .. }

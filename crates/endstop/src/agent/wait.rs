@@ -46,15 +46,16 @@ impl Scope {
     ) -> Waited<F::Output> {
         loop {
             // What is there already needs no timers.
-            if !self.token.is_cancelled()
+            let token = self.in_flight();
+            if !token.is_cancelled()
                 && let Some(output) = (&mut *future).now_or_never()
             {
                 return Waited::Done(output);
             }
             let stopped = async {
                 match patience {
-                    Patience::ToTheEnd => self.token.cut().await,
-                    Patience::None => self.token.cancelled().await,
+                    Patience::ToTheEnd => token.cut().await,
+                    Patience::None => token.cancelled().await,
                 }
             };
             tokio::select! {

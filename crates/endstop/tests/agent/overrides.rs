@@ -301,6 +301,34 @@ async fn a_parent_that_pauses_holds_up_a_child_that_would_always_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_time_limit_that_cuts_a_tool_can_be_overridden_as_any_other() {
+    let model = caller("sleep");
+    let builder = agent(&model, "active >= 1s").stop_when(condition("steps >= 9"));
+    let builder = builder.tool(slow_tool("sleep", Duration::from_millis(700)));
+    let (builder, _) = continues(builder, Trigger::OnStop, 1);
+    let state = builder.build().unwrap().run("Go.").await.unwrap();
+    use endstop::message::ToolOutcome::{Cut, Succeeded};
+    assert_eq!(outcomes(&state), [Succeeded, Cut, Succeeded], "{}", state.explain());
+    assert_eq!(state.stop_reason(), Some(StopReason::TimeLimitReached));
+    assert_eq!((model.calls(), state.execution.at_ms), (3, 1_700));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_may_override_its_own_limit_that_was_reached_below_it() {
+    let model = replies([Reply::call("work", json!({ "task": "more" })).usage(100, 10)]);
+    let child = AgentLoop::builder("work").model(model.clone()).tool(ok_tool("work"));
+    let child = child.policy(policy("unbounded = true\n")).build().unwrap();
+    let parent = agent(&model, "steps >= 3").tools([child.as_tool("Works.")]);
+    let (parent, asked) = continues(parent, Trigger::OnStop, 1);
+    let state = parent.build().unwrap().run("Go.").await.unwrap();
+    // One request, whose three overrides let a step each pass; then the limit stands.
+    assert_eq!(model.calls(), 6, "{}", state.explain());
+    assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade), "{}", state.explain());
+    assert_eq!((state.steps().len(), asked.load(Ordering::SeqCst)), (2, 2));
+    assert_all_answered(&state);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_empty_shared_budget_is_not_overridden() {
     let budget = Budget::root(Limits { steps: Some(2), ..Limits::unlimited() });
     let (model, builder) = looker("steps >= 9");

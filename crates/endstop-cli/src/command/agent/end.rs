@@ -33,7 +33,7 @@ pub(super) fn tell(
     }
     // The answer comes first on a terminal too.
     out.flush()?;
-    if meaning != ExitMeaning::Ok {
+    if matches!(meaning, ExitMeaning::Stopped | ExitMeaning::Interrupted) {
         output::note(&format!("\n{}\n", state.explain()));
     }
     for tool in &state.execution.still_running {

@@ -9,7 +9,7 @@ use endstop::agent::AgentState;
 use endstop::core::run::Status;
 use endstop::message::Message;
 use endstop::observe::clean;
-use endstop::store::{FileStore, RunId, Store, StoreError};
+use endstop::store::{FileStore, RunId, Store, StoreError, Version};
 use serde_json::{Value, json};
 
 use crate::error::{CliError, ExitMeaning};
@@ -63,19 +63,33 @@ pub(super) async fn find(store: &dyn Store, run: &str) -> Result<AgentState, Cli
     AgentState::from_json(&stored.text).map_err(|error| CliError::new(error.to_string()))
 }
 
-/// Whether a run can go on.
-pub(super) fn may_go_on(state: &AgentState, has_prompt: bool) -> Result<(), CliError> {
-    let (id, reason) = (&state.id, state.stop_reason().map_or("", |reason| reason.value()));
-    match state.status() {
-        Status::Completed if !has_prompt => Err(CliError::new(format!("run `{id}` has completed"))
-            .with_hint("give a prompt to go on with its conversation")),
-        Status::Stopped | Status::Failed => {
-            let problem = format!("run `{id}` has ended ({reason}) and does not go on");
-            Err(CliError::new(problem)
-                .with_hint("a limit under [pause] holds a run up instead, and lets it go on"))
-        }
-        _ => Ok(()),
+/// Whether a run has ended for good, so that only its conversation can go on, in a new run.
+///
+/// # Errors
+/// If there is nothing to go on with.
+pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, CliError> {
+    let is_final = matches!(state.status(), Status::Stopped | Status::Failed);
+    if has_prompt || !(is_final || state.status() == Status::Completed) {
+        return Ok(is_final);
     }
+    let reason = state.stop_reason().map_or("", |reason| reason.value());
+    let problem = format!("run `{}` has ended ({reason})", state.id);
+    Err(CliError::new(problem).with_hint(
+        "give a prompt to go on with its conversation; a rule under [pause] holds a run up instead of \
+         ending it",
+    ))
+}
+
+/// Keeps a run that is about to begin, so that it can go on even if the process dies in its first step.
+///
+/// # Errors
+/// If the store does not take it.
+pub(super) async fn begin(store: &dyn Store, state: &AgentState) -> Result<(), CliError> {
+    if state.status() != Status::Pending {
+        return Ok(());
+    }
+    let saved = store.save(&state.id, &state.to_json(), Some(Version(0))).await;
+    saved.map(drop).map_err(|error| failed(&error))
 }
 
 /// Lists the stored runs, the last saved first.

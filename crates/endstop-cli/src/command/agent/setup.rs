@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Args, limits, model};
 use crate::error::CliError;
+use crate::output;
 
 /// Where a run's metadata has it.
 const KEY: &str = "endstop_agent";
@@ -94,9 +95,12 @@ impl Setup {
             action => format!("{} at {}", action.name(), rule.condition),
         });
         let limits = rules.collect::<Vec<_>>().join(", ");
-        let default =
-            " (by default; set others with --steps, --usd, --timeout, --stop or --policy)";
-        let default = if self.is_default_policy { default } else { "" };
-        format!("model {}, limits {limits}{default}", self.model)
+        let mut text = format!("model {}, limits {limits}", self.model);
+        if self.is_default_policy {
+            text.push_str(
+                " (the default; --steps, --usd, --timeout, --stop and --policy set others)",
+            );
+        }
+        output::wrapped(&text, output::error_width(), "  ")
     }
 }
