@@ -100,8 +100,14 @@ impl Drive {
             let plan = self.plan(pricing, asked.messages.as_deref());
             let (hold, output) = match self.begin_attempt(&plan) {
                 Some(begun) => begun,
-                None if self.resolve_pause().await == Flow::On => continue,
-                None => return,
+                None => {
+                    // A person may take a long time; others need not wait for that.
+                    drop(trial);
+                    if self.resolve_pause().await == Flow::On {
+                        continue;
+                    }
+                    return;
+                }
             };
             self.flush().await;
             let attempt = Attempt { hold, plan, trial, begun: Instant::now() };
