@@ -73,7 +73,12 @@ async fn a_limit_of_three_calls_over_a_tool_loop_makes_the_server_count_three() 
         let budget = Budget::root(Limits::unlimited());
         let agent = asking(&server, shape, "steps >= 3").budget(budget.clone()).build().unwrap();
         let state = agent.run("Go.").await.unwrap();
-        assert_eq!((server.seen().len(), state.step_count()), (3, 3), "{shape}: {}", state.explain());
+        assert_eq!(
+            (server.seen().len(), state.step_count()),
+            (3, 3),
+            "{shape}: {}",
+            state.explain()
+        );
         assert_eq!(state.usage().total(), 360, "{shape}");
         assert_eq!((budget.settled().attempts, budget.settled().tokens), (3, 360));
         assert_eq!(outcomes(&state).len(), 3);
@@ -96,7 +101,8 @@ async fn a_tool_is_called_and_its_result_goes_back_to_the_provider() {
 
 #[tokio::test]
 async fn a_stream_without_usage_is_counted_here_and_marked() {
-    let frames = vec![chat::piece("All "), chat::piece("done."), chat::finish("stop"), chat::DONE.into()];
+    let frames =
+        vec![chat::piece("All "), chat::piece("done."), chat::finish("stop"), chat::DONE.into()];
     let server = Server::start(vec![Answer::events(frames)]).await;
     let state = asking(&server, "openai", "steps >= 9").build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("All done."), "{}", state.explain());
@@ -120,11 +126,8 @@ async fn a_cut_stream_is_charged_and_asked_again() {
 async fn too_many_requests_and_server_errors_are_asked_again_as_the_server_says() {
     for shape in SHAPES {
         let error = |status| Answer::json(status, &json!({ "error": { "message": "not now" } }));
-        let answers = vec![
-            error(429).header("retry-after", "1"),
-            error(500),
-            Answer::events(words(shape)),
-        ];
+        let answers =
+            vec![error(429).header("retry-after", "1"), error(500), Answer::events(words(shape))];
         let (server, begun) = (Server::start(answers).await, Instant::now());
         let state = asking(&server, shape, "steps >= 9").build().unwrap().run("Go.").await.unwrap();
         assert_eq!(state.final_response(), Some("All done."), "{shape}: {}", state.explain());
@@ -189,7 +192,8 @@ async fn a_limit_in_time_closes_the_connection_of_a_provider_that_says_nothing()
 async fn the_lowered_cap_is_what_the_provider_gets() {
     for shape in SHAPES {
         let server = Server::start(vec![Answer::events(words(shape))]).await;
-        let agent = asking(&server, shape, "output_tokens >= 50 or steps >= 9").max_output_tokens(900);
+        let agent =
+            asking(&server, shape, "output_tokens >= 50 or steps >= 9").max_output_tokens(900);
         agent.build().unwrap().run("Go.").await.unwrap();
         let body = server.last_body();
         let caps = [&body["max_tokens"], &body["max_completion_tokens"]];
