@@ -17,12 +17,12 @@ use endstop_core::wire::v1::trace::Line;
 
 pub(super) use chain::Chain;
 
+use super::keep::Keeper;
 use super::source::CancellationSource;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use crate::clock::RunClock;
 use crate::ledger::Budget;
 use crate::observe::{Detail, Observation, Observer, RunInfo};
-use crate::store::Store;
 
 /// What all runs of a tree share.
 pub(super) struct Shared {
@@ -32,21 +32,6 @@ pub(super) struct Shared {
     pub(super) root: CancelToken,
     /// Keeps the trace of the root run, if it is kept.
     pub(super) keeper: Option<Keeper>,
-}
-
-/// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait
-/// for its end.
-pub(super) struct Keeper {
-    store: Arc<dyn Store>,
-    /// Held while lines are appended, so that they keep their order. With what the store said when it did
-    /// not take some: nothing is appended after a hole.
-    problem: tokio::sync::Mutex<Option<String>>,
-}
-
-impl Keeper {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, problem: tokio::sync::Mutex::default() }
-    }
 }
 
 /// One run of a tree.
@@ -190,26 +175,6 @@ impl Scope {
             _ => EventKind::StopRaised { signal: &signal },
         };
         Some(self.note(&kind))
-    }
-
-    /// Hands the trace of the root run so far to the store, if it has one: what was spent survives a crash
-    /// from here on.
-    pub(super) async fn keep_trace(&self) -> Result<(), String> {
-        let Some(keeper) = &self.shared.keeper else { return Ok(()) };
-        let mut root = self;
-        while let Some(parent) = root.parent.as_deref() {
-            root = parent;
-        }
-        let mut problem = keeper.problem.lock().await;
-        if let Some(problem) = &*problem {
-            return Err(problem.clone());
-        }
-        let lines = root.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let kept = keeper.store.append(&root.info.id, &lines).await;
-        kept.map_err(|error| problem.insert(error.to_string()).clone())
     }
 
     /// The run has stopped: what runs below it is cut.
