@@ -9,6 +9,7 @@ mod bench;
 mod detection;
 mod docs;
 mod prices;
+mod real_model;
 mod test;
 mod tidy;
 mod tree;
@@ -24,7 +25,9 @@ Tasks:
   tidy     house rules: sizes, docs, purity of the core, links, generated pages
   docs     write the generated pages again
   prices   take the price data from its published package
-  bench    measure beside a peer, and print ratios
+  bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
+  real-model
+           run the agent loop on a small real model, which is fetched below target/ first
   detection [--write | FORM..]
            replay the recorded runs under each form of loop detection, and print the tables of
            docs/detection.md, or write them there; with conditions, print theirs";
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["detection", "--write"] => report(detection::write(&tree::root())),
         ["detection", forms @ ..] => report(detection::print(&tree::root(), forms)),
         ["bench"] => report(bench::run(&tree::root())),
+        ["real-model"] => report(real_model::run(&tree::root())),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

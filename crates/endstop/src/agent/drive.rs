@@ -95,7 +95,8 @@ impl Drive {
             let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
             let messages = self.state.messages.len();
             let detail = Detail::Begin { messages, tools: self.agent.tools.len() };
-            self.scope.intend(&begin, detail);
+            // Those above were asked before, by the event that a child begins.
+            self.scope.chain().note_own(&begin, detail);
         }
         self.approve_what_was_approved();
         self.tell_user_messages();

@@ -191,7 +191,7 @@ impl Chain<'_> {
     pub(super) fn look_ahead(&mut self, plan: &CallPlan<'_>) {
         let output = plan.max_output.min(plan.min_output.max(WRAP_UP_OUTPUT_TOKENS));
         let kind = plan.worst_with_wrap_up(output).beside(self.own_budget());
-        self.note_own(&kind);
+        self.note_own(&kind, Detail::None);
     }
 
     /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.

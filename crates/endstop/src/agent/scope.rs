@@ -276,8 +276,8 @@ impl Chain<'_> {
     }
 
     /// Takes in what concerns the run alone.
-    pub(super) fn note_own(&mut self, kind: &EventKind<'_>) -> Directive {
-        self.own.take_in(&mut self.core, Source::Own, kind, Detail::None)
+    pub(super) fn note_own(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        self.own.take_in(&mut self.core, Source::Own, kind, detail)
     }
 
     /// Takes in what happened.
@@ -344,7 +344,9 @@ impl Chain<'_> {
         if seen_above(&kind).is_none() {
             return self.own.take_in(&mut self.core, Source::Own, &kind, detail);
         }
-        if let Some(signal) = self.refused_above(&kind_of, detail) {
+        if let Some(refused) = self.refused_above(&kind_of, detail) {
+            // What is only too deep ends nobody.
+            let Some(signal) = refused else { return Directive::Refuse };
             let raised = EventKind::StopRaised { signal: &signal };
             return self.own.take_in(&mut self.core, Source::Own, &raised, Detail::None);
         }
@@ -361,12 +363,13 @@ impl Chain<'_> {
         directive
     }
 
-    /// The reason of the ancestor that does not let it begin. Its core records what it refused.
+    /// The reason of the ancestor that does not let it begin, if that is one to stop. Its core records what it
+    /// refused.
     fn refused_above<'k>(
         &mut self,
         kind_of: &impl Fn(&Budget) -> EventKind<'k>,
         detail: Detail<'_>,
-    ) -> Option<StopSignal> {
+    ) -> Option<Option<StopSignal>> {
         for (scope, core) in &mut self.ancestors {
             let kind = kind_of(&scope.budget);
             if core.run.would(&scope.event(Source::Descendant, &kind)).admits() {
@@ -376,13 +379,16 @@ impl Chain<'_> {
             if directive.stops() {
                 scope.trip(core, directive);
             }
+            if directive == Directive::Refuse {
+                return Some(None);
+            }
             let name = &scope.info.agent;
-            return Some(match scope.in_flight().signal() {
+            return Some(Some(match scope.in_flight().signal() {
                 Some(signal) => (*signal).clone(),
                 None => StopSignal::new(StopReason::StopRequested)
                     .with_message(format!("`{name}`, which began this run, cannot go on now"))
                     .with_source(name.clone()),
-            });
+            }));
         }
         None
     }

@@ -8,6 +8,7 @@
 )]
 
 mod basics;
+mod budget;
 mod cancel;
 mod defects;
 mod finish;
