@@ -320,7 +320,9 @@ impl Drive {
             self.uses_retry_model = self.agent.retry_model.is_some();
             return true;
         }
-        self.keep_reply(answer, end, is_whole, told.filter(|_| !other_messages));
+        // What another tokenizer made of the conversation says nothing of this one's.
+        let is_of_context = !other_messages && !self.uses_retry_model;
+        self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
         self.hooks(Trigger::AfterModelResponse, About::default()).await;
         false
     }

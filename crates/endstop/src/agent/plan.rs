@@ -40,19 +40,31 @@ impl ContextBound {
         Self { fixed, seen: 0, bound: 0, known: None }
     }
 
-    /// The most tokens that the conversation is as input.
+    /// The most tokens that the conversation is as input to the model that told. Before it told anything, bytes
+    /// are all there is, and a template that the provider adds unseen can be longer.
     pub(super) fn of(&mut self, messages: &[Message]) -> u64 {
         let new = messages.get(self.seen..).unwrap_or(&[]);
         let added = new.iter().map(Message::token_bound).fold(0, u64::saturating_add);
         self.bound = self.bound.saturating_add(added);
         self.seen = messages.len().max(self.seen);
-        let by_bytes = self.fixed.saturating_add(self.bound);
         match self.known {
-            Some((tokens, bound)) => {
-                by_bytes.min(tokens.saturating_add(self.bound.saturating_sub(bound)))
-            }
-            None => by_bytes,
+            // Also where it is more than the bytes: the provider counts what is not seen here.
+            Some((tokens, bound)) => tokens.saturating_add(self.bound.saturating_sub(bound)),
+            None => self.fixed.saturating_add(self.bound),
         }
+    }
+
+    /// The most tokens that other messages are, or these to another model: nothing is saved by what one
+    /// tokenizer made of the bytes, but what was counted beyond them may come again.
+    pub(super) fn of_other(&mut self, messages: &[Message], sent: Option<&[Message]>) -> u64 {
+        self.of(messages);
+        let unseen = self
+            .known
+            .map_or(0, |(tokens, bound)| tokens.saturating_sub(self.fixed.saturating_add(bound)));
+        let bytes = sent.map_or(self.bound, |sent| {
+            sent.iter().map(Message::token_bound).fold(0, u64::saturating_add)
+        });
+        self.fixed.saturating_add(bytes).saturating_add(unseen)
     }
 
     /// As it was when `told` was learned.

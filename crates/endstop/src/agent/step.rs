@@ -128,12 +128,10 @@ impl Drive {
         pricing: &'p super::pricing::Pricing,
         messages: Option<&[Message]>,
     ) -> CallPlan<'p> {
-        let input = match messages {
-            Some(messages) => {
-                let all = messages.iter().map(Message::token_bound);
-                all.fold(self.agent.fixed_tokens, u64::saturating_add)
-            }
-            None => self.context.of(&self.state.messages),
+        let input = if messages.is_some() || self.uses_retry_model {
+            self.context.of_other(&self.state.messages, messages)
+        } else {
+            self.context.of(&self.state.messages)
         };
         let of_model = self.model().max_output_tokens();
         let max_output = match (self.agent.max_output_tokens, of_model) {
