@@ -163,6 +163,7 @@ impl Drive {
                 match not_admitted {
                     NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
                     NotAdmitted::Both => self.is_out_of_budget = true,
+                    NotAdmitted::Unpriced => self.refused_without_price(&*model),
                     NotAdmitted::Core(Directive::Refuse) => {
                         self.raise(StopReason::StopRequested, "no request can begin now", "loop");
                     }

@@ -147,7 +147,7 @@ impl Drive {
             max_output,
             min_output: MIN_OUTPUT_TOKENS,
             keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
-            unpriced: program.policy().unpriced(),
+            unpriced: self.scope.chain().unpriced(),
         }
     }
 
@@ -161,7 +161,7 @@ impl Drive {
     ) {
         let is_by_rule = {
             let mut chain = self.scope.chain();
-            let is_by_rule = !chain.would(|_| kind.clone());
+            let is_by_rule = !chain.would(|_, _| kind.clone());
             if is_by_rule {
                 chain.intend(kind, detail);
             }

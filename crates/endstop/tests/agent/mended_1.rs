@@ -1,8 +1,13 @@
 //! What a call may spend and what it did spend, where provider, price or reply are not as expected.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop::agent::AgentLoop;
 use endstop::core::signal::StopReason;
+use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::Message;
-use endstop::model::Reply;
+use endstop::model::{Reply, ScriptedModel};
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
 
@@ -47,4 +52,54 @@ async fn what_one_model_made_of_the_bytes_bounds_no_other_model() {
     let state = builder.build().unwrap().run("x".repeat(1_900)).await.unwrap();
     assert_eq!((first.calls(), other.calls()), (2, 0), "{}", state.explain());
     assert_eq!(state.usage().total(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_of_money_refuses_a_model_without_a_price() {
+    let run = async |more: &str| {
+        let limits = Limits { cost: Some(usd("0.000001")), ..Limits::unlimited() };
+        let budget = Budget::root(limits);
+        let model = caller("look");
+        let rules = format!("{more}\n[stop]\nlimit = \"steps >= 20\"\n");
+        let builder = under(&model, &rules).tool(ok_tool("look")).budget(budget.clone());
+        let state = builder.build().unwrap().run("Go.").await.unwrap();
+        assert_eq!((budget.held(), budget.settled().cost), (Amounts::ZERO, usd("0")));
+        (model.calls(), state)
+    };
+    let (calls, state) = run("").await;
+    assert_eq!((calls, state.stop_reason()), (0, Some(StopReason::CostLimitReached)));
+    let signal = state.last_stop_signal().unwrap();
+    assert!(signal.message.contains("`scripted` has no price"), "{}", signal.message);
+    let (calls, _) = run("on_unpriced = { input = \"$10/M\", output = \"$100/M\" }").await;
+    assert_eq!(calls, 0, "it has a price now, which is too high");
+    let (calls, state) = run("on_unpriced = \"ignore\"").await;
+    assert_eq!((calls, state.stop_reason()), (20, Some(StopReason::StepsLimitReached)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_side_by_side_do_not_pass_a_limit_by_rates() {
+    let rates = "on_unpriced = { input = \"$1/M\", output = \"$10/M\" }\n";
+    let dear = "on_unpriced = { input = \"$2/M\", output = \"$5/M\" }\n";
+    for of_child in ["", rates, dear, "on_unpriced = \"ignore\"\n"] {
+        let model = ScriptedModel::from_fn("scripted", |request, _| {
+            let output = request.max_output_tokens.unwrap();
+            let reply = if request.tools.is_empty() || replies_so_far(request) > 0 {
+                return Reply::text("Done.").usage(10, output).delay(Duration::from_secs(1));
+            } else {
+                Reply::text("All of you.").usage(100, 10)
+            };
+            let call = |reply: Reply, _| reply.tool_call("helper", json!({ "task": "x" }));
+            (0..8).fold(reply, call)
+        });
+        let model = Arc::new(model);
+        let child = AgentLoop::builder("helper").model(model.clone());
+        let child = child.policy(policy(&format!("{of_child}[stop]\nlimit = \"steps >= 3\"\n")));
+        let helper = child.build().unwrap().as_tool("Helps.");
+        let rules = format!("{rates}[stop]\nlimit = \"cost >= $0.10\"\nmore = \"steps >= 50\"\n");
+        let builder = under(&model, &rules).tools([helper]).parallel_tools(8);
+        let state = builder.build().unwrap().run("Go.").await.unwrap();
+        assert!(state.cost().unwrap() <= usd("0.10"), "{of_child}: {:?}", state.cost());
+        assert!(model.calls() > 1, "{of_child}: {}", state.explain());
+        assert_all_answered(&state);
+    }
 }

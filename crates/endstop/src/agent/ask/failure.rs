@@ -7,7 +7,7 @@ use endstop_core::units::{Cost, Money};
 use super::super::drive::{About, Drive, Flow};
 use super::super::hooks::Trigger;
 use super::{Answer, Attempt, known, settled};
-use crate::model::{ModelError, ModelErrorKind};
+use crate::model::{Model, ModelError, ModelErrorKind};
 use crate::observe::Detail;
 
 impl Drive {
@@ -53,6 +53,16 @@ impl Drive {
         }
         self.give_up(&error, attempts);
         false
+    }
+
+    /// A shared budget of money cannot tell what a call would take.
+    pub(super) fn refused_without_price(&mut self, model: &dyn Model) {
+        let message = format!(
+            "the budget limits money, and `{}` has no price: give rates by `on_unpriced`, or ignore it",
+            model.name()
+        );
+        self.is_out_of_budget = true;
+        self.raise(StopReason::CostLimitReached, &message, "budget");
     }
 
     fn give_up(&mut self, error: &ModelError, attempts: u32) {
