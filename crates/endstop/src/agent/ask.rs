@@ -113,6 +113,9 @@ impl Drive {
             };
             self.flush().await;
             let attempt = Attempt { hold, plan, trial, begun: Instant::now() };
+            if self.flow() == Flow::Stop {
+                return self.do_not_send(attempt);
+            }
             let model = Arc::clone(self.model());
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
             let answer = self.stream(&*model, messages, output, attempt.begun).await;
