@@ -48,14 +48,14 @@ struct Answer {
 
 impl Answer {
     /// Tokens where the provider told none: what came, and the input that was sent.
-    fn estimate(&self, input_bound: u64) -> TokenUsage {
+    fn estimate(&self, plan: &CallPlan<'_>) -> TokenUsage {
         if !self.is_sent {
             return TokenUsage::default();
         }
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
         TokenUsage {
-            input: estimate(input_bound),
+            input: plan.estimated_input(),
             output: estimate(u64::try_from(bytes).unwrap_or(u64::MAX)),
             ..TokenUsage::default()
         }
@@ -291,7 +291,7 @@ impl Drive {
         let is_whole = end.is_some();
         let end = end.unwrap_or_default();
         let told = end.usage;
-        let usage = told.unwrap_or_else(|| answer.estimate(attempt.plan.input));
+        let usage = told.unwrap_or_else(|| answer.estimate(&attempt.plan));
         let cost = end
             .cost
             .map_or_else(|| attempt.plan.pricing.cost(&usage, attempt.plan.at), Cost::Known);

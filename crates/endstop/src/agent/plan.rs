@@ -58,13 +58,19 @@ impl ContextBound {
     /// tokenizer made of the bytes, but what was counted beyond them may come again.
     pub(super) fn of_other(&mut self, messages: &[Message], sent: Option<&[Message]>) -> u64 {
         self.of(messages);
-        let unseen = self
-            .known
-            .map_or(0, |(tokens, bound)| tokens.saturating_sub(self.fixed.saturating_add(bound)));
+        let unseen = self.told(true);
         let bytes = sent.map_or(self.bound, |sent| {
             sent.iter().map(Message::token_bound).fold(0, u64::saturating_add)
         });
         self.fixed.saturating_add(bytes).saturating_add(unseen)
+    }
+
+    /// What a provider counted of that bound: of other messages or another model, what it counted beyond the
+    /// bytes.
+    pub(super) fn told(&self, is_other: bool) -> u64 {
+        let Some((tokens, bound)) = self.known else { return 0 };
+        let bytes = if is_other { self.fixed.saturating_add(bound) } else { 0 };
+        tokens.saturating_sub(bytes)
     }
 
     /// As it was when `told` was learned.
@@ -97,8 +103,9 @@ pub(super) const fn estimate(bound: u64) -> u64 {
 pub(super) struct CallPlan<'p> {
     pub(super) pricing: &'p Pricing,
     pub(super) at: WallTime,
-    /// The most input tokens.
+    /// The most input tokens, and those of them that a provider counted before.
     pub(super) input: u64,
+    pub(super) told: u64,
     /// The most output tokens that are wanted, and the least that are worth the call.
     pub(super) max_output: u64,
     pub(super) min_output: u64,
@@ -117,6 +124,11 @@ pub(super) struct Worst {
 }
 
 impl CallPlan<'_> {
+    /// A guess of the input that was sent.
+    pub(super) const fn estimated_input(&self) -> u64 {
+        self.told.saturating_add(estimate(self.input.saturating_sub(self.told)))
+    }
+
     /// The worst case with an output cap, without what is kept for a wrap-up.
     pub(super) fn worst(&self, output: u64) -> Worst {
         Worst { input: self.input, output, cost: self.pricing.worst(self.input, output, self.at) }

@@ -1,14 +1,19 @@
 //! What a call may spend and what it did spend, where provider, price or reply are not as expected.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use endstop::agent::AgentLoop;
+use endstop::agent::{AgentLoop, RetryPolicy};
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Amounts, Budget, Limits};
-use endstop::message::Message;
+use endstop::message::{Message, ToolOutcome};
 use endstop::model::{Reply, ScriptedModel};
+use endstop::store::{
+    Durability, MemoryStore, RunId, RunLock, RunSummary, Store, StoreError, StoredState, Version,
+};
 use endstop::tool::{FunctionTool, ToolError};
+use futures_util::future::BoxFuture;
 use serde_json::json;
 
 use crate::kit::*;
@@ -101,5 +106,92 @@ async fn children_side_by_side_do_not_pass_a_limit_by_rates() {
         assert!(state.cost().unwrap() <= usd("0.10"), "{of_child}: {:?}", state.cost());
         assert!(model.calls() > 1, "{of_child}: {}", state.explain());
         assert_all_answered(&state);
+    }
+}
+
+/// A store that takes no line with this in it.
+#[derive(Debug)]
+struct Full(MemoryStore, &'static str);
+
+impl Store for Full {
+    fn durability(&self) -> Durability {
+        self.0.durability()
+    }
+
+    fn save<'a>(
+        &'a self,
+        id: &'a RunId,
+        state: &'a str,
+        expected: Option<Version>,
+    ) -> BoxFuture<'a, Result<Version, StoreError>> {
+        self.0.save(id, state, expected)
+    }
+
+    fn load<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<Option<StoredState>, StoreError>> {
+        self.0.load(id)
+    }
+
+    fn append<'a>(
+        &'a self,
+        id: &'a RunId,
+        lines: &'a str,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        if lines.contains(self.1) {
+            let error =
+                StoreError::TooLarge { run: id.clone(), what: "append", bytes: 2, limit: 1 };
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.0.append(id, lines)
+    }
+
+    fn read_trace<'a>(
+        &'a self,
+        id: &'a RunId,
+        from_line: u64,
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        self.0.read_trace(id, from_line)
+    }
+
+    fn list<'a>(&'a self) -> BoxFuture<'a, Result<Vec<RunSummary>, StoreError>> {
+        self.0.list()
+    }
+
+    fn remove<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<bool, StoreError>> {
+        self.0.remove(id)
+    }
+
+    fn lock<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<RunLock, StoreError>> {
+        self.0.lock(id)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_recorded_is_not_sent_and_not_run() {
+    for (line, calls, tokens) in [("attempt_begin", 0, 0), ("tool_begin", 1, 110)] {
+        let (counter, count) = counter_tool(9);
+        let (model, budget) = (caller("counter"), Budget::root(Limits::unlimited()));
+        let store = Full(MemoryStore::new(), line);
+        let builder = agent(&model, "steps >= 9").tool(counter).store(Arc::new(store));
+        let state = builder.budget(budget.clone()).build().unwrap().run("Go.").await.unwrap();
+        assert_eq!((model.calls(), count.load(Ordering::SeqCst)), (calls, 0), "{line}");
+        assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade), "{}", state.explain());
+        assert_eq!((state.usage().total(), budget.settled().tokens), (tokens, tokens));
+        assert_eq!((budget.held(), budget.settled().attempts), (Amounts::ZERO, 1));
+        let expected: &[ToolOutcome] = if calls == 0 { &[] } else { &[ToolOutcome::NotExecuted] };
+        assert_eq!(outcomes(&state), expected);
+        assert_all_answered(&state);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn input_that_was_counted_before_is_estimated_whole() {
+    let first = || Reply::call("look", json!({})).usage(90_000, 10);
+    for last in [Reply::text("Done.").without_usage(), Reply::text("Not all").cut()] {
+        let model = replies([first(), last]);
+        let builder = agent(&model, "steps >= 2").tool(ok_tool("look"));
+        let state = builder.retry(RetryPolicy::never()).build().unwrap().run("Go.").await.unwrap();
+        assert_eq!(model.calls(), 2);
+        let second = state.steps()[1].usage.input;
+        assert!((90_010..90_100).contains(&second) && state.steps()[1].is_estimate, "{second}");
     }
 }

@@ -20,7 +20,7 @@ impl Drive {
         attempt: Attempt<'_>,
     ) -> bool {
         let is_charged = answer.has_pieces() || error.kind == ModelErrorKind::TimedOut;
-        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(attempt.plan.input));
+        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(&attempt.plan));
         let usage = error.usage.or(counted);
         let is_estimate = error.usage.is_none() && usage.is_some();
         let cost = usage.map(|usage| attempt.plan.pricing.cost(&usage, attempt.plan.at));
