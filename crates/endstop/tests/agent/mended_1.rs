@@ -8,7 +8,7 @@ use endstop::agent::{AgentLoop, RetryPolicy};
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Amounts, Budget, Limits};
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
 use endstop::store::{
     Durability, MemoryStore, RunId, RunLock, RunSummary, Store, StoreError, StoredState, Version,
 };
@@ -194,4 +194,41 @@ async fn input_that_was_counted_before_is_estimated_whole() {
         let second = state.steps()[1].usage.input;
         assert!((90_010..90_100).contains(&second) && state.steps()[1].is_estimate, "{second}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_broke_after_it_was_sent_is_charged_its_input() {
+    let broken = |after| {
+        let reply = Reply::text("").fail(ModelErrorKind::Connection, None);
+        reply.delay(Duration::from_secs(after))
+    };
+    for (first, charged) in [(Reply::text("").cut(), 1), (broken(600), 1), (broken(1), 0)] {
+        let model = replies([first, Reply::text("Done.").usage(30_000, 10)]);
+        let state = agent(&model, "steps >= 2").build().unwrap().run("x".repeat(90_000)).await;
+        let state = state.unwrap();
+        assert_eq!((state.final_response(), model.calls()), (Some("Done."), 2));
+        assert_eq!(state.execution.is_estimate, charged > 0);
+        assert_eq!(state.usage().input / 1_000, 30 + 30 * charged);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_reply_is_no_failure() {
+    let sorry = || Reply::text("I cannot do that.").usage(100, 10);
+    let busy = || Reply::error(ModelErrorKind::RateLimited);
+    let rules = "[stop]\nlimit = \"steps >= 9\"\n[retry]\nbad = \"said('I cannot')\"\n";
+    for script in [
+        vec![sorry(), sorry(), busy(), Reply::text("Done.").usage(100, 10)],
+        vec![busy(), busy(), sorry(), busy(), busy(), Reply::text("Done.").usage(100, 10)],
+    ] {
+        let (model, sent) = (replies(script.clone()), script.len());
+        let state = under(&model, rules).build().unwrap().run("Go.").await.unwrap();
+        assert_eq!(state.final_response(), Some("Done."), "{}", state.explain());
+        assert_eq!((state.step_count(), state.steps()[0].attempts as usize), (1, sent));
+    }
+    let model = replies([sorry(), busy()]);
+    let state = under(&model, rules).build().unwrap().run("Go.").await.unwrap();
+    assert_eq!((model.calls(), state.stop_reason()), (4, Some(StopReason::RetryLimitReached)));
+    let signal = state.last_stop_signal().unwrap();
+    assert!(signal.message.starts_with("3 requests"), "{}", signal.message);
 }

@@ -1,5 +1,7 @@
 //! Requests that failed: what they spent, and whether there is another.
 
+use std::time::Duration;
+
 use endstop_core::event::EventKind;
 use endstop_core::policy::OnUnpriced;
 use endstop_core::signal::StopReason;
@@ -11,6 +13,10 @@ use super::{Answer, Attempt, known, settled};
 use crate::model::{Model, ModelError, ModelErrorKind};
 use crate::observe::Detail;
 
+/// A connection that breaks later than this was made: the provider may have worked on the request, and
+/// reasoning that nobody sees is charged too.
+const LONGEST_CONNECTING: Duration = Duration::from_secs(5);
+
 impl Drive {
     /// A failed request: what it spent is settled; whether to ask again.
     pub(super) async fn take_failure(
@@ -19,7 +25,12 @@ impl Drive {
         error: ModelError,
         attempt: Attempt<'_>,
     ) -> bool {
-        let is_charged = answer.has_pieces() || error.kind == ModelErrorKind::TimedOut;
+        let is_charged = match error.kind {
+            _ if answer.has_pieces() => true,
+            ModelErrorKind::TimedOut | ModelErrorKind::Truncated => true,
+            ModelErrorKind::Connection => attempt.begun.elapsed() >= LONGEST_CONNECTING,
+            _ => false,
+        };
         let counted = (is_charged && answer.is_sent).then(|| answer.estimate(&attempt.plan));
         let usage = error.usage.or(counted);
         let is_estimate = error.usage.is_none() && usage.is_some();
