@@ -72,6 +72,8 @@ struct Attempt<'p> {
     plan: CallPlan<'p>,
     trial: Trial,
     begun: Instant,
+    /// Requests that failed one after the other before this one.
+    failed: u32,
 }
 
 impl Drive {
@@ -89,6 +91,7 @@ impl Drive {
     /// Asks until there is a reply, or the run ends or pauses.
     pub(super) async fn model_phase(&mut self) {
         let agent = Arc::clone(&self.agent);
+        let mut failed = 0u32;
         loop {
             if self.checkpoint().await != Flow::On {
                 return;
@@ -112,13 +115,14 @@ impl Drive {
                 }
             };
             self.flush().await;
-            let attempt = Attempt { hold, plan, trial, begun: Instant::now() };
+            let attempt = Attempt { hold, plan, trial, begun: Instant::now(), failed };
             if self.flow() == Flow::Stop {
                 return self.do_not_send(attempt);
             }
             let model = Arc::clone(self.model());
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
             let answer = self.stream(&*model, messages, output, attempt.begun).await;
+            failed = if answer.error.is_some() { failed.saturating_add(1) } else { 0 };
             if !self.take_answer(answer, attempt, asked.messages.is_some()).await {
                 return;
             }

@@ -10,7 +10,8 @@ use crate::model::ModelError;
 /// How a step asks again after a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Requests of one step at most, the first included. At least 1.
+    /// Requests of one step that fail one after the other, at most; the first is always made. A reply that a
+    /// retry rule drops is no failure.
     pub max_attempts: u32,
     /// The wait before the second request; doubled for each further one.
     pub first_wait: Duration,
@@ -40,15 +41,15 @@ impl RetryPolicy {
     }
 
     /// How long to wait before the next request; none if there is to be none.
-    pub(super) fn wait(&self, attempts: u32, error: &ModelError) -> Option<Duration> {
-        if attempts >= self.max_attempts || !error.kind.is_retryable() {
+    pub(super) fn wait(&self, failed: u32, error: &ModelError) -> Option<Duration> {
+        if failed >= self.max_attempts || !error.kind.is_retryable() {
             return None;
         }
         match error.retry_after {
             Some(asked) if asked > self.longest_retry_after => None,
             Some(asked) => Some(asked),
             None => {
-                let doubled = 1u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+                let doubled = 1u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
                 Some(self.first_wait.saturating_mul(doubled).min(self.longest_wait))
             }
         }

@@ -47,23 +47,20 @@ impl Drive {
         }
         self.count_spent(usage, cost.map_or(Some(0), known), is_estimate);
         let message = error.to_string();
-        let attempts = match self.state.execution.steps.last_mut() {
-            Some(step) => {
-                step.errors.push(message.clone());
-                step.attempts
-            }
-            None => 0,
-        };
+        let failed = attempt.failed.saturating_add(1);
+        if let Some(step) = self.state.execution.steps.last_mut() {
+            step.errors.push(message.clone());
+        }
         self.flush().await;
         let about = About { error: Some(&message), ..About::default() };
         self.hooks(Trigger::OnError, about).await;
         if self.flow() == Flow::Stop {
             return false;
         }
-        if let Some(wait) = self.agent.retry.wait(attempts, &error) {
+        if let Some(wait) = self.agent.retry.wait(failed, &error) {
             return self.sleep(wait).await;
         }
-        self.give_up(&error, attempts);
+        self.give_up(&error, failed);
         false
     }
 
@@ -89,10 +86,10 @@ impl Drive {
         self.raise(StopReason::CostLimitReached, &message, "budget");
     }
 
-    fn give_up(&mut self, error: &ModelError, attempts: u32) {
+    fn give_up(&mut self, error: &ModelError, failed: u32) {
         let model = self.model().name().to_owned();
         if error.kind.is_retryable() {
-            let message = format!("{attempts} requests to `{model}` failed; the last one: {error}");
+            let message = format!("{failed} requests to `{model}` failed; the last one: {error}");
             self.raise(StopReason::RetryLimitReached, &message, "loop");
             self.state.execution.error.get_or_insert(message);
         } else {
