@@ -65,6 +65,9 @@ pub struct CircuitBreaker {
     state: Arc<Mutex<Breaker>>,
 }
 
+/// Longer than any process runs: a hundred years.
+const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
+
 #[derive(Debug, Default)]
 struct Breaker {
     failures: u32,
@@ -143,7 +146,9 @@ impl CircuitBreaker {
         state.is_trying = false;
         state.failures = state.failures.saturating_add(1);
         if state.failures >= self.failures_to_open {
-            state.open_until = Some(Instant::now() + self.stays_open);
+            let now = Instant::now();
+            // Beyond what the clock can tell is for ever.
+            state.open_until = now.checked_add(self.stays_open).or(now.checked_add(FOR_EVER));
         }
     }
 
