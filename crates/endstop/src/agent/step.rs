@@ -150,6 +150,7 @@ impl Drive {
             min_output: MIN_OUTPUT_TOKENS,
             keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
             unpriced: self.scope.chain().unpriced(),
+            is_free: false,
         }
     }
 

@@ -1,13 +1,15 @@
 //! What a call may spend and what it did spend, where provider, price or reply are not as expected.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use endstop::agent::{AgentLoop, RetryPolicy};
+use endstop::agent::{AgentLoop, BreakerDecision, CircuitBreaker, RetryPolicy};
+use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Amounts, Budget, Limits};
-use endstop::message::{Message, ToolOutcome};
+use endstop::message::{Message, ToolCall, ToolOutcome};
 use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
 use endstop::store::{
     Durability, MemoryStore, RunId, RunLock, RunSummary, Store, StoreError, StoredState, Version,
@@ -231,4 +233,76 @@ async fn a_dropped_reply_is_no_failure() {
     assert_eq!((model.calls(), state.stop_reason()), (4, Some(StopReason::RetryLimitReached)));
     let signal = state.last_stop_signal().unwrap();
     assert!(signal.message.starts_with("3 requests"), "{}", signal.message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_a_lowered_cap_cut_short_is_no_answer() {
+    let limits =
+        |tokens, cost: Option<&str>| Limits { tokens, cost: cost.map(usd), ..Limits::unlimited() };
+    let shared = [limits(Some(300), None), limits(None, Some("0.002")), limits(None, None)];
+    let (tokens, cost) = (StopReason::TokenLimitReached, StopReason::CostLimitReached);
+    for (rule, shared, reason) in [
+        ("tokens >= 300", shared[2], tokens),
+        ("cost >= $0.002", shared[2], cost),
+        ("tokens >= 300 or cost >= $1", shared[2], tokens),
+        ("steps >= 5", shared[0], tokens),
+        ("steps >= 5", shared[1], cost),
+    ] {
+        for finish in ["length", "MAX_TOKENS"] {
+            let model = priced(move |request, _| {
+                let cap = request.max_output_tokens.unwrap();
+                Reply::text("The ans").usage(10, cap).finish(finish)
+            });
+            let rules = format!("[stop]\nlimit = \"{rule}\"\nmore = \"steps >= 9\"\n");
+            let builder = under(&model, &rules).budget(Budget::root(shared));
+            let state = builder.build().unwrap().run("Go.").await.unwrap();
+            assert_eq!(state.stop_reason(), Some(reason), "{rule}: {}", state.explain());
+            assert_eq!(state.status(), Status::Stopped);
+            assert_eq!((state.final_response(), state.current_response()), (None, Some("The ans")));
+            assert_eq!((model.calls(), state.step_count()), (1, 1));
+        }
+    }
+    // What fits, and what the model's own cap cuts, ends as ever.
+    for (finish, own_cap) in [("stop", None), ("length", Some(20))] {
+        let model = priced(move |_, _| Reply::text("The ans").usage(10, 20).finish(finish));
+        let builder = under(&model, "[stop]\nlimit = \"tokens >= 300\"\nmore = \"steps >= 9\"\n");
+        let builder = match own_cap {
+            Some(cap) => builder.max_output_tokens(cap),
+            None => builder,
+        };
+        let state = builder.build().unwrap().run("Go.").await.unwrap();
+        assert_eq!(state.final_response(), Some("The ans"), "{}", state.explain());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_can_stay_open_for_ever() {
+    let breaker = CircuitBreaker::new(1, Duration::MAX);
+    breaker.record(false);
+    assert!(breaker.is_open());
+    assert!(
+        matches!(breaker.ask(), BreakerDecision::Wait(wait) if wait > Duration::from_secs(1 << 31))
+    );
+    let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let builder = agent(&model, "elapsed >= 10s or steps >= 9").circuit_breaker(breaker);
+    let state = builder.build().unwrap().run("Go.").await.unwrap();
+    assert_eq!((model.calls(), state.stop_reason()), (0, Some(StopReason::TimeLimitReached)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_of_a_reply_has_an_id_of_its_own() {
+    for ids in [["call_1_1", "call_1_1", ""], ["", "call_1_0", "call_1_0"], ["a", "a", "call_1_1"]]
+    {
+        let call =
+            |id: &str| ToolCall { id: id.into(), tool: "look".into(), arguments: "{}".into() };
+        let reply = ids.iter().fold(Reply::text("x"), |reply, id| reply.identified_call(call(id)));
+        let model = replies([reply, Reply::text("Done.")]);
+        let builder = agent(&model, "steps >= 3").tool(ok_tool("look"));
+        let state = builder.build().unwrap().run("Go.").await.unwrap();
+        let calls = state.messages[1].tool_calls();
+        let named: BTreeSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!((named.len(), named.contains("")), (3, false), "{named:?}");
+        assert!(ids.iter().all(|id| id.is_empty() || named.contains(id)), "{named:?}");
+        assert_all_answered(&state);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use endstop_core::condition::fact::normalised_finish;
 use endstop_core::event::EventKind;
 use endstop_core::policy::OnUnpriced;
 use endstop_core::signal::StopReason;
@@ -84,6 +85,19 @@ impl Drive {
         );
         self.is_out_of_budget = true;
         self.raise(StopReason::CostLimitReached, &message, "budget");
+    }
+
+    /// A reply that a lowered output cap cut short is no end of the model's own: the limit behind the cap ends
+    /// the run, but for a wrap-up, which ends it anyway.
+    pub(super) fn end_by_cap(&mut self, lowered_by: Option<StopReason>) {
+        let Some((reason, step)) = lowered_by.zip(self.state.execution.steps.last_mut()) else {
+            return;
+        };
+        let is_cut = step.finish.as_deref().map(normalised_finish).as_deref() == Some("length");
+        if is_cut && step.is_natural_end && !step.is_wrap_up {
+            step.is_natural_end = false;
+            self.raise(reason, "the reply was cut at what the limit left for it", "loop");
+        }
     }
 
     fn give_up(&mut self, error: &ModelError, failed: u32) {
