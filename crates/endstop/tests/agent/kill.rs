@@ -312,11 +312,9 @@ async fn schedule(seed: u64, is_simulated: bool) -> (Arc<Watch>, bool) {
     assert_eq!(budget.settled().tokens, state.usage().total(), "{what}");
     assert_all_answered(&state);
     let is_killed = watch.switch.thrown().is_some() && took > thrown_at;
-    if is_killed {
-        if is_simulated {
-            check(&state, "enough");
-            assert!(took <= thrown_at + interval + ms(2), "{what}");
-        }
+    if is_killed && is_simulated {
+        check(&state, "enough");
+        assert!(took <= thrown_at + interval + ms(2), "{what}");
     }
     (watch, is_killed)
 }

@@ -18,6 +18,8 @@ mod kill;
 mod kit;
 mod overrides;
 mod pause;
+#[cfg(feature = "models")]
+mod provider;
 mod record;
 mod resume;
 mod retry;
