@@ -12,10 +12,11 @@ use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::TokenUsage;
 use endstop_core::wire::v1::trace::Line;
+use tokio::time::Instant;
 
 use super::source::CancellationSource;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
-use crate::clock::RunClock;
+use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
 use crate::observe::{Detail, Observation, Observer, RunInfo};
 use crate::store::Store;
@@ -79,6 +80,7 @@ pub(super) struct Core {
     pub(super) still_running: Vec<String>,
     /// Lines of the trace that the store does not have yet, if there is a store.
     pub(super) journal: Option<String>,
+    last_wall: LastWall,
 }
 
 impl Core {
@@ -91,6 +93,7 @@ impl Core {
             notices: Vec::new(),
             still_running: Vec::new(),
             journal: keeps_journal.then(String::new),
+            last_wall: None,
         }
     }
 }
@@ -112,7 +115,12 @@ impl Scope {
 
     /// What is in flight and what runs below hangs on this token.
     pub(super) fn in_flight(&self) -> CancelToken {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.look_at_in_flight(CancelToken::clone)
+    }
+
+    /// As [`Scope::in_flight`], only looked at.
+    pub(super) fn look_at_in_flight<T>(&self, look: impl FnOnce(&CancelToken) -> T) -> T {
+        look(&self.in_flight.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The run goes on after a limit of its own has cut what was in flight.
@@ -137,7 +145,9 @@ impl Scope {
             next = scope.parent.as_deref();
         }
         let ancestors = scopes.into_iter().rev().map(|scope| (scope, scope.core())).collect();
-        Chain { ancestors, own: self, core: self.core() }
+        let core = self.core();
+        // Read under the locks: no core takes in an earlier time after a later one.
+        Chain { ancestors, own: self, core, now: Instant::now() }
     }
 
     /// Takes in what happened.
@@ -166,7 +176,7 @@ impl Scope {
     /// Whether nothing may be sent or run any more; also if the kill switch was thrown just now.
     pub(super) fn is_cut(&self) -> bool {
         self.look_at_kill_switch();
-        self.in_flight().urgency() == Some(Urgency::Now)
+        self.look_at_in_flight(CancelToken::urgency) == Some(Urgency::Now)
     }
 
     /// Tells the core of a cancellation that has reached the run.
@@ -214,18 +224,27 @@ impl Scope {
         self.trip(&core, Directive::CancelNow);
     }
 
-    fn event<'e>(&self, source: Source, kind: &EventKind<'e>) -> Event<'e> {
-        Event { at: self.clock.at(), wall: self.clock.wall(), source, kind: kind.clone() }
+    fn event<'e>(
+        &self,
+        core: &mut Core,
+        now: Instant,
+        source: Source,
+        kind: &EventKind<'e>,
+    ) -> Event<'e> {
+        let at = self.clock.at_instant(now);
+        let wall = self.clock.wall_at(at, &mut core.last_wall);
+        Event { at, wall, source, kind: kind.clone() }
     }
 
     fn take_in(
         &self,
         core: &mut Core,
+        now: Instant,
         source: Source,
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        let event = self.event(source, kind);
+        let event = self.event(core, now, source, kind);
         let directive = core.run.observe(&event);
         core.events = core.events.saturating_add(1);
         let notices = core.run.take_notices();
@@ -264,6 +283,8 @@ pub(super) struct Chain<'s> {
     ancestors: Vec<(&'s Scope, MutexGuard<'s, Core>)>,
     own: &'s Scope,
     pub(super) core: MutexGuard<'s, Core>,
+    /// When all this is.
+    now: Instant,
 }
 
 impl Chain<'_> {
@@ -277,12 +298,12 @@ impl Chain<'_> {
 
     /// Takes in what concerns the run alone.
     pub(super) fn note_own(&mut self, kind: &EventKind<'_>) -> Directive {
-        self.own.take_in(&mut self.core, Source::Own, kind, Detail::None)
+        self.own.take_in(&mut self.core, self.now, Source::Own, kind, Detail::None)
     }
 
     /// Takes in what happened.
     pub(super) fn tell(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
-        let directive = self.own.take_in(&mut self.core, Source::Own, kind, detail);
+        let directive = self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail);
         if let Some(kind) = seen_above(kind) {
             self.tell_above(&kind, detail);
         }
@@ -291,7 +312,7 @@ impl Chain<'_> {
 
     fn tell_above(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) {
         for (scope, core) in &mut self.ancestors {
-            let directive = scope.take_in(core, Source::Descendant, kind, detail);
+            let directive = scope.take_in(core, self.now, Source::Descendant, kind, detail);
             if directive.stops() {
                 scope.trip(core, directive);
             }
@@ -323,9 +344,10 @@ impl Chain<'_> {
             let core: &mut Core = core;
             (*scope, Source::Descendant, core)
         });
-        let mut all = above.chain([own]);
+        let (mut all, now) = (above.chain([own]), self.now);
         all.all(|(scope, source, core)| {
-            core.run.would(&scope.event(source, &kind_of(&scope.budget))).admits()
+            let event = scope.event(core, now, source, &kind_of(&scope.budget));
+            core.run.would(&event).admits()
         })
     }
 
@@ -342,17 +364,18 @@ impl Chain<'_> {
     ) -> Directive {
         let kind = kind_of(&self.own.budget);
         if seen_above(&kind).is_none() {
-            return self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+            return self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
         }
         if let Some(signal) = self.refused_above(&kind_of, detail) {
             let raised = EventKind::StopRaised { signal: &signal };
-            return self.own.take_in(&mut self.core, Source::Own, &raised, Detail::None);
+            let none = Detail::None;
+            return self.own.take_in(&mut self.core, self.now, Source::Own, &raised, none);
         }
-        let directive = self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+        let directive = self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
         if directive.admits() {
             for (scope, core) in &mut self.ancestors {
                 let kind = kind_of(&scope.budget);
-                let above = scope.take_in(core, Source::Descendant, &kind, detail);
+                let above = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
                 if above.stops() {
                     scope.trip(core, above);
                 }
@@ -369,10 +392,11 @@ impl Chain<'_> {
     ) -> Option<StopSignal> {
         for (scope, core) in &mut self.ancestors {
             let kind = kind_of(&scope.budget);
-            if core.run.would(&scope.event(Source::Descendant, &kind)).admits() {
+            let event = scope.event(core, self.now, Source::Descendant, &kind);
+            if core.run.would(&event).admits() {
                 continue;
             }
-            let directive = scope.take_in(core, Source::Descendant, &kind, detail);
+            let directive = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
             if directive.stops() {
                 scope.trip(core, directive);
             }
