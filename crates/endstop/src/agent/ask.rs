@@ -355,6 +355,11 @@ impl Drive {
 
     /// Every call needs an id of its own; not every provider gives one.
     fn name_calls(&self, calls: &mut [ToolCall]) {
+        if let [call] = &*calls
+            && !call.id.is_empty()
+        {
+            return;
+        }
         let step = self.state.execution.steps.last().map_or(0, |step| step.number);
         let mut seen = std::collections::BTreeSet::new();
         for (place, call) in calls.iter_mut().enumerate() {

@@ -270,8 +270,11 @@ impl Chain<'_> {
             let worst = plan.worst_with_wrap_up(output);
             is_in_budget && (!needs_reserve || self.would(|budget| worst.beside(budget)))
         };
-        if fits(most) || !fits(least) {
-            return if fits(least) { most } else { least };
+        if fits(most) {
+            return most;
+        }
+        if !fits(least) {
+            return least;
         }
         let (mut low, mut high) = (least, most);
         while high.saturating_sub(low) > 1 {
