@@ -136,6 +136,14 @@ impl Drive {
     /// Runs an admitted call.
     async fn dispatch(&mut self, batch: &mut Batch, place: usize, call: &ToolCall) {
         self.flush().await;
+        if self.flow() == Flow::Stop {
+            // What has begun could not be recorded: it must not happen either.
+            let text = answers::not_executed(&call.tool, &self.why_stopped());
+            let outcome = ToolOutcome::NotExecuted;
+            let answered = Answered { outcome, text, took: Duration::ZERO };
+            self.tell_end(call, &answered);
+            return self.answered(batch, place, answered).await;
+        }
         let agent = Arc::clone(&self.agent);
         let Some(entry) = agent.tools.get(&call.tool) else { return };
         let is_agent = entry.tool.is_agent();

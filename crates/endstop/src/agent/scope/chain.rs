@@ -3,6 +3,7 @@
 use std::sync::MutexGuard;
 
 use endstop_core::event::{EventKind, Source};
+use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::TokenUsage;
@@ -28,6 +29,16 @@ impl Chain<'_> {
 
     pub(in crate::agent) const fn own_budget(&self) -> &Budget {
         &self.own.budget
+    }
+
+    /// What the run's own policy says of calls without a price.
+    pub(in crate::agent) fn own_unpriced(&self) -> OnUnpriced {
+        unpriced_of(&self.core)
+    }
+
+    /// The budget above the outermost run: a user's, which may be shared with other runs.
+    pub(in crate::agent) fn shared_budget(&self) -> Option<Budget> {
+        self.ancestors.first().map_or(self.own, |(scope, _)| scope).budget.parent()
     }
 
     /// Takes in what concerns the run alone.
@@ -75,10 +86,11 @@ impl Chain<'_> {
         }
     }
 
-    /// Whether every core would let it begin, asked with what `kind_of` gives for each budget.
+    /// Whether every core would let it begin, asked with what `kind_of` gives for each budget, and for what its
+    /// policy says of calls without a price.
     pub(in crate::agent) fn would<'k>(
         &mut self,
-        kind_of: impl Fn(&Budget) -> EventKind<'k>,
+        kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
     ) -> bool {
         let own = (self.own, Source::Own, &mut *self.core);
         let above = self.ancestors.iter_mut().map(|(scope, core)| {
@@ -87,7 +99,8 @@ impl Chain<'_> {
         });
         let (mut all, now) = (above.chain([own]), self.now);
         all.all(|(scope, source, core)| {
-            let event = scope.event(core, now, source, &kind_of(&scope.budget));
+            let kind = kind_of(&scope.budget, unpriced_of(core));
+            let event = scope.event(core, now, source, &kind);
             core.run.would(&event).admits()
         })
     }
@@ -98,16 +111,16 @@ impl Chain<'_> {
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        self.intend_each(|_| kind.clone(), detail)
+        self.intend_each(|_, _| kind.clone(), detail)
     }
 
     /// As [`Chain::intend`], with what `kind_of` gives for each budget.
     pub(in crate::agent) fn intend_each<'k>(
         &mut self,
-        kind_of: impl Fn(&Budget) -> EventKind<'k>,
+        kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
         detail: Detail<'_>,
     ) -> Directive {
-        let kind = kind_of(&self.own.budget);
+        let kind = kind_of(&self.own.budget, self.own_unpriced());
         if seen_above(&kind).is_none() {
             return self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
         }
@@ -120,7 +133,7 @@ impl Chain<'_> {
         let directive = self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
         if directive.admits() {
             for (scope, core) in &mut self.ancestors {
-                let kind = kind_of(&scope.budget);
+                let kind = kind_of(&scope.budget, unpriced_of(core));
                 let above = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
                 if above.stops() {
                     scope.trip(core, above);
@@ -134,11 +147,11 @@ impl Chain<'_> {
     /// refused.
     fn refused_above<'k>(
         &mut self,
-        kind_of: &impl Fn(&Budget) -> EventKind<'k>,
+        kind_of: &impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
         detail: Detail<'_>,
     ) -> Option<Option<StopSignal>> {
         for (scope, core) in &mut self.ancestors {
-            let kind = kind_of(&scope.budget);
+            let kind = kind_of(&scope.budget, unpriced_of(core));
             let event = scope.event(core, self.now, Source::Descendant, &kind);
             if core.run.would(&event).admits() {
                 continue;
@@ -160,6 +173,10 @@ impl Chain<'_> {
         }
         None
     }
+}
+
+fn unpriced_of(core: &Core) -> OnUnpriced {
+    core.run.program().policy().unpriced()
 }
 
 /// How an event looks to the ancestors of the run; none where it concerns the run alone.
