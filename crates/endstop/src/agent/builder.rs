@@ -237,7 +237,8 @@ impl AgentBuilder {
     }
 
     /// A budget that the agent's runs share with whoever else holds it. Its limits come on top of the
-    /// policy's.
+    /// policy's. It counts what is spent while it is shared: a run that goes on brings what it spent before
+    /// into its own limits only.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self

@@ -52,7 +52,14 @@ pub(super) async fn root(
         Some(store) => {
             let lock = match lock {
                 Some(lock) => lock,
-                None => store.lock(&state.id).await?,
+                None => {
+                    let lock = store.lock(&state.id).await?;
+                    let events = state.execution.events;
+                    if !store.read_trace(&state.id, events).await?.is_empty() {
+                        return Err(ExecuteError::Outdated { run: state.id, events });
+                    }
+                    lock
+                }
             };
             let version = store.load(&state.id).await?.map_or(Version(0), |stored| stored.version);
             Some(Stored { store: Arc::clone(store), version: Some(version), _lock: lock })
@@ -88,7 +95,7 @@ pub(super) fn drive(
     core.events = state.execution.events;
     core.still_running.clone_from(&state.execution.still_running);
     if is_resumed {
-        place.budget.charge(spent(&core));
+        place.budget.bring_in(spent(&core));
         if !state.execution.approvals.is_empty() {
             place.budget.set_limits(Limits::unlimited());
         }
