@@ -116,7 +116,6 @@ pub(super) fn drive(
         is_cancellation_told: false,
         stored,
         continued: (0, 0),
-        handoff: None,
         held_up: None,
         last_cap: None,
     })

@@ -1,14 +1,15 @@
 //! Runs that go on: what they bring with them, what they must not lose, what they are refused for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use endstop::agent::{AgentState, ExecuteError};
+use endstop::agent::{AgentBuilder, AgentLoop, AgentState, ExecuteError, Trigger};
 use endstop::core::run::Status;
 use endstop::ledger::{Budget, Limits};
-use endstop::message::Message;
-use endstop::model::Reply;
+use endstop::message::{Message, ToolOutcome};
+use endstop::model::{Reply, ScriptedModel};
 use endstop::store::{MemoryStore, Store as _};
+use endstop::tool::{FunctionTool, Handoff, ToolError, ToolOutput};
 use serde_json::json;
 
 use crate::kit::*;
@@ -55,4 +56,87 @@ async fn a_state_that_is_older_than_the_stored_run_is_refused() {
     // What is not older goes on.
     let state = agent.execute(state.with_message(Message::user("More?"))).await.unwrap();
     assert_eq!((state.step_count(), state.status()), (5, Status::Stopped));
+}
+
+fn hands_to(to: &'static str) -> FunctionTool {
+    FunctionTool::without_arguments("transfer", "Hands off.", move |_| async move {
+        let handoff = Handoff { to: to.to_owned(), message: "Please go on.".to_owned() };
+        Ok::<_, ToolError>(ToolOutput::from(handoff))
+    })
+}
+
+fn named(name: &str, model: &Arc<ScriptedModel>) -> AgentBuilder {
+    AgentLoop::builder(name).model(model.clone()).stop_when(condition("steps >= 9"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_behind_a_hand_off_does_not_undo_it() {
+    let both = Reply::call("transfer", json!({})).tool_call("look", json!({}));
+    let (model, expert) = (replies([both]), answerer("Solved."));
+    let agent = || {
+        let other = named("expert", &expert).build().unwrap();
+        let rules = "[stop]\nlimit = \"steps >= 3\"\n[pause]\nask = \"tool_calls >= 1\"\n";
+        let first = under(&model, rules).tool(hands_to("expert")).tool(ok_tool("look"));
+        first.handoff(other).parallel_tools(1).build().unwrap()
+    };
+    let state = agent().run("Go.").await.unwrap();
+    assert_eq!((state.status(), outcomes(&state).len()), (Status::Paused, 1));
+    let state = agent().execute(carried(&state).approved(None)).await.unwrap();
+    assert_eq!((state.agent.as_str(), state.final_response()), ("expert", Some("Solved.")));
+    assert_eq!((model.calls(), expert.calls()), (1, 1));
+    assert_eq!(state.execution.handoff, None);
+    assert_all_answered(&state);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_user_says_during_a_pause_comes_behind_the_answers() {
+    let three = || Reply::call("look", json!({})).tool_call("look", json!({}));
+    let rules = "[stop]\nlimit = \"steps >= 4\"\n[pause]\nask = \"tool_calls >= 1\"\n";
+    let model = replies([three().tool_call("look", json!({})), Reply::text("Done.")]);
+    let agent = || under(&model, rules).tool(ok_tool("look")).parallel_tools(1).build().unwrap();
+    let state = agent().run("Go.").await.unwrap();
+    assert_eq!((state.status(), outcomes(&state).len()), (Status::Paused, 1));
+    let state = carried(&state).approved(None).with_message(Message::user("Hurry."));
+    let state = agent().execute(state).await.unwrap();
+    assert_eq!(state.final_response(), Some("Done."));
+    let is_answer = |m: &Message| matches!(m, Message::Tool { .. });
+    assert!(state.messages[2..5].iter().all(is_answer), "{:?}", state.messages);
+    assert_eq!(state.messages[5].text(), "Hurry.");
+    let places = state.steps()[0].tool_executions.iter().map(|done| done.answer);
+    assert_eq!(places.collect::<Vec<_>>(), [2, 3, 4]);
+    assert_all_answered(&state);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hooks_of_the_agent_that_began_run_on_after_a_hand_off_and_first() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let noting = |builder: AgentBuilder, trigger, who: &'static str| {
+        let log = Arc::clone(&log);
+        builder.hook(trigger, 0, move |context| {
+            log.lock().unwrap().push((context.trigger, who));
+            if context.call.is_some_and(|call| call.tool == "look") {
+                context.block(who);
+            }
+            Ok(())
+        })
+    };
+    let both = |builder, who| {
+        let builder = noting(builder, Trigger::BeforeToolUse, who);
+        noting(noting(builder, Trigger::BeforeStep, who), Trigger::AfterExecution, who)
+    };
+    let expert = replies([Reply::call("look", json!({})), Reply::text("Done.")]);
+    let other = both(named("expert", &expert), "expert").tool(ok_tool("look")).build().unwrap();
+    let agent = both(named("triage", &caller("transfer")), "triage").tool(hands_to("expert"));
+    let state = agent.handoff(other).build().unwrap().run("Go.").await.unwrap();
+    assert_eq!(outcomes(&state), [ToolOutcome::Succeeded, ToolOutcome::Blocked]);
+    let told: Vec<&str> = state.messages.iter().map(Message::text).collect();
+    assert!(told.iter().any(|text| text.contains("triage")), "{told:?}");
+    let of = |trigger| {
+        let log = log.lock().unwrap();
+        log.iter().filter(|(at, _)| *at == trigger).map(|(_, who)| *who).collect::<Vec<_>>()
+    };
+    // The call that the first one blocks is asked of no other.
+    assert_eq!(of(Trigger::BeforeToolUse), ["triage", "triage"]);
+    assert_eq!(of(Trigger::BeforeStep), ["triage", "triage", "expert", "triage", "expert"]);
+    assert_eq!(of(Trigger::AfterExecution), ["triage", "expert"]);
 }
