@@ -225,8 +225,8 @@ impl AgentLoop {
 pub struct Iteration {
     drive: Drive,
     phase: Phase,
-    /// Ends the watch of the kill switch with the run.
-    _watch: Option<start::Watch>,
+    /// Of the kill switch and whatever else may end the run.
+    watch: Option<start::Watch>,
 }
 
 impl fmt::Debug for Iteration {
@@ -245,7 +245,7 @@ enum Phase {
 impl Iteration {
     fn new(drive: Drive) -> Self {
         let watch = start::Watch::of(&drive);
-        Self { drive, phase: Phase::Begin, _watch: watch }
+        Self { drive, phase: Phase::Begin, watch }
     }
 
     async fn into_last_state(mut self) -> AgentState {
@@ -265,6 +265,9 @@ impl Iteration {
 
     /// As [`Iteration::next`], without the state. False once there is nothing more to do.
     pub async fn advance(&mut self) -> bool {
+        if let Some(watch) = &mut self.watch {
+            watch.follow(&self.drive);
+        }
         let mut flow = match self.phase {
             Phase::Over => return false,
             Phase::Begin => self.drive.begin().await,

@@ -195,6 +195,18 @@ impl Budget {
         self.0.parent().cloned()
     }
 
+    /// Whether all that is spent here is spent in `other` as well.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        let mut next = Some(self);
+        while let Some(budget) = next {
+            if Arc::ptr_eq(&budget.0, &other.0) {
+                return true;
+            }
+            next = budget.0.parent();
+        }
+        false
+    }
+
     fn settle(&self, held: &Amounts, actual: &Amounts) {
         self.0.books().settle(self.0.slot(), &held.words(), &actual.words());
     }

@@ -268,6 +268,7 @@ impl Drive {
     /// Another agent continues the run.
     pub(super) fn become_agent(&mut self, next: Arc<Inner>) {
         self.agent = next;
+        self.scope.heed(super::start::outsides(self));
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
         self.state.execution.context = None;

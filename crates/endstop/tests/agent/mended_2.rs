@@ -3,14 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use endstop::agent::{AgentBuilder, AgentLoop, AgentState, ExecuteError, Trigger};
+use endstop::agent::{AgentBuilder, AgentLoop, AgentState, BuildError, ExecuteError, Trigger};
+use endstop::cancel::{CancelToken, MemoryKillSwitch, Urgency};
 use endstop::core::run::Status;
+use endstop::core::signal::{StopReason, StopSignal};
 use endstop::ledger::{Budget, Limits};
 use endstop::message::{Message, ToolOutcome};
 use endstop::model::{Reply, ScriptedModel};
 use endstop::store::{MemoryStore, Store as _};
 use endstop::tool::{FunctionTool, Handoff, ToolError, ToolOutput};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::kit::*;
 use crate::support::*;
@@ -139,4 +142,96 @@ async fn the_hooks_of_the_agent_that_began_run_on_after_a_hand_off_and_first() {
     assert_eq!(of(Trigger::BeforeToolUse), ["triage", "triage"]);
     assert_eq!(of(Trigger::BeforeStep), ["triage", "triage", "expert", "triage", "expert"]);
     assert_eq!(of(Trigger::AfterExecution), ["triage", "expert"]);
+}
+
+/// A child that sleeps in a tool for an hour, below a parent that calls it once.
+fn below(child: impl FnOnce(AgentBuilder) -> AgentBuilder) -> (Arc<ScriptedModel>, AgentLoop) {
+    let sleeper = caller("sleep");
+    let inner = named("work", &sleeper).tool(slow_tool("sleep", Duration::from_secs(3_600)));
+    let inner = child(inner).build().unwrap();
+    let work = Reply::call("work", json!({ "task": "Go." }));
+    let parent = named("boss", &replies([work, Reply::text("Done.")]));
+    (sleeper, parent.tools([inner.as_tool("Works.")]).build().unwrap())
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_switch_and_the_token_of_a_child_end_the_child_and_not_its_parent() {
+    for at_first in [true, false] {
+        for by_switch in [true, false] {
+            let (switch, token) = (MemoryKillSwitch::new(), CancelToken::new());
+            let (model, agent) =
+                below(|child| child.kill_switch(switch.clone()).cancel_token(token.clone()));
+            let end = async {
+                if !at_first {
+                    tokio::time::sleep(ten_seconds()).await;
+                }
+                if by_switch {
+                    switch.throw("enough");
+                } else {
+                    let signal = StopSignal::new(StopReason::UserRequested).with_message("enough");
+                    token.cancel(signal, Urgency::Now);
+                }
+            };
+            let begun = Instant::now();
+            let ((), state) = tokio::join!(end, agent.run("Go."));
+            let state = state.unwrap();
+            assert_eq!(state.final_response(), Some("Done."), "{}", state.explain());
+            let told = state.messages[2].text();
+            assert!(told.contains("enough"), "{told}");
+            assert_eq!(model.calls(), u64::from(!at_first));
+            assert!(begun.elapsed() < ten_seconds() + Duration::from_secs(1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
+    for by_switch in [true, false] {
+        let (switch, token) = (MemoryKillSwitch::new(), CancelToken::new());
+        let other = named("expert", &caller("sleep"))
+            .tool(slow_tool("sleep", Duration::from_secs(3_600)))
+            .kill_switch(switch.clone())
+            .cancel_token(token.clone())
+            .build();
+        let agent = named("triage", &caller("transfer")).tool(hands_to("expert"));
+        let agent = agent.handoff(other.unwrap()).build().unwrap();
+        let end = async {
+            tokio::time::sleep(ten_seconds()).await;
+            if by_switch {
+                switch.throw("enough");
+            } else {
+                token.cancel(StopSignal::new(StopReason::UserRequested), Urgency::Now);
+            }
+        };
+        let begun = Instant::now();
+        let ((), state) = tokio::join!(end, agent.run("Go."));
+        let state = state.unwrap();
+        assert_eq!(state.stop_reason(), Some(StopReason::UserRequested), "{}", state.explain());
+        assert!(begun.elapsed() < ten_seconds() + Duration::from_secs(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_could_not_bind_below_another_run_is_refused() {
+    let none = || Budget::root(Limits { steps: Some(0), ..Limits::unlimited() });
+    let (model, agent) = below(|child| child.budget(none()));
+    let state = agent.run("Go.").await.unwrap();
+    assert_eq!((model.calls(), outcomes(&state)), (0, vec![ToolOutcome::Failed]));
+    // One that the parent draws on as well binds.
+    let shared = Budget::root(Limits { steps: Some(2), ..Limits::unlimited() });
+    let child = named("work", &caller("look")).tool(ok_tool("look")).budget(shared.clone());
+    let work = replies([Reply::call("work", json!({ "task": "Go." }))]);
+    let parent = named("boss", &work).tools([child.build().unwrap().as_tool("Works.")]);
+    let state = parent.budget(shared.child(Limits::unlimited())).build().unwrap();
+    assert_eq!(state.run("Go.").await.unwrap().step_count(), 2);
+    assert_eq!(shared.settled().steps, 2);
+
+    let other = || named("expert", &answerer("Yes.")).budget(shared.clone()).build().unwrap();
+    let error = named("triage", &work).handoff(other()).build().unwrap_err();
+    assert_eq!(error, BuildError::OtherBudget("triage".to_owned(), "expert".to_owned()));
+    assert!(named("triage", &work).handoff(other()).budget(shared.clone()).build().is_ok());
 }
