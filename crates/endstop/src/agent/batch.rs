@@ -246,7 +246,7 @@ impl Drive {
                     );
                     return (ToolOutcome::Failed, text);
                 }
-                self.handoff.get_or_insert(handoff);
+                self.state.execution.handoff.get_or_insert(handoff);
             }
         }
         (ToolOutcome::Succeeded, output.text)
@@ -316,18 +316,20 @@ impl Drive {
         let calls = Arc::unwrap_or_clone(batch.calls);
         for (call, answered) in calls.into_iter().zip(batch.answers) {
             let Some(answered) = answered else { continue };
+            let place = self.state.place_of_answer();
             let execution = ToolExecution {
                 id: call.id.clone(),
                 tool: call.tool.clone(),
                 outcome: answered.outcome,
                 took_ms: crate::clock::millis(answered.took),
-                answer: self.state.messages.len(),
+                answer: place,
             };
             if let Some(step) = self.state.execution.steps.last_mut() {
                 step.tool_executions.push(execution);
             }
             let Answered { outcome, text, .. } = answered;
-            self.state.messages.push(Message::Tool { id: call.id, tool: call.tool, outcome, text });
+            let answer = Message::Tool { id: call.id, tool: call.tool, outcome, text };
+            self.state.messages.insert(place, answer);
         }
     }
 
@@ -342,7 +344,7 @@ impl Drive {
 
     /// Another agent continues, on the same ledger and under the same policy.
     pub(super) fn hand_off(&mut self) {
-        let Some(Handoff { to, message }) = self.handoff.take() else { return };
+        let Some(Handoff { to, message }) = self.state.execution.handoff.take() else { return };
         if self.flow() != Flow::On {
             return;
         }

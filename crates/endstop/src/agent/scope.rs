@@ -35,6 +35,13 @@ pub(super) struct Shared {
     pub(super) keeper: Option<Keeper>,
 }
 
+/// What an agent that is not the root brings to end its runs by.
+#[derive(Clone)]
+pub(super) struct Outside {
+    pub(super) kill: Option<Arc<dyn KillSwitch>>,
+    pub(super) token: Option<CancelToken>,
+}
+
 /// One run of a tree.
 pub(crate) struct Scope {
     pub(super) info: RunInfo,
@@ -48,6 +55,7 @@ pub(crate) struct Scope {
     /// Cancelled with the token, and by the run's own limits: what is in flight and what runs below hangs
     /// on it. A run that goes on after a limit has a new one.
     in_flight: Mutex<CancelToken>,
+    outside: Mutex<Vec<Outside>>,
     core: Mutex<Core>,
 }
 
@@ -99,7 +107,13 @@ impl Scope {
     ) -> Self {
         let (sources, core) = (Vec::new(), Mutex::new(core));
         let in_flight = Mutex::new(token.child());
-        Self { info, budget, token, clock, parent, shared, sources, in_flight, core }
+        let outside = Mutex::default();
+        Self { info, budget, token, clock, parent, shared, sources, in_flight, outside, core }
+    }
+
+    /// What else ends the run and those below it, beside what ends the whole tree.
+    pub(super) fn heed(&self, outside: Vec<Outside>) {
+        *self.outside.lock().unwrap_or_else(PoisonError::into_inner) = outside;
     }
 
     /// What is in flight and what runs below hangs on this token.
@@ -154,11 +168,29 @@ impl Scope {
         self.chain().intend(kind, detail)
     }
 
-    /// Throws the kill switch for the whole tree if it is thrown outside.
+    /// Throws the kill switch for the whole tree if it is thrown outside; that of an agent in it for its runs.
     pub(super) fn look_at_kill_switch(&self) {
+        let mut next = Some(self);
+        while let Some(scope) = next {
+            scope.look_outside();
+            next = scope.parent.as_deref();
+        }
         if let Some(message) = self.shared.kill.as_ref().and_then(|kill| kill.thrown()) {
             self.shared.root.cancel(kill_signal(message), Urgency::Now);
             self.token.cancel(kill_signal(String::new()), Urgency::Now);
+        }
+    }
+
+    fn look_outside(&self) {
+        let all = self.outside.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for Outside { kill, token } in all {
+            if let Some(message) = kill.and_then(|kill| kill.thrown()) {
+                self.token.cancel(kill_signal(message), Urgency::Now);
+            }
+            let cancelled = token.and_then(|token| Some((token.signal()?, token.urgency()?)));
+            if let Some((signal, urgency)) = cancelled {
+                self.token.cancel((*signal).clone(), urgency);
+            }
         }
     }
 

@@ -27,6 +27,8 @@ impl Drive {
         let begun = Instant::now();
         match self.state.execution.open_step.take() {
             None => {
+                // Of a step that was closed when its process was found dead.
+                self.hand_off();
                 if self.before_step().await != Flow::On {
                     return self.flow();
                 }
