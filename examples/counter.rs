@@ -10,7 +10,7 @@ use endstop::agent::{AgentLoop, AgentState};
 use endstop::core::condition::named::max_steps;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
 use endstop::model::{Reply, ScriptedModel};
-use endstop::observe::console::ConsoleObserver;
+use endstop::observe::ConsoleObserver;
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
 

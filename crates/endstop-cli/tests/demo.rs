@@ -67,7 +67,7 @@ fn without_a_shared_budget_the_cap_holds_and_an_hour_costs_two_hundred_dollars()
 
 #[test]
 fn no_limit_is_passed_and_what_is_saved_is_the_difference() {
-    for limit in ["0.10", "0.50", "2.00", "7.77", "20", "150"] {
+    for limit in ["0.10", "2.00", "7.77", "60"] {
         let report = json(&["--usd", limit]);
         let (first, second) = (&report["without_shared_budget"], &report["with_shared_budget"]);
         check_act(second, rates(report["model"].as_str().unwrap()));

@@ -25,6 +25,7 @@ mod batch;
 mod builder;
 mod drive;
 mod hooks;
+mod keep;
 mod plan;
 mod pricing;
 mod resume;

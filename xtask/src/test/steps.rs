@@ -45,7 +45,7 @@ pub(super) const STEPS: &[Step] = &[
 ];
 
 /// Examples that run to their end by themselves: package and name.
-const EXAMPLES: &[(&str, &str)] = &[("endstop-core", "own_loop")];
+const EXAMPLES: &[(&str, &str)] = &[("endstop-core", "own_loop"), ("endstop", "counter")];
 
 /// Random schedules that each of the tests tries where a change is pushed.
 const SHORT_SHUTTLE_SCHEDULES: u32 = 10_000;

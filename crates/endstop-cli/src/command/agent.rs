@@ -29,23 +29,23 @@ use setup::Setup;
 const HELP: &str = "\
 Examples:
   endstop agent --model scripted \"hello\"
-  endstop agent --model anthropic/claude-sonnet-4-5 --usd 0.50 --tools read,list,search \"What is in here?\"
+  endstop agent --model anthropic/claude-sonnet-4-5 --tools read,search --usd 0.50 \"What is here?\"
   git diff | endstop agent --model openai/gpt-5.2 --system 'Review this change.' -
-  endstop agent --model scripted:loop@claude-sonnet-4-5 --sub-agents --usd 0.05 \"try a limit offline\"
-  endstop agent --model replay:run.jsonl --policy policy.toml --record again.jsonl \"the same again\"
+  endstop agent --model scripted:loop@claude-sonnet-4-5 --sub-agents --usd 0.05 \"try a limit\"
+  endstop agent --model replay:run.jsonl --policy policy.toml --record new.jsonl \"the same again\"
   endstop agent --runs
   endstop agent --resume last --approve=5.00
 
-The answer goes to standard output, everything else to standard error. All limits hold together: those of
---policy or --stop, and those of --steps, --usd and --timeout. Ctrl-C stops the run after what is in flight,
-a second one cuts that, a third ends the process.
+The answer goes to standard output, everything else to standard error. All limits hold together:
+those of --policy or --stop, and those of --steps, --usd and --timeout. Ctrl-C stops the run after
+what is in flight, a second one cuts that, a third ends the process.
 
-Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls tools for
-ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as that model. `replay:FILE` gives the
-answers of a recorded run.
+Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls
+tools for ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as that model.
+`replay:FILE` gives the answers of a recorded run.
 
-Exit codes: 0 completed, 124 stopped or held up by a limit, 130 interrupted or killed, 1 failed, 2 wrong
-arguments or unusable input.";
+Exit codes: 0 completed, 124 stopped or held up by a limit, 130 interrupted or killed, 1 failed,
+2 wrong arguments or unusable input.";
 
 /// The longest prompt that is read from standard input, in bytes: a context of a million tokens.
 const MAX_PROMPT_BYTES: u64 = 4 << 20;

@@ -25,8 +25,8 @@ Examples:
   endstop demo --usd 20
   endstop demo --json --fast
 
-The loop, its tools, prices and ledger are the real ones. The model is scripted and asks no network, and
-time is simulated: every run counts the same.";
+The loop, its tools, prices and ledger are the real ones. The model is a script that asks no network,
+and time is simulated: every run counts the same.";
 
 /// Arguments of `endstop demo`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Args {
     /// The limit of the second act, in dollars
     #[arg(long, value_name = "USD", default_value = "2.00", value_parser = super::agent::usd)]
     usd: Money,
-    /// Do not slow down for people to watch; so it is where standard error is no terminal
+    /// Do not slow down for people to watch; nor is it where standard error is no terminal
     #[arg(long)]
     fast: bool,
     /// Print JSON

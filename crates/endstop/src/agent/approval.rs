@@ -1,12 +1,17 @@
 //! Asking a person before a run goes on.
 
+use std::sync::Arc;
+
 use endstop_core::condition::{Condition, GaugeId};
-use endstop_core::event::Cap;
-use endstop_core::policy::Rule;
+use endstop_core::event::{Cap, EventKind};
+use endstop_core::policy::{Action, Rule};
+use endstop_core::signal::StopReason;
 use endstop_core::units::Money;
 use futures_util::future::BoxFuture;
 
+use super::drive::{Drive, Flow};
 use super::state::AgentState;
+use super::wait::{Patience, Waited};
 
 /// What a pause rule asks.
 #[derive(Debug)]
@@ -45,6 +50,71 @@ where
     fn approve<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval> {
         let answer = self(&request);
         Box::pin(std::future::ready(answer))
+    }
+}
+
+impl Drive {
+    /// Takes in what was approved while the run was saved.
+    pub(super) fn approve_what_was_approved(&mut self) {
+        for approval in std::mem::take(&mut self.state.execution.approvals) {
+            self.approve(&approval.rule, approval.cap_picos.map(Money::from_picos));
+        }
+    }
+
+    fn approve(&mut self, rule: &str, cap: Option<Money>) {
+        let program = Arc::clone(self.scope.core().run.program());
+        for cap in caps_of(program.policy().rule(rule), cap) {
+            self.scope.note(&EventKind::Approved { rule, cap });
+        }
+        // From here on the core alone knows the limits.
+        self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
+    }
+
+    /// A pause rule holds: a person is asked, if one can be.
+    pub(super) async fn resolve_pause(&mut self) -> Flow {
+        if self.flow() != Flow::Pause || self.held_up.is_some() {
+            return self.flow();
+        }
+        let approver = self.agent.approver.as_ref().or(self.first.approver.as_ref());
+        let Some(approver) = approver.cloned() else { return Flow::Pause };
+        self.sync();
+        let verdict = Box::new(self.scope.core().run.verdict());
+        let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
+        let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
+        let message = verdict.to_string();
+        self.scope.note(&EventKind::Paused);
+        let request = ApprovalRequest { rules: &rules, message: &message, state: &self.state };
+        let mut asking = approver.approve(request);
+        let answer = self.scope.wait(&mut asking, Patience::None).await;
+        drop(asking);
+        self.scope.note(&EventKind::Resumed);
+        match answer {
+            Waited::Done(Approval::Yes) => self.approve_all(&rules, None),
+            Waited::Done(Approval::UpTo(limit)) => {
+                let given = (self.scope.budget.settled(), limit);
+                if self.last_cap.replace(given) == Some(given) {
+                    // The same answer again, and nothing has begun: it would be given for ever.
+                    self.held_up = Some(verdict);
+                    return Flow::Pause;
+                }
+                self.approve_all(&rules, Some(limit));
+            }
+            Waited::Done(Approval::No(why)) => {
+                self.raise(StopReason::StopRequested, &why, "approval");
+            }
+            Waited::Done(Approval::Later) => {
+                self.held_up = Some(verdict);
+                return Flow::Pause;
+            }
+            Waited::Cut => return self.checkpoint().await,
+        }
+        self.flow()
+    }
+
+    fn approve_all(&mut self, rules: &[String], cap: Option<Money>) {
+        for rule in rules {
+            self.approve(rule, cap);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The model phase of a step: attempts, streaming, settling.
 
+mod failure;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,11 +102,20 @@ impl Drive {
             let plan = self.plan(pricing, asked.messages.as_deref());
             let (hold, output) = match self.begin_attempt(&plan) {
                 Some(begun) => begun,
-                None if self.resolve_pause().await == Flow::On => continue,
-                None => return,
+                None => {
+                    // A person may take a long time; others need not wait for that.
+                    drop(trial);
+                    if self.resolve_pause().await == Flow::On {
+                        continue;
+                    }
+                    return;
+                }
             };
             self.flush().await;
             let attempt = Attempt { hold, plan, trial, begun: Instant::now() };
+            if self.flow() == Flow::Stop {
+                return self.do_not_send(attempt);
+            }
             let model = Arc::clone(self.model());
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
             let answer = self.stream(&*model, messages, output, attempt.begun).await;
@@ -155,6 +166,7 @@ impl Drive {
                 match not_admitted {
                     NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
                     NotAdmitted::Both => self.is_out_of_budget = true,
+                    NotAdmitted::Unpriced => self.refused_without_price(&*model),
                     NotAdmitted::Core(Directive::Refuse) => {
                         self.raise(StopReason::StopRequested, "no request can begin now", "loop");
                     }
@@ -312,7 +324,9 @@ impl Drive {
             self.uses_retry_model = self.agent.retry_model.is_some();
             return true;
         }
-        self.keep_reply(answer, end, is_whole, told.filter(|_| !other_messages));
+        // What another tokenizer made of the conversation says nothing of this one's.
+        let is_of_context = !other_messages && !self.uses_retry_model;
+        self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
         self.hooks(Trigger::AfterModelResponse, About::default()).await;
         false
     }
@@ -342,63 +356,6 @@ impl Drive {
                 let learned = self.context.learn(&self.state.messages, &usage);
                 self.state.execution.context = Some(learned);
             }
-        }
-    }
-
-    /// A failed request: what it spent is settled; whether to ask again.
-    async fn take_failure(
-        &mut self,
-        answer: &Answer,
-        error: ModelError,
-        attempt: Attempt<'_>,
-    ) -> bool {
-        let is_charged = answer.has_pieces() || error.kind == ModelErrorKind::TimedOut;
-        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(attempt.plan.input));
-        let usage = error.usage.or(counted);
-        let is_estimate = error.usage.is_none() && usage.is_some();
-        let cost = usage.map(|usage| attempt.plan.pricing.cost(&usage, attempt.plan.at));
-        {
-            let mut chain = self.scope.chain();
-            let spent = usage.unwrap_or_default();
-            let cost_or_none = cost.unwrap_or(Cost::Known(endstop_core::units::Money::ZERO));
-            attempt.hold.settle(settled(&spent, cost_or_none, attempt.plan.unpriced));
-            chain.add_usage(usage, is_estimate);
-            let took = attempt.begun.elapsed();
-            let detail = Detail::Failure { error: &error, is_estimate, took };
-            chain.tell(&EventKind::AttemptFailed { usage, cost }, detail);
-        }
-        self.count_spent(usage, cost.map_or(Some(0), known), is_estimate);
-        let message = error.to_string();
-        let attempts = match self.state.execution.steps.last_mut() {
-            Some(step) => {
-                step.errors.push(message.clone());
-                step.attempts
-            }
-            None => 0,
-        };
-        self.flush().await;
-        let about = About { error: Some(&message), ..About::default() };
-        self.hooks(Trigger::OnError, about).await;
-        if self.flow() == Flow::Stop {
-            return false;
-        }
-        if let Some(wait) = self.agent.retry.wait(attempts, &error) {
-            return self.sleep(wait).await;
-        }
-        self.give_up(&error, attempts);
-        false
-    }
-
-    fn give_up(&mut self, error: &ModelError, attempts: u32) {
-        let model = self.model().name().to_owned();
-        if error.kind.is_retryable() {
-            let message = format!("{attempts} requests to `{model}` failed; the last one: {error}");
-            self.raise(StopReason::RetryLimitReached, &message, "loop");
-            self.state.execution.error.get_or_insert(message);
-        } else {
-            let message = format!("`{model}` cannot answer: {error}");
-            self.raise(StopReason::ErrorForbade, &message, "loop");
-            self.state.execution.error.get_or_insert(message);
         }
     }
 

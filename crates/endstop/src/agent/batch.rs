@@ -1,22 +1,24 @@
 //! The tool calls of a reply: begun in order, run side by side, each answered exactly once.
 
+mod admit;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
-use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 
+use admit::Refusal;
+
 use super::drive::{About, Drive, Flow};
 use super::hooks::{Trigger, words_of};
 use super::state::ToolExecution;
 use super::wait::{Patience, Waited};
-use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::{Handoff, Tool, ToolContext, ToolEntry, ToolError, ToolOutput, answers};
@@ -124,73 +126,6 @@ impl Drive {
         Flow::On
     }
 
-    /// Whether the call may begin: tool, arguments, hooks, limits, in this order.
-    async fn admit(&mut self, call: &ToolCall) -> Result<(), Refusal> {
-        match self.flow() {
-            Flow::On => {}
-            Flow::Pause => return Err(Refusal::Paused),
-            Flow::Stop => return Err(self.not_executed(&call.tool)),
-        }
-        let agent = Arc::clone(&self.agent);
-        let Some(entry) = agent.tools.get(&call.tool) else {
-            let known: Vec<&str> = agent.tools.specs().iter().map(|s| s.name.as_str()).collect();
-            let text = answers::unknown_tool(&call.tool, &agent.tools.nearest(&call.tool), &known);
-            return Err(Refusal::Answer(ToolOutcome::Unknown, text));
-        };
-        if let Err(why) = entry.schema.check(&call.arguments) {
-            return Err(Refusal::Answer(
-                ToolOutcome::Invalid,
-                answers::invalid_arguments(&call.tool, &why),
-            ));
-        }
-        let about = About { call: Some(call), ..About::default() };
-        let asked = self.hooks(Trigger::BeforeToolUse, about).await;
-        if let Some((hook, why)) = asked.blocked {
-            let text = answers::blocked(&call.tool, &hook, &why);
-            return Err(Refusal::Answer(ToolOutcome::Blocked, text));
-        }
-        if self.checkpoint().await == Flow::Stop {
-            return Err(self.not_executed(&call.tool));
-        }
-        self.intend_call(call)
-    }
-
-    fn intend_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
-        let one = Amounts { tool_calls: 1, ..Amounts::default() };
-        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let begin = EventKind::ToolBegin { tool: &call.tool };
-        let hold = match self.scope.budget.reserve(one) {
-            Ok(hold) => hold,
-            Err(refused) => {
-                self.not_begun(&refused, &begin, detail);
-                return Err(Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)));
-            }
-        };
-        let directive = self.scope.intend(&begin, detail);
-        if directive.admits() {
-            // A call that has begun counts, whatever becomes of it.
-            hold.settle(one);
-            return Ok(());
-        }
-        hold.release();
-        Err(match directive {
-            Directive::Pause => Refusal::Paused,
-            _ => Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)),
-        })
-    }
-
-    /// Which limit refused the call, for the model.
-    fn refused_text(&self, tool: &str) -> String {
-        let core = self.scope.core();
-        let verdict = core.run.verdict();
-        let program = core.run.program();
-        let rule = verdict.rule.as_deref().or(core.run.finishing());
-        let condition =
-            rule.and_then(|id| program.policy().rule(id)).map(|r| r.condition.to_string());
-        let now = verdict.primary.map(|signal| signal.message).unwrap_or_default();
-        answers::refused(tool, rule.unwrap_or(""), &condition.unwrap_or_default(), &now)
-    }
-
     /// Why the run stopped, for the model.
     pub(super) fn why_stopped(&self) -> StopSignal {
         let core = self.scope.core();
@@ -198,14 +133,17 @@ impl Drive {
         signal.unwrap_or_else(|| StopSignal::new(StopReason::StopRequested))
     }
 
-    fn not_executed(&self, tool: &str) -> Refusal {
-        let text = answers::not_executed(tool, &self.why_stopped());
-        Refusal::Answer(ToolOutcome::NotExecuted, text)
-    }
-
     /// Runs an admitted call.
     async fn dispatch(&mut self, batch: &mut Batch, place: usize, call: &ToolCall) {
         self.flush().await;
+        if self.flow() == Flow::Stop {
+            // What has begun could not be recorded: it must not happen either.
+            let text = answers::not_executed(&call.tool, &self.why_stopped());
+            let outcome = ToolOutcome::NotExecuted;
+            let answered = Answered { outcome, text, took: Duration::ZERO };
+            self.tell_end(call, &answered);
+            return self.answered(batch, place, answered).await;
+        }
         let agent = Arc::clone(&self.agent);
         let Some(entry) = agent.tools.get(&call.tool) else { return };
         let is_agent = entry.tool.is_agent();
@@ -412,12 +350,6 @@ impl Drive {
         self.become_agent(next);
         self.state.messages.push(Message::system(format!("You are `{to}` now. {message}")));
     }
-}
-
-/// Why a call does not begin.
-enum Refusal {
-    Paused,
-    Answer(ToolOutcome, String),
 }
 
 /// Runs a tool; a panic of it is a failure of the call.

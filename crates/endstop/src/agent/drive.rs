@@ -4,23 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::{Action, DEFAULT_OVERRIDES};
+use endstop_core::policy::DEFAULT_OVERRIDES;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 use endstop_core::verdict::Verdict;
 
 use super::Inner;
-use super::approval::{Approval, ApprovalRequest, caps_of};
 use super::hooks::{Asked, HookContext, Trigger};
+use super::keep::Stored;
 use super::plan::ContextBound;
 use super::scope::{Scope, is_over};
 use super::state::AgentState;
-use super::wait::{Patience, Waited};
 use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
-use crate::store::{RunLock, Version};
 use crate::tool::Handoff;
 
 /// Whether the run goes on.
@@ -57,12 +55,6 @@ pub(super) struct Drive {
     pub(super) held_up: Option<Box<Verdict>>,
     /// The cap that was approved last, and what was spent then.
     pub(super) last_cap: Option<(Amounts, Money)>,
-}
-
-/// Where a run is kept.
-pub(super) struct Stored {
-    pub(super) version: Option<Version>,
-    pub(super) _lock: RunLock,
 }
 
 /// What a hook is called about.
@@ -107,21 +99,6 @@ impl Drive {
         self.checkpoint().await
     }
 
-    fn approve_what_was_approved(&mut self) {
-        for approval in std::mem::take(&mut self.state.execution.approvals) {
-            self.approve(&approval.rule, approval.cap_picos.map(Money::from_picos));
-        }
-    }
-
-    fn approve(&mut self, rule: &str, cap: Option<Money>) {
-        let program = Arc::clone(self.scope.core().run.program());
-        for cap in caps_of(program.policy().rule(rule), cap) {
-            self.scope.note(&EventKind::Approved { rule, cap });
-        }
-        // From here on the core alone knows the limits.
-        self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
-    }
-
     /// Tells the core of users' messages that it does not know yet.
     pub(super) fn tell_user_messages(&mut self) {
         let told = self.state.execution.messages_told;
@@ -142,23 +119,6 @@ impl Drive {
             self.take_cancellation();
         }
         self.flow()
-    }
-
-    /// Asks the sources of the run and of those above it, which wait for it.
-    async fn ask_sources(&self) {
-        let is_handed_over = self.agent.name != self.scope.info.agent;
-        let own = self.agent.sources.iter().filter(|_| is_handed_over);
-        let mut sources: Vec<_> = own.map(|source| (source, &self.scope.token)).collect();
-        let mut next = Some(&self.scope);
-        while let Some(scope) = next {
-            sources.extend(scope.sources.iter().map(|source| (source, &scope.token)));
-            next = scope.parent.as_ref();
-        }
-        for (source, token) in sources {
-            if let Some(signal) = source.cancellation_signal(&self.state).await {
-                token.cancel(signal, crate::cancel::Urgency::Graceful);
-            }
-        }
     }
 
     /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
@@ -229,52 +189,6 @@ impl Drive {
         self.scope.tell(&EventKind::StopRaised { signal: &signal }, Detail::Error { message });
     }
 
-    /// A pause rule holds: a person is asked, if one can be.
-    pub(super) async fn resolve_pause(&mut self) -> Flow {
-        if self.flow() != Flow::Pause || self.held_up.is_some() {
-            return self.flow();
-        }
-        let Some(approver) = self.agent.approver.clone() else { return Flow::Pause };
-        self.sync();
-        let verdict = Box::new(self.scope.core().run.verdict());
-        let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
-        let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
-        let message = verdict.to_string();
-        self.scope.note(&EventKind::Paused);
-        let request = ApprovalRequest { rules: &rules, message: &message, state: &self.state };
-        let mut asking = approver.approve(request);
-        let answer = self.scope.wait(&mut asking, Patience::None).await;
-        drop(asking);
-        self.scope.note(&EventKind::Resumed);
-        match answer {
-            Waited::Done(Approval::Yes) => self.approve_all(&rules, None),
-            Waited::Done(Approval::UpTo(limit)) => {
-                let given = (self.scope.budget.settled(), limit);
-                if self.last_cap.replace(given) == Some(given) {
-                    // The same answer again, and nothing has begun: it would be given for ever.
-                    self.held_up = Some(verdict);
-                    return Flow::Pause;
-                }
-                self.approve_all(&rules, Some(limit));
-            }
-            Waited::Done(Approval::No(why)) => {
-                self.raise(StopReason::StopRequested, &why, "approval");
-            }
-            Waited::Done(Approval::Later) => {
-                self.held_up = Some(verdict);
-                return Flow::Pause;
-            }
-            Waited::Cut => return self.checkpoint().await,
-        }
-        self.flow()
-    }
-
-    fn approve_all(&mut self, rules: &[String], cap: Option<Money>) {
-        for rule in rules {
-            self.approve(rule, cap);
-        }
-    }
-
     /// The run is about to stop: hooks may ask for a continuation.
     pub(super) async fn on_stop(&mut self) -> Flow {
         let reason = self.why_stopped().reason;
@@ -343,42 +257,6 @@ impl Drive {
         execution.core = core.run.to_state().ok().map(Box::new);
         if !is_over(execution.status) && execution.status != Status::Paused {
             execution.verdict = None;
-        }
-    }
-
-    /// Hands the trace so far to the store: what was spent survives a crash from here on.
-    pub(super) async fn flush(&mut self) {
-        let Err(error) = self.scope.keep_trace().await else { return };
-        if self.stored.take().is_some() || self.scope.parent.is_some() && self.flow() != Flow::Stop
-        {
-            self.error(&format!("the run cannot be kept: {error}"), "store");
-        }
-    }
-
-    /// Saves the state, if there is a store.
-    pub(super) async fn save(&mut self) {
-        self.snapshot();
-        self.flush().await;
-        let Some(store) = self.agent.store.clone() else { return };
-        let Some(stored) = &self.stored else { return };
-        let saved = store.save(&self.state.id, &self.state.to_json(), stored.version).await;
-        match (saved, &mut self.stored) {
-            (Ok(version), Some(stored)) => stored.version = Some(version),
-            (Err(error), _) => {
-                self.stored = None;
-                self.error(&format!("the run cannot be saved: {error}"), "store");
-                self.snapshot();
-            }
-            (Ok(_), None) => {}
-        }
-    }
-
-    /// Saves the state after a step, if there is a store.
-    pub(super) async fn save_after_step(&mut self) {
-        if self.stored.is_some() {
-            self.save().await;
-        } else {
-            self.sync();
         }
     }
 

@@ -4,22 +4,26 @@
 //! for all of them or for none; whatever is spent is settled for all of them at once. So the cores of a run
 //! and its ancestors are locked together, root first; the ledger's lock is taken inside them.
 
+mod chain;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop_core::event::{Event, EventKind, Source};
 use endstop_core::run::{Directive, Notice, Run, Status};
-use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::signal::StopReason;
 use endstop_core::units::TokenUsage;
 use endstop_core::wire::v1::trace::Line;
 use tokio::time::Instant;
 
+pub(super) use chain::Chain;
+
+use super::keep::Keeper;
 use super::source::CancellationSource;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
 use crate::observe::{Detail, Observation, Observer, RunInfo};
-use crate::store::Store;
 
 /// What all runs of a tree share.
 pub(super) struct Shared {
@@ -29,21 +33,6 @@ pub(super) struct Shared {
     pub(super) root: CancelToken,
     /// Keeps the trace of the root run, if it is kept.
     pub(super) keeper: Option<Keeper>,
-}
-
-/// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait
-/// for its end.
-pub(super) struct Keeper {
-    store: Arc<dyn Store>,
-    /// Held while lines are appended, so that they keep their order. With what the store said when it did
-    /// not take some: nothing is appended after a hole.
-    problem: tokio::sync::Mutex<Option<String>>,
-}
-
-impl Keeper {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, problem: tokio::sync::Mutex::default() }
-    }
 }
 
 /// One run of a tree.
@@ -198,26 +187,6 @@ impl Scope {
         Some(self.note(&kind))
     }
 
-    /// Hands the trace of the root run so far to the store, if it has one: what was spent survives a crash
-    /// from here on.
-    pub(super) async fn keep_trace(&self) -> Result<(), String> {
-        let Some(keeper) = &self.shared.keeper else { return Ok(()) };
-        let mut root = self;
-        while let Some(parent) = root.parent.as_deref() {
-            root = parent;
-        }
-        let mut problem = keeper.problem.lock().await;
-        if let Some(problem) = &*problem {
-            return Err(problem.clone());
-        }
-        let lines = root.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let kept = keeper.store.append(&root.info.id, &lines).await;
-        kept.map_err(|error| problem.insert(error.to_string()).clone())
-    }
-
     /// The run has stopped: what runs below it is cut.
     pub(super) fn cut_below(&self) {
         let core = self.core();
@@ -278,163 +247,7 @@ impl Scope {
     }
 }
 
-/// The locked cores of a run and its ancestors, root first.
-pub(super) struct Chain<'s> {
-    ancestors: Vec<(&'s Scope, MutexGuard<'s, Core>)>,
-    own: &'s Scope,
-    pub(super) core: MutexGuard<'s, Core>,
-    /// When all this is.
-    now: Instant,
-}
-
-impl Chain<'_> {
-    pub(super) fn cores(&self) -> impl Iterator<Item = &Core> {
-        self.ancestors.iter().map(|(_, core)| &**core).chain([&*self.core])
-    }
-
-    pub(super) const fn own_budget(&self) -> &Budget {
-        &self.own.budget
-    }
-
-    /// Takes in what concerns the run alone.
-    pub(super) fn note_own(&mut self, kind: &EventKind<'_>) -> Directive {
-        self.own.take_in(&mut self.core, self.now, Source::Own, kind, Detail::None)
-    }
-
-    /// Takes in what happened.
-    pub(super) fn tell(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
-        let directive = self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail);
-        if let Some(kind) = seen_above(kind) {
-            self.tell_above(&kind, detail);
-        }
-        directive
-    }
-
-    fn tell_above(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) {
-        for (scope, core) in &mut self.ancestors {
-            let directive = scope.take_in(core, self.now, Source::Descendant, kind, detail);
-            if directive.stops() {
-                scope.trip(core, directive);
-            }
-        }
-    }
-
-    /// Adds what was spent, of every run concerned.
-    pub(super) fn add_usage(&mut self, usage: Option<TokenUsage>, is_estimate: bool) {
-        let cores = self.ancestors.iter_mut().map(|(_, core)| core);
-        for core in cores.chain([&mut self.core]) {
-            let sum = usage.and_then(|usage| core.usage.checked_add(&usage));
-            core.usage = sum.unwrap_or(core.usage);
-            core.is_estimate |= is_estimate;
-        }
-    }
-
-    /// Reports a tool that goes on, to every run concerned.
-    pub(super) fn add_still_running(&mut self, tool: &str) {
-        let cores = self.ancestors.iter_mut().map(|(_, core)| core);
-        for core in cores.chain([&mut self.core]) {
-            core.still_running.push(tool.to_owned());
-        }
-    }
-
-    /// Whether every core would let it begin, asked with what `kind_of` gives for each budget.
-    pub(super) fn would<'k>(&mut self, kind_of: impl Fn(&Budget) -> EventKind<'k>) -> bool {
-        let own = (self.own, Source::Own, &mut *self.core);
-        let above = self.ancestors.iter_mut().map(|(scope, core)| {
-            let core: &mut Core = core;
-            (*scope, Source::Descendant, core)
-        });
-        let (mut all, now) = (above.chain([own]), self.now);
-        all.all(|(scope, source, core)| {
-            let event = scope.event(core, now, source, &kind_of(&scope.budget));
-            core.run.would(&event).admits()
-        })
-    }
-
-    /// Asks whether something may begin; it begins for the run and all its ancestors, or for none.
-    pub(super) fn intend(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
-        self.intend_each(|_| kind.clone(), detail)
-    }
-
-    /// As [`Chain::intend`], with what `kind_of` gives for each budget.
-    pub(super) fn intend_each<'k>(
-        &mut self,
-        kind_of: impl Fn(&Budget) -> EventKind<'k>,
-        detail: Detail<'_>,
-    ) -> Directive {
-        let kind = kind_of(&self.own.budget);
-        if seen_above(&kind).is_none() {
-            return self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
-        }
-        if let Some(signal) = self.refused_above(&kind_of, detail) {
-            let raised = EventKind::StopRaised { signal: &signal };
-            let none = Detail::None;
-            return self.own.take_in(&mut self.core, self.now, Source::Own, &raised, none);
-        }
-        let directive = self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
-        if directive.admits() {
-            for (scope, core) in &mut self.ancestors {
-                let kind = kind_of(&scope.budget);
-                let above = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
-                if above.stops() {
-                    scope.trip(core, above);
-                }
-            }
-        }
-        directive
-    }
-
-    /// The reason of the ancestor that does not let it begin. Its core records what it refused.
-    fn refused_above<'k>(
-        &mut self,
-        kind_of: &impl Fn(&Budget) -> EventKind<'k>,
-        detail: Detail<'_>,
-    ) -> Option<StopSignal> {
-        for (scope, core) in &mut self.ancestors {
-            let kind = kind_of(&scope.budget);
-            let event = scope.event(core, self.now, Source::Descendant, &kind);
-            if core.run.would(&event).admits() {
-                continue;
-            }
-            let directive = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
-            if directive.stops() {
-                scope.trip(core, directive);
-            }
-            let name = &scope.info.agent;
-            return Some(match scope.in_flight().signal() {
-                Some(signal) => (*signal).clone(),
-                None => StopSignal::new(StopReason::StopRequested)
-                    .with_message(format!("`{name}`, which began this run, cannot go on now"))
-                    .with_source(name.clone()),
-            });
-        }
-        None
-    }
-}
-
 /// Whether a run with this status has ended.
 pub(super) const fn is_over(status: Status) -> bool {
     matches!(status, Status::Completed | Status::Stopped | Status::Failed)
-}
-
-/// How an event looks to the ancestors of the run; none where it concerns the run alone.
-fn seen_above<'e>(kind: &EventKind<'e>) -> Option<EventKind<'e>> {
-    match kind {
-        // Only that there was one: it keeps them from being idle. The words are the run's own.
-        EventKind::Piece { .. } => Some(EventKind::Piece { text: "" }),
-        EventKind::UserMessage
-        | EventKind::StepBegin
-        | EventKind::Reserve { .. }
-        | EventKind::AttemptBegin { .. }
-        | EventKind::AttemptFailed { .. }
-        | EventKind::Reply { .. }
-        | EventKind::ToolBegin { .. }
-        | EventKind::ToolEnd { .. }
-        | EventKind::ToolRefused { .. }
-        | EventKind::StepEnd
-        | EventKind::ChildBegin { .. }
-        | EventKind::ChildEnd
-        | EventKind::HandOff { .. } => Some(kind.clone()),
-        _ => None,
-    }
 }

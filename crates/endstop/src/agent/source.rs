@@ -3,8 +3,9 @@
 use endstop_core::signal::StopSignal;
 use futures_util::future::BoxFuture;
 
+use super::drive::Drive;
 use super::state::AgentState;
-use crate::cancel::InMemoryCancellationSource;
+use crate::cancel::{InMemoryCancellationSource, Urgency};
 
 /// Asked at every checkpoint whether the run is to end.
 pub trait CancellationSource: Send + Sync {
@@ -36,5 +37,24 @@ impl CancellationSource for InMemoryCancellationSource {
                 }
             }
         })
+    }
+}
+
+impl Drive {
+    /// Asks the sources of the run and of those above it, which wait for it.
+    pub(super) async fn ask_sources(&self) {
+        let is_handed_over = self.agent.name != self.scope.info.agent;
+        let own = self.agent.sources.iter().filter(|_| is_handed_over);
+        let mut sources: Vec<_> = own.map(|source| (source, &self.scope.token)).collect();
+        let mut next = Some(&self.scope);
+        while let Some(scope) = next {
+            sources.extend(scope.sources.iter().map(|source| (source, &scope.token)));
+            next = scope.parent.as_ref();
+        }
+        for (source, token) in sources {
+            if let Some(signal) = source.cancellation_signal(&self.state).await {
+                token.cancel(signal, Urgency::Graceful);
+            }
+        }
     }
 }

@@ -7,9 +7,10 @@ use endstop_core::policy::Program;
 use endstop_core::run::{Run, Status};
 use endstop_core::units::Millis;
 
-use super::drive::{Drive, Stored};
+use super::drive::Drive;
+use super::keep::{Keeper, Stored};
 use super::plan::ContextBound;
-use super::scope::{Core, Keeper, Scope, Shared};
+use super::scope::{Core, Scope, Shared};
 use super::state::AgentState;
 use super::{AgentLoop, ExecuteError, Inner};
 use crate::cancel::{CancelToken, Urgency, watch_kill_switch};
@@ -54,7 +55,7 @@ pub(super) async fn root(
                 None => store.lock(&state.id).await?,
             };
             let version = store.load(&state.id).await?.map_or(Version(0), |stored| stored.version);
-            Some(Stored { version: Some(version), _lock: lock })
+            Some(Stored { store: Arc::clone(store), version: Some(version), _lock: lock })
         }
         None => None,
     };

@@ -130,12 +130,10 @@ impl Drive {
         pricing: &'p super::pricing::Pricing,
         messages: Option<&[Message]>,
     ) -> CallPlan<'p> {
-        let input = match messages {
-            Some(messages) => {
-                let all = messages.iter().map(Message::token_bound);
-                all.fold(self.agent.fixed_tokens, u64::saturating_add)
-            }
-            None => self.context.of(&self.state.messages),
+        let input = if messages.is_some() || self.uses_retry_model {
+            self.context.of_other(&self.state.messages, messages)
+        } else {
+            self.context.of(&self.state.messages)
         };
         let of_model = self.model().max_output_tokens();
         let max_output = match (self.agent.max_output_tokens, of_model) {
@@ -151,7 +149,7 @@ impl Drive {
             max_output,
             min_output: MIN_OUTPUT_TOKENS,
             keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
-            unpriced: program.policy().unpriced(),
+            unpriced: self.scope.chain().unpriced(),
         }
     }
 
@@ -165,7 +163,7 @@ impl Drive {
     ) {
         let is_by_rule = {
             let mut chain = self.scope.chain();
-            let is_by_rule = !chain.would(|_| kind.clone());
+            let is_by_rule = !chain.would(|_, _| kind.clone());
             if is_by_rule {
                 chain.intend(kind, detail);
             }

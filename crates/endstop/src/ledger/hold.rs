@@ -16,7 +16,30 @@ pub enum OnDrop {
 }
 
 /// A reservation at a node and all its ancestors. It ends once: by [`settle`](Self::settle), by
-/// [`release`](Self::release), or by being dropped.
+/// [`release`](Self::release), or by being dropped. The types say so:
+///
+/// ```compile_fail,E0382
+/// use endstop::ledger::{Amounts, Budget, Limits};
+///
+/// let hold = Budget::root(Limits::unlimited()).reserve(Amounts::ZERO).unwrap();
+/// hold.settle(Amounts::ZERO);
+/// hold.settle(Amounts::ZERO); // a hold is consumed by its end
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use endstop::ledger::{Amounts, Budget, Limits};
+/// let hold = Budget::root(Limits::unlimited()).reserve(Amounts::ZERO).unwrap();
+/// hold.settle(Amounts::ZERO);
+/// hold.release(); // what was settled cannot be given back
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use endstop::ledger::Hold;
+/// fn copied<T: Clone>(of: &T) -> T {
+///     of.clone()
+/// }
+/// let copy = |hold: &Hold| copied(hold); // nor copied, to be ended twice
+/// ```
 #[derive(Debug)]
 #[must_use = "a hold that is dropped is charged in full"]
 pub struct Hold {

@@ -347,14 +347,12 @@ async fn a_graceful_cancellation_lets_tools_end_and_begins_no_other() {
 async fn in_a_tool_whose_time_is_nearly_over() {
     for can_abort in [true, false] {
         for after in [ms(900), ms(1_100)] {
-            let (model, done) = (caller("work"), Arc::default());
-            let tool = long_tool(&done).timeout(ms(1_000));
+            let tool = long_tool(&Arc::default()).timeout(ms(1_000));
             let tool = if can_abort { tool } else { tool.not_abortable() };
             let slow = slow_tool("sleep", ms(5_000));
             let reply = Reply::call("work", json!({})).tool_call("sleep", json!({}));
-            let model_of_two = replies([reply.usage(100, 10)]);
-            drop(model);
-            let builder = agent(&model_of_two, "steps >= 5").tool(tool).tool(slow);
+            let model = replies([reply.usage(100, 10)]);
+            let builder = agent(&model, "steps >= 5").tool(tool).tool(slow);
             let (state, budget, took) = cancelled(Means::Now, after, builder).await;
             check(Means::Now, &state, &budget);
             let first = if after < ms(1_000) { ToolOutcome::Cut } else { ToolOutcome::TimedOut };
@@ -416,6 +414,26 @@ async fn a_run_that_ends_between_the_breaker_and_its_request_leaves_the_breaker_
     let next = agent(&model, "steps >= 5 or active >= 1m").circuit_breaker(breaker.clone());
     let state = next.build().unwrap().run("Go.").await.unwrap();
     assert_eq!(state.final_response(), Some("Done."), "{}", state.explain());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_breaker_hides_no_limit_in_time() {
+    // One run tries for ever whether the model is back; the other looks again every 100 ms.
+    let breaker = CircuitBreaker::new(1, ms(1_000));
+    breaker.record(false);
+    let model = replies([Reply::text("x").stall()]);
+    let agent = |stop: &str| agent(&model, stop).circuit_breaker(breaker.clone()).build().unwrap();
+    let (first, second) = (agent("active >= 60s"), agent("active >= 10s"));
+    let later = async {
+        sleep(ms(2_000)).await;
+        second.run("Go.").await
+    };
+    let (first, second) = tokio::join!(first.run("Go."), later);
+    assert_eq!(first.unwrap().execution.at_ms, 60_000);
+    let second = second.unwrap();
+    assert_eq!(second.stop_reason(), Some(StopReason::TimeLimitReached), "{}", second.explain());
+    assert!((10_000..10_200).contains(&second.execution.at_ms), "{}", second.explain());
+    assert_eq!(model.calls(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -628,7 +646,7 @@ async fn a_dropped_future_cuts_what_is_in_flight_and_holds_nothing() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(inner.calls(), 8);
 
-    let (model, done) = (caller("work"), Arc::default());
+    let done = Arc::default();
     let told = Arc::new(AtomicBool::new(false));
     let saw = Arc::clone(&told);
     let tool = FunctionTool::without_arguments("sleep", "Sleeps.", move |context| {
@@ -640,7 +658,6 @@ async fn a_dropped_future_cuts_what_is_in_flight_and_holds_nothing() {
         }
     });
     let reply = Reply::call("work", json!({})).tool_call("sleep", json!({}));
-    drop(model);
     let model = replies([reply]);
     let builder = agent(&model, "steps >= 5").tool(long_tool(&done)).tool(tool.not_abortable());
     let budget = dropped(ms(350), builder).await;
@@ -661,22 +678,6 @@ async fn a_reset_source_lets_the_next_run_go() {
     assert_eq!((state.stop_reason(), model.calls()), (Some(StopReason::UserRequested), 0));
     source.reset();
     assert_eq!(agent.run("Go.").await.unwrap().final_response(), Some("Done."));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cancellation_is_heard_while_other_signals_stand() {
-    // A hook that would always go on, and a limit that stands: the source is asked all the same.
-    let model = caller("look");
-    let canceller = Canceller::new(Means::Asked);
-    let own = canceller.clone();
-    let builder = agent(&model, "steps >= 1").tool(ok_tool("look"));
-    let agent = canceller.equip(builder).hook(Trigger::OnStop, 0, move |context| {
-        own.cancel();
-        context.request_continuation("always");
-        Ok(())
-    });
-    let state = agent.build().unwrap().run("Go.").await.unwrap();
-    assert_eq!((model.calls(), state.stop_reason()), (1, Some(StopReason::UserRequested)));
 }
 
 /// A request in the middle of a wait that is repeated: no attempt is made of what was not asked.

@@ -114,3 +114,19 @@ async fn a_run_that_was_handed_on_twice_is_resumed_with_the_last_agent() {
     assert_eq!((a.calls(), b.calls(), c.calls()), (1, 1, 4));
     assert_eq!((state.agent.as_str(), state.step_count()), ("last", 6));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_handed_off_is_still_kept_and_still_asks_the_same_person() {
+    use endstop::agent::Approval;
+    use endstop::store::{MemoryStore, Store as _};
+    let (model, expert) = (caller("transfer"), caller("look"));
+    let (store, person) = (MemoryStore::new(), crate::kit::Person::who_says([Approval::Yes]));
+    let other = named("expert", &expert, "steps >= 50").tool(ok_tool("look")).build().unwrap();
+    let rules = "[stop]\nlimit = \"steps >= 5\"\n[pause]\nask = \"steps >= 3\"\n";
+    let agent = crate::kit::under(&model, rules).tool(hands_to("expert")).handoff(other);
+    let agent = agent.store(Arc::new(store.clone())).approver(person.clone()).build().unwrap();
+    let state = agent.run("Go.").await.unwrap();
+    assert_eq!((state.step_count(), person.asked().len()), (5, 1), "{}", state.explain());
+    let stored = store.load(&state.id).await.unwrap().unwrap();
+    assert_eq!(endstop::agent::AgentState::from_json(&stored.text).unwrap(), state);
+}

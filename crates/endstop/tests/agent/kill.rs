@@ -280,8 +280,9 @@ fn random_agent(name: &str, depth: u64, dice: &mut Dice, watch: &Arc<Watch>) -> 
         .retry(retry)
 }
 
-/// One schedule; what was seen, and whether the kill came before the run had ended.
-async fn schedule(seed: u64) -> (Arc<Watch>, bool) {
+/// One schedule; what was seen, and whether the kill came before the run had ended. Where time is real and
+/// there are threads, a call may begin while the switch is being thrown.
+async fn schedule(seed: u64, is_simulated: bool) -> (Arc<Watch>, bool) {
     let mut dice = Dice::new(seed);
     let switch = MemoryKillSwitch::new();
     let watch = Arc::new(Watch {
@@ -304,12 +305,14 @@ async fn schedule(seed: u64) -> (Arc<Watch>, bool) {
     let took = watch.begun.elapsed();
     throwing.abort();
     let what = format!("seed {seed}, thrown at {thrown_at:?}, over at {took:?}: {state:?}");
-    assert_eq!(watch.late.load(Ordering::SeqCst), 0, "a late call, {what}");
+    if is_simulated {
+        assert_eq!(watch.late.load(Ordering::SeqCst), 0, "a late call, {what}");
+    }
     assert_eq!(budget.held(), Amounts::default(), "{what}");
     assert_eq!(budget.settled().tokens, state.usage().total(), "{what}");
     assert_all_answered(&state);
     let is_killed = watch.switch.thrown().is_some() && took > thrown_at;
-    if is_killed {
+    if is_killed && is_simulated {
         check(&state, "enough");
         assert!(took <= thrown_at + interval + ms(2), "{what}");
     }
@@ -321,7 +324,7 @@ async fn after_a_kill_at_any_time_no_call_begins_in_a_thousand_random_schedules(
     let begun = std::time::Instant::now();
     let (mut killed, mut models, mut tools) = (0, 0, 0);
     for seed in 1..=1_000 {
-        let (watch, is_killed) = schedule(seed).await;
+        let (watch, is_killed) = schedule(seed, true).await;
         killed += u64::from(is_killed);
         models += watch.models.load(Ordering::SeqCst);
         tools += watch.tools.load(Ordering::SeqCst);
@@ -332,4 +335,15 @@ async fn after_a_kill_at_any_time_no_call_begins_in_a_thousand_random_schedules(
     );
     // Else the schedules would show nothing.
     assert!(killed > 300 && models > 3_000 && tools > 1_000, "{killed}, {models}, {tools}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn on_several_threads_a_kill_leaves_nothing_unanswered_and_nothing_held() {
+    let runs = (2_001..=2_200).map(|seed| tokio::spawn(schedule(seed, false)));
+    let mut killed = 0;
+    for run in runs.collect::<Vec<_>>() {
+        let (_, is_killed) = run.await.unwrap();
+        killed += u64::from(is_killed);
+    }
+    assert!(killed > 30, "{killed}");
 }

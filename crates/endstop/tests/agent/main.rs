@@ -8,6 +8,7 @@
 )]
 
 mod basics;
+mod budget;
 mod cancel;
 mod defects;
 mod finish;
@@ -15,8 +16,11 @@ mod handoff;
 mod hooks;
 mod kill;
 mod kit;
+mod mended_1;
 mod overrides;
 mod pause;
+#[cfg(feature = "models")]
+mod provider;
 mod record;
 mod resume;
 mod retry;

@@ -431,6 +431,24 @@ async fn nothing_that_is_raised_is_overridden_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_raised_before_every_step_is_answered_three_times() {
+    let model = caller("look");
+    let builder = agent(&model, "steps >= 5").tool(ok_tool("look"));
+    let builder = builder.hook(Trigger::BeforeStep, 0, |context| {
+        context.raise(StopSignal::new(StopReason::StopRequested));
+        Ok(())
+    });
+    let (builder, stops) = continues(builder, Trigger::OnStop, MOST_HOOK_CALLS);
+    let state = builder.build().unwrap().run("Go.").await.unwrap();
+    assert_eq!((model.calls(), stops.load(Ordering::SeqCst)), (0, 4));
+    assert_eq!(
+        state.last_stop_signal().unwrap().message,
+        "override limit: stop_requested overridden 3 times and still standing"
+    );
+    assert_eq!(state.status(), Status::Failed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_end_of_another_kind_is_overridden_for_ever() {
     let model = answerer("Done.");
     assert_ends("a natural end", &model, agent(&model, "steps >= 5")).await;

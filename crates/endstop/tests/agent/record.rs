@@ -185,7 +185,9 @@ async fn every_run_of_a_tree_replays_to_the_same_verdict() {
 #[tokio::test(start_paused = true)]
 async fn what_people_and_hooks_do_is_in_the_record() {
     let limit = "[stop]\nlimit = \"steps >= 3\"\n[rule.limit]\nhard = false\n";
-    let critic = parent(limit).hook(Trigger::OnStop, 0, |context| {
+    let looker = priced(|_, _| Reply::call("look", json!({})).usage(1_000, 100));
+    let looker = under(&looker, limit).tool(ok_tool("look"));
+    let critic = looker.hook(Trigger::OnStop, 0, |context| {
         context.request_continuation("critic");
         Ok(())
     });
