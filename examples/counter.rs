@@ -1,6 +1,7 @@
 //! A counter tool that stops the loop at 3: no final response, and a signal that says how far it came.
 //!
 //! Run it with `cargo run -p endstop --example counter`. It needs no key and no network.
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("stopped by:     {}", signal.map_or_else(String::new, ToString::to_string));
     println!(
         "final count:    {}",
-        signal.map_or(0, |s| s.context["final_count"].as_u64().unwrap_or(0))
+        signal.and_then(|s| s.context.get("final_count")?.as_u64()).unwrap_or(0)
     );
     println!("final response: {}", state.final_response().unwrap_or("none"));
     println!("steps:          {}", state.step_count());

@@ -13,7 +13,8 @@ impl Display for Verdict {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.primary {
             Some(signal) => write!(f, "{}: {signal}", self.status.name())?,
-            None => match self.rules.iter().find(|rule| rule.action == Action::Pause && rule.holds) {
+            None => match self.rules.iter().find(|rule| rule.action == Action::Pause && rule.holds)
+            {
                 Some(rule) if self.status == Status::Paused => write!(f, "paused by {}", rule.id)?,
                 _ => write!(f, "{}: no stop signal stands", self.status.name())?,
             },
