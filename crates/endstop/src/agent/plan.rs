@@ -277,8 +277,11 @@ impl Chain<'_> {
             is_in_budget
                 && (!needs_reserve || self.would(|budget, unpriced| worst.beside(budget, unpriced)))
         };
-        if fits(most) || !fits(least) {
-            return if fits(least) { most } else { least };
+        if fits(most) {
+            return most;
+        }
+        if !fits(least) {
+            return least;
         }
         let (mut low, mut high) = (least, most);
         while high.saturating_sub(low) > 1 {

@@ -17,6 +17,7 @@ mod hooks;
 mod kill;
 mod kit;
 mod mended_1;
+mod mended_2;
 mod overrides;
 mod pause;
 #[cfg(feature = "models")]

@@ -7,6 +7,7 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::TokenUsage;
+use tokio::time::Instant;
 
 use super::{Core, Scope};
 use crate::ledger::Budget;
@@ -17,6 +18,8 @@ pub(in crate::agent) struct Chain<'s> {
     pub(super) ancestors: Vec<(&'s Scope, MutexGuard<'s, Core>)>,
     pub(super) own: &'s Scope,
     pub(in crate::agent) core: MutexGuard<'s, Core>,
+    /// When all this is.
+    pub(super) now: Instant,
 }
 
 impl Chain<'_> {
@@ -44,12 +47,12 @@ impl Chain<'_> {
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        self.own.take_in(&mut self.core, Source::Own, kind, detail)
+        self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail)
     }
 
     /// Takes in what happened.
     pub(in crate::agent) fn tell(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
-        let directive = self.own.take_in(&mut self.core, Source::Own, kind, detail);
+        let directive = self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail);
         if let Some(kind) = seen_above(kind) {
             self.tell_above(&kind, detail);
         }
@@ -58,7 +61,7 @@ impl Chain<'_> {
 
     fn tell_above(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) {
         for (scope, core) in &mut self.ancestors {
-            let directive = scope.take_in(core, Source::Descendant, kind, detail);
+            let directive = scope.take_in(core, self.now, Source::Descendant, kind, detail);
             if directive.stops() {
                 scope.trip(core, directive);
             }
@@ -94,10 +97,11 @@ impl Chain<'_> {
             let core: &mut Core = core;
             (*scope, Source::Descendant, core)
         });
-        let mut all = above.chain([own]);
+        let (mut all, now) = (above.chain([own]), self.now);
         all.all(|(scope, source, core)| {
             let kind = kind_of(&scope.budget, unpriced_of(core));
-            core.run.would(&scope.event(source, &kind)).admits()
+            let event = scope.event(core, now, source, &kind);
+            core.run.would(&event).admits()
         })
     }
 
@@ -118,19 +122,19 @@ impl Chain<'_> {
     ) -> Directive {
         let kind = kind_of(&self.own.budget, self.own_unpriced());
         if seen_above(&kind).is_none() {
-            return self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+            return self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
         }
         if let Some(refused) = self.refused_above(&kind_of, detail) {
             // What is only too deep ends nobody.
             let Some(signal) = refused else { return Directive::Refuse };
             let raised = EventKind::StopRaised { signal: &signal };
-            return self.own.take_in(&mut self.core, Source::Own, &raised, Detail::None);
+            return self.own.take_in(&mut self.core, self.now, Source::Own, &raised, Detail::None);
         }
-        let directive = self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+        let directive = self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
         if directive.admits() {
             for (scope, core) in &mut self.ancestors {
                 let kind = kind_of(&scope.budget, unpriced_of(core));
-                let above = scope.take_in(core, Source::Descendant, &kind, detail);
+                let above = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
                 if above.stops() {
                     scope.trip(core, above);
                 }
@@ -148,10 +152,11 @@ impl Chain<'_> {
     ) -> Option<Option<StopSignal>> {
         for (scope, core) in &mut self.ancestors {
             let kind = kind_of(&scope.budget, unpriced_of(core));
-            if core.run.would(&scope.event(Source::Descendant, &kind)).admits() {
+            let event = scope.event(core, self.now, Source::Descendant, &kind);
+            if core.run.would(&event).admits() {
                 continue;
             }
-            let directive = scope.take_in(core, Source::Descendant, &kind, detail);
+            let directive = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
             if directive.stops() {
                 scope.trip(core, directive);
             }
