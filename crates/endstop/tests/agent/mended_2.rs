@@ -194,9 +194,10 @@ async fn the_switch_and_the_token_of_a_child_end_the_child_and_not_its_parent() 
 
 #[tokio::test(start_paused = true)]
 async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
-    for by_switch in [true, false] {
+    for (at_first, by_switch) in [(true, true), (true, false), (false, true), (false, false)] {
         let (switch, token) = (MemoryKillSwitch::new(), CancelToken::new());
-        let other = named("expert", &caller("sleep"))
+        let sleeper = caller("sleep");
+        let other = named("expert", &sleeper)
             .tool(slow_tool("sleep", Duration::from_secs(3_600)))
             .kill_switch(switch.clone())
             .cancel_token(token.clone())
@@ -204,7 +205,9 @@ async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
         let agent = named("triage", &caller("transfer")).tool(hands_to("expert"));
         let agent = agent.handoff(other.unwrap()).build().unwrap();
         let end = async {
-            tokio::time::sleep(ten_seconds()).await;
+            if !at_first {
+                tokio::time::sleep(ten_seconds()).await;
+            }
             if by_switch {
                 switch.throw("enough");
             } else {
@@ -215,6 +218,8 @@ async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
         let ((), state) = tokio::join!(end, agent.run("Go."));
         let state = state.unwrap();
         assert_eq!(state.stop_reason(), Some(StopReason::UserRequested), "{}", state.explain());
+        // The agent that began is not its business.
+        assert_eq!((state.agent.as_str(), sleeper.calls()), ("expert", u64::from(!at_first)));
         assert!(begun.elapsed() < ten_seconds() + Duration::from_secs(1));
     }
 }
