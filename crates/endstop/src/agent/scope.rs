@@ -22,7 +22,7 @@ pub(super) use chain::Chain;
 use super::keep::Keeper;
 use super::source::CancellationSource;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
-use crate::clock::RunClock;
+use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
 use crate::observe::{Detail, Observation, Observer, RunInfo};
 
@@ -80,6 +80,7 @@ pub(super) struct Core {
     pub(super) still_running: Vec<String>,
     /// Lines of the trace that the store does not have yet, if there is a store.
     pub(super) journal: Option<String>,
+    last_wall: LastWall,
 }
 
 impl Core {
@@ -92,6 +93,7 @@ impl Core {
             notices: Vec::new(),
             still_running: Vec::new(),
             journal: keeps_journal.then(String::new),
+            last_wall: None,
         }
     }
 }
@@ -131,7 +133,12 @@ impl Scope {
 
     /// What is in flight and what runs below hangs on this token.
     pub(super) fn in_flight(&self) -> CancelToken {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.look_at_in_flight(CancelToken::clone)
+    }
+
+    /// As [`Scope::in_flight`], only looked at.
+    pub(super) fn look_at_in_flight<T>(&self, look: impl FnOnce(&CancelToken) -> T) -> T {
+        look(&self.in_flight.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The run goes on after a limit of its own has cut what was in flight.
@@ -163,7 +170,9 @@ impl Scope {
             next = scope.parent.as_deref();
         }
         let ancestors = scopes.into_iter().rev().map(|scope| (scope, scope.core())).collect();
-        Chain { ancestors, own: self, core: self.core() }
+        let core = self.core();
+        // Read under the locks: no core takes in an earlier time after a later one.
+        Chain { ancestors, own: self, core, now: Instant::now() }
     }
 
     /// Takes in what happened.
@@ -210,7 +219,7 @@ impl Scope {
     /// Whether nothing may be sent or run any more; also if the kill switch was thrown just now.
     pub(super) fn is_cut(&self) -> bool {
         self.look_at_kill_switch();
-        self.in_flight().urgency() == Some(Urgency::Now)
+        self.look_at_in_flight(CancelToken::urgency) == Some(Urgency::Now)
     }
 
     /// Tells the core of a cancellation that has reached the run.
@@ -238,18 +247,27 @@ impl Scope {
         self.trip(&core, Directive::CancelNow);
     }
 
-    fn event<'e>(&self, source: Source, kind: &EventKind<'e>) -> Event<'e> {
-        Event { at: self.clock.at(), wall: self.clock.wall(), source, kind: kind.clone() }
+    fn event<'e>(
+        &self,
+        core: &mut Core,
+        now: Instant,
+        source: Source,
+        kind: &EventKind<'e>,
+    ) -> Event<'e> {
+        let at = self.clock.at_instant(now);
+        let wall = self.clock.wall_at(at, &mut core.last_wall);
+        Event { at, wall, source, kind: kind.clone() }
     }
 
     fn take_in(
         &self,
         core: &mut Core,
+        now: Instant,
         source: Source,
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        let event = self.event(source, kind);
+        let event = self.event(core, now, source, kind);
         let directive = core.run.observe(&event);
         core.events = core.events.saturating_add(1);
         let notices = core.run.take_notices();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::hooks::Trigger;
 use super::scope::{Scope, is_over};
-use crate::cancel::Urgency;
+use crate::cancel::{CancelToken, Urgency};
 
 /// How a wait ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,12 +51,11 @@ impl Scope {
     ) -> Waited<F::Output> {
         loop {
             // What is there already needs no timers.
-            let token = self.in_flight();
-            if !token.is_cancelled()
-                && let Some(output) = (&mut *future).now_or_never()
-            {
+            let is_cancelled = self.look_at_in_flight(CancelToken::is_cancelled);
+            if !is_cancelled && let Some(output) = (&mut *future).now_or_never() {
                 return Waited::Done(output);
             }
+            let token = self.in_flight();
             let stopped = async {
                 match patience {
                     Patience::ToTheEnd => token.cut().await,
