@@ -187,6 +187,7 @@ impl Run {
             // Only one step is left: no tools, no sub-agents, no step beside it or after it.
             EventKind::StepBegin if own => self.end_of_step(event),
             kind if self.is_beside_finish(kind, own) => Directive::Refuse,
+            EventKind::StepBegin => self.answer_to_step_below(),
             EventKind::Reply { .. } if own => self.retry_reply(event),
             _ if after_step => self.end_of_step(event),
             _ => Directive::Proceed,

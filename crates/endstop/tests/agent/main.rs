@@ -16,6 +16,7 @@ mod handoff;
 mod hooks;
 mod kill;
 mod kit;
+mod mended_10;
 mod mended_11;
 mod overrides;
 mod pause;
