@@ -1,7 +1,9 @@
 //! The model phase of a step: attempts, streaming, settling.
 
 mod failure;
+mod open;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +15,16 @@ use endstop_core::units::{Cost, TokenUsage};
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
+use failure::panicked;
+use open::OpenHold;
+
 use super::drive::{About, Drive, Flow};
 use super::hooks::Trigger;
 use super::plan::{CallPlan, NotAdmitted, estimate};
 use super::pricing::{Pricing, amount};
 use super::retry::{BreakerDecision, CircuitBreaker, Trial};
 use super::wait::{Patience, Waited};
-use crate::ledger::{Amounts, Hold};
+use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
@@ -68,7 +73,7 @@ impl Answer {
 
 /// What is known of an attempt that has begun.
 struct Attempt<'p> {
-    hold: Hold,
+    hold: OpenHold,
     plan: CallPlan<'p>,
     trial: Trial,
     begun: Instant,
@@ -144,7 +149,7 @@ impl Drive {
     }
 
     /// Reserves the worst case and lets the attempt begin.
-    fn begin_attempt(&mut self, plan: &CallPlan<'_>) -> Option<(Hold, Option<u64>)> {
+    fn begin_attempt(&mut self, plan: &CallPlan<'_>) -> Option<(OpenHold, Option<u64>)> {
         let model = Arc::clone(self.model());
         let mut chain = self.scope.chain();
         let room = chain.own_budget().room();
@@ -157,7 +162,7 @@ impl Drive {
                     step.attempts = step.attempts.saturating_add(1);
                 }
                 let cap = if is_capped { Some(output) } else { self.agent.max_output_tokens };
-                Some((hold, cap))
+                Some((OpenHold::new(hold, plan, &self.scope), cap))
             }
             Err(not_admitted) => {
                 match not_admitted {
@@ -194,10 +199,12 @@ impl Drive {
             return Answer { is_cut: true, ..Answer::default() };
         }
         let mut answer = Answer { is_sent: true, ..Answer::default() };
-        let mut stream = model.stream(request);
+        // The making of the stream may panic as well as the stream.
+        let stream = futures_util::stream::once(async move { model.stream(request) }).flatten();
+        let mut stream = AssertUnwindSafe(stream.boxed()).catch_unwind();
         loop {
             let piece = match self.scope.wait(&mut stream.next(), Patience::ToTheEnd).await {
-                Waited::Done(piece) => piece,
+                Waited::Done(piece) => piece.map(|piece| piece.unwrap_or_else(panicked)),
                 Waited::Cut => {
                     answer.is_cut = true;
                     return answer;

@@ -5,10 +5,16 @@ use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money};
 
 use super::super::drive::{About, Drive, Flow};
-use super::super::hooks::Trigger;
+use super::super::hooks::{Trigger, words_of};
 use super::{Answer, Attempt, known, settled};
-use crate::model::{ModelError, ModelErrorKind};
+use crate::model::{ModelError, ModelErrorKind, ModelEvent};
 use crate::observe::Detail;
+
+/// A model that panics has failed to answer; the run goes on to its own end.
+pub(super) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Result<ModelEvent, ModelError> {
+    let message = format!("the model panicked: {}", words_of(&*panic));
+    Err(ModelError::new(ModelErrorKind::Malformed, message))
+}
 
 impl Drive {
     /// A failed request: what it spent is settled; whether to ask again.
