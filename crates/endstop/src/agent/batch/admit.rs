@@ -20,8 +20,23 @@ pub(super) enum Refusal {
 }
 
 impl Drive {
+    /// As [`Drive::admit`]; a person is asked first where one can be.
+    pub(super) async fn admit_or_ask(&mut self, call: &ToolCall) -> Result<(), Refusal> {
+        self.checkpoint().await;
+        loop {
+            match self.admit(call).await {
+                Err(Refusal::Paused) => match self.resolve_pause().await {
+                    Flow::On => {}
+                    Flow::Pause => return Err(Refusal::Paused),
+                    Flow::Stop => return Err(self.not_executed(&call.tool)),
+                },
+                admitted => return admitted,
+            }
+        }
+    }
+
     /// Whether the call may begin: tool, arguments, hooks, limits, in this order.
-    pub(super) async fn admit(&mut self, call: &ToolCall) -> Result<(), Refusal> {
+    async fn admit(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         match self.flow() {
             Flow::On => {}
             Flow::Pause => return Err(Refusal::Paused),
