@@ -18,6 +18,7 @@ mod kill;
 mod kit;
 mod mended_10;
 mod mended_11;
+mod mended_12;
 mod mended_13;
 mod mended_25;
 mod mended_7;
