@@ -20,6 +20,7 @@ mod mended_10;
 mod mended_11;
 mod mended_12;
 mod mended_13;
+mod mended_14;
 mod mended_15;
 mod mended_25;
 mod mended_7;
