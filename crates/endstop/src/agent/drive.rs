@@ -16,6 +16,7 @@ use super::keep::Stored;
 use super::plan::ContextBound;
 use super::scope::{Scope, is_over};
 use super::state::AgentState;
+use super::wait::{Patience, Waited};
 use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
@@ -150,8 +151,25 @@ impl Drive {
             asked: Asked::default(),
         };
         let agent = Arc::clone(&self.agent);
-        let failures = agent.hooks.run(&mut context).await;
+        // What ends a run is cleared up to the end; a hook before that must not hold up the end itself.
+        let is_over = trigger == Trigger::AfterExecution || self.flow() == Flow::Stop;
+        let mut is_cut = false;
+        let failures = if is_over || self.scope.is_cut() {
+            agent.hooks.run(&mut context).await
+        } else {
+            let mut run = std::pin::pin!(agent.hooks.run(&mut context));
+            match self.scope.wait(&mut run, Patience::ToTheEnd).await {
+                Waited::Done(failures) => failures,
+                Waited::Cut => {
+                    is_cut = true;
+                    Vec::new()
+                }
+            }
+        };
         let mut asked = context.asked;
+        if is_cut && self.scope.token.is_cancelled() {
+            self.take_cancellation();
+        }
         for signal in std::mem::take(&mut asked.signals) {
             self.scope.note(&EventKind::StopRaised { signal: &signal });
         }

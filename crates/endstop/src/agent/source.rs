@@ -1,10 +1,12 @@
 //! Where requests to cancel a run come from.
 
 use endstop_core::signal::StopSignal;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
-use super::drive::Drive;
+use super::drive::{Drive, Flow};
 use super::state::AgentState;
+use super::wait::{Patience, Waited};
 use crate::cancel::{InMemoryCancellationSource, Urgency};
 
 /// Asked at every checkpoint whether the run is to end.
@@ -52,7 +54,17 @@ impl Drive {
             next = scope.parent.as_ref();
         }
         for (source, token) in sources {
-            if let Some(signal) = source.cancellation_signal(&self.state).await {
+            let mut asking = source.cancellation_signal(&self.state);
+            let asked = if self.flow() == Flow::Stop || self.scope.is_cut() {
+                // What is over or cut already waits for no answer.
+                (&mut asking).now_or_never()
+            } else {
+                match self.scope.wait(&mut asking, Patience::ToTheEnd).await {
+                    Waited::Done(asked) => Some(asked),
+                    Waited::Cut => None,
+                }
+            };
+            if let Some(signal) = asked.flatten() {
                 token.cancel(signal, Urgency::Graceful);
             }
         }

@@ -22,6 +22,7 @@ mod mended_12;
 mod mended_13;
 mod mended_14;
 mod mended_15;
+mod mended_24;
 mod mended_25;
 mod mended_7;
 mod overrides;
