@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, TokenUsage};
@@ -16,15 +15,14 @@ use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use failure::panicked;
-use open::OpenHold;
+use open::{OpenHold, known, settled};
 
 use super::drive::{About, Drive, Flow};
 use super::hooks::Trigger;
 use super::plan::{CallPlan, NotAdmitted, estimate};
-use super::pricing::{Pricing, amount};
+use super::pricing::Pricing;
 use super::retry::{BreakerDecision, CircuitBreaker, Trial};
 use super::wait::{Patience, Waited};
-use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
@@ -118,6 +116,9 @@ impl Drive {
             };
             self.flush().await;
             let attempt = Attempt { hold, plan, trial, begun: Instant::now() };
+            if self.flow() == Flow::Stop {
+                return self.do_not_send(attempt);
+            }
             let model = Arc::clone(self.model());
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
             let answer = self.stream(&*model, messages, output, attempt.begun).await;
@@ -168,6 +169,7 @@ impl Drive {
                 match not_admitted {
                     NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
                     NotAdmitted::Both => self.is_out_of_budget = true,
+                    NotAdmitted::Unpriced => self.refused_without_price(&*model),
                     NotAdmitted::Core(Directive::Refuse) => {
                         self.raise(StopReason::StopRequested, "no request can begin now", "loop");
                     }
@@ -327,7 +329,9 @@ impl Drive {
             self.uses_retry_model = self.agent.retry_model.is_some();
             return true;
         }
-        self.keep_reply(answer, end, is_whole, told.filter(|_| !other_messages));
+        // What another tokenizer made of the conversation says nothing of this one's.
+        let is_of_context = !other_messages && !self.uses_retry_model;
+        self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
         self.hooks(Trigger::AfterModelResponse, About::default()).await;
         false
     }
@@ -362,6 +366,11 @@ impl Drive {
 
     /// Every call needs an id of its own; not every provider gives one.
     fn name_calls(&self, calls: &mut [ToolCall]) {
+        if let [call] = &*calls
+            && !call.id.is_empty()
+        {
+            return;
+        }
         let step = self.state.execution.steps.last().map_or(0, |step| step.number);
         let mut seen = std::collections::BTreeSet::new();
         for (place, call) in calls.iter_mut().enumerate() {
@@ -370,21 +379,5 @@ impl Drive {
                 seen.insert(call.id.clone());
             }
         }
-    }
-}
-
-fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> Amounts {
-    Amounts {
-        attempts: 1,
-        tokens: usage.total(),
-        cost: amount(Some(cost), usage, unpriced),
-        ..Amounts::default()
-    }
-}
-
-const fn known(cost: Cost) -> Option<u64> {
-    match cost {
-        Cost::Known(money) => Some(money.picos()),
-        Cost::Unpriced => None,
     }
 }

@@ -20,7 +20,6 @@ use super::wait::{Patience, Waited};
 use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
-use crate::tool::Handoff;
 
 /// Whether the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +49,6 @@ pub(super) struct Drive {
     pub(super) stored: Option<Stored>,
     /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
     pub(super) continued: (usize, u32),
-    /// The agent that continues with the next step.
-    pub(super) handoff: Option<Handoff>,
     /// Nobody decides now on what holds the run up: what was asked.
     pub(super) held_up: Option<Box<Verdict>>,
     /// The cap that was approved last, and what was spent then.
@@ -136,7 +133,7 @@ impl Drive {
 
     /// Runs hooks and does what they ask for. What they asked for beyond signals comes back.
     pub(super) async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> Asked {
-        if !self.agent.hooks.has(trigger) {
+        if !self.first.hooks.has(trigger) && !self.agent.hooks.has(trigger) {
             return Asked::default();
         }
         self.sync();
@@ -150,22 +147,29 @@ impl Drive {
             error: about.error,
             asked: Asked::default(),
         };
-        let agent = Arc::clone(&self.agent);
+        // Whoever began keeps its say when another agent continues, and has it first.
+        let first = Arc::clone(&self.first);
+        let other = (!Arc::ptr_eq(&first, &self.agent)).then(|| Arc::clone(&self.agent));
         // What ends a run is cleared up to the end; a hook before that must not hold up the end itself.
         let is_over = trigger == Trigger::AfterExecution || self.flow() == Flow::Stop;
-        let mut is_cut = false;
-        let failures = if is_over || self.scope.is_cut() {
-            agent.hooks.run(&mut context).await
-        } else {
-            let mut run = std::pin::pin!(agent.hooks.run(&mut context));
-            match self.scope.wait(&mut run, Patience::ToTheEnd).await {
-                Waited::Done(failures) => failures,
-                Waited::Cut => {
-                    is_cut = true;
-                    Vec::new()
+        let mut run = Box::pin(async {
+            let mut failures = Vec::new();
+            for agent in [Some(first), other].iter().flatten() {
+                failures.extend(agent.hooks.run(&mut context).await);
+                if context.asked.blocked.is_some() {
+                    break;
                 }
             }
+            failures
+        });
+        let waited = if is_over || self.scope.is_cut() {
+            Waited::Done(run.as_mut().await)
+        } else {
+            self.scope.wait(&mut run, Patience::ToTheEnd).await
         };
+        drop(run);
+        let is_cut = waited == Waited::Cut;
+        let failures = if let Waited::Done(failures) = waited { failures } else { Vec::new() };
         let mut asked = context.asked;
         if is_cut && self.scope.token.is_cancelled() {
             self.take_cancellation();
@@ -281,6 +285,7 @@ impl Drive {
     /// Another agent continues the run.
     pub(super) fn become_agent(&mut self, next: Arc<Inner>) {
         self.agent = next;
+        self.scope.heed(super::start::outsides(self));
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
         self.state.execution.context = None;

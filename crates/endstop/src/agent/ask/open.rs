@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
+use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, TokenUsage};
 use tokio::time::Instant;
 
 use super::super::plan::CallPlan;
+use super::super::pricing::amount;
 use super::super::scope::Scope;
 use crate::ledger::{Amounts, Hold};
 use crate::model::{ModelError, ModelErrorKind};
@@ -52,5 +54,23 @@ impl Drop for OpenHold {
         let detail = Detail::Failure { error: &error, is_estimate: true, took };
         chain.tell(&EventKind::AttemptFailed { usage, cost }, detail);
         chain.tell(&EventKind::StepEnd, Detail::Step { took });
+    }
+}
+
+/// What the ledger settles for an attempt.
+pub(super) fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> Amounts {
+    Amounts {
+        attempts: 1,
+        tokens: usage.total(),
+        cost: amount(Some(cost), usage, unpriced),
+        ..Amounts::default()
+    }
+}
+
+/// A price as the step's record keeps it.
+pub(super) const fn known(cost: Cost) -> Option<u64> {
+    match cost {
+        Cost::Known(money) => Some(money.picos()),
+        Cost::Unpriced => None,
     }
 }

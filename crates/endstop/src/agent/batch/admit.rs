@@ -78,7 +78,7 @@ impl Drive {
         let begin = EventKind::ChildBegin { depth };
         let directive = {
             let mut chain = self.scope.chain();
-            if chain.would(|_| begin.clone()) {
+            if chain.would(|_, _| begin.clone()) {
                 return None;
             }
             chain.intend(&begin, Detail::Child { agent: &call.tool })
