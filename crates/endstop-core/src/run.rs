@@ -285,6 +285,10 @@ impl Run {
     /// A run that ended by itself goes on with a user's next message, or where its driver takes another
     /// step.
     fn revive_completed(&mut self) {
+        if !self.meter.step.own.open {
+            // The last answer ends nothing any more.
+            self.meter.step.has_reply = false;
+        }
         if self.ended.as_ref().is_some_and(|ended| ended.natural) {
             self.ended = None;
             self.status = Status::InProgress;

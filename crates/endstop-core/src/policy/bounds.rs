@@ -53,23 +53,42 @@ const TOKENS: usize = 2;
 const TIME: usize = 3;
 const DEADLINE: usize = 4;
 
+/// How a condition is looked at.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// A price that is unknown does not count as nothing.
+    priced: bool,
+    /// Steps of runs below count too.
+    below: bool,
+}
+
 /// For each dimension, the value by which a condition holds for certain, and goes on holding.
 type Reach = [Option<u64>; DIMENSIONS];
 
 impl Policy {
-    /// The policy's bounds. O(nodes).
+    /// The policy's bounds, of a run that begins no others. O(nodes).
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        let priced = self.unpriced() != OnUnpriced::Ignore;
+        self.bounds_seen(Seen { priced: self.unpriced() != OnUnpriced::Ignore, below: false })
+    }
+
+    /// The bounds of a run and of all runs below it, taken together: without those that count the run's own
+    /// steps. O(nodes).
+    #[must_use]
+    pub fn bounds_of_tree(&self) -> Bounds {
+        self.bounds_seen(Seen { priced: self.unpriced() != OnUnpriced::Ignore, below: true })
+    }
+
+    fn bounds_seen(&self, seen: Seen) -> Bounds {
         let mut best: [Option<Bound>; DIMENSIONS] = Default::default();
         for rule in &self.rules {
             let reach = match rule.action {
-                Action::Stop => reach(&rule.condition, false, priced),
+                Action::Stop => reach(&rule.condition, false, seen),
                 // The wrap-up is one step more, and its cost is not known here.
                 Action::Finish => {
                     let mut only_steps: Reach = [None; DIMENSIONS];
                     only_steps[STEPS] =
-                        reach(&rule.condition, false, priced)[STEPS].map(|n| n.saturating_add(1));
+                        reach(&rule.condition, false, seen)[STEPS].map(|n| n.saturating_add(1));
                     only_steps
                 }
                 Action::Pause | Action::Retry | Action::Warn => continue,
@@ -103,7 +122,8 @@ fn tighten(slot: &mut Option<Bound>, limit: Option<u64>, dimension: usize, rule:
 
 /// The steps that one override of a rule lets pass, if the rule bounds steps.
 pub(super) fn step_grant(rule: &Rule) -> Option<u64> {
-    let bounds_steps = reach(&rule.condition, false, true)[STEPS].is_some();
+    let bounds_steps =
+        reach(&rule.condition, false, Seen { priced: true, below: false })[STEPS].is_some();
     bounds_steps.then(|| grant_in(&rule.grant.unwrap_or_default(), STEPS))
 }
 
@@ -125,16 +145,15 @@ const fn grant_in(grant: &Grant, dimension: usize) -> u64 {
 }
 
 /// Recursion is bounded by the depth that a policy may have.
-fn reach(condition: &Condition, negated: bool, priced: bool) -> Reach {
+fn reach(condition: &Condition, negated: bool, seen: Seen) -> Reach {
     match condition {
-        Condition::Compare(comparison) => leaf(comparison, negated, priced),
+        Condition::Compare(comparison) => leaf(comparison, negated, seen),
         Condition::Fact(_) => [None; DIMENSIONS],
-        Condition::Not(inner) => reach(inner, !negated, priced),
-        Condition::Named(named) => reach(named.expansion(), negated, priced),
+        Condition::Not(inner) => reach(inner, !negated, seen),
+        Condition::Named(named) => reach(named.expansion(), negated, seen),
         Condition::And(parts) | Condition::Or(parts) => {
             let all = matches!(condition, Condition::And(_)) != negated;
-            let reaches: Vec<Reach> =
-                parts.iter().map(|part| reach(part, negated, priced)).collect();
+            let reaches: Vec<Reach> = parts.iter().map(|part| reach(part, negated, seen)).collect();
             core::array::from_fn(|d| {
                 let mut limits = reaches.iter().map(|r| r.get(d).copied().flatten());
                 if all {
@@ -146,7 +165,7 @@ fn reach(condition: &Condition, negated: bool, priced: bool) -> Reach {
                 }
             })
         }
-        Condition::Temporal(temporal) => over_time(temporal, negated, priced),
+        Condition::Temporal(temporal) => over_time(temporal, negated, seen),
     }
 }
 
@@ -158,7 +177,7 @@ fn lower_bound(op: CompareOp, value: u64, negated: bool) -> Option<u64> {
     }
 }
 
-fn leaf(comparison: &Comparison, negated: bool, priced: bool) -> Reach {
+fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> Reach {
     let mut reach = [None; DIMENSIONS];
     let limit = lower_bound(comparison.op, comparison.value, negated);
     // A run's own share bounds nothing that its descendants do.
@@ -168,7 +187,7 @@ fn leaf(comparison: &Comparison, negated: bool, priced: bool) -> Reach {
     let dimension = match comparison.gauge.id {
         // Every step is at least one attempt and adds at least one message.
         GaugeId::Steps | GaugeId::Attempts | GaugeId::Messages => STEPS,
-        GaugeId::Cost if priced => MONEY,
+        GaugeId::Cost if seen.priced => MONEY,
         GaugeId::Tokens => TOKENS,
         GaugeId::Elapsed | GaugeId::Active => TIME,
         GaugeId::Now => DEADLINE,
@@ -180,14 +199,17 @@ fn leaf(comparison: &Comparison, negated: bool, priced: bool) -> Reach {
     reach
 }
 
-fn over_time(temporal: &Temporal, negated: bool, priced: bool) -> Reach {
+fn over_time(temporal: &Temporal, negated: bool, seen: Seen) -> Reach {
     let none = [None; DIMENSIONS];
     match temporal {
-        Temporal::Ever(of) | Temporal::Within { of, .. } if !negated => reach(of, false, priced),
-        Temporal::Streak { of, op, n } | Temporal::Count { of, window: None, op, n } => {
+        Temporal::Ever(of) | Temporal::Within { of, .. } if !negated => reach(of, false, seen),
+        // One own step may hold any number of steps below.
+        Temporal::Streak { of, op, n } | Temporal::Count { of, window: None, op, n }
+            if !seen.below =>
+        {
             let Some(n) = lower_bound(*op, *n, negated) else { return none };
             let mut bound = none;
-            let of_steps = reach(of, false, priced)[STEPS];
+            let of_steps = reach(of, false, seen)[STEPS];
             bound[STEPS] = of_steps.map(|s| s.max(1).saturating_add(n).saturating_sub(1));
             bound
         }
@@ -229,6 +251,19 @@ mod tests {
             ("streak(errored) >= 3", [None; 4]),
         ] {
             assert_eq!(bounds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn own_steps_bound_no_steps_below() {
+        for (text, expected) in [
+            ("streak(steps >= 5) >= 3", None),
+            ("count(attempts >= 5) > 2", None),
+            ("streak(steps >= 2) >= 3 or steps >= 9", Some(9)),
+            ("ever(steps >= 4)", Some(4)),
+        ] {
+            let found = Policy::stop(parse(text).unwrap()).bounds_of_tree();
+            assert_eq!(found.steps.map(|bound| bound.limit), expected, "{text}");
         }
     }
 

@@ -144,6 +144,14 @@ impl Run {
         self.meter.step.has_reply && !self.meter.step.asked_for_tools
     }
 
+    /// Whether a pause has hidden that the run ended by itself, and has just been approved.
+    const fn is_end_held_up(&self, kind: &EventKind<'_>) -> bool {
+        matches!(kind, EventKind::Approved { .. })
+            && !self.meter.step.own.open
+            && self.ended.is_none()
+            && self.ends_naturally()
+    }
+
     /// Decides on the state as it is; `event` is what it is about.
     #[inline]
     pub(super) fn decide(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
@@ -187,8 +195,9 @@ impl Run {
             // Only one step is left: no tools, no sub-agents, no step beside it or after it.
             EventKind::StepBegin if own => self.end_of_step(event),
             kind if self.is_beside_finish(kind, own) => Directive::Refuse,
+            EventKind::StepBegin => self.answer_to_step_below(),
             EventKind::Reply { .. } if own => self.retry_reply(event),
-            _ if after_step => self.end_of_step(event),
+            _ if after_step || self.is_end_held_up(&event.kind) => self.end_of_step(event),
             _ => Directive::Proceed,
         }
     }
@@ -316,7 +325,7 @@ impl Run {
         // What still stands is judged anew, so that the error of a used-up allowance is among it.
         if self.ended.take().is_some() && answered {
             self.status = Status::InProgress;
-            if was_natural {
+            if was_natural || !self.meter.step.own.open {
                 self.meter.step.has_reply = false;
             }
         }

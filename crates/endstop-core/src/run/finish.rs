@@ -39,6 +39,12 @@ impl Run {
         is_beside && self.finishing.is_some()
     }
 
+    /// Once a finish rule asks for the wrap-up, what runs below begins no more steps: they would take the room
+    /// of the one step that is left.
+    pub(super) fn answer_to_step_below(&mut self) -> Directive {
+        self.finish_rule(false).map_or(Directive::Proceed, |_| Directive::Refuse)
+    }
+
     pub(super) fn begin_finish(&mut self) -> Directive {
         let Some((rule, signal)) = self.finish_rule(true) else { return Directive::Proceed };
         self.finishing = Some(rule);
@@ -54,7 +60,7 @@ impl Run {
         }
     }
 
-    /// The finish rule for which the own step that would begin is the last one. Either it holds; or after
+    /// The finish rule for which the step that would begin is the last one. Either it holds; or after
     /// one more ordinary step, with what that and the wrap-up may spend, it would hold and a stop rule would
     /// leave no room; or what they may spend would take it past its own limit on a gauge that no stop rule
     /// bounds. If `tells`, with the signal of a rule that does not hold yet.

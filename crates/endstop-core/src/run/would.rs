@@ -50,6 +50,7 @@ impl Run {
             }
             EventKind::StepBegin if own => Directive::Stop,
             kind if self.is_beside_finish(kind, own) => Directive::Refuse,
+            EventKind::StepBegin => self.answer_to_step_below(),
             EventKind::ChildBegin { depth } if self.is_too_deep(*depth) => Directive::Refuse,
             _ => Directive::Proceed,
         }

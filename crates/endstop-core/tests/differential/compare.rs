@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use endstop_core::condition::{CompareOp, GaugeId, Temporal};
+use endstop_core::event::Source;
 use endstop_core::expr::parse;
 use endstop_core::policy::Rule as PolicyRule;
 use endstop_core::probe::Probes;
@@ -82,6 +83,8 @@ pub(crate) fn check(rules: &[Rule], events: &[Event<'static>]) -> Result<(), Tes
         let differs = match directive {
             Directive::Pause => announces(&event.kind),
             Directive::Finish => true,
+            // A wrap-up was foreseen; the naive evaluator sees only what holds.
+            Directive::Refuse if !decision.refused => true,
             _ => is_over || (!exact && directive != Directive::Proceed),
         };
         if differs {
@@ -150,6 +153,11 @@ impl Place<'_> {
         parts.try_for_each(|(part, record)| self.tree(action, (part, helping), record))
     }
 
+    /// A finish rule that holds or is foreseen refuses the steps of descendants, and nothing else.
+    fn is_step_below(&self) -> bool {
+        self.event.kind == EventKind::StepBegin && self.event.source == Source::Descendant
+    }
+
     fn directive(&self, decision: &Decision, directive: Directive) -> Result<(), TestCaseError> {
         let of = |action: Action| decision.held.iter().any(|held| held.action == action);
         let stands = |standing: Standing| {
@@ -170,8 +178,9 @@ impl Place<'_> {
                 prop_assert!(of(Action::Retry) && !stops, "{directive:?} at {at}: {decision:?}");
             }
             Directive::Refuse => {
-                let too_deep = stands(Standing::RefusesTheChild) && !stops;
-                prop_assert!(too_deep, "{directive:?} at {at}: {decision:?}");
+                let too_deep = stands(Standing::RefusesTheChild);
+                let refuses = too_deep || self.is_step_below();
+                prop_assert!(refuses && !stops, "{directive:?} at {at}: {decision:?}");
             }
             Directive::Proceed | Directive::Finish => {
                 prop_assert!(!stops && !decision.refused, "{directive:?} at {at}: {decision:?}");

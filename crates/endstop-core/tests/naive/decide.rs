@@ -100,7 +100,10 @@ fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
     let stopped = held
         .iter()
         .any(|held| held.action == Action::Stop && held.standing != Standing::YieldsToTheEnd);
-    Decision { held, raised, refused: announces && (stopped || raised), natural_end }
+    let finishes = held.iter().any(|held| held.action == Action::Finish);
+    let below = event.kind == EventKind::StepBegin && event.source == Source::Descendant;
+    let refused = announces && (stopped || raised) || below && finishes;
+    Decision { held, raised, refused, natural_end }
 }
 
 fn standing(rule: &Rule, view: View<'_, '_>) -> Option<Standing> {

@@ -3,7 +3,7 @@
 use endstop_core::event::{Cap, Source};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage};
-use endstop_core::{Directive, EventKind, Status};
+use endstop_core::{Directive, EventKind, Run, Status};
 
 use crate::Driver;
 
@@ -217,4 +217,33 @@ fn a_raised_cap_holds_however_far_it_is_passed() {
     let cap = Some(Cap::cost("0.30".parse().unwrap()));
     driver.see(EventKind::Approved { rule: "p", cap });
     assert_eq!(driver.step_with("work", "x", "5000"), Directive::Pause);
+}
+
+#[test]
+fn an_approval_of_a_pause_at_a_natural_end_ends_the_run() {
+    let held_up = || {
+        let mut driver = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = 'said(\"DONE\")'");
+        driver.begin();
+        driver.see(EventKind::Piece { text: "DONE" });
+        driver.reply(0, "0.10", 100);
+        assert_eq!(driver.see(EventKind::StepEnd), Directive::Pause);
+        driver
+    };
+    let yes = || EventKind::Approved { rule: "p", cap: None };
+    let mut driver = held_up();
+    let saved = driver.run.save().unwrap();
+    assert_eq!(driver.see(yes()), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::Completed));
+    driver.run = Run::restore(driver.run.program().clone(), &saved).unwrap();
+    assert_eq!(driver.see(yes()), Directive::Stop);
+    assert_eq!(driver.run.status(), Status::Completed);
+
+    // Where a user has spoken since, or another step would begin, there is more to do.
+    let mut driver = held_up();
+    driver.see(EventKind::UserMessage);
+    assert_eq!(driver.see(yes()), Directive::Proceed);
+    let mut driver = held_up();
+    assert_eq!(driver.see(EventKind::StepBegin), Directive::Pause);
+    assert_eq!(driver.see(yes()), Directive::Proceed);
+    assert_eq!(driver.begin(), Directive::Proceed);
 }

@@ -146,3 +146,42 @@ fn asking_about_a_step_foretells_its_wrap_up() {
     assert_eq!(driver.run.finishing(), None);
     assert_eq!(driver.run.observe(&begin), Directive::Finish);
 }
+
+/// A step of a sub-agent below the own step that is open.
+fn step_below(driver: &mut Driver) -> Directive {
+    driver.source = Source::Descendant;
+    let begun = driver.see(EventKind::StepBegin);
+    if begun.admits() {
+        driver.see(EventKind::AttemptBegin { next_cost: None });
+        driver.reply(1, "0.10", 100);
+        driver.see(EventKind::StepEnd);
+    }
+    driver.source = Source::Own;
+    begun
+}
+
+#[test]
+fn a_sub_agent_leaves_room_for_the_wrap_up() {
+    for (rules, below) in [
+        ("[finish]\na = \"steps >= 4\"", 3),
+        ("[stop]\nb = \"steps >= 5\"\n[finish]\na = \"steps >= 4\"", 3),
+        ("[stop]\nb = \"steps >= 5\"\n[finish]\na = \"steps >= 5\"", 3),
+        ("[stop]\nb = \"tokens >= 1000\"\n[finish]\na = \"tokens >= 500\"", 4),
+    ] {
+        let mut driver = Driver::toml(rules);
+        driver.begin();
+        driver.reply(1, "0.10", 100);
+        driver.see(EventKind::ChildBegin { depth: 1 });
+        for step in 0..below {
+            assert_eq!(step_below(&mut driver), Directive::Proceed, "{rules}: {step}");
+        }
+        assert_eq!(step_below(&mut driver), Directive::Refuse, "{rules}");
+        let below = Source::Descendant;
+        let begin = endstop_core::Event::new(driver.run.at(), EventKind::StepBegin);
+        let asked = endstop_core::Event { source: below, ..begin };
+        assert_eq!(driver.run.would(&asked), Directive::Refuse, "{rules}");
+        driver.see(EventKind::ChildEnd);
+        assert_eq!(driver.see(EventKind::StepEnd), Directive::Proceed, "{rules}");
+        assert_eq!(driver.begin(), Directive::Finish, "{rules}");
+    }
+}

@@ -2,25 +2,28 @@
 
 mod failure;
 mod ids;
+mod open;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, TokenUsage};
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
+use failure::panicked;
+use open::{OpenHold, known, settled};
+
 use super::drive::{About, Drive, Flow};
 use super::hooks::Trigger;
 use super::plan::{Admitted, CallPlan, NotAdmitted, estimate};
-use super::pricing::{Pricing, amount};
+use super::pricing::Pricing;
 use super::retry::{BreakerDecision, CircuitBreaker, Trial};
 use super::wait::{Patience, Waited};
-use crate::ledger::{Amounts, Hold};
 use crate::message::{Message, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
@@ -69,7 +72,7 @@ impl Answer {
 
 /// What is known of an attempt that has begun.
 struct Attempt<'p> {
-    hold: Hold,
+    hold: OpenHold,
     plan: CallPlan<'p>,
     trial: Trial,
     begun: Instant,
@@ -156,7 +159,7 @@ impl Drive {
     fn begin_attempt(
         &mut self,
         plan: &CallPlan<'_>,
-    ) -> Option<(Hold, Option<u64>, Option<StopReason>)> {
+    ) -> Option<(OpenHold, Option<u64>, Option<StopReason>)> {
         let model = Arc::clone(self.model());
         let mut chain = self.scope.chain();
         let room = chain.own_budget().room();
@@ -169,7 +172,7 @@ impl Drive {
                     step.attempts = step.attempts.saturating_add(1);
                 }
                 let cap = if is_capped { Some(output) } else { self.agent.max_output_tokens };
-                Some((hold, cap, lowered_by))
+                Some((OpenHold::new(hold, plan, &self.scope), cap, lowered_by))
             }
             Err(not_admitted) => {
                 match not_admitted {
@@ -207,10 +210,12 @@ impl Drive {
             return Answer { is_cut: true, ..Answer::default() };
         }
         let mut answer = Answer { is_sent: true, ..Answer::default() };
-        let mut stream = model.stream(request);
+        // The making of the stream may panic as well as the stream.
+        let stream = futures_util::stream::once(async move { model.stream(request) }).flatten();
+        let mut stream = AssertUnwindSafe(stream.boxed()).catch_unwind();
         loop {
             let piece = match self.scope.wait(&mut stream.next(), Patience::ToTheEnd).await {
-                Waited::Done(piece) => piece,
+                Waited::Done(piece) => piece.map(|piece| piece.unwrap_or_else(panicked)),
                 Waited::Cut => {
                     answer.is_cut = true;
                     return answer;
@@ -368,21 +373,5 @@ impl Drive {
                 self.state.execution.context = Some(learned);
             }
         }
-    }
-}
-
-fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> Amounts {
-    Amounts {
-        attempts: 1,
-        tokens: usage.total(),
-        cost: amount(Some(cost), usage, unpriced),
-        ..Amounts::default()
-    }
-}
-
-const fn known(cost: Cost) -> Option<u64> {
-    match cost {
-        Cost::Known(money) => Some(money.picos()),
-        Cost::Unpriced => None,
     }
 }

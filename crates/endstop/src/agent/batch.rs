@@ -1,7 +1,9 @@
 //! The tool calls of a reply: begun in order, run side by side, each answered exactly once.
 
 mod admit;
+mod beside;
 
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 
 use admit::Refusal;
+use beside::beside;
 
 use super::drive::{About, Drive, Flow};
 use super::hooks::{Trigger, words_of};
@@ -50,6 +53,8 @@ struct Batch {
     calls: Arc<Vec<ToolCall>>,
     answers: Vec<Option<Answered>>,
     running: FuturesUnordered<Running>,
+    /// Came to their end while something else was waited for.
+    done: VecDeque<Ran>,
     begun: Vec<Option<Begun>>,
     next: usize,
 }
@@ -69,6 +74,7 @@ impl Drive {
             begun: calls.iter().map(|_| None).collect(),
             calls: Arc::new(calls),
             running: FuturesUnordered::new(),
+            done: VecDeque::new(),
             next: 0,
         };
         let mut is_paused = false;
@@ -85,6 +91,10 @@ impl Drive {
                 } else {
                     batch.next = place.saturating_add(1);
                 }
+            }
+            if let Some(ran) = batch.done.pop_front() {
+                self.finish_call(&mut batch, ran).await;
+                continue;
             }
             if batch.running.is_empty() {
                 break;
@@ -103,24 +113,11 @@ impl Drive {
     async fn begin_call(&mut self, batch: &mut Batch, place: usize) -> Flow {
         let calls = Arc::clone(&batch.calls);
         let Some(call) = calls.get(place) else { return Flow::On };
-        self.checkpoint().await;
-        let refusal = loop {
-            match self.admit(call).await {
-                Ok(()) => break None,
-                Err(Refusal::Paused) => match self.resolve_pause().await {
-                    Flow::On => {}
-                    Flow::Pause => return Flow::Pause,
-                    Flow::Stop => {
-                        let text = answers::not_executed(&call.tool, &self.why_stopped());
-                        break Some((ToolOutcome::NotExecuted, text));
-                    }
-                },
-                Err(Refusal::Answer(outcome, text)) => break Some((outcome, text)),
-            }
-        };
-        match refusal {
-            None => self.dispatch(batch, place, call).await,
-            Some((outcome, text)) => {
+        let admitted = self.admit_or_ask(call);
+        match beside(&mut batch.running, &mut batch.done, admitted).await {
+            Ok(()) => self.dispatch(batch, place, call).await,
+            Err(Refusal::Paused) => return Flow::Pause,
+            Err(Refusal::Answer(outcome, text)) => {
                 let detail = Detail::Tool { call, outcome: Some(outcome), took: Duration::ZERO };
                 self.scope.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
                 self.answered(batch, place, Answered { outcome, text, took: Duration::ZERO }).await;
@@ -271,12 +268,12 @@ impl Drive {
     async fn cut_calls(&mut self, batch: &mut Batch) {
         self.checkpoint().await;
         let is_agent = |begun: &Option<Begun>| begun.as_ref().is_some_and(|b| b.is_agent);
-        let mut agents = batch.begun.iter().filter(|begun| is_agent(begun)).count();
-        while agents > 0 {
-            let Some(ran) = batch.running.next().await else { break };
-            if is_agent(batch.begun.get(ran.place).unwrap_or(&None)) {
-                agents = agents.saturating_sub(1);
-            }
+        loop {
+            let ran = match batch.done.pop_front() {
+                None if batch.begun.iter().any(is_agent) => batch.running.next().await,
+                ran => ran,
+            };
+            let Some(ran) = ran else { break };
             self.finish_call(batch, ran).await;
         }
         batch.running = FuturesUnordered::new();
@@ -303,11 +300,14 @@ impl Drive {
         if let Some(call) = batch.calls.get(place) {
             let answer = Some((answered.outcome, answered.text.as_str()));
             let about = About { call: Some(call), answer, error: None };
-            self.hooks(Trigger::AfterToolUse, about).await;
-            if answered.outcome.is_error() {
-                let about = About { call: Some(call), answer, error: Some(&answered.text) };
-                self.hooks(Trigger::OnError, about).await;
-            }
+            let told = async {
+                self.hooks(Trigger::AfterToolUse, about).await;
+                if answered.outcome.is_error() {
+                    let about = About { call: Some(call), answer, error: Some(&answered.text) };
+                    self.hooks(Trigger::OnError, about).await;
+                }
+            };
+            beside(&mut batch.running, &mut batch.done, told).await;
         }
         if let Some(slot) = batch.answers.get_mut(place) {
             *slot = Some(answered);

@@ -147,10 +147,10 @@ impl Drive {
             error: about.error,
             asked: Asked::default(),
         };
-        let mut failures = Vec::new();
         // Whoever began keeps its say when another agent continues, and has it first.
         let first = Arc::clone(&self.first);
         let other = (!Arc::ptr_eq(&first, &self.agent)).then(|| Arc::clone(&self.agent));
+        let mut failures = Vec::new();
         for agent in [Some(first), other].iter().flatten() {
             let mut run = Box::pin(agent.hooks.run(&mut context));
             if let Waited::Done(failed) = self.scope.wait_for_hooks(&mut run, Some(trigger)).await {

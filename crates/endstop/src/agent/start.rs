@@ -178,7 +178,7 @@ fn spent(core: &Core) -> Amounts {
 /// What the ledger holds a run to: the bounds of its policy, which every run below it shares. The core
 /// knows more exactly, and sooner.
 pub(super) fn limits_of(program: &Program) -> Limits {
-    let bounds = program.policy().bounds();
+    let bounds = program.policy().bounds_of_tree();
     let of = |bound: Option<endstop_core::policy::bounds::Bound>| bound.map(|b| b.with_overrides);
     Limits {
         steps: of(bounds.steps),

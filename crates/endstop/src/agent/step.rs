@@ -44,9 +44,14 @@ impl Drive {
             Some(OpenStep::Model) => self.model_phase().await,
             Some(OpenStep::Tools) => {}
         }
-        if self.flow() == Flow::Pause && self.is_interrupted().await {
-            self.count_time(begun);
-            return Flow::Pause;
+        while self.flow() == Flow::Pause {
+            if self.is_interrupted().await {
+                self.count_time(begun);
+                return Flow::Pause;
+            }
+            if self.flow() == Flow::On && !self.has_reply() {
+                self.model_phase().await;
+            }
         }
         let calls = self.state.unanswered();
         if !calls.is_empty() && self.answer_calls(calls).await == Flow::Pause {
@@ -62,10 +67,13 @@ impl Drive {
         if self.resolve_pause().await != Flow::Pause {
             return false;
         }
-        let has_reply = self.state.execution.steps.last().is_some_and(|step| step.reply.is_some());
-        let open = if has_reply { OpenStep::Tools } else { OpenStep::Model };
+        let open = if self.has_reply() { OpenStep::Tools } else { OpenStep::Model };
         self.state.execution.open_step = Some(open);
         true
+    }
+
+    fn has_reply(&self) -> bool {
+        self.state.execution.steps.last().is_some_and(|step| step.reply.is_some())
     }
 
     async fn before_step(&mut self) -> Flow {
@@ -92,7 +100,8 @@ impl Drive {
         if !directive.admits() {
             hold.release();
             if directive == Directive::Refuse {
-                self.raise(StopReason::StopRequested, "no step can begin now", "loop");
+                let why = "no step can begin now: a run above is about to answer with what it has";
+                self.raise(StopReason::StopRequested, why, "loop");
             }
             return self.flow();
         }

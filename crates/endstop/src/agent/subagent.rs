@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 
+use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 
@@ -82,7 +83,7 @@ impl Tool for SubAgent {
             let drive = drive(&self.agent.0, state, place, None)?;
             let mut iteration = Iteration::new(drive);
             while iteration.advance().await {}
-            Ok(ToolOutput::text(answer_of(self.agent.name(), &iteration.into_state())))
+            Ok(ToolOutput::text(answer_of(&self.agent, &iteration.into_state())))
         }
         .boxed()
     }
@@ -125,13 +126,18 @@ impl SubAgent {
 }
 
 /// What the parent's model reads.
-fn answer_of(agent: &str, state: &AgentState) -> String {
+fn answer_of(agent: &AgentLoop, state: &AgentState) -> String {
     match state.final_response() {
         Some(text) if state.status() == Status::Completed && !text.is_empty() => text.to_owned(),
         _ => {
-            let signal = state.last_stop_signal().cloned();
+            let signal = if state.status() == Status::Paused {
+                let why = what_it_waits_for(agent, state);
+                Some(StopSignal::new(StopReason::StopRequested).with_message(why))
+            } else {
+                state.last_stop_signal().cloned()
+            };
             answers::stopped_agent(&StoppedAgent {
-                agent,
+                agent: agent.name(),
                 signal: &signal.unwrap_or_else(|| StopSignal::new(StopReason::Unknown)),
                 limit: limit_of(state).unwrap_or(""),
                 steps: state.step_count(),
@@ -141,6 +147,17 @@ fn answer_of(agent: &str, state: &AgentState) -> String {
             })
         }
     }
+}
+
+/// A sub-agent is not resumed: what its pause rules ask is for the parent's model to settle otherwise.
+fn what_it_waits_for(agent: &AgentLoop, state: &AgentState) -> String {
+    let policy = agent.0.program.policy();
+    let rules = state.execution.verdict.iter().flat_map(|verdict| &verdict.rules);
+    let holding = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
+    let texts = holding.filter_map(|rule| policy.rule(&rule.id));
+    let texts: Vec<String> =
+        texts.map(|rule| format!("`{}` ({})", rule.id, rule.condition)).collect();
+    format!("paused, waits for the approval of a person: {}", texts.join(", "))
 }
 
 /// The condition that stopped the run, as written.

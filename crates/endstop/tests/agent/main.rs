@@ -17,7 +17,16 @@ mod hooks;
 mod kill;
 mod kit;
 mod mended_1;
+mod mended_10;
+mod mended_11;
+mod mended_12;
+mod mended_13;
+mod mended_14;
+mod mended_15;
 mod mended_2;
+mod mended_24;
+mod mended_25;
+mod mended_7;
 mod overrides;
 mod pause;
 #[cfg(feature = "models")]

@@ -9,14 +9,20 @@ use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage};
 
 use super::super::drive::{About, Drive, Flow};
-use super::super::hooks::Trigger;
+use super::super::hooks::{Trigger, words_of};
 use super::{Answer, Attempt, known, settled};
-use crate::model::{Model, ModelError, ModelErrorKind};
+use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent};
 use crate::observe::Detail;
 
 /// A connection that breaks later than this was made: the provider may have worked on the request, and
 /// reasoning that nobody sees is charged too.
 const LONGEST_CONNECTING: Duration = Duration::from_secs(5);
+
+/// A model that panics has failed to answer; the run goes on to its own end.
+pub(super) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Result<ModelEvent, ModelError> {
+    let message = format!("the model panicked: {}", words_of(&*panic));
+    Err(ModelError::new(ModelErrorKind::Malformed, message))
+}
 
 impl Drive {
     /// A failed request: what it spent is settled; whether to ask again.

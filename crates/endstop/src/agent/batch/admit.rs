@@ -20,8 +20,23 @@ pub(super) enum Refusal {
 }
 
 impl Drive {
+    /// As [`Drive::admit`]; a person is asked first where one can be.
+    pub(super) async fn admit_or_ask(&mut self, call: &ToolCall) -> Result<(), Refusal> {
+        self.checkpoint().await;
+        loop {
+            match self.admit(call).await {
+                Err(Refusal::Paused) => match self.resolve_pause().await {
+                    Flow::On => {}
+                    Flow::Pause => return Err(Refusal::Paused),
+                    Flow::Stop => return Err(self.not_executed(&call.tool)),
+                },
+                admitted => return admitted,
+            }
+        }
+    }
+
     /// Whether the call may begin: tool, arguments, hooks, limits, in this order.
-    pub(super) async fn admit(&mut self, call: &ToolCall) -> Result<(), Refusal> {
+    async fn admit(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         match self.flow() {
             Flow::On => {}
             Flow::Pause => return Err(Refusal::Paused),
@@ -48,7 +63,30 @@ impl Drive {
         if self.checkpoint().await == Flow::Stop {
             return Err(self.not_executed(&call.tool));
         }
+        if entry.tool.is_agent()
+            && let Some(refusal) = self.child_refusal(call)
+        {
+            return Err(refusal);
+        }
         self.intend_call(call)
+    }
+
+    /// Why a sub-agent may not begin. Asked before the call counts: what is refused was not dispatched, and
+    /// what waits for a person can still be made.
+    fn child_refusal(&self, call: &ToolCall) -> Option<Refusal> {
+        let depth = self.scope.info.depth.saturating_add(1);
+        let begin = EventKind::ChildBegin { depth };
+        let directive = {
+            let mut chain = self.scope.chain();
+            if chain.would(|_, _| begin.clone()) {
+                return None;
+            }
+            chain.intend(&begin, Detail::Child { agent: &call.tool })
+        };
+        Some(match directive {
+            Directive::Pause => Refusal::Paused,
+            _ => Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)),
+        })
     }
 
     fn intend_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {

@@ -1,0 +1,31 @@
+//! A sub-agent that pauses says so to its parent's model.
+
+use endstop::agent::AgentLoop;
+use endstop::core::run::Status;
+use endstop::message::Message;
+use endstop::model::Reply;
+use serde_json::json;
+
+use crate::kit::under;
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_parents_model_reads_that_an_approval_is_waited_for() {
+    let rules =
+        "[stop]\nlimit = \"steps >= 5\"\n[pause]\nask = \"steps >= 2 and tool_calls >= 1\"\n";
+    let child = AgentLoop::builder("helper").model(caller("look")).tool(ok_tool("look"));
+    let child = child.policy(policy(rules)).build().unwrap();
+    let model = replies([
+        Reply::call("helper", json!({ "task": "Find the way." })),
+        Reply::text("It waits."),
+    ]);
+    let rules = "[stop]\nlimit = \"steps >= 10\"\n";
+    let parent = under(&model, rules).tools([child.as_tool("Helps.")]).build().unwrap();
+    let state = parent.run("Go.").await.unwrap();
+    assert_eq!(state.status(), Status::Completed, "{}", state.explain());
+    let told = state.messages.iter().find(|m| matches!(m, Message::Tool { .. })).unwrap().text();
+    for part in ["paused", "approval", "`ask`", "steps >= 2 and tool_calls >= 1", "2 steps"] {
+        assert!(told.contains(part), "`{part}` is not in {told}");
+    }
+    assert!(!told.contains(": unknown"), "{told}");
+}
