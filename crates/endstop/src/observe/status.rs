@@ -5,13 +5,16 @@
 //! ```
 //!
 //! Limits are asked of the core (`next_trip`), never read from the policy: whatever rule would trip first
-//! along steps, tokens, money or time is what is shown.
+//! along steps, tokens, money or time is what is shown, if it compares that and an approval has not disarmed
+//! it. A limit of the run's own share stands beside that share: `step 58 (own 11/50)`.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use endstop_core::Run;
+use endstop_core::condition::gauge::Unit;
+use endstop_core::condition::{Gauge, GaugeId};
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
 use endstop_core::policy::next_trip::Axis;
@@ -35,16 +38,22 @@ pub struct StatusView {
     pub steps: u64,
     /// How many there may be.
     pub steps_limit: Option<u64>,
+    /// The run's own, and how many of those there may be, where that is what is limited.
+    pub own_steps: Option<(u64, u64)>,
     /// Tokens settled.
     pub tokens: u64,
     /// How many there may be.
     pub tokens_limit: Option<u64>,
+    /// As `own_steps`.
+    pub own_tokens: Option<(u64, u64)>,
     /// Money settled.
     pub cost: Money,
     /// Whether some call had no price: then `cost` is the least.
     pub is_cost_unknown: bool,
     /// How much there may be.
     pub cost_limit: Option<Money>,
+    /// As `own_steps`.
+    pub own_cost: Option<(Money, Money)>,
     /// Tokens held for calls in flight.
     pub held_tokens: u64,
     /// Money held for calls in flight.
@@ -78,6 +87,20 @@ pub enum Nearness {
 struct Trip {
     rule: String,
     limit: u64,
+    /// What is used of it where it limits the run's own share.
+    own: Option<u64>,
+}
+
+impl Trip {
+    /// What is used, and the limit, where it is that of the run's own share.
+    fn own(&self) -> Option<(u64, u64)> {
+        self.own.map(|used| (used, self.limit))
+    }
+
+    /// The limit, where descendants count too.
+    fn whole(&self) -> Option<u64> {
+        if self.own.is_none() { Some(self.limit) } else { None }
+    }
 }
 
 /// The nearest trips, kept between the times when they are asked for.
@@ -91,17 +114,75 @@ struct Trips {
 }
 
 impl Trips {
-    fn of(run: &Run, budget: &Budget) -> Self {
-        let trip = |axis, used: u64| {
-            let next = run.next_trip(axis, ENDS)?;
-            Some(Trip { rule: next.rule, limit: used.saturating_add(next.distance) })
-        };
-        Self {
-            steps: trip(Axis::Steps, run.step_count()),
-            tokens: trip(Axis::Tokens, run.tokens()),
-            cost: trip(Axis::Cost, cost(run, budget).0.picos()),
-            time: trip(Axis::Time, run.at().0),
+    /// The nearest trips. Where a rule that compares something else holds already, nothing is told of this
+    /// axis, and what was known before stays.
+    fn of(run: &Run, budget: &Budget, before: &Self) -> Self {
+        if run.stop_reason().is_some() {
+            return Self::default();
         }
+        let asked = Asked::of(run);
+        Self {
+            steps: asked.trip(Axis::Steps, GaugeId::Steps, run.step_count(), &before.steps),
+            tokens: asked.trip(Axis::Tokens, GaugeId::Tokens, run.tokens(), &before.tokens),
+            cost: asked.trip(Axis::Cost, GaugeId::Cost, cost(run, budget).0.picos(), &before.cost),
+            time: asked.trip(Axis::Time, GaugeId::Elapsed, run.at().0, &before.time),
+        }
+    }
+}
+
+/// What is asked for the nearest trips.
+struct Asked<'r> {
+    run: &'r Run,
+    actions: Vec<Action>,
+    /// Pause rules that an approval disarmed.
+    disarmed: Vec<String>,
+}
+
+impl<'r> Asked<'r> {
+    fn of(run: &'r Run) -> Self {
+        // Once a finish rule has held, what it says is done.
+        let is_open = |action: &Action| *action != Action::Finish || run.finishing().is_none();
+        let can_be_disarmed = run.program().has_action(Action::Pause);
+        let state = can_be_disarmed.then(|| run.to_state().ok()).flatten();
+        Self {
+            run,
+            actions: ENDS.iter().copied().filter(is_open).collect(),
+            disarmed: state.map(|state| state.disarmed).unwrap_or_default(),
+        }
+    }
+
+    fn trip(&self, axis: Axis, id: GaugeId, used: u64, before: &Option<Trip>) -> Option<Trip> {
+        let mut nearest: Option<(u64, Trip)> = None;
+        let mut is_hidden = false;
+        for action in &self.actions {
+            let Some(next) = self.run.next_trip(axis, &[*action]) else { continue };
+            let is_armed = !self.disarmed.contains(&next.rule);
+            let Some(is_own) = self.compares(&next.rule, id).filter(|_| is_armed) else {
+                is_hidden |= next.distance == 0;
+                continue;
+            };
+            if nearest.as_ref().is_some_and(|(distance, _)| *distance <= next.distance) {
+                continue;
+            }
+            let name = id.row().name;
+            let own = is_own.then(|| self.run.reading(&format!("own.{name}")).unwrap_or_default());
+            let limit = own.unwrap_or(used).saturating_add(next.distance);
+            nearest = Some((next.distance, Trip { rule: next.rule, limit, own }));
+        }
+        let nearest = nearest.map(|(_, trip)| trip);
+        if is_hidden && nearest.is_none() { before.clone() } else { nearest }
+    }
+
+    /// Whether a rule compares this, or for `elapsed` any time; and then whether only the run's own share.
+    fn compares(&self, rule: &str, id: GaugeId) -> Option<bool> {
+        let rule = self.run.program().policy().rule(rule)?;
+        let is_time = |unit| matches!(unit, Unit::Duration | Unit::WallTime);
+        let is_it =
+            |gauge: &&&Gauge| gauge.id == id || id == GaugeId::Elapsed && is_time(gauge.row().unit);
+        let gauges = rule.gauges();
+        let all: Vec<bool> = gauges.iter().filter(is_it).map(|gauge| gauge.own).collect();
+        let is_any = !all.is_empty();
+        is_any.then(|| id != GaugeId::Elapsed && all.iter().all(|own| *own))
     }
 }
 
@@ -117,21 +198,26 @@ impl StatusView {
     /// How a run stands. Asks the core for its nearest trips, which takes O(leaves²) of the policy.
     #[must_use]
     pub fn of(run: &Run, budget: &Budget) -> Self {
-        Self::with(run, budget, &Trips::of(run, budget))
+        Self::with(run, budget, &Trips::of(run, budget, &Trips::default()))
     }
 
     fn with(run: &Run, budget: &Budget, trips: &Trips) -> Self {
         let (cost, is_cost_unknown) = cost(run, budget);
         let held = budget.held();
-        let limit = |trip: &Option<Trip>| trip.as_ref().map(|trip| trip.limit);
+        let limit = |trip: &Option<Trip>| trip.as_ref().and_then(Trip::whole);
+        let own = |trip: &Option<Trip>| trip.as_ref().and_then(Trip::own);
+        let dollars = |(used, limit)| (Money::from_picos(used), Money::from_picos(limit));
         Self {
             steps: run.step_count(),
             steps_limit: limit(&trips.steps),
+            own_steps: own(&trips.steps),
             tokens: run.tokens(),
             tokens_limit: limit(&trips.tokens),
+            own_tokens: own(&trips.tokens),
             cost,
             is_cost_unknown,
             cost_limit: limit(&trips.cost).map(Money::from_picos),
+            own_cost: own(&trips.cost).map(dollars),
             held_tokens: held.tokens,
             held_cost: held.cost,
             elapsed: Duration::from_millis(run.at().0),
@@ -146,6 +232,7 @@ fn next(trips: &Trips, used: [u64; 4]) -> Option<NextUp> {
     let mut nearest: Option<(u64, NextUp)> = None;
     for (index, (trip, used)) in all.into_iter().zip(used).enumerate() {
         let Some(trip) = trip else { continue };
+        let used = trip.own.unwrap_or(used);
         let part = percent(used, trip.limit);
         if nearest.as_ref().is_some_and(|(largest, _)| part <= *largest) {
             continue;
@@ -174,9 +261,14 @@ fn percent(used: u64, limit: u64) -> u64 {
 #[must_use]
 pub fn render(view: &StatusView, width: usize) -> String {
     let of = |limit: Option<String>| limit.map(|limit| format!("/{limit}")).unwrap_or_default();
+    let own = |text: Option<String>| text.map(|text| format!(" (own {text})")).unwrap_or_default();
+    let own_steps = own(view.own_steps.map(|(used, limit)| format!("{used}/{limit}")));
+    let own_tokens =
+        own(view.own_tokens.map(|(used, limit)| format!("{}/{}", count(used), count(limit))));
+    let steps_limit = of(view.steps_limit.map(|limit| limit.to_string()));
     let mut parts = vec![
-        format!("step {}{}", view.steps, of(view.steps_limit.map(|limit| limit.to_string()))),
-        format!("{}{} tok", count(view.tokens), of(view.tokens_limit.map(count))),
+        format!("step {}{steps_limit}{own_steps}", view.steps),
+        format!("{}{} tok{own_tokens}", count(view.tokens), of(view.tokens_limit.map(count))),
     ];
     let mut spent = if view.is_cost_unknown {
         format!("\u{2265} {}", cents(view.cost))
@@ -186,6 +278,9 @@ pub fn render(view: &StatusView, width: usize) -> String {
     if let Some(limit) = view.cost_limit {
         let part = percent(view.cost.picos(), limit.picos());
         spent = format!("{spent}/{} ({part} %)", cents(limit));
+    }
+    if let Some((used, limit)) = view.own_cost {
+        spent = format!("{spent} (own {}/{})", cents(used), cents(limit));
     }
     parts.push(spent);
     let mut held = Vec::new();
@@ -293,7 +388,7 @@ impl Observer for StatusLine {
             return;
         }
         if is_step || !matches!(kind, EventKind::Piece { .. } | EventKind::Tick) {
-            drawn.trips = Trips::of(run, observation.budget);
+            drawn.trips = Trips::of(run, observation.budget, &drawn.trips);
         }
         drawn.at = Some(now);
         let view = StatusView::with(run, observation.budget, &drawn.trips);
