@@ -1,6 +1,7 @@
 //! A counter tool that stops the loop at 3: no final response, and a signal that says how far it came.
 //!
 //! Run it with `cargo run -p endstop --example counter`. It needs no key and no network.
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use endstop::agent::{AgentLoop, AgentState};
 use endstop::core::condition::named::max_steps;
 use endstop::core::signal::{AgentStop, StopReason, StopSignal};
 use endstop::model::{Reply, ScriptedModel};
-use endstop::observe::console::ConsoleObserver;
+use endstop::observe::ConsoleObserver;
 use endstop::tool::{FunctionTool, ToolError};
 use serde_json::json;
 
@@ -52,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("stopped by:     {}", signal.map_or_else(String::new, ToString::to_string));
     println!(
         "final count:    {}",
-        signal.map_or(0, |s| s.context["final_count"].as_u64().unwrap_or(0))
+        signal.and_then(|s| s.context.get("final_count")?.as_u64()).unwrap_or(0)
     );
     println!("final response: {}", state.final_response().unwrap_or("none"));
     println!("steps:          {}", state.step_count());

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
-/// The steps between which the cost of one is measured, early and late.
-const WINDOWS: [(u64, u64); 2] = [(10, 20), (10_000, 10_010)];
-/// How far the two may differ, in per cent.
+/// The steps between which the cost of one of the core is measured, early and late.
+const OF_CORE: [(u64, u64); 2] = [(10, 20), (10_000, 10_010)];
+/// The same of the agent loop: lists of messages grow now and then, which a few steps do not even out.
+const OF_AGENT: [(u64, u64); 2] = [(10, 1_010), (10_000, 11_000)];
+/// How much more a late one may cost, in per cent.
 const TOLERANCE: u64 = 5;
 
 /// What is measured, in this order: the binary, and what it is called where it fails.
@@ -29,8 +31,8 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
             return Err(format!("the benchmark of {what} failed"));
         }
     }
-    flat(&folder, "the core", &[])?;
-    flat(&folder, "the agent loop", &["agent"])
+    flat(&folder, "the core", &OF_CORE, &[])?;
+    flat(&folder, "the agent loop", &OF_AGENT, &["agent"])
 }
 
 fn build(folder: &Path, more: &[&str]) -> Result<(), String> {
@@ -44,21 +46,26 @@ fn build(folder: &Path, more: &[&str]) -> Result<(), String> {
 }
 
 /// Instructions are counted by callgrind: the same on a busy machine.
-fn flat(folder: &Path, what: &str, words: &[&str]) -> Result<(), String> {
+fn flat(
+    folder: &Path,
+    what: &str,
+    windows: &[(u64, u64); 2],
+    words: &[&str],
+) -> Result<(), String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("skipped: valgrind is not installed, so instructions a step are not counted");
         return Ok(());
     }
     let mut costs = Vec::new();
-    for (from, to) in WINDOWS {
+    for &(from, to) in windows {
         let [early, late] = [from, to].map(|steps| instructions(folder, steps, words));
         let whole = late?.saturating_sub(early?);
         let cost = whole / (to - from);
         println!("{what}, a step from {from} to {to}: {cost} instructions");
         costs.push(cost);
     }
-    let (least, most) = (costs.iter().min().unwrap_or(&0), costs.iter().max().unwrap_or(&0));
-    if most * 100 > least * (100 + TOLERANCE) {
+    let (early, late) = (costs.first().unwrap_or(&0), costs.last().unwrap_or(&0));
+    if late * 100 > early * (100 + TOLERANCE) {
         return Err(format!(
             "{what}: a late step costs more than {TOLERANCE} % more than an early one"
         ));

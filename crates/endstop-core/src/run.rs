@@ -221,9 +221,20 @@ impl Run {
                 }
                 self.meter.apply(&self.program, event);
                 self.take_in(event);
+                self.settle_late(event);
             }
         }
         self.decide(event, after_step)
+    }
+
+    /// What was in flight when the run stopped is in the trip record once it is settled.
+    fn settle_late(&mut self, event: &Event<'_>) {
+        let settles =
+            matches!(event.kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. });
+        if settles && let Some(mut ended) = self.ended.take() {
+            ended.verdict.settle(self);
+            self.ended = Some(ended);
+        }
     }
 
     /// What an event means for the run itself, beyond what is measured.

@@ -14,7 +14,7 @@ use crate::expr::Amount;
 use crate::meter::project::Reach;
 use crate::meter::{Meter, Reading, Truth};
 use crate::policy::Action;
-use crate::policy::program::{NodeInfo, OpKind, Program};
+use crate::policy::program::{NodeInfo, OpKind, Program, Read};
 use crate::run::overrides::OverrideRecord;
 use crate::run::{Run, Status};
 use crate::signal::{StopSignal, StopSignals};
@@ -128,6 +128,12 @@ impl Verdict {
         }
     }
 
+    /// What was settled once the run had stopped: calls that were in flight.
+    pub(crate) fn settle(&mut self, run: &Run) {
+        self.tokens = run.tokens();
+        self.cost_usd = run.cost().map(crate::units::Money::to_decimal);
+    }
+
     /// An error that came once the run had stopped: it decides, unless one did already.
     pub(crate) fn add_error(&mut self, signal: StopSignal) {
         if self.primary.as_ref().is_some_and(|primary| primary.reason == signal.reason) {
@@ -222,6 +228,18 @@ impl Explainer<'_> {
         self.meter.view.get(gauge).copied().unwrap_or(0)
     }
 
+    /// A number as people see it: a count as it is, also inside a step, where it is compared only when one
+    /// more would begin.
+    fn counted(&self, gauge: usize) -> u64 {
+        let compared = self.value(gauge);
+        match self.program.gauges.get(gauge).map(|slot| slot.read) {
+            Some(read @ (Read::Counter { .. } | Read::Tool { .. })) => {
+                self.meter.read(read).max(compared)
+            }
+            _ => compared,
+        }
+    }
+
     fn temporal(&self, info: &NodeInfo, now: Truth) -> Truth {
         if info.gauge.is_some() {
             return self.comparison(info);
@@ -260,7 +278,7 @@ impl Explainer<'_> {
         };
         let Some(gauge) = info.gauge else { return };
         let limit = self.limit(info, op).unwrap_or(value);
-        let observed = self.value(gauge);
+        let observed = self.counted(gauge);
         let shown = |value: u64| Amount { unit, value }.to_string();
         record.limit = Some(shown(limit));
         record.observed = match self.meter.readings.get(gauge) {

@@ -204,3 +204,22 @@ fn a_pause_on_numbers_does_not_hold_up_a_run_that_ended_by_itself() {
     assert_eq!(run.0.stop_reason(), Some(StopReason::Completed));
     assert_eq!(run.see(STEP), Pause, "it holds up what would begin");
 }
+
+#[test]
+fn a_call_that_was_cut_is_in_the_trip_record_once_it_is_settled() {
+    let mut driver = Driver::toml("[stop]\nsteps = \"steps >= 9\"");
+    driver.see(EventKind::StepBegin);
+    driver.see(EventKind::AttemptBegin { next_cost: None });
+    driver.see(EventKind::Cancel { message: "enough" });
+    driver.see(EventKind::Reply {
+        model: None,
+        usage: Some(TokenUsage { input: 40, output: 2, ..TokenUsage::default() }),
+        cost: Some(Cost::Known("0.25".parse().unwrap())),
+        finish: None,
+        tool_calls: 0,
+    });
+    let verdict = driver.0.verdict();
+    assert_eq!((verdict.tokens, verdict.cost_usd.as_deref()), (42, Some("0.25")));
+    // A count inside a step is shown as it is.
+    assert_eq!(verdict.rules[0].tree.observed.as_deref(), Some("1"));
+}

@@ -129,6 +129,17 @@ pub enum ExecuteError {
     /// There is no such run.
     #[error("there is no stored run `{0}`")]
     NoRun(RunId),
+    /// The store knows more of the run than the saved state: it went on after that, or its process died.
+    #[error(
+        "the store has more of the run `{run}` than the state, which ends at its event {events}: load the \
+         run from the store, or resume it"
+    )]
+    Outdated {
+        /// The run.
+        run: RunId,
+        /// Events that the state has.
+        events: u64,
+    },
     /// The agent has no store.
     #[error("the agent `{0}` has no store to resume from")]
     NoStore(String),
@@ -166,8 +177,8 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// If the run cannot be begun or resumed. A limit, a cancellation, a failed model are outcomes, not
-    /// errors.
+    /// If the run cannot be begun or resumed; with a store also if the state is older than what is stored of
+    /// the run. A limit, a cancellation, a failed model are outcomes, not errors.
     ///
     /// # Cancellation safety
     ///
@@ -214,8 +225,8 @@ impl AgentLoop {
 pub struct Iteration {
     drive: Drive,
     phase: Phase,
-    /// Ends the watch of the kill switch with the run.
-    _watch: Option<start::Watch>,
+    /// Of the kill switch and whatever else may end the run.
+    watch: Option<start::Watch>,
 }
 
 impl fmt::Debug for Iteration {
@@ -234,7 +245,7 @@ enum Phase {
 impl Iteration {
     fn new(drive: Drive) -> Self {
         let watch = start::Watch::of(&drive);
-        Self { drive, phase: Phase::Begin, _watch: watch }
+        Self { drive, phase: Phase::Begin, watch }
     }
 
     async fn into_last_state(mut self) -> AgentState {
@@ -254,6 +265,9 @@ impl Iteration {
 
     /// As [`Iteration::next`], without the state. False once there is nothing more to do.
     pub async fn advance(&mut self) -> bool {
+        if let Some(watch) = &mut self.watch {
+            watch.follow(&self.drive);
+        }
         let mut flow = match self.phase {
             Phase::Over => return false,
             Phase::Begin => self.drive.begin().await,

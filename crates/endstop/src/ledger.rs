@@ -18,7 +18,8 @@
 //!    kept as `u64::MAX`, and from then on the whole tree refuses ([`Budget::is_overflowed`]).
 //! 7. A limit of 0 admits nothing; no limit is `None`, written out. Limits and committed amounts beyond
 //!    `i64::MAX` (pico-dollars: $9.2 M) are not told apart: whatever would pass it is refused.
-//! 8. A budget that nobody refers to is freed; its settled amounts are in its ancestors.
+//! 8. A budget that nobody refers to is freed; what it settled is in its ancestors. Only what a resumed run
+//!    brings with it is in its own node alone: a shared budget counts what is spent while it is shared.
 //! 9. A reading ([`Budget::snapshot`]) is of one moment.
 //!
 //! One lock serves a tree, and is held for a walk from the node to the root; nothing is awaited under it and
@@ -120,6 +121,12 @@ impl Budget {
         self.settle(&Amounts::ZERO, &amounts);
     }
 
+    /// Settles here what was spent before this node was there, and not above: whoever shares the ancestors
+    /// has counted it already, or did not share it.
+    pub(crate) fn bring_in(&self, before: Amounts) {
+        self.0.books().bring_in(self.0.slot(), &before.words());
+    }
+
     /// Replaces the limits of this node: an approval raises them, a policy lowers them. What is committed
     /// stays, and may then be above them.
     pub fn set_limits(&self, limits: Limits) {
@@ -186,6 +193,18 @@ impl Budget {
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         self.0.parent().cloned()
+    }
+
+    /// Whether all that is spent here is spent in `other` as well.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        let mut next = Some(self);
+        while let Some(budget) = next {
+            if Arc::ptr_eq(&budget.0, &other.0) {
+                return true;
+            }
+            next = budget.0.parent();
+        }
+        false
     }
 
     fn settle(&self, held: &Amounts, actual: &Amounts) {

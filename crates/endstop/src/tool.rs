@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use endstop_core::signal::AgentStop;
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cancel::CancelToken;
@@ -119,7 +120,7 @@ pub struct ToolOutput {
 }
 
 /// The agent that is to continue, on the same ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handoff {
     /// Its name.
     pub to: String,

@@ -94,7 +94,8 @@ async fn limited(address: &str, before: &Value) {
     println!(
         "limited: {calls} calls, {asked} + {answered} tokens as the server counts, {took:.1?}"
     );
-    println!("  the run: {} steps, {:?}, {:?}", state.step_count(), state.usage(), state.explain());
+    println!("  the run: {} steps, {:?}", state.step_count(), state.usage());
+    println!("  {}", state.explain().replace('\n', "\n  "));
     assert_eq!(calls, 3, "the server counts");
     assert_eq!((state.status(), state.step_count()), (Status::Stopped, 3));
     assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached));

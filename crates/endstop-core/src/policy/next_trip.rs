@@ -83,10 +83,11 @@ pub(crate) fn next_trip(
     axis: Axis,
     reserved: Reserved,
     actions: &[Action],
+    disarmed: &[bool],
 ) -> Option<NextTrip> {
     let trial = Trial { program, meter, axis, reserved, speeds: speeds(program, meter, axis) };
     trial.candidates().into_iter().find_map(|distance| {
-        let rule = trial.first_rule(distance, actions)?;
+        let rule = trial.first_rule(distance, actions, disarmed)?;
         Some(NextTrip { distance, rule: rule.id.clone(), action: rule.action })
     })
 }
@@ -217,7 +218,12 @@ impl Trial<'_> {
         u64::try_from(ring.iter().filter(is_in).count()).ok()
     }
 
-    fn first_rule(&self, distance: u64, actions: &[Action]) -> Option<&super::Rule> {
+    fn first_rule(
+        &self,
+        distance: u64,
+        actions: &[Action],
+        disarmed: &[bool],
+    ) -> Option<&super::Rule> {
         let at = match self.axis {
             Axis::Time => Millis(self.meter.clocks.at.0.saturating_add(distance)),
             _ => self.meter.clocks.at,
@@ -239,11 +245,13 @@ impl Trial<'_> {
             closed: self.meter.step.closed,
         };
         inputs.evaluate(self.program, &mut truth);
-        let rules = self.program.policy.rules.iter().zip(&self.program.rules);
-        let mut holding = rules.filter(|(rule, compiled)| {
-            actions.contains(&rule.action) && bit(&truth, compiled.root)
+        let rules = self.program.policy.rules.iter().zip(&self.program.rules).enumerate();
+        let mut holding = rules.filter(|(index, (rule, compiled))| {
+            // A pause that a person has approved for good comes no more.
+            let is_over = rule.action == Action::Pause && disarmed.get(*index) == Some(&true);
+            actions.contains(&rule.action) && !is_over && bit(&truth, compiled.root)
         });
-        holding.next().map(|(rule, _)| rule)
+        holding.next().map(|(_, (rule, _))| rule)
     }
 
     fn moved(&self, gauge: usize, distance: u64) -> u64 {

@@ -115,7 +115,7 @@ impl Run {
                 Part::Output => Axis::Output { rate: Money::ZERO },
             };
             let none = Reserved::default();
-            next_trip(&self.program, &self.meter, axis, none, &[Action::Stop]).is_none()
+            next_trip(&self.program, &self.meter, axis, none, &[Action::Stop], &[]).is_none()
         });
         self.meter.project(Some(unbounded));
         self.meter.evaluate(&self.program);

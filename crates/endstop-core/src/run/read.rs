@@ -112,7 +112,9 @@ impl Run {
     /// admits exactly itself, so an amount of that distance still fits; 0 says that nothing more does.
     #[must_use]
     pub fn room(&self, axis: Axis, reserved: Reserved, actions: &[Action]) -> Option<NextTrip> {
-        crate::policy::next_trip::next_trip(&self.program, &self.meter, axis, reserved, actions)
+        let (program, meter) = (&self.program, &self.meter);
+        let disarmed = &self.disarmed;
+        crate::policy::next_trip::next_trip(program, meter, axis, reserved, actions, disarmed)
     }
 
     /// The policy that it runs under, compiled.

@@ -3,6 +3,8 @@
 use core::fmt::{self, Display, Formatter};
 
 use crate::meter::Truth;
+use crate::policy::Action;
+use crate::run::Status;
 
 use super::{NodeRecord, RuleRecord, Verdict};
 
@@ -11,7 +13,11 @@ impl Display for Verdict {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.primary {
             Some(signal) => write!(f, "{}: {signal}", self.status.name())?,
-            None => write!(f, "{}: no stop signal stands", self.status.name())?,
+            None => match self.rules.iter().find(|rule| rule.action == Action::Pause && rule.holds)
+            {
+                Some(rule) if self.status == Status::Paused => write!(f, "paused by {}", rule.id)?,
+                _ => write!(f, "{}: no stop signal stands", self.status.name())?,
+            },
         }
         let cost =
             self.cost_usd.as_deref().map_or("unknown cost".into(), |usd| alloc::format!("${usd}"));

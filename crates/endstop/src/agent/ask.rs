@@ -113,6 +113,9 @@ impl Drive {
             };
             self.flush().await;
             let attempt = Attempt { hold, plan, trial, begun: Instant::now() };
+            if self.flow() == Flow::Stop {
+                return self.do_not_send(attempt);
+            }
             let model = Arc::clone(self.model());
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
             let answer = self.stream(&*model, messages, output, attempt.begun).await;
@@ -163,6 +166,7 @@ impl Drive {
                 match not_admitted {
                     NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
                     NotAdmitted::Both => self.is_out_of_budget = true,
+                    NotAdmitted::Unpriced => self.refused_without_price(&*model),
                     NotAdmitted::Core(Directive::Refuse) => {
                         self.raise(StopReason::StopRequested, "no request can begin now", "loop");
                     }
@@ -320,7 +324,9 @@ impl Drive {
             self.uses_retry_model = self.agent.retry_model.is_some();
             return true;
         }
-        self.keep_reply(answer, end, is_whole, told.filter(|_| !other_messages));
+        // What another tokenizer made of the conversation says nothing of this one's.
+        let is_of_context = !other_messages && !self.uses_retry_model;
+        self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
         self.hooks(Trigger::AfterModelResponse, About::default()).await;
         false
     }
@@ -355,6 +361,11 @@ impl Drive {
 
     /// Every call needs an id of its own; not every provider gives one.
     fn name_calls(&self, calls: &mut [ToolCall]) {
+        if let [call] = &*calls
+            && !call.id.is_empty()
+        {
+            return;
+        }
         let step = self.state.execution.steps.last().map_or(0, |step| step.number);
         let mut seen = std::collections::BTreeSet::new();
         for (place, call) in calls.iter_mut().enumerate() {

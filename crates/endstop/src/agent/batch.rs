@@ -43,7 +43,8 @@ struct Answered {
 
 /// The calls of one reply.
 struct Batch {
-    calls: Vec<ToolCall>,
+    /// Shared, so that one can be looked at while the others change.
+    calls: Arc<Vec<ToolCall>>,
     answers: Vec<Option<Answered>>,
     running: FuturesUnordered<Running>,
     begun: Vec<Option<Begun>>,
@@ -63,7 +64,7 @@ impl Drive {
         let mut batch = Batch {
             answers: calls.iter().map(|_| None).collect(),
             begun: calls.iter().map(|_| None).collect(),
-            calls,
+            calls: Arc::new(calls),
             running: FuturesUnordered::new(),
             next: 0,
         };
@@ -97,10 +98,11 @@ impl Drive {
 
     /// Begins a call, or answers it without running it.
     async fn begin_call(&mut self, batch: &mut Batch, place: usize) -> Flow {
-        let Some(call) = batch.calls.get(place).cloned() else { return Flow::On };
+        let calls = Arc::clone(&batch.calls);
+        let Some(call) = calls.get(place) else { return Flow::On };
         self.checkpoint().await;
         let refusal = loop {
-            match self.admit(&call).await {
+            match self.admit(call).await {
                 Ok(()) => break None,
                 Err(Refusal::Paused) => match self.resolve_pause().await {
                     Flow::On => {}
@@ -114,10 +116,9 @@ impl Drive {
             }
         };
         match refusal {
-            None => self.dispatch(batch, place, &call).await,
+            None => self.dispatch(batch, place, call).await,
             Some((outcome, text)) => {
-                let detail =
-                    Detail::Tool { call: &call, outcome: Some(outcome), took: Duration::ZERO };
+                let detail = Detail::Tool { call, outcome: Some(outcome), took: Duration::ZERO };
                 self.scope.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
                 self.answered(batch, place, Answered { outcome, text, took: Duration::ZERO }).await;
             }
@@ -135,6 +136,14 @@ impl Drive {
     /// Runs an admitted call.
     async fn dispatch(&mut self, batch: &mut Batch, place: usize, call: &ToolCall) {
         self.flush().await;
+        if self.flow() == Flow::Stop {
+            // What has begun could not be recorded: it must not happen either.
+            let text = answers::not_executed(&call.tool, &self.why_stopped());
+            let outcome = ToolOutcome::NotExecuted;
+            let answered = Answered { outcome, text, took: Duration::ZERO };
+            self.tell_end(call, &answered);
+            return self.answered(batch, place, answered).await;
+        }
         let agent = Arc::clone(&self.agent);
         let Some(entry) = agent.tools.get(&call.tool) else { return };
         let is_agent = entry.tool.is_agent();
@@ -193,7 +202,8 @@ impl Drive {
 
     /// A call has come to its end.
     async fn finish_call(&mut self, batch: &mut Batch, ran: Ran) {
-        let Some(call) = batch.calls.get(ran.place).cloned() else { return };
+        let calls = Arc::clone(&batch.calls);
+        let Some(call) = calls.get(ran.place) else { return };
         let begun = batch.begun.get_mut(ran.place).and_then(Option::take);
         if begun.as_ref().is_some_and(|begun| begun.is_agent) {
             self.scope.tell(&EventKind::ChildEnd, Detail::Child { agent: &call.tool });
@@ -214,7 +224,7 @@ impl Drive {
             }
         };
         let answered = Answered { outcome, text, took: ran.took };
-        self.tell_end(&call, &answered);
+        self.tell_end(call, &answered);
         self.flush().await;
         self.answered(batch, ran.place, answered).await;
     }
@@ -236,7 +246,7 @@ impl Drive {
                     );
                     return (ToolOutcome::Failed, text);
                 }
-                self.handoff.get_or_insert(handoff);
+                self.state.execution.handoff.get_or_insert(handoff);
             }
         }
         (ToolOutcome::Succeeded, output.text)
@@ -303,20 +313,23 @@ impl Drive {
 
     /// Puts the answers into the conversation, in the order of the calls.
     fn put_answers(&mut self, batch: Batch) {
-        for (call, answered) in batch.calls.into_iter().zip(batch.answers) {
+        let calls = Arc::unwrap_or_clone(batch.calls);
+        for (call, answered) in calls.into_iter().zip(batch.answers) {
             let Some(answered) = answered else { continue };
+            let place = self.state.place_of_answer();
             let execution = ToolExecution {
                 id: call.id.clone(),
                 tool: call.tool.clone(),
                 outcome: answered.outcome,
                 took_ms: crate::clock::millis(answered.took),
-                answer: self.state.messages.len(),
+                answer: place,
             };
             if let Some(step) = self.state.execution.steps.last_mut() {
                 step.tool_executions.push(execution);
             }
             let Answered { outcome, text, .. } = answered;
-            self.state.messages.push(Message::Tool { id: call.id, tool: call.tool, outcome, text });
+            let answer = Message::Tool { id: call.id, tool: call.tool, outcome, text };
+            self.state.messages.insert(place, answer);
         }
     }
 
@@ -331,7 +344,7 @@ impl Drive {
 
     /// Another agent continues, on the same ledger and under the same policy.
     pub(super) fn hand_off(&mut self) {
-        let Some(Handoff { to, message }) = self.handoff.take() else { return };
+        let Some(Handoff { to, message }) = self.state.execution.handoff.take() else { return };
         if self.flow() != Flow::On {
             return;
         }

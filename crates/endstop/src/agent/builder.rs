@@ -51,6 +51,9 @@ pub enum BuildError {
          add one, such as `steps >= 50`, or call `unbounded()`"
     )]
     Unbounded(String),
+    /// An agent that may be handed to has a budget that the runs of this one do not draw on.
+    #[error("`{0}` can hand off to `{1}`, whose budget is none of its own: give both the same")]
+    OtherBudget(String, String),
 }
 
 /// Collects the parts of an agent. See [`AgentLoop::builder`].
@@ -156,7 +159,8 @@ impl AgentBuilder {
         self
     }
 
-    /// An agent that a tool may hand off to, by its name.
+    /// An agent that a tool may hand off to, by its name. The run keeps policy, store, observers and approver
+    /// of the agent that began it, whose hooks run before those of the other.
     pub fn handoff(mut self, agent: AgentLoop) -> Self {
         self.handoffs.push(agent);
         self
@@ -237,7 +241,8 @@ impl AgentBuilder {
     }
 
     /// A budget that the agent's runs share with whoever else holds it. Its limits come on top of the
-    /// policy's.
+    /// policy's. It counts what is spent while it is shared: a run that goes on brings what it spent before
+    /// into its own limits only.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
@@ -328,6 +333,12 @@ impl AgentBuilder {
         let tools = ToolSet::new(self.tools)?;
         let retry_pricing =
             self.retry_model.as_deref().map(|model| Pricing::of(model, self.prices));
+        let within =
+            |own: &Budget| self.budget.as_ref().is_some_and(|budget| budget.is_within(own));
+        let is_other = |to: &&AgentLoop| to.0.budget.as_ref().is_some_and(|own| !within(own));
+        if let Some(to) = self.handoffs.iter().find(is_other) {
+            return Err(BuildError::OtherBudget(self.name, to.name().to_owned()));
+        }
         let by_name = |agent: AgentLoop| (agent.name().to_owned(), agent);
         Ok(AgentLoop(Arc::new(Inner {
             fixed_tokens: fixed_tokens(&self.instructions, &tools),

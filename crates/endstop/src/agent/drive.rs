@@ -19,7 +19,6 @@ use super::state::AgentState;
 use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
-use crate::tool::Handoff;
 
 /// Whether the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +48,6 @@ pub(super) struct Drive {
     pub(super) stored: Option<Stored>,
     /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
     pub(super) continued: (usize, u32),
-    /// The agent that continues with the next step.
-    pub(super) handoff: Option<Handoff>,
     /// Nobody decides now on what holds the run up: what was asked.
     pub(super) held_up: Option<Box<Verdict>>,
     /// The cap that was approved last, and what was spent then.
@@ -135,7 +132,7 @@ impl Drive {
 
     /// Runs hooks and does what they ask for. What they asked for beyond signals comes back.
     pub(super) async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> Asked {
-        if !self.agent.hooks.has(trigger) {
+        if !self.first.hooks.has(trigger) && !self.agent.hooks.has(trigger) {
             return Asked::default();
         }
         self.sync();
@@ -149,8 +146,16 @@ impl Drive {
             error: about.error,
             asked: Asked::default(),
         };
-        let agent = Arc::clone(&self.agent);
-        let failures = agent.hooks.run(&mut context).await;
+        let mut failures = Vec::new();
+        // Whoever began keeps its say when another agent continues, and has it first.
+        let first = Arc::clone(&self.first);
+        let other = (!Arc::ptr_eq(&first, &self.agent)).then(|| Arc::clone(&self.agent));
+        for agent in [Some(first), other].iter().flatten() {
+            failures.extend(agent.hooks.run(&mut context).await);
+            if context.asked.blocked.is_some() {
+                break;
+            }
+        }
         let mut asked = context.asked;
         for signal in std::mem::take(&mut asked.signals) {
             self.scope.note(&EventKind::StopRaised { signal: &signal });
@@ -263,6 +268,7 @@ impl Drive {
     /// Another agent continues the run.
     pub(super) fn become_agent(&mut self, next: Arc<Inner>) {
         self.agent = next;
+        self.scope.heed(super::start::outsides(self));
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
         self.state.execution.context = None;

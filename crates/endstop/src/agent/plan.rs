@@ -2,7 +2,7 @@
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::next_trip::Axis;
-use endstop_core::policy::{Action, OnUnpriced};
+use endstop_core::policy::{Action, FallbackRates, OnUnpriced};
 use endstop_core::run::Directive;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
@@ -40,19 +40,31 @@ impl ContextBound {
         Self { fixed, seen: 0, bound: 0, known: None }
     }
 
-    /// The most tokens that the conversation is as input.
+    /// The most tokens that the conversation is as input to the model that told. Before it told anything, bytes
+    /// are all there is, and a template that the provider adds unseen can be longer.
     pub(super) fn of(&mut self, messages: &[Message]) -> u64 {
         let new = messages.get(self.seen..).unwrap_or(&[]);
         let added = new.iter().map(Message::token_bound).fold(0, u64::saturating_add);
         self.bound = self.bound.saturating_add(added);
         self.seen = messages.len().max(self.seen);
-        let by_bytes = self.fixed.saturating_add(self.bound);
         match self.known {
-            Some((tokens, bound)) => {
-                by_bytes.min(tokens.saturating_add(self.bound.saturating_sub(bound)))
-            }
-            None => by_bytes,
+            // Also where it is more than the bytes: the provider counts what is not seen here.
+            Some((tokens, bound)) => tokens.saturating_add(self.bound.saturating_sub(bound)),
+            None => self.fixed.saturating_add(self.bound),
         }
+    }
+
+    /// The most tokens that other messages are, or these to another model: nothing is saved by what one
+    /// tokenizer made of the bytes, but what was counted beyond them may come again.
+    pub(super) fn of_other(&mut self, messages: &[Message], sent: Option<&[Message]>) -> u64 {
+        self.of(messages);
+        let unseen = self
+            .known
+            .map_or(0, |(tokens, bound)| tokens.saturating_sub(self.fixed.saturating_add(bound)));
+        let bytes = sent.map_or(self.bound, |sent| {
+            sent.iter().map(Message::token_bound).fold(0, u64::saturating_add)
+        });
+        self.fixed.saturating_add(bytes).saturating_add(unseen)
     }
 
     /// As it was when `told` was learned.
@@ -158,13 +170,20 @@ fn plus(a: Cost, b: Cost) -> Cost {
 }
 
 impl Worst {
-    /// As an event for the run of a budget: what it holds for other calls in flight comes on top.
-    pub(super) fn beside(&self, budget: &Budget) -> EventKind<'static> {
+    /// As an event for the run of a budget: what it holds for other calls in flight comes on top. A call
+    /// without a price costs what the run's policy says.
+    pub(super) fn beside(&self, budget: &Budget, unpriced: OnUnpriced) -> EventKind<'static> {
         let held = budget.held();
+        let usage = TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
+        let cost = match (self.cost, unpriced) {
+            (Cost::Unpriced, OnUnpriced::Stop) => Cost::Unpriced,
+            (Cost::Unpriced, OnUnpriced::Ignore) if held.cost == Money::ZERO => Cost::Unpriced,
+            _ => Cost::Known(amount(Some(self.cost), &usage, unpriced)),
+        };
         EventKind::Reserve {
             input_tokens: self.input.saturating_add(held.tokens),
             output_tokens: self.output,
-            cost: Some(plus(self.cost, Cost::Known(held.cost))),
+            cost: Some(plus(cost, Cost::Known(held.cost))),
         }
     }
 }
@@ -178,6 +197,8 @@ pub(super) enum NotAdmitted {
     Ledger(Refused),
     /// Both said so, and a core has the rule.
     Both,
+    /// Money is limited by a budget that is shared with other runs, and the model has no price.
+    Unpriced,
 }
 
 impl Chain<'_> {
@@ -186,11 +207,32 @@ impl Chain<'_> {
         self.cores().any(|core| core.run.program().needs_reserve())
     }
 
+    /// What a call without a price counts in the ledger, whose nodes have one amount for all: the dearest
+    /// rates of the runs concerned, else what the outermost one says.
+    pub(super) fn unpriced(&self) -> OnUnpriced {
+        let mut all = self.cores().map(|core| core.run.program().policy().unpriced());
+        let first = all.next().unwrap_or_default();
+        all.fold(first, |dearest, next| match (dearest, next) {
+            (OnUnpriced::Rates(a), OnUnpriced::Rates(b)) => OnUnpriced::Rates(FallbackRates {
+                input: a.input.max(b.input),
+                output: a.output.max(b.output),
+            }),
+            (_, OnUnpriced::Rates(rates)) => OnUnpriced::Rates(rates),
+            (dearest, _) => dearest,
+        })
+    }
+
+    /// Whether a budget beyond the runs' own rules limits money that nobody can tell.
+    fn is_untold_money(&self, plan: &CallPlan<'_>) -> bool {
+        let is_limited = || self.shared_budget().is_some_and(|it| it.room().cost.is_some());
+        plan.unpriced == OnUnpriced::Stop && plan.worst(0).cost == Cost::Unpriced && is_limited()
+    }
+
     /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
     /// core begins the wrap-up early enough.
     pub(super) fn look_ahead(&mut self, plan: &CallPlan<'_>) {
         let output = plan.max_output.min(plan.min_output.max(WRAP_UP_OUTPUT_TOKENS));
-        let kind = plan.worst_with_wrap_up(output).beside(self.own_budget());
+        let kind = plan.worst_with_wrap_up(output).beside(self.own_budget(), self.own_unpriced());
         self.note_own(&kind, Detail::None);
     }
 
@@ -202,11 +244,15 @@ impl Chain<'_> {
     ) -> Result<(Hold, u64), NotAdmitted> {
         let needs_reserve = self.needs_reserve();
         let output = self.output_that_fits(plan, needs_reserve);
+        if self.is_untold_money(plan) {
+            return Err(NotAdmitted::Unpriced);
+        }
         let hold = match self.own_budget().reserve(plan.amounts(output)) {
             Ok(hold) => hold,
             Err(refused) => {
                 // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
-                let reserve = |budget: &Budget| plan.worst(output).beside(budget);
+                let reserve =
+                    |budget: &Budget, unpriced| plan.worst(output).beside(budget, unpriced);
                 if !needs_reserve || self.would(reserve) {
                     return Err(NotAdmitted::Ledger(refused));
                 }
@@ -242,7 +288,7 @@ impl Chain<'_> {
     ) -> Result<(), Directive> {
         let worst = plan.worst(output);
         if needs_reserve {
-            let reserve = |budget: &Budget| without(worst.beside(budget), held);
+            let reserve = |budget: &Budget, unpriced| without(worst.beside(budget, unpriced), held);
             let directive = self.intend_each(reserve, Detail::None);
             if !directive.admits() {
                 return Err(directive);
@@ -268,10 +314,14 @@ impl Chain<'_> {
                 room.get(*dimension).is_none_or(|left| amounts.get(*dimension) <= left)
             });
             let worst = plan.worst_with_wrap_up(output);
-            is_in_budget && (!needs_reserve || self.would(|budget| worst.beside(budget)))
+            is_in_budget
+                && (!needs_reserve || self.would(|budget, unpriced| worst.beside(budget, unpriced)))
         };
-        if fits(most) || !fits(least) {
-            return if fits(least) { most } else { least };
+        if fits(most) {
+            return most;
+        }
+        if !fits(least) {
+            return least;
         }
         let (mut low, mut high) = (least, most);
         while high.saturating_sub(low) > 1 {

@@ -75,12 +75,12 @@ pub(super) async fn load(
 /// became of its calls is not known.
 fn answer_open_calls(state: &mut AgentState) {
     for call in state.unanswered() {
-        let outcome = ToolOutcome::Cut;
+        let (outcome, place) = (ToolOutcome::Cut, state.place_of_answer());
         let execution = ToolExecution {
             id: call.id.clone(),
             tool: call.tool.clone(),
             outcome,
-            answer: state.messages.len(),
+            answer: place,
             took_ms: 0,
         };
         if let Some(step) = state.execution.steps.last_mut() {
@@ -91,7 +91,8 @@ fn answer_open_calls(state: &mut AgentState) {
              of its work.",
             call.tool
         );
-        state.messages.push(Message::Tool { id: call.id, tool: call.tool, outcome, text });
+        let answer = Message::Tool { id: call.id, tool: call.tool, outcome, text };
+        state.messages.insert(place, answer);
     }
 }
 

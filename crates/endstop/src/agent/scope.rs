@@ -14,13 +14,14 @@ use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::StopReason;
 use endstop_core::units::TokenUsage;
 use endstop_core::wire::v1::trace::Line;
+use tokio::time::Instant;
 
 pub(super) use chain::Chain;
 
 use super::keep::Keeper;
 use super::source::CancellationSource;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
-use crate::clock::RunClock;
+use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
 use crate::observe::{Detail, Observation, Observer, RunInfo};
 
@@ -32,6 +33,13 @@ pub(super) struct Shared {
     pub(super) root: CancelToken,
     /// Keeps the trace of the root run, if it is kept.
     pub(super) keeper: Option<Keeper>,
+}
+
+/// What an agent that is not the root brings to end its runs by.
+#[derive(Clone)]
+pub(super) struct Outside {
+    pub(super) kill: Option<Arc<dyn KillSwitch>>,
+    pub(super) token: Option<CancelToken>,
 }
 
 /// One run of a tree.
@@ -47,6 +55,7 @@ pub(crate) struct Scope {
     /// Cancelled with the token, and by the run's own limits: what is in flight and what runs below hangs
     /// on it. A run that goes on after a limit has a new one.
     in_flight: Mutex<CancelToken>,
+    outside: Mutex<Vec<Outside>>,
     core: Mutex<Core>,
 }
 
@@ -68,6 +77,7 @@ pub(super) struct Core {
     pub(super) still_running: Vec<String>,
     /// Lines of the trace that the store does not have yet, if there is a store.
     pub(super) journal: Option<String>,
+    last_wall: LastWall,
 }
 
 impl Core {
@@ -80,6 +90,7 @@ impl Core {
             notices: Vec::new(),
             still_running: Vec::new(),
             journal: keeps_journal.then(String::new),
+            last_wall: None,
         }
     }
 }
@@ -96,12 +107,23 @@ impl Scope {
     ) -> Self {
         let (sources, core) = (Vec::new(), Mutex::new(core));
         let in_flight = Mutex::new(token.child());
-        Self { info, budget, token, clock, parent, shared, sources, in_flight, core }
+        let outside = Mutex::default();
+        Self { info, budget, token, clock, parent, shared, sources, in_flight, outside, core }
+    }
+
+    /// What else ends the run and those below it, beside what ends the whole tree.
+    pub(super) fn heed(&self, outside: Vec<Outside>) {
+        *self.outside.lock().unwrap_or_else(PoisonError::into_inner) = outside;
     }
 
     /// What is in flight and what runs below hangs on this token.
     pub(super) fn in_flight(&self) -> CancelToken {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.look_at_in_flight(CancelToken::clone)
+    }
+
+    /// As [`Scope::in_flight`], only looked at.
+    pub(super) fn look_at_in_flight<T>(&self, look: impl FnOnce(&CancelToken) -> T) -> T {
+        look(&self.in_flight.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The run goes on after a limit of its own has cut what was in flight.
@@ -126,7 +148,9 @@ impl Scope {
             next = scope.parent.as_deref();
         }
         let ancestors = scopes.into_iter().rev().map(|scope| (scope, scope.core())).collect();
-        Chain { ancestors, own: self, core: self.core() }
+        let core = self.core();
+        // Read under the locks: no core takes in an earlier time after a later one.
+        Chain { ancestors, own: self, core, now: Instant::now() }
     }
 
     /// Takes in what happened.
@@ -144,18 +168,36 @@ impl Scope {
         self.chain().intend(kind, detail)
     }
 
-    /// Throws the kill switch for the whole tree if it is thrown outside.
+    /// Throws the kill switch for the whole tree if it is thrown outside; that of an agent in it for its runs.
     pub(super) fn look_at_kill_switch(&self) {
+        let mut next = Some(self);
+        while let Some(scope) = next {
+            scope.look_outside();
+            next = scope.parent.as_deref();
+        }
         if let Some(message) = self.shared.kill.as_ref().and_then(|kill| kill.thrown()) {
             self.shared.root.cancel(kill_signal(message), Urgency::Now);
             self.token.cancel(kill_signal(String::new()), Urgency::Now);
         }
     }
 
+    fn look_outside(&self) {
+        let all = self.outside.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for Outside { kill, token } in all {
+            if let Some(message) = kill.and_then(|kill| kill.thrown()) {
+                self.token.cancel(kill_signal(message), Urgency::Now);
+            }
+            let cancelled = token.and_then(|token| Some((token.signal()?, token.urgency()?)));
+            if let Some((signal, urgency)) = cancelled {
+                self.token.cancel((*signal).clone(), urgency);
+            }
+        }
+    }
+
     /// Whether nothing may be sent or run any more; also if the kill switch was thrown just now.
     pub(super) fn is_cut(&self) -> bool {
         self.look_at_kill_switch();
-        self.in_flight().urgency() == Some(Urgency::Now)
+        self.look_at_in_flight(CancelToken::urgency) == Some(Urgency::Now)
     }
 
     /// Tells the core of a cancellation that has reached the run.
@@ -183,18 +225,27 @@ impl Scope {
         self.trip(&core, Directive::CancelNow);
     }
 
-    fn event<'e>(&self, source: Source, kind: &EventKind<'e>) -> Event<'e> {
-        Event { at: self.clock.at(), wall: self.clock.wall(), source, kind: kind.clone() }
+    fn event<'e>(
+        &self,
+        core: &mut Core,
+        now: Instant,
+        source: Source,
+        kind: &EventKind<'e>,
+    ) -> Event<'e> {
+        let at = self.clock.at_instant(now);
+        let wall = self.clock.wall_at(at, &mut core.last_wall);
+        Event { at, wall, source, kind: kind.clone() }
     }
 
     fn take_in(
         &self,
         core: &mut Core,
+        now: Instant,
         source: Source,
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        let event = self.event(source, kind);
+        let event = self.event(core, now, source, kind);
         let directive = core.run.observe(&event);
         core.events = core.events.saturating_add(1);
         let notices = core.run.take_notices();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use endstop_core::policy::Program;
 use endstop_core::run::{Run, Status};
 use endstop_core::units::Millis;
+use tokio::task::JoinSet;
 
 use super::drive::Drive;
 use super::keep::{Keeper, Stored};
 use super::plan::ContextBound;
-use super::scope::{Core, Scope, Shared};
+use super::scope::{Core, Outside, Scope, Shared};
 use super::state::AgentState;
 use super::{AgentLoop, ExecuteError, Inner};
 use crate::cancel::{CancelToken, Urgency, watch_kill_switch};
@@ -52,7 +53,14 @@ pub(super) async fn root(
         Some(store) => {
             let lock = match lock {
                 Some(lock) => lock,
-                None => store.lock(&state.id).await?,
+                None => {
+                    let lock = store.lock(&state.id).await?;
+                    let events = state.execution.events;
+                    if !store.read_trace(&state.id, events).await?.is_empty() {
+                        return Err(ExecuteError::Outdated { run: state.id, events });
+                    }
+                    lock
+                }
             };
             let version = store.load(&state.id).await?.map_or(Version(0), |stored| stored.version);
             Some(Stored { store: Arc::clone(store), version: Some(version), _lock: lock })
@@ -88,7 +96,7 @@ pub(super) fn drive(
     core.events = state.execution.events;
     core.still_running.clone_from(&state.execution.still_running);
     if is_resumed {
-        place.budget.charge(spent(&core));
+        place.budget.bring_in(spent(&core));
         if !state.execution.approvals.is_empty() {
             place.budget.set_limits(Limits::unlimited());
         }
@@ -97,7 +105,7 @@ pub(super) fn drive(
     let (budget, token, parent) = (place.budget, place.token, place.parent);
     let mut scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
     scope.sources.clone_from(&first.sources);
-    Ok(Drive {
+    let drive = Drive {
         context: ContextBound::new(agent.fixed_tokens)
             .knowing(&state.messages, state.execution.context),
         agent,
@@ -109,10 +117,11 @@ pub(super) fn drive(
         is_cancellation_told: false,
         stored,
         continued: (0, 0),
-        handoff: None,
         held_up: None,
         last_cap: None,
-    })
+    };
+    drive.scope.heed(outsides(&drive));
+    Ok(drive)
 }
 
 /// The agent that continues: the one that was handed to last.
@@ -181,34 +190,88 @@ pub(super) fn limits_of(program: &Program) -> Limits {
 
 /// Looks at what is outside while the run waits; ends with the run.
 pub(super) struct Watch {
-    tasks: tokio::task::JoinSet<()>,
+    /// For the agent that began, and for the one that continues.
+    tasks: [JoinSet<()>; 2],
+    watched: Arc<Inner>,
     token: CancelToken,
 }
 
 impl Watch {
-    /// Of a root run with something to look at.
+    /// Of a run with something to look at.
     pub(super) fn of(drive: &Drive) -> Option<Self> {
-        let mut tasks = tokio::task::JoinSet::new();
+        let first = &drive.first;
         let token = drive.scope.token.clone();
-        let agent = &drive.agent;
-        let kill = drive.scope.shared.kill.clone();
-        if let Some(kill) = kill.filter(|_| drive.scope.parent.is_none()) {
-            tasks.spawn(watch_kill_switch(kill, token.clone(), agent.kill_interval));
+        let mut watch = Self {
+            tasks: [JoinSet::new(), JoinSet::new()],
+            watched: Arc::clone(first),
+            token: token.clone(),
+        };
+        let is_root = drive.scope.parent.is_none();
+        let outside = if is_root {
+            Outside { kill: drive.scope.shared.kill.clone(), token: None }
+        } else {
+            outside_of(first)
+        };
+        let [tasks, _] = &mut watch.tasks;
+        look(tasks, first, outside, &token);
+        watch.follow(drive);
+        Some(watch)
+    }
+
+    /// Looks for the agent that continues now, beside the one that began.
+    pub(super) fn follow(&mut self, drive: &Drive) {
+        let (agent, token) = (&drive.agent, &drive.scope.token);
+        if Arc::ptr_eq(&self.watched, agent) {
+            return;
         }
-        for source in &agent.sources {
-            let (source, token) = (Arc::clone(source), token.clone());
-            tasks.spawn(async move {
-                let signal = source.requested().await;
-                token.cancel(signal, Urgency::Now);
-            });
+        self.watched = Arc::clone(agent);
+        let [_, tasks] = &mut self.tasks;
+        *tasks = JoinSet::new();
+        if !Arc::ptr_eq(&drive.first, agent) {
+            look(tasks, agent, outside_of(agent), token);
         }
-        Some(Self { tasks, token })
+    }
+}
+
+fn outside_of(agent: &Inner) -> Outside {
+    Outside { kill: agent.kill.clone(), token: agent.token.clone() }
+}
+
+/// What else ends a run than what ends its whole tree: the agent's own below another run, and that of an
+/// agent which was handed to.
+pub(super) fn outsides(drive: &Drive) -> Vec<Outside> {
+    let below = drive.scope.parent.as_ref().map(|_| outside_of(&drive.first));
+    let is_other = !Arc::ptr_eq(&drive.first, &drive.agent);
+    below.into_iter().chain(is_other.then(|| outside_of(&drive.agent))).collect()
+}
+
+/// Begins to look for an agent at what ends the run whose token it is.
+fn look(tasks: &mut JoinSet<()>, agent: &Inner, outside: Outside, token: &CancelToken) {
+    if let Some(kill) = outside.kill {
+        tasks.spawn(watch_kill_switch(kill, token.clone(), agent.kill_interval));
+    }
+    if let Some(outer) = outside.token {
+        let token = token.clone();
+        tasks.spawn(async move {
+            outer.cancelled().await;
+            let Some(signal) = outer.signal() else { return };
+            token.cancel((*signal).clone(), Urgency::Graceful);
+            outer.cut().await;
+            token.cancel((*signal).clone(), Urgency::Now);
+        });
+    }
+    for source in &agent.sources {
+        let (source, token) = (Arc::clone(source), token.clone());
+        tasks.spawn(async move {
+            let signal = source.requested().await;
+            token.cancel(signal, Urgency::Now);
+        });
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.tasks.abort_all();
+        self.tasks.iter_mut().for_each(JoinSet::abort_all);
         // Whatever still runs below a run that is dropped is nobody's any more.
         if self.token.urgency().is_none() {
             let signal = endstop_core::signal::StopSignal::new(

@@ -1,5 +1,7 @@
 //! The state of an agent's run: plain values that can be saved after any step and resumed elsewhere.
 
+mod calls;
+
 use std::collections::BTreeMap;
 
 use endstop_core::policy::Action;
@@ -14,6 +16,7 @@ use thiserror::Error;
 
 use crate::message::{Message, ToolOutcome};
 use crate::store::RunId;
+use crate::tool::Handoff;
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
@@ -57,6 +60,9 @@ pub struct ExecutionState {
     /// The step that a pause interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_step: Option<OpenStep>,
+    /// Who continues once the open step is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<Handoff>,
     /// Tokens settled by class, descendants included.
     #[serde(with = "usage")]
     pub usage: TokenUsage,
@@ -363,19 +369,6 @@ impl AgentState {
         if let (true, Some(first)) = (self.label.is_empty(), first) {
             self.label = first.text().chars().take(LABEL_CHARS).collect();
         }
-    }
-
-    /// The calls of the last reply that have no answer yet: only of a run that was interrupted.
-    pub(crate) fn unanswered(&self) -> Vec<crate::message::ToolCall> {
-        let Some(at) = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }))
-        else {
-            return Vec::new();
-        };
-        let (reply, after) = self.messages.split_at(at.saturating_add(1));
-        let is_answered =
-            |call: &str| after.iter().any(|m| matches!(m, Message::Tool { id, .. } if id == call));
-        let calls = reply.last().map_or(&[][..], Message::tool_calls);
-        calls.iter().filter(|call| !is_answered(&call.id)).cloned().collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! One step: one model call and the tool calls that it asks for.
 
+use std::time::Duration;
+
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
 use endstop_core::run::Directive;
@@ -25,6 +27,8 @@ impl Drive {
         let begun = Instant::now();
         match self.state.execution.open_step.take() {
             None => {
+                // Of a step that was closed when its process was found dead.
+                self.hand_off();
                 if self.before_step().await != Flow::On {
                     return self.flow();
                 }
@@ -128,12 +132,10 @@ impl Drive {
         pricing: &'p super::pricing::Pricing,
         messages: Option<&[Message]>,
     ) -> CallPlan<'p> {
-        let input = match messages {
-            Some(messages) => {
-                let all = messages.iter().map(Message::token_bound);
-                all.fold(self.agent.fixed_tokens, u64::saturating_add)
-            }
-            None => self.context.of(&self.state.messages),
+        let input = if messages.is_some() || self.uses_retry_model {
+            self.context.of_other(&self.state.messages, messages)
+        } else {
+            self.context.of(&self.state.messages)
         };
         let of_model = self.model().max_output_tokens();
         let max_output = match (self.agent.max_output_tokens, of_model) {
@@ -149,7 +151,7 @@ impl Drive {
             max_output,
             min_output: MIN_OUTPUT_TOKENS,
             keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
-            unpriced: program.policy().unpriced(),
+            unpriced: self.scope.chain().unpriced(),
         }
     }
 
@@ -163,7 +165,7 @@ impl Drive {
     ) {
         let is_by_rule = {
             let mut chain = self.scope.chain();
-            let is_by_rule = !chain.would(|_| kind.clone());
+            let is_by_rule = !chain.would(|_, _| kind.clone());
             if is_by_rule {
                 chain.intend(kind, detail);
             }
@@ -201,19 +203,21 @@ impl Drive {
         self.hand_off();
         // A cancellation during the last step is seen before the step can end the run by itself.
         self.checkpoint().await;
-        self.count_time(begun);
+        let took = self.count_time(begun);
         self.state.execution.messages_told = self.state.messages.len();
-        let took = begun.elapsed();
         self.scope.tell(&EventKind::StepEnd, Detail::Step { took });
         self.flush().await;
         self.hooks(Trigger::AfterStep, About::default()).await;
         self.flow()
     }
 
-    fn count_time(&mut self, begun: Instant) {
+    /// Adds the time since then to the step's record, and gives it.
+    fn count_time(&mut self, begun: Instant) -> Duration {
+        let took = begun.elapsed();
         if let Some(step) = self.state.execution.steps.last_mut() {
-            step.took_ms = step.took_ms.saturating_add(crate::clock::millis(begun.elapsed()));
+            step.took_ms = step.took_ms.saturating_add(crate::clock::millis(took));
         }
+        took
     }
 
     /// Adds what was spent to the step's record.

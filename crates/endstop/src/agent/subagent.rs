@@ -38,6 +38,10 @@ impl AgentLoop {
     /// A run that the tool begins draws on the ledger of the run that called it, is cancelled with it, is
     /// watched by the same observers, and counts in the limits of every run above it. When it is stopped,
     /// the model of the parent reads why, with what there is of an answer.
+    ///
+    /// The agent's own kill switch, token and sources end its runs here too. Its observers and its store are
+    /// not used: those of the root run are. A call to an agent with a budget that the calling run does not
+    /// draw on as well fails, for that budget could not bind it.
     #[must_use]
     pub fn as_tool(&self, description: impl Into<String>) -> Arc<dyn Tool> {
         let parameters = json!({
@@ -68,6 +72,13 @@ impl Tool for SubAgent {
             let task: Task = serde_json::from_str(&call.arguments)?;
             let state = AgentState::with_prompt(task.task);
             let place = self.place(&context);
+            if let Some(own) = self.agent.0.budget.as_ref().filter(|own| !place.budget.is_within(own))
+            {
+                return Err(ToolError::failed(format!(
+                    "`{}` cannot run here: its budget ({own:?}) is not one of the run that called it",
+                    self.agent.name()
+                )));
+            }
             let drive = drive(&self.agent.0, state, place, None)?;
             let mut iteration = Iteration::new(drive);
             while iteration.advance().await {}
@@ -96,10 +107,13 @@ impl SubAgent {
             },
             None => Place {
                 parent: None,
-                budget: Budget::root(limits),
+                budget: match &self.agent.0.budget {
+                    Some(own) => own.child(limits),
+                    None => Budget::root(limits),
+                },
                 shared: Arc::new(Shared {
-                    observers: Vec::new(),
-                    kill: None,
+                    observers: self.agent.0.observers.clone(),
+                    kill: self.agent.0.kill.clone(),
                     keeper: None,
                     root: CancelToken::clone(&token),
                 }),

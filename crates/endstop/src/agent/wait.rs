@@ -11,6 +11,7 @@ use endstop_core::run::Directive;
 use futures_util::FutureExt as _;
 
 use super::scope::Scope;
+use crate::cancel::CancelToken;
 
 /// How a wait ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,12 +47,11 @@ impl Scope {
     ) -> Waited<F::Output> {
         loop {
             // What is there already needs no timers.
-            let token = self.in_flight();
-            if !token.is_cancelled()
-                && let Some(output) = (&mut *future).now_or_never()
-            {
+            let is_cancelled = self.look_at_in_flight(CancelToken::is_cancelled);
+            if !is_cancelled && let Some(output) = (&mut *future).now_or_never() {
                 return Waited::Done(output);
             }
+            let token = self.in_flight();
             let stopped = async {
                 match patience {
                     Patience::ToTheEnd => token.cut().await,

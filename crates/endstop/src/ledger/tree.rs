@@ -189,6 +189,14 @@ impl Books {
         }
     }
 
+    /// Settles at one node alone.
+    pub(super) fn bring_in(&mut self, slot: usize, before: &Words) {
+        let Some(node) = self.entries.get_mut(slot) else { return };
+        if !node.spend(before) {
+            self.latch(slot);
+        }
+    }
+
     /// Makes room again for what was held and not spent.
     pub(super) fn give_back(&mut self, slot: usize, part: &Words) {
         let mut at = slot;

@@ -16,6 +16,8 @@ mod handoff;
 mod hooks;
 mod kill;
 mod kit;
+mod mended_1;
+mod mended_2;
 mod overrides;
 mod pause;
 #[cfg(feature = "models")]

@@ -208,7 +208,7 @@ async fn files_and_sqlite_keep_a_dropped_run_as_memory_does() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-resume");
     drop(std::fs::remove_dir_all(&folder));
     std::fs::create_dir_all(&folder).unwrap();
-    for (place, cut) in [120, 610, 905].into_iter().enumerate() {
+    for (place, cut) in [120, 610].into_iter().enumerate() {
         let path = folder.join(format!("files-{place}"));
         let open = || Arc::new(FileStore::open(&path).unwrap()) as Arc<dyn Store>;
         cut_and_resume(&open, &[cut], true).await;

@@ -1,13 +1,14 @@
 //! Requests that failed: what they spent, and whether there is another.
 
 use endstop_core::event::EventKind;
+use endstop_core::policy::OnUnpriced;
 use endstop_core::signal::StopReason;
-use endstop_core::units::{Cost, Money};
+use endstop_core::units::{Cost, Money, TokenUsage};
 
 use super::super::drive::{About, Drive, Flow};
 use super::super::hooks::Trigger;
 use super::{Answer, Attempt, known, settled};
-use crate::model::{ModelError, ModelErrorKind};
+use crate::model::{Model, ModelError, ModelErrorKind};
 use crate::observe::Detail;
 
 impl Drive {
@@ -53,6 +54,28 @@ impl Drive {
         }
         self.give_up(&error, attempts);
         false
+    }
+
+    /// The run ended before its request was sent: what is about to happen could not be recorded.
+    pub(super) fn do_not_send(&mut self, mut attempt: Attempt<'_>) {
+        attempt.trial.forget();
+        let error = ModelError::new(ModelErrorKind::Connection, "not sent: the run has ended");
+        let nothing = settled(&TokenUsage::default(), Cost::Known(Money::ZERO), OnUnpriced::Ignore);
+        let mut chain = self.scope.chain();
+        attempt.hold.settle(nothing);
+        let took = attempt.begun.elapsed();
+        let detail = Detail::Failure { error: &error, is_estimate: false, took };
+        chain.tell(&EventKind::AttemptFailed { usage: None, cost: None }, detail);
+    }
+
+    /// A shared budget of money cannot tell what a call would take.
+    pub(super) fn refused_without_price(&mut self, model: &dyn Model) {
+        let message = format!(
+            "the budget limits money, and `{}` has no price: give rates by `on_unpriced`, or ignore it",
+            model.name()
+        );
+        self.is_out_of_budget = true;
+        self.raise(StopReason::CostLimitReached, &message, "budget");
     }
 
     fn give_up(&mut self, error: &ModelError, attempts: u32) {

@@ -3,9 +3,11 @@
 use std::sync::MutexGuard;
 
 use endstop_core::event::{EventKind, Source};
+use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::TokenUsage;
+use tokio::time::Instant;
 
 use super::{Core, Scope};
 use crate::ledger::Budget;
@@ -16,6 +18,8 @@ pub(in crate::agent) struct Chain<'s> {
     pub(super) ancestors: Vec<(&'s Scope, MutexGuard<'s, Core>)>,
     pub(super) own: &'s Scope,
     pub(in crate::agent) core: MutexGuard<'s, Core>,
+    /// When all this is.
+    pub(super) now: Instant,
 }
 
 impl Chain<'_> {
@@ -27,18 +31,28 @@ impl Chain<'_> {
         &self.own.budget
     }
 
+    /// What the run's own policy says of calls without a price.
+    pub(in crate::agent) fn own_unpriced(&self) -> OnUnpriced {
+        unpriced_of(&self.core)
+    }
+
+    /// The budget above the outermost run: a user's, which may be shared with other runs.
+    pub(in crate::agent) fn shared_budget(&self) -> Option<Budget> {
+        self.ancestors.first().map_or(self.own, |(scope, _)| scope).budget.parent()
+    }
+
     /// Takes in what concerns the run alone.
     pub(in crate::agent) fn note_own(
         &mut self,
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        self.own.take_in(&mut self.core, Source::Own, kind, detail)
+        self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail)
     }
 
     /// Takes in what happened.
     pub(in crate::agent) fn tell(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
-        let directive = self.own.take_in(&mut self.core, Source::Own, kind, detail);
+        let directive = self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail);
         if let Some(kind) = seen_above(kind) {
             self.tell_above(&kind, detail);
         }
@@ -47,7 +61,7 @@ impl Chain<'_> {
 
     fn tell_above(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) {
         for (scope, core) in &mut self.ancestors {
-            let directive = scope.take_in(core, Source::Descendant, kind, detail);
+            let directive = scope.take_in(core, self.now, Source::Descendant, kind, detail);
             if directive.stops() {
                 scope.trip(core, directive);
             }
@@ -72,19 +86,22 @@ impl Chain<'_> {
         }
     }
 
-    /// Whether every core would let it begin, asked with what `kind_of` gives for each budget.
+    /// Whether every core would let it begin, asked with what `kind_of` gives for each budget, and for what its
+    /// policy says of calls without a price.
     pub(in crate::agent) fn would<'k>(
         &mut self,
-        kind_of: impl Fn(&Budget) -> EventKind<'k>,
+        kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
     ) -> bool {
         let own = (self.own, Source::Own, &mut *self.core);
         let above = self.ancestors.iter_mut().map(|(scope, core)| {
             let core: &mut Core = core;
             (*scope, Source::Descendant, core)
         });
-        let mut all = above.chain([own]);
+        let (mut all, now) = (above.chain([own]), self.now);
         all.all(|(scope, source, core)| {
-            core.run.would(&scope.event(source, &kind_of(&scope.budget))).admits()
+            let kind = kind_of(&scope.budget, unpriced_of(core));
+            let event = scope.event(core, now, source, &kind);
+            core.run.would(&event).admits()
         })
     }
 
@@ -94,30 +111,30 @@ impl Chain<'_> {
         kind: &EventKind<'_>,
         detail: Detail<'_>,
     ) -> Directive {
-        self.intend_each(|_| kind.clone(), detail)
+        self.intend_each(|_, _| kind.clone(), detail)
     }
 
     /// As [`Chain::intend`], with what `kind_of` gives for each budget.
     pub(in crate::agent) fn intend_each<'k>(
         &mut self,
-        kind_of: impl Fn(&Budget) -> EventKind<'k>,
+        kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
         detail: Detail<'_>,
     ) -> Directive {
-        let kind = kind_of(&self.own.budget);
+        let kind = kind_of(&self.own.budget, self.own_unpriced());
         if seen_above(&kind).is_none() {
-            return self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+            return self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
         }
         if let Some(refused) = self.refused_above(&kind_of, detail) {
             // What is only too deep ends nobody.
             let Some(signal) = refused else { return Directive::Refuse };
             let raised = EventKind::StopRaised { signal: &signal };
-            return self.own.take_in(&mut self.core, Source::Own, &raised, Detail::None);
+            return self.own.take_in(&mut self.core, self.now, Source::Own, &raised, Detail::None);
         }
-        let directive = self.own.take_in(&mut self.core, Source::Own, &kind, detail);
+        let directive = self.own.take_in(&mut self.core, self.now, Source::Own, &kind, detail);
         if directive.admits() {
             for (scope, core) in &mut self.ancestors {
-                let kind = kind_of(&scope.budget);
-                let above = scope.take_in(core, Source::Descendant, &kind, detail);
+                let kind = kind_of(&scope.budget, unpriced_of(core));
+                let above = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
                 if above.stops() {
                     scope.trip(core, above);
                 }
@@ -130,15 +147,16 @@ impl Chain<'_> {
     /// refused.
     fn refused_above<'k>(
         &mut self,
-        kind_of: &impl Fn(&Budget) -> EventKind<'k>,
+        kind_of: &impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
         detail: Detail<'_>,
     ) -> Option<Option<StopSignal>> {
         for (scope, core) in &mut self.ancestors {
-            let kind = kind_of(&scope.budget);
-            if core.run.would(&scope.event(Source::Descendant, &kind)).admits() {
+            let kind = kind_of(&scope.budget, unpriced_of(core));
+            let event = scope.event(core, self.now, Source::Descendant, &kind);
+            if core.run.would(&event).admits() {
                 continue;
             }
-            let directive = scope.take_in(core, Source::Descendant, &kind, detail);
+            let directive = scope.take_in(core, self.now, Source::Descendant, &kind, detail);
             if directive.stops() {
                 scope.trip(core, directive);
             }
@@ -155,6 +173,10 @@ impl Chain<'_> {
         }
         None
     }
+}
+
+fn unpriced_of(core: &Core) -> OnUnpriced {
+    core.run.program().policy().unpriced()
 }
 
 /// How an event looks to the ancestors of the run; none where it concerns the run alone.

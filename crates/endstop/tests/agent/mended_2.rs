@@ -1,0 +1,237 @@
+//! Runs that go on: what they bring with them, what they must not lose, what they are refused for.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use endstop::agent::{AgentBuilder, AgentLoop, AgentState, BuildError, ExecuteError, Trigger};
+use endstop::cancel::{CancelToken, MemoryKillSwitch, Urgency};
+use endstop::core::run::Status;
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::ledger::{Budget, Limits};
+use endstop::message::{Message, ToolOutcome};
+use endstop::model::{Reply, ScriptedModel};
+use endstop::store::{MemoryStore, Store as _};
+use endstop::tool::{FunctionTool, Handoff, ToolError, ToolOutput};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::kit::*;
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_goes_on_counts_once_in_a_budget_that_it_shares() {
+    let model = answerer("Yes.");
+    let budget = Budget::root(Limits { steps: Some(6), ..Limits::unlimited() });
+    let agent = agent(&model, "steps >= 4").budget(budget.clone()).build().unwrap();
+    let mut state = AgentState::new();
+    for turn in 1..=4 {
+        let next = carried(&state).with_message(Message::user("And now?"));
+        state = agent.execute(next).await.unwrap();
+        let settled = budget.settled();
+        assert_eq!((settled.steps, settled.tokens), (turn, 110 * turn), "{}", state.explain());
+    }
+    // Its own limit counts all turns.
+    let state = agent.execute(state.with_message(Message::user("More?"))).await.unwrap();
+    assert_eq!((state.step_count(), model.calls(), budget.settled().steps), (4, 4, 4));
+    assert_eq!(agent.run("Another.").await.unwrap().status(), Status::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_is_older_than_the_stored_run_is_refused() {
+    let store = MemoryStore::new();
+    let slow = Reply::call("look", json!({})).usage(100, 10).delay(Duration::from_millis(10));
+    let model = replies([slow]);
+    let agent = agent(&model, "steps >= 5").tool(ok_tool("look")).store(Arc::new(store.clone()));
+    let agent = agent.build().unwrap();
+    let state = AgentState::with_prompt("Go.");
+    let (id, fresh) = (state.id.clone(), state.clone());
+    tokio::time::timeout(Duration::from_millis(25), agent.execute(state)).await.unwrap_err();
+    let stored = store.load(&id).await.unwrap().unwrap();
+    let saved = AgentState::from_json(&stored.text).unwrap();
+    assert_eq!((saved.step_count(), model.calls()), (2, 3));
+    for old in [saved, fresh] {
+        let error = agent.execute(old).await.unwrap_err();
+        assert!(matches!(&error, ExecuteError::Outdated { run, .. } if *run == id), "{error}");
+        assert!(error.to_string().contains("resume"), "{error}");
+    }
+    let state = agent.resume(&id).await.unwrap();
+    assert_eq!((state.step_count(), model.calls()), (5, 5));
+    // What is not older goes on.
+    let state = agent.execute(state.with_message(Message::user("More?"))).await.unwrap();
+    assert_eq!((state.step_count(), state.status()), (5, Status::Stopped));
+}
+
+fn hands_to(to: &'static str) -> FunctionTool {
+    FunctionTool::without_arguments("transfer", "Hands off.", move |_| async move {
+        let handoff = Handoff { to: to.to_owned(), message: "Please go on.".to_owned() };
+        Ok::<_, ToolError>(ToolOutput::from(handoff))
+    })
+}
+
+fn named(name: &str, model: &Arc<ScriptedModel>) -> AgentBuilder {
+    AgentLoop::builder(name).model(model.clone()).stop_when(condition("steps >= 9"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_behind_a_hand_off_does_not_undo_it() {
+    let both = Reply::call("transfer", json!({})).tool_call("look", json!({}));
+    let (model, expert) = (replies([both]), answerer("Solved."));
+    let agent = || {
+        let other = named("expert", &expert).build().unwrap();
+        let rules = "[stop]\nlimit = \"steps >= 3\"\n[pause]\nask = \"tool_calls >= 1\"\n";
+        let first = under(&model, rules).tool(hands_to("expert")).tool(ok_tool("look"));
+        first.handoff(other).parallel_tools(1).build().unwrap()
+    };
+    let state = agent().run("Go.").await.unwrap();
+    assert_eq!((state.status(), outcomes(&state).len()), (Status::Paused, 1));
+    let state = agent().execute(carried(&state).approved(None)).await.unwrap();
+    assert_eq!((state.agent.as_str(), state.final_response()), ("expert", Some("Solved.")));
+    assert_eq!((model.calls(), expert.calls()), (1, 1));
+    assert_eq!(state.execution.handoff, None);
+    assert_all_answered(&state);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_user_says_during_a_pause_comes_behind_the_answers() {
+    let three = || Reply::call("look", json!({})).tool_call("look", json!({}));
+    let rules = "[stop]\nlimit = \"steps >= 4\"\n[pause]\nask = \"tool_calls >= 1\"\n";
+    let model = replies([three().tool_call("look", json!({})), Reply::text("Done.")]);
+    let agent = || under(&model, rules).tool(ok_tool("look")).parallel_tools(1).build().unwrap();
+    let state = agent().run("Go.").await.unwrap();
+    assert_eq!((state.status(), outcomes(&state).len()), (Status::Paused, 1));
+    let state = carried(&state).approved(None).with_message(Message::user("Hurry."));
+    let state = agent().execute(state).await.unwrap();
+    assert_eq!(state.final_response(), Some("Done."));
+    let is_answer = |m: &Message| matches!(m, Message::Tool { .. });
+    assert!(state.messages[2..5].iter().all(is_answer), "{:?}", state.messages);
+    assert_eq!(state.messages[5].text(), "Hurry.");
+    let places = state.steps()[0].tool_executions.iter().map(|done| done.answer);
+    assert_eq!(places.collect::<Vec<_>>(), [2, 3, 4]);
+    assert_all_answered(&state);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hooks_of_the_agent_that_began_run_on_after_a_hand_off_and_first() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let noting = |builder: AgentBuilder, trigger, who: &'static str| {
+        let log = Arc::clone(&log);
+        builder.hook(trigger, 0, move |context| {
+            log.lock().unwrap().push((context.trigger, who));
+            if context.call.is_some_and(|call| call.tool == "look") {
+                context.block(who);
+            }
+            Ok(())
+        })
+    };
+    let both = |builder, who| {
+        let builder = noting(builder, Trigger::BeforeToolUse, who);
+        noting(noting(builder, Trigger::BeforeStep, who), Trigger::AfterExecution, who)
+    };
+    let expert = replies([Reply::call("look", json!({})), Reply::text("Done.")]);
+    let other = both(named("expert", &expert), "expert").tool(ok_tool("look")).build().unwrap();
+    let agent = both(named("triage", &caller("transfer")), "triage").tool(hands_to("expert"));
+    let state = agent.handoff(other).build().unwrap().run("Go.").await.unwrap();
+    assert_eq!(outcomes(&state), [ToolOutcome::Succeeded, ToolOutcome::Blocked]);
+    let told: Vec<&str> = state.messages.iter().map(Message::text).collect();
+    assert!(told.iter().any(|text| text.contains("triage")), "{told:?}");
+    let of = |trigger| {
+        let log = log.lock().unwrap();
+        log.iter().filter(|(at, _)| *at == trigger).map(|(_, who)| *who).collect::<Vec<_>>()
+    };
+    // The call that the first one blocks is asked of no other.
+    assert_eq!(of(Trigger::BeforeToolUse), ["triage", "triage"]);
+    assert_eq!(of(Trigger::BeforeStep), ["triage", "triage", "expert", "triage", "expert"]);
+    assert_eq!(of(Trigger::AfterExecution), ["triage", "expert"]);
+}
+
+/// A child that sleeps in a tool for an hour, below a parent that calls it once.
+fn below(child: impl FnOnce(AgentBuilder) -> AgentBuilder) -> (Arc<ScriptedModel>, AgentLoop) {
+    let sleeper = caller("sleep");
+    let inner = named("work", &sleeper).tool(slow_tool("sleep", Duration::from_secs(3_600)));
+    let inner = child(inner).build().unwrap();
+    let work = Reply::call("work", json!({ "task": "Go." }));
+    let parent = named("boss", &replies([work, Reply::text("Done.")]));
+    (sleeper, parent.tools([inner.as_tool("Works.")]).build().unwrap())
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_switch_and_the_token_of_a_child_end_the_child_and_not_its_parent() {
+    for at_first in [true, false] {
+        for by_switch in [true, false] {
+            let (switch, token) = (MemoryKillSwitch::new(), CancelToken::new());
+            let (model, agent) =
+                below(|child| child.kill_switch(switch.clone()).cancel_token(token.clone()));
+            let end = async {
+                if !at_first {
+                    tokio::time::sleep(ten_seconds()).await;
+                }
+                if by_switch {
+                    switch.throw("enough");
+                } else {
+                    let signal = StopSignal::new(StopReason::UserRequested).with_message("enough");
+                    token.cancel(signal, Urgency::Now);
+                }
+            };
+            let begun = Instant::now();
+            let ((), state) = tokio::join!(end, agent.run("Go."));
+            let state = state.unwrap();
+            assert_eq!(state.final_response(), Some("Done."), "{}", state.explain());
+            let told = state.messages[2].text();
+            assert!(told.contains("enough"), "{told}");
+            assert_eq!(model.calls(), u64::from(!at_first));
+            assert!(begun.elapsed() < ten_seconds() + Duration::from_secs(1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
+    for by_switch in [true, false] {
+        let (switch, token) = (MemoryKillSwitch::new(), CancelToken::new());
+        let other = named("expert", &caller("sleep"))
+            .tool(slow_tool("sleep", Duration::from_secs(3_600)))
+            .kill_switch(switch.clone())
+            .cancel_token(token.clone())
+            .build();
+        let agent = named("triage", &caller("transfer")).tool(hands_to("expert"));
+        let agent = agent.handoff(other.unwrap()).build().unwrap();
+        let end = async {
+            tokio::time::sleep(ten_seconds()).await;
+            if by_switch {
+                switch.throw("enough");
+            } else {
+                token.cancel(StopSignal::new(StopReason::UserRequested), Urgency::Now);
+            }
+        };
+        let begun = Instant::now();
+        let ((), state) = tokio::join!(end, agent.run("Go."));
+        let state = state.unwrap();
+        assert_eq!(state.stop_reason(), Some(StopReason::UserRequested), "{}", state.explain());
+        assert!(begun.elapsed() < ten_seconds() + Duration::from_secs(1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_could_not_bind_below_another_run_is_refused() {
+    let none = || Budget::root(Limits { steps: Some(0), ..Limits::unlimited() });
+    let (model, agent) = below(|child| child.budget(none()));
+    let state = agent.run("Go.").await.unwrap();
+    assert_eq!((model.calls(), outcomes(&state)), (0, vec![ToolOutcome::Failed]));
+    // One that the parent draws on as well binds.
+    let shared = Budget::root(Limits { steps: Some(2), ..Limits::unlimited() });
+    let child = named("work", &caller("look")).tool(ok_tool("look")).budget(shared.clone());
+    let work = replies([Reply::call("work", json!({ "task": "Go." }))]);
+    let parent = named("boss", &work).tools([child.build().unwrap().as_tool("Works.")]);
+    let state = parent.budget(shared.child(Limits::unlimited())).build().unwrap();
+    assert_eq!(state.run("Go.").await.unwrap().step_count(), 2);
+    assert_eq!(shared.settled().steps, 2);
+
+    let other = || named("expert", &answerer("Yes.")).budget(shared.clone()).build().unwrap();
+    let error = named("triage", &work).handoff(other()).build().unwrap_err();
+    assert_eq!(error, BuildError::OtherBudget("triage".to_owned(), "expert".to_owned()));
+    assert!(named("triage", &work).handoff(other()).budget(shared.clone()).build().is_ok());
+}
