@@ -40,12 +40,12 @@ Examples:
   endstop agent --resume last --approve=5.00
 
 The answer goes to standard output, everything else to standard error. All limits hold together:
-those of --policy or --stop, and those of --steps, --usd and --timeout. With --resume the stored limits
-hold too, unless --policy or --stop takes their place. Ctrl-C stops the run after what is in flight, a
-second one cuts that, a third ends the process.
+those of --policy or --stop, and those of --steps, --usd and --timeout. With --resume the stored
+limits hold too, unless --policy or --stop takes their place. Ctrl-C stops the run after what is
+in flight, a second one cuts that, a third ends the process.
 
-A limit in dollars needs a price. Under the default limits a model without one goes on, with a warning;
-under others its call stops the run, unless --unpriced says something else.
+A limit in dollars needs a price. Under the default limits a model without one goes on, with a
+warning; under others its call stops the run, unless --unpriced says something else.
 
 Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls
 tools for ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as that model.
