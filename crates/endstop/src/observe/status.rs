@@ -8,24 +8,21 @@
 //! along steps, tokens, money or time is what is shown, if it compares that and an approval has not disarmed
 //! it. A limit of the run's own share stands beside that share: `step 58 (own 11/50)`.
 
+mod trips;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use endstop_core::Run;
-use endstop_core::condition::gauge::Unit;
-use endstop_core::condition::{Gauge, GaugeId};
 use endstop_core::event::EventKind;
-use endstop_core::policy::Action;
-use endstop_core::policy::next_trip::Axis;
 use endstop_core::units::{Money, PICOS_PER_DOLLAR};
 
 use super::text::money;
 use super::{Observation, Observer, RunInfo, Screen, clean, truncate};
 use crate::ledger::Budget;
+use trips::{Trip, Trips};
 
-/// What ends a run, or holds it.
-const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];
 /// The time between two redraws within a step, in milliseconds of the run.
 const REDRAW_MS: u64 = 100;
 /// Columns where nothing else is known.
@@ -80,110 +77,6 @@ pub enum Nearness {
     Percent(u64),
     /// It trips after this time if nothing else happens.
     After(Duration),
-}
-
-/// The rule that trips first along one axis, and the value at which it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Trip {
-    rule: String,
-    limit: u64,
-    /// What is used of it where it limits the run's own share.
-    own: Option<u64>,
-}
-
-impl Trip {
-    /// What is used, and the limit, where it is that of the run's own share.
-    fn own(&self) -> Option<(u64, u64)> {
-        self.own.map(|used| (used, self.limit))
-    }
-
-    /// The limit, where descendants count too.
-    fn whole(&self) -> Option<u64> {
-        if self.own.is_none() { Some(self.limit) } else { None }
-    }
-}
-
-/// The nearest trips, kept between the times when they are asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Trips {
-    steps: Option<Trip>,
-    tokens: Option<Trip>,
-    cost: Option<Trip>,
-    /// In milliseconds since the run began.
-    time: Option<Trip>,
-}
-
-impl Trips {
-    /// The nearest trips. Where a rule that compares something else holds already, nothing is told of this
-    /// axis, and what was known before stays.
-    fn of(run: &Run, budget: &Budget, before: &Self) -> Self {
-        if run.stop_reason().is_some() {
-            return Self::default();
-        }
-        let asked = Asked::of(run);
-        Self {
-            steps: asked.trip(Axis::Steps, GaugeId::Steps, run.step_count(), &before.steps),
-            tokens: asked.trip(Axis::Tokens, GaugeId::Tokens, run.tokens(), &before.tokens),
-            cost: asked.trip(Axis::Cost, GaugeId::Cost, cost(run, budget).0.picos(), &before.cost),
-            time: asked.trip(Axis::Time, GaugeId::Elapsed, run.at().0, &before.time),
-        }
-    }
-}
-
-/// What is asked for the nearest trips.
-struct Asked<'r> {
-    run: &'r Run,
-    actions: Vec<Action>,
-    /// Pause rules that an approval disarmed.
-    disarmed: Vec<String>,
-}
-
-impl<'r> Asked<'r> {
-    fn of(run: &'r Run) -> Self {
-        // Once a finish rule has held, what it says is done.
-        let is_open = |action: &Action| *action != Action::Finish || run.finishing().is_none();
-        let can_be_disarmed = run.program().has_action(Action::Pause);
-        let state = can_be_disarmed.then(|| run.to_state().ok()).flatten();
-        Self {
-            run,
-            actions: ENDS.iter().copied().filter(is_open).collect(),
-            disarmed: state.map(|state| state.disarmed).unwrap_or_default(),
-        }
-    }
-
-    fn trip(&self, axis: Axis, id: GaugeId, used: u64, before: &Option<Trip>) -> Option<Trip> {
-        let mut nearest: Option<(u64, Trip)> = None;
-        let mut is_hidden = false;
-        for action in &self.actions {
-            let Some(next) = self.run.next_trip(axis, &[*action]) else { continue };
-            let is_armed = !self.disarmed.contains(&next.rule);
-            let Some(is_own) = self.compares(&next.rule, id).filter(|_| is_armed) else {
-                is_hidden |= next.distance == 0;
-                continue;
-            };
-            if nearest.as_ref().is_some_and(|(distance, _)| *distance <= next.distance) {
-                continue;
-            }
-            let name = id.row().name;
-            let own = is_own.then(|| self.run.reading(&format!("own.{name}")).unwrap_or_default());
-            let limit = own.unwrap_or(used).saturating_add(next.distance);
-            nearest = Some((next.distance, Trip { rule: next.rule, limit, own }));
-        }
-        let nearest = nearest.map(|(_, trip)| trip);
-        if is_hidden && nearest.is_none() { before.clone() } else { nearest }
-    }
-
-    /// Whether a rule compares this, or for `elapsed` any time; and then whether only the run's own share.
-    fn compares(&self, rule: &str, id: GaugeId) -> Option<bool> {
-        let rule = self.run.program().policy().rule(rule)?;
-        let is_time = |unit| matches!(unit, Unit::Duration | Unit::WallTime);
-        let is_it =
-            |gauge: &&&Gauge| gauge.id == id || id == GaugeId::Elapsed && is_time(gauge.row().unit);
-        let gauges = rule.gauges();
-        let all: Vec<bool> = gauges.iter().filter(is_it).map(|gauge| gauge.own).collect();
-        let is_any = !all.is_empty();
-        is_any.then(|| id != GaugeId::Elapsed && all.iter().all(|own| *own))
-    }
 }
 
 /// Money settled, and whether it is only the least.

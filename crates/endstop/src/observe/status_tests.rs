@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use endstop_core::event::{Event, Source};
 use endstop_core::expr::parse;
-use endstop_core::policy::Rule;
+use endstop_core::policy::{Action, Rule};
 use proptest::prelude::*;
 
 use super::super::Detail;

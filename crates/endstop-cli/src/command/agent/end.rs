@@ -44,8 +44,10 @@ pub(super) fn tell(
     let verdict = verdict(state, setup);
     if how.as_json {
         let mut object = to_json(state, setup, meaning, how.before);
-        object["overshoot"] = overshoot_json(overshoot);
-        object["verdict"] = json!(verdict);
+        if let Value::Object(object) = &mut object {
+            object.insert("overshoot".to_owned(), overshoot_json(overshoot));
+            object.insert("verdict".to_owned(), json!(verdict));
+        }
         writeln!(out, "{object}")?;
     } else if let Some(response) = new_response(state, how.before) {
         writeln!(out, "{}", response.trim_end())?;
