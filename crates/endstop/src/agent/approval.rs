@@ -29,7 +29,8 @@ pub struct ApprovalRequest<'a> {
 pub enum Approval {
     /// Go on; the rules no longer hold up this run.
     Yes,
-    /// Go on until `cost` has reached this, or `next_cost` where a rule names it; then the rules ask again.
+    /// Go on until `cost` has reached this, or `next_cost` where a rule names it; then the rules ask again. A
+    /// rule that names neither is not approved by it, and the run pauses.
     UpTo(Money),
     /// Stop the run.
     No(String),
@@ -63,7 +64,15 @@ impl Drive {
 
     fn approve(&mut self, rule: &str, cap: Option<Money>) {
         let program = Arc::clone(self.scope.core().run.program());
-        for cap in caps_of(program.policy().rule(rule), cap) {
+        let caps = caps_of(program.policy().rule(rule), cap);
+        if caps.is_empty() {
+            let error = format!("`{rule}` is not approved: it names no money, and a cap was given");
+            if let Some(step) = self.state.execution.steps.last_mut() {
+                step.errors.push(error);
+            }
+            return;
+        }
+        for cap in caps {
             self.scope.note(&EventKind::Approved { rule, cap });
         }
         // From here on the core alone knows the limits.
@@ -98,6 +107,10 @@ impl Drive {
                     return Flow::Pause;
                 }
                 self.approve_all(&rules, Some(limit));
+                if self.flow() == Flow::Pause {
+                    // No rule was approved: nobody is asked the same again.
+                    self.held_up = Some(verdict);
+                }
             }
             Waited::Done(Approval::No(why)) => {
                 self.raise(StopReason::StopRequested, &why, "approval");
@@ -118,14 +131,15 @@ impl Drive {
     }
 }
 
-/// The events' caps that an approval of a rule is told with: one for each gauge of money in it.
+/// The events' caps that an approval of a rule is told with: one for each gauge of money in it. None at all
+/// for a cap that the rule has no gauge for: it would be approved for good.
 pub(super) fn caps_of(rule: Option<&Rule>, cap: Option<Money>) -> Vec<Option<Cap<'static>>> {
     let Some(limit) = cap.map(Money::picos) else { return vec![None] };
     let names = |id| rule.is_some_and(|rule| names(&rule.condition, id));
     let gauges = [(GaugeId::Cost, "cost"), (GaugeId::NextCost, "next_cost")];
     let named = gauges.into_iter().filter(|(id, _)| names(*id));
     let caps: Vec<_> = named.map(|(_, gauge)| Some(Cap { gauge, limit })).collect();
-    if caps.is_empty() { vec![None] } else { caps }
+    caps
 }
 
 /// Recursion is bounded by the depth that a policy may have.

@@ -1,6 +1,7 @@
 //! The model phase of a step: attempts, streaming, settling.
 
 mod failure;
+mod ids;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use super::drive::{About, Drive, Flow};
 use super::hooks::Trigger;
-use super::plan::{CallPlan, NotAdmitted, estimate};
+use super::plan::{Admitted, CallPlan, NotAdmitted, estimate};
 use super::pricing::{Pricing, amount};
 use super::retry::{BreakerDecision, CircuitBreaker, Trial};
 use super::wait::{Patience, Waited};
@@ -48,14 +49,14 @@ struct Answer {
 
 impl Answer {
     /// Tokens where the provider told none: what came, and the input that was sent.
-    fn estimate(&self, input_bound: u64) -> TokenUsage {
+    fn estimate(&self, plan: &CallPlan<'_>) -> TokenUsage {
         if !self.is_sent {
             return TokenUsage::default();
         }
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
         TokenUsage {
-            input: estimate(input_bound),
+            input: plan.estimated_input(),
             output: estimate(u64::try_from(bytes).unwrap_or(u64::MAX)),
             ..TokenUsage::default()
         }
@@ -72,6 +73,9 @@ struct Attempt<'p> {
     plan: CallPlan<'p>,
     trial: Trial,
     begun: Instant,
+    lowered_by: Option<StopReason>,
+    /// Requests that failed one after the other before this one.
+    failed: u32,
 }
 
 impl Drive {
@@ -89,6 +93,7 @@ impl Drive {
     /// Asks until there is a reply, or the run ends or pauses.
     pub(super) async fn model_phase(&mut self) {
         let agent = Arc::clone(&self.agent);
+        let mut failed = 0u32;
         loop {
             if self.checkpoint().await != Flow::On {
                 return;
@@ -100,7 +105,7 @@ impl Drive {
             }
             let pricing = Self::pricing(&agent, self.uses_retry_model);
             let plan = self.plan(pricing, asked.messages.as_deref());
-            let (hold, output) = match self.begin_attempt(&plan) {
+            let (hold, output, lowered_by) = match self.begin_attempt(&plan) {
                 Some(begun) => begun,
                 None => {
                     // A person may take a long time; others need not wait for that.
@@ -112,13 +117,14 @@ impl Drive {
                 }
             };
             self.flush().await;
-            let attempt = Attempt { hold, plan, trial, begun: Instant::now() };
+            let attempt = Attempt { hold, plan, trial, begun: Instant::now(), lowered_by, failed };
             if self.flow() == Flow::Stop {
                 return self.do_not_send(attempt);
             }
             let model = Arc::clone(self.model());
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
             let answer = self.stream(&*model, messages, output, attempt.begun).await;
+            failed = if answer.error.is_some() { failed.saturating_add(1) } else { 0 };
             if !self.take_answer(answer, attempt, asked.messages.is_some()).await {
                 return;
             }
@@ -147,7 +153,10 @@ impl Drive {
     }
 
     /// Reserves the worst case and lets the attempt begin.
-    fn begin_attempt(&mut self, plan: &CallPlan<'_>) -> Option<(Hold, Option<u64>)> {
+    fn begin_attempt(
+        &mut self,
+        plan: &CallPlan<'_>,
+    ) -> Option<(Hold, Option<u64>, Option<StopReason>)> {
         let model = Arc::clone(self.model());
         let mut chain = self.scope.chain();
         let room = chain.own_budget().room();
@@ -155,12 +164,12 @@ impl Drive {
         let begun = chain.begin_call(plan, &*model);
         drop(chain);
         match begun {
-            Ok((hold, output)) => {
+            Ok(Admitted { hold, output, lowered_by }) => {
                 if let Some(step) = self.state.execution.steps.last_mut() {
                     step.attempts = step.attempts.saturating_add(1);
                 }
                 let cap = if is_capped { Some(output) } else { self.agent.max_output_tokens };
-                Some((hold, cap))
+                Some((hold, cap, lowered_by))
             }
             Err(not_admitted) => {
                 match not_admitted {
@@ -291,11 +300,12 @@ impl Drive {
         let is_whole = end.is_some();
         let end = end.unwrap_or_default();
         let told = end.usage;
-        let usage = told.unwrap_or_else(|| answer.estimate(attempt.plan.input));
+        let usage = told.unwrap_or_else(|| answer.estimate(&attempt.plan));
         let cost = end
             .cost
             .map_or_else(|| attempt.plan.pricing.cost(&usage, attempt.plan.at), Cost::Known);
-        self.name_calls(&mut answer.calls);
+        let step = self.state.execution.steps.last().map_or(0, |step| step.number);
+        ids::name_calls(step, &mut answer.calls);
         let calls: &[ToolCall] = if is_whole { &answer.calls } else { &[] };
         let directive = {
             let mut chain = self.scope.chain();
@@ -327,6 +337,7 @@ impl Drive {
         // What another tokenizer made of the conversation says nothing of this one's.
         let is_of_context = !other_messages && !self.uses_retry_model;
         self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
+        self.end_by_cap(attempt.lowered_by);
         self.hooks(Trigger::AfterModelResponse, About::default()).await;
         false
     }
@@ -355,23 +366,6 @@ impl Drive {
             if let Some(usage) = told {
                 let learned = self.context.learn(&self.state.messages, &usage);
                 self.state.execution.context = Some(learned);
-            }
-        }
-    }
-
-    /// Every call needs an id of its own; not every provider gives one.
-    fn name_calls(&self, calls: &mut [ToolCall]) {
-        if let [call] = &*calls
-            && !call.id.is_empty()
-        {
-            return;
-        }
-        let step = self.state.execution.steps.last().map_or(0, |step| step.number);
-        let mut seen = std::collections::BTreeSet::new();
-        for (place, call) in calls.iter_mut().enumerate() {
-            if call.id.is_empty() || !seen.insert(call.id.clone()) {
-                call.id = format!("call_{step}_{place}");
-                seen.insert(call.id.clone());
             }
         }
     }

@@ -23,6 +23,9 @@ use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::{Handoff, Tool, ToolContext, ToolEntry, ToolError, ToolOutput, answers};
 
+/// The longest answer that is kept of a tool call, in bytes: more than a model reads. The rest is cut.
+const MAX_ANSWER_BYTES: usize = 1024 * 1024;
+
 /// A call that runs.
 type Running = BoxFuture<'static, Ran>;
 
@@ -223,7 +226,7 @@ impl Drive {
                 (ToolOutcome::Succeeded, signal.to_string())
             }
         };
-        let answered = Answered { outcome, text, took: ran.took };
+        let answered = Answered { outcome, text: capped(text), took: ran.took };
         self.tell_end(call, &answered);
         self.flush().await;
         self.answered(batch, ran.place, answered).await;
@@ -352,6 +355,18 @@ impl Drive {
         self.become_agent(next);
         self.state.messages.push(Message::system(format!("You are `{to}` now. {message}")));
     }
+}
+
+/// An answer that a model and a store can take.
+fn capped(mut text: String) -> String {
+    let bytes = text.len();
+    if bytes > MAX_ANSWER_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_ANSWER_BYTES));
+        text.push_str(&format!(
+            "\n[Cut: these are the first {MAX_ANSWER_BYTES} of {bytes} bytes.]"
+        ));
+    }
+    text
 }
 
 /// Runs a tool; a panic of it is a failure of the call.

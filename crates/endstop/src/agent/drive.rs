@@ -16,6 +16,7 @@ use super::keep::Stored;
 use super::plan::ContextBound;
 use super::scope::{Scope, is_over};
 use super::state::AgentState;
+use super::wait::Waited;
 use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
@@ -151,7 +152,11 @@ impl Drive {
         let first = Arc::clone(&self.first);
         let other = (!Arc::ptr_eq(&first, &self.agent)).then(|| Arc::clone(&self.agent));
         for agent in [Some(first), other].iter().flatten() {
-            failures.extend(agent.hooks.run(&mut context).await);
+            let mut run = Box::pin(agent.hooks.run(&mut context));
+            if let Waited::Done(failed) = self.scope.wait_for_hooks(&mut run, Some(trigger)).await {
+                failures.extend(failed);
+            }
+            drop(run);
             if context.asked.blocked.is_some() {
                 break;
             }

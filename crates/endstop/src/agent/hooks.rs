@@ -136,6 +136,11 @@ pub type HookResult = Result<(), ToolError>;
 /// A hook.
 pub trait Hook: Send + Sync {
     /// Runs it. An error or panic becomes an `error` signal.
+    ///
+    /// # Cancellation safety
+    ///
+    /// What cuts the run (kill switch, cancellation, a limit in time) drops a future that still waits. Hooks
+    /// that begin after that have ten seconds together; those after the execution are left to end.
     fn call<'a>(&'a self, context: &'a mut HookContext<'_>) -> BoxFuture<'a, HookResult>;
 }
 

@@ -1,15 +1,19 @@
 //! The worst case of a model call before it is made: how much input it can be, how much output fits.
 
+mod context;
+
 use endstop_core::event::EventKind;
 use endstop_core::policy::next_trip::Axis;
 use endstop_core::policy::{Action, FallbackRates, OnUnpriced};
 use endstop_core::run::Directive;
+use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
+
+pub(super) use context::{ContextBound, estimate};
 
 use super::pricing::{Pricing, amount};
 use super::scope::Chain;
 use crate::ledger::{Amounts, Budget, Dimension, Hold, Refused};
-use crate::message::Message;
 use crate::model::Model;
 use crate::observe::Detail;
 
@@ -22,83 +26,14 @@ pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
 /// The tool results that are expected before a wrap-up, in tokens.
 const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
 
-/// How large the input can be: what is known of the conversation up to a reply, and a bound of the rest.
-/// Every message is looked at once.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ContextBound {
-    /// Of instructions and tools.
-    fixed: u64,
-    /// Messages looked at, and their bound.
-    seen: usize,
-    bound: u64,
-    /// What the provider told of the messages up to here, the reply to them included.
-    known: Option<(u64, u64)>,
-}
-
-impl ContextBound {
-    pub(super) const fn new(fixed: u64) -> Self {
-        Self { fixed, seen: 0, bound: 0, known: None }
-    }
-
-    /// The most tokens that the conversation is as input to the model that told. Before it told anything, bytes
-    /// are all there is, and a template that the provider adds unseen can be longer.
-    pub(super) fn of(&mut self, messages: &[Message]) -> u64 {
-        let new = messages.get(self.seen..).unwrap_or(&[]);
-        let added = new.iter().map(Message::token_bound).fold(0, u64::saturating_add);
-        self.bound = self.bound.saturating_add(added);
-        self.seen = messages.len().max(self.seen);
-        match self.known {
-            // Also where it is more than the bytes: the provider counts what is not seen here.
-            Some((tokens, bound)) => tokens.saturating_add(self.bound.saturating_sub(bound)),
-            None => self.fixed.saturating_add(self.bound),
-        }
-    }
-
-    /// The most tokens that other messages are, or these to another model: nothing is saved by what one
-    /// tokenizer made of the bytes, but what was counted beyond them may come again.
-    pub(super) fn of_other(&mut self, messages: &[Message], sent: Option<&[Message]>) -> u64 {
-        self.of(messages);
-        let unseen = self
-            .known
-            .map_or(0, |(tokens, bound)| tokens.saturating_sub(self.fixed.saturating_add(bound)));
-        let bytes = sent.map_or(self.bound, |sent| {
-            sent.iter().map(Message::token_bound).fold(0, u64::saturating_add)
-        });
-        self.fixed.saturating_add(bytes).saturating_add(unseen)
-    }
-
-    /// As it was when `told` was learned.
-    pub(super) fn knowing(mut self, messages: &[Message], told: Option<(usize, u64)>) -> Self {
-        if let Some((count, tokens)) = told {
-            self.of(messages.get(..count).unwrap_or(messages));
-            self.known = Some((tokens, self.bound));
-        }
-        self
-    }
-
-    /// The provider told what the conversation before its reply was; the reply is the last message. Gives
-    /// what a saved state keeps of it.
-    pub(super) fn learn(&mut self, messages: &[Message], usage: &TokenUsage) -> (usize, u64) {
-        self.of(messages);
-        let reply = messages.last().map_or(0, Message::token_bound).max(usage.output);
-        let tokens = usage.total_input().saturating_add(reply);
-        self.known = Some((tokens, self.bound));
-        (messages.len(), tokens)
-    }
-}
-
-/// A guess of tokens where nobody counted them: a byte bound is three to four times too high.
-pub(super) const fn estimate(bound: u64) -> u64 {
-    bound.div_ceil(3)
-}
-
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallPlan<'p> {
     pub(super) pricing: &'p Pricing,
     pub(super) at: WallTime,
-    /// The most input tokens.
+    /// The most input tokens, and those of them that a provider counted before.
     pub(super) input: u64,
+    pub(super) told: u64,
     /// The most output tokens that are wanted, and the least that are worth the call.
     pub(super) max_output: u64,
     pub(super) min_output: u64,
@@ -106,6 +41,8 @@ pub(super) struct CallPlan<'p> {
     pub(super) keeps_wrap_up: bool,
     /// What a call without a price counts for the ledger.
     pub(super) unpriced: OnUnpriced,
+    /// Whether money is left out of account.
+    pub(super) is_free: bool,
 }
 
 /// The worst case of a call.
@@ -117,9 +54,22 @@ pub(super) struct Worst {
 }
 
 impl CallPlan<'_> {
+    /// The most that so many tokens cost.
+    fn cost(&self, input: u64, output: u64) -> Cost {
+        if self.is_free {
+            return Cost::Known(Money::ZERO);
+        }
+        self.pricing.worst(input, output, self.at)
+    }
+
+    /// A guess of the input that was sent.
+    pub(super) const fn estimated_input(&self) -> u64 {
+        self.told.saturating_add(estimate(self.input.saturating_sub(self.told)))
+    }
+
     /// The worst case with an output cap, without what is kept for a wrap-up.
     pub(super) fn worst(&self, output: u64) -> Worst {
-        Worst { input: self.input, output, cost: self.pricing.worst(self.input, output, self.at) }
+        Worst { input: self.input, output, cost: self.cost(self.input, output) }
     }
 
     /// As [`CallPlan::worst`], with what is kept.
@@ -129,7 +79,7 @@ impl CallPlan<'_> {
             return worst;
         }
         let again = self.input.saturating_add(output).saturating_add(WRAP_UP_RESULTS_TOKENS);
-        let wrap_up = self.pricing.worst(again, WRAP_UP_OUTPUT_TOKENS, self.at);
+        let wrap_up = self.cost(again, WRAP_UP_OUTPUT_TOKENS);
         Worst {
             input: worst.input.saturating_add(again),
             output: worst.output.saturating_add(WRAP_UP_OUTPUT_TOKENS),
@@ -151,8 +101,8 @@ impl CallPlan<'_> {
 
     /// The most money that a million more output tokens cost.
     fn output_rate(&self) -> Money {
-        let with = self.pricing.worst(self.input, 1_000_000, self.at);
-        let without = self.pricing.worst(self.input, 0, self.at);
+        let with = self.cost(self.input, 1_000_000);
+        let without = self.cost(self.input, 0);
         match (with, without) {
             (Cost::Known(with), Cost::Known(without)) => with.saturating_sub(without),
             _ => Money::ZERO,
@@ -186,6 +136,14 @@ impl Worst {
             cost: Some(plus(cost, Cost::Known(held.cost))),
         }
     }
+}
+
+/// A call that has begun.
+pub(super) struct Admitted {
+    pub(super) hold: Hold,
+    pub(super) output: u64,
+    /// The limit that lowered the output cap below what was wanted.
+    pub(super) lowered_by: Option<StopReason>,
 }
 
 /// Why a call was not admitted.
@@ -241,12 +199,14 @@ impl Chain<'_> {
         &mut self,
         plan: &CallPlan<'_>,
         model: &dyn Model,
-    ) -> Result<(Hold, u64), NotAdmitted> {
+    ) -> Result<Admitted, NotAdmitted> {
         let needs_reserve = self.needs_reserve();
         let output = self.output_that_fits(plan, needs_reserve);
         if self.is_untold_money(plan) {
             return Err(NotAdmitted::Unpriced);
         }
+        let is_lowered = output < plan.max_output;
+        let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
         let hold = match self.own_budget().reserve(plan.amounts(output)) {
             Ok(hold) => hold,
             Err(refused) => {
@@ -270,7 +230,7 @@ impl Chain<'_> {
         };
         let begun = self.begin_held(plan, output, held, needs_reserve, detail);
         match begun {
-            Ok(()) => Ok((hold, output)),
+            Ok(()) => Ok(Admitted { hold, output, lowered_by }),
             Err(directive) => {
                 hold.release();
                 Err(NotAdmitted::Core(directive))
@@ -333,6 +293,16 @@ impl Chain<'_> {
             }
         }
         low
+    }
+
+    /// What lowered the output cap: tokens, if they lower it without money too.
+    fn lowered_by(&mut self, plan: &CallPlan<'_>, needs_reserve: bool) -> StopReason {
+        let free = CallPlan { is_free: true, ..*plan };
+        if self.output_that_fits(&free, needs_reserve) < plan.max_output {
+            StopReason::TokenLimitReached
+        } else {
+            StopReason::CostLimitReached
+        }
     }
 
     /// Where no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.

@@ -10,7 +10,8 @@ use crate::model::ModelError;
 /// How a step asks again after a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Requests of one step at most, the first included. At least 1.
+    /// Requests of one step that fail one after the other, at most; the first is always made. A reply that a
+    /// retry rule drops is no failure.
     pub max_attempts: u32,
     /// The wait before the second request; doubled for each further one.
     pub first_wait: Duration,
@@ -40,15 +41,15 @@ impl RetryPolicy {
     }
 
     /// How long to wait before the next request; none if there is to be none.
-    pub(super) fn wait(&self, attempts: u32, error: &ModelError) -> Option<Duration> {
-        if attempts >= self.max_attempts || !error.kind.is_retryable() {
+    pub(super) fn wait(&self, failed: u32, error: &ModelError) -> Option<Duration> {
+        if failed >= self.max_attempts || !error.kind.is_retryable() {
             return None;
         }
         match error.retry_after {
             Some(asked) if asked > self.longest_retry_after => None,
             Some(asked) => Some(asked),
             None => {
-                let doubled = 1u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+                let doubled = 1u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
                 Some(self.first_wait.saturating_mul(doubled).min(self.longest_wait))
             }
         }
@@ -63,6 +64,9 @@ pub struct CircuitBreaker {
     stays_open: Duration,
     state: Arc<Mutex<Breaker>>,
 }
+
+/// Longer than any process runs: a hundred years.
+const FOR_EVER: Duration = Duration::from_secs(100 * 366 * 24 * 3_600);
 
 #[derive(Debug, Default)]
 struct Breaker {
@@ -142,7 +146,9 @@ impl CircuitBreaker {
         state.is_trying = false;
         state.failures = state.failures.saturating_add(1);
         if state.failures >= self.failures_to_open {
-            state.open_until = Some(Instant::now() + self.stays_open);
+            let now = Instant::now();
+            // Beyond what the clock can tell is for ever.
+            state.open_until = now.checked_add(self.stays_open).or(now.checked_add(FOR_EVER));
         }
     }
 

@@ -8,6 +8,7 @@ mod chain;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use endstop_core::event::{Event, EventKind, Source};
 use endstop_core::run::{Directive, Notice, Run, Status};
@@ -56,6 +57,8 @@ pub(crate) struct Scope {
     /// on it. A run that goes on after a limit has a new one.
     in_flight: Mutex<CancelToken>,
     outside: Mutex<Vec<Outside>>,
+    /// How long hooks may take since the run was cut.
+    late_until: Mutex<Option<Instant>>,
     core: Mutex<Core>,
 }
 
@@ -107,8 +110,20 @@ impl Scope {
     ) -> Self {
         let (sources, core) = (Vec::new(), Mutex::new(core));
         let in_flight = Mutex::new(token.child());
-        let outside = Mutex::default();
-        Self { info, budget, token, clock, parent, shared, sources, in_flight, outside, core }
+        let (outside, late_until) = (Mutex::default(), Mutex::default());
+        Self {
+            info,
+            budget,
+            token,
+            clock,
+            parent,
+            shared,
+            sources,
+            in_flight,
+            outside,
+            late_until,
+            core,
+        }
     }
 
     /// What else ends the run and those below it, beside what ends the whole tree.
@@ -132,6 +147,13 @@ impl Scope {
         if in_flight.is_cancelled() {
             *in_flight = self.token.child();
         }
+        *self.late_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The end of the time that is left to hooks, which begins when it is asked for first.
+    pub(super) fn late_until(&self, grace: Duration) -> Instant {
+        let mut until = self.late_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until.get_or_insert_with(|| Instant::now() + grace)
     }
 
     /// The core of this run alone.

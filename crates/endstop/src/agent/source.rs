@@ -5,6 +5,7 @@ use futures_util::future::BoxFuture;
 
 use super::drive::Drive;
 use super::state::AgentState;
+use super::wait::Waited;
 use crate::cancel::{InMemoryCancellationSource, Urgency};
 
 /// Asked at every checkpoint whether the run is to end.
@@ -52,7 +53,9 @@ impl Drive {
             next = scope.parent.as_ref();
         }
         for (source, token) in sources {
-            if let Some(signal) = source.cancellation_signal(&self.state).await {
+            let mut asked = source.cancellation_signal(&self.state);
+            let signal = self.scope.wait_for_hooks(&mut asked, None).await;
+            if let Waited::Done(Some(signal)) = signal {
                 token.cancel(signal, Urgency::Graceful);
             }
         }

@@ -236,7 +236,7 @@ impl AgentState {
     }
 
     /// Approves the rules that hold up a paused run: for good, or until `cost` reaches `cap`. They count
-    /// when the run goes on.
+    /// when the run goes on. A cap approves no rule that names no money.
     #[must_use]
     pub fn approved(mut self, cap: Option<Money>) -> Self {
         let verdict = self.execution.verdict.as_deref();

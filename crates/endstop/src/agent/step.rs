@@ -132,7 +132,8 @@ impl Drive {
         pricing: &'p super::pricing::Pricing,
         messages: Option<&[Message]>,
     ) -> CallPlan<'p> {
-        let input = if messages.is_some() || self.uses_retry_model {
+        let is_other = messages.is_some() || self.uses_retry_model;
+        let input = if is_other {
             self.context.of_other(&self.state.messages, messages)
         } else {
             self.context.of(&self.state.messages)
@@ -148,10 +149,12 @@ impl Drive {
             pricing,
             at: self.scope.clock.wall(),
             input,
+            told: self.context.told(is_other),
             max_output,
             min_output: MIN_OUTPUT_TOKENS,
             keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
             unpriced: self.scope.chain().unpriced(),
+            is_free: false,
         }
     }
 

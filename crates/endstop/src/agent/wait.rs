@@ -9,9 +9,11 @@ use endstop_core::policy::Action;
 use endstop_core::policy::next_trip::Axis;
 use endstop_core::run::Directive;
 use futures_util::FutureExt as _;
+use tokio::time::Instant;
 
-use super::scope::Scope;
-use crate::cancel::CancelToken;
+use super::hooks::Trigger;
+use super::scope::{Scope, is_over};
+use crate::cancel::{CancelToken, Urgency};
 
 /// How a wait ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub(super) enum Patience {
     None,
 }
 
+/// What all hooks together have that begin when the run is cut already: enough to write something down.
+const HOOK_GRACE: Duration = Duration::from_secs(10);
 /// How long a rule in time that holds and is overridden is left alone.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -69,6 +73,39 @@ impl Scope {
                 }
             }
         }
+    }
+
+    /// Waits for hooks, or for a source that is asked: what cuts the run ends that wait too. Hooks that begin
+    /// in a run that is cut or out of time already have some time, those after everything all that they need.
+    pub(super) async fn wait_for_hooks<F: Future + Unpin>(
+        &self,
+        hooks: &mut F,
+        trigger: Option<Trigger>,
+    ) -> Waited<F::Output> {
+        if let Some(output) = (&mut *hooks).now_or_never() {
+            return Waited::Done(output);
+        }
+        if trigger == Some(Trigger::AfterExecution) {
+            return Waited::Done(hooks.await);
+        }
+        if self.in_flight().urgency() != Some(Urgency::Now) && !self.is_out_of_time() {
+            return self.wait(hooks, Patience::ToTheEnd).await;
+        }
+        let until = trigger.map_or_else(Instant::now, |_| self.late_until(HOOK_GRACE));
+        let was_cut = self.token.urgency() == Some(Urgency::Now);
+        tokio::select! {
+            biased;
+            output = hooks => Waited::Done(output),
+            () = self.token.cut(), if !was_cut => Waited::Cut,
+            () = tokio::time::sleep_until(until) => Waited::Cut,
+        }
+    }
+
+    /// The run is over, and a limit in time has passed.
+    fn is_out_of_time(&self) -> bool {
+        let core = self.core();
+        let trip = core.run.next_trip(Axis::Time, &[Action::Stop]);
+        is_over(core.run.status()) && trip.is_some_and(|trip| trip.distance == 0)
     }
 
     /// Lets a timer fire; what is below stops with the run.

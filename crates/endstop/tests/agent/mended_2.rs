@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use endstop::agent::{AgentBuilder, AgentLoop, AgentState, BuildError, ExecuteError, Trigger};
+use endstop::agent::{
+    AgentBuilder, AgentLoop, AgentState, Approval, BuildError, CancellationSource, ExecuteError,
+    Hook, HookContext, HookResult, Trigger,
+};
 use endstop::cancel::{CancelToken, MemoryKillSwitch, Urgency};
 use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
@@ -12,6 +15,7 @@ use endstop::message::{Message, ToolOutcome};
 use endstop::model::{Reply, ScriptedModel};
 use endstop::store::{MemoryStore, Store as _};
 use endstop::tool::{FunctionTool, Handoff, ToolError, ToolOutput};
+use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -190,9 +194,10 @@ async fn the_switch_and_the_token_of_a_child_end_the_child_and_not_its_parent() 
 
 #[tokio::test(start_paused = true)]
 async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
-    for by_switch in [true, false] {
+    for (at_first, by_switch) in [(true, true), (true, false), (false, true), (false, false)] {
         let (switch, token) = (MemoryKillSwitch::new(), CancelToken::new());
-        let other = named("expert", &caller("sleep"))
+        let sleeper = caller("sleep");
+        let other = named("expert", &sleeper)
             .tool(slow_tool("sleep", Duration::from_secs(3_600)))
             .kill_switch(switch.clone())
             .cancel_token(token.clone())
@@ -200,7 +205,9 @@ async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
         let agent = named("triage", &caller("transfer")).tool(hands_to("expert"));
         let agent = agent.handoff(other.unwrap()).build().unwrap();
         let end = async {
-            tokio::time::sleep(ten_seconds()).await;
+            if !at_first {
+                tokio::time::sleep(ten_seconds()).await;
+            }
             if by_switch {
                 switch.throw("enough");
             } else {
@@ -211,6 +218,8 @@ async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
         let ((), state) = tokio::join!(end, agent.run("Go."));
         let state = state.unwrap();
         assert_eq!(state.stop_reason(), Some(StopReason::UserRequested), "{}", state.explain());
+        // The agent that began is not its business.
+        assert_eq!((state.agent.as_str(), sleeper.calls()), ("expert", u64::from(!at_first)));
         assert!(begun.elapsed() < ten_seconds() + Duration::from_secs(1));
     }
 }
@@ -234,4 +243,105 @@ async fn a_budget_that_could_not_bind_below_another_run_is_refused() {
     let error = named("triage", &work).handoff(other()).build().unwrap_err();
     assert_eq!(error, BuildError::OtherBudget("triage".to_owned(), "expert".to_owned()));
     assert!(named("triage", &work).handoff(other()).budget(shared.clone()).build().is_ok());
+}
+
+/// A hook and a source that wait for an hour.
+struct Hour;
+
+impl Hook for Hour {
+    fn call<'a>(&'a self, _: &'a mut HookContext<'_>) -> BoxFuture<'a, HookResult> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+            Ok(())
+        })
+    }
+}
+
+impl CancellationSource for Hour {
+    fn cancellation_signal<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+            None
+        })
+    }
+}
+
+/// How long a run with a switch, thrown after two seconds, and a limit of ten seconds takes.
+async fn took(builder: AgentBuilder, throws: bool) -> (Duration, AgentState) {
+    let switch = MemoryKillSwitch::new();
+    let builder = builder.stop_when(condition("active >= 10s")).kill_switch(switch.clone());
+    let agent = builder.tool(ok_tool("look")).build().unwrap();
+    let begun = Instant::now();
+    let throw = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        if throws {
+            switch.throw("enough");
+        }
+    };
+    let ((), state) = tokio::join!(throw, async {
+        let state = agent.run("Go.").await.unwrap();
+        (begun.elapsed(), state)
+    });
+    state
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_or_a_source_that_waits_is_not_deaf() {
+    let slow = Reply::call("look", json!({})).usage(100, 10).delay(Duration::from_secs(1));
+    let builder = || AgentLoop::builder("tested").model(replies([slow.clone()]));
+    for trigger in Trigger::ALL.iter().copied() {
+        // Hooks that begin after the end have some time; there may be an error, or not.
+        let (least, most) = match trigger {
+            Trigger::OnStop => (10, 10),
+            Trigger::OnError => (0, 10),
+            Trigger::AfterExecution => (3_600, 3_600),
+            _ => (0, 0),
+        };
+        for (throws, secs) in [(true, 2), (false, 10)] {
+            let builder = builder().hook_named(trigger, 0, "hour", Arc::new(Hour));
+            let (took, state) = took(builder, throws).await;
+            let what = format!("{trigger:?} {took:?}: {}", state.explain());
+            assert!(took >= Duration::from_secs(secs + least), "{what}");
+            assert!(took <= Duration::from_secs(secs + most + 1), "{what}");
+            let reasons = [StopReason::TimeLimitReached, StopReason::UserRequested];
+            assert_eq!(state.stop_reason(), Some(reasons[usize::from(throws)]), "{what}");
+            assert_all_answered(&state);
+        }
+    }
+    for (throws, secs) in [(true, 2), (false, 10)] {
+        let (took, state) = took(builder().cancellation(Hour), throws).await;
+        let expected = Duration::from_secs(secs);
+        assert!(took >= expected && took <= expected + Duration::from_secs(1), "{took:?}");
+        assert_eq!(state.steps().len(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cap_approves_no_rule_without_money() {
+    let rules = "[stop]\nlimit = \"steps >= 6\"\n[pause]\nask = \"steps >= 2\"\n";
+    let (model, person) = (caller("look"), Person::who_says([Approval::UpTo(usd("0.01"))]));
+    let agent = || under(&model, rules).tool(ok_tool("look"));
+    let asking = agent().approver(person.clone()).build().unwrap();
+    let state = asking.run("Go.").await.unwrap();
+    assert_eq!((state.status(), person.asked().len(), model.calls()), (Status::Paused, 1, 2));
+    assert!(state.steps()[1].errors[0].contains("`ask` is not approved"), "{:?}", state.steps()[1]);
+    let state = carried(&state).approved(Some(usd("0.01")));
+    let state = agent().build().unwrap().execute(state).await.unwrap();
+    assert_eq!((state.status(), model.calls()), (Status::Paused, 2), "{}", state.explain());
+    let state = agent().build().unwrap().execute(carried(&state).approved(None)).await.unwrap();
+    assert_eq!((state.status(), model.calls()), (Status::Stopped, 6), "{}", state.explain());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_too_long_for_the_store_is_cut_and_the_run_goes_on() {
+    let long = FunctionTool::without_arguments("long", "Long.", |_| async {
+        Ok::<_, ToolError>(format!("a{}", "é".repeat(20 << 20)))
+    });
+    let model = replies([Reply::call("long", json!({})).usage(1, 1), Reply::text("Done.")]);
+    let agent = agent(&model, "steps >= 4").tool(long).store(Arc::new(MemoryStore::new()));
+    let state = agent.build().unwrap().run("Go.").await.unwrap();
+    assert_eq!(state.final_response(), Some("Done."), "{}", state.explain());
+    let told = state.messages[2].text();
+    assert!(told.len() > 1 << 20 && told.len() < (1 << 20) + 100, "{}", told.len());
+    assert!(told.ends_with("é\n[Cut: these are the first 1048576 of 41943041 bytes.]"));
 }

@@ -1,5 +1,8 @@
 //! Requests that failed: what they spent, and whether there is another.
 
+use std::time::Duration;
+
+use endstop_core::condition::fact::normalised_finish;
 use endstop_core::event::EventKind;
 use endstop_core::policy::OnUnpriced;
 use endstop_core::signal::StopReason;
@@ -11,6 +14,10 @@ use super::{Answer, Attempt, known, settled};
 use crate::model::{Model, ModelError, ModelErrorKind};
 use crate::observe::Detail;
 
+/// A connection that breaks later than this was made: the provider may have worked on the request, and
+/// reasoning that nobody sees is charged too.
+const LONGEST_CONNECTING: Duration = Duration::from_secs(5);
+
 impl Drive {
     /// A failed request: what it spent is settled; whether to ask again.
     pub(super) async fn take_failure(
@@ -19,8 +26,13 @@ impl Drive {
         error: ModelError,
         attempt: Attempt<'_>,
     ) -> bool {
-        let is_charged = answer.has_pieces() || error.kind == ModelErrorKind::TimedOut;
-        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(attempt.plan.input));
+        let is_charged = match error.kind {
+            _ if answer.has_pieces() => true,
+            ModelErrorKind::TimedOut | ModelErrorKind::Truncated => true,
+            ModelErrorKind::Connection => attempt.begun.elapsed() >= LONGEST_CONNECTING,
+            _ => false,
+        };
+        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(&attempt.plan));
         let usage = error.usage.or(counted);
         let is_estimate = error.usage.is_none() && usage.is_some();
         let cost = usage.map(|usage| attempt.plan.pricing.cost(&usage, attempt.plan.at));
@@ -36,23 +48,20 @@ impl Drive {
         }
         self.count_spent(usage, cost.map_or(Some(0), known), is_estimate);
         let message = error.to_string();
-        let attempts = match self.state.execution.steps.last_mut() {
-            Some(step) => {
-                step.errors.push(message.clone());
-                step.attempts
-            }
-            None => 0,
-        };
+        let failed = attempt.failed.saturating_add(1);
+        if let Some(step) = self.state.execution.steps.last_mut() {
+            step.errors.push(message.clone());
+        }
         self.flush().await;
         let about = About { error: Some(&message), ..About::default() };
         self.hooks(Trigger::OnError, about).await;
         if self.flow() == Flow::Stop {
             return false;
         }
-        if let Some(wait) = self.agent.retry.wait(attempts, &error) {
+        if let Some(wait) = self.agent.retry.wait(failed, &error) {
             return self.sleep(wait).await;
         }
-        self.give_up(&error, attempts);
+        self.give_up(&error, failed);
         false
     }
 
@@ -78,10 +87,23 @@ impl Drive {
         self.raise(StopReason::CostLimitReached, &message, "budget");
     }
 
-    fn give_up(&mut self, error: &ModelError, attempts: u32) {
+    /// A reply that a lowered output cap cut short is no end of the model's own: the limit behind the cap ends
+    /// the run, but for a wrap-up, which ends it anyway.
+    pub(super) fn end_by_cap(&mut self, lowered_by: Option<StopReason>) {
+        let Some((reason, step)) = lowered_by.zip(self.state.execution.steps.last_mut()) else {
+            return;
+        };
+        let is_cut = step.finish.as_deref().map(normalised_finish).as_deref() == Some("length");
+        if is_cut && step.is_natural_end && !step.is_wrap_up {
+            step.is_natural_end = false;
+            self.raise(reason, "the reply was cut at what the limit left for it", "loop");
+        }
+    }
+
+    fn give_up(&mut self, error: &ModelError, failed: u32) {
         let model = self.model().name().to_owned();
         if error.kind.is_retryable() {
-            let message = format!("{attempts} requests to `{model}` failed; the last one: {error}");
+            let message = format!("{failed} requests to `{model}` failed; the last one: {error}");
             self.raise(StopReason::RetryLimitReached, &message, "loop");
             self.state.execution.error.get_or_insert(message);
         } else {
