@@ -129,6 +129,21 @@ impl CliError {
     }
 }
 
+/// What an error says, with each of its causes that it does not name itself: `cannot open x: no such file`.
+#[must_use]
+pub fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
 impl From<io::Error> for CliError {
     /// For writes to standard output, which carry no path. Errors of files are made where the path is known.
     fn from(error: io::Error) -> Self {

@@ -126,6 +126,18 @@ pub fn terminal_width() -> u16 {
     terminal_size::terminal_size_of(io::stdout()).map_or(PIPE_COLUMNS, |(width, _)| width.0)
 }
 
+/// The width of running text: that of the terminal on standard output, else what COLUMNS says, else
+/// [`PIPE_COLUMNS`].
+#[must_use]
+pub fn page_width() -> usize {
+    /// Below this no line of text is readable.
+    const LEAST: usize = 20;
+    let said = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns >= LEAST);
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    let terminal = terminal.map(|(width, _)| usize::from(width.0));
+    terminal.or_else(said).unwrap_or(usize::from(PIPE_COLUMNS))
+}
+
 /// Columns of the terminal on standard error, or 80.
 #[must_use]
 pub fn error_width() -> usize {

@@ -69,9 +69,10 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
     assert_data_eq!(
         stderr,
         str![[r#"
-model scripted, limits steps >= 50, cost >= $1.00, active >= 10m (the default;
-  --steps, --usd, --timeout, --stop and --policy set others)
-completed · 1 step · 46 tokens · $0.00 · [..] · run [..]
+warning: `scripted` has no price, so no limit in dollars holds; --prices FILE names a table that has one, --unpriced IN,OUT gives rates for it
+model scripted, limits steps >= 50, active >= 10m (the default; --steps, --usd,
+  --timeout, --stop and --policy set others)
+completed · 1 step · 46 tokens · cost unknown · [..] · run [..]
 
 "#]]
     );
@@ -171,6 +172,12 @@ fn wrong_arguments_end_with_2_and_say_what_to_do() {
         (&["-m", "scripted", "--usd", "much", "x"], "write an amount of dollars"),
         (&["-m", "scripted", "--tools", "read,wirte", "x"], "did you mean `write`?"),
         (&["-m", "scripted", "--tools", "read", "--folder", "nowhere", "x"], "`nowhere`"),
+        (&["-m", "scripted", "--folder", "nowhere", "x"], "`nowhere`"),
+        (&["-m", "scripted", "--tools", "", "x"], "name at least one"),
+        (&["-m", "scripted", "--usd", "-1", "x"], "write an amount of dollars"),
+        (&["-m", "scripted", "--steps", "-1", "x"], "write a whole number"),
+        (&["-m", "scripted", "--unpriced", "3", "x"], "write `stop`, `ignore`, or dollars"),
+        (&["-m", "scripted", "--prices", "nowhere.json", "x"], "cannot read the prices"),
         (&["-m", "scripted", "--depth", "2", "x"], "--sub-agents"),
         (
             &["-m", "scripted", "--resume", "../x", "x"],

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 fn demo(arguments: &[&str]) -> Output {
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("COLUMNS");
     command.arg("demo").args(arguments).output().unwrap()
 }
 
@@ -120,4 +120,16 @@ fn wrong_amounts_are_usage_errors() {
         assert_eq!(output.status.code(), Some(2), "{wrong}");
         assert!(output.stdout.is_empty(), "{wrong}");
     }
+}
+
+#[test]
+fn its_text_fits_the_columns_that_are_asked_for() {
+    let longest = |columns: &str| {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        let output = command.args(["demo", "--fast"]).env("COLUMNS", columns).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| line.chars().count()).max().unwrap()
+    };
+    assert!(longest("70") <= 70, "{}", longest("70"));
+    assert!(longest("wide") > 70);
 }

@@ -304,3 +304,10 @@ fn formats_are_listed_with_their_places() {
     }
     assert!(text.contains("~/.codex/sessions"), "{text}");
 }
+
+#[test]
+fn the_placeholder_of_a_sweep_is_shown_in_the_help() {
+    let help = stdout(&endstop(&["replay", "--help"]));
+    let example = "--stop 'no_progress({k}) or repeats >= {k}' --sweep 'k=2..8:1'";
+    assert!(help.contains(example), "{help}");
+}

@@ -27,8 +27,8 @@ macro_rules! stop_reasons {
                 match self { $(Self::$name => $value,)* }
             }
 
-            /// The numeric priority of the seed's table; lower is more authoritative. Equal numbers are
-            /// told apart by the order of this enum.
+            /// The numeric priority; lower is more authoritative. Equal numbers are told apart by the order
+            /// of this enum.
             #[must_use]
             pub const fn priority(self) -> u8 {
                 match self { $(Self::$name => $priority,)* }

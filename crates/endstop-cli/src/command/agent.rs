@@ -5,26 +5,29 @@ mod end;
 mod keep;
 mod limits;
 mod model;
+mod record;
 mod setup;
+mod watch;
 
 use std::io::{IsTerminal as _, Read as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use endstop::agent::{AgentBuilder, AgentLoop, AgentState, ExecuteError};
 use endstop::cancel::interrupt::cancel_on_interrupt;
 use endstop::cancel::{CancelToken, FileKillSwitch};
-use endstop::core::units::Money;
+use endstop::model::Model;
 use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
-use endstop::price::PriceTable;
 use endstop::tool::builtin::{Builtin, Workspace, tools};
 
-use crate::error::{CliError, ExitMeaning};
+use crate::error::{CliError, ExitMeaning, causes};
 use crate::output;
 use approve::AskTerminal;
 pub(super) use limits::usd;
+use record::Record;
 use setup::Setup;
+use watch::{Overshoot, Warnings};
 
 const HELP: &str = "\
 Examples:
@@ -37,8 +40,12 @@ Examples:
   endstop agent --resume last --approve=5.00
 
 The answer goes to standard output, everything else to standard error. All limits hold together:
-those of --policy or --stop, and those of --steps, --usd and --timeout. Ctrl-C stops the run after
-what is in flight, a second one cuts that, a third ends the process.
+those of --policy or --stop, and those of --steps, --usd and --timeout. With --resume the stored
+limits hold too, unless --policy or --stop takes their place. Ctrl-C stops the run after what is
+in flight, a second one cuts that, a third ends the process.
+
+A limit in dollars needs a price. Under the default limits a model without one goes on, with a
+warning; under others its call stops the run, unless --unpriced says something else.
 
 Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls
 tools for ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as that model.
@@ -62,7 +69,8 @@ pub struct Args {
     model: Option<String>,
     #[command(flatten)]
     limits: limits::Limits,
-    /// Tools, with commas between them: read, list, search, write, bash
+    /// Tools, with commas between them: read, list, search, write, bash; `bash` is not confined, and has the
+    /// environment of this command, API keys in it included
     #[arg(long, value_name = "TOOLS", value_parser = builtins)]
     tools: Option<Builtins>,
     /// The folder that the tools for files do not leave, and in which `bash` begins [default: .]
@@ -83,7 +91,7 @@ pub struct Args {
     /// List the stored runs
     #[arg(long, conflicts_with = "resume")]
     runs: bool,
-    /// With --resume: approve what a pause rule asks, for good or up to an amount of dollars
+    /// With --resume: approve what a pause rule asks, for good or, if it asks about money, up to an amount
     #[arg(long, value_name = "USD", num_args = 0..=1, require_equals = true, default_missing_value = "", requires = "resume")]
     approve: Option<String>,
     /// Where runs are kept [default: endstop/runs below $XDG_STATE_HOME or ~/.local/state]
@@ -92,7 +100,10 @@ pub struct Args {
     /// Keep nothing; the run cannot be resumed
     #[arg(long, conflicts_with = "resume")]
     no_store: bool,
-    /// Write an Endstop trace, for `endstop replay` and `endstop explain`
+    /// Prices to use instead of the embedded ones
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// Write an Endstop trace of the whole run, for `endstop replay` and `endstop explain`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// A kill switch: while this file exists nothing begins, and what is in flight is cut
@@ -111,7 +122,11 @@ pub struct Args {
 struct Builtins(Vec<Builtin>);
 
 fn builtins(text: &str) -> Result<Builtins, String> {
-    Builtin::parse(text).map(Builtins).map_err(|error| error.to_string())
+    match Builtin::parse(text) {
+        Ok(tools) if tools.is_empty() => Err("name at least one, or leave --tools out".to_owned()),
+        Ok(tools) => Ok(Builtins(tools)),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Runs the command.
@@ -141,35 +156,53 @@ async fn drive(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         _ => None,
     };
     let prompt = prompt(args.prompt.as_deref(), stored.is_some())?;
-    let setup = Setup::of(args, stored.as_ref())?;
+    let mut setup = Setup::of(args, stored.as_ref())?;
     let done = stored.as_ref().map_or(0, |state| state.steps().len());
+    let model = model::open(&setup.model, done)?;
+    setup.look_up(&*model);
     let screen = Arc::new(Screen::stderr());
     let token = CancelToken::new();
-    let mut builder = build(args, &setup, done, &screen)?.cancel_token(token.clone());
-    let recorder = recorder(args)?;
-    if let Some(recorder) = &recorder {
-        builder = builder.shared_observer(Arc::<TraceRecorder>::clone(recorder));
+    let overshoot = Overshoot::default();
+    let mut builder = build(args, &setup, &model, &screen)?.cancel_token(token.clone());
+    builder = builder.observer(overshoot.clone());
+    let record = record(args, &setup)?;
+    if let Some(record) = &record {
+        builder = builder.shared_observer(Arc::<TraceRecorder>::clone(&record.recorder));
     }
     if let Some(store) = &store {
         builder = builder.store(Arc::clone(store));
     }
-    let agent = builder.build().map_err(|error| CliError::new(error.to_string()))?;
+    let agent = builder.build().map_err(|error| CliError::new(causes(&error)))?;
     let state = match &stored {
-        Some(stored) => resumed(args, &agent, stored, prompt).await?,
+        Some(stored) => resumed(args, &agent, &setup, stored, prompt).await?,
         None => AgentState::with_prompt(prompt.unwrap_or_default()),
     };
     let state = setup.keep_in(state);
+    if let Some(record) = &record {
+        record.begin(&state, &*model, store.as_deref()).await?;
+    }
     if let Some(store) = &store {
         keep::begin(&**store, &state).await?;
     }
+    setup.warn();
     output::note(setup.announcement().trim_end());
     tokio::spawn(cancel_on_interrupt(token.clone()));
     tokio::spawn(tell_of_interrupt(token));
+    let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
     let state = agent.execute(state).await.map_err(cannot_run)?;
-    if let Some((run, error)) = recorder.and_then(|recorder| recorder.problems().first) {
-        output::warn(&format!("the record of run `{run}` is cut short: {error}"));
+    if let Some(record) = &record {
+        record.tell_of_problems();
     }
-    end::tell(&state, &setup, args.json, !args.no_store, out)
+    let how = end::How { as_json: args.json, is_kept: !args.no_store, before };
+    end::tell(&state, &setup, &how, &overshoot.get(), out)
+}
+
+fn record(args: &Args, setup: &Setup) -> Result<Option<Record>, CliError> {
+    let Some(path) = &args.record else { return Ok(None) };
+    let mut sources: Vec<&Path> = record::replayed(&setup.model).into_iter().collect();
+    sources.extend(args.limits.file());
+    sources.extend(setup.prices.as_deref());
+    Record::new(path, &sources, setup.table).map(Some)
 }
 
 /// Says that a first Ctrl-C was heard: the end may take as long as a model call.
@@ -209,23 +242,22 @@ fn prompt(given: Option<&str>, is_resumed: bool) -> Result<Option<String>, CliEr
 fn build(
     args: &Args,
     setup: &Setup,
-    done: usize,
+    model: &Arc<dyn Model>,
     screen: &Arc<Screen>,
 ) -> Result<AgentBuilder, CliError> {
-    let model = model::open(&setup.model, done)?;
     let workspace = match setup.tools.is_empty() {
         true => None,
-        false => Some(Workspace::new(&setup.folder).map_err(|e| CliError::new(e.to_string()))?),
+        false => Some(Workspace::new(&setup.folder).map_err(|e| CliError::new(causes(&e)))?),
     };
     let mut below: Option<AgentLoop> = None;
     for _ in 0..setup.depth {
-        let builder = setup.equip(AgentLoop::builder("delegate"), &model, workspace.as_ref());
+        let builder = setup.equip(AgentLoop::builder("delegate"), model, workspace.as_ref());
         let builder = builder.policy(setup.policy_below()).unbounded();
         let builder = builder.tools(below.as_ref().map(delegate));
-        below = Some(builder.build().map_err(|error| CliError::new(error.to_string()))?);
+        below = Some(builder.build().map_err(|error| CliError::new(causes(&error)))?);
     }
     let mut builder = setup
-        .equip(AgentLoop::builder("agent"), &model, workspace.as_ref())
+        .equip(AgentLoop::builder("agent"), model, workspace.as_ref())
         .tools(below.as_ref().map(delegate))
         .policy(setup.policy.clone());
     if let Some(file) = &args.kill_file {
@@ -235,11 +267,13 @@ fn build(
         let console = ConsoleObserver::on(Arc::clone(screen)).show_text(args.verbose > 1);
         if args.verbose > 0 {
             builder = builder.observer(console);
+        } else {
+            builder = builder.observer(Warnings(Arc::clone(screen)));
         }
         builder = builder.observer(StatusLine::on(Arc::clone(screen)).width(output::error_width));
     }
     if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        builder = builder.approver(AskTerminal::new(Arc::clone(screen)));
+        builder = builder.approver(AskTerminal::new(Arc::clone(screen), setup.policy.clone()));
     }
     Ok(builder)
 }
@@ -255,30 +289,24 @@ impl Setup {
     fn equip(
         &self,
         builder: AgentBuilder,
-        model: &Arc<dyn endstop::model::Model>,
+        model: &Arc<dyn Model>,
         workspace: Option<&Workspace>,
     ) -> AgentBuilder {
         let given = workspace.map(|workspace| tools(workspace, &self.tools)).unwrap_or_default();
         builder
             .shared_model(Arc::clone(model))
+            .prices(self.table)
             .instructions(self.system.as_str())
             .tools(given)
             .tell_model_of_warnings()
     }
 }
 
-fn recorder(args: &Args) -> Result<Option<Arc<TraceRecorder>>, CliError> {
-    let Some(path) = &args.record else { return Ok(None) };
-    let file = std::fs::File::create(path)
-        .map_err(|error| CliError::new(format!("cannot write `{}`: {error}", path.display())))?;
-    let prices = PriceTable::embedded().version();
-    Ok(Some(Arc::new(TraceRecorder::one_file(file).prices(prices))))
-}
-
 /// A stored run as it goes on.
 async fn resumed(
     args: &Args,
     agent: &AgentLoop,
+    setup: &Setup,
     stored: &AgentState,
     prompt: Option<String>,
 ) -> Result<AgentState, CliError> {
@@ -288,13 +316,7 @@ async fn resumed(
         state = state.for_next_execution();
     }
     if let Some(approval) = &args.approve {
-        let cap: Option<Money> = match approval.as_str() {
-            "" => None,
-            amount => Some(usd(amount).map_err(|problem| {
-                CliError::new(format!("`{amount}` cannot be approved: {problem}"))
-            })?),
-        };
-        state = state.approved(cap);
+        state = approved(approval, setup, state)?;
     }
     Ok(match prompt {
         Some(prompt) => state.with_message(endstop::message::Message::user(prompt)),
@@ -302,8 +324,30 @@ async fn resumed(
     })
 }
 
+/// The state with what `--approve` says.
+fn approved(approval: &str, setup: &Setup, state: AgentState) -> Result<AgentState, CliError> {
+    let held = end::held(&state);
+    if held.is_empty() {
+        output::warn("no pause rule holds this run up: there is nothing to approve");
+        return Ok(state);
+    }
+    if approval.is_empty() {
+        return Ok(state.approved(None));
+    }
+    let cap = usd(approval)
+        .map_err(|problem| CliError::new(format!("`{approval}` cannot be approved: {problem}")))?;
+    let mut rules = held.iter().map(|rule| rule.id.as_str());
+    if limits::take_an_amount(&setup.policy, rules.clone()) {
+        return Ok(state.approved(Some(cap)));
+    }
+    let rule = rules.find(|id| !limits::take_an_amount(&setup.policy, std::iter::once(*id)));
+    let rule = rule.unwrap_or_default();
+    let problem = format!("rule `{rule}` does not ask about money, so no amount can be approved");
+    Err(CliError::new(problem).with_hint("--approve without an amount lets the run go on past it"))
+}
+
 fn cannot_run(error: ExecuteError) -> CliError {
-    let failed = CliError::new(error.to_string());
+    let failed = CliError::new(causes(&error));
     match error {
         ExecuteError::NoRun(_) => failed.with_hint("`endstop agent --runs` lists the runs"),
         _ => failed.with_exit(ExitMeaning::AnswerIsNo),

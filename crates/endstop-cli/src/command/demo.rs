@@ -33,7 +33,7 @@ and time is simulated: every run counts the same.";
 #[command(after_help = HELP)]
 pub struct Args {
     /// The limit of the second act, in dollars
-    #[arg(long, value_name = "USD", default_value = "2.00", value_parser = super::agent::usd)]
+    #[arg(long, value_name = "USD", default_value = "2.00", value_parser = super::agent::usd, allow_negative_numbers = true)]
     usd: Money,
     /// Do not slow down for people to watch; nor is it where standard error is no terminal
     #[arg(long)]
@@ -63,7 +63,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         out.write_all(text.as_bytes())?;
         out.flush()
     };
-    let page = Page { columns: usize::from(output::terminal_width()) };
+    let page = Page { columns: output::page_width() };
     show(page.opening(&capped))?;
     let first = watched(&capped, is_watched, Duration::from_millis(2))?;
     show(page.first_act(&first))?;

@@ -11,7 +11,7 @@ use endstop::replay::{Explained, Options, explain};
 use serde_json::json;
 
 use super::replay::input::{prices, transcripts, warn_folded};
-use crate::error::CliError;
+use crate::error::{CliError, causes};
 use crate::policy_source::{load_expression, load_file};
 
 const EXAMPLES: &str = "\
@@ -65,7 +65,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let mut shown = 0u64;
     for transcript in &transcripts {
         let (runs, said) =
-            explain(transcript, &options).map_err(|error| CliError::new(error.to_string()))?;
+            explain(transcript, &options).map_err(|error| CliError::new(causes(&error)))?;
         warnings.extend(said);
         for explained in runs.iter().filter(|e| args.run.as_ref().is_none_or(|id| *id == e.run.id))
         {

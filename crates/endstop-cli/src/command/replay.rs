@@ -19,7 +19,7 @@ use endstop::import::{self, Transcript};
 use endstop::price::PriceTable;
 use endstop::replay::{Options, Report, RunReport, replay};
 
-use crate::error::CliError;
+use crate::error::{CliError, causes};
 use crate::output;
 use crate::policy_source::{load_expression, load_file, load_text};
 use input::{outcomes, prices, transcripts, warn_folded};
@@ -34,7 +34,7 @@ Examples:
   endstop replay --policy policy.toml --outcomes outcomes.json runs/ --per-run
   endstop replay --stop 'steps >= 50' --json runs/ | jq '.rules'
   endstop replay --sweep 'cost=$0.25..$2.00:$0.25' --chart limits.html runs/
-  endstop replay --stop 'no_progress({n}) or repeats >= {n}' --sweep 'n=2..8:1' runs/
+  endstop replay --stop 'no_progress({k}) or repeats >= {k}' --sweep 'k=2..8:1' runs/
   endstop replay --suggest --lose-at-most 1% --outcomes outcomes.json runs/ > policy.toml
   endstop replay --json runs/ > baseline.json
   endstop replay --drift baseline.json --tolerance 10% new-runs/
@@ -219,7 +219,7 @@ fn one_policy(args: &Args, inputs: &Inputs, out: &mut dyn Write) -> Result<ExitC
 fn counted(inputs: &Inputs, policy: &Policy) -> Result<Report, CliError> {
     let options = inputs.options(policy);
     let replayed = inputs.with_progress(|done| replay(&inputs.transcripts, &options, done));
-    replayed.map_err(|error| CliError::new(error.to_string()))
+    replayed.map_err(|error| CliError::new(causes(&error)))
 }
 
 fn policy(args: &Args) -> Result<Policy, CliError> {

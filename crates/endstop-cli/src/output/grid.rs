@@ -15,6 +15,7 @@ pub struct Grid {
     header: Vec<String>,
     right_aligned: Vec<usize>,
     rows: Vec<Vec<String>>,
+    unbroken: Option<usize>,
     on_a_terminal: bool,
     width: u16,
 }
@@ -30,9 +31,17 @@ impl Grid {
             header: header.iter().map(|&name| name.to_owned()).collect(),
             right_aligned: right_aligned.to_vec(),
             rows: Vec::new(),
+            unbroken: None,
             on_a_terminal,
             width,
         }
+    }
+
+    /// The same with a column (from 0) whose words are never broken: they are copied from it.
+    #[must_use]
+    pub fn unbroken(mut self, column: usize) -> Self {
+        self.unbroken = Some(column);
+        self
     }
 
     /// Adds a row; it has as many cells as the header.
@@ -45,7 +54,8 @@ impl Grid {
         (0..self.header.len()).map(|column| {
             let cells = self.rows.iter().chain([&self.header]).filter_map(|row| row.get(column));
             let words = cells.flat_map(|cell| cell.split_whitespace());
-            let longest = words.map(|word| word.chars().count().min(LONGEST_WORD)).max();
+            let most = if self.unbroken == Some(column) { usize::MAX } else { LONGEST_WORD };
+            let longest = words.map(|word| word.chars().count().min(most)).max();
             u16::try_from(longest.unwrap_or(0) + 2).unwrap_or(u16::MAX)
         })
     }

@@ -32,7 +32,7 @@ grant = { steps = 2, cost = "$0.10", tokens = "10k", time = "5m" }
 "#;
 
 #[test]
-fn the_example_of_the_design_is_read() {
+fn a_whole_policy_file_is_read() {
     let policy = Policy::from_toml(EXAMPLE).unwrap();
     assert_eq!(policy.name.as_deref(), Some("research"));
     let ids: Vec<(&str, Action)> = policy.rules.iter().map(|r| (r.id.as_str(), r.action)).collect();

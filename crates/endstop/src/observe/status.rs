@@ -5,7 +5,10 @@
 //! ```
 //!
 //! Limits are asked of the core (`next_trip`), never read from the policy: whatever rule would trip first
-//! along steps, tokens, money or time is what is shown.
+//! along steps, tokens, money or time is what is shown, if it compares that and an approval has not disarmed
+//! it. A limit of the run's own share stands beside that share: `step 58 (own 11/50)`.
+
+mod trips;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +16,13 @@ use std::time::Duration;
 
 use endstop_core::Run;
 use endstop_core::event::EventKind;
-use endstop_core::policy::Action;
-use endstop_core::policy::next_trip::Axis;
 use endstop_core::units::{Money, PICOS_PER_DOLLAR};
 
 use super::text::money;
 use super::{Observation, Observer, RunInfo, Screen, clean, truncate};
 use crate::ledger::Budget;
+use trips::{Trip, Trips};
 
-/// What ends a run, or holds it.
-const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];
 /// The time between two redraws within a step, in milliseconds of the run.
 const REDRAW_MS: u64 = 100;
 /// Columns where nothing else is known.
@@ -35,16 +35,22 @@ pub struct StatusView {
     pub steps: u64,
     /// How many there may be.
     pub steps_limit: Option<u64>,
+    /// The run's own, and how many of those there may be, where that is what is limited.
+    pub own_steps: Option<(u64, u64)>,
     /// Tokens settled.
     pub tokens: u64,
     /// How many there may be.
     pub tokens_limit: Option<u64>,
+    /// As `own_steps`.
+    pub own_tokens: Option<(u64, u64)>,
     /// Money settled.
     pub cost: Money,
     /// Whether some call had no price: then `cost` is the least.
     pub is_cost_unknown: bool,
     /// How much there may be.
     pub cost_limit: Option<Money>,
+    /// As `own_steps`.
+    pub own_cost: Option<(Money, Money)>,
     /// Tokens held for calls in flight.
     pub held_tokens: u64,
     /// Money held for calls in flight.
@@ -73,38 +79,6 @@ pub enum Nearness {
     After(Duration),
 }
 
-/// The rule that trips first along one axis, and the value at which it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Trip {
-    rule: String,
-    limit: u64,
-}
-
-/// The nearest trips, kept between the times when they are asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Trips {
-    steps: Option<Trip>,
-    tokens: Option<Trip>,
-    cost: Option<Trip>,
-    /// In milliseconds since the run began.
-    time: Option<Trip>,
-}
-
-impl Trips {
-    fn of(run: &Run, budget: &Budget) -> Self {
-        let trip = |axis, used: u64| {
-            let next = run.next_trip(axis, ENDS)?;
-            Some(Trip { rule: next.rule, limit: used.saturating_add(next.distance) })
-        };
-        Self {
-            steps: trip(Axis::Steps, run.step_count()),
-            tokens: trip(Axis::Tokens, run.tokens()),
-            cost: trip(Axis::Cost, cost(run, budget).0.picos()),
-            time: trip(Axis::Time, run.at().0),
-        }
-    }
-}
-
 /// Money settled, and whether it is only the least.
 fn cost(run: &Run, budget: &Budget) -> (Money, bool) {
     match run.cost() {
@@ -117,21 +91,26 @@ impl StatusView {
     /// How a run stands. Asks the core for its nearest trips, which takes O(leaves²) of the policy.
     #[must_use]
     pub fn of(run: &Run, budget: &Budget) -> Self {
-        Self::with(run, budget, &Trips::of(run, budget))
+        Self::with(run, budget, &Trips::of(run, budget, &Trips::default()))
     }
 
     fn with(run: &Run, budget: &Budget, trips: &Trips) -> Self {
         let (cost, is_cost_unknown) = cost(run, budget);
         let held = budget.held();
-        let limit = |trip: &Option<Trip>| trip.as_ref().map(|trip| trip.limit);
+        let limit = |trip: &Option<Trip>| trip.as_ref().and_then(Trip::whole);
+        let own = |trip: &Option<Trip>| trip.as_ref().and_then(Trip::own);
+        let dollars = |(used, limit)| (Money::from_picos(used), Money::from_picos(limit));
         Self {
             steps: run.step_count(),
             steps_limit: limit(&trips.steps),
+            own_steps: own(&trips.steps),
             tokens: run.tokens(),
             tokens_limit: limit(&trips.tokens),
+            own_tokens: own(&trips.tokens),
             cost,
             is_cost_unknown,
             cost_limit: limit(&trips.cost).map(Money::from_picos),
+            own_cost: own(&trips.cost).map(dollars),
             held_tokens: held.tokens,
             held_cost: held.cost,
             elapsed: Duration::from_millis(run.at().0),
@@ -146,6 +125,7 @@ fn next(trips: &Trips, used: [u64; 4]) -> Option<NextUp> {
     let mut nearest: Option<(u64, NextUp)> = None;
     for (index, (trip, used)) in all.into_iter().zip(used).enumerate() {
         let Some(trip) = trip else { continue };
+        let used = trip.own.unwrap_or(used);
         let part = percent(used, trip.limit);
         if nearest.as_ref().is_some_and(|(largest, _)| part <= *largest) {
             continue;
@@ -174,9 +154,14 @@ fn percent(used: u64, limit: u64) -> u64 {
 #[must_use]
 pub fn render(view: &StatusView, width: usize) -> String {
     let of = |limit: Option<String>| limit.map(|limit| format!("/{limit}")).unwrap_or_default();
+    let own = |text: Option<String>| text.map(|text| format!(" (own {text})")).unwrap_or_default();
+    let own_steps = own(view.own_steps.map(|(used, limit)| format!("{used}/{limit}")));
+    let own_tokens =
+        own(view.own_tokens.map(|(used, limit)| format!("{}/{}", count(used), count(limit))));
+    let steps_limit = of(view.steps_limit.map(|limit| limit.to_string()));
     let mut parts = vec![
-        format!("step {}{}", view.steps, of(view.steps_limit.map(|limit| limit.to_string()))),
-        format!("{}{} tok", count(view.tokens), of(view.tokens_limit.map(count))),
+        format!("step {}{steps_limit}{own_steps}", view.steps),
+        format!("{}{} tok{own_tokens}", count(view.tokens), of(view.tokens_limit.map(count))),
     ];
     let mut spent = if view.is_cost_unknown {
         format!("\u{2265} {}", cents(view.cost))
@@ -186,6 +171,9 @@ pub fn render(view: &StatusView, width: usize) -> String {
     if let Some(limit) = view.cost_limit {
         let part = percent(view.cost.picos(), limit.picos());
         spent = format!("{spent}/{} ({part} %)", cents(limit));
+    }
+    if let Some((used, limit)) = view.own_cost {
+        spent = format!("{spent} (own {}/{})", cents(used), cents(limit));
     }
     parts.push(spent);
     let mut held = Vec::new();
@@ -293,7 +281,7 @@ impl Observer for StatusLine {
             return;
         }
         if is_step || !matches!(kind, EventKind::Piece { .. } | EventKind::Tick) {
-            drawn.trips = Trips::of(run, observation.budget);
+            drawn.trips = Trips::of(run, observation.budget, &drawn.trips);
         }
         drawn.at = Some(now);
         let view = StatusView::with(run, observation.budget, &drawn.trips);

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use endstop_core::event::{Event, Source};
 use endstop_core::expr::parse;
-use endstop_core::policy::Rule;
+use endstop_core::policy::{Action, Rule};
 use proptest::prelude::*;
 
 use super::super::Detail;
@@ -84,6 +85,49 @@ fn limits_and_the_nearest_rule_are_asked_of_the_core() {
     let view = StatusView::of(&play.run, &play.budget);
     let after = Nearness::After(Duration::from_millis(49_990));
     assert_eq!(view.next, Some(NextUp { rule: "late".to_owned(), nearness: after }));
+}
+
+#[test]
+fn only_what_an_armed_rule_compares_has_a_limit() {
+    let mut limited = policy("steps >= 9");
+    let condition = parse("steps >= 1").unwrap();
+    limited.rules.push(Rule::new("ask", Action::Pause, condition));
+    let nobody = super::super::Observers::new();
+    let mut play = Play::new(&nobody, "r", limited);
+    play.tell(0, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
+    play.tell(0, EventKind::StepBegin, Detail::None);
+    play.reply((60, 5), 1, Detail::None);
+    play.tell(0, EventKind::StepEnd, Detail::None);
+    let limits = |play: &Play<'_>| {
+        let view = StatusView::of(&play.run, &play.budget);
+        (view.steps_limit, view.tokens_limit, view.cost_limit)
+    };
+    assert_eq!(limits(&play), (Some(1), None, None));
+    play.tell(0, EventKind::Approved { rule: "ask", cap: None }, Detail::None);
+    assert_eq!(limits(&play), (Some(9), None, None));
+    let view = StatusView::of(&play.run, &play.budget);
+    assert_eq!(view.next.unwrap().rule, "stop");
+    for _ in 0..9 {
+        play.tell(0, EventKind::StepBegin, Detail::None);
+        play.tell(0, EventKind::StepEnd, Detail::None);
+    }
+    assert!(play.run.stop_reason().is_some());
+    assert_eq!(limits(&play), (None, None, None), "there is nothing to come once it has ended");
+}
+
+#[test]
+fn a_limit_of_the_own_share_stands_beside_that_share() {
+    let nobody = super::super::Observers::new();
+    let mut play = Play::new(&nobody, "r", policy("own.steps >= 50"));
+    play.tell(0, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
+    play.tell(0, EventKind::StepBegin, Detail::None);
+    let below =
+        Event { source: Source::Descendant, ..Event::new(play.run.at(), EventKind::StepBegin) };
+    play.run.observe(&below);
+    let view = StatusView::of(&play.run, &play.budget);
+    assert_eq!((view.steps, view.steps_limit, view.own_steps), (2, None, Some((1, 50))));
+    assert!(render(&view, 99).starts_with("step 2 (own 1/50) \u{b7} "), "{}", render(&view, 99));
+    assert_eq!(view.next.unwrap().nearness, Nearness::Percent(2));
 }
 
 #[test]
@@ -170,6 +214,9 @@ proptest! {
             held_cost: Money::from_picos(held),
             elapsed: Duration::from_millis(at),
             next: Some(NextUp { rule, nearness }),
+            own_steps: flags.0.then_some((steps, limit)),
+            own_tokens: flags.1.then_some((tokens, limit)),
+            own_cost: flags.0.then_some((Money::from_picos(cost), Money::from_picos(cost_limit))),
         };
         let line = render(&view, columns);
         prop_assert!(width(&line) <= columns, "{}", line);

@@ -4,25 +4,30 @@ use std::io::BufRead;
 use std::sync::Arc;
 
 use endstop::agent::{Approval, ApprovalRequest, Approver};
+use endstop::core::policy::Policy;
 use endstop::observe::{Screen, clean};
 use futures_util::future::BoxFuture;
 
+use super::limits::take_an_amount;
 use super::usd;
 
 /// What may be answered.
-const QUESTION: &str =
+const QUESTION: &str = "Go on? [y] yes, [n] stop, [enter] decide later";
+/// The same where every rule that asks compares money.
+const QUESTION_OF_MONEY: &str =
     "Go on? [y] yes, [n] stop, an amount such as 5.00 to go on up to it, [enter] decide later";
 
 /// Asks on standard error, and reads standard input.
 #[derive(Debug)]
 pub(super) struct AskTerminal {
     screen: Arc<Screen>,
+    policy: Policy,
 }
 
 impl AskTerminal {
-    /// Asks on a screen that others print to.
-    pub(super) const fn new(screen: Arc<Screen>) -> Self {
-        Self { screen }
+    /// Asks on a screen that others print to, about rules of a policy.
+    pub(super) const fn new(screen: Arc<Screen>, policy: Policy) -> Self {
+        Self { screen, policy }
     }
 }
 
@@ -33,9 +38,10 @@ impl Approver for AskTerminal {
         for line in request.message.lines() {
             screen.line(&clean(line));
         }
+        let of_money = take_an_amount(&self.policy, request.rules.iter().map(String::as_str));
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || {
-                ask(&mut std::io::stdin().lock(), &mut |line| screen.line(line))
+                ask(&mut std::io::stdin().lock(), of_money, &mut |line| screen.line(line))
             });
             asked.await.unwrap_or(Approval::Later)
         })
@@ -43,25 +49,26 @@ impl Approver for AskTerminal {
 }
 
 /// Asks until there is an answer. The end of the input is none.
-fn ask(input: &mut dyn BufRead, say: &mut dyn FnMut(&str)) -> Approval {
+fn ask(input: &mut dyn BufRead, of_money: bool, say: &mut dyn FnMut(&str)) -> Approval {
     loop {
-        say(QUESTION);
+        say(if of_money { QUESTION_OF_MONEY } else { QUESTION });
         let mut line = String::new();
         if input.read_line(&mut line).unwrap_or(0) == 0 {
             return Approval::Later;
         }
-        if let Some(answer) = read(line.trim()) {
+        if let Some(answer) = read(line.trim(), of_money) {
             return answer;
         }
     }
 }
 
-fn read(answer: &str) -> Option<Approval> {
+fn read(answer: &str, of_money: bool) -> Option<Approval> {
     match answer.to_ascii_lowercase().as_str() {
         "" => Some(Approval::Later),
         "y" | "yes" => Some(Approval::Yes),
         "n" | "no" => Some(Approval::No("a person said no".to_owned())),
-        amount => usd(amount).ok().map(Approval::UpTo),
+        amount if of_money => usd(amount).ok().map(Approval::UpTo),
+        _ => None,
     }
 }
 
@@ -71,8 +78,17 @@ mod tests {
 
     fn answered(input: &str) -> (Approval, usize) {
         let mut said = 0;
-        let approval = ask(&mut input.as_bytes(), &mut |_| said += 1);
+        let approval = ask(&mut input.as_bytes(), true, &mut |_| said += 1);
         (approval, said)
+    }
+
+    #[test]
+    fn an_amount_is_no_answer_where_no_money_is_asked_for() {
+        let mut questions = Vec::new();
+        let mut say = |line: &str| questions.push(line.to_owned());
+        let approval = ask(&mut "5.00\ny\n".as_bytes(), false, &mut say);
+        assert_eq!((approval, questions.len()), (Approval::Yes, 2));
+        assert!(questions.iter().all(|question| !question.contains("amount")), "{questions:?}");
     }
 
     #[test]

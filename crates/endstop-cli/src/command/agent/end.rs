@@ -4,15 +4,30 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use endstop::agent::AgentState;
+use endstop::core::Truth;
+use endstop::core::policy::Action;
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
-use endstop::core::units::Millis;
+use endstop::core::units::{Millis, Money};
+use endstop::core::verdict::{NodeRecord, RuleRecord, Verdict};
 use endstop::core::wire::v1::trace::Usage;
+use endstop::ledger::Amounts;
+use endstop::message::Message;
 use serde_json::{Value, json};
 
-use super::setup::Setup;
+use super::limits::take_an_amount;
+use super::setup::{PRICE_HINT, Setup};
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, money, tokens};
+
+/// How the end is told.
+pub(super) struct How {
+    pub(super) as_json: bool,
+    /// The run is in a store.
+    pub(super) is_kept: bool,
+    /// Messages that were there before: their answers have been told.
+    pub(super) before: usize,
+}
 
 /// Prints how the run ended.
 ///
@@ -21,32 +36,43 @@ use crate::output::{self, counted, duration, money, tokens};
 pub(super) fn tell(
     state: &AgentState,
     setup: &Setup,
-    as_json: bool,
-    is_kept: bool,
+    how: &How,
+    overshoot: &Amounts,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
     let meaning = meaning(state);
-    if as_json {
-        writeln!(out, "{}", to_json(state, setup, meaning))?;
-    } else if let Some(response) = state.current_response() {
+    let verdict = verdict(state, setup);
+    if how.as_json {
+        let mut object = to_json(state, setup, meaning, how.before);
+        if let Value::Object(object) = &mut object {
+            object.insert("overshoot".to_owned(), overshoot_json(overshoot));
+            object.insert("verdict".to_owned(), json!(verdict));
+        }
+        writeln!(out, "{object}")?;
+    } else if let Some(response) = new_response(state, how.before) {
         writeln!(out, "{}", response.trim_end())?;
     }
     // The answer comes first on a terminal too.
     out.flush()?;
     if matches!(meaning, ExitMeaning::Stopped | ExitMeaning::Interrupted) {
-        output::note(&format!("\n{}\n", state.explain()));
+        let record = verdict.map_or_else(|| state.explain(), |verdict| verdict.to_string());
+        output::note(&format!("\n{record}\n"));
+    }
+    if let Some(text) = overshoot_text(overshoot) {
+        output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
     }
     for tool in &state.execution.still_running {
         output::warn(&format!("the tool `{tool}` could not be aborted and may still be running"));
     }
-    let kept = if is_kept { format!(" \u{b7} run {}", state.id) } else { String::new() };
-    output::note(&format!("{}{kept}", summary(state)));
-    if state.status() == Status::Paused && is_kept {
-        let id = &state.id;
-        output::note(&format!(
-            "it is paused; go on with: endstop agent --resume {id} --approve\n\
-             or up to an amount:       endstop agent --resume {id} --approve=USD"
-        ));
+    let kept = if how.is_kept { format!(" \u{b7} run {}", state.id) } else { String::new() };
+    output::note(&format!("{}{kept}", summary(state, setup)));
+    if state.status() == Status::Paused {
+        tell_of_pause(state, setup, how.is_kept);
+    }
+    if state.stop_reason() == Some(StopReason::CostLimitReached)
+        && setup.stops_for_want_of_a_price()
+    {
+        output::note(&format!("hint: {PRICE_HINT}, --unpriced ignore lets it go on"));
     }
     if meaning == ExitMeaning::AnswerIsNo {
         let why = state.execution.error.as_deref().map(str::to_owned);
@@ -56,6 +82,77 @@ pub(super) fn tell(
         CliError::new(why).print();
     }
     Ok(ExitCode::from(meaning.code()))
+}
+
+/// The pause rules that hold the run up.
+pub(super) fn held(state: &AgentState) -> Vec<&RuleRecord> {
+    let verdict = state.execution.verdict.as_deref();
+    let rules = verdict.filter(|_| state.status() == Status::Paused);
+    let rules = rules.map_or(&[][..], |verdict| &verdict.rules);
+    rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds).collect()
+}
+
+/// The first condition of a rule that holds.
+fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
+    if node.state != Truth::True {
+        return None;
+    }
+    // What stands under a `not` is false where the whole is true.
+    node.parts.iter().find_map(first_true).or(Some(node))
+}
+
+fn tell_of_pause(state: &AgentState, setup: &Setup, is_kept: bool) {
+    let held = held(state);
+    for rule in &held {
+        let leaf = first_true(&rule.tree);
+        let observed = leaf.and_then(|leaf| leaf.observed.as_ref());
+        let observed = observed.map(|value| format!(" is {value}")).unwrap_or_default();
+        let text = leaf.map_or("", |leaf| leaf.text.as_str());
+        output::note(&format!("paused by {}: {text}{observed}", rule.id));
+    }
+    if !is_kept {
+        return;
+    }
+    let id = &state.id;
+    output::note(&format!("it is paused; go on with: endstop agent --resume {id} --approve"));
+    if !held.is_empty() && take_an_amount(&setup.policy, held.iter().map(|rule| rule.id.as_str())) {
+        output::note(&format!(
+            "or up to an amount:       endstop agent --resume {id} --approve=USD"
+        ));
+    }
+}
+
+/// What the run said since it had so many messages: the final answer, else the last words.
+fn new_response(state: &AgentState, before: usize) -> Option<&str> {
+    let replies = state.steps().iter().rev().filter_map(|step| step.reply);
+    let new = replies.take_while(|at| *at >= before);
+    let mut texts = new.filter_map(|at| state.messages.get(at)).map(Message::text);
+    match state.final_response() {
+        Some(answer) => texts.next().map(|_| answer),
+        None => texts.find(|text| !text.is_empty()),
+    }
+}
+
+/// The trip record, in which what is not known is not said to be nothing.
+fn verdict(state: &AgentState, setup: &Setup) -> Option<Verdict> {
+    let mut verdict = state.execution.verdict.as_deref()?.clone();
+    verdict.cost_usd = verdict.cost_usd.filter(|_| setup.cost(state).is_some());
+    Some(verdict)
+}
+
+fn overshoot_text(overshoot: &Amounts) -> Option<String> {
+    let cost = (overshoot.cost > Money::ZERO).then(|| money(overshoot.cost));
+    let of_tokens = (overshoot.tokens > 0).then(|| tokens(overshoot.tokens));
+    let parts: Vec<String> = cost.into_iter().chain(of_tokens).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// Null where the run kept its limits.
+fn overshoot_json(overshoot: &Amounts) -> Value {
+    if overshoot_text(overshoot).is_none() {
+        return Value::Null;
+    }
+    json!({ "cost_usd": overshoot.cost.to_decimal(), "tokens": overshoot.tokens })
 }
 
 /// What the process ends with.
@@ -70,13 +167,17 @@ fn meaning(state: &AgentState) -> ExitMeaning {
 }
 
 /// One line: how it ended, steps, tokens, money, time.
-fn summary(state: &AgentState) -> String {
+fn summary(state: &AgentState, setup: &Setup) -> String {
     let ended = match (state.status(), state.stop_reason()) {
         (Status::Completed | Status::Paused, _) | (_, None) => state.status().name().to_owned(),
         (status, Some(reason)) => format!("{} ({})", status.name(), reason.value()),
     };
     let about = if state.execution.is_estimate { "about " } else { "" };
-    let cost = state.cost().map_or_else(|| "cost unknown".to_owned(), money);
+    let cost = match (setup.cost(state), state.cost()) {
+        (Some(cost), _) => money(cost),
+        (None, Some(least)) if least > Money::ZERO => format!("at least {}", money(least)),
+        (None, _) => "cost unknown".to_owned(),
+    };
     format!(
         "{ended} \u{b7} {} \u{b7} {about}{} \u{b7} {cost} \u{b7} {}",
         counted(state.step_count(), "step"),
@@ -85,25 +186,34 @@ fn summary(state: &AgentState) -> String {
     )
 }
 
-fn to_json(state: &AgentState, setup: &Setup, meaning: ExitMeaning) -> Value {
+fn to_json(state: &AgentState, setup: &Setup, meaning: ExitMeaning, before: usize) -> Value {
     let execution = &state.execution;
+    let response = new_response(state, before);
+    let paused_by = held(state).into_iter().map(|rule| {
+        let leaf = first_true(&rule.tree);
+        json!({
+            "rule": rule.id,
+            "condition": leaf.map(|leaf| &leaf.text),
+            "observed": leaf.and_then(|leaf| leaf.observed.as_ref()),
+        })
+    });
     json!({
         "version": 1,
         "run": state.id,
         "model": setup.model,
         "status": state.status().name(),
         "reason": state.stop_reason().map(|reason| reason.value()),
+        "paused_by": paused_by.collect::<Vec<_>>(),
         "exit_code": meaning.code(),
-        "response": state.current_response(),
-        "is_final": state.has_final_response(),
+        "response": response,
+        "is_final": response.is_some() && state.has_final_response(),
         "steps": state.step_count(),
         "usage": Usage::from(state.usage()),
         "tokens": state.usage().total(),
         "is_estimate": execution.is_estimate,
-        "cost_usd": state.cost().map(|cost| cost.to_decimal()),
+        "cost_usd": setup.cost(state).map(|cost| cost.to_decimal()),
         "elapsed_ms": execution.at_ms,
         "error": execution.error,
         "still_running": execution.still_running,
-        "verdict": execution.verdict,
     })
 }

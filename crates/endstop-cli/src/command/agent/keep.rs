@@ -12,7 +12,8 @@ use endstop::observe::clean;
 use endstop::store::{FileStore, RunId, Store, StoreError, Version};
 use serde_json::{Value, json};
 
-use crate::error::{CliError, ExitMeaning};
+use super::setup;
+use crate::error::{CliError, ExitMeaning, causes};
 use crate::output::{self, count, money};
 
 /// The most runs that are listed for people.
@@ -44,8 +45,8 @@ fn default_folder() -> Option<PathBuf> {
     state.map(|folder| folder.join("endstop").join("runs"))
 }
 
-fn failed(error: &StoreError) -> CliError {
-    CliError::new(error.to_string()).with_exit(ExitMeaning::AnswerIsNo)
+pub(super) fn failed(error: &StoreError) -> CliError {
+    CliError::new(causes(error)).with_exit(ExitMeaning::AnswerIsNo)
 }
 
 /// The stored state of a run, by its name, or the newest as `last`.
@@ -55,12 +56,12 @@ pub(super) async fn find(store: &dyn Store, run: &str) -> Result<AgentState, Cli
         let newest = store.list().await.map_err(|error| failed(&error))?.into_iter().next();
         newest.ok_or_else(|| CliError::new("there is no stored run"))?.id
     } else {
-        RunId::parse(run).map_err(|error| CliError::new(error.to_string()).with_hint(hint))?
+        RunId::parse(run).map_err(|error| CliError::new(causes(&error)).with_hint(hint))?
     };
     let stored = store.load(&id).await.map_err(|error| failed(&error))?;
     let stored = stored
         .ok_or_else(|| CliError::new(format!("there is no stored run `{id}`")).with_hint(hint))?;
-    AgentState::from_json(&stored.text).map_err(|error| CliError::new(error.to_string()))
+    AgentState::from_json(&stored.text).map_err(|error| CliError::new(causes(&error)))
 }
 
 /// Whether a run has ended for good, so that only its conversation can go on, in a new run.
@@ -76,7 +77,7 @@ pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, Cl
     let problem = format!("run `{}` has ended ({reason})", state.id);
     Err(CliError::new(problem).with_hint(
         "give a prompt to go on with its conversation; a rule under [pause] holds a run up instead of \
-         ending it",
+         ending it; --stop or --policy gives it other limits",
     ))
 }
 
@@ -102,7 +103,8 @@ pub(super) async fn list(
     let runs = store.list().await.map_err(|error| failed(&error))?;
     let shown = if as_json { runs.len() } else { MAX_LISTED };
     let mut rows = Vec::new();
-    let mut grid = output::table(&["run", "saved", "status", "steps", "cost", "prompt"], &[3, 4]);
+    let mut grid =
+        output::table(&["run", "saved", "status", "steps", "cost", "prompt"], &[3, 4]).unbroken(0);
     for run in runs.iter().take(shown) {
         let stored = store.load(&run.id).await.ok().flatten();
         let state = stored.and_then(|stored| AgentState::from_json(&stored.text).ok());
@@ -124,7 +126,8 @@ pub(super) async fn list(
             output::note(&format!("{} more; --json lists all", count((runs.len() - shown) as u64)));
         }
         output::note(
-            "endstop agent --resume RUN goes on with one that is paused or was interrupted",
+            "endstop agent --resume RUN goes on with one that is paused or whose process died; with a prompt, with \
+             the conversation of any",
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -159,7 +162,7 @@ impl<'s> Row<'s> {
             Some(state) => (
                 state.status().name().to_owned(),
                 count(state.step_count()),
-                state.cost().map_or_else(|| "?".to_owned(), money),
+                setup::cost(state).map_or_else(|| "?".to_owned(), money),
             ),
             None => ("unreadable".to_owned(), String::new(), String::new()),
         };
@@ -173,7 +176,7 @@ impl<'s> Row<'s> {
             "saved": self.saved,
             "status": state.map(|state| state.status().name()),
             "steps": state.map(AgentState::step_count),
-            "cost_usd": state.and_then(AgentState::cost).map(|cost| cost.to_decimal()),
+            "cost_usd": state.and_then(setup::cost).map(|cost| cost.to_decimal()),
             "prompt": self.prompt(),
         })
     }

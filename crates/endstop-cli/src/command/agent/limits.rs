@@ -1,9 +1,11 @@
 //! The limits of a run: a policy, and flags that can only make it narrower.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use endstop::core::condition::GaugeId;
+use endstop::core::condition::gauge::Unit;
 use endstop::core::expr::parse;
-use endstop::core::policy::{Action, OnUnpriced, Policy, Rule};
+use endstop::core::policy::{Action, FallbackRates, OnUnpriced, Policy, Rule};
 use endstop::core::units::Money;
 
 use crate::error::CliError;
@@ -23,19 +25,53 @@ pub(super) struct Limits {
     #[arg(long, value_name = "EXPR")]
     stop: Option<String>,
     /// At most so many model calls, sub-agents' included
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// At most so many dollars, sub-agents' included
-    #[arg(long, value_name = "USD", value_parser = usd)]
+    #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     usd: Option<Money>,
     /// At most so long: `90s`, `10m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<String>,
+    /// What a limit in dollars does with a call that has no price: `stop`, `ignore`, or dollars for a million
+    /// tokens of input and output, such as `3,15`
+    #[arg(long, value_name = "WHAT", value_parser = unpriced)]
+    unpriced: Option<OnUnpriced>,
+}
+
+/// The limits of a run, and where they are from.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) policy: Policy,
+    /// Nobody gave any.
+    pub(super) is_default: bool,
+    /// Those that were stored with the run no longer hold.
+    pub(super) replaced: bool,
 }
 
 /// Reads an amount of dollars: `2`, `2.00`, `$2.00`.
 pub(in crate::command) fn usd(text: &str) -> Result<Money, String> {
     text.parse().map_err(|_| "write an amount of dollars such as `2.00`".to_owned())
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "write a whole number such as `50`".to_owned())
+}
+
+fn unpriced(text: &str) -> Result<OnUnpriced, String> {
+    let rates = |text: &str| {
+        let (input, output) = text.split_once(',')?;
+        let rate = |text: &str| text.trim().parse::<Money>().ok();
+        Some(FallbackRates { input: rate(input)?, output: rate(output)? })
+    };
+    match text {
+        "stop" => Ok(OnUnpriced::Stop),
+        "ignore" => Ok(OnUnpriced::Ignore),
+        text => rates(text).map(OnUnpriced::Rates).ok_or_else(|| {
+            "write `stop`, `ignore`, or dollars for a million tokens of input and output such as `3,15`"
+                .to_owned()
+        }),
+    }
 }
 
 fn time(text: &str) -> Result<String, String> {
@@ -47,54 +83,98 @@ fn time(text: &str) -> Result<String, String> {
 }
 
 impl Limits {
-    /// Whether there is any.
-    pub(super) const fn are_given(&self) -> bool {
-        self.policy.is_some()
-            || self.stop.is_some()
-            || self.steps.is_some()
-            || self.usd.is_some()
-            || self.timeout.is_some()
+    /// The policy file, if one is named.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.policy.as_deref()
     }
 
-    /// The policy: that of the file or the expression, with the flags' rules added. None if nothing is
-    /// given.
-    pub(super) fn policy(&self) -> Result<Option<Policy>, CliError> {
-        if !self.are_given() {
-            return Ok(None);
-        }
-        let base = match (&self.policy, &self.stop) {
+    /// The policy of the file or the expression, else the stored one, with the flags' rules added; else the
+    /// flags' rules; else the defaults.
+    ///
+    /// # Errors
+    /// If the policy cannot be read, or does not bound a run.
+    pub(super) fn choose(&self, stored: Option<Policy>) -> Result<Chosen, CliError> {
+        let given = match (&self.policy, &self.stop) {
             (Some(file), _) => Some(load_file(file)?),
             (None, Some(expression)) => Some(load_expression(expression)?),
             (None, None) => None,
         };
-        let flags = [
-            ("steps", self.steps.map(|steps| format!("steps >= {steps}"))),
-            ("usd", self.usd.map(|amount| format!("cost >= {amount}"))),
-            ("timeout", self.timeout.as_ref().map(|time| format!("active >= {time}"))),
-        ];
-        let flags = flags.into_iter().filter_map(|(name, text)| Some((name, text?)));
-        let mut narrower = Policy::default();
-        for (name, text) in flags {
-            let rule = rule(name, &text)?;
-            narrower.rules.push(Rule { origin: Some(format!("--{name}")), ..rule });
-        }
-        let policy = match base {
-            Some(base) => base.merge(&narrower),
+        let replaced = given.is_some() && stored.is_some();
+        let goes_on = given.is_none() && stored.is_some();
+        let base = given.or(stored);
+        let narrower = self.narrower()?;
+        let is_default = base.is_none() && narrower.rules.is_empty();
+        let mut policy = match base {
+            Some(base) => tightened(&base, narrower),
+            None if is_default => defaults()?,
             None => narrower,
         };
+        if goes_on && self.usd.is_some() {
+            // The defaults count calls without a price as nothing, and this limit is meant to hold.
+            policy.on_unpriced = None;
+        }
+        policy.on_unpriced = self.unpriced.or(policy.on_unpriced);
         if !policy.unbounded && !policy.bounds().is_bounded() {
             return Err(CliError::new("no stop rule limits steps, money, tokens or time")
                 .with_hint(
                     "add --steps, --usd or --timeout; `endstop check` says how far it goes",
                 ));
         }
-        Ok(Some(policy))
+        Ok(Chosen { policy, is_default, replaced })
     }
+
+    /// The rules of the flags.
+    fn narrower(&self) -> Result<Policy, CliError> {
+        let flags = [
+            ("steps", self.steps.map(|steps| format!("steps >= {steps}"))),
+            ("usd", self.usd.map(|amount| format!("cost >= {amount}"))),
+            ("timeout", self.timeout.as_ref().map(|time| format!("active >= {time}"))),
+        ];
+        let mut narrower = Policy::default();
+        for (name, text) in flags.into_iter().filter_map(|(name, text)| Some((name, text?))) {
+            let rule = rule(name, &text)?;
+            narrower.rules.push(Rule { origin: Some(format!("--{name}")), ..rule });
+        }
+        Ok(narrower)
+    }
+}
+
+/// `base` with the rules of `narrower` that it has not got: the same flag given again adds nothing.
+fn tightened(base: &Policy, mut narrower: Policy) -> Policy {
+    narrower.rules.retain(|rule| {
+        let is_same = |old: &Rule| old.action == rule.action && old.condition == rule.condition;
+        !base.rules.iter().any(is_same)
+    });
+    base.merge(&narrower)
+}
+
+/// Whether a rule compares money.
+pub(super) fn names_money(rule: &Rule) -> bool {
+    rule.gauges().iter().any(|gauge| gauge.row().unit == Unit::Money)
+}
+
+/// Whether a rule compares money and nothing else.
+pub(super) fn names_only_money(rule: &Rule) -> bool {
+    let gauges = rule.gauges();
+    !gauges.is_empty() && gauges.iter().all(|gauge| gauge.row().unit == Unit::Money)
+}
+
+/// Whether an amount of dollars says up to where these rules are approved: each of them compares what the run
+/// or its next call costs.
+pub(super) fn take_an_amount<'r>(
+    policy: &Policy,
+    mut rules: impl Iterator<Item = &'r str>,
+) -> bool {
+    let is_money = |id| matches!(id, GaugeId::Cost | GaugeId::NextCost);
+    rules.all(|id| {
+        let rule = policy.rule(id);
+        rule.is_some_and(|rule| rule.gauges().iter().any(|gauge| is_money(gauge.id)))
+    })
 }
 
 /// The limits where none are given. Calls without a price count nothing, so that models without one can be
 /// used; steps and time bound them all the same.
-pub(super) fn defaults() -> Result<Policy, CliError> {
+fn defaults() -> Result<Policy, CliError> {
     let rules = DEFAULTS.iter().map(|(name, text)| rule(name, text));
     let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
     Ok(Policy { rules, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() })

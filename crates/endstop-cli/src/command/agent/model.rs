@@ -9,7 +9,7 @@ use endstop::model::{
 };
 use serde_json::json;
 
-use crate::error::CliError;
+use crate::error::{CliError, causes};
 
 /// What a script says.
 const SENTENCE: &str = "I am a script without a model behind it, and say this sentence to everything. \
@@ -42,11 +42,11 @@ pub(super) fn open(name: &str, done: usize) -> Result<Arc<dyn Model>, CliError> 
     }
     if let Some(file) = name.strip_prefix("replay:") {
         let opened = ReplayModel::open(file.as_ref(), None);
-        let model = opened.map_err(|error| CliError::new(error.to_string()))?;
+        let model = opened.map_err(|error| CliError::new(causes(&error)))?;
         return Ok(Arc::new(model.starting_at(u64::try_from(done).unwrap_or(u64::MAX))));
     }
     open_model(name, OpenOptions::default()).map_err(|error| {
-        let failed = CliError::new(error.to_string());
+        let failed = CliError::new(causes(&error));
         match error {
             OpenModelError::WithoutDrivers { .. } => {
                 failed.with_hint("cargo install --path crates/endstop-cli --features models")

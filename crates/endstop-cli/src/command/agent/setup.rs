@@ -3,12 +3,18 @@
 use std::path::PathBuf;
 
 use endstop::agent::AgentState;
-use endstop::core::policy::Policy;
-use endstop::tool::builtin::Builtin;
+use endstop::core::policy::{Action, OnUnpriced, Policy, Rule};
+use endstop::core::run::Status;
+use endstop::core::units::Money;
+use endstop::model::Model;
+use endstop::price::PriceTable;
+use endstop::tool::builtin::{Builtin, Workspace};
 use serde_json::{Value, json};
 
-use super::{Args, limits, model};
-use crate::error::CliError;
+use super::super::replay::input::prices as load_prices;
+use super::limits::{names_money, names_only_money};
+use super::{Args, model};
+use crate::error::{CliError, causes};
 use crate::output;
 
 /// Where a run's metadata has it.
@@ -17,6 +23,10 @@ const KEY: &str = "endstop_agent";
 const DEFAULT_DEPTH: u8 = 2;
 const DEFAULT_SYSTEM: &str = "Do what the user asks, with the tools that there are. Be brief.";
 
+/// What can be done about a model without a price.
+pub(super) const PRICE_HINT: &str =
+    "--prices FILE names a table that has one, --unpriced IN,OUT gives rates for it";
+
 /// The parts of a run.
 #[derive(Debug)]
 pub(super) struct Setup {
@@ -24,6 +34,15 @@ pub(super) struct Setup {
     pub(super) policy: Policy,
     /// Nobody gave limits.
     is_default_policy: bool,
+    /// The stored limits no longer hold.
+    is_policy_replaced: bool,
+    /// The file of the price table, where it is not the embedded one.
+    pub(super) prices: Option<PathBuf>,
+    pub(super) table: &'static PriceTable,
+    /// Whether the table has the model.
+    is_priced: bool,
+    /// Whether some call counted nothing, because it has no price.
+    is_cost_unknown: bool,
     pub(super) tools: Vec<Builtin>,
     pub(super) folder: PathBuf,
     pub(super) system: String,
@@ -37,14 +56,15 @@ impl Setup {
         let kept = stored.and_then(|state| state.metadata.get(KEY)).unwrap_or(&Value::Null);
         let text = |key: &str| kept.get(key).and_then(Value::as_str).map(str::to_owned);
         let model = args.model.clone().or_else(|| text("model")).ok_or_else(model::none_named)?;
-        let given = args.limits.policy()?;
         let kept_policy = text("policy").map(|toml| Policy::from_toml(&toml)).transpose();
         let kept_policy = kept_policy
             .map_err(|error| CliError::new(format!("the stored policy: {}", error.message)))?;
-        let is_default_policy = given.is_none() && kept_policy.is_none();
-        let policy = match given.or(kept_policy) {
-            Some(policy) => policy,
-            None => limits::defaults()?,
+        let chosen = args.limits.choose(kept_policy)?;
+        let prices = args.prices.clone().or_else(|| text("prices").map(PathBuf::from));
+        let table = match load_prices(prices.as_deref())? {
+            // Once a process, and the agents of the run ask it until the end.
+            Some(table) => Box::leak(Box::new(table)),
+            None => PriceTable::embedded(),
         };
         let tools = match (&args.tools, text("tools")) {
             (Some(tools), _) => tools.0.clone(),
@@ -63,14 +83,59 @@ impl Setup {
         };
         let system = args.system.clone().or_else(|| text("system"));
         let system = system.unwrap_or_else(|| DEFAULT_SYSTEM.to_owned());
-        Ok(Self { model, policy, is_default_policy, tools, folder, system, depth })
+        if args.folder.is_some() {
+            Workspace::new(&folder).map_err(|error| CliError::new(causes(&error)))?;
+        }
+        Ok(Self {
+            model,
+            policy: chosen.policy,
+            is_default_policy: chosen.is_default,
+            is_policy_replaced: chosen.replaced,
+            prices,
+            table,
+            is_priced: true,
+            is_cost_unknown: false,
+            tools,
+            folder,
+            system,
+            depth,
+        })
+    }
+
+    /// Looks up what the model costs.
+    pub(super) fn look_up(&mut self, model: &dyn Model) {
+        let provider = Some(model.provider()).filter(|name| !name.is_empty());
+        self.is_priced = self.table.find_or_vendor(provider, model.name()).is_some();
+        self.is_cost_unknown = self.counts_nothing();
+    }
+
+    /// Whether limits in dollars do not hold: a call counts nothing.
+    fn counts_nothing(&self) -> bool {
+        !self.is_priced && self.policy.unpriced() == OnUnpriced::Ignore
+    }
+
+    /// Whether a call stops the run because it has no price.
+    pub(super) fn stops_for_want_of_a_price(&self) -> bool {
+        let stops = !self.is_priced && self.policy.unpriced() == OnUnpriced::Stop;
+        stops && self.policy.rules.iter().any(names_money)
+    }
+
+    /// What the run cost, if that is known.
+    pub(super) fn cost(&self, state: &AgentState) -> Option<Money> {
+        if self.is_cost_unknown { None } else { state.cost() }
     }
 
     /// The state with the parts.
-    pub(super) fn keep_in(&self, mut state: AgentState) -> AgentState {
+    pub(super) fn keep_in(&mut self, mut state: AgentState) -> AgentState {
+        let is_new = state.status() == Status::Pending;
+        self.is_cost_unknown |= !is_new && has_unpriced_calls(&state);
         let tools: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
         let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let prices = self.prices.as_ref();
+        let prices = prices.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
         let kept = json!({
+            "prices": prices.map(|file| file.to_string_lossy().into_owned()),
+            "unpriced": self.is_cost_unknown,
             "model": self.model,
             "policy": self.policy.to_toml(),
             "tools": tools.join(","),
@@ -90,8 +155,9 @@ impl Setup {
 
     /// What a person is told before the run begins.
     pub(super) fn announcement(&self) -> String {
-        let rules = self.policy.rules.iter().map(|rule| match rule.action {
-            endstop::core::policy::Action::Stop => rule.condition.to_string(),
+        let counts = |rule: &&Rule| !(self.counts_nothing() && names_only_money(rule));
+        let rules = self.policy.rules.iter().filter(counts).map(|rule| match rule.action {
+            Action::Stop => rule.condition.to_string(),
             action => format!("{} at {}", action.name(), rule.condition),
         });
         let limits = rules.collect::<Vec<_>>().join(", ");
@@ -101,6 +167,29 @@ impl Setup {
                 " (the default; --steps, --usd, --timeout, --stop and --policy set others)",
             );
         }
+        if self.is_policy_replaced {
+            text.push_str(" (instead of those that were stored with the run)");
+        }
         output::wrapped(&text, output::error_width(), "  ")
     }
+
+    /// Warns of limits that are written and do not hold.
+    pub(super) fn warn(&self) {
+        if self.counts_nothing() && self.policy.rules.iter().any(names_money) {
+            output::warn(&format!(
+                "`{}` has no price, so no limit in dollars holds; {PRICE_HINT}",
+                self.model
+            ));
+        }
+    }
+}
+
+/// What a run cost, if that is known.
+pub(super) fn cost(state: &AgentState) -> Option<Money> {
+    if has_unpriced_calls(state) { None } else { state.cost() }
+}
+
+fn has_unpriced_calls(state: &AgentState) -> bool {
+    let kept = state.metadata.get(KEY).and_then(|kept| kept.get("unpriced"));
+    kept.and_then(Value::as_bool).unwrap_or(false)
 }

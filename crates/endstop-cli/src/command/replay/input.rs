@@ -7,7 +7,7 @@ use endstop::import::{self, Transcript};
 use endstop::price::PriceTable;
 use serde_json::Value;
 
-use crate::error::CliError;
+use crate::error::{CliError, causes};
 use crate::output;
 
 /// Says each kind of warning once: with hundreds of files, the same line for each would hide the others.
@@ -37,7 +37,7 @@ pub(crate) fn transcripts(
     } else {
         (paths, false)
     };
-    let found = import::walk(paths).map_err(|error| CliError::new(error.to_string()))?;
+    let found = import::walk(paths).map_err(|error| CliError::new(causes(&error)))?;
     if is_default && found.transcripts.is_empty() {
         return Ok((import::sample(), found.warnings, true));
     }

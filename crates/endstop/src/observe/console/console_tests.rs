@@ -38,7 +38,7 @@ fn console() -> (ConsoleObserver, Shared) {
     (ConsoleObserver::writer(shared.clone()), shared)
 }
 
-/// The counter program of the README of the seeds, up to the first step and its end.
+/// A program that counts, up to the first step and its end.
 fn counter(play: &mut Play<'_>) {
     play.tell(
         123,

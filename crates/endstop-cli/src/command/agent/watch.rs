@@ -1,0 +1,44 @@
+//! What is said of a run while it goes on, whether or not its events are printed; and what it went beyond.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use endstop::core::Run;
+use endstop::core::run::Notice;
+use endstop::ledger::{Amounts, Budget};
+use endstop::observe::{Observation, Observer, RunInfo, Screen, clean};
+
+/// Says each warning of a warn rule.
+#[derive(Debug)]
+pub(super) struct Warnings(pub(super) Arc<Screen>);
+
+impl Observer for Warnings {
+    fn observe(&self, _: &Observation<'_>) {}
+
+    fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
+        // The runs above are told of the same thing.
+        if info.parent.is_none() {
+            let (rule, message) = (clean(&notice.rule), clean(&notice.message));
+            self.0.line(&format!("warning: {rule}: {message}"));
+        }
+    }
+}
+
+/// What the root run settled beyond its limits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Overshoot(Arc<Mutex<Amounts>>);
+
+impl Overshoot {
+    pub(super) fn get(&self) -> Amounts {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Overshoot {
+    fn observe(&self, _: &Observation<'_>) {}
+
+    fn run_ended(&self, info: &RunInfo, _: &Run, budget: &Budget) {
+        if info.parent.is_none() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = budget.overshoot();
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The nearest trips: at what a run will stop next, along each axis.
+
+use endstop_core::Run;
+use endstop_core::condition::gauge::Unit;
+use endstop_core::condition::{Gauge, GaugeId};
+use endstop_core::policy::Action;
+use endstop_core::policy::next_trip::Axis;
+
+use super::cost;
+use crate::ledger::Budget;
+
+/// What ends a run, or holds it.
+const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];
+
+/// The rule that trips first along one axis, and the value at which it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trip {
+    pub(super) rule: String,
+    pub(super) limit: u64,
+    /// What is used of it where it limits the run's own share.
+    pub(super) own: Option<u64>,
+}
+
+impl Trip {
+    /// What is used, and the limit, where it is that of the run's own share.
+    pub(super) fn own(&self) -> Option<(u64, u64)> {
+        self.own.map(|used| (used, self.limit))
+    }
+
+    /// The limit, where descendants count too.
+    pub(super) fn whole(&self) -> Option<u64> {
+        if self.own.is_none() { Some(self.limit) } else { None }
+    }
+}
+
+/// The nearest trips, kept between the times when they are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trips {
+    pub(super) steps: Option<Trip>,
+    pub(super) tokens: Option<Trip>,
+    pub(super) cost: Option<Trip>,
+    /// In milliseconds since the run began.
+    pub(super) time: Option<Trip>,
+}
+
+impl Trips {
+    /// The nearest trips. Where a rule that compares something else holds already, nothing is told of this
+    /// axis, and what was known before stays.
+    pub(super) fn of(run: &Run, budget: &Budget, before: &Self) -> Self {
+        if run.stop_reason().is_some() {
+            return Self::default();
+        }
+        let asked = Asked::of(run);
+        Self {
+            steps: asked.trip(Axis::Steps, GaugeId::Steps, run.step_count(), &before.steps),
+            tokens: asked.trip(Axis::Tokens, GaugeId::Tokens, run.tokens(), &before.tokens),
+            cost: asked.trip(Axis::Cost, GaugeId::Cost, cost(run, budget).0.picos(), &before.cost),
+            time: asked.trip(Axis::Time, GaugeId::Elapsed, run.at().0, &before.time),
+        }
+    }
+}
+
+/// What is asked for the nearest trips.
+struct Asked<'r> {
+    run: &'r Run,
+    actions: Vec<Action>,
+}
+
+impl<'r> Asked<'r> {
+    fn of(run: &'r Run) -> Self {
+        // Once a finish rule has held, what it says is done.
+        let is_open = |action: &Action| *action != Action::Finish || run.finishing().is_none();
+        Self { run, actions: ENDS.iter().copied().filter(is_open).collect() }
+    }
+
+    fn trip(&self, axis: Axis, id: GaugeId, used: u64, before: &Option<Trip>) -> Option<Trip> {
+        let mut nearest: Option<(u64, Trip)> = None;
+        let mut is_hidden = false;
+        for action in &self.actions {
+            let Some(next) = self.run.next_trip(axis, &[*action]) else { continue };
+            let Some(is_own) = self.compares(&next.rule, id) else {
+                is_hidden |= next.distance == 0;
+                continue;
+            };
+            if nearest.as_ref().is_some_and(|(distance, _)| *distance <= next.distance) {
+                continue;
+            }
+            let name = id.row().name;
+            let own = is_own.then(|| self.run.reading(&format!("own.{name}")).unwrap_or_default());
+            let limit = own.unwrap_or(used).saturating_add(next.distance);
+            nearest = Some((next.distance, Trip { rule: next.rule, limit, own }));
+        }
+        let nearest = nearest.map(|(_, trip)| trip);
+        if is_hidden && nearest.is_none() { before.clone() } else { nearest }
+    }
+
+    /// Whether a rule compares this, or for `elapsed` any time; and then whether only the run's own share.
+    fn compares(&self, rule: &str, id: GaugeId) -> Option<bool> {
+        let rule = self.run.program().policy().rule(rule)?;
+        let is_time = |unit| matches!(unit, Unit::Duration | Unit::WallTime);
+        let is_it =
+            |gauge: &&&Gauge| gauge.id == id || id == GaugeId::Elapsed && is_time(gauge.row().unit);
+        let gauges = rule.gauges();
+        let all: Vec<bool> = gauges.iter().filter(is_it).map(|gauge| gauge.own).collect();
+        let is_any = !all.is_empty();
+        is_any.then(|| id != GaugeId::Elapsed && all.iter().all(|own| *own))
+    }
+}
