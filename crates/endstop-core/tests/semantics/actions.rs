@@ -122,7 +122,7 @@ fn the_trip_record_shows_every_leaf_with_value_limit_and_margin() {
     assert_eq!(verdict.terminated_by.as_deref(), Some("max_usd(0.20)"));
     let parts = &verdict.rules[0].tree.parts;
     let steps = &parts[0].parts[0];
-    assert_eq!(steps.margin.as_deref(), Some("24"), "compared before step 2 began: {steps:?}");
+    assert_eq!(steps.margin.as_deref(), Some("23"), "two have begun: {steps:?}");
     let cost = &parts[1].parts[0];
     assert_eq!((cost.observed.as_deref(), cost.limit.as_deref()), (Some("$0.25"), Some("$0.20")));
     assert!(verdict.to_json().contains("\"cost_limit\""));
