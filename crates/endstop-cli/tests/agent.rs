@@ -350,6 +350,8 @@ mod signals {
     fn a_run_whose_process_was_killed_in_its_first_step_goes_on() {
         let place = Place::new("killed");
         let (mut child, _stderr) = slow(&place);
+        // The request is sent right after the line that was read; its answer takes almost four seconds.
+        std::thread::sleep(Duration::from_secs(1));
         send("-KILL", &child);
         child.wait().unwrap();
         let report = place.json(0, &["--resume", "last", "-m", "scripted"]);

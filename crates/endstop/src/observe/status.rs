@@ -281,7 +281,10 @@ impl Observer for StatusLine {
             return;
         }
         if is_step || !matches!(kind, EventKind::Piece { .. } | EventKind::Tick) {
-            drawn.trips = Trips::of(run, observation.budget, &drawn.trips);
+            // What has ended is near to nothing any more.
+            let has_ended = run.stop_reason().is_some();
+            let trips = || Trips::of(run, observation.budget, &drawn.trips);
+            drawn.trips = if has_ended { Trips::default() } else { trips() };
         }
         drawn.at = Some(now);
         let view = StatusView::with(run, observation.budget, &drawn.trips);

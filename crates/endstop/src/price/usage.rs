@@ -175,12 +175,17 @@ pub(crate) fn read_count(unit: Unit, value: &Value, path: &str) -> Result<u64, U
 
 /// The amount that the provider says it billed: `usage.cost` in dollars, as OpenRouter reports it.
 ///
-/// It wins over a computed price. Decimals beyond a pico-dollar round up. `None` where it is absent, no
+/// It wins over a computed price. A JSON number is a double: beyond 15 significant digits it is noise, which
+/// is left out. Decimals beyond a pico-dollar round up. `None` where it is absent, no
 /// number, negative or above $9,000,000.
 #[must_use]
 pub fn billed_cost(usage: &Value) -> Option<Money> {
     let Value::Number(cost) = usage.get("cost")? else { return None };
-    let picos = decimal::scaled(&cost.to_string(), 12, Beyond::RoundUp).ok()?;
+    let text = cost.to_string();
+    let mantissa = text.split(['e', 'E']).next().unwrap_or("").trim_start_matches(['-', '0', '.']);
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    let text = if digits > 15 { format!("{:.14e}", cost.as_f64()?) } else { text };
+    let picos = decimal::scaled(&text, 12, Beyond::RoundUp).ok()?;
     let money = Money::from_picos(u64::try_from(picos).ok()?);
     let most = endstop_core::units::MAX_READ_DOLLARS * endstop_core::units::PICOS_PER_DOLLAR;
     (money.picos() <= most).then_some(money)

@@ -47,9 +47,6 @@ impl Trips {
     /// The nearest trips. Where a rule that compares something else holds already, nothing is told of this
     /// axis, and what was known before stays.
     pub(super) fn of(run: &Run, budget: &Budget, before: &Self) -> Self {
-        if run.stop_reason().is_some() {
-            return Self::default();
-        }
         let asked = Asked::of(run);
         Self {
             steps: asked.trip(Axis::Steps, GaugeId::Steps, run.step_count(), &before.steps),
