@@ -34,7 +34,7 @@
 //! let dollar = Limits { cost: Some(Money::from_picos(1_000_000_000_000)), ..Limits::unlimited() };
 //! let run = Budget::root(dollar);
 //! let child = run.child(Limits::unlimited());
-//! let cents = |n| Amounts { cost: Money::from_picos(n * 10_000_000_000), ..Amounts::default() };
+//! let cents = |n: u64| Amounts { cost: Money::from_picos(n * 10_000_000_000), ..Amounts::default() };
 //!
 //! let hold = child.reserve(cents(60)).unwrap();
 //! assert!(run.reserve(cents(60)).is_err());
