@@ -2,64 +2,19 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use snapbox::{assert_data_eq, str};
 
+#[path = "support/place.rs"]
+mod place;
+
+use place::{Place, text};
+
 const SENTENCE: &str = "I am a script without a model behind it, and say this sentence to everything. \
     Name a real model to get an answer.\n";
-
-/// A folder of its own for a test's runs.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(test: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent").join(test);
-        drop(std::fs::remove_dir_all(&path));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-        command.env("XDG_STATE_HOME", &self.0).env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
-        command.current_dir(&self.0).stdin(Stdio::null()).arg("agent").args(arguments);
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn ends_with(&self, code: i32, arguments: &[&str]) -> (String, String) {
-        let output = self.run(arguments);
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{stdout}\n{stderr}");
-        (stdout, stderr)
-    }
-
-    fn json(&self, code: i32, arguments: &[&str]) -> Value {
-        let (stdout, _) = self.ends_with(code, &[&["--json"], arguments].concat());
-        let value: Value = serde_json::from_str(&stdout).unwrap();
-        assert_eq!(
-            (value["version"].as_i64(), value["exit_code"].as_i64()),
-            (Some(1), Some(code.into()))
-        );
-        value
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 #[test]
 fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
