@@ -24,6 +24,7 @@ mod ask;
 mod batch;
 mod builder;
 mod drive;
+pub mod driver;
 mod hooks;
 mod keep;
 mod plan;

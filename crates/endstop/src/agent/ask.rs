@@ -16,7 +16,8 @@ use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
 use failure::panicked;
-use open::{OpenHold, known, settled};
+pub(super) use open::settled;
+use open::{OpenHold, known};
 
 use super::drive::{About, Drive, Flow};
 use super::hooks::Trigger;
@@ -164,7 +165,7 @@ impl Drive {
         let mut chain = self.scope.chain();
         let room = chain.own_budget().room();
         let is_capped = chain.needs_reserve() || room.tokens.is_some() || room.cost.is_some();
-        let begun = chain.begin_call(plan, &*model);
+        let begun = chain.begin_call(plan, model.name(), model.provider());
         drop(chain);
         match begun {
             Ok(Admitted { hold, output, lowered_by }) => {

@@ -14,7 +14,6 @@ pub(super) use context::{ContextBound, estimate};
 use super::pricing::{Pricing, amount};
 use super::scope::Chain;
 use crate::ledger::{Amounts, Budget, Dimension, Hold, Refused};
-use crate::model::Model;
 use crate::observe::Detail;
 
 /// Output tokens below which a call is not worth making (01-semantics section 2).
@@ -198,7 +197,8 @@ impl Chain<'_> {
     pub(super) fn begin_call(
         &mut self,
         plan: &CallPlan<'_>,
-        model: &dyn Model,
+        model: &str,
+        provider: &str,
     ) -> Result<Admitted, NotAdmitted> {
         let needs_reserve = self.needs_reserve();
         let output = self.output_that_fits(plan, needs_reserve);
@@ -223,8 +223,8 @@ impl Chain<'_> {
         // What is held already is not counted beside itself.
         let held = hold.amounts();
         let detail = Detail::Request {
-            model: model.name(),
-            provider: model.provider(),
+            model,
+            provider,
             max_output_tokens: Some(output),
             input_bound: plan.input,
         };

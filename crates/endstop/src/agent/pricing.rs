@@ -4,38 +4,61 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 use crate::model::Model;
-use crate::price::{CallContext, PriceTable, UsageCounts};
+use crate::price::{CallContext, ModelPrice, PriceTable, UsageCounts};
 
 /// Prices calls of one model.
 #[derive(Clone, Debug)]
-pub(super) struct Pricing {
-    table: &'static PriceTable,
-    provider: Option<String>,
+pub struct Pricing {
+    provider: String,
     model: String,
-    /// Looking up a name that no table has is slow; it is done once.
-    is_known: bool,
+    /// Looking up a name is slow; it is done once.
+    price: Option<ModelPrice<'static>>,
 }
 
 impl Pricing {
     pub(super) fn of(model: &dyn Model, table: &'static PriceTable) -> Self {
-        let provider = Some(model.provider().to_owned()).filter(|name| !name.is_empty());
-        let name = model.name().to_owned();
-        let is_known = table.find_or_vendor(provider.as_deref(), &name).is_some();
-        Self { table, provider, model: name, is_known }
+        Self::new(model.provider(), model.name(), table)
+    }
+
+    /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow where no table has
+    /// it: keep what this gives.
+    #[must_use]
+    pub fn new(provider: &str, model: &str, table: &'static PriceTable) -> Self {
+        let named = Some(provider).filter(|name| !name.is_empty());
+        let price = table.find_or_vendor(named, model);
+        Self { provider: provider.to_owned(), model: model.to_owned(), price }
+    }
+
+    /// The model as it was named.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The provider; empty where none was named.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// Whether the table has the model.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.price.is_some()
+    }
+
+    /// The exact cost of one call, of all that a provider counted.
+    #[must_use]
+    pub fn exact(&self, usage: &UsageCounts, at: WallTime, context: &CallContext) -> Cost {
+        let priced = self.price.as_ref().and_then(|price| price.price(usage, at, context).ok());
+        priced.map_or(Cost::Unpriced, |priced| Cost::Known(priced.total))
     }
 
     /// The cost of one call.
-    pub(super) fn cost(&self, usage: &TokenUsage, at: WallTime) -> Cost {
-        if !self.is_known {
-            return Cost::Unpriced;
-        }
-        let found = self.table.find_or_vendor(self.provider.as_deref(), &self.model);
-        let counts = UsageCounts::from_token_usage(usage);
-        let (Some(price), Ok(counts)) = (found, counts) else { return Cost::Unpriced };
-        match price.price(&counts, at, &CallContext::default()) {
-            Ok(priced) => Cost::Known(priced.total),
-            Err(_) => Cost::Unpriced,
-        }
+    #[must_use]
+    pub fn cost(&self, usage: &TokenUsage, at: WallTime) -> Cost {
+        UsageCounts::from_token_usage(usage)
+            .map_or(Cost::Unpriced, |counts| self.exact(&counts, at, &CallContext::default()))
     }
 
     /// The most that a call with so many tokens can cost: all input uncached, or all of it written to a

@@ -164,7 +164,7 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
 }
 
 /// What a resumed run has spent already.
-fn spent(core: &Core) -> Amounts {
+pub(super) fn spent(core: &Core) -> Amounts {
     let reading = |gauge: &str| core.run.reading(gauge).unwrap_or(0);
     Amounts {
         steps: reading("steps"),

@@ -192,20 +192,7 @@ impl Drive {
 
     /// A budget that is shared with other runs has no room: the run ends, and nothing overrides it.
     pub(super) fn refused_by_ledger(&mut self, refused: &Refused) {
-        let reason = match refused.dimension {
-            Dimension::Steps => StopReason::StepsLimitReached,
-            Dimension::Attempts => StopReason::RetryLimitReached,
-            Dimension::ToolCalls => StopReason::ToolCallsLimitReached,
-            Dimension::Tokens => StopReason::TokenLimitReached,
-            Dimension::Cost => StopReason::CostLimitReached,
-        };
-        let signal = StopSignal::new(reason)
-            .with_message(refused.to_string())
-            .with_context("limit", refused.limit)
-            .with_context("settled", refused.settled)
-            .with_context("held", refused.held)
-            .with_context("asked", refused.asked)
-            .with_source("budget");
+        let signal = ledger_signal(refused);
         self.is_out_of_budget = true;
         self.scope.note(&EventKind::StopRaised { signal: &signal });
     }
@@ -249,4 +236,22 @@ impl Drive {
         };
         step.is_estimate |= is_estimate;
     }
+}
+
+/// What ends a run that a budget above its own limits refuses something.
+pub(super) fn ledger_signal(refused: &Refused) -> StopSignal {
+    let reason = match refused.dimension {
+        Dimension::Steps => StopReason::StepsLimitReached,
+        Dimension::Attempts => StopReason::RetryLimitReached,
+        Dimension::ToolCalls => StopReason::ToolCallsLimitReached,
+        Dimension::Tokens => StopReason::TokenLimitReached,
+        Dimension::Cost => StopReason::CostLimitReached,
+    };
+    StopSignal::new(reason)
+        .with_message(refused.to_string())
+        .with_context("limit", refused.limit)
+        .with_context("settled", refused.settled)
+        .with_context("held", refused.held)
+        .with_context("asked", refused.asked)
+        .with_source("budget")
 }

@@ -58,7 +58,7 @@ impl Drop for OpenHold {
 }
 
 /// What the ledger settles for an attempt.
-pub(super) fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> Amounts {
+pub(in crate::agent) fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> Amounts {
     Amounts {
         attempts: 1,
         tokens: usage.total(),

@@ -1,0 +1,1 @@
+//! Bodies that are sent to clients.

@@ -1,0 +1,146 @@
+//! What a gateway is started with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop::agent::driver::Surroundings;
+use endstop::core::policy::Program;
+use endstop::price::PriceTable;
+use endstop::store::RunId;
+use http::Uri;
+use thiserror::Error;
+
+/// What a gateway is started with.
+#[derive(Debug)]
+pub struct Config {
+    /// Where it listens; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where calls go.
+    pub upstreams: Upstreams,
+    /// The policy of every run.
+    pub program: Arc<Program>,
+    /// Which runs there are.
+    pub runs: Runs,
+    /// Observers, kill switch and shared budget of every run.
+    pub around: Surroundings,
+    /// How a stop is answered.
+    pub stop_with: StopWith,
+    /// Lets calls pass whose usage cannot be read, although money or tokens are limited.
+    pub allow_unmetered: bool,
+    /// How long a call is held while its run is paused.
+    pub pause: PauseLimit,
+    /// The output cap of calls that bring none, where money or tokens are limited.
+    pub default_output: u64,
+    /// The prices.
+    pub prices: &'static PriceTable,
+    /// Sizes and counts beyond which nothing is taken.
+    pub bounds: Bounds,
+    /// What the control interface (`/endstop/v1/`) asks for as a bearer token; there is none without.
+    pub control_token: Option<String>,
+}
+
+/// Which runs there are.
+#[derive(Clone, Debug)]
+pub enum Runs {
+    /// One, whatever a request says: `endstop run`. A request's run path names sub-agents of it.
+    One(RunId),
+    /// Those that requests name.
+    Many {
+        /// What a request that names none is.
+        unnamed: Unnamed,
+        /// Keys that the gateway has issued, and the run of each. A client sends its key as its API key.
+        keys: Vec<(String, RunId)>,
+    },
+}
+
+/// What becomes of a request that names no run, where there are many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unnamed {
+    /// It is refused (400), with what to do.
+    #[default]
+    Refuse,
+    /// All such requests are one run.
+    Shared,
+}
+
+/// How a client is told that its run has stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StopWith {
+    /// An answer of the interface's own that ends the client's loop; 402 where the request demands structure.
+    #[default]
+    Answer,
+    /// Always 402.
+    Error,
+}
+
+/// How long a call is held while its run is paused; then it is answered with a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PauseLimit(pub Duration);
+
+impl Default for PauseLimit {
+    /// Ten minutes: as long as the usual clients wait for an answer.
+    fn default() -> Self {
+        Self(Duration::from_secs(600))
+    }
+}
+
+/// Sizes and counts beyond which nothing is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of a request's head.
+    pub head: usize,
+    /// Bytes of a request's body.
+    pub request: usize,
+    /// Bytes of an answer that is read as a whole; a longer one passes and is charged as an estimate.
+    pub answer: usize,
+    /// Bytes of one event of a stream.
+    pub event: usize,
+    /// Connections of clients at the same time.
+    pub connections: usize,
+    /// Calls of one run in flight at the same time; more wait for nothing and get 503.
+    pub calls: usize,
+    /// Runs that are kept in memory; the longest idle one is forgotten first.
+    pub runs: usize,
+    /// Conversations of a run that are told apart at the same time.
+    pub conversations: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            head: 64 << 10,
+            request: 64 << 20,
+            answer: 64 << 20,
+            event: 16 << 20,
+            connections: 4_096,
+            calls: 1_024,
+            runs: 10_000,
+            conversations: 256,
+        }
+    }
+}
+
+/// Where calls go. Only what stands here is ever connected to: nothing in a request chooses a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upstreams {
+    /// Chat completions, responses, and what no other rule takes. The base has its version path (`/v1`).
+    pub openai: Uri,
+    /// Messages. The base is without its version path.
+    pub anthropic: Uri,
+    /// generateContent. The base is without its version path.
+    pub gemini: Uri,
+}
+
+/// Why an upstream cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UpstreamsError {
+    /// It is no address.
+    #[error("`{text}` is no address of an upstream: {why}")]
+    Address {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}

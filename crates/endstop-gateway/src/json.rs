@@ -1,0 +1,1 @@
+//! Changing single values of a JSON object and nothing else of its text.

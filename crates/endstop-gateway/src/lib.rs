@@ -1,0 +1,28 @@
+//! A gateway that stops any agent program, and that cannot be overspent.
+//!
+//! A driver of the decision core: HTTP requests and answers become events, directives become HTTP. It decides
+//! nothing by itself. A call goes through these stages, each a module of its own:
+//!
+//! 1. [`server`]: a connection, bounded, its framing checked.
+//! 2. [`route`]: which run it belongs to, which upstream it is for, which interface it speaks.
+//! 3. [`api`]: the request read: model, output cap, tools, results, conversation.
+//! 4. [`call`]: asked of the run; reserved; sent; its answer passed on while it is read; settled.
+//! 5. [`stop`]: what a client is answered whose run has stopped.
+
+pub mod api;
+mod body;
+mod call;
+pub mod config;
+mod json;
+mod route;
+mod run;
+mod server;
+pub mod sim;
+mod sse;
+pub mod stop;
+mod upstream;
+
+mod gateway;
+
+pub use config::{Bounds, Config, PauseLimit, Runs, StopWith, Unnamed, Upstreams, UpstreamsError};
+pub use gateway::{Gateway, StartError};

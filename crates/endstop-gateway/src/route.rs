@@ -1,0 +1,1 @@
+//! Which run a request belongs to, which upstream it is for, which interface it speaks.
