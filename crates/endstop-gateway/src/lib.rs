@@ -24,5 +24,7 @@ mod upstream;
 
 mod gateway;
 
-pub use config::{Bounds, Config, PauseLimit, Runs, StopWith, Unnamed, Upstreams, UpstreamsError};
+pub use config::{
+    Bounds, Config, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams, UpstreamsError,
+};
 pub use gateway::{Gateway, StartError};
