@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use endstop::agent::driver::DrivenRun;
 use endstop::core::event::EventKind;
-use endstop::core::policy::{Policy, Probes, Program};
+use endstop::core::policy::{Policy, Program};
+use endstop::core::probe::Probes;
 use endstop::observe::Detail;
 use endstop::store::RunId;
 
