@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::flight::Flight;
 use super::take::Taken;
-use crate::api::{Seen, StreamReader};
+use crate::api::{Api, Seen, StreamReader};
 use crate::body::{BodyError, BodySource};
 use crate::decode::Decoder;
 use crate::sse::SseSplitter;
@@ -104,6 +104,28 @@ impl Guard {
     }
 }
 
+/// What tells the end of an interface's stream to its clients, beside the end of the connection. By then the
+/// call has to be settled: the client may ask again at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndsBy {
+    /// `[DONE]`; usage comes after the finish reason.
+    Done,
+    /// The answer's last event.
+    Event,
+    /// Nothing else.
+    Nothing,
+}
+
+impl EndsBy {
+    const fn of(api: Api) -> Self {
+        match api {
+            Api::Messages | Api::Responses => Self::Event,
+            Api::Gemini => Self::Nothing,
+            Api::Chat | Api::CountTokens | Api::Models | Api::Other => Self::Done,
+        }
+    }
+}
+
 /// A stream of events on its way to the client.
 pub(super) struct SseBody {
     /// Until the call is settled.
@@ -115,6 +137,9 @@ pub(super) struct SseBody {
     /// Bytes of an event that is not whole, in the splitter.
     kept: usize,
     strips_usage: bool,
+    ends_by: EndsBy,
+    /// The mark of the end has come.
+    is_ended: bool,
     /// An event was too long: the rest passes unread.
     is_unread: bool,
     unread_bytes: u64,
@@ -149,6 +174,8 @@ impl SseBody {
             reader: taken.dialect.stream(&taken.asked),
             kept: 0,
             strips_usage: taken.asked.is_stream && !taken.asked.wants_usage,
+            ends_by: EndsBy::of(taken.route.api),
+            is_ended: false,
             is_unread,
             unread_bytes: 0,
             is_cut: false,
@@ -246,7 +273,13 @@ impl SseBody {
                     return Some((out.freeze(), text));
                 }
             };
-            let seen = frame.event().map(|event| self.reader.event(&event)).unwrap_or_default();
+            let event = frame.event();
+            let seen = event.map(|event| self.reader.event(&event)).unwrap_or_default();
+            self.is_ended |= match self.ends_by {
+                EndsBy::Done => event.is_some_and(|event| event.data.trim() == "[DONE]"),
+                EndsBy::Event => self.reader.seen().is_whole,
+                EndsBy::Nothing => false,
+            };
             text.push_str(&seen.text);
             passed = passed.saturating_add(frame.raw.len());
             if seen.is_only_usage && self.strips_usage {
@@ -281,14 +314,16 @@ impl SseBody {
         let (out, text) = self.read(&bytes)?;
         if let Some((flight, _)) = &mut self.open {
             flight.has_piece();
+            // What stopped the run before lets what is in flight end by itself.
+            let was_over = flight.driven.is_over();
             let directive = flight.driven.tell(&EventKind::Piece { text: &text }, Detail::None);
-            let is_whole = self.reader.seen().is_whole;
-            if is_whole {
+            let stops = directive.stops() && !was_over;
+            if self.is_ended && !stops {
                 // Before its client can ask again.
                 if let Some((mut flight, _)) = self.open.take() {
                     flight.replied(self.reader.seen());
                 }
-            } else if directive.stops() {
+            } else if stops {
                 return Some(self.end_here(BytesMut::from(out), directive));
             }
         }
@@ -331,7 +366,8 @@ impl Drop for SseBody {
     fn drop(&mut self) {
         let Some((mut flight, _)) = self.open.take() else { return };
         let seen = self.seen();
-        if seen.finish.is_some() && seen.usage.is_some() {
+        if seen.is_whole || seen.finish.is_some() {
+            // It has all that it waits for.
             flight.replied(&seen);
         } else {
             flight.abandoned(&seen);

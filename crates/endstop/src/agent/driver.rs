@@ -151,11 +151,12 @@ impl DrivenRun {
         self.scope.intend(kind, detail)
     }
 
-    /// Takes in what happened; the runs above see what concerns them.
+    /// Takes in what happened; the runs above see what concerns them. Where it stops the run, nothing more begins
+    /// below it; what is in flight there ends by itself, but for a limit in time or a cancellation, which cut it.
     pub fn tell(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         let directive = self.scope.tell(kind, detail);
         if directive.stops() {
-            self.scope.cut_below();
+            self.scope.stop_below(directive);
         }
         directive
     }
