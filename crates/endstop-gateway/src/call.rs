@@ -104,7 +104,8 @@ impl Gate {
     /// Whose prices hold at the upstream of a side.
     fn provider(&self, side: Side) -> &'static str {
         let host = self.base(side).host().unwrap_or("");
-        let known = HOSTS.iter().find(|(name, _)| host == *name || host.ends_with(&format!(".{name}")));
+        let known =
+            HOSTS.iter().find(|(name, _)| host == *name || host.ends_with(&format!(".{name}")));
         match (known, side) {
             (Some((_, provider)), _) => provider,
             (None, Side::OpenAi) => "openai",

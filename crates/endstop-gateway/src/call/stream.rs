@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep};
 use super::flight::Flight;
 use super::take::Taken;
 use crate::api::{Api, Seen, StreamReader};
-use crate::body::{BodyError, BodySource};
+use crate::body::{Body, BodyError, BodySource};
 use crate::decode::Decoder;
 use crate::sse::SseSplitter;
 use crate::stop::StopText;
@@ -46,6 +46,18 @@ impl RawBody {
     /// As [`RawBody::new`], after what was read already.
     pub(super) const fn after(begun: Bytes, upstream: UpstreamBody) -> Self {
         Self { begun, upstream }
+    }
+}
+
+impl RawBody {
+    /// As a body; with its length where the upstream said it.
+    pub(super) fn into_body(self) -> Body {
+        let left = self.upstream.remaining();
+        let begun = u64::try_from(self.begun.len()).unwrap_or(u64::MAX);
+        match left {
+            Some(left) => Body::sized_stream(self, left.saturating_add(begun)),
+            None => Body::stream(self),
+        }
     }
 }
 
@@ -241,7 +253,8 @@ impl SseBody {
                 flight.failed(&ModelError::new(ModelErrorKind::Truncated, text), Some(&seen));
             }
         }
-        let bytes = if last.is_empty() { Bytes::from(rest) } else { [last, rest.into()].concat().into() };
+        let bytes =
+            if last.is_empty() { Bytes::from(rest) } else { [last, rest.into()].concat().into() };
         if bytes.is_empty() { Poll::Ready(None) } else { Poll::Ready(Some(Ok(bytes))) }
     }
 

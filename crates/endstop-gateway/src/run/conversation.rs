@@ -77,11 +77,6 @@ pub(crate) enum Fit {
 }
 
 impl Memory {
-    /// Whether there was a request yet.
-    pub(crate) const fn is_new(&self) -> bool {
-        self.first.is_none() && self.told.is_none() && self.calls.is_empty()
-    }
-
     /// Whether the model waits for results.
     pub(crate) fn awaits_results(&self) -> bool {
         !self.calls.is_empty()
