@@ -164,3 +164,9 @@ impl UpstreamBody {
         }
     }
 }
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+#[path = "upstream_tests.rs"]
+mod tests;
