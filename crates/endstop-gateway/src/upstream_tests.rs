@@ -28,13 +28,15 @@ async fn parts(answer: Response<UpstreamBody>) -> (Vec<Bytes>, Option<UpstreamEr
 }
 
 fn events() -> (Vec<u8>, Vec<u8>) {
-    let events: Vec<_> = (0..53).map(|n| format!("data: {{\"n\":{n},\"x\":\"{}\"}}\n\n", "y".repeat(150))).collect();
+    let events: Vec<_> =
+        (0..53).map(|n| format!("data: {{\"n\":{n},\"x\":\"{}\"}}\n\n", "y".repeat(150))).collect();
     let chunked: String =
         events.iter().map(|event| format!("{:x}\r\n{event}\r\n", event.len())).collect();
     (events.concat().into_bytes(), chunked.into_bytes())
 }
 
-const STREAM: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n";
+const STREAM: &str =
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n";
 
 #[tokio::test]
 async fn a_request_is_sent_below_its_base_with_its_own_host_and_length() {
@@ -51,14 +53,18 @@ async fn a_request_is_sent_below_its_base_with_its_own_host_and_length() {
     let mut lines: Vec<_> = seen.lines().collect();
     lines.sort_unstable();
     let host = format!("host: {}", fake.addr);
-    assert_eq!(lines, ["", "POST /v1/chat?x=1 HTTP/1.1", "body", "content-length: 4", &host, "x-key: k"]);
+    assert_eq!(
+        lines,
+        ["", "POST /v1/chat?x=1 HTTP/1.1", "body", "content-length: 4", &host, "x-key: k"]
+    );
 }
 
 #[tokio::test]
 async fn requests_without_a_body_say_so_as_their_method_demands() {
     let fake = Fake::start(vec![vec![whole("ok")]]).await;
     let client = Client::new();
-    for (method, has_length) in [(Method::GET, false), (Method::POST, true), (Method::DELETE, true)] {
+    for (method, has_length) in [(Method::GET, false), (Method::POST, true), (Method::DELETE, true)]
+    {
         let request = Request::builder().method(method).uri("/models").body(Bytes::new()).unwrap();
         parts(client.send(&fake.base(), request).await.unwrap()).await;
         let seen = fake.requests.lock().unwrap().pop().unwrap();
@@ -81,7 +87,12 @@ async fn events_that_come_at_once_are_handed_over_at_once() {
 #[tokio::test]
 async fn what_comes_alone_is_handed_over_alone() {
     let fake = Fake::start(vec![vec![
-        write(STREAM), Act::Wait, write("3\r\none\r\n"), Act::Wait, write("3\r\ntwo\r\n"), Act::Wait,
+        write(STREAM),
+        Act::Wait,
+        write("3\r\none\r\n"),
+        Act::Wait,
+        write("3\r\ntwo\r\n"),
+        Act::Wait,
         write("0\r\n\r\n"),
     ]])
     .await;
@@ -202,7 +213,15 @@ async fn an_answer_that_breaks_off_is_an_error_after_what_came() {
 async fn what_is_no_answer_is_an_error() {
     let big = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(600 << 10));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: a\r\n".repeat(1_000));
-    for answer in ["garbage\r\n\r\n", "\0\0\0\0", "HTTP/9.9 200 OK\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "", &big, &many] {
+    for answer in [
+        "garbage\r\n\r\n",
+        "\0\0\0\0",
+        "HTTP/9.9 200 OK\r\n\r\n",
+        "HTTP/1.1 abc\r\n\r\n",
+        "",
+        &big,
+        &many,
+    ] {
         let fake = Fake::start(vec![vec![write(answer), Act::Close]]).await;
         let error = Client::new().send(&fake.base(), post("x")).await.unwrap_err();
         let short = &answer[..answer.len().min(30)];
@@ -224,16 +243,31 @@ async fn an_upstream_that_is_not_there_is_told_from_one_that_may_have_the_reques
 fn fields_of_one_hop_and_those_that_it_names_are_not_passed_on() {
     let mut headers = HeaderMap::new();
     for (name, value) in [
-        ("connection", "close, X-Mine"), ("connection", "x-other"), ("x-mine", "1"), ("x-other", "2"),
-        ("keep-alive", "1"), ("te", "trailers"), ("trailer", "x"), ("transfer-encoding", "chunked"),
-        ("upgrade", "h2c"), ("http2-settings", "x"), ("proxy-authorization", "x"), ("proxy-connection", "x"),
-        ("host", "h"), ("content-length", "1"), ("expect", "100-continue"), ("authorization", "k"),
-        ("x-kept", "1"), ("x-kept", "2"), ("content-encoding", "gzip"),
+        ("connection", "close, X-Mine"),
+        ("connection", "x-other"),
+        ("x-mine", "1"),
+        ("x-other", "2"),
+        ("keep-alive", "1"),
+        ("te", "trailers"),
+        ("trailer", "x"),
+        ("transfer-encoding", "chunked"),
+        ("upgrade", "h2c"),
+        ("http2-settings", "x"),
+        ("proxy-authorization", "x"),
+        ("proxy-connection", "x"),
+        ("host", "h"),
+        ("content-length", "1"),
+        ("expect", "100-continue"),
+        ("authorization", "k"),
+        ("x-kept", "1"),
+        ("x-kept", "2"),
+        ("content-encoding", "gzip"),
     ] {
         headers.append(name, HeaderValue::from_static(value));
     }
     let passed = forwardable(&headers);
-    let mut names: Vec<_> = passed.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+    let mut names: Vec<_> =
+        passed.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
     names.sort_unstable();
     assert_eq!(
         names,
