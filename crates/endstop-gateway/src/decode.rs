@@ -35,6 +35,7 @@ pub(crate) enum DecodeError {
 pub(crate) struct Decoder {
     kind: Kind,
     max: usize,
+    has_begun: bool,
 }
 
 enum Kind {
@@ -71,7 +72,7 @@ impl Decoder {
         } else {
             return Err(DecodeError::Unknown);
         };
-        Ok(Self { kind, max })
+        Ok(Self { kind, max, has_begun: false })
     }
 
     /// Whether nothing is done to the data, so that it need not be pushed at all.
@@ -87,6 +88,7 @@ impl Decoder {
         if part.is_empty() {
             return Ok(Bytes::new());
         }
+        self.has_begun = true;
         if matches!(self.kind, Kind::DeflateOrZlib) {
             let sink = Sink::new(self.max);
             let is_zlib = part.first().is_some_and(|byte| byte & 0x0f == 8);
@@ -118,8 +120,11 @@ impl Decoder {
     /// # Errors
     /// Where the data ended early.
     pub(crate) fn finish(&mut self) -> Result<Bytes, DecodeError> {
+        // An answer without a body may still name an encoding.
+        if !self.has_begun {
+            return Ok(Bytes::new());
+        }
         match std::mem::replace(&mut self.kind, Kind::Over(Ok(()))) {
-            // An answer without a body may still name an encoding.
             Kind::Identity | Kind::DeflateOrZlib => Ok(Bytes::new()),
             Kind::Gzip(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
             Kind::Zlib(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),

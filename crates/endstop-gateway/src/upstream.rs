@@ -164,3 +164,13 @@ impl UpstreamBody {
         }
     }
 }
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod secure;
+#[cfg(test)]
+mod secure_tests;
+#[cfg(test)]
+#[path = "upstream_tests.rs"]
+mod tests;
