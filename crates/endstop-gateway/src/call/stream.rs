@@ -215,7 +215,7 @@ impl SseBody {
         drop(flight);
         let is_by_hand =
             directive == Directive::CancelNow && signal.reason != StopReason::TimeLimitReached;
-        if is_by_hand || self.is_unread || self.kept > 0 || !self.reader.is_between_blocks() {
+        if is_by_hand || self.is_unread || !self.reader.is_between_blocks() {
             self.is_cut = true;
             if passed.is_empty() {
                 return Poll::Ready(Some(Err(BodyError::Cut)));

@@ -3,5 +3,7 @@
 mod fake;
 mod kit;
 
+mod failures;
 mod limits;
+mod runs;
 mod streams;
