@@ -16,6 +16,8 @@ pub(super) struct Client {
     pub(super) package: &'static str,
     /// The interfaces that it speaks.
     pub(super) apis: &'static [&'static str],
+    /// Requests that get the stop: one for each loop that it runs.
+    pub(super) loops: u64,
     /// Whether it is run for each change.
     pub(super) is_in_ci: bool,
 }
@@ -32,6 +34,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "sdk",
         package: "openai",
         apis: OPENAI,
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -40,6 +43,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "sdk",
         package: "anthropic",
         apis: MESSAGES,
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -48,6 +52,16 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "sdk",
         package: "anthropic",
         apis: MESSAGES,
+        loops: 1,
+        is_in_ci: true,
+    },
+    Client {
+        name: "nested",
+        program: "nested_agents.py",
+        group: "sdk",
+        package: "openai",
+        apis: &["chat"],
+        loops: 2,
         is_in_ci: true,
     },
     Client {
@@ -56,6 +70,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "node-sdk",
         package: "openai",
         apis: OPENAI,
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -64,6 +79,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "node-sdk",
         package: "@anthropic-ai/sdk",
         apis: MESSAGES,
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -72,6 +88,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "node-sdk",
         package: "@anthropic-ai/sdk",
         apis: MESSAGES,
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -80,6 +97,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "langchain",
         package: "langgraph",
         apis: EVERY,
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -88,6 +106,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "langchain",
         package: "langchain",
         apis: EVERY,
+        loops: 1,
         is_in_ci: false,
     },
     Client {
@@ -96,6 +115,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "autogen",
         package: "autogen-agentchat",
         apis: &["chat", "messages"],
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -104,6 +124,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "smolagents",
         package: "smolagents",
         apis: &["chat"],
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -112,6 +133,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "openai-agents",
         package: "openai-agents",
         apis: OPENAI,
+        loops: 1,
         is_in_ci: true,
     },
     Client {
@@ -120,6 +142,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "pydantic-ai",
         package: "pydantic-ai-slim",
         apis: EVERY,
+        loops: 1,
         is_in_ci: false,
     },
     Client {
@@ -128,6 +151,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "litellm",
         package: "litellm",
         apis: &["chat", "messages"],
+        loops: 1,
         is_in_ci: false,
     },
     Client {
@@ -136,6 +160,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "crewai",
         package: "crewai",
         apis: &["chat", "messages"],
+        loops: 1,
         is_in_ci: false,
     },
     Client {
@@ -144,6 +169,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "adk",
         package: "google-adk",
         apis: &["chat", "gemini"],
+        loops: 1,
         is_in_ci: false,
     },
     Client {
@@ -152,6 +178,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "vercel",
         package: "ai",
         apis: EVERY,
+        loops: 1,
         is_in_ci: false,
     },
     Client {
@@ -160,6 +187,7 @@ pub(super) const CLIENTS: &[Client] = &[
         group: "claude",
         package: "claude-agent-sdk",
         apis: MESSAGES,
+        loops: 1,
         is_in_ci: false,
     },
 ];

@@ -72,7 +72,7 @@ pub(super) fn all(
             ..Ended::default()
         };
         ended.fault = match one(root, endstop, place, client, &mut ended) {
-            Ok(()) => fault(&ended),
+            Ok(()) => fault(&ended, client.loops),
             Err(why) => Some(why),
         };
         ended
@@ -110,16 +110,16 @@ fn one(
     }
 }
 
-/// What is wrong with how a run ended.
-fn fault(ended: &Ended) -> Option<String> {
+/// What is wrong with how a run of so many loops ended.
+fn fault(ended: &Ended, loops: u64) -> Option<String> {
     let Some(result) = &ended.result else {
         return Some("the client did not come to its own end".to_owned());
     };
     if ended.calls != Some(STEPS) {
         return Some(format!("{:?} calls reached the upstream, not {STEPS}", ended.calls));
     }
-    if ended.stop_answers != Some(1) {
-        return Some(format!("{:?} requests got the stop, not 1", ended.stop_answers));
+    if ended.stop_answers != Some(loops) {
+        return Some(format!("{:?} requests got the stop, not {loops}", ended.stop_answers));
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
@@ -205,14 +205,16 @@ mod tests {
 
     #[test]
     fn each_fault_is_told() {
-        assert_eq!(fault(&right()), None);
-        assert!(fault(&Ended { calls: Some(4), ..right() }).is_some());
-        assert!(fault(&Ended { calls: None, ..right() }).is_some());
-        assert!(fault(&Ended { stop_answers: Some(2), ..right() }).is_some());
-        assert!(fault(&Ended { code: Some(0), ..right() }).is_some());
-        assert!(fault(&Ended { result: None, ..right() }).is_some());
-        let silent = Ended { result: Some(ClientResult::default()), ..right() };
-        assert!(fault(&silent).is_some());
+        let faults = |ended: Ended| fault(&ended, 1);
+        assert_eq!(faults(right()), None);
+        assert!(faults(Ended { calls: Some(4), ..right() }).is_some());
+        assert!(faults(Ended { calls: None, ..right() }).is_some());
+        assert!(faults(Ended { stop_answers: Some(2), ..right() }).is_some());
+        assert!(fault(&right(), 2).is_some());
+        assert!(faults(Ended { code: Some(0), ..right() }).is_some());
+        assert!(faults(Ended { result: None, ..right() }).is_some());
+        let silent = Some(ClientResult::default());
+        assert!(faults(Ended { result: silent, ..right() }).is_some());
     }
 
     #[test]

@@ -19,33 +19,49 @@ pub(super) fn read(
     model.clone_into(&mut ask.model);
     ask.is_stream = is_stream;
     ask.is_sse = is_sse;
-    let offered = list(body, "tools").iter();
-    let functions = offered
-        .flat_map(|tool| [list(tool, "functionDeclarations"), list(tool, "function_declarations")]);
+    let functions = list(body, "tools")
+        .iter()
+        .filter_map(|tool| member(tool, "functionDeclarations")?.as_array());
     ask.tools = functions.flatten().filter_map(tool).collect();
-    ask.choice = choice(body.pointer("/toolConfig/functionCallingConfig"));
-    let config = body.get("generationConfig").unwrap_or(&Value::Null);
+    let config = member(body, "toolConfig");
+    ask.choice = choice(config.and_then(|config| member(config, "functionCallingConfig")));
+    let config = member(body, "generationConfig").unwrap_or(&Value::Null);
     let formats = ["responseJsonSchema", "responseSchema"];
-    ask.format = formats.iter().find_map(|format| config.get(format)).cloned();
+    ask.format = formats.iter().find_map(|format| member(config, format)).cloned();
     ask.turns = count(contents, |content| text(content, "role") == "model");
     let parts = contents.iter().flat_map(|content| list(content, "parts"));
-    ask.results = parts.filter(|part| part.get("functionResponse").is_some()).count();
+    ask.results = parts.filter(|part| member(part, "functionResponse").is_some()).count();
     ask.messages = contents.len();
-    ask.cap = config.get("maxOutputTokens").and_then(Value::as_u64);
-    ask.take_choices(config.get("candidateCount"));
+    ask.cap = member(config, "maxOutputTokens").and_then(Value::as_u64);
+    ask.take_choices(member(config, "candidateCount"));
     Ok(ask)
+}
+
+/// A member by either of its spellings: Google's own client sends `parameters_json_schema` beside camel case.
+fn member<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
+    value.get(name).or_else(|| {
+        let mut snake = String::new();
+        for letter in name.chars() {
+            if letter.is_ascii_uppercase() {
+                snake.push('_');
+            }
+            snake.push(letter.to_ascii_lowercase());
+        }
+        value.get(snake)
+    })
 }
 
 fn tool(function: &Value) -> Option<Tool> {
     let schemas = ["parametersJsonSchema", "parameters"];
-    let schema = schemas.iter().find_map(|schema| function.get(schema)).cloned();
+    let schema = schemas.iter().find_map(|schema| member(function, schema)).cloned();
     let name = function.get("name")?.as_str()?.to_owned();
     Some(Tool { name, schema: schema.unwrap_or_default() })
 }
 
 fn choice(config: Option<&Value>) -> Choice {
     let Some(config) = config else { return Choice::Auto };
-    match (text(config, "mode"), list(config, "allowedFunctionNames").first()) {
+    let allowed = member(config, "allowedFunctionNames").and_then(Value::as_array);
+    match (text(config, "mode"), allowed.and_then(|names| names.first())) {
         ("NONE", _) => Choice::None,
         ("ANY", Some(name)) => Choice::Named(name.as_str().unwrap_or_default().to_owned()),
         ("ANY", None) => Choice::Any,

@@ -289,3 +289,20 @@ fn gemini_streams_events_or_an_array() {
     let answer = whole(gemini::answer(&ask, &reply(Script::Loop, &ask)));
     assert!(answer.pointer("/candidates/0/content/parts/0/text").is_some());
 }
+
+#[test]
+fn gemini_is_read_in_both_of_its_spellings() {
+    let body = json!({
+        "contents": [{ "role": "model" }],
+        "tools": [{ "function_declarations": [{ "name": "counter", "parameters_json_schema": schema() }] }],
+        "generation_config": { "max_output_tokens": 9, "candidate_count": 2 },
+        "tool_config": {
+            "function_calling_config": { "mode": "ANY", "allowed_function_names": ["counter"] },
+        },
+    });
+    let ask = gemini::read(&body, "m", false, false).unwrap();
+    assert_eq!((ask.cap, ask.choices), (Some(9), 2));
+    let answer = whole(gemini::answer(&ask, &reply(Script::Answer, &ask)));
+    let call = at(&answer, "/candidates/1/content/parts/0/functionCall");
+    assert_eq!(*call, json!({ "name": "counter", "args": { "step": 2 } }));
+}
