@@ -3,6 +3,7 @@
 mod fake;
 mod kit;
 
+mod apis;
 mod failures;
 mod limits;
 mod runs;
