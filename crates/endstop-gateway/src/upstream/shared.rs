@@ -1,6 +1,6 @@
 //! Answers over a connection that is shared (HTTP/2), and how frames become parts.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
@@ -26,7 +26,11 @@ pub(super) fn gather(
 ) -> Gathered {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
+    // Once there is something to return, the caller asks again, so nothing need wake it: each frame would.
+    let mut quiet = Context::from_waker(Waker::noop());
     let end = loop {
+        let has_data = !(first.is_empty() && all.is_empty());
+        let cx = if has_data { &mut quiet } else { &mut *cx };
         if body.is_end_stream() {
             break Some(Ok(()));
         }
@@ -34,7 +38,7 @@ pub(super) fn gather(
         match std::pin::Pin::new(&mut *body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
-                if first.is_empty() && all.is_empty() {
+                if !has_data {
                     first = data;
                 } else {
                     if all.is_empty() {
