@@ -18,7 +18,7 @@ mod route;
 mod run;
 mod server;
 pub mod sim;
-mod sse;
+pub mod sse;
 pub mod stop;
 mod upstream;
 
