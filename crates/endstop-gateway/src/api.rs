@@ -58,6 +58,13 @@ impl Api {
     }
 }
 
+/// How errors of OpenAI look, where no request was read.
+pub(crate) const CHAT: &dyn Dialect = &chat::Chat;
+/// How errors of Anthropic look.
+pub(crate) const MESSAGES: &dyn Dialect = &messages::Messages;
+/// How errors of Gemini look.
+pub(crate) const GEMINI: &dyn Dialect = &gemini::Gemini;
+
 /// What a request asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
