@@ -6,9 +6,14 @@ pub mod completions;
 pub mod convert;
 pub mod demo;
 pub mod explain;
+mod gateway;
+mod limits;
 pub mod man;
 pub mod price;
 pub mod replay;
+#[cfg(unix)]
+pub mod run;
+mod trip;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,7 +27,10 @@ use crate::error::CliError;
 pub enum Command {
     /// See a runaway agent with and without a budget: simulated, offline, in seconds
     Demo(demo::Args),
-    /// Run an agent under limits; exit 124 if one stopped it
+    /// Run any agent program under limits, with no change to it; exit 124 if one stopped it
+    #[cfg(unix)]
+    Run(Box<run::Args>),
+    /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
     Agent(Box<agent::Args>),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::Args),
@@ -49,6 +57,8 @@ impl Command {
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
             Self::Demo(args) => demo::run(args, out),
+            #[cfg(unix)]
+            Self::Run(args) => run::run(args, out),
             Self::Agent(args) => agent::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Explain(args) => explain::run(args, out),

@@ -3,7 +3,6 @@
 mod approve;
 mod end;
 mod keep;
-mod limits;
 mod model;
 mod record;
 mod setup;
@@ -23,8 +22,8 @@ use endstop::tool::builtin::{Builtin, Workspace, tools};
 
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::output;
+use super::limits::{self, usd};
 use approve::AskTerminal;
-pub(super) use limits::usd;
 use record::Record;
 use setup::Setup;
 use watch::{Overshoot, Warnings};

@@ -33,7 +33,7 @@ and time is simulated: every run counts the same.";
 #[command(after_help = HELP)]
 pub struct Args {
     /// The limit of the second act, in dollars
-    #[arg(long, value_name = "USD", default_value = "2.00", value_parser = super::agent::usd, allow_negative_numbers = true)]
+    #[arg(long, value_name = "USD", default_value = "2.00", value_parser = super::limits::usd, allow_negative_numbers = true)]
     usd: Money,
     /// Do not slow down for people to watch; nor is it where standard error is no terminal
     #[arg(long)]
