@@ -13,6 +13,7 @@ pub mod api;
 mod body;
 mod call;
 pub mod config;
+mod decode;
 mod json;
 mod route;
 mod run;
@@ -21,6 +22,7 @@ pub mod sim;
 mod sse;
 pub mod stop;
 mod upstream;
+mod upstreams;
 
 mod gateway;
 

@@ -1,0 +1,1 @@
+//! Compressed answers: round trips under any cut, and data that means harm.

@@ -1,0 +1,1 @@
+//! The framing of what a client sends, followed strictly.
