@@ -39,3 +39,11 @@ impl Sim {
         0
     }
 }
+
+impl std::str::FromStr for Script {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "loop" { Ok(Self::Loop) } else { Err("no such script".to_owned()) }
+    }
+}

@@ -33,7 +33,7 @@ pub(super) struct GatewayArgs {
     allow_unmetered: bool,
     /// How long a call is held while its run is paused; then it is answered with a stop
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
-    pause_limit: Duration,
+    pub(super) pause_limit: Duration,
     /// The output cap of calls that bring none, where money or tokens are limited
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_output: u64,
@@ -174,7 +174,13 @@ impl GatewayArgs {
     }
 
     async fn upstreams(&self) -> Result<(Upstreams, Option<Sim>), CliError> {
-        let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let environment = |name: &str| {
+            let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+            // The one that is written with its version.
+            let is_versioned = name == "GEMINI_API_BASE";
+            let base = value.trim_end_matches('/').strip_suffix("/v1beta").filter(|_| is_versioned);
+            Some(base.map_or_else(|| value.clone(), str::to_owned))
+        };
         let upstreams = match &self.upstream {
             None => Upstreams::from_environment(environment),
             Some(Upstream::All(base)) => Upstreams::all(base),

@@ -24,28 +24,35 @@ pub(super) struct Signals {
     child: unix::Signal,
     proceed: unix::Signal,
     approve: unix::Signal,
-    terminate: unix::Signal,
-    hang_up: unix::Signal,
-    interrupt: unix::Signal,
-    quit: unix::Signal,
     window: unix::Signal,
+    terminate: Option<unix::Signal>,
+    hang_up: Option<unix::Signal>,
+    interrupt: Option<unix::Signal>,
+    quit: Option<unix::Signal>,
 }
 
 impl Signals {
-    /// Begins to hear them.
+    /// Begins to hear them. What this process ignores, as under `nohup`, stays ignored, and the command, which
+    /// is begun later, ignores it too.
     ///
     /// # Errors
     /// What the system said.
     pub(super) fn new() -> io::Result<Self> {
+        let ignored = ignored();
+        let unless_ignored = |signal: Signal| {
+            let is_ignored = ignored >> (signal as i32 - 1) & 1 == 1;
+            let kind = SignalKind::from_raw(signal as i32);
+            if is_ignored { Ok(None) } else { unix::signal(kind).map(Some) }
+        };
         Ok(Self {
             child: unix::signal(SignalKind::child())?,
             proceed: unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32))?,
             approve: unix::signal(SignalKind::user_defined1())?,
-            terminate: unix::signal(SignalKind::terminate())?,
-            hang_up: unix::signal(SignalKind::hangup())?,
-            interrupt: unix::signal(SignalKind::interrupt())?,
-            quit: unix::signal(SignalKind::quit())?,
             window: unix::signal(SignalKind::window_change())?,
+            terminate: unless_ignored(Signal::SIGTERM)?,
+            hang_up: unless_ignored(Signal::SIGHUP)?,
+            interrupt: unless_ignored(Signal::SIGINT)?,
+            quit: unless_ignored(Signal::SIGQUIT)?,
         })
     }
 
@@ -55,11 +62,26 @@ impl Signals {
             _ = self.child.recv() => Heard::Child,
             _ = self.proceed.recv() => Heard::Continue,
             _ = self.approve.recv() => Heard::Approve,
-            _ = self.terminate.recv() => Heard::Forward(Signal::SIGTERM),
-            _ = self.hang_up.recv() => Heard::Forward(Signal::SIGHUP),
-            _ = self.interrupt.recv() => Heard::Forward(Signal::SIGINT),
-            _ = self.quit.recv() => Heard::Forward(Signal::SIGQUIT),
+            () = next(&mut self.terminate) => Heard::Forward(Signal::SIGTERM),
+            () = next(&mut self.hang_up) => Heard::Forward(Signal::SIGHUP),
+            () = next(&mut self.interrupt) => Heard::Forward(Signal::SIGINT),
+            () = next(&mut self.quit) => Heard::Forward(Signal::SIGQUIT),
             _ = self.window.recv() => Heard::Forward(Signal::SIGWINCH),
         }
     }
+}
+
+/// The next signal of a kind; never one of a kind that is ignored.
+async fn next(signal: &mut Option<unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// The signals that this process ignores, a bit each; none where the system does not tell.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

@@ -52,7 +52,7 @@ pub(super) struct Supervisor {
 pub(super) struct State {
     ended: Option<(Ended, Instant)>,
     /// The command gets the foreground.
-    pub(super) wants_terminal: bool,
+    wants_terminal: bool,
     /// This process is about to be stopped, or was; until then it waits.
     suspended: Option<Instant>,
     said: Said,
@@ -66,6 +66,13 @@ struct Said {
     stopped: bool,
     paused: bool,
     lingering: bool,
+}
+
+impl State {
+    /// At the beginning.
+    pub(super) fn new(wants_terminal: bool) -> Self {
+        Self { wants_terminal, ..Self::default() }
+    }
 }
 
 impl Supervisor {
