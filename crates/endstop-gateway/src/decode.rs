@@ -185,4 +185,4 @@ impl std::fmt::Debug for Decoder {
 
 #[cfg(test)]
 #[path = "decode_tests.rs"]
-mod decode_tests;
+mod tests;

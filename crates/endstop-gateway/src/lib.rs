@@ -13,6 +13,7 @@ pub mod api;
 mod body;
 mod call;
 pub mod config;
+mod control;
 mod decode;
 mod json;
 mod route;
@@ -26,5 +27,8 @@ mod upstreams;
 
 mod gateway;
 
-pub use config::{Bounds, Config, PauseLimit, Runs, StopWith, Unnamed, Upstreams, UpstreamsError};
+pub use config::{
+    Bounds, Config, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams, UpstreamsError,
+};
 pub use gateway::{Gateway, StartError};
+pub use run::Counts;

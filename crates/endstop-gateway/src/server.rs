@@ -4,6 +4,8 @@
 //! its handler does runs in it, so a client that goes away drops the handler's future or the body of its answer at
 //! once. The framing of what a client sends is checked before HTTP is read (see [`guard`]).
 
+#[cfg(test)]
+mod corpus;
 mod framing;
 mod guard;
 
@@ -124,7 +126,7 @@ async fn connection<H, F>(
             .header_read_timeout(HEAD_TIMEOUT)
             .max_headers(MAX_HEADERS)
             .max_buf_size(bounds.head.max(8 << 10))
-            .serve_connection(TokioIo::new(Guarded::new(stream)), service)
+            .serve_connection(TokioIo::new(Guarded::new(stream, bounds.head)), service)
     );
     tokio::select! {
         // How a connection ended is the client's affair.
@@ -179,3 +181,7 @@ async fn next_frame(
     let frame = frame.map_err(|_| TooLargeOrBroken::Broken)?;
     frame.transpose().map_err(|_| TooLargeOrBroken::Broken)
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

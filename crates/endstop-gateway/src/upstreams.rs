@@ -109,4 +109,4 @@ fn wrong(text: &str, why: &str) -> UpstreamsError {
 
 #[cfg(test)]
 #[path = "upstreams_tests.rs"]
-mod upstreams_tests;
+mod tests;
