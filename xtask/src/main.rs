@@ -6,6 +6,7 @@
 )]
 
 mod bench;
+mod clients;
 mod detection;
 mod docs;
 mod prices;
@@ -28,6 +29,9 @@ Tasks:
   bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
   real-model
            run the agent loop on a small real model, which is fetched below target/ first
+  clients [--ci | --all [--write] | NAME..]
+           run real clients under `endstop run`, which are installed below target/ first, and print how
+           they ended; with --write put that into docs/clients.md
   detection [--write | FORM..]
            replay the recorded runs under each form of loop detection, and print the tables of
            docs/detection.md, or write them there; with conditions, print theirs";
@@ -41,6 +45,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy_and_report(),
         ["docs"] => write_docs_and_report(),
         ["prices"] => report(prices::run()),
+        ["clients", words @ ..] => report(clients::run(&tree::root(), words)),
         ["detection", "--write"] => report(detection::write(&tree::root())),
         ["detection", forms @ ..] => report(detection::print(&tree::root(), forms)),
         ["bench"] => report(bench::run(&tree::root())),
