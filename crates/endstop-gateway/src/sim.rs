@@ -98,11 +98,3 @@ impl Drop for Sim {
         self.accepting.abort();
     }
 }
-
-impl std::str::FromStr for Script {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "loop" { Ok(Self::Loop) } else { Err("no such script".to_owned()) }
-    }
-}

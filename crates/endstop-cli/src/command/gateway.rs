@@ -11,7 +11,9 @@ use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
 use endstop::price::PriceTable;
 use endstop_gateway::sim::{Script, Sim};
-use endstop_gateway::{Bounds, Config, Gateway, PauseLimit, Runs, StopWith, Upstreams};
+use endstop_gateway::{
+    Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
+};
 
 use super::limits::span;
 use super::replay::input::prices;
@@ -110,7 +112,7 @@ pub(super) struct Setting {
     pub(super) policy: Policy,
     pub(super) runs: Runs,
     pub(super) around: Surroundings,
-    pub(super) control_token: Option<String>,
+    pub(super) control_token: Option<Key>,
 }
 
 /// The policy as it is evaluated.
@@ -155,6 +157,7 @@ impl GatewayArgs {
         let config = Config {
             listen: setting.listen,
             upstreams,
+            upstream_keys: UpstreamKeys::from_environment(environment),
             program,
             runs: setting.runs,
             around,
@@ -174,13 +177,6 @@ impl GatewayArgs {
     }
 
     async fn upstreams(&self) -> Result<(Upstreams, Option<Sim>), CliError> {
-        let environment = |name: &str| {
-            let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
-            // The one that is written with its version.
-            let is_versioned = name == "GEMINI_API_BASE";
-            let base = value.trim_end_matches('/').strip_suffix("/v1beta").filter(|_| is_versioned);
-            Some(base.map_or_else(|| value.clone(), str::to_owned))
-        };
         let upstreams = match &self.upstream {
             None => Upstreams::from_environment(environment),
             Some(Upstream::All(base)) => Upstreams::all(base),
@@ -203,6 +199,15 @@ impl GatewayArgs {
         })?;
         Ok((upstreams, None))
     }
+}
+
+/// A variable of the environment; one that is empty is not there.
+fn environment(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+    // The one that is written with its version.
+    let is_versioned = name == "GEMINI_API_BASE";
+    let base = value.trim_end_matches('/').strip_suffix("/v1beta").filter(|_| is_versioned);
+    Some(base.map_or_else(|| value.clone(), str::to_owned))
 }
 
 #[cfg(test)]

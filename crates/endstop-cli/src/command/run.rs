@@ -24,14 +24,14 @@ use endstop::agent::driver::Surroundings;
 use endstop::core::policy::{OnUnpriced, Policy};
 use endstop::observe::{Report, Reporter, Shadow, TraceRecorder};
 use endstop::store::RunId;
-use endstop_gateway::Runs;
+use endstop_gateway::{Counts, Runs};
 
 use super::gateway::{GatewayArgs, Open, Setting, compiled};
 use super::limits::{Limits, OF_COMMAND, in_words, span};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 use child::Ended;
-use end::{JsonFile, Numbers, Story};
+use end::{JsonFile, Story};
 use line::StatusRow;
 use signals::Signals;
 use stages::Stages;
@@ -137,7 +137,7 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
     announce(args, &chosen.policy, chosen.is_default);
     let ended = supervised(args, &open, &id, books.stand.clone()).await?;
     let stopped = books.stand.borrow().stopped.clone();
-    let counts = close(open, &id, &books).await;
+    let counts = close(open, &id).await;
     if let Some((run, error)) = books.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
     }
@@ -218,6 +218,8 @@ async fn supervised(
     }
     let mut supervisor = Supervisor {
         main,
+        gateway: &open.gateway,
+        id,
         driven: open.gateway.run(id),
         stand,
         signals,
@@ -228,21 +230,16 @@ async fn supervised(
         grace: args.grace,
         linger: args.linger,
         pause_limit: args.gateway.pause_limit,
-        approve: Box::new(|| {}),
         state: State::new(wants_terminal),
     };
     Ok(supervisor.watch().await)
 }
 
 /// Ends the gateway, so that every call is settled.
-async fn close(open: Open, id: &RunId, books: &Books) -> Numbers {
-    let driven = open.gateway.run(id);
+async fn close(open: Open, id: &RunId) -> Counts {
+    let counts = open.gateway.counts(id).unwrap_or_default();
     open.gateway.shut_down().await;
-    if let Some(driven) = driven {
-        driven.ended();
-    }
-    let upstream_calls = books.stand.borrow().calls;
-    Numbers { upstream_calls, stop_answers: 0, unmetered: 0 }
+    counts
 }
 
 /// Says which limits hold.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use endstop::core::signal::StopSignal;
 use endstop::core::units::Millis;
 use endstop::observe::{Report, Shadow};
+use endstop_gateway::Counts;
 use serde_json::{Value, json};
 
 use super::super::trip;
@@ -28,18 +29,10 @@ pub(super) struct Story<'s> {
     /// Why the run was stopped, if it was.
     pub(super) stopped: Option<StopSignal>,
     pub(super) preserves_status: bool,
-    pub(super) counts: Numbers,
+    pub(super) counts: Counts,
     pub(super) report: Option<Report>,
     /// The policy that was not obeyed, under `--dry-run`.
     pub(super) shadow: Option<&'s Shadow>,
-}
-
-/// What the gateway counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Numbers {
-    pub(super) upstream_calls: u64,
-    pub(super) stop_answers: u64,
-    pub(super) unmetered: u64,
 }
 
 impl Story<'_> {

@@ -6,6 +6,8 @@ use endstop::agent::driver::DrivenRun;
 use endstop::cancel::kill_signal;
 use endstop::core::signal::StopSignal;
 use endstop::core::units::Millis;
+use endstop::store::RunId;
+use endstop_gateway::Gateway;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 use tokio::sync::watch;
@@ -27,7 +29,9 @@ const LOOK_OFTEN: Duration = Duration::from_millis(250);
 const SUSPENDING: Duration = Duration::from_millis(200);
 
 /// What is watched, and how.
-pub(super) struct Supervisor {
+pub(super) struct Supervisor<'g> {
+    pub(super) gateway: &'g Gateway,
+    pub(super) id: &'g RunId,
     pub(super) main: Pid,
     pub(super) driven: Option<DrivenRun>,
     pub(super) stand: watch::Receiver<Stand>,
@@ -43,7 +47,6 @@ pub(super) struct Supervisor {
     pub(super) linger: Duration,
     /// How long a call is held while the run is paused.
     pub(super) pause_limit: Duration,
-    pub(super) approve: Box<dyn Fn()>,
     pub(super) state: State,
 }
 
@@ -75,7 +78,7 @@ impl State {
     }
 }
 
-impl Supervisor {
+impl Supervisor<'_> {
     /// Waits until the command and what it began have ended, and tells how the command did.
     pub(super) async fn watch(&mut self) -> Ended {
         loop {
@@ -108,7 +111,10 @@ impl Supervisor {
         match heard {
             Heard::Child => {}
             Heard::Continue => self.resume(),
-            Heard::Approve => (self.approve)(),
+            Heard::Approve => match self.gateway.approve(self.id, None) {
+                true => output::note("endstop: approved; the run goes on"),
+                false => output::note("endstop: nothing waits for an approval"),
+            },
             Heard::Forward(signal) => {
                 // What was left behind is in groups of its own.
                 match self.state.ended {
