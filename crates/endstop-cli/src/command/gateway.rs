@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use endstop_gateway::{
 
 use super::limits::span;
 use super::replay::input::prices;
-use crate::error::{CliError, causes};
+use crate::error::{CliError, ExitMeaning, causes};
+use crate::output;
 
 /// Flags of a gateway.
 #[derive(Debug, clap::Args)]
@@ -198,6 +200,33 @@ impl GatewayArgs {
                 .with_hint("an address is such as `https://api.openai.com/v1`; see --upstream")
         })?;
         Ok((upstreams, None))
+    }
+}
+
+/// Waits for Ctrl-C, or a request to end, then for `ending`; a second Ctrl-C does not wait.
+pub(super) async fn hear_the_end(ending: impl Future<Output = ()>) -> ExitCode {
+    asked_to_end().await;
+    output::note("endstop: ending after what is in flight; Ctrl-C again ends it at once");
+    tokio::select! {
+        () = ending => ExitCode::SUCCESS,
+        () = asked_to_end() => ExitCode::from(ExitMeaning::Interrupted.code()),
+    }
+}
+
+async fn asked_to_end() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        // Without the signal's handler the system ends the process by itself.
+        let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = tokio::signal::ctrl_c().await;
     }
 }
 

@@ -21,6 +21,9 @@ const NO_CALLS: &str = "endstop: no model call came through the gateway, so noth
                         command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
                         (docs/run.md)";
 
+/// Sub-agents that have a line in the bill.
+const SHOWN_AGENTS: usize = 5;
+
 /// What there is to tell.
 pub(super) struct Story<'s> {
     pub(super) run: String,
@@ -61,7 +64,7 @@ impl Story<'_> {
             return output::note(NO_CALLS);
         }
         output::note(&self.bill(report));
-        for agent in &report.sub_agents {
+        for agent in report.sub_agents.iter().take(SHOWN_AGENTS) {
             output::note(&format!(
                 "  sub-agent {}: {} \u{b7} {} \u{b7} {}",
                 endstop::observe::clean(&agent.agent),
@@ -69,6 +72,10 @@ impl Story<'_> {
                 tokens(agent.tokens),
                 agent.money
             ));
+        }
+        let more = report.sub_agents.len().saturating_sub(SHOWN_AGENTS);
+        if more > 0 {
+            output::note(&format!("  and {} more", counted(more as u64, "sub-agent")));
         }
     }
 
