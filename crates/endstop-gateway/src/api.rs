@@ -14,6 +14,8 @@ use crate::stop::StopText;
 mod chat;
 mod demand;
 #[cfg(test)]
+mod dialect_tests;
+#[cfg(test)]
 pub(crate) mod garbage;
 mod gemini;
 mod messages;

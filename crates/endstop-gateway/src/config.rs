@@ -66,11 +66,9 @@ impl fmt::Debug for Runs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::One(run) => f.debug_tuple("One").field(run).finish(),
-            Self::Many { unnamed, keys } => f
-                .debug_struct("Many")
-                .field("unnamed", unnamed)
-                .field("keys", &keys.len())
-                .finish(),
+            Self::Many { unnamed, keys } => {
+                f.debug_struct("Many").field("unnamed", unnamed).field("keys", &keys.len()).finish()
+            }
         }
     }
 }

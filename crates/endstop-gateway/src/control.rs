@@ -79,7 +79,8 @@ pub(crate) async fn answer(
 }
 
 fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
-    let command = if body.is_empty() { Ok(Command::default()) } else { serde_json::from_slice(body) };
+    let command =
+        if body.is_empty() { Ok(Command::default()) } else { serde_json::from_slice(body) };
     let command = match command {
         Ok(command) => command,
         Err(error) => return (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() })),
@@ -101,7 +102,8 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
                 None => run.approve(cap),
             };
             if !is_approved {
-                let error = "no pause rule was approved: none holds, or it names no money for the cap";
+                let error =
+                    "no pause rule was approved: none holds, or it names no money for the cap";
                 return (StatusCode::CONFLICT, json!({ "error": error }));
             }
         }

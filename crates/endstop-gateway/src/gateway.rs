@@ -146,9 +146,8 @@ impl Gateway {
     /// Stops listening, waits a few seconds for calls in flight, cuts what is left, and tells observers of the
     /// end of every run.
     pub async fn shut_down(mut self) {
-        let signal = || {
-            StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down")
-        };
+        let signal =
+            || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");
         self.stop.cancel(signal(), Urgency::Graceful);
         if tokio::time::timeout(GRACE, &mut self.server).await.is_err() {
             self.stop.cancel(signal(), Urgency::Now);

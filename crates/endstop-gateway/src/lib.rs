@@ -28,7 +28,8 @@ mod upstreams;
 mod gateway;
 
 pub use config::{
-    Bounds, Config, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams, UpstreamsError,
+    Bounds, Config, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams,
+    UpstreamsError,
 };
 pub use gateway::{Gateway, StartError};
 pub use run::Counts;

@@ -125,9 +125,8 @@ pub(crate) fn route(
 }
 
 fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<RunId, RouteError> {
-    let name = path
-        .or_else(|| text(headers, RUN_HEADER))
-        .or_else(|| text(headers, CLAUDE_SESSION_HEADER));
+    let name =
+        path.or_else(|| text(headers, RUN_HEADER)).or_else(|| text(headers, CLAUDE_SESSION_HEADER));
     match (name, unnamed) {
         (Some(name), _) => parse(name),
         (None, Unnamed::Shared) => parse(SHARED_RUN),

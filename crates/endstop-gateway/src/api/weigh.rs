@@ -20,7 +20,7 @@ pub(super) const FILE_TOKENS: u64 = 200_000;
 pub(super) const TOOL_INSTRUCTIONS: u64 = 1_000;
 
 /// Parts hold parts (an image in a tool's result); deeper ones count as their bytes.
-const MAX_DEPTH: u8 = 4;
+const MAX_DEPTH: u8 = 8;
 
 /// The member that marks what is to be cached. It moves from message to message.
 const CACHE_MARK: &str = "cache_control";
@@ -89,9 +89,7 @@ struct Weight {
 
 impl Weight {
     fn part(&mut self, value: Raw<'_>, depth: u8) {
-        if depth == 0 {
-            return;
-        }
+        let Some(depth) = depth.checked_sub(1) else { return };
         if value.is_list() {
             return value.items().into_iter().for_each(|item| self.part(item, depth));
         }
@@ -118,7 +116,7 @@ impl Weight {
                 self.image(part.inline.data);
             }
             _ if part.reference.is_object() => self.file(true),
-            _ => self.part(part.inner, depth.saturating_sub(1)),
+            _ => self.part(part.inner, depth),
         }
     }
 

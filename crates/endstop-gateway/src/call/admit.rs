@@ -17,9 +17,7 @@ use super::take::Taken;
 use super::{Gate, answer};
 use crate::api::{ErrorKind, Thread, ToolResult};
 use crate::body::Body;
-use crate::run::{
-    InputBound, LaneState, NoSeat, RunEntry, Seat, Step, close_step, stop_of,
-};
+use crate::run::{InputBound, LaneState, NoSeat, RunEntry, Seat, Step, close_step, stop_of};
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
 const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];

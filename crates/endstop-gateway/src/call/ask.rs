@@ -107,9 +107,11 @@ impl Gate {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut request = Request::new(body);
         *request.method_mut() = head.method.clone();
-        *request.uri_mut() = taken.route.rest.parse().map_err(|_| {
-            Unreadable("the path of the request is not valid".to_owned())
-        })?;
+        *request.uri_mut() = taken
+            .route
+            .rest
+            .parse()
+            .map_err(|_| Unreadable("the path of the request is not valid".to_owned()))?;
         *request.headers_mut() = headers;
         Ok(request)
     }
@@ -135,7 +137,7 @@ impl Gate {
         }
         if !parts.status.is_success() {
             flight.failed(&error_of(parts.status), None);
-            return Asked::Answered(respond(parts.status, headers, Body::stream(RawBody::new(body))));
+            return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
         }
         if is_event_stream(&headers) {
             let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);
@@ -166,8 +168,8 @@ impl Gate {
             }
             Ok(Ok(Whole::TooLong(begun))) => {
                 let output_bytes = u64::try_from(begun.len()).unwrap_or(u64::MAX);
-                flight.replied(&Seen { output_bytes, ..Seen::default() });
-                let body = Body::stream(RawBody::after(begun, body));
+                flight.passed(&Seen { output_bytes, ..Seen::default() });
+                let body = RawBody::after(begun, body).into_body();
                 return Asked::Answered(respond(status, headers, body));
             }
             Ok(Ok(Whole::All(bytes))) => bytes,

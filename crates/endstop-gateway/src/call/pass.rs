@@ -22,7 +22,8 @@ impl Gate {
         incoming: Incoming,
     ) -> Response<Body> {
         let dialect = answer::dialect_for(route.side);
-        let Some(run) = self.registry.get_or_begin(&route.run, "", self.provider(route.side)) else {
+        let Some(run) = self.registry.get_or_begin(&route.run, "", self.provider(route.side))
+        else {
             return answer::overloaded(dialect, "too many runs have calls in flight");
         };
         run.driven.checkpoint();
@@ -57,7 +58,7 @@ impl Gate {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 let headers = forwardable(&parts.headers);
-                respond(parts.status, headers, Body::stream(RawBody::new(body)))
+                respond(parts.status, headers, RawBody::new(body).into_body())
             }
             Err(error) => {
                 let (status, text) = (StatusCode::BAD_GATEWAY, error.to_string());

@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep};
 use super::flight::Flight;
 use super::take::Taken;
 use crate::api::{Api, Seen, StreamReader};
-use crate::body::{BodyError, BodySource};
+use crate::body::{Body, BodyError, BodySource};
 use crate::decode::Decoder;
 use crate::sse::SseSplitter;
 use crate::stop::StopText;
@@ -46,6 +46,18 @@ impl RawBody {
     /// As [`RawBody::new`], after what was read already.
     pub(super) const fn after(begun: Bytes, upstream: UpstreamBody) -> Self {
         Self { begun, upstream }
+    }
+}
+
+impl RawBody {
+    /// As a body; with its length where the upstream said it.
+    pub(super) fn into_body(self) -> Body {
+        let left = self.upstream.remaining();
+        let begun = u64::try_from(self.begun.len()).unwrap_or(u64::MAX);
+        match left {
+            Some(left) => Body::sized_stream(self, left.saturating_add(begun)),
+            None => Body::stream(self),
+        }
     }
 }
 
@@ -203,7 +215,7 @@ impl SseBody {
         drop(flight);
         let is_by_hand =
             directive == Directive::CancelNow && signal.reason != StopReason::TimeLimitReached;
-        if is_by_hand || self.is_unread || self.kept > 0 || !self.reader.is_between_blocks() {
+        if is_by_hand || self.is_unread || !self.reader.is_between_blocks() {
             self.is_cut = true;
             if passed.is_empty() {
                 return Poll::Ready(Some(Err(BodyError::Cut)));
@@ -235,13 +247,14 @@ impl SseBody {
             let seen = self.seen();
             // Some upstreams leave out the mark of the end.
             if seen.is_whole || seen.finish.is_some() || self.is_unread {
-                flight.replied(&seen);
+                flight.passed(&seen);
             } else {
                 let text = seen.error.as_deref().unwrap_or("the stream ended without its end");
                 flight.failed(&ModelError::new(ModelErrorKind::Truncated, text), Some(&seen));
             }
         }
-        let bytes = if last.is_empty() { Bytes::from(rest) } else { [last, rest.into()].concat().into() };
+        let bytes =
+            if last.is_empty() { Bytes::from(rest) } else { [last, rest.into()].concat().into() };
         if bytes.is_empty() { Poll::Ready(None) } else { Poll::Ready(Some(Ok(bytes))) }
     }
 
@@ -321,7 +334,7 @@ impl SseBody {
             if self.is_ended && !stops {
                 // Before its client can ask again.
                 if let Some((mut flight, _)) = self.open.take() {
-                    flight.replied(self.reader.seen());
+                    flight.passed(self.reader.seen());
                 }
             } else if stops {
                 return Some(self.end_here(BytesMut::from(out), directive));
@@ -368,7 +381,7 @@ impl Drop for SseBody {
         let seen = self.seen();
         if seen.is_whole || seen.finish.is_some() {
             // It has all that it waits for.
-            flight.replied(&seen);
+            flight.passed(&seen);
         } else {
             flight.abandoned(&seen);
         }

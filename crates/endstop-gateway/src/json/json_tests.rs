@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::{List, Raw};
 
-
 fields! {
     Some_<'j> {
         first: Raw<'j> = "first" | "erste",

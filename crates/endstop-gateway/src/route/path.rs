@@ -10,9 +10,31 @@ use crate::api::Api;
 
 /// Segments that begin the path of an upstream. A child cannot have such a name.
 const ROOTS: &[&str] = &[
-    "api", "audio", "batches", "chat", "complete", "completions", "embeddings", "engines", "files",
-    "fine_tuning", "images", "messages", "models", "moderations", "openai", "realtime", "responses",
-    "uploads", "v1", "v1alpha", "v1beta", "v1beta1", "v2", "v3", "vector_stores",
+    "api",
+    "audio",
+    "batches",
+    "chat",
+    "complete",
+    "completions",
+    "embeddings",
+    "engines",
+    "files",
+    "fine_tuning",
+    "images",
+    "messages",
+    "models",
+    "moderations",
+    "openai",
+    "realtime",
+    "responses",
+    "uploads",
+    "v1",
+    "v1alpha",
+    "v1beta",
+    "v1beta1",
+    "v2",
+    "v3",
+    "vector_stores",
 ];
 
 /// Why a path is not taken: what an upstream might read as another path than is read here could pass a limit.
@@ -151,7 +173,8 @@ fn gemini_method(path: &str) -> Option<Api> {
 
 /// The path below the upstream's base: that of OpenAI has its version, the others have none.
 pub(super) fn below_base(side: Side, rest: &str) -> Cow<'_, str> {
-    let has_version = rest.starts_with("/v1/") || rest.starts_with("/v1beta") || rest.starts_with("/v1alpha");
+    let has_version =
+        rest.starts_with("/v1/") || rest.starts_with("/v1beta") || rest.starts_with("/v1alpha");
     match side {
         Side::OpenAi => {
             let bare = rest.strip_prefix("/v1").filter(|b| b.is_empty() || b.starts_with('/'));

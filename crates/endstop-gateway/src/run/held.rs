@@ -29,6 +29,7 @@ impl RunEntry {
         if !self.is_held.swap(true, Ordering::AcqRel) {
             self.driven.tell(&EventKind::Paused, Detail::None);
         }
+        self.bell.notify_waiters();
         let until = Instant::now() + limit;
         loop {
             let rung = self.bell.notified();

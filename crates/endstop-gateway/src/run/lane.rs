@@ -1,7 +1,7 @@
 //! Lanes: one conversation each, with a run of its own below the one that pays.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop::agent::driver::DrivenRun;
 use endstop::core::event::EventKind;

@@ -12,7 +12,8 @@ fn follow(bytes: &[u8], sizes: impl IntoIterator<Item = usize>) -> Result<Framin
     let mut framing = Framing::new(MAX_HEAD);
     let (mut at, mut sizes) = (0, sizes.into_iter());
     while at < bytes.len() {
-        let end = (at + sizes.next().unwrap_or(usize::MAX)).min(bytes.len()).max(at + 1);
+        let size = sizes.next().unwrap_or(bytes.len());
+        let end = (at + size).min(bytes.len()).max(at + 1);
         framing.take(&bytes[at..end]).map_err(|in_piece| at + in_piece)?;
         at = end;
     }
