@@ -135,3 +135,30 @@ fn a_command_that_is_killed_leaves_a_terminal_that_can_be_used() {
     terminal.send("exit\r");
     terminal.code();
 }
+
+#[test]
+fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let agent = format!("\"{}\" demo-agent --iterations 2 --searches 2 --pause 400ms; echo; echo done", endstop.display());
+    let arguments = ["run", "--upstream", "sim", "--steps", "50", "--", "/bin/sh", "-c", &agent];
+    let mut terminal = Terminal::begin(Command::new(&endstop).args(arguments));
+    // The region that scrolls ends above the last row, in which the line stands.
+    terminal.expect("\u{1b}[1;23r");
+    terminal.expect("\u{1b}[24;1H");
+    terminal.expect("step ");
+    terminal.expect("/50");
+    terminal.expect("done");
+    terminal.expect("\u{1b}[r");
+    terminal.expect("endstop: exit code 0");
+    assert_eq!(terminal.code(), Some(0));
+}
+
+#[test]
+fn a_command_that_reads_single_keys_gets_no_status_line() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let script = "stty -icanon -echo; sleep 3; stty sane; echo over";
+    let mut terminal = Terminal::begin(Command::new(endstop).args(["run", "--", "/bin/sh", "-c", script]));
+    assert_eq!(terminal.code(), Some(0));
+    let seen = terminal.seen();
+    assert!(seen.contains("over") && !seen.contains("\u{1b}[1;23r"), "{seen:?}");
+}

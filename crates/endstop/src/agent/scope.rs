@@ -243,17 +243,12 @@ impl Scope {
 
     /// The run has stopped: what runs below it is cut.
     pub(super) fn cut_below(&self) {
-        self.stop_below(Directive::CancelNow);
+        let core = self.core();
+        self.trip(&core, Directive::CancelNow);
     }
 
     /// The run has stopped: what runs below it begins nothing more, and is cut where the directive or a limit
-    /// in time says so.
-    pub(super) fn stop_below(&self, directive: Directive) {
-        let core = self.core();
-        self.trip(&core, directive);
-    }
-
-    /// The run has stopped: nothing more begins below it. One that ended by itself may go on.
+    /// in time says so. One that ended by itself may go on.
     pub(super) fn stop_below(&self, directive: Directive) {
         let core = self.core();
         if core.run.stop_reason() != Some(StopReason::Completed) {
