@@ -45,7 +45,10 @@ fn no_limit_is_passed_and_what_is_saved_is_the_difference() {
         let (all, spent) = (money(&first["money"]["usd"]), money(&second["money"]["usd"]));
         assert!(spent <= limit.parse().unwrap(), "{spent} of {limit}");
         assert_eq!(money(&told["saved_usd"]), all.saturating_sub(spent));
-        assert_eq!((&second["reason"], &told["under_limits"]["exit_code"]), (&"cost_limit".into(), &124.into()));
+        assert_eq!(
+            (&second["reason"], &told["under_limits"]["exit_code"]),
+            (&"cost_limit".into(), &124.into())
+        );
     }
 }
 
@@ -55,10 +58,19 @@ fn people_see_both_acts_and_the_trip_record() {
     let (stdout, stderr) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    for part in ["1. Nothing is stopped", "agent: the cap of 3 iterations", "2. The same program", "agent: Endstop stopped this run", "Saved $", "Not a cent above"] {
+    for part in [
+        "1. Nothing is stopped",
+        "agent: the cap of 3 iterations",
+        "2. The same program",
+        "agent: Endstop stopped this run",
+        "Saved $",
+        "Not a cent above",
+    ] {
         assert!(stdout.contains(part), "no `{part}` in {stdout}");
     }
-    for part in ["dry run: it would have been stopped", "stopped: cost_limit", "sub-agent research-1"] {
+    for part in
+        ["dry run: it would have been stopped", "stopped: cost_limit", "sub-agent research-1"]
+    {
         assert!(stderr.contains(part), "no `{part}` in {stderr}");
     }
 }

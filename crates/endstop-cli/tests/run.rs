@@ -17,7 +17,9 @@ fn folder(test: &str) -> PathBuf {
 
 fn endstop(arguments: &[&str]) -> Command {
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    for name in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "NO_PROXY"] {
+    for name in
+        ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "NO_PROXY"]
+    {
         command.env_remove(name);
     }
     command.env_remove("OPENAI_BASE_URL").env_remove("ANTHROPIC_BASE_URL");
@@ -36,9 +38,19 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn the_code_of_the_command_is_passed_on() {
-    for (script, code) in [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 3", 3),
+        ("exit 255", 255),
+        ("kill -9 $$", 137),
+        ("kill -TERM $$", 143),
+    ] {
         let output = run(&["-q"], script);
-        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(code), ""), "{script}");
+        assert_eq!(
+            (output.status.code(), text(&output.stderr).as_str()),
+            (Some(code), ""),
+            "{script}"
+        );
     }
 }
 
@@ -67,7 +79,10 @@ fn standard_streams_are_the_commands_own() {
 
 #[test]
 fn the_command_is_pointed_at_the_gateway() {
-    let output = run(&["-q", "--upstream", "sim"], "echo $OPENAI_BASE_URL $ANTHROPIC_BASE_URL $NO_PROXY $OPENAI_API_KEY");
+    let output = run(
+        &["-q", "--upstream", "sim"],
+        "echo $OPENAI_BASE_URL $ANTHROPIC_BASE_URL $NO_PROXY $OPENAI_API_KEY",
+    );
     let line = text(&output.stdout);
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(words[0].starts_with("http://127.0.0.1:") && words[0].ends_with("/v1"), "{line}");
@@ -89,11 +104,16 @@ fn the_limits_are_said_before_and_a_command_without_calls_is_told_so() {
 fn a_process_that_is_left_behind_keeps_the_gateway_until_it_ends() {
     let folder = folder("left");
     let file = folder.join("ended");
-    let script = format!("setsid sh -c 'sleep 0.5; touch {}' >/dev/null 2>&1 & exit 4", file.display());
+    let script =
+        format!("setsid sh -c 'sleep 0.5; touch {}' >/dev/null 2>&1 & exit 4", file.display());
     let output = run(&[], &script);
     assert_eq!(output.status.code(), Some(4));
     assert!(file.exists(), "it was not waited for");
-    assert!(text(&output.stderr).contains("the command has ended and left"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("the command has ended and left"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -120,7 +140,10 @@ fn the_json_file_is_written_whole() {
     let output = run(&["-q", "--json-file", file.to_str().unwrap()], "exit 6");
     assert_eq!(output.status.code(), Some(6));
     let value: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    assert_eq!((&value["version"], &value["exit_code"], &value["stopped"]), (&1.into(), &6.into(), &false.into()));
+    assert_eq!(
+        (&value["version"], &value["exit_code"], &value["stopped"]),
+        (&1.into(), &6.into(), &false.into())
+    );
     assert_eq!(value["command"][2], "exit 6");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "the draft is gone");
     let nowhere = folder.join("no/such/folder.json");

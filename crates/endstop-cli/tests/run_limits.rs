@@ -155,7 +155,8 @@ fn a_kill_file_ends_the_command_at_once() {
 #[test]
 fn a_pause_waits_for_an_approval() {
     let policy = folder("pause").join("policy.toml");
-    std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n").unwrap();
+    std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
+        .unwrap();
     // The command approves itself as soon as it is held up, which a person would do.
     let script = format!("(sleep 1; kill -USR1 $PPID) & {AGENT}");
     let flags = ["--policy", policy.to_str().unwrap()];

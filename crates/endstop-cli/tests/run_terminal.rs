@@ -18,7 +18,9 @@ fn run(script: &str) -> Terminal {
 #[test]
 fn the_command_has_the_terminal_and_is_in_its_foreground() {
     // Only a process in the foreground reads what is typed.
-    let mut terminal = run("test -t 0 && test -t 1 && test -t 2 && echo all three; read line; echo \"<$line>\"; exit 7");
+    let mut terminal = run(
+        "test -t 0 && test -t 1 && test -t 2 && echo all three; read line; echo \"<$line>\"; exit 7",
+    );
     terminal.expect("all three");
     terminal.send("typed\r");
     terminal.expect("<typed>");
@@ -27,7 +29,8 @@ fn the_command_has_the_terminal_and_is_in_its_foreground() {
 
 #[test]
 fn ctrl_c_goes_to_the_command_and_its_end_decides() {
-    let mut terminal = run("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done");
+    let mut terminal =
+        run("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done");
     terminal.expect("ready");
     terminal.send("\u{3}");
     terminal.expect("caught");
@@ -52,9 +55,11 @@ fn ctrl_backslash_goes_to_the_command() {
 
 #[test]
 fn a_signal_to_endstop_is_handed_on() {
-    let mut terminal = run("trap 'echo hung up; exit 5' HUP; echo ready; while :; do sleep 0.1; done");
+    let mut terminal =
+        run("trap 'echo hung up; exit 5' HUP; echo ready; while :; do sleep 0.1; done");
     terminal.expect("ready");
-    let status = std::process::Command::new("kill").args(["-HUP", &terminal.pid().to_string()]).status();
+    let status =
+        std::process::Command::new("kill").args(["-HUP", &terminal.pid().to_string()]).status();
     assert!(status.unwrap().success());
     terminal.expect("hung up");
     assert_eq!(terminal.code(), Some(5));
@@ -116,7 +121,9 @@ fn a_job_in_the_background_waits_when_it_reads_and_goes_on_in_the_foreground() {
 fn what_reads_from_a_pipe_does_not_lose_the_terminal() {
     let mut terminal = shell();
     // The reader at the end of the pipeline asks at the terminal, as a pager does.
-    terminal.send("endstop -q run -- echo piped | sh -c 'cat; read line </dev/tty; echo \"<$line>\"'\r");
+    terminal.send(
+        "endstop -q run -- echo piped | sh -c 'cat; read line </dev/tty; echo \"<$line>\"'\r",
+    );
     terminal.expect("\rpiped\r\n");
     terminal.send("key\r");
     terminal.expect("<key>");
@@ -139,7 +146,10 @@ fn a_command_that_is_killed_leaves_a_terminal_that_can_be_used() {
 #[test]
 fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
-    let agent = format!("\"{}\" demo-agent --iterations 2 --searches 2 --pause 400ms; echo; echo done", endstop.display());
+    let agent = format!(
+        "\"{}\" demo-agent --iterations 2 --searches 2 --pause 400ms; echo; echo done",
+        endstop.display()
+    );
     let arguments = ["run", "--upstream", "sim", "--steps", "50", "--", "/bin/sh", "-c", &agent];
     let mut terminal = Terminal::begin(Command::new(&endstop).args(arguments));
     // The region that scrolls ends above the last row, in which the line stands.
@@ -157,7 +167,8 @@ fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
 fn a_command_that_reads_single_keys_gets_no_status_line() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let script = "stty -icanon -echo; sleep 3; stty sane; echo over";
-    let mut terminal = Terminal::begin(Command::new(endstop).args(["run", "--", "/bin/sh", "-c", script]));
+    let mut terminal =
+        Terminal::begin(Command::new(endstop).args(["run", "--", "/bin/sh", "-c", script]));
     assert_eq!(terminal.code(), Some(0));
     let seen = terminal.seen();
     assert!(seen.contains("over") && !seen.contains("\u{1b}[1;23r"), "{seen:?}");

@@ -20,9 +20,9 @@ use endstop::model::Model;
 use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
 use endstop::tool::builtin::{Builtin, Workspace, tools};
 
+use super::limits::{self, usd};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::output;
-use super::limits::{self, usd};
 use approve::AskTerminal;
 use record::Record;
 use setup::Setup;

@@ -84,13 +84,15 @@ async fn plan(args: &Args) -> Result<String, String> {
 
 /// A sub-agent: its loop ends when the model says something, or when it gives up.
 async fn research(args: &Args, model: &mut Model, place: &str) -> Result<String, String> {
-    let instructions = format!("{:.<INSTRUCTIONS_BYTES$}", "You research. Search until you have found it.");
+    let instructions =
+        format!("{:.<INSTRUCTIONS_BYTES$}", "You research. Search until you have found it.");
     let mut conversation = Conversation::new(&instructions, "search", "Look at the next log.");
     for _ in 0..args.searches {
         match model.ask(place, &conversation).await? {
             Reply::Said(text) => return Ok(text),
             Reply::Call(call) => {
-                conversation.add(&call, &format!("{:.<RESULT_BYTES$}", "Nothing certain in this log."));
+                conversation
+                    .add(&call, &format!("{:.<RESULT_BYTES$}", "Nothing certain in this log."));
             }
         }
     }

@@ -85,7 +85,12 @@ pub struct Args {
     #[arg(long)]
     preserve_status: bool,
     /// The command and its arguments
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        value_name = "CMD",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     command: Vec<OsString>,
 }
 
@@ -121,11 +126,8 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
     let (around, books) = surroundings(args, &chosen.policy)?;
     let id = RunId::new();
     // Under --dry-run nothing stops it; calls without a price are then told by the shadow.
-    let unbounded = Policy {
-        unbounded: true,
-        on_unpriced: Some(OnUnpriced::Ignore),
-        ..Policy::default()
-    };
+    let unbounded =
+        Policy { unbounded: true, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() };
     let setting = Setting {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         policy: if args.dry_run { unbounded } else { chosen.policy.clone() },
@@ -202,13 +204,14 @@ async fn supervised(
     id: &RunId,
     stand: tokio::sync::watch::Receiver<Stand>,
 ) -> Result<Ended, CliError> {
-    let variables = environment::variables(open.gateway.addr(), id, args.gateway.is_sim(), |name| {
-        std::env::var(name).ok()
-    });
+    let variables =
+        environment::variables(open.gateway.addr(), id, args.gateway.is_sim(), |name| {
+            std::env::var(name).ok()
+        });
     let begun = Instant::now();
     processes::adopt_orphans();
-    let signals = Signals::new()
-        .map_err(|error| CliError::new(format!("cannot hear signals: {error}")))?;
+    let signals =
+        Signals::new().map_err(|error| CliError::new(format!("cannot hear signals: {error}")))?;
     let main = child::begin(&args.command, &variables)?;
     let mut terminal = Terminal::of_process();
     terminal::write_from_the_background();
@@ -246,7 +249,9 @@ async fn close(open: Open, id: &RunId) -> Counts {
 fn announce(args: &Args, policy: &Policy, is_default: bool) {
     let mut text = format!("endstop: limits {}", in_words(policy.rules.iter()));
     if is_default {
-        text.push_str(" (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)");
+        text.push_str(
+            " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
+        );
     }
     if args.dry_run {
         text.push_str("; dry run: nothing is stopped");

@@ -106,7 +106,9 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let open = args.gateway.open(setting).await?;
     let addr = open.gateway.addr();
     if !addr.ip().is_loopback() {
-        output::warn(&format!("{addr} can be reached from other machines, and asks for no password"));
+        output::warn(&format!(
+            "{addr} can be reached from other machines, and asks for no password"
+        ));
     }
     if args.json {
         let line = json!({ "version": 1, "event": "listening", "address": format!("http://{addr}"), "limits": limits });
@@ -184,7 +186,8 @@ fn control_token(variable: &str) -> Result<Key, CliError> {
 /// Lines of a key and a run; those that begin with `#` are comments.
 fn read_keys(path: &Path) -> Result<Vec<(Key, RunId)>, CliError> {
     let shown = path.display();
-    let failed = |error: io::Error| CliError::new(format!("cannot read the keys `{shown}`: {error}"));
+    let failed =
+        |error: io::Error| CliError::new(format!("cannot read the keys `{shown}`: {error}"));
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(failed)?;
     file.take(MAX_KEYS + 1).read_to_string(&mut text).map_err(failed)?;

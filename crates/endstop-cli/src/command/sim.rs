@@ -41,9 +41,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         .build()
         .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
     runtime.block_on(async {
-        let sim = Sim::start_at(args.listen, args.script).await.map_err(|error| {
-            CliError::new(format!("cannot listen on {}: {error}", args.listen))
-        })?;
+        let sim = Sim::start_at(args.listen, args.script)
+            .await
+            .map_err(|error| CliError::new(format!("cannot listen on {}: {error}", args.listen)))?;
         let addr = sim.addr();
         writeln!(out, "listening on http://{addr}, script {}", args.script)?;
         writeln!(out, "  OPENAI_BASE_URL=http://{addr}/v1")?;

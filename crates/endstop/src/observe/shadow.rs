@@ -7,13 +7,13 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use endstop_core::Run;
 use endstop_core::event::{Event, EventKind};
 use endstop_core::policy::{Action, Program};
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Millis, Money};
 use endstop_core::verdict::Verdict;
-use endstop_core::Run;
 
 use super::{Observation, Observer};
 
@@ -171,7 +171,9 @@ mod tests {
         let reply =
             EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 1 };
         let end = EventKind::ToolEnd { tool, arguments: "{}", result: "", failed: false };
-        for kind in [EventKind::StepBegin, reply, EventKind::ToolBegin { tool }, end, EventKind::StepEnd] {
+        for kind in
+            [EventKind::StepBegin, reply, EventKind::ToolBegin { tool }, end, EventKind::StepEnd]
+        {
             state.take(&Event::new(Millis(at), kind));
         }
     }
@@ -189,7 +191,10 @@ mod tests {
     fn a_pause_is_noted_and_taken_to_be_approved() {
         let mut state = shadow("[stop]\nlimit = 'steps >= 4'\n[pause]\nask = 'steps >= 2'\n");
         (0..3).for_each(|n| step(&mut state, n, "search"));
-        assert_eq!((state.paused.as_slice(), state.first.is_none()), (&["ask".to_owned()][..], true));
+        assert_eq!(
+            (state.paused.as_slice(), state.first.is_none()),
+            (&["ask".to_owned()][..], true)
+        );
         (3..6).for_each(|n| step(&mut state, n, "search"));
         assert_eq!(state.first.unwrap().steps, 4);
     }

@@ -34,7 +34,10 @@ impl Page {
              the model is a script, priced as {MODEL}.",
             stage.iterations
         );
-        let title = format!("1. Nothing is stopped, all is counted: endstop run --dry-run {} -- agent", limits(stage));
+        let title = format!(
+            "1. Nothing is stopped, all is counted: endstop run --dry-run {} -- agent",
+            limits(stage)
+        );
         format!("{}\n{}\n", self.paragraph(&story), self.title(&title))
     }
 
@@ -51,7 +54,8 @@ impl Page {
 
     /// Before the second act.
     pub(super) fn between(self, stage: &Stage) -> String {
-        let title = format!("2. The same program under limits: endstop run {} -- agent", limits(stage));
+        let title =
+            format!("2. The same program under limits: endstop run {} -- agent", limits(stage));
         format!("{}\n", self.title(&title))
     }
 

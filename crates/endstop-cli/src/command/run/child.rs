@@ -75,7 +75,9 @@ pub(super) fn news(main: Pid) -> Vec<News> {
     let mut news = Vec::new();
     loop {
         match waitpid(None, Some(flags)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == main => news.push(News::Ended(Ended::Code(code))),
+            Ok(WaitStatus::Exited(pid, code)) if pid == main => {
+                news.push(News::Ended(Ended::Code(code)))
+            }
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid == main => {
                 news.push(News::Ended(Ended::Signal(signal)));
             }

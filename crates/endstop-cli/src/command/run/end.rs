@@ -96,7 +96,10 @@ impl Story<'_> {
             duration(Millis(totals.elapsed_ms)),
         ];
         if self.counts.stop_answers > 0 {
-            parts.push(format!("{} answered with the stop", counted(self.counts.stop_answers, "call")));
+            parts.push(format!(
+                "{} answered with the stop",
+                counted(self.counts.stop_answers, "call")
+            ));
         }
         if self.counts.unmetered > 0 {
             parts.push(format!("{} not metered", counted(self.counts.unmetered, "request")));
@@ -169,9 +172,8 @@ impl JsonFile {
     /// # Errors
     /// If it cannot.
     pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
-        let failed = |error: io::Error| {
-            CliError::new(format!("cannot write `{}`: {error}", path.display()))
-        };
+        let failed =
+            |error: io::Error| CliError::new(format!("cannot write `{}`: {error}", path.display()));
         let is_special = fs::metadata(path).is_ok_and(|data| !data.is_file());
         let name = path.file_name().filter(|_| !is_special);
         let draft = match name {

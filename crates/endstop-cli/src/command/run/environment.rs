@@ -47,7 +47,8 @@ fn without_proxy(now: Option<&str>) -> String {
     if now == "*" {
         return now.to_owned();
     }
-    let mut hosts: Vec<&str> = now.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
+    let mut hosts: Vec<&str> =
+        now.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
     for host in LOOPBACK {
         if !hosts.contains(&host) {
             hosts.push(host);

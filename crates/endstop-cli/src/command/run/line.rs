@@ -45,7 +45,13 @@ impl StatusRow {
     }
 
     /// Draws how the run stands, `since` its beginning, if a row can be had.
-    pub(super) fn draw(&mut self, run: &DrivenRun, terminal: &Terminal, calls: u64, since: Instant) {
+    pub(super) fn draw(
+        &mut self,
+        run: &DrivenRun,
+        terminal: &Terminal,
+        calls: u64,
+        since: Instant,
+    ) {
         if !self.is_wanted || !terminal.is_foreground() {
             return;
         }

@@ -91,7 +91,8 @@ pub(super) fn tell_all(group: Pid, signal: Signal) {
 pub(super) fn in_words(processes: &[Process]) -> String {
     const SHOWN: usize = 3;
     let shown = processes.iter().take(SHOWN);
-    let names = shown.map(|process| format!("{} ({})", endstop::observe::clean(&process.name), process.pid));
+    let names = shown
+        .map(|process| format!("{} ({})", endstop::observe::clean(&process.name), process.pid));
     let mut text = names.collect::<Vec<_>>().join(", ");
     if processes.len() > SHOWN {
         text.push_str(&format!(" and {} more", processes.len() - SHOWN));

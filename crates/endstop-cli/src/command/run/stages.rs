@@ -67,9 +67,7 @@ impl Stages {
             Self::Answered { .. } => {
                 (Self::Terminated { until: now + TERM_TO_KILL }, Act::Terminate)
             }
-            Self::Terminated { .. } => {
-                (Self::Killed { again: now + AGAIN, rounds: 1 }, Act::Kill)
-            }
+            Self::Terminated { .. } => (Self::Killed { again: now + AGAIN, rounds: 1 }, Act::Kill),
             Self::Killed { rounds: ROUNDS.., .. } => return Some(Act::GiveUp),
             Self::Killed { rounds, .. } => {
                 (Self::Killed { again: now + AGAIN, rounds: rounds + 1 }, Act::Kill)

@@ -231,7 +231,8 @@ impl Supervisor<'_> {
         self.stages.stop(Instant::now(), grace);
         if self.state.ended.is_none() {
             let left = Millis(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
-            let text = format!("endstop: stopped: {signal}; the command has {} to end", duration(left));
+            let text =
+                format!("endstop: stopped: {signal}; the command has {} to end", duration(left));
             output::note(&text);
         }
     }
@@ -255,6 +256,8 @@ impl Supervisor<'_> {
         }
         let left = descendants();
         if left.is_empty() {
+            // Those that have ended just now are not left behind as zombies.
+            child::news(self.main);
             return Some(ended);
         }
         let now = Instant::now();

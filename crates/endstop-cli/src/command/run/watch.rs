@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::run::{Notice, Status};
 use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::Run;
 use endstop::observe::{Observation, Observer, RunInfo, clean};
 use tokio::sync::watch;
 
