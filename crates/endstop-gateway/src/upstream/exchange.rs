@@ -23,9 +23,6 @@ use super::shared::{Gathered, gather};
 /// Bytes of the head of an answer; a longer one breaks the exchange.
 const MAX_HEAD: usize = 256 << 10;
 
-/// Header fields of an answer.
-const MAX_HEADERS: usize = 256;
-
 /// A connection that no task runs: whoever waits for its answer polls it.
 pub(super) struct Line {
     look: Look,
@@ -42,7 +39,7 @@ impl Line {
         let look = wire.look();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
-            .max_headers(MAX_HEADERS)
+            // A hundred header fields at most, which is the default: a number of one's own costs an allocation.
             .handshake(TokioIo::new(wire))
             .await?;
         Ok(Box::new(Self { look, sender, connection, is_over: false, used: Instant::now() }))
@@ -119,10 +116,9 @@ impl Exchange {
         }
         let line = &mut self.line;
         let Gathered { data, end } = gather(&mut self.body, cx, |cx| {
-            line.as_mut().is_some_and(|line| {
+            if let Some(line) = line {
                 line.drive(cx);
-                true
-            })
+            }
         });
         match end {
             Some(Ok(())) => self.give_back(cx),
