@@ -26,7 +26,7 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
         str![[r#"
 warning: `scripted` has no price, so no limit in dollars holds; --prices FILE names a table that has one, --unpriced IN,OUT gives rates for it
 model scripted, limits steps >= 50, active >= 10m (the default; --steps, --usd,
-  --timeout, --stop and --policy set others)
+  --tokens, --timeout, --stop and --policy set others)
 completed · 1 step · 46 tokens · cost unknown · [..] · run [..]
 
 "#]]
