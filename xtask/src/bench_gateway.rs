@@ -31,19 +31,22 @@ struct Options {
     /// By how much windows are shorter than usual.
     shorter: u64,
     only: Vec<String>,
+    /// The profile that Endstop is built with.
+    profile: &'static str,
 }
 
 impl Options {
     fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options = Self { rounds: 5, shorter: 1, only: Vec::new() };
+        let mut options = Self { rounds: 5, shorter: 1, only: Vec::new(), profile: "dist" };
         let mut words = words.iter();
         while let Some(&word) = words.next() {
             match word {
                 "--quick" => (options.rounds, options.shorter) = (2, 3),
+                "--release" => options.profile = "release",
                 "--only" => options.only.extend(words.by_ref().map(|&name| name.to_owned())),
                 other => {
                     return Err(format!(
-                        "`{other}` is unknown; there are --quick and --only NAME.."
+                        "`{other}` is unknown; there are --quick, --release and --only NAME.."
                     ));
                 }
             }
@@ -77,6 +80,8 @@ pub(super) struct Place {
     /// The program with both ends.
     ends: PathBuf,
     upstream: SocketAddr,
+    /// The profile that Endstop is built with.
+    profile: &'static str,
 }
 
 /// A gateway that runs, and what was found about it.
@@ -90,7 +95,7 @@ struct Measured {
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let options = Options::parse(words)?;
-    let place = prepare(root)?;
+    let place = prepare(root, options.profile)?;
     let (mut launches, mut skipped) = (Vec::new(), Vec::new());
     for subject in SUBJECTS.iter().filter(|subject| options.has(subject)) {
         match (subject.prepare)(&place) {
@@ -139,7 +144,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
 }
 
 /// Builds both ends; the gateways are built or installed by their own rows.
-fn prepare(root: &Path) -> Result<Place, String> {
+fn prepare(root: &Path, profile: &'static str) -> Result<Place, String> {
     let folder = root.join("target/bench-gateway");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let built = Command::new("cargo")
@@ -155,6 +160,7 @@ fn prepare(root: &Path) -> Result<Place, String> {
         ends: folder.join("build/release/gateway-load"),
         folder,
         upstream: process::free_address()?,
+        profile,
     })
 }
 

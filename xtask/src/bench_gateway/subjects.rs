@@ -35,7 +35,7 @@ fn endstop(place: &Place) -> Result<Launch, String> {
 /// All connections draw on one run.
 fn endstop_shared(place: &Place) -> Result<Launch, String> {
     let built = Command::new("cargo")
-        .args(["build", "--profile", "dist", "-p", "endstop-cli", "--target-dir"])
+        .args(["build", "--profile", place.profile, "-p", "endstop-cli", "--target-dir"])
         .arg(place.root.join("target"))
         .current_dir(&place.root)
         .status();
@@ -50,7 +50,7 @@ fn endstop_shared(place: &Place) -> Result<Launch, String> {
     );
     line = line.split_whitespace().collect::<Vec<_>>().join(" ");
     Ok(Launch {
-        program: Some(place.root.join("target/dist/endstop")),
+        program: Some(place.root.join("target").join(place.profile).join("endstop")),
         arguments: line.split(' ').map(str::to_owned).collect(),
         address: Some(address),
         ..Launch::default()
