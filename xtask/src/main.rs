@@ -7,6 +7,7 @@
 
 mod bench;
 mod bench_gateway;
+mod clients;
 mod detection;
 mod docs;
 mod prices;
@@ -31,6 +32,9 @@ Tasks:
            measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   real-model
            run the agent loop on a small real model, which is fetched below target/ first
+  clients [--ci | --all [--write] | NAME..]
+           run real clients under `endstop run`, which are installed below target/ first, and print how
+           they ended; with --write put that into docs/clients.md
   detection [--write | FORM..]
            replay the recorded runs under each form of loop detection, and print the tables of
            docs/detection.md, or write them there; with conditions, print theirs";
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy_and_report(),
         ["docs"] => write_docs_and_report(),
         ["prices"] => report(prices::run()),
+        ["clients", words @ ..] => report(clients::run(&tree::root(), words)),
         ["detection", "--write"] => report(detection::write(&tree::root())),
         ["detection", forms @ ..] => report(detection::print(&tree::root(), forms)),
         ["bench"] => report(bench::run(&tree::root())),

@@ -12,9 +12,18 @@ use crate::sse::SseEvent;
 use crate::stop::StopText;
 
 mod chat;
+mod demand;
+#[cfg(test)]
+mod dialect_tests;
+#[cfg(test)]
+pub(crate) mod garbage;
 mod gemini;
 mod messages;
+mod parts;
+mod reply;
 mod responses;
+mod usage;
+mod weigh;
 
 /// The interface that a request speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +58,13 @@ impl Api {
     }
 }
 
+/// How errors of OpenAI look, where no request was read.
+pub(crate) const CHAT: &dyn Dialect = &chat::Chat;
+/// How errors of Anthropic look.
+pub(crate) const MESSAGES: &dyn Dialect = &messages::Messages;
+/// How errors of Gemini look.
+pub(crate) const GEMINI: &dyn Dialect = &gemini::Gemini;
+
 /// What a request asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
@@ -56,6 +72,9 @@ pub struct Asked {
     pub model: String,
     /// Whether the answer is to be a stream of events.
     pub is_stream: bool,
+    /// Whether the answer is to be a JSON list of what would be events: Gemini's stream without `alt=sse`. Not
+    /// with [`is_stream`](Self::is_stream).
+    pub is_list: bool,
     /// Whether the client asked for usage in the stream, or gets it anyway.
     pub wants_usage: bool,
     /// The client's output cap.

@@ -1,1 +1,145 @@
 //! One call, from the request to its settlement.
+//!
+//! 1. [`take`]: the request is read: route, body, what it asks for.
+//! 2. [`admit`]: the run is told what came back from tools, and asked whether the call may begin.
+//! 3. [`ask`]: the request is sent with its output cap, and its answer read: as a whole, or
+//! 4. [`stream`]: event by event while it is passed on.
+//! 5. [`flight`]: whatever happens, the call is settled once.
+
+mod admit;
+mod answer;
+mod ask;
+mod flight;
+mod pass;
+mod settle;
+mod stream;
+mod take;
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use hyper::body::Incoming;
+
+use crate::api::{Dialect, ErrorKind};
+use crate::body::Body;
+use crate::config::Config;
+use crate::control;
+use crate::route::{self, Side};
+use crate::run::{Prices, Registry, RunEntry};
+use crate::server::PeerInfo;
+use crate::upstream::Client;
+
+/// All that calls share.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) config: Arc<Config>,
+    pub(crate) registry: Registry,
+    prices: Prices,
+    client: Client,
+}
+
+impl Gate {
+    pub(crate) fn new(config: Arc<Config>, client: Client) -> Self {
+        let registry = Registry::new(Arc::clone(&config));
+        let prices = Prices::new(config.prices);
+        Self { config, registry, prices, client }
+    }
+
+    /// Answers a request.
+    ///
+    /// # Cancellation safety
+    /// Dropped when the client goes away: what is in flight is closed and settled.
+    pub(crate) async fn answer(&self, request: Request<Incoming>, _: PeerInfo) -> Response<Body> {
+        let (head, incoming) = request.into_parts();
+        if head.uri.path().starts_with("/endstop/") {
+            return control::answer(self, &head, incoming).await;
+        }
+        let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        let route = match route::route(&self.config, &head.method, target, &head.headers) {
+            Ok(route) => route,
+            Err(error) => {
+                let dialect = answer::dialect_for(Side::OpenAi);
+                let text = error.to_string();
+                return answer::error(dialect, StatusCode::BAD_REQUEST, ErrorKind::Invalid, &text);
+            }
+        };
+        match route.api.dialect() {
+            Some(dialect) => self.model_call(route, &head, incoming, dialect).await,
+            None => self.pass(route, &head, incoming).await,
+        }
+    }
+
+    async fn model_call(
+        &self,
+        route: route::Route,
+        head: &http::request::Parts,
+        incoming: Incoming,
+        dialect: &'static dyn Dialect,
+    ) -> Response<Body> {
+        let taken = match take::take(&self.config, route, &head.headers, incoming, dialect).await {
+            Ok(taken) => taken,
+            Err(refused) => return *refused,
+        };
+        let provider = self.provider(taken.route.side);
+        let model = &taken.asked.model;
+        let Some(run) = self.registry.get_or_begin(&taken.route.run, model, provider) else {
+            return answer::overloaded(dialect, "too many runs have calls in flight");
+        };
+        match self.begin(&run, &taken).await {
+            Ok(flight) => self.ask(flight, taken, head).await,
+            Err(answered) => *answered,
+        }
+    }
+
+    /// The upstream of a side.
+    fn base(&self, side: Side) -> &Uri {
+        let upstreams = &self.config.upstreams;
+        match side {
+            Side::OpenAi => &upstreams.openai,
+            Side::Anthropic => &upstreams.anthropic,
+            Side::Gemini => &upstreams.gemini,
+        }
+    }
+
+    /// Whose prices hold at the upstream of a side.
+    fn provider(&self, side: Side) -> &'static str {
+        let host = self.base(side).host().unwrap_or("");
+        let known =
+            HOSTS.iter().find(|(name, _)| host == *name || host.ends_with(&format!(".{name}")));
+        match (known, side) {
+            (Some((_, provider)), _) => provider,
+            (None, Side::OpenAi) => "openai",
+            (None, Side::Anthropic) => "anthropic",
+            (None, Side::Gemini) => "google",
+        }
+    }
+
+    fn is_metered(&self, run: &RunEntry) -> bool {
+        run.driven.is_metered() && !self.config.allow_unmetered
+    }
+
+    /// What is sent upstream of a request's head.
+    fn forwarded(&self, route: &route::Route, headers: &HeaderMap) -> HeaderMap {
+        let mut sent = crate::upstream::forwardable(headers);
+        for name in [route::RUN_HEADER, route::CHILD_HEADER, "expect"] {
+            sent.remove(name);
+        }
+        if route.has_issued_key {
+            route::strip_keys(&mut sent);
+            route::use_key(&mut sent, route.side, &self.config.upstream_keys);
+        }
+        sent
+    }
+}
+
+/// Providers whose prices differ from those of the vendors whose interface they speak.
+const HOSTS: &[(&str, &str)] = &[
+    ("openrouter.ai", "openrouter"),
+    ("groq.com", "groq"),
+    ("deepseek.com", "deepseek"),
+    ("mistral.ai", "mistral"),
+    ("together.xyz", "together"),
+    ("x.ai", "x-ai"),
+    ("fireworks.ai", "fireworks"),
+    ("openai.azure.com", "azure"),
+];

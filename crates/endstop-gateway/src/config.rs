@@ -1,5 +1,8 @@
 //! What a gateway is started with.
 
+mod keys;
+
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +14,8 @@ use endstop::store::RunId;
 use http::Uri;
 use thiserror::Error;
 
+pub use keys::{Key, UpstreamKeys};
+
 /// What a gateway is started with.
 #[derive(Debug)]
 pub struct Config {
@@ -18,6 +23,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where calls go.
     pub upstreams: Upstreams,
+    /// The upstreams' own keys, for clients that send a key which the gateway has issued.
+    pub upstream_keys: UpstreamKeys,
     /// The policy of every run.
     pub program: Arc<Program>,
     /// Which runs there are.
@@ -37,11 +44,11 @@ pub struct Config {
     /// Sizes and counts beyond which nothing is taken.
     pub bounds: Bounds,
     /// What the control interface (`/endstop/v1/`) asks for as a bearer token; there is none without.
-    pub control_token: Option<String>,
+    pub control_token: Option<Key>,
 }
 
 /// Which runs there are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Runs {
     /// One, whatever a request says: `endstop run`. A request's run path names sub-agents of it.
     One(RunId),
@@ -50,8 +57,20 @@ pub enum Runs {
         /// What a request that names none is.
         unnamed: Unnamed,
         /// Keys that the gateway has issued, and the run of each. A client sends its key as its API key.
-        keys: Vec<(String, RunId)>,
+        keys: Vec<(Key, RunId)>,
     },
+}
+
+impl fmt::Debug for Runs {
+    /// Without the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(run) => f.debug_tuple("One").field(run).finish(),
+            Self::Many { unnamed, keys } => {
+                f.debug_struct("Many").field("unnamed", unnamed).field("keys", &keys.len()).finish()
+            }
+        }
+    }
 }
 
 /// What becomes of a request that names no run, where there are many.

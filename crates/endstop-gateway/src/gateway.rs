@@ -2,13 +2,27 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use endstop::agent::driver::DrivenRun;
+use endstop::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use endstop::core::run::Status;
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::core::units::Money;
 use endstop::store::RunId;
 use thiserror::Error;
+use tokio::task::JoinHandle;
 
+use crate::call::Gate;
 use crate::config::Config;
+use crate::run::Counts;
+use crate::server;
+use crate::upstream::Client;
+
+/// How long calls in flight may go on once the gateway is shut down; then they are cut.
+const GRACE: Duration = Duration::from_secs(5);
+/// How often the kill switch is looked at while calls are in flight.
+const KILL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Why a gateway does not start.
 #[derive(Debug, Error)]
@@ -21,27 +35,49 @@ pub enum StartError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The certificates that the environment names cannot be used.
+    #[error("{0}")]
+    Certificates(String),
 }
 
 /// A gateway that listens. It ends when it is dropped; calls in flight are cut and settled then.
 #[derive(Debug)]
 pub struct Gateway {
     addr: SocketAddr,
-    config: Arc<Config>,
+    gate: Arc<Gate>,
+    stop: CancelToken,
+    server: JoinHandle<()>,
+    watch: Option<JoinHandle<()>>,
 }
 
 impl Gateway {
     /// Starts to listen.
     ///
     /// # Errors
-    /// Where the address cannot be listened on.
+    /// Where the address cannot be listened on, or `SSL_CERT_FILE` names no certificates.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let addr = config.listen;
+        let client = Client::from_environment(|name| std::env::var(name).ok())
+            .map_err(|error| StartError::Certificates(error.to_string()))?;
         let listener = tokio::net::TcpListener::bind(addr)
             .await
             .map_err(|error| StartError::Listen { addr, error })?;
         let addr = listener.local_addr().map_err(|error| StartError::Listen { addr, error })?;
-        Ok(Self { addr, config: Arc::new(config) })
+        let bounds = config.bounds;
+        let kill = config.around.kill.clone();
+        let gate = Arc::new(Gate::new(Arc::new(config), client));
+        let stop = CancelToken::new();
+        let answering = Arc::clone(&gate);
+        let handler = move |request, peer| {
+            let gate = Arc::clone(&answering);
+            async move { gate.answer(request, peer).await }
+        };
+        let server = tokio::spawn(server::serve(listener, bounds, handler, stop.clone()));
+        let watch = kill.map(|kill| tokio::spawn(watch_kill(Arc::clone(&gate), kill)));
+        Ok(Self { addr, gate, stop, server, watch })
     }
 
     /// Where it listens.
@@ -53,22 +89,95 @@ impl Gateway {
     /// What it was started with.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.gate.config
     }
 
     /// A run by its id; with [`Runs::One`](crate::Runs::One) the run is there from the start.
     #[must_use]
     pub fn run(&self, id: &RunId) -> Option<DrivenRun> {
-        let _ = id;
-        None
+        self.gate.registry.get(id).map(|entry| entry.driven.clone())
     }
 
-    /// Waits until a run has ended or is paused, and tells where it stands; at once if it is so already.
+    /// Every run that is known, in order of their ids.
+    #[must_use]
+    pub fn runs(&self) -> Vec<DrivenRun> {
+        self.gate.registry.all().iter().map(|entry| entry.driven.clone()).collect()
+    }
+
+    /// Begins a run before its first request. None where there are too many.
+    #[must_use]
+    pub fn open(&self, id: &RunId) -> Option<DrivenRun> {
+        self.gate.registry.get_or_begin(id, "", "").map(|entry| entry.driven.clone())
+    }
+
+    /// What came of a run's requests.
+    #[must_use]
+    pub fn counts(&self, id: &RunId) -> Option<Counts> {
+        self.gate.registry.get(id).map(|entry| entry.counts())
+    }
+
+    /// Approves every pause rule that holds up a run; with a cap, until its money has reached that. Calls that
+    /// are held go on. Whether a rule was approved.
+    pub fn approve(&self, id: &RunId, cap: Option<Money>) -> bool {
+        self.gate.registry.get(id).is_some_and(|entry| entry.approve(cap))
+    }
+
+    /// Stops a run for a person: what is in flight ends by itself, or is cut. Whether there is such a run.
+    pub fn cancel(&self, id: &RunId, message: &str, urgency: Urgency) -> bool {
+        let entry = self.gate.registry.get(id);
+        entry.is_some_and(|entry| {
+            entry.cancel(message, urgency);
+            true
+        })
+    }
+
+    /// Waits until a run has stopped or is paused, and tells where it stands; at once if it is so already. A run
+    /// that ended by itself may go on, and is waited for. For ever where there is no such run.
+    ///
+    /// # Cancellation safety
+    /// It may be dropped and asked for again.
     pub async fn held_up(&self, id: &RunId) -> Status {
-        let _ = id;
-        std::future::pending().await
+        match self.gate.registry.get(id) {
+            Some(entry) => entry.held_up().await,
+            None => std::future::pending().await,
+        }
     }
 
-    /// Waits until calls in flight have ended, then stops listening.
-    pub async fn shut_down(self) {}
+    /// Stops listening, waits a few seconds for calls in flight, cuts what is left, and tells observers of the
+    /// end of every run.
+    pub async fn shut_down(mut self) {
+        let signal =
+            || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");
+        self.stop.cancel(signal(), Urgency::Graceful);
+        if tokio::time::timeout(GRACE, &mut self.server).await.is_err() {
+            self.stop.cancel(signal(), Urgency::Now);
+            // Dropping what is in flight settles it; that takes no time worth a bound of its own.
+            let _ = tokio::time::timeout(GRACE, &mut self.server).await;
+        }
+        for entry in self.gate.registry.all() {
+            entry.tell_end();
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.server.abort();
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
+    }
+}
+
+/// Cuts what is in flight once the kill switch is thrown. Calls that begin look at it themselves.
+async fn watch_kill(gate: Arc<Gate>, kill: Arc<dyn KillSwitch>) {
+    loop {
+        tokio::time::sleep(KILL_INTERVAL).await;
+        let Some(message) = kill.thrown() else { continue };
+        for entry in gate.registry.all() {
+            entry.driven.token().cancel(kill_signal(message.clone()), Urgency::Now);
+            entry.driven.checkpoint();
+            entry.ring();
+        }
+    }
 }

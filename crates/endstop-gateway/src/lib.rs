@@ -13,6 +13,8 @@ pub mod api;
 mod body;
 mod call;
 pub mod config;
+mod control;
+mod decode;
 mod json;
 mod route;
 mod run;
@@ -21,8 +23,13 @@ pub mod sim;
 mod sse;
 pub mod stop;
 mod upstream;
+mod upstreams;
 
 mod gateway;
 
-pub use config::{Bounds, Config, PauseLimit, Runs, StopWith, Unnamed, Upstreams, UpstreamsError};
+pub use config::{
+    Bounds, Config, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams,
+    UpstreamsError,
+};
 pub use gateway::{Gateway, StartError};
+pub use run::Counts;

@@ -1,1 +1,150 @@
 //! Which run a request belongs to, which upstream it is for, which interface it speaks.
+//!
+//! Nothing in a request chooses a host: the target's path is all that is used of it, and the host always
+//! comes from [`Upstreams`](crate::Upstreams).
+//!
+//! The run, by the first of these that is there: a key that the gateway has issued, the path (`/r/{run}/…`),
+//! the header `x-endstop-run`, the session of Claude Code. Children stand in the path after the run
+//! (`/r/{run}/{child}/…`, nested by more segments) or in the header `x-endstop-child` (`a/b`).
+
+mod key;
+mod path;
+
+use endstop::store::RunId;
+use http::{HeaderMap, Method};
+
+pub(crate) use key::{bearer, is_same, strip as strip_keys, use_key};
+pub(crate) use path::PathError;
+
+use crate::api::Api;
+use crate::config::{Config, Runs, Unnamed};
+
+/// Children that are told apart below one another; deeper ones are the last of these.
+const MAX_DEPTH: usize = 8;
+/// The run of requests that name none, where they share one.
+const SHARED_RUN: &str = "shared";
+/// Which run.
+pub(crate) const RUN_HEADER: &str = "x-endstop-run";
+/// Which sub-agent of it.
+pub(crate) const CHILD_HEADER: &str = "x-endstop-child";
+const CLAUDE_SESSION_HEADER: &str = "x-claude-code-session-id";
+
+/// Whose upstream a call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Side {
+    /// OpenAI and what speaks like it.
+    OpenAi,
+    /// Anthropic.
+    Anthropic,
+    /// Gemini.
+    Gemini,
+}
+
+/// Where a request goes, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The run that pays.
+    pub(crate) run: RunId,
+    /// The sub-agents from the run down; empty for the run itself.
+    pub(crate) child: Vec<String>,
+    /// Whose upstream.
+    pub(crate) side: Side,
+    /// Path and query below the upstream's base; begins with a slash.
+    pub(crate) rest: String,
+    /// What it speaks.
+    pub(crate) api: Api,
+    /// Whether the client's key was issued by the gateway: the upstream's own has to take its place.
+    pub(crate) has_issued_key: bool,
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RouteError {
+    /// The path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// No run is named, and there are many.
+    #[error(
+        "this gateway serves many runs, and the request names none: put `/r/<run>` before the path of the \
+         base URL, or send the header x-endstop-run"
+    )]
+    Unnamed,
+    /// A name of a run or child that cannot be one.
+    #[error("`{name}` is no name of a run: {why}")]
+    Name {
+        /// What stands there, cut.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Finds out where a request goes.
+pub(crate) fn route(
+    config: &Config,
+    method: &Method,
+    target: &str,
+    headers: &HeaderMap,
+) -> Result<Route, RouteError> {
+    let (path, query) = target.split_once('?').map_or((target, None), |(p, q)| (p, Some(q)));
+    path::check(path)?;
+    let parts = path::split(path);
+    let issued = key::issued(&config.runs, headers, query);
+    let mut child: Vec<String> = parts.children.iter().map(|&name| name.to_owned()).collect();
+    if let Some(names) = text(headers, CHILD_HEADER) {
+        child.extend(names.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
+    }
+    let has_issued_key = issued.is_some();
+    let run = match (&config.runs, issued) {
+        (Runs::One(run), _) => {
+            if let Some(name) = parts.run.filter(|name| *name != run.as_str()) {
+                child.insert(0, name.to_owned());
+            }
+            run.clone()
+        }
+        (Runs::Many { .. }, Some(run)) => {
+            if let Some(name) = parts.run.filter(|name| *name != run.as_str()) {
+                child.insert(0, name.to_owned());
+            }
+            run
+        }
+        (Runs::Many { unnamed, .. }, None) => named(parts.run, headers, *unnamed)?,
+    };
+    for name in &child {
+        parse(name)?;
+    }
+    child.truncate(MAX_DEPTH);
+    let (side, api) = path::side_and_api(method, parts.rest, headers);
+    let mut rest = path::below_base(side, parts.rest).into_owned();
+    let query = query.and_then(|query| key::strip_query(query, has_issued_key));
+    if let Some(query) = query {
+        rest.push('?');
+        rest.push_str(&query);
+    }
+    Ok(Route { run, child, side, rest, api, has_issued_key })
+}
+
+fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<RunId, RouteError> {
+    let name =
+        path.or_else(|| text(headers, RUN_HEADER)).or_else(|| text(headers, CLAUDE_SESSION_HEADER));
+    match (name, unnamed) {
+        (Some(name), _) => parse(name),
+        (None, Unnamed::Shared) => parse(SHARED_RUN),
+        (None, Unnamed::Refuse) => Err(RouteError::Unnamed),
+    }
+}
+
+fn parse(name: &str) -> Result<RunId, RouteError> {
+    RunId::parse(name).map_err(|error| RouteError::Name {
+        name: name.chars().filter(|c| !c.is_control()).take(64).collect(),
+        why: error.to_string(),
+    })
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok().filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+#[path = "route/route_tests.rs"]
+mod route_tests;

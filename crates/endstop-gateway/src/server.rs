@@ -1,1 +1,187 @@
 //! Connections of clients.
+//!
+//! HTTP/1.1 only: it is what every client of a base URL on a plain port speaks. A connection is one task; all that
+//! its handler does runs in it, so a client that goes away drops the handler's future or the body of its answer at
+//! once. The framing of what a client sends is checked before HTTP is read (see [`guard`]).
+
+#[cfg(test)]
+mod corpus;
+mod framing;
+mod guard;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use endstop::cancel::CancelToken;
+use http::{Request, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::body::Body;
+use crate::config::Bounds;
+use guard::Guarded;
+
+/// How long a client may take for the head of a request, and stay silent between two requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// How long a client may be silent within the body of its request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Header fields of a request; more are answered 431.
+const MAX_HEADERS: usize = 128;
+
+/// How long to wait after an error of the listener, which is out of file descriptors as a rule.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Who sends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PeerInfo {
+    /// Its address.
+    pub(crate) addr: SocketAddr,
+}
+
+/// Why the body of a request is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum TooLargeOrBroken {
+    /// It has more bytes than are taken: 413. The rest is not read.
+    #[error("the body of the request is too large")]
+    TooLarge,
+    /// It ended early, its framing is wrong, or its sender fell silent: 400.
+    #[error("the body of the request is broken")]
+    Broken,
+}
+
+/// Serves connections until `stop` is cancelled: gracefully, calls in flight end first; now, they are cut.
+///
+/// Where a connection ends, or this future is dropped, what runs in it is dropped.
+pub(crate) async fn serve<H, F>(
+    listener: TcpListener,
+    bounds: Bounds,
+    handler: H,
+    stop: CancelToken,
+) where
+    H: Fn(Request<Incoming>, PeerInfo) -> F + Clone + Send + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let room = Arc::new(Semaphore::new(bounds.connections));
+    let mut connections = JoinSet::new();
+    let mut stopped = pin!(stop.cancelled());
+    loop {
+        let accepted = async {
+            let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
+                return std::future::pending().await;
+            };
+            (listener.accept().await, permit)
+        };
+        tokio::select! {
+            _ = &mut stopped => break,
+            Some(_) = connections.join_next() => {}
+            (accepted, permit) = accepted => match accepted {
+                Ok((stream, addr)) => {
+                    let connection = connection(stream, bounds, handler.clone(), addr, stop.clone());
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(permit);
+                    });
+                }
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn connection<H, F>(
+    stream: TcpStream,
+    bounds: Bounds,
+    handler: H,
+    addr: SocketAddr,
+    stop: CancelToken,
+) where
+    H: Fn(Request<Incoming>, PeerInfo) -> F + Send + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    // A socket that cannot be set so is slower and nothing else.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let answer = handler(request, PeerInfo { addr });
+        async move { Ok::<_, std::convert::Infallible>(answer.await) }
+    });
+    let mut connection = pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(bounds.head.max(8 << 10))
+            .serve_connection(TokioIo::new(Guarded::new(stream, bounds.head)), service)
+    );
+    tokio::select! {
+        // How a connection ended is the client's affair.
+        _ = &mut connection => return,
+        _ = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    tokio::select! {
+        _ = &mut connection => {}
+        _ = stop.cut() => {}
+    }
+}
+
+/// Reads the whole body of a request, up to `max` bytes.
+///
+/// # Errors
+/// Where it is larger, broken, or its sender is silent for half a minute. The connection should be closed with
+/// the answer then; hyper does so where the body was not read to its end.
+pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, TooLargeOrBroken> {
+    let told = incoming.size_hint();
+    if told.lower() > max as u64 {
+        return Err(TooLargeOrBroken::TooLarge);
+    }
+    let mut incoming = incoming;
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(frame) = next_frame(&mut incoming).await? {
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + all.len() + data.len() > max {
+            return Err(TooLargeOrBroken::TooLarge);
+        }
+        if first.is_empty() && all.is_empty() {
+            // Most bodies come in one piece, which is kept as it is.
+            first = data;
+        } else {
+            if all.is_empty() {
+                let expected = told.exact().and_then(|size| usize::try_from(size).ok());
+                // What a client says of its length reserves no memory that it has not sent.
+                all.reserve(expected.unwrap_or(0).min(1 << 20).max(first.len() + data.len()));
+                all.extend_from_slice(&std::mem::take(&mut first));
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+async fn next_frame(
+    incoming: &mut Incoming,
+) -> Result<Option<http_body::Frame<Bytes>>, TooLargeOrBroken> {
+    // The timer is only started where there is something to wait for.
+    let frame = tokio::time::timeout(BODY_TIMEOUT, incoming.frame()).await;
+    let frame = frame.map_err(|_| TooLargeOrBroken::Broken)?;
+    frame.transpose().map_err(|_| TooLargeOrBroken::Broken)
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -35,8 +35,10 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "examples", depth: Depth::Push, plan: examples },
     Step { name: "loom", depth: Depth::Push, plan: loom },
     Step { name: "shuttle", depth: Depth::Push, plan: shuttle },
+    Step { name: "clients", depth: Depth::Push, plan: clients },
     Step { name: "licences", depth: Depth::Push, plan: licences },
     Step { name: "fuzz", depth: Depth::Push, plan: short_fuzz },
+    Step { name: "all clients", depth: Depth::Nightly, plan: all_clients },
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
@@ -129,6 +131,15 @@ fn long_models(_: &Path) -> Plan {
     one(&format!(
         "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop --test ledger_model"
     ))
+}
+
+/// It says by itself what it skips.
+fn clients(_: &Path) -> Plan {
+    one("cargo xtask clients --ci")
+}
+
+fn all_clients(_: &Path) -> Plan {
+    one("cargo xtask clients --all")
 }
 
 fn licences(_: &Path) -> Plan {

@@ -1,58 +1,247 @@
-//! Chat: stub.
+//! OpenAI chat completions, and all who copy them.
+
+use std::borrow::Cow;
 
 use http::StatusCode;
+use serde_json::json;
 
-use super::{Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Unreadable};
-use crate::sse::SseEvent;
+use super::demand::{Insists, Offer, demands};
+use super::parts::{arguments_of, beside, read_object, text_of};
+use super::reply::{MAX_CALLS, Reply};
+use super::weigh::{TOOL_INSTRUCTIONS, mark};
+use super::{
+    Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
+};
+use crate::json::{List, Raw, fields};
 use crate::stop::StopText;
+
+mod answer;
+mod edit;
+mod write;
 
 /// The dialect.
 #[derive(Debug)]
 pub(super) struct Chat;
 
-struct Reader(Seen);
-
-impl StreamReader for Reader {
-    fn event(&mut self, _: &SseEvent<'_>) -> super::EventSeen {
-        super::EventSeen::default()
+fields! {
+    Request<'j> {
+        model: Raw<'j> = "model",
+        stream: Raw<'j> = "stream",
+        stream_options: StreamOptions<'j> = "stream_options",
+        max_tokens: Raw<'j> = "max_tokens",
+        max_completion_tokens: Raw<'j> = "max_completion_tokens",
+        n: Raw<'j> = "n",
+        tools: List<Tool<'j>> = "tools",
+        tool_choice: Raw<'j> = "tool_choice",
+        functions: List<Function<'j>> = "functions",
+        function_call: Raw<'j> = "function_call",
+        format: Kind<'j> = "response_format",
+        messages: List<Raw<'j>> = "messages",
     }
+}
 
-    fn is_between_blocks(&self) -> bool {
-        true
+fields! {
+    StreamOptions<'j> {
+        include_usage: Raw<'j> = "include_usage",
     }
+}
 
-    fn seen(&self) -> &Seen {
-        &self.0
+fields! {
+    Tool<'j> {
+        function: Function<'j> = "function" | "custom",
     }
+}
 
-    fn end(&mut self, _: &StopText) -> Vec<u8> {
-        Vec::new()
+fields! {
+    Function<'j> {
+        name: Raw<'j> = "name",
+        parameters: Raw<'j> = "parameters",
+        arguments: Raw<'j> = "arguments" | "input",
+    }
+}
+
+fields! {
+    Kind<'j> {
+        kind: Raw<'j> = "type",
+    }
+}
+
+fields! {
+    Choice<'j> {
+        name: Raw<'j> = "name",
+        function: Function<'j> = "function" | "custom",
+        allowed: Allowed<'j> = "allowed_tools",
+    }
+}
+
+fields! {
+    Allowed<'j> {
+        mode: Raw<'j> = "mode",
+    }
+}
+
+fields! {
+    Message<'j> {
+        role: Raw<'j> = "role",
+        content: Raw<'j> = "content",
+        name: Raw<'j> = "name",
+        call_id: Raw<'j> = "tool_call_id",
+        calls: List<Call<'j>> = "tool_calls",
+        function_call: Function<'j> = "function_call",
+    }
+}
+
+fields! {
+    Call<'j> {
+        id: Raw<'j> = "id",
+        function: Function<'j> = "function" | "custom",
     }
 }
 
 impl Dialect for Chat {
-    fn read(&self, _: &str, _: &[u8]) -> Result<Asked, Unreadable> {
-        Ok(Asked::default())
+    fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
+        let request: Request<'_> = read_object(body)?;
+        let mut asked = Asked {
+            model: request.model.text().unwrap_or_default().into_owned(),
+            is_stream: request.stream.is_true(),
+            wants_usage: request.stream_options.include_usage.is_true(),
+            // Servers differ in which of the two counts.
+            output_cap: request.max_tokens.count().max(request.max_completion_tokens.count()),
+            choices: request.n.count().unwrap_or(1).max(1),
+            demands: request.demands(),
+            tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
+            thread: Thread::Whole,
+            fixed_bound: beside(body, &request.messages.0),
+            ..Asked::default()
+        };
+        if !asked.tools.is_empty() {
+            asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+        }
+        conversation(&request.messages.0, &mut asked);
+        Ok(asked)
     }
 
-    fn edit(&self, body: &[u8], _: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
-        Ok(body.to_vec())
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+        edit::edit(body, edits)
     }
 
-    fn answer(&self, _: &[u8]) -> Result<Seen, Unreadable> {
-        Ok(Seen::default())
+    fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
+        answer::read(body)
     }
 
-    fn stream(&self, _: &Asked) -> Box<dyn StreamReader> {
-        Box::new(Reader(Seen::default()))
+    fn stream(&self, asked: &Asked) -> Box<dyn StreamReader> {
+        Box::new(answer::Reader::new(Reply::to(asked)))
     }
 
     fn stop(&self, asked: &Asked, stop: &StopText) -> OwnAnswer {
-        let _ = asked;
-        self.error(StatusCode::OK, ErrorKind::Stopped, &stop.text)
+        write::stop(&Reply::to(asked), stop)
     }
 
-    fn error(&self, status: StatusCode, _: ErrorKind, message: &str) -> OwnAnswer {
-        OwnAnswer { status, content_type: "application/json", body: message.as_bytes().to_vec() }
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+        openai_error(status, kind, message)
     }
 }
+
+/// An error as OpenAI writes it.
+pub(super) fn openai_error(status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+    let (kind, code) = match kind {
+        ErrorKind::Stopped => ("insufficient_quota", Some("insufficient_quota")),
+        ErrorKind::Invalid | ErrorKind::Thread => ("invalid_request_error", None),
+        ErrorKind::Upstream => ("api_error", None),
+        ErrorKind::Overloaded => ("server_error", Some("overloaded")),
+    };
+    let error = json!({ "message": message, "type": kind, "param": null, "code": code });
+    super::reply::json_answer(status, &json!({ "error": error }))
+}
+
+impl<'j> Request<'j> {
+    fn offers(&self) -> Vec<Offer<'j>> {
+        let tools = self.tools.0.iter().map(|tool| &tool.function);
+        let functions = tools.chain(&self.functions.0);
+        functions
+            .filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.parameters }))
+            .collect()
+    }
+
+    fn demands(&self) -> super::Demands {
+        let format = self.format.kind.text();
+        let wants_json = matches!(format.as_deref(), Some("json_schema" | "json_object"));
+        let choice = if self.tool_choice.is_some() { self.tool_choice } else { self.function_call };
+        demands(&self.offers(), &insists(choice), wants_json)
+    }
+}
+
+/// What a `tool_choice` insists on. Some servers call `required` `any`.
+fn insists(choice: Raw<'_>) -> Insists {
+    if let Some(word) = choice.text() {
+        return insists_by_word(&word);
+    }
+    if !choice.is_object() {
+        return Insists::Free;
+    }
+    let choice: Choice<'_> = choice.read();
+    if let Some(mode) = choice.allowed.mode.text() {
+        return insists_by_word(&mode);
+    }
+    let name = choice.function.name.text().or_else(|| choice.name.text());
+    name.map_or(Insists::Any, |name| Insists::On(name.into_owned()))
+}
+
+/// What a word insists on.
+pub(super) fn insists_by_word(word: &str) -> Insists {
+    match word {
+        "none" => Insists::Never,
+        "required" | "any" => Insists::Any,
+        _ => Insists::Free,
+    }
+}
+
+/// Reads the messages, and what came after the model's last one.
+fn conversation(messages: &[Raw<'_>], asked: &mut Asked) {
+    let mut calls: Vec<(Cow<'_, str>, Function<'_>)> = Vec::new();
+    let mut was_model = false;
+    for raw in messages {
+        let message: Message<'_> = raw.read();
+        let role = message.role.text().unwrap_or_default();
+        let is_model = role == "assistant";
+        asked.messages.push(mark(*raw, role == "user"));
+        match &*role {
+            "assistant" => {
+                if !was_model {
+                    calls.clear();
+                }
+                asked.results.clear();
+                asked.has_user_message = false;
+                let legacy = Some(message.function_call).filter(|call| call.name.is_some());
+                let ids = message.calls.0.into_iter();
+                let named = ids.map(|call| (call.id.text().unwrap_or_default(), call.function));
+                let all = named.chain(legacy.map(|function| (Cow::Borrowed(""), function)));
+                calls.extend(all.take(MAX_CALLS));
+            }
+            "user" => asked.has_user_message = true,
+            "tool" | "function" => asked.results.push(result(&message, &calls)),
+            _ => {}
+        }
+        was_model = is_model;
+    }
+}
+
+fn result(message: &Message<'_>, calls: &[(Cow<'_, str>, Function<'_>)]) -> ToolResult {
+    let id = message.call_id.text().unwrap_or_default();
+    let name = message.name.text().unwrap_or_default();
+    let is_it = |(known, function): &&(Cow<'_, str>, Function<'_>)| {
+        *known == id && (!id.is_empty() || function.name.text().as_ref() == Some(&name))
+    };
+    let call = calls.iter().find(is_it).map(|(_, function)| function);
+    let tool = call.and_then(|function| function.name.text()).unwrap_or(name);
+    ToolResult {
+        id: id.into_owned(),
+        tool: tool.into_owned(),
+        arguments: call.map_or(Cow::Borrowed(""), |it| arguments_of(it.arguments)).into_owned(),
+        content: text_of(message.content).into_owned(),
+        failed: false,
+    }
+}
+
+#[cfg(test)]
+mod chat_tests;

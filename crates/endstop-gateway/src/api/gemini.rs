@@ -1,58 +1,270 @@
-//! Gemini: stub.
+//! Gemini `generateContent` and `streamGenerateContent`.
+//!
+//! The model and whether it is a stream stand in the path, not in the body. A stream is one of events only with
+//! `alt=sse`; without, it is a JSON list that grows, which is read as a whole. Keys may be in camel case or with
+//! underscores, as in all interfaces of that family.
 
 use http::StatusCode;
+use serde_json::json;
 
-use super::{Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Unreadable};
-use crate::sse::SseEvent;
+use super::demand::{Insists, Offer, demands};
+use super::parts::{beside, read_object};
+use super::reply::{FINAL_ANSWER, MAX_CALLS, Reply, json_answer};
+use super::weigh::{TOOL_INSTRUCTIONS, mark};
+use super::{
+    Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
+};
+use crate::json::{List, Raw, fields};
 use crate::stop::StopText;
+
+mod answer;
+mod edit;
+mod write;
 
 /// The dialect.
 #[derive(Debug)]
 pub(super) struct Gemini;
 
-struct Reader(Seen);
-
-impl StreamReader for Reader {
-    fn event(&mut self, _: &SseEvent<'_>) -> super::EventSeen {
-        super::EventSeen::default()
+fields! {
+    Request<'j> {
+        contents: Raw<'j> = "contents",
+        tools: Raw<'j> = "tools",
+        tool_config: ToolConfig<'j> = "toolConfig" | "tool_config",
+        config: Config<'j> = "generationConfig" | "generation_config",
+        cached: Raw<'j> = "cachedContent" | "cached_content",
     }
+}
 
-    fn is_between_blocks(&self) -> bool {
-        true
+fields! {
+    ToolConfig<'j> {
+        calling: Calling<'j> = "functionCallingConfig" | "function_calling_config",
     }
+}
 
-    fn seen(&self) -> &Seen {
-        &self.0
+fields! {
+    Calling<'j> {
+        mode: Raw<'j> = "mode",
+        names: List<Raw<'j>> = "allowedFunctionNames" | "allowed_function_names",
     }
+}
 
-    fn end(&mut self, _: &StopText) -> Vec<u8> {
-        Vec::new()
+fields! {
+    Config<'j> {
+        cap: Raw<'j> = "maxOutputTokens" | "max_output_tokens",
+        choices: Raw<'j> = "candidateCount" | "candidate_count",
+        schema: Raw<'j> = "responseSchema" | "response_schema",
+        json_schema: Raw<'j> =
+            "responseJsonSchema" | "response_json_schema" | "_responseJsonSchema",
+        mime: Raw<'j> = "responseMimeType" | "response_mime_type",
     }
+}
+
+fields! {
+    Tool<'j> {
+        functions: Raw<'j> = "functionDeclarations" | "function_declarations",
+    }
+}
+
+fields! {
+    Declared<'j> {
+        name: Raw<'j> = "name",
+        schema: Raw<'j> = "parameters" | "parametersJsonSchema" | "parameters_json_schema",
+    }
+}
+
+fields! {
+    Content<'j> {
+        role: Raw<'j> = "role",
+        parts: Raw<'j> = "parts",
+    }
+}
+
+fields! {
+    Part<'j> {
+        text: Raw<'j> = "text",
+        thought: Raw<'j> = "thought",
+        call: Call<'j> = "functionCall" | "function_call",
+        response: Response<'j> = "functionResponse" | "function_response",
+    }
+}
+
+fields! {
+    Call<'j> {
+        id: Raw<'j> = "id",
+        name: Raw<'j> = "name",
+        args: Raw<'j> = "args",
+        partial: Raw<'j> = "partialArgs" | "partial_args",
+        continues: Raw<'j> = "willContinue" | "will_continue",
+    }
+}
+
+fields! {
+    Response<'j> {
+        id: Raw<'j> = "id",
+        name: Raw<'j> = "name",
+        response: Raw<'j> = "response",
+    }
+}
+
+fields! {
+    Outcome<'j> {
+        error: Raw<'j> = "error",
+    }
+}
+
+/// A list, where one element may stand without it.
+fn listed(value: Raw<'_>) -> Vec<Raw<'_>> {
+    if value.is_list() {
+        return value.items();
+    }
+    if value.is_some() { vec![value] } else { Vec::new() }
 }
 
 impl Dialect for Gemini {
-    fn read(&self, _: &str, _: &[u8]) -> Result<Asked, Unreadable> {
-        Ok(Asked::default())
+    fn read(&self, path: &str, body: &[u8]) -> Result<Asked, Unreadable> {
+        let request: Request<'_> = read_object(body)?;
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let is_streamed = path.ends_with(":streamGenerateContent");
+        let is_events = query.split('&').any(|pair| pair.eq_ignore_ascii_case("alt=sse"));
+        let contents = listed(request.contents);
+        let offers = request.offers();
+        let mut asked = Asked {
+            model: model_in(path),
+            is_stream: is_streamed && is_events,
+            is_list: is_streamed && !is_events,
+            wants_usage: true,
+            output_cap: request.config.cap.count(),
+            choices: request.config.choices.count().unwrap_or(1).max(1),
+            demands: demands(&offers, &request.insists(), request.wants_json()),
+            tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
+            // Cached content is part of the input, and its size is not known here.
+            thread: if request.cached.is_some() { Thread::Continues } else { Thread::Whole },
+            fixed_bound: beside(body, &contents),
+            ..Asked::default()
+        };
+        if request.tools.is_some() {
+            asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+        }
+        conversation(&contents, &mut asked);
+        Ok(asked)
     }
 
-    fn edit(&self, body: &[u8], _: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
-        Ok(body.to_vec())
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+        edit::edit(body, edits)
     }
 
-    fn answer(&self, _: &[u8]) -> Result<Seen, Unreadable> {
-        Ok(Seen::default())
+    fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
+        answer::read(body)
     }
 
-    fn stream(&self, _: &Asked) -> Box<dyn StreamReader> {
-        Box::new(Reader(Seen::default()))
+    fn stream(&self, asked: &Asked) -> Box<dyn StreamReader> {
+        Box::new(answer::Reader::new(Reply::to(asked)))
     }
 
     fn stop(&self, asked: &Asked, stop: &StopText) -> OwnAnswer {
-        let _ = asked;
-        self.error(StatusCode::OK, ErrorKind::Stopped, &stop.text)
+        write::stop(&Reply::to(asked), stop)
     }
 
-    fn error(&self, status: StatusCode, _: ErrorKind, message: &str) -> OwnAnswer {
-        OwnAnswer { status, content_type: "application/json", body: message.as_bytes().to_vec() }
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+        let name = match kind {
+            // RESOURCE_EXHAUSTED would say: try again later.
+            ErrorKind::Stopped => "FAILED_PRECONDITION",
+            ErrorKind::Invalid | ErrorKind::Thread => "INVALID_ARGUMENT",
+            ErrorKind::Upstream => "INTERNAL",
+            ErrorKind::Overloaded => "UNAVAILABLE",
+        };
+        let error = json!({ "code": status.as_u16(), "message": message, "status": name });
+        json_answer(status, &json!({ "error": error }))
     }
 }
+
+/// The model of a path such as `/v1beta/models/gemini-pro:generateContent`.
+fn model_in(path: &str) -> String {
+    let last = path.rsplit('/').next().unwrap_or(path);
+    let name = last.rsplit_once(':').map_or(last, |(name, _)| name);
+    name.replace("%3A", ":").replace("%3a", ":")
+}
+
+impl<'j> Request<'j> {
+    fn offers(&self) -> Vec<Offer<'j>> {
+        let tools = listed(self.tools).into_iter();
+        let functions = tools.flat_map(|tool| listed(tool.read::<Tool<'j>>().functions));
+        functions
+            .filter_map(|declared| {
+                let declared: Declared<'j> = declared.read();
+                Some(Offer { name: declared.name.text()?, schema: declared.schema })
+            })
+            .collect()
+    }
+
+    fn insists(&self) -> Insists {
+        let calling = &self.tool_config.calling;
+        let names: Vec<_> = calling.names.0.iter().filter_map(|name| name.text()).collect();
+        match calling.mode.text().map(|mode| mode.to_ascii_uppercase()).as_deref() {
+            Some("NONE") => Insists::Never,
+            Some("ANY") if names.is_empty() || names.iter().any(|name| name == FINAL_ANSWER) => {
+                Insists::Any
+            }
+            Some("ANY") => Insists::On(names.concat()),
+            _ => Insists::Free,
+        }
+    }
+
+    fn wants_json(&self) -> bool {
+        let mime = self.config.mime.text();
+        self.config.schema.is_some()
+            || self.config.json_schema.is_some()
+            || mime.is_some_and(|mime| mime != "text/plain" && !mime.is_empty())
+    }
+}
+
+/// Reads the contents, and what came after the model's last one. Answers to calls name the function, and an id
+/// only lately: without one, the first answer of a name is that to the first call.
+fn conversation(contents: &[Raw<'_>], asked: &mut Asked) {
+    let mut calls: Vec<Call<'_>> = Vec::new();
+    let mut was_model = false;
+    for raw in contents {
+        let content: Content<'_> = raw.read();
+        let parts: Vec<Part<'_>> =
+            listed(content.parts).into_iter().map(|part| part.read()).collect();
+        let is_model = content.role.json() == "\"model\"";
+        let is_user = !is_model && parts.iter().any(|part| !part.response.name.is_some());
+        asked.messages.push(mark(*raw, is_user));
+        if is_model {
+            if !was_model {
+                calls.clear();
+            }
+            asked.results.clear();
+            asked.has_user_message = false;
+            let made = parts.into_iter().map(|part| part.call).filter(|call| call.name.is_some());
+            calls.extend(made.take(MAX_CALLS));
+        } else {
+            asked.has_user_message |= is_user;
+            let responses = parts.into_iter().map(|part| part.response);
+            for response in responses.filter(|response| response.name.is_some()) {
+                asked.results.push(result(&response, &mut calls));
+            }
+        }
+        was_model = is_model;
+    }
+}
+
+fn result(response: &Response<'_>, calls: &mut Vec<Call<'_>>) -> ToolResult {
+    let is_it = |call: &Call<'_>| match (response.id.text(), call.id.text()) {
+        (Some(id), Some(known)) => id == known,
+        _ => call.name.text() == response.name.text(),
+    };
+    let at = calls.iter().position(is_it);
+    let call = at.map(|at| calls.remove(at)).unwrap_or_default();
+    let outcome: Outcome<'_> = response.response.read();
+    ToolResult {
+        id: response.id.text().unwrap_or_default().into_owned(),
+        tool: response.name.text().unwrap_or_default().into_owned(),
+        arguments: call.args.json().to_owned(),
+        content: response.response.json().to_owned(),
+        failed: outcome.error.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod gemini_tests;

@@ -1,58 +1,231 @@
-//! Messages: stub.
+//! Anthropic messages.
+
+use std::borrow::Cow;
 
 use http::StatusCode;
+use serde_json::json;
 
-use super::{Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Unreadable};
-use crate::sse::SseEvent;
+use super::demand::{Insists, Offer, demands};
+use super::parts::{arguments_of, beside, read_object, text_of};
+use super::reply::{MAX_CALLS, Reply, json_answer};
+use super::weigh::{TOOL_INSTRUCTIONS, mark};
+use super::{
+    Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
+};
+use crate::json::{List, Raw, fields};
 use crate::stop::StopText;
+
+mod answer;
+mod edit;
+mod write;
+
+/// What programs add beside the results of tools in the user's name begins so.
+const REMINDER: &str = "<system-reminder>";
 
 /// The dialect.
 #[derive(Debug)]
 pub(super) struct Messages;
 
-struct Reader(Seen);
-
-impl StreamReader for Reader {
-    fn event(&mut self, _: &SseEvent<'_>) -> super::EventSeen {
-        super::EventSeen::default()
+fields! {
+    Request<'j> {
+        model: Raw<'j> = "model",
+        stream: Raw<'j> = "stream",
+        max_tokens: Raw<'j> = "max_tokens",
+        tools: List<Tool<'j>> = "tools",
+        tool_choice: Choice<'j> = "tool_choice",
+        format: Kind<'j> = "output_format",
+        config: Config<'j> = "output_config",
+        thread: Continued<'j> = "thread",
+        messages: List<Raw<'j>> = "messages",
     }
+}
 
-    fn is_between_blocks(&self) -> bool {
-        true
+fields! {
+    Tool<'j> {
+        name: Raw<'j> = "name",
+        schema: Raw<'j> = "input_schema",
     }
+}
 
-    fn seen(&self) -> &Seen {
-        &self.0
+fields! {
+    Choice<'j> {
+        kind: Raw<'j> = "type",
+        name: Raw<'j> = "name",
     }
+}
 
-    fn end(&mut self, _: &StopText) -> Vec<u8> {
-        Vec::new()
+fields! {
+    Kind<'j> {
+        kind: Raw<'j> = "type",
+    }
+}
+
+fields! {
+    Config<'j> {
+        format: Kind<'j> = "format",
+    }
+}
+
+fields! {
+    Continued<'j> {
+        kind: Raw<'j> = "type",
+        previous: Raw<'j> = "previous_message_id",
+    }
+}
+
+fields! {
+    Message<'j> {
+        role: Raw<'j> = "role",
+        content: Raw<'j> = "content",
+    }
+}
+
+fields! {
+    Block<'j> {
+        kind: Raw<'j> = "type",
+        text: Raw<'j> = "text",
+        id: Raw<'j> = "id",
+        name: Raw<'j> = "name",
+        input: Raw<'j> = "input",
+        use_id: Raw<'j> = "tool_use_id",
+        content: Raw<'j> = "content",
+        is_error: Raw<'j> = "is_error",
     }
 }
 
 impl Dialect for Messages {
-    fn read(&self, _: &str, _: &[u8]) -> Result<Asked, Unreadable> {
-        Ok(Asked::default())
+    fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
+        let request: Request<'_> = read_object(body)?;
+        let offers = request.offers();
+        let kind = request.thread.kind.text();
+        let continues = kind.as_deref() == Some("continue") || request.thread.previous.is_some();
+        let formats = [request.format.kind, request.config.format.kind];
+        let wants_json = formats.iter().any(|kind| kind.json() == "\"json_schema\"");
+        let mut asked = Asked {
+            model: request.model.text().unwrap_or_default().into_owned(),
+            is_stream: request.stream.is_true(),
+            wants_usage: true,
+            output_cap: request.max_tokens.count(),
+            choices: 1,
+            demands: demands(&offers, &request.tool_choice.insists(), wants_json),
+            tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
+            thread: if continues { Thread::CanResend } else { Thread::Whole },
+            fixed_bound: beside(body, &request.messages.0),
+            ..Asked::default()
+        };
+        if !asked.tools.is_empty() {
+            asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+        }
+        conversation(&request.messages.0, &mut asked);
+        Ok(asked)
     }
 
-    fn edit(&self, body: &[u8], _: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
-        Ok(body.to_vec())
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+        edit::edit(body, edits)
     }
 
-    fn answer(&self, _: &[u8]) -> Result<Seen, Unreadable> {
-        Ok(Seen::default())
+    fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
+        answer::read(body)
     }
 
-    fn stream(&self, _: &Asked) -> Box<dyn StreamReader> {
-        Box::new(Reader(Seen::default()))
+    fn stream(&self, asked: &Asked) -> Box<dyn StreamReader> {
+        Box::new(answer::Reader::new(Reply::to(asked)))
     }
 
     fn stop(&self, asked: &Asked, stop: &StopText) -> OwnAnswer {
-        let _ = asked;
-        self.error(StatusCode::OK, ErrorKind::Stopped, &stop.text)
+        write::stop(&Reply::to(asked), stop)
     }
 
-    fn error(&self, status: StatusCode, _: ErrorKind, message: &str) -> OwnAnswer {
-        OwnAnswer { status, content_type: "application/json", body: message.as_bytes().to_vec() }
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+        let name = match kind {
+            ErrorKind::Stopped => "billing_error",
+            ErrorKind::Invalid | ErrorKind::Thread => "invalid_request_error",
+            ErrorKind::Upstream => "api_error",
+            ErrorKind::Overloaded => "overloaded_error",
+        };
+        let mut error = json!({ "type": name, "message": message });
+        if let (ErrorKind::Thread, Some(error)) = (kind, error.as_object_mut()) {
+            let details = json!({ "error_code": "thread_unsupported_request" });
+            error.insert("details".to_owned(), details);
+        }
+        json_answer(status, &json!({ "type": "error", "error": error }))
     }
 }
+
+impl<'j> Request<'j> {
+    fn offers(&self) -> Vec<Offer<'j>> {
+        let offers = self.tools.0.iter();
+        offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
+    }
+}
+
+impl Choice<'_> {
+    fn insists(&self) -> Insists {
+        match self.kind.text().as_deref() {
+            Some("none") => Insists::Never,
+            Some("any") => Insists::Any,
+            Some("tool") => {
+                self.name.text().map_or(Insists::Any, |name| Insists::On(name.into_owned()))
+            }
+            _ => Insists::Free,
+        }
+    }
+}
+
+/// Reads the messages, and what came after the model's last one.
+fn conversation(messages: &[Raw<'_>], asked: &mut Asked) {
+    let mut calls: Vec<Block<'_>> = Vec::new();
+    let mut was_model = false;
+    for raw in messages {
+        let message: Message<'_> = raw.read();
+        let is_model = message.role.json() == "\"assistant\"";
+        let blocks: List<Block<'_>> = message.content.read();
+        let is_user = message.role.json() == "\"user\"" && is_of_user(message.content, &blocks.0);
+        asked.messages.push(mark(*raw, is_user));
+        if is_model {
+            if !was_model {
+                calls.clear();
+            }
+            asked.results.clear();
+            asked.has_user_message = false;
+            let used = blocks.0.into_iter().filter(|it| it.kind.json() == "\"tool_use\"");
+            calls.extend(used.take(MAX_CALLS));
+        } else {
+            asked.has_user_message |= is_user;
+            let results = blocks.0.iter().filter(|it| it.kind.json() == "\"tool_result\"");
+            asked.results.extend(results.map(|block| result(block, &calls)));
+        }
+        was_model = is_model;
+    }
+}
+
+/// Whether the user wrote a message: not where it has only results of tools, and what programs add to them.
+fn is_of_user(content: Raw<'_>, blocks: &[Block<'_>]) -> bool {
+    if !content.is_list() {
+        return true;
+    }
+    let has_results = blocks.iter().any(|it| it.kind.json() == "\"tool_result\"");
+    blocks.iter().any(|block| match block.kind.text().as_deref() {
+        Some("tool_result") => false,
+        Some("text") if has_results => {
+            !block.text.text().unwrap_or_default().trim_start().starts_with(REMINDER)
+        }
+        _ => true,
+    })
+}
+
+fn result(block: &Block<'_>, calls: &[Block<'_>]) -> ToolResult {
+    let id = block.use_id.text().unwrap_or_default();
+    let call = calls.iter().find(|call| call.id.text().as_ref() == Some(&id));
+    let of_call = |part: fn(&Block<'_>) -> String| call.map(part).unwrap_or_default();
+    ToolResult {
+        tool: of_call(|call| call.name.text().unwrap_or_default().into_owned()),
+        arguments: of_call(|call| arguments_of(call.input).into_owned()),
+        content: text_of(block.content).into_owned(),
+        failed: block.is_error.is_true(),
+        id: Cow::into_owned(id),
+    }
+}
+
+#[cfg(test)]
+mod messages_tests;

@@ -1,58 +1,243 @@
-//! Responses: stub.
+//! OpenAI responses.
+//!
+//! The input is a list of items. Which of them are results of the model's last turn is not said: those behind its
+//! last item are taken. Where a client writes each result behind its call, only the last one is.
+
+use std::borrow::Cow;
 
 use http::StatusCode;
 
-use super::{Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Unreadable};
-use crate::sse::SseEvent;
+use super::chat::{insists_by_word, openai_error};
+use super::demand::{Insists, Offer, demands};
+use super::parts::{arguments_of, read_object, text_of};
+use super::reply::{MAX_CALLS, Reply};
+use super::weigh::{TOOL_INSTRUCTIONS, mark};
+use super::{
+    Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
+};
+use crate::json::{List, Raw, fields};
 use crate::stop::StopText;
+
+mod answer;
+mod edit;
+mod stream;
+mod write;
 
 /// The dialect.
 #[derive(Debug)]
 pub(super) struct Responses;
 
-struct Reader(Seen);
-
-impl StreamReader for Reader {
-    fn event(&mut self, _: &SseEvent<'_>) -> super::EventSeen {
-        super::EventSeen::default()
+fields! {
+    Request<'j> {
+        model: Raw<'j> = "model",
+        stream: Raw<'j> = "stream",
+        cap: Raw<'j> = "max_output_tokens",
+        tools: List<Tool<'j>> = "tools",
+        tool_choice: Raw<'j> = "tool_choice",
+        text: Text<'j> = "text",
+        input: Raw<'j> = "input",
+        previous: Raw<'j> = "previous_response_id",
+        conversation: Raw<'j> = "conversation",
+        prompt: Raw<'j> = "prompt",
     }
+}
 
-    fn is_between_blocks(&self) -> bool {
-        true
+fields! {
+    Tool<'j> {
+        kind: Raw<'j> = "type",
+        name: Raw<'j> = "name",
+        parameters: Raw<'j> = "parameters",
     }
+}
 
-    fn seen(&self) -> &Seen {
-        &self.0
+fields! {
+    Text<'j> {
+        format: Kind<'j> = "format",
     }
+}
 
-    fn end(&mut self, _: &StopText) -> Vec<u8> {
-        Vec::new()
+fields! {
+    Kind<'j> {
+        kind: Raw<'j> = "type",
+    }
+}
+
+fields! {
+    Choice<'j> {
+        kind: Raw<'j> = "type",
+        name: Raw<'j> = "name",
+        mode: Raw<'j> = "mode",
+    }
+}
+
+fields! {
+    Item<'j> {
+        kind: Raw<'j> = "type",
+        role: Raw<'j> = "role",
+        call_id: Raw<'j> = "call_id",
+        id: Raw<'j> = "id",
+        name: Raw<'j> = "name",
+        arguments: Raw<'j> = "arguments" | "input" | "action",
+        output: Raw<'j> = "output",
+        content: Raw<'j> = "content",
+    }
+}
+
+/// Who an item is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    Model,
+    User,
+    Tool,
+    /// Instructions, or what only names another item.
+    Other,
+}
+
+impl Item<'_> {
+    fn from(&self) -> From {
+        let kind = self.kind.text().unwrap_or_default();
+        match self.role.text().as_deref() {
+            Some("assistant") => From::Model,
+            Some("user") => From::User,
+            Some(_) => From::Other,
+            None if kind.ends_with("_output") => From::Tool,
+            None if kind == "mcp_approval_response" => From::User,
+            None if matches!(&*kind, "item_reference" | "message" | "") => From::Other,
+            None => From::Model,
+        }
     }
 }
 
 impl Dialect for Responses {
-    fn read(&self, _: &str, _: &[u8]) -> Result<Asked, Unreadable> {
-        Ok(Asked::default())
+    fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
+        let request: Request<'_> = read_object(body)?;
+        let offers = request.offers();
+        let beside = body.len().saturating_sub(request.input.json().len());
+        let mut asked = Asked {
+            model: request.model.text().unwrap_or_default().into_owned(),
+            is_stream: request.stream.is_true(),
+            wants_usage: true,
+            output_cap: request.cap.count(),
+            choices: 1,
+            demands: demands(&offers, &insists(request.tool_choice), request.wants_json()),
+            tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
+            fixed_bound: u64::try_from(beside).unwrap_or(u64::MAX),
+            ..Asked::default()
+        };
+        if !request.tools.0.is_empty() {
+            asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+        }
+        if request.input.is_list() {
+            let items: List<Raw<'_>> = read_list(request.input)?;
+            conversation(&items.0, &mut asked);
+        } else if request.input.is_some() {
+            asked.messages.push(mark(request.input, true));
+            asked.has_user_message = true;
+        }
+        // All of these stand for input that is not here.
+        if [request.previous, request.conversation, request.prompt].iter().any(|it| it.is_some()) {
+            asked.thread = Thread::Continues;
+        }
+        Ok(asked)
     }
 
-    fn edit(&self, body: &[u8], _: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
-        Ok(body.to_vec())
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+        edit::edit(body, edits)
     }
 
-    fn answer(&self, _: &[u8]) -> Result<Seen, Unreadable> {
-        Ok(Seen::default())
+    fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
+        answer::read(body)
     }
 
-    fn stream(&self, _: &Asked) -> Box<dyn StreamReader> {
-        Box::new(Reader(Seen::default()))
+    fn stream(&self, asked: &Asked) -> Box<dyn StreamReader> {
+        Box::new(stream::Reader::new(Reply::to(asked)))
     }
 
     fn stop(&self, asked: &Asked, stop: &StopText) -> OwnAnswer {
-        let _ = asked;
-        self.error(StatusCode::OK, ErrorKind::Stopped, &stop.text)
+        write::stop(&Reply::to(asked), stop)
     }
 
-    fn error(&self, status: StatusCode, _: ErrorKind, message: &str) -> OwnAnswer {
-        OwnAnswer { status, content_type: "application/json", body: message.as_bytes().to_vec() }
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+        openai_error(status, kind, message)
     }
 }
+
+fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, Unreadable> {
+    serde_json::from_str(input.json()).map_err(|error| Unreadable(error.to_string()))
+}
+
+impl<'j> Request<'j> {
+    /// The tools that have a name. Those of the provider have only a kind, and run there.
+    fn offers(&self) -> Vec<Offer<'j>> {
+        let offers = self.tools.0.iter();
+        offers
+            .filter_map(|tool| Some(Offer { name: tool.name.text()?, schema: tool.parameters }))
+            .collect()
+    }
+
+    fn wants_json(&self) -> bool {
+        let kind = self.text.format.kind.text();
+        matches!(kind.as_deref(), Some("json_schema" | "json_object"))
+    }
+}
+
+fn insists(choice: Raw<'_>) -> Insists {
+    if let Some(word) = choice.text() {
+        return insists_by_word(&word);
+    }
+    if !choice.is_object() {
+        return Insists::Free;
+    }
+    let choice: Choice<'_> = choice.read();
+    match choice.mode.text() {
+        Some(mode) => insists_by_word(&mode),
+        None => choice.name.text().map_or(Insists::Any, |name| Insists::On(name.into_owned())),
+    }
+}
+
+/// Reads the items, and what came after the model's last one.
+fn conversation(items: &[Raw<'_>], asked: &mut Asked) {
+    let mut calls: Vec<Item<'_>> = Vec::new();
+    for raw in items {
+        let item: Item<'_> = raw.read();
+        let from = item.from();
+        asked.messages.push(mark(*raw, from == From::User));
+        match from {
+            From::Model => {
+                asked.results.clear();
+                asked.has_user_message = false;
+                if item.call_id.is_some() && calls.len() < MAX_CALLS.saturating_mul(16) {
+                    calls.push(item);
+                }
+            }
+            From::User => asked.has_user_message = true,
+            From::Tool => asked.results.push(result(&item, &calls)),
+            From::Other => {
+                if item.kind.json() == "\"item_reference\"" {
+                    asked.thread = Thread::Continues;
+                }
+            }
+        }
+    }
+}
+
+fn result(item: &Item<'_>, calls: &[Item<'_>]) -> ToolResult {
+    let id = item.call_id.text().unwrap_or_default();
+    let call = calls.iter().rev().find(|call| call.call_id.text().as_ref() == Some(&id));
+    let of_call = |part: fn(&Item<'_>) -> String| call.map(part).unwrap_or_default();
+    let output = text_of(item.output);
+    let is_text = item.output.is_list() || item.output.text().is_some();
+    ToolResult {
+        tool: of_call(|call| {
+            let name = call.name.text().or_else(|| call.kind.text());
+            name.unwrap_or_default().trim_end_matches("_call").to_owned()
+        }),
+        arguments: of_call(|call| arguments_of(call.arguments).into_owned()),
+        content: if is_text { output.into_owned() } else { item.output.json().to_owned() },
+        failed: false,
+        id: Cow::into_owned(id),
+    }
+}
+
+#[cfg(test)]
+mod responses_tests;

@@ -16,11 +16,12 @@ use endstop_core::policy::next_trip::Axis;
 use endstop_core::policy::{Action, Program};
 use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::units::{Cost, Millis, TokenUsage};
+use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 
 pub use super::pricing::Pricing;
 pub use call::{Call, OpenCall, Outcome};
 
+use super::approval::caps_of;
 use super::scope::{Core, Scope, Shared, is_over};
 use super::start::limits_of;
 use super::step::ledger_signal;
@@ -150,11 +151,12 @@ impl DrivenRun {
         self.scope.intend(kind, detail)
     }
 
-    /// Takes in what happened; the runs above see what concerns them.
+    /// Takes in what happened; the runs above see what concerns them. Where it stops the run, nothing more begins
+    /// below it; what is in flight there ends by itself, but for a limit in time or a cancellation, which cut it.
     pub fn tell(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         let directive = self.scope.tell(kind, detail);
         if directive.stops() {
-            self.scope.cut_below();
+            self.scope.stop_below(directive);
         }
         directive
     }
@@ -232,6 +234,22 @@ impl DrivenRun {
     /// Raises a signal: it latches, here and only here.
     pub fn raise(&self, signal: &StopSignal) -> Directive {
         self.tell(&EventKind::StopRaised { signal }, Detail::None)
+    }
+
+    /// A person approves a pause rule: it no longer holds up the run, or does so again where its money has
+    /// reached the cap. Not approved is a rule that names no money, where a cap is given; then it says so.
+    pub fn approve(&self, rule: &str, cap: Option<Money>) -> bool {
+        let program = self.look(|run| Arc::clone(run.program()));
+        let Some(known) = program.policy().rule(rule) else { return false };
+        let caps = caps_of(Some(known), cap);
+        for cap in &caps {
+            self.tell(&EventKind::Approved { rule, cap: *cap }, Detail::None);
+        }
+        if !caps.is_empty() {
+            // From here on the core alone knows the limits.
+            self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
+        }
+        !caps.is_empty()
     }
 
     /// Tells every observer that the run is over, or paused.

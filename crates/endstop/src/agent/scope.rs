@@ -247,6 +247,14 @@ impl Scope {
         self.trip(&core, Directive::CancelNow);
     }
 
+    /// The run has stopped: nothing more begins below it. One that ended by itself may go on.
+    pub(super) fn stop_below(&self, directive: Directive) {
+        let core = self.core();
+        if core.run.stop_reason() != Some(StopReason::Completed) {
+            self.trip(&core, directive);
+        }
+    }
+
     fn event<'e>(
         &self,
         core: &mut Core,

@@ -1,0 +1,287 @@
+//! Answers: as a whole, and as a stream of chunks.
+
+use std::collections::BTreeMap;
+
+use endstop::message::ToolCall;
+use endstop::price::UsageShape;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::super::parts::{arguments_of, read_object, text_of};
+use super::super::reply::{
+    MAX_CALLS, Reply, Room, count_bytes, error_words, word, words, write_event,
+};
+use super::super::usage::Tally;
+use super::super::{EventSeen, Seen, StreamReader, Unreadable};
+use super::Function;
+use super::write::{self, DONE, Head};
+use crate::json::{List, Raw, fields};
+use crate::sse::SseEvent;
+use crate::stop::StopText;
+
+/// Most choices that are told apart.
+const MAX_CHOICES: usize = 128;
+
+fields! {
+    Chunk<'j> {
+        id: Raw<'j> = "id",
+        model: Raw<'j> = "model",
+        created: Raw<'j> = "created",
+        choices: List<Choice<'j>> = "choices",
+        usage: Raw<'j> = "usage",
+        groq: Groq<'j> = "x_groq",
+        service_tier: Raw<'j> = "service_tier",
+        error: Raw<'j> = "error",
+    }
+}
+
+fields! {
+    Groq<'j> {
+        usage: Raw<'j> = "usage",
+    }
+}
+
+fields! {
+    Choice<'j> {
+        index: Raw<'j> = "index",
+        message: Message<'j> = "delta" | "message",
+        finish: Raw<'j> = "finish_reason",
+    }
+}
+
+fields! {
+    Message<'j> {
+        content: Raw<'j> = "content",
+        refusal: Raw<'j> = "refusal",
+        reasoning: Raw<'j> = "reasoning_content" | "reasoning",
+        calls: List<Piece<'j>> = "tool_calls",
+        function_call: Function<'j> = "function_call",
+    }
+}
+
+fields! {
+    Piece<'j> {
+        index: Raw<'j> = "index",
+        id: Raw<'j> = "id",
+        function: Function<'j> = "function" | "custom",
+    }
+}
+
+/// Reads an answer that is whole.
+pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
+    let chunk: Chunk<'_> = read_object(body)?;
+    if chunk.choices.0.is_empty() && !chunk.usage.is_some() && !chunk.error.is_some() {
+        return Err(Unreadable("no answer of chat completions".to_owned()));
+    }
+    let mut reader = Reader::new(Reply::to(&super::Asked::default()));
+    reader.chunk(&chunk);
+    reader.seen.is_whole = reader.seen.error.is_none();
+    Ok(reader.seen)
+}
+
+/// One choice so far.
+#[derive(Debug, Default)]
+struct Progress {
+    has_text: bool,
+    has_call: bool,
+    is_finished: bool,
+}
+
+/// Reads a stream.
+#[derive(Debug)]
+pub(super) struct Reader {
+    reply: Reply,
+    seen: Seen,
+    room: Room,
+    tally: Tally,
+    head: Option<Head>,
+    choices: BTreeMap<u64, Progress>,
+    /// The index that the stream gives to each call of `seen`.
+    places: Vec<Option<u64>>,
+    is_legacy: bool,
+    is_done: bool,
+}
+
+impl Reader {
+    pub(super) fn new(reply: Reply) -> Self {
+        Self {
+            reply,
+            seen: Seen::default(),
+            room: Room::default(),
+            tally: Tally::new(UsageShape::OpenAiChat),
+            head: None,
+            choices: BTreeMap::new(),
+            places: Vec::new(),
+            is_legacy: false,
+            is_done: false,
+        }
+    }
+
+    fn chunk(&mut self, chunk: &Chunk<'_>) -> EventSeen {
+        let mut brought = EventSeen::default();
+        self.note_head(chunk);
+        let usage = if chunk.usage.is_some() { chunk.usage } else { chunk.groq.usage };
+        if let Some(usage) = self.tally.take(usage, chunk.service_tier) {
+            self.seen.usage = Some(usage);
+        }
+        if let Some(error) = error_words(chunk.error) {
+            self.seen.error = Some(error);
+        }
+        for choice in &chunk.choices.0 {
+            self.choice(choice, &mut brought);
+        }
+        let is_finished =
+            !self.choices.is_empty() && self.choices.values().all(|it| it.is_finished);
+        self.seen.is_whole |= is_finished;
+        brought.is_only_usage =
+            chunk.choices.0.is_empty() && chunk.usage.is_object() && !chunk.error.is_some();
+        brought
+    }
+
+    fn note_head(&mut self, chunk: &Chunk<'_>) {
+        if self.seen.model.is_none() {
+            self.seen.model = word(chunk.model);
+        }
+        if self.head.is_none()
+            && let Some(id) = word(chunk.id)
+        {
+            let model = self.seen.model.clone().unwrap_or_else(|| self.reply.model.clone());
+            let created = chunk.created.count().unwrap_or(0);
+            self.head = Some(Head { id, model, created });
+        }
+    }
+
+    fn choice(&mut self, choice: &Choice<'_>, brought: &mut EventSeen) {
+        let index = choice.index.count().unwrap_or(0);
+        if self.choices.len() >= MAX_CHOICES && !self.choices.contains_key(&index) {
+            return;
+        }
+        let progress = self.choices.entry(index).or_default();
+        let message = &choice.message;
+        for words in [text_of(message.content), text_of(message.refusal)] {
+            progress.has_text |= !words.is_empty();
+            count_bytes(&mut self.seen, &words);
+            if index == 0 {
+                brought.text.push_str(&words);
+                self.room.push(&mut self.seen.text, &words);
+            }
+        }
+        count_bytes(&mut self.seen, &text_of(message.reasoning));
+        let legacy = &message.function_call;
+        let is_legacy = legacy.name.is_some() || legacy.arguments.is_some();
+        progress.has_call |= is_legacy || !message.calls.0.is_empty();
+        if let Some(finish) = choice.finish.text().filter(|finish| !finish.is_empty()) {
+            progress.is_finished = true;
+            if index == 0 {
+                self.seen.finish = Some(finish.into_owned());
+            }
+        }
+        for piece in &message.calls.0 {
+            self.piece(index, piece, brought);
+        }
+        if is_legacy {
+            self.is_legacy = true;
+            let piece = Piece { function: legacy.clone(), ..Piece::default() };
+            self.piece(index, &piece, brought);
+        }
+    }
+
+    /// Takes in a piece of a call. Some servers leave out the index, or give all calls the same one.
+    fn piece(&mut self, choice: u64, piece: &Piece<'_>, brought: &mut EventSeen) {
+        let arguments = arguments_of(piece.function.arguments);
+        count_bytes(&mut self.seen, &arguments);
+        if choice != 0 {
+            return;
+        }
+        let place = piece.index.count();
+        let id = piece.id.text().filter(|id| !id.is_empty());
+        let is_it = |(call, known): (&ToolCall, &Option<u64>)| {
+            let is_place = place.is_none() || *known == place;
+            is_place && id.as_ref().is_none_or(|id| call.id.is_empty() || call.id == *id)
+        };
+        let mut known = self.seen.tool_calls.iter().zip(&self.places).rposition(is_it);
+        if known.is_none() && self.seen.tool_calls.len() < MAX_CALLS {
+            known = Some(self.seen.tool_calls.len());
+            self.seen.tool_calls.push(ToolCall::default());
+            self.places.push(place);
+        }
+        let Some(call) = known.and_then(|at| self.seen.tool_calls.get_mut(at)) else { return };
+        if let Some(id) = id {
+            self.room.set(&mut call.id, &id);
+        }
+        let name = piece.function.name.text().unwrap_or_default();
+        if call.tool.is_empty() && !name.is_empty() {
+            self.room.push(&mut call.tool, &name);
+            brought.begins_call.get_or_insert_with(|| call.tool.clone());
+        }
+        self.room.push(&mut call.arguments, &arguments);
+    }
+
+    /// Whether the calls of a choice that has no finish yet are known to be whole: only the last one can grow, and
+    /// an object that is closed cannot.
+    fn has_whole_calls(&self, choice: u64) -> bool {
+        let last = self.seen.tool_calls.last().filter(|_| choice == 0);
+        last.is_some_and(|call| {
+            call.arguments.trim_start().starts_with('{')
+                && serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok()
+        })
+    }
+}
+
+impl StreamReader for Reader {
+    fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+        if event.data.trim() == "[DONE]" {
+            self.is_done = true;
+            self.seen.is_whole = true;
+            return EventSeen::default();
+        }
+        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(event.data) else {
+            // It may have been words: an estimate must not fall short of them.
+            count_bytes(&mut self.seen, event.data);
+            return EventSeen::default();
+        };
+        self.chunk(&chunk)
+    }
+
+    fn is_between_blocks(&self) -> bool {
+        self.choices
+            .iter()
+            .all(|(index, it)| it.is_finished || !it.has_call || self.has_whole_calls(*index))
+    }
+
+    fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    fn end(&mut self, stop: &StopText) -> Vec<u8> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Vec::new();
+        }
+        if self.head.is_none() && self.choices.is_empty() {
+            return write::stream(&self.reply, stop);
+        }
+        let head = self.head.clone().unwrap_or_else(|| Head::of(&self.reply));
+        if self.choices.is_empty() {
+            self.choices.insert(0, Progress::default());
+        }
+        let mut out = Vec::new();
+        for (index, choice) in self.choices.iter().filter(|(_, choice)| !choice.is_finished) {
+            let finish = match (choice.has_call, self.is_legacy) {
+                (true, true) => "function_call",
+                (true, false) => "tool_calls",
+                (false, _) => {
+                    let gap = if choice.has_text { "\n\n" } else { "" };
+                    let delta = json!({ "content": format!("{gap}{}", words(stop)) });
+                    write_event(&mut out, "", &head.delta(*index, delta, None));
+                    "stop"
+                }
+            };
+            write_event(&mut out, "", &head.delta(*index, json!({}), Some(finish)));
+        }
+        if self.reply.wants_usage && self.seen.usage.is_none() {
+            write_event(&mut out, "", &head.usage(0, 0));
+        }
+        out.extend_from_slice(DONE.as_bytes());
+        out
+    }
+}

@@ -1,0 +1,295 @@
+//! Tests that hold for every interface.
+
+use http::StatusCode;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Api, Asked, Demands, Dialect, Edits, ErrorKind, Seen, StreamReader};
+use crate::sse::SseSplitter;
+use crate::stop::StopText;
+
+pub(super) const ALL: [Api; 4] = [Api::Chat, Api::Responses, Api::Messages, Api::Gemini];
+
+pub(super) fn dialect(api: Api) -> &'static dyn Dialect {
+    api.dialect().unwrap()
+}
+
+pub(super) fn stop() -> StopText {
+    StopText { reason: "cost_limit".to_owned(), text: "Stopped: $2 of \"$2\" spent\n.".to_owned() }
+}
+
+/// A request as it is read.
+pub(super) fn read(api: Api, request: &Value) -> Asked {
+    let path = "/v1beta/models/gemini-pro:streamGenerateContent?alt=sse";
+    dialect(api).read(path, request.to_string().as_bytes()).unwrap()
+}
+
+/// A request as it is sent, with changes.
+pub(super) fn edited(api: Api, request: &Value, edits: &Edits<'_>) -> Value {
+    let body = dialect(api).edit(request.to_string().as_bytes(), edits).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// Gives a stream to a reader.
+pub(super) fn feed(reader: &mut dyn StreamReader, stream: &[u8]) -> String {
+    let mut splitter = SseSplitter::new(1 << 20);
+    let mut text = String::new();
+    let mut left = stream;
+    while let Some(frame) = splitter.next_frame(&mut left).unwrap() {
+        if let Some(event) = frame.event() {
+            text.push_str(&reader.event(&event).text);
+        }
+    }
+    assert!(splitter.take_rest().is_empty(), "the stream ends with an event");
+    text
+}
+
+/// What a stream says.
+pub(super) fn streamed(api: Api, stream: &[u8]) -> Seen {
+    let mut reader = dialect(api).stream(&Asked::default());
+    feed(&mut *reader, stream);
+    reader.seen().clone()
+}
+
+/// The places in a stream where an event has ended.
+fn borders(stream: &str) -> Vec<usize> {
+    stream.match_indices("\n\n").map(|(at, _)| at + 2).collect()
+}
+
+/// For every border of a stream: its first part with the end that the reader writes for it, where it may end there.
+/// Whatever the border, the result is whole, and says the stop or has the calls that were passed on.
+pub(super) fn check_ends(api: Api, stream: &str, calls: usize) -> usize {
+    let mut ends = 0;
+    for border in [0].into_iter().chain(borders(stream)) {
+        let head = &stream.as_bytes()[..border];
+        let mut reader = dialect(api).stream(&Asked { wants_usage: true, ..Asked::default() });
+        feed(&mut *reader, head);
+        if !reader.is_between_blocks() {
+            continue;
+        }
+        ends += 1;
+        let was_whole = reader.seen().is_whole;
+        let tail = reader.end(&stop());
+        assert!(reader.end(&stop()).is_empty(), "a stream ends once");
+        let seen = streamed(api, &[head, &tail].concat());
+        assert!(seen.is_whole, "at {border}: {}", String::from_utf8_lossy(&tail));
+        let says_it = seen.text.ends_with(&stop().text);
+        assert!(was_whole || says_it == seen.tool_calls.is_empty(), "at {border}: {seen:?}");
+        assert!(seen.tool_calls.len() <= calls);
+        for call in &seen.tool_calls {
+            serde_json::from_str::<Value>(&call.arguments).unwrap();
+        }
+    }
+    ends
+}
+
+fn asked(demands: Demands, [is_stream, is_list]: [bool; 2]) -> Asked {
+    Asked {
+        model: "some-model".to_owned(),
+        is_stream,
+        is_list,
+        wants_usage: true,
+        choices: 1,
+        demands,
+        ..Asked::default()
+    }
+}
+
+#[test]
+fn a_stop_reads_as_an_answer_that_ends_the_loop() {
+    let argument = "answer".to_owned();
+    for api in ALL {
+        for shape in [[false, false], [true, false], [false, true]] {
+            for demands in [
+                Demands::Text,
+                Demands::Structure,
+                Demands::FinalAnswer { argument: argument.clone() },
+            ] {
+                let asked = asked(demands.clone(), shape);
+                let answer = dialect(api).stop(&asked, &stop());
+                assert_eq!(answer.status, StatusCode::OK);
+                let seen = if asked.is_stream {
+                    assert_eq!(answer.content_type, "text/event-stream");
+                    streamed(api, &answer.body)
+                } else {
+                    assert_eq!(answer.content_type, "application/json");
+                    dialect(api).answer(&answer.body).unwrap()
+                };
+                assert!(seen.is_whole && seen.error.is_none(), "{api:?}");
+                assert_eq!(seen.model.as_deref(), Some("some-model"), "{api:?}");
+                assert_eq!(seen.usage.as_ref().unwrap().tokens.total(), 0, "{api:?}");
+                let is_final = matches!(demands, Demands::FinalAnswer { .. });
+                let finish = match (api, is_final) {
+                    (Api::Chat, false) => "stop",
+                    (Api::Chat, true) => "tool_calls",
+                    (Api::Messages, false) => "end_turn",
+                    (Api::Messages, true) => "tool_use",
+                    (Api::Responses, _) => "completed",
+                    _ => "STOP",
+                };
+                assert_eq!(seen.finish.as_deref(), Some(finish), "{api:?}");
+                if is_final {
+                    assert_eq!(seen.text, "");
+                    let [call] = &seen.tool_calls[..] else { panic!("{seen:?}") };
+                    assert_eq!(call.tool, "final_answer");
+                    let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+                    assert_eq!(arguments, json!({ "answer": stop().text }));
+                } else {
+                    assert_eq!((seen.text, seen.tool_calls), (stop().text, vec![]));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stop_without_words_still_has_some() {
+    let silent = StopText { reason: String::new(), text: " ".to_owned() };
+    for api in ALL {
+        let answer = dialect(api).stop(&asked(Demands::Text, [true, false]), &silent);
+        assert!(!streamed(api, &answer.body).text.trim().is_empty());
+    }
+}
+
+#[test]
+fn ids_of_stops_differ_where_conversations_do() {
+    for api in ALL {
+        let key = match api {
+            Api::Responses => "input",
+            Api::Gemini => "contents",
+            _ => "messages",
+        };
+        let stop_of = |word: &str| {
+            let request = json!({ "model": "m", key: [{ "role": "user", "content": word }] });
+            dialect(api).stop(&read(api, &request), &stop()).body
+        };
+        assert_eq!(stop_of("a"), stop_of("a"), "{api:?}");
+        assert_ne!(stop_of("a"), stop_of("b"), "{api:?}");
+    }
+}
+
+#[test]
+fn errors_have_the_shape_of_the_interface() {
+    let kinds = [
+        ErrorKind::Stopped,
+        ErrorKind::Invalid,
+        ErrorKind::Thread,
+        ErrorKind::Upstream,
+        ErrorKind::Overloaded,
+    ];
+    let found = ALL.map(|api| {
+        kinds.map(|kind| {
+            let answer = dialect(api).error(StatusCode::PAYMENT_REQUIRED, kind, "why \"so\"");
+            assert_eq!(answer.status, StatusCode::PAYMENT_REQUIRED);
+            let body: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(body["error"]["message"], "why \"so\"");
+            let seen = dialect(api).answer(&answer.body).unwrap();
+            assert_eq!(seen.error.as_deref(), Some("why \"so\""), "{api:?}");
+            assert!(!seen.is_whole);
+            body
+        })
+    });
+    let [chat, responses, messages, gemini] = &found;
+    assert_eq!(chat[0]["error"]["type"], "insufficient_quota");
+    assert_eq!(chat, responses);
+    assert_eq!(messages[0]["type"], "error");
+    let names = messages.each_ref().map(|body| body["error"]["type"].as_str().unwrap().to_owned());
+    let want = [
+        "billing_error",
+        "invalid_request_error",
+        "invalid_request_error",
+        "api_error",
+        "overloaded_error",
+    ];
+    assert_eq!(names, want);
+    assert_eq!(messages[2]["error"]["details"]["error_code"], "thread_unsupported_request");
+    assert_eq!(gemini[0]["error"]["code"], 402);
+    assert_eq!(gemini[1]["error"]["status"], "INVALID_ARGUMENT");
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    for api in ALL {
+        for body in [&b""[..], b"[]", b"null", b"{", b"\xff", b"{\"a\":1}}", b"\"{}\""] {
+            assert!(dialect(api).read("/", body).is_err(), "{api:?} {body:?}");
+            let edits = Edits { output_cap: Some(1), ..Edits::default() };
+            assert!(dialect(api).edit(body, &edits).is_err(), "{api:?} {body:?}");
+        }
+        assert!(dialect(api).answer(b"<html>").is_err());
+        assert!(dialect(api).answer(b"{\"detail\":\"Not Found\"}").is_err(), "{api:?}");
+    }
+}
+
+#[test]
+fn depth_does_not_overflow_the_stack() {
+    let [open, close] = ["[", "]"].map(|bracket| bracket.repeat(30_000));
+    let deep = format!("{open}{close}");
+    let objects = format!("{}1{}", "{\"content\":".repeat(20_000), "}".repeat(20_000));
+    for deep in [deep, objects] {
+        for key in [
+            "messages", "input", "contents", "tools", "usage", "choices", "error", "model",
+            "output",
+        ] {
+            for body in [format!(r#"{{"{key}":{deep}}}"#), format!(r#"{{"{key}":[{deep}]}}"#)] {
+                for api in ALL {
+                    let _ = dialect(api).read("/", body.as_bytes());
+                    let _ = dialect(api).answer(body.as_bytes());
+                    let mut reader = dialect(api).stream(&Asked::default());
+                    reader.event(&crate::sse::SseEvent { name: "", data: &body });
+                    let edits =
+                        Edits { output_cap: Some(1), finish: Some("x"), ..Edits::default() };
+                    dialect(api).edit(body.as_bytes(), &edits).unwrap();
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn reading_is_total(json in super::garbage::json(), more in super::garbage::json()) {
+        for api in ALL {
+            let dialect = dialect(api);
+            let body = json.to_string();
+            let asked = dialect.read(&body, body.as_bytes());
+            prop_assert_eq!(asked.is_ok(), json.is_object());
+            let _ = dialect.answer(body.as_bytes());
+            let mut reader = dialect.stream(&asked.clone().unwrap_or_default());
+            for json in [&json, &more, &json] {
+                let data = json.to_string();
+                reader.event(&crate::sse::SseEvent { name: "x", data: &data });
+            }
+            let _ = reader.is_between_blocks();
+            let _ = reader.end(&stop());
+            if let Ok(asked) = asked {
+                prop_assert!(dialect.stop(&asked, &stop()).body.len() > 10);
+                prop_assert!(asked.choices >= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn no_edits_change_nothing_and_any_edits_keep_it_json(json in super::garbage::json(), cap in 1_u64..5_000) {
+        for api in ALL {
+            let dialect = dialect(api);
+            let body = json.to_string();
+            prop_assert_eq!(&dialect.edit(body.as_bytes(), &Edits::default()).unwrap(), body.as_bytes());
+            let edits = Edits {
+                output_cap: Some(cap),
+                force_usage: true,
+                finish: Some("finish \"now\""),
+                note: Some("note"),
+            };
+            let Ok(edited) = dialect.edit(body.as_bytes(), &edits) else {
+                prop_assert!(!json.is_object());
+                continue;
+            };
+            let value: Value = serde_json::from_slice(&edited).unwrap();
+            let asked = dialect.read("/", &edited).unwrap();
+            prop_assert!(asked.output_cap.is_some_and(|own| own <= cap), "{api:?} {value}");
+            if let Some(before) = dialect.read("/", body.as_bytes()).unwrap().output_cap {
+                prop_assert!(asked.output_cap.unwrap() <= before, "{api:?} {value}");
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Answers: as a whole, as a list of pieces, and as a stream of them.
+
+use endstop::message::ToolCall;
+use endstop::price::UsageShape;
+
+use super::super::parts::read_object;
+use super::super::reply::{MAX_CALLS, Reply, Room, count_bytes, error_words, word, words};
+use super::super::usage::Tally;
+use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
+use super::{Call, Part, write};
+use crate::json::{List, Raw, fields};
+use crate::sse::SseEvent;
+use crate::stop::StopText;
+
+fields! {
+    Answer<'j> {
+        candidates: List<Candidate<'j>> = "candidates",
+        usage: Raw<'j> = "usageMetadata" | "usage_metadata",
+        model: Raw<'j> = "modelVersion" | "model_version",
+        id: Raw<'j> = "responseId" | "response_id",
+        feedback: Feedback<'j> = "promptFeedback" | "prompt_feedback",
+        error: Raw<'j> = "error",
+    }
+}
+
+fields! {
+    Feedback<'j> {
+        block: Raw<'j> = "blockReason" | "block_reason",
+    }
+}
+
+fields! {
+    Candidate<'j> {
+        index: Raw<'j> = "index",
+        content: Content<'j> = "content",
+        finish: Raw<'j> = "finishReason" | "finish_reason",
+    }
+}
+
+fields! {
+    Content<'j> {
+        parts: List<Part<'j>> = "parts",
+    }
+}
+
+/// Reads an answer that is whole: an object, or a list of them.
+pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
+    let mut reader = Reader::new(Reply::to(&Asked::default()));
+    if body.trim_ascii_start().starts_with(b"[") {
+        let pieces: List<Answer<'_>> =
+            serde_json::from_slice(body).map_err(|error| Unreadable(error.to_string()))?;
+        pieces.0.iter().for_each(|piece| drop(reader.answer(piece)));
+        return Ok(reader.seen);
+    }
+    let answer: Answer<'_> = read_object(body)?;
+    let says_something =
+        answer.usage.is_some() || answer.error.is_some() || answer.feedback.block.is_some();
+    if answer.candidates.0.is_empty() && !says_something {
+        return Err(Unreadable("no answer of generateContent".to_owned()));
+    }
+    reader.answer(&answer);
+    reader.seen.is_whole = reader.seen.error.is_none();
+    Ok(reader.seen)
+}
+
+/// Reads a stream.
+#[derive(Debug)]
+pub(super) struct Reader {
+    reply: Reply,
+    seen: Seen,
+    room: Room,
+    tally: Tally,
+    id: Option<String>,
+    has_open_call: bool,
+    is_done: bool,
+}
+
+impl Reader {
+    pub(super) fn new(reply: Reply) -> Self {
+        Self {
+            reply,
+            seen: Seen::default(),
+            room: Room::default(),
+            tally: Tally::new(UsageShape::Gemini),
+            id: None,
+            has_open_call: false,
+            is_done: false,
+        }
+    }
+
+    fn answer(&mut self, answer: &Answer<'_>) -> EventSeen {
+        let mut brought = EventSeen::default();
+        if self.seen.model.is_none() {
+            self.seen.model = word(answer.model);
+        }
+        if self.id.is_none() {
+            self.id = word(answer.id);
+        }
+        if let Some(usage) = self.tally.take(answer.usage, Raw::default()) {
+            self.seen.usage = Some(usage);
+        }
+        if let Some(error) = error_words(answer.error) {
+            self.seen.error = Some(error);
+        }
+        for candidate in &answer.candidates.0 {
+            let is_first = candidate.index.count().unwrap_or(0) == 0;
+            for part in &candidate.content.parts.0 {
+                self.part(part, is_first, &mut brought);
+            }
+            if let Some(finish) = word(candidate.finish).filter(|_| is_first) {
+                self.seen.finish = Some(finish);
+            }
+        }
+        // A request that is blocked has no candidate that could finish.
+        if let Some(block) = word(answer.feedback.block) {
+            self.seen.finish.get_or_insert(block);
+        }
+        self.seen.is_whole = self.seen.finish.is_some();
+        brought
+    }
+
+    fn part(&mut self, part: &Part<'_>, is_first: bool, brought: &mut EventSeen) {
+        let text = part.text.text().unwrap_or_default();
+        count_bytes(&mut self.seen, &text);
+        if is_first && !part.thought.is_true() {
+            self.room.push(&mut self.seen.text, &text);
+            brought.text.push_str(&text);
+        }
+        let call = &part.call;
+        count_bytes(&mut self.seen, call.args.json());
+        count_bytes(&mut self.seen, call.partial.json());
+        let is_call = call.name.is_some() || call.partial.is_some() || self.has_open_call;
+        if is_first && is_call && !text_only(part) {
+            self.call(call, brought);
+        }
+    }
+
+    /// A call comes whole, or, where that was asked for, in pieces that say whether more follows.
+    fn call(&mut self, piece: &Call<'_>, brought: &mut EventSeen) {
+        let is_new = !self.has_open_call && piece.name.is_some();
+        if is_new && self.seen.tool_calls.len() < MAX_CALLS {
+            let mut call = ToolCall::default();
+            self.room.push(&mut call.id, &piece.id.text().unwrap_or_default());
+            self.room.push(&mut call.tool, &piece.name.text().unwrap_or_default());
+            brought.begins_call.get_or_insert_with(|| call.tool.clone());
+            self.seen.tool_calls.push(call);
+        }
+        let arguments = if piece.args.is_some() { piece.args } else { piece.partial };
+        let arguments = if is_new && !arguments.is_some() { "{}" } else { arguments.json() };
+        if let Some(call) = self.seen.tool_calls.last_mut() {
+            self.room.push(&mut call.arguments, arguments);
+        }
+        self.has_open_call = piece.continues.is_true();
+    }
+}
+
+/// Whether a part has words and no piece of a call.
+fn text_only(part: &Part<'_>) -> bool {
+    let call = &part.call;
+    part.text.is_some() && !call.name.is_some() && !call.partial.is_some()
+}
+
+impl StreamReader for Reader {
+    fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+        let Ok(answer) = serde_json::from_str::<Answer<'_>>(event.data) else {
+            // It may have been words: an estimate must not fall short of them.
+            count_bytes(&mut self.seen, event.data);
+            return EventSeen::default();
+        };
+        self.answer(&answer)
+    }
+
+    fn is_between_blocks(&self) -> bool {
+        !self.has_open_call
+    }
+
+    fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    fn end(&mut self, stop: &StopText) -> Vec<u8> {
+        if std::mem::replace(&mut self.is_done, true) || self.seen.finish.is_some() {
+            return Vec::new();
+        }
+        let model = self.seen.model.as_deref().unwrap_or(&self.reply.model);
+        let usage = self
+            .seen
+            .usage
+            .as_ref()
+            .map_or([0, 0], |usage| [usage.tokens.total_input(), usage.tokens.output]);
+        let Some(id) = &self.id else {
+            if self.seen == Seen::default() {
+                return write::stream(&self.reply, stop);
+            }
+            return write::last(&self.last_words(stop), model, &self.reply.id, usage);
+        };
+        write::last(&self.last_words(stop), model, id, usage)
+    }
+}
+
+impl Reader {
+    /// What the last event says: nothing where there are calls, so that the client makes them and comes back.
+    fn last_words(&self, stop: &StopText) -> String {
+        if !self.seen.tool_calls.is_empty() {
+            return String::new();
+        }
+        let gap = if self.seen.text.is_empty() { "" } else { "\n\n" };
+        format!("{gap}{}", words(stop))
+    }
+}

@@ -1,0 +1,95 @@
+//! Changes of a request.
+
+use serde_json::json;
+
+use super::super::parts::{changes_of, is_nothing, last_of, lower, note_of};
+use super::super::{Edits, Unreadable};
+use super::{Content, Part, Tool, listed};
+use crate::json::{Changes, Object};
+
+const CONFIG: [&str; 2] = ["generationConfig", "generation_config"];
+const CAP: [&str; 2] = ["maxOutputTokens", "max_output_tokens"];
+const TOOL_CONFIG: [&str; 2] = ["toolConfig", "tool_config"];
+const CALLING: [&str; 2] = ["functionCallingConfig", "function_calling_config"];
+
+pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+    if is_nothing(edits) {
+        return Ok(body.to_vec());
+    }
+    let (mut changes, root) = changes_of(body)?;
+    if let Some(cap) = edits.output_cap {
+        set_cap(&mut changes, &root, cap);
+    }
+    if edits.finish.is_some() && has_functions(&changes, &root) {
+        forbid_calls(&mut changes, &root);
+    }
+    if let Some(note) = note_of(edits) {
+        add_note(&mut changes, &root, &note);
+    }
+    Ok(changes.apply())
+}
+
+/// The objects under any of two keys; where there is none, `whole` is put there.
+fn objects(changes: &mut Changes<'_>, root: &Object, keys: [&str; 2], whole: &str) -> Vec<Object> {
+    let places: Vec<_> = keys.iter().flat_map(|key| root.all(key)).collect();
+    if let (true, [key, _]) = (places.is_empty(), keys) {
+        changes.add(root, key, whole);
+    }
+    let mut found = Vec::new();
+    for place in places {
+        match changes.object(place.clone()) {
+            Some(object) => found.push(object),
+            None => changes.replace(place, whole),
+        }
+    }
+    found
+}
+
+fn set_cap(changes: &mut Changes<'_>, root: &Object, cap: u64) {
+    let whole = json!({ "maxOutputTokens": cap }).to_string();
+    for config in objects(changes, root, CONFIG, &whole) {
+        let [camel, snake] = CAP.map(|key| lower(changes, &config, key, cap));
+        if let (false, false, [key, _]) = (camel, snake, CAP) {
+            changes.add(&config, key, &cap.to_string());
+        }
+    }
+}
+
+/// A mode of calls is refused where no function is declared.
+fn has_functions(changes: &Changes<'_>, root: &Object) -> bool {
+    let tools = root.get("tools").map(|place| listed(changes.value(&place))).unwrap_or_default();
+    tools.iter().any(|tool| !listed(tool.read::<Tool<'_>>().functions).is_empty())
+}
+
+fn forbid_calls(changes: &mut Changes<'_>, root: &Object) {
+    let none = r#"{"mode":"NONE"}"#;
+    let whole = format!(r#"{{"functionCallingConfig":{none}}}"#);
+    for config in objects(changes, root, TOOL_CONFIG, &whole) {
+        let places: Vec<_> = CALLING.iter().flat_map(|key| config.all(key)).collect();
+        if let (true, [key, _]) = (places.is_empty(), CALLING) {
+            changes.add(&config, key, none);
+        }
+        places.into_iter().for_each(|place| changes.replace(place, none));
+    }
+}
+
+/// Adds a part to the user's last content. Not to one with answers to calls: those must be as many as the calls,
+/// and stay by themselves.
+fn add_note(changes: &mut Changes<'_>, root: &Object, note: &str) {
+    let Some(list) = root.get("contents") else { return };
+    let part = json!({ "text": note }).to_string();
+    let last = last_of(changes, &list);
+    let content: Content<'_> = last.map(|last| last.read()).unwrap_or_default();
+    let parts = content.parts.items();
+    let has_responses = parts.iter().any(|it| it.read::<Part<'_>>().response.name.is_some());
+    let is_open = content.role.json() != "\"model\"" && !has_responses;
+    let place = changes.place(content.parts).filter(|_| is_open && content.parts.is_list());
+    if place.is_some_and(|place| changes.push(&place, &part)) {
+        return;
+    }
+    let whole = format!(r#"{{"role":"user","parts":[{part}]}}"#);
+    if !changes.push(&list, &whole) && changes.value(&list).is_object() {
+        let one = changes.value(&list).json().to_owned();
+        changes.replace(list, &format!("[{one},{whole}]"));
+    }
+}

@@ -1,0 +1,279 @@
+//! Answers: as a whole, and as a stream of blocks.
+
+use std::collections::BTreeMap;
+
+use endstop::message::ToolCall;
+use endstop::price::UsageShape;
+use serde_json::json;
+
+use super::super::parts::{arguments_of, read_object};
+use super::super::reply::{MAX_CALLS, Reply, Room, count_bytes, error_words, word, words};
+use super::super::usage::Tally;
+use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
+use super::write;
+use crate::json::{List, Raw, fields};
+use crate::sse::SseEvent;
+use crate::stop::StopText;
+
+/// Most blocks that are open at the same time. The interface has one.
+const MAX_OPEN: usize = 64;
+
+fields! {
+    Answer<'j> {
+        kind: Raw<'j> = "type",
+        model: Raw<'j> = "model",
+        content: List<Content<'j>> = "content",
+        reason: Raw<'j> = "stop_reason",
+        usage: Raw<'j> = "usage",
+        error: Raw<'j> = "error",
+    }
+}
+
+fields! {
+    Event<'j> {
+        kind: Raw<'j> = "type",
+        index: Raw<'j> = "index",
+        message: Answer<'j> = "message",
+        block: Content<'j> = "content_block",
+        delta: Delta<'j> = "delta",
+        usage: Raw<'j> = "usage",
+        error: Raw<'j> = "error",
+    }
+}
+
+fields! {
+    Content<'j> {
+        kind: Raw<'j> = "type",
+        text: Raw<'j> = "text",
+        thinking: Raw<'j> = "thinking" | "data",
+        id: Raw<'j> = "id",
+        name: Raw<'j> = "name",
+        input: Raw<'j> = "input",
+    }
+}
+
+fields! {
+    Delta<'j> {
+        text: Raw<'j> = "text",
+        thinking: Raw<'j> = "thinking",
+        json: Raw<'j> = "partial_json",
+        reason: Raw<'j> = "stop_reason",
+    }
+}
+
+/// Reads an answer that is whole.
+pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
+    let answer: Answer<'_> = read_object(body)?;
+    let mut reader = Reader::new(Reply::to(&Asked::default()));
+    if let Some(error) = error_words(answer.error) {
+        reader.seen.error = Some(error);
+        return Ok(reader.seen);
+    }
+    if answer.kind.json() != "\"message\"" && !answer.usage.is_some() {
+        return Err(Unreadable("no answer of messages".to_owned()));
+    }
+    reader.message(&answer);
+    for block in &answer.content.0 {
+        let mut brought = EventSeen::default();
+        reader.open(0, block, &mut brought);
+        let input = arguments_of(block.input);
+        reader.arguments(&input);
+        reader.close(0);
+    }
+    reader.seen.is_whole = true;
+    Ok(reader.seen)
+}
+
+/// What an open block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    Text,
+    Thinking,
+    /// The call is the last of those that were seen.
+    Call,
+    /// Of the provider's own tools, or not known: cannot be closed from outside.
+    Other,
+}
+
+/// Reads a stream.
+#[derive(Debug)]
+pub(super) struct Reader {
+    reply: Reply,
+    seen: Seen,
+    room: Room,
+    tally: Tally,
+    open: BTreeMap<u64, Open>,
+    next_index: u64,
+    has_started: bool,
+    is_done: bool,
+}
+
+impl Reader {
+    pub(super) fn new(reply: Reply) -> Self {
+        Self {
+            reply,
+            seen: Seen::default(),
+            room: Room::default(),
+            tally: Tally::new(UsageShape::Anthropic),
+            open: BTreeMap::new(),
+            next_index: 0,
+            has_started: false,
+            is_done: false,
+        }
+    }
+
+    fn message(&mut self, answer: &Answer<'_>) {
+        self.has_started = true;
+        if self.seen.model.is_none() {
+            self.seen.model = word(answer.model);
+        }
+        if let Some(reason) = word(answer.reason) {
+            self.seen.finish = Some(reason);
+        }
+        self.usage(answer.usage);
+    }
+
+    fn usage(&mut self, usage: Raw<'_>) {
+        if let Some(usage) = self.tally.take(usage, Raw::default()) {
+            self.seen.usage = Some(usage);
+        }
+    }
+
+    fn open(&mut self, index: u64, block: &Content<'_>, brought: &mut EventSeen) {
+        self.next_index = self.next_index.max(index.saturating_add(1));
+        let open = match block.kind.text().as_deref() {
+            Some("text") => Open::Text,
+            Some("thinking" | "redacted_thinking") => Open::Thinking,
+            Some("tool_use") => Open::Call,
+            _ => Open::Other,
+        };
+        if self.open.len() < MAX_OPEN || self.open.contains_key(&index) {
+            self.open.insert(index, open);
+        }
+        self.words(&block.text.text().unwrap_or_default(), brought);
+        count_bytes(&mut self.seen, &block.thinking.text().unwrap_or_default());
+        if open == Open::Call && self.seen.tool_calls.len() < MAX_CALLS {
+            let mut call = ToolCall::default();
+            self.room.push(&mut call.id, &block.id.text().unwrap_or_default());
+            self.room.push(&mut call.tool, &block.name.text().unwrap_or_default());
+            brought.begins_call = Some(call.tool.clone());
+            self.seen.tool_calls.push(call);
+        } else if open == Open::Other {
+            count_bytes(&mut self.seen, block.input.json());
+        }
+    }
+
+    fn words(&mut self, text: &str, brought: &mut EventSeen) {
+        count_bytes(&mut self.seen, text);
+        self.room.push(&mut self.seen.text, text);
+        brought.text.push_str(text);
+    }
+
+    /// Adds to the arguments of the call that is open.
+    fn arguments(&mut self, more: &str) {
+        if self.open.values().any(|open| *open == Open::Call) {
+            count_bytes(&mut self.seen, more);
+            if let Some(call) = self.seen.tool_calls.last_mut() {
+                self.room.push(&mut call.arguments, more);
+            }
+        }
+    }
+
+    fn close(&mut self, index: u64) {
+        let was = self.open.remove(&index);
+        if let Some(call) = self.seen.tool_calls.last_mut().filter(|_| was == Some(Open::Call))
+            && call.arguments.is_empty()
+        {
+            // So the interface writes a call without arguments.
+            self.room.push(&mut call.arguments, "{}");
+        }
+    }
+
+    fn read_event(&mut self, event: &Event<'_>) -> EventSeen {
+        let mut brought = EventSeen::default();
+        let index = event.index.count().unwrap_or(0);
+        match event.kind.text().as_deref() {
+            Some("message_start") => self.message(&event.message),
+            Some("content_block_start") => {
+                self.open(index, &event.block, &mut brought);
+                if event.block.input.json().len() > "{}".len() {
+                    self.arguments(event.block.input.json());
+                }
+            }
+            Some("content_block_delta") => {
+                self.words(&event.delta.text.text().unwrap_or_default(), &mut brought);
+                count_bytes(&mut self.seen, &event.delta.thinking.text().unwrap_or_default());
+                let json = event.delta.json.text().unwrap_or_default();
+                match self.open.get(&index) {
+                    Some(Open::Call) => self.arguments(&json),
+                    _ => count_bytes(&mut self.seen, &json),
+                }
+            }
+            Some("content_block_stop") => self.close(index),
+            Some("message_delta") => {
+                if let Some(reason) = word(event.delta.reason) {
+                    self.seen.finish = Some(reason);
+                }
+                self.usage(event.usage);
+            }
+            Some("message_stop") => {
+                self.is_done = true;
+                self.seen.is_whole = true;
+            }
+            Some("error") => {
+                self.seen.error = error_words(event.error).or(Some("error".to_owned()))
+            }
+            _ => {}
+        }
+        brought
+    }
+}
+
+impl StreamReader for Reader {
+    fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+        let Ok(read) = serde_json::from_str::<Event<'_>>(event.data) else {
+            // It may have been words: an estimate must not fall short of them.
+            count_bytes(&mut self.seen, event.data);
+            return EventSeen::default();
+        };
+        self.read_event(&read)
+    }
+
+    fn is_between_blocks(&self) -> bool {
+        self.open.values().all(|open| matches!(open, Open::Text | Open::Thinking))
+    }
+
+    fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    fn end(&mut self, stop: &StopText) -> Vec<u8> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Vec::new();
+        }
+        if !self.has_started {
+            return write::stream(&self.reply, stop);
+        }
+        let mut out = Vec::new();
+        let output = self.seen.usage.as_ref().map_or(0, |usage| usage.tokens.output);
+        if self.seen.finish.is_some() {
+            write::end(&mut out);
+            return out;
+        }
+        let has_calls = !self.seen.tool_calls.is_empty();
+        let mut is_said = has_calls;
+        for (index, open) in std::mem::take(&mut self.open) {
+            if open == Open::Text && !is_said {
+                let text = format!("\n\n{}", words(stop));
+                write::delta(&mut out, index, json!({ "type": "text_delta", "text": text }));
+                is_said = true;
+            }
+            write::close(&mut out, index);
+        }
+        if !is_said {
+            write::text_block(&mut out, self.next_index, words(stop));
+        }
+        write::finish(&mut out, if has_calls { "tool_use" } else { "end_turn" }, output);
+        out
+    }
+}

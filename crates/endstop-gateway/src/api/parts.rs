@@ -1,0 +1,105 @@
+//! What the interfaces have in common: bodies, the text of content, changes of a request.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Edits, Unreadable};
+use crate::json::{Changes, Object, Raw, fields};
+
+fields! {
+    Part<'j> {
+        text: Raw<'j> = "text" | "refusal",
+    }
+}
+
+/// Reads a body that has to be an object.
+pub(super) fn read_object<'j, T: Deserialize<'j>>(body: &'j [u8]) -> Result<T, Unreadable> {
+    let text = std::str::from_utf8(body).map_err(|error| Unreadable(error.to_string()))?;
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Unreadable("not a JSON object".to_owned()));
+    }
+    serde_json::from_str(text).map_err(|error| Unreadable(error.to_string()))
+}
+
+/// The text of content: a string, or the texts of its parts, a line each.
+pub(super) fn text_of(content: Raw<'_>) -> Cow<'_, str> {
+    if !content.is_list() {
+        return content.text().unwrap_or_default();
+    }
+    let mut joined = String::new();
+    for part in content.items() {
+        let text = part.text().or_else(|| part.read::<Part<'_>>().text.text());
+        if let Some(text) = text {
+            if !joined.is_empty() {
+                joined.push('\n');
+            }
+            joined.push_str(&text);
+        }
+    }
+    Cow::Owned(joined)
+}
+
+/// Arguments: a string as its characters, anything else as JSON.
+pub(super) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
+    arguments.text().unwrap_or(if arguments.is_some() {
+        Cow::Borrowed(arguments.json())
+    } else {
+        Cow::Borrowed("")
+    })
+}
+
+/// Bytes of a request beside its messages.
+pub(super) fn beside(body: &[u8], messages: &[Raw<'_>]) -> u64 {
+    let messages: usize = messages.iter().map(|message| message.json().len()).sum();
+    u64::try_from(body.len().saturating_sub(messages)).unwrap_or(u64::MAX)
+}
+
+/// Whether nothing is to be changed.
+pub(super) fn is_nothing(edits: &Edits<'_>) -> bool {
+    edits.output_cap.is_none()
+        && !edits.force_usage
+        && edits.finish.is_none()
+        && edits.note.is_none()
+}
+
+/// The beginning of a change of a body.
+pub(super) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object), Unreadable> {
+    Changes::of(body).map_err(Unreadable)
+}
+
+/// Lowers a number to `cap` wherever the object has it. `false` where it has none: `null` is one that is not set.
+pub(super) fn lower(changes: &mut Changes<'_>, object: &Object, key: &str, cap: u64) -> bool {
+    let mut is_there = false;
+    for place in object.all(key) {
+        is_there = true;
+        if changes.value(&place).count().is_none_or(|own| own > cap) {
+            changes.replace(place, &cap.to_string());
+        }
+    }
+    is_there
+}
+
+/// The notes to the model, as one text.
+pub(super) fn note_of(edits: &Edits<'_>) -> Option<String> {
+    let notes: Vec<&str> = [edits.finish, edits.note].into_iter().flatten().collect();
+    (!notes.is_empty()).then(|| notes.join("\n\n"))
+}
+
+/// Adds a note to the content of a message: to its text, or as one more part. `false` where it has no content.
+pub(super) fn add_to_content(
+    changes: &mut Changes<'_>,
+    message: &Object,
+    note: &str,
+    part: &Value,
+) -> bool {
+    let Some(content) = message.get("content") else { return false };
+    changes.extend_text(&content, &format!("\n\n{note}"))
+        || changes.push(&content, &part.to_string())
+}
+
+/// The last element of a list in an object.
+pub(super) fn last_of<'j>(changes: &Changes<'j>, list: &std::ops::Range<usize>) -> Option<Raw<'j>> {
+    changes.value(list).items().pop()
+}

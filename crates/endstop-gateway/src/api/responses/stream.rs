@@ -1,0 +1,257 @@
+//! Answers that come as a stream of events.
+
+use std::collections::BTreeMap;
+
+use super::super::parts::arguments_of;
+use super::super::reply::{Reply, count_bytes, error_words, words};
+use super::super::{EventSeen, Seen, StreamReader};
+use super::answer::{Output, Progress, Response};
+use super::write::{Ending, OpenText, stream};
+use crate::json::{Raw, fields};
+use crate::sse::SseEvent;
+use crate::stop::StopText;
+
+/// Most items of an answer that are told apart.
+const MAX_ITEMS: usize = 1_024;
+
+fields! {
+    Event<'j> {
+        kind: Raw<'j> = "type",
+        sequence: Raw<'j> = "sequence_number",
+        response: Raw<'j> = "response",
+        index: Raw<'j> = "output_index",
+        content_index: Raw<'j> = "content_index",
+        item_id: Raw<'j> = "item_id",
+        item: Raw<'j> = "item",
+        part: Part<'j> = "part",
+        delta: Raw<'j> = "delta",
+        arguments: Raw<'j> = "arguments" | "input",
+        error: Raw<'j> = "error",
+        message: Raw<'j> = "message",
+    }
+}
+
+fields! {
+    Part<'j> {
+        kind: Raw<'j> = "type",
+    }
+}
+
+/// An item of the output so far.
+#[derive(Debug)]
+enum Progressing {
+    /// Words, and the part of them that is open.
+    Message { id: String, open: Option<u64>, text: String },
+    /// The place of the call in what was seen.
+    Call(Option<usize>),
+    /// Thoughts, as the item began.
+    Reasoning(String),
+    /// Something that the provider runs.
+    Other,
+    /// As it was when it ended.
+    Done(String),
+}
+
+/// Reads a stream.
+#[derive(Debug)]
+pub(super) struct Reader {
+    reply: Reply,
+    progress: Progress,
+    /// The response as the first event had it, and the number of the next event.
+    response: String,
+    next_sequence: u64,
+    items: BTreeMap<u64, Progressing>,
+    is_done: bool,
+}
+
+impl Reader {
+    pub(super) fn new(reply: Reply) -> Self {
+        Self {
+            reply,
+            progress: Progress::new(),
+            response: String::new(),
+            next_sequence: 0,
+            items: BTreeMap::new(),
+            is_done: false,
+        }
+    }
+
+    fn read_event(&mut self, event: &Event<'_>) -> EventSeen {
+        let mut brought = EventSeen::default();
+        if let Some(sequence) = event.sequence.count() {
+            self.next_sequence = sequence.saturating_add(1);
+        }
+        let index = event.index.count().unwrap_or(0);
+        let kind = event.kind.text().unwrap_or_default();
+        match &*kind {
+            "response.created" | "response.in_progress" | "response.queued" => {
+                if self.response.is_empty() {
+                    self.progress.room.push(&mut self.response, event.response.json());
+                }
+                self.progress.response(&event.response.read());
+            }
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                self.is_done = true;
+                let response: Response<'_> = event.response.read();
+                self.progress.response(&response);
+            }
+            "response.output_item.added" => brought.begins_call = self.begin(index, event.item),
+            "response.content_part.added" => {
+                if let Some(Progressing::Message { open, .. }) = self.items.get_mut(&index)
+                    && event.part.kind.json() == "\"output_text\""
+                {
+                    *open = Some(event.content_index.count().unwrap_or(0));
+                }
+            }
+            "response.content_part.done" => {
+                if let Some(Progressing::Message { open, .. }) = self.items.get_mut(&index) {
+                    *open = None;
+                }
+            }
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.words(index, &event.delta.text().unwrap_or_default(), &mut brought);
+            }
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                self.arguments(index, &event.delta.text().unwrap_or_default());
+            }
+            "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
+                self.settle_arguments(index, event.arguments);
+            }
+            "response.output_item.done" => self.finish_item(index, event.item),
+            "error" => {
+                let error = if event.error.is_some() { event.error } else { event.message };
+                let words = error_words(error).unwrap_or_else(|| "error".to_owned());
+                self.progress.seen.error = Some(words);
+            }
+            other if other.ends_with(".delta") => {
+                let delta = event.delta.text().unwrap_or_default();
+                count_bytes(&mut self.progress.seen, &delta);
+            }
+            _ => {}
+        }
+        brought
+    }
+
+    fn begin(&mut self, index: u64, item: Raw<'_>) -> Option<String> {
+        let output: Output<'_> = item.read();
+        if self.items.len() >= MAX_ITEMS {
+            return None;
+        }
+        let mut began = None;
+        let state = match output.kind.text().as_deref() {
+            Some("message") => Progressing::Message {
+                id: output.id.text().unwrap_or_default().into_owned(),
+                open: None,
+                text: String::new(),
+            },
+            Some("reasoning") => {
+                let mut whole = String::new();
+                self.progress.room.push(&mut whole, item.json());
+                Progressing::Reasoning(whole)
+            }
+            Some(_) if output.is_call() => {
+                began = self.progress.call(&output);
+                let last = self.progress.seen.tool_calls.len().checked_sub(1);
+                Progressing::Call(last.filter(|_| began.is_some()))
+            }
+            _ => Progressing::Other,
+        };
+        self.items.insert(index, state);
+        began
+    }
+
+    fn words(&mut self, index: u64, delta: &str, brought: &mut EventSeen) {
+        count_bytes(&mut self.progress.seen, delta);
+        brought.text.push_str(delta);
+        self.progress.room.push(&mut self.progress.seen.text, delta);
+        if let Some(Progressing::Message { text, .. }) = self.items.get_mut(&index) {
+            self.progress.room.push(text, delta);
+        }
+    }
+
+    fn arguments(&mut self, index: u64, delta: &str) {
+        count_bytes(&mut self.progress.seen, delta);
+        if let Some(Progressing::Call(Some(at))) = self.items.get(&index)
+            && let Some(call) = self.progress.seen.tool_calls.get_mut(*at)
+        {
+            self.progress.room.push(&mut call.arguments, delta);
+        }
+    }
+
+    /// The arguments as a whole: some servers send no pieces of them.
+    fn settle_arguments(&mut self, index: u64, arguments: Raw<'_>) {
+        let Some(Progressing::Call(Some(at))) = self.items.get(&index) else { return };
+        let Some(call) = self.progress.seen.tool_calls.get_mut(*at) else { return };
+        let whole = arguments_of(arguments);
+        if call.arguments.is_empty() && !whole.is_empty() {
+            self.progress.room.push(&mut call.arguments, &whole);
+            count_bytes(&mut self.progress.seen, &whole);
+        }
+    }
+
+    fn finish_item(&mut self, index: u64, item: Raw<'_>) {
+        self.settle_arguments(index, item.read::<Output<'_>>().arguments);
+        let mut whole = String::new();
+        self.progress.room.push(&mut whole, item.json());
+        if self.items.len() < MAX_ITEMS || self.items.contains_key(&index) {
+            self.items.insert(index, Progressing::Done(whole));
+        }
+    }
+}
+
+impl StreamReader for Reader {
+    fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+        if event.data.trim() == "[DONE]" {
+            return EventSeen::default();
+        }
+        let Ok(read) = serde_json::from_str::<Event<'_>>(event.data) else {
+            // It may have been words: an estimate must not fall short of them.
+            count_bytes(&mut self.progress.seen, event.data);
+            return EventSeen::default();
+        };
+        self.read_event(&read)
+    }
+
+    fn is_between_blocks(&self) -> bool {
+        !self.items.values().any(|item| matches!(item, Progressing::Call(_) | Progressing::Other))
+    }
+
+    fn seen(&self) -> &Seen {
+        &self.progress.seen
+    }
+
+    fn end(&mut self, stop: &StopText) -> Vec<u8> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Vec::new();
+        }
+        if self.next_sequence == 0 && self.response.is_empty() && self.items.is_empty() {
+            return stream(&self.reply, stop);
+        }
+        let mut ending = Ending::new(&self.reply, &self.response, self.next_sequence);
+        let mut is_said = !self.progress.seen.tool_calls.is_empty();
+        for (index, item) in &self.items {
+            match item {
+                Progressing::Done(item) => ending.keep(item),
+                Progressing::Reasoning(item) => ending.close(*index, item),
+                Progressing::Message { id, open, text } => {
+                    // A part that has ended takes no more words.
+                    let is_open = open.is_some() || text.is_empty();
+                    let gap = if text.is_empty() { "" } else { "\n\n" };
+                    let more = format!("{gap}{}", words(stop));
+                    let more = if is_open && !is_said { more.as_str() } else { "" };
+                    let open = OpenText { id, index: *index, part: *open, text };
+                    ending.close_text(&open, more);
+                    is_said |= is_open;
+                }
+                Progressing::Call(_) | Progressing::Other => {}
+            }
+        }
+        let next = self.items.keys().next_back().map_or(0, |last| last.saturating_add(1));
+        if !is_said {
+            ending.say(next, words(stop));
+        }
+        let tokens = self.progress.seen.usage.as_ref().map(|usage| usage.tokens);
+        let tokens = tokens.unwrap_or_default();
+        ending.complete([tokens.total_input(), tokens.output])
+    }
+}

@@ -1,0 +1,90 @@
+//! Usage that a provider reports, at once or piece by piece.
+
+use endstop::price::{
+    MAX_COUNT, Unit, UsageCounts, UsageShape, context_of, detect_shape, read_usage,
+};
+use serde_json::{Map, Value, json};
+
+use super::UsageSeen;
+use crate::json::Raw;
+
+/// Most bytes of a report of usage. Real ones have some hundred.
+const MAX_REPORT: usize = 64 << 10;
+
+/// The reports of one answer so far.
+#[derive(Debug)]
+pub(super) struct Tally {
+    shape: UsageShape,
+    merged: Map<String, Value>,
+    service_tier: Option<String>,
+    last: String,
+}
+
+impl Tally {
+    /// Nothing reported yet.
+    pub(super) fn new(shape: UsageShape) -> Self {
+        Self { shape, merged: Map::new(), service_tier: None, last: String::new() }
+    }
+
+    /// Takes a report in, and the tier that stands beside it, and gives what was used as far as it is known.
+    /// `None` where that tells nothing new, or cannot be read.
+    pub(super) fn take(&mut self, report: Raw<'_>, service_tier: Raw<'_>) -> Option<UsageSeen> {
+        if let Some(tier) =
+            service_tier.text().filter(|tier| self.service_tier.as_deref() != Some(tier))
+        {
+            self.service_tier = Some(tier.into_owned());
+            self.last.clear();
+        }
+        let text = report.json();
+        if !report.is_object() || text.len() > MAX_REPORT || text == self.last {
+            return None;
+        }
+        let report: Value = serde_json::from_str(text).ok()?;
+        text.clone_into(&mut self.last);
+        merge(&mut self.merged, report.as_object()?);
+        self.seen()
+    }
+
+    fn seen(&self) -> Option<UsageSeen> {
+        let usage = Value::Object(self.merged.clone());
+        let shapes = [Some(self.shape), detect_shape(&usage)].into_iter().flatten();
+        let counts = shapes.map(|shape| read_usage(shape, &usage)).find_map(Result::ok)?;
+        let reasoning = Unit::named("output_reasoning_tokens").and_then(|unit| counts.get(unit));
+        let counts = with_reasoning(counts, &usage, reasoning);
+        let mut around = json!({ "usage": usage });
+        if let (Some(tier), Some(around)) = (&self.service_tier, around.as_object_mut()) {
+            around.insert("service_tier".to_owned(), Value::from(tier.as_str()));
+        }
+        let tokens = counts.token_usage();
+        Some(UsageSeen { counts, tokens, context: context_of(&around), reasoning })
+    }
+}
+
+/// Some servers count reasoning beside the output and not in it; the total tells.
+fn with_reasoning(mut counts: UsageCounts, usage: &Value, reasoning: Option<u64>) -> UsageCounts {
+    let total =
+        usage.get("total_tokens").and_then(Value::as_u64).filter(|total| *total < MAX_COUNT);
+    let unit = Unit::named("output_tokens");
+    if let (Some(total), Some(reasoning), Some(unit)) = (total, reasoning, unit)
+        && reasoning > 0
+        && counts.token_usage().total().saturating_add(reasoning) == total
+        && counts.add(unit, reasoning).is_err()
+    {
+        return counts;
+    }
+    counts
+}
+
+/// Later reports are of the whole call so far, but some leave out what was said before, or say zero.
+fn merge(known: &mut Map<String, Value>, more: &Map<String, Value>) {
+    for (key, value) in more {
+        let says_nothing = value.is_null() || value.as_f64() == Some(0.0);
+        match (known.get_mut(key), value) {
+            (Some(Value::Object(known)), Value::Object(more)) => merge(known, more),
+            (Some(_), _) if says_nothing => {}
+            _ => {
+                known.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}

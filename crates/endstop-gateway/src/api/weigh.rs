@@ -1,0 +1,236 @@
+//! What is kept of each message: a digest to know it again by, and the most tokens that it can be.
+
+use std::ops::Range;
+
+use memchr::memmem;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::MessageMark;
+use crate::json::{Key, Raw, fields};
+
+/// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
+/// providers charge for their largest images, but for a few models with surcharges on images.
+pub(super) const IMAGE_TOKENS: u64 = 20_000;
+
+/// Tokens that a file is counted as that the request only refers to: about a whole context window, since its size
+/// is not known here.
+pub(super) const FILE_TOKENS: u64 = 200_000;
+
+/// Tokens of instructions of their own that providers add where tools are offered.
+pub(super) const TOOL_INSTRUCTIONS: u64 = 1_000;
+
+/// Parts hold parts (an image in a tool's result); deeper ones count as their bytes.
+const MAX_DEPTH: u8 = 8;
+
+/// The member that marks what is to be cached. It moves from message to message.
+const CACHE_MARK: &str = "cache_control";
+
+fields! {
+    Part<'j> {
+        kind: Raw<'j> = "type",
+        image_url: Raw<'j> = "image_url",
+        source: Source<'j> = "source",
+        inline: Inline<'j> = "inlineData" | "inline_data",
+        reference: Raw<'j> = "fileData" | "file_data",
+        file: Raw<'j> = "file",
+        file_id: Raw<'j> = "file_id",
+        file_url: Raw<'j> = "file_url",
+        inner: Raw<'j> = "content" | "output" | "parts" | "functionResponse" | "function_response",
+    }
+}
+
+fields! {
+    Source<'j> {
+        kind: Raw<'j> = "type",
+        data: Raw<'j> = "data",
+    }
+}
+
+fields! {
+    Inline<'j> {
+        mime: Raw<'j> = "mimeType" | "mime_type",
+        data: Raw<'j> = "data",
+    }
+}
+
+fields! {
+    Address<'j> {
+        url: Raw<'j> = "url",
+    }
+}
+
+/// What is kept of a message.
+pub(super) fn mark(message: Raw<'_>, is_user: bool) -> MessageMark {
+    MessageMark { digest: digest(message), bound: bound(message), is_user }
+}
+
+/// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
+pub(super) fn bound(value: Raw<'_>) -> u64 {
+    let mut weight = Weight { tokens: length(value.json()) };
+    if may_have_media(value.json()) {
+        weight.part(value, MAX_DEPTH);
+    }
+    weight.tokens
+}
+
+fn length(text: &str) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
+}
+
+fn may_have_media(json: &str) -> bool {
+    ["image", "file", "inlineData", "inline_data", "document", "\\u"]
+        .iter()
+        .any(|word| memmem::find(json.as_bytes(), word.as_bytes()).is_some())
+}
+
+struct Weight {
+    tokens: u64,
+}
+
+impl Weight {
+    fn part(&mut self, value: Raw<'_>, depth: u8) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        if value.is_list() {
+            return value.items().into_iter().for_each(|item| self.part(item, depth));
+        }
+        let part: Part<'_> = value.read();
+        match part.kind.text().as_deref() {
+            Some("image_url" | "input_image" | "computer_screenshot") => {
+                let address: Address<'_> = part.image_url.read();
+                let url = if address.url.is_some() { address.url } else { part.image_url };
+                let is_inline = url.json().starts_with("\"data:");
+                self.image(if is_inline { url } else { Raw::default() });
+            }
+            Some("image") => self.image(part.source.data),
+            Some("document") => {
+                let is_inline =
+                    part.source.data.is_some() || part.source.kind.json() == "\"content\"";
+                self.file(!is_inline);
+            }
+            Some("file" | "input_file" | "container_upload") => {
+                let file: Part<'_> = part.file.read();
+                let is_named = part.file_id.is_some() || file.file_id.is_some();
+                self.file(is_named || part.file_url.is_some());
+            }
+            _ if part.inline.mime.text().is_some_and(|mime| mime.starts_with("image/")) => {
+                self.image(part.inline.data);
+            }
+            _ if part.reference.is_object() => self.file(true),
+            _ => self.part(part.inner, depth),
+        }
+    }
+
+    /// An image, and its data where the request has it. Only a string is data.
+    fn image(&mut self, data: Raw<'_>) {
+        let data = if data.json().starts_with('"') { length(data.json()) } else { 0 };
+        self.tokens = self.tokens.saturating_sub(data).saturating_add(IMAGE_TOKENS);
+    }
+
+    fn file(&mut self, is_reference: bool) {
+        let tokens = if is_reference { FILE_TOKENS } else { IMAGE_TOKENS };
+        self.tokens = self.tokens.saturating_add(tokens);
+    }
+}
+
+/// Digest of a message without marks for caches. Text alone and a list of one text are the same: clients write
+/// the second where they set a mark.
+fn digest(message: Raw<'_>) -> u64 {
+    let mut hash = Xxh3::new();
+    if !message.is_object() {
+        hash.update(message.json().as_bytes());
+    }
+    for (key, value) in message.members() {
+        if key.as_str() == CACHE_MARK {
+            continue;
+        }
+        hash.update(key.as_str().as_bytes());
+        hash.update(b":");
+        if key.as_str() == "content" {
+            digest_content(&mut hash, value);
+        } else {
+            digest_value(&mut hash, value);
+        }
+    }
+    hash.digest()
+}
+
+fn digest_content(hash: &mut Xxh3, content: Raw<'_>) {
+    if !content.is_list() {
+        digest_text(hash, content);
+        return;
+    }
+    for part in content.items() {
+        let members = part.members();
+        match only_text(&members) {
+            Some(text) => digest_text(hash, text),
+            None => digest_value(hash, part),
+        }
+    }
+}
+
+/// A comma of its own ends each value, so that none runs into the next one.
+fn digest_text(hash: &mut Xxh3, text: Raw<'_>) {
+    hash.update(text.json().as_bytes());
+    hash.update(b",");
+}
+
+/// The text of a part that is nothing else.
+fn only_text<'j>(members: &[(Key<'j>, Raw<'j>)]) -> Option<Raw<'j>> {
+    let mut text = None;
+    for (key, value) in members {
+        match key.as_str() {
+            "text" => text = Some(*value),
+            "type" if value.json() == "\"text\"" => {}
+            CACHE_MARK => {}
+            _ => return None,
+        }
+    }
+    text
+}
+
+/// The text of a value without the marks in it, as it would be had the client not set them.
+fn digest_value(hash: &mut Xxh3, value: Raw<'_>) {
+    let mut at = 0;
+    if memmem::find(value.json().as_bytes(), CACHE_MARK.as_bytes()).is_some() {
+        let mut marks = Vec::new();
+        find_marks(value, 0, MAX_DEPTH, &mut marks);
+        for mark in marks {
+            hash.update(value.json().get(at..mark.start).unwrap_or_default().as_bytes());
+            at = mark.end;
+        }
+    }
+    hash.update(value.json().get(at..).unwrap_or_default().as_bytes());
+    hash.update(b",");
+}
+
+/// The places of marks and their commas, in order. `base` is where `value` begins.
+fn find_marks(value: Raw<'_>, base: usize, depth: u8, marks: &mut Vec<Range<usize>>) {
+    let Some(inner) = depth.checked_sub(1) else { return };
+    let place = |part: Raw<'_>| {
+        let start = part.json().as_ptr().addr().saturating_sub(value.json().as_ptr().addr());
+        base.saturating_add(start)
+    };
+    for item in value.items() {
+        find_marks(item, place(item), inner, marks);
+    }
+    // Behind the value before; a first member has none.
+    let mut before = None;
+    for (key, member) in value.members() {
+        let start = place(member);
+        let end = start.saturating_add(member.json().len());
+        if key.as_str() != CACHE_MARK {
+            find_marks(member, start, inner, marks);
+        } else if let Some(before) = before {
+            marks.push(before..end);
+        } else {
+            let after = value.json().get(end.saturating_sub(base)..).unwrap_or_default();
+            let next = after.trim_start().trim_start_matches(',').trim_start();
+            let skipped = after.len().saturating_sub(next.len());
+            marks.push(base.saturating_add(1)..end.saturating_add(skipped));
+        }
+        before = Some(end);
+    }
+}
+
+#[cfg(test)]
+mod weigh_tests;

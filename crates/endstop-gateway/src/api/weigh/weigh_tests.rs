@@ -1,0 +1,116 @@
+//! Tests of digests and bounds of messages.
+
+use serde_json::json;
+
+use super::{FILE_TOKENS, IMAGE_TOKENS, bound, mark};
+use crate::json::Raw;
+
+fn digest(json: &str) -> u64 {
+    mark(Raw::of(json), false).digest
+}
+
+#[test]
+fn marks_for_caches_change_no_digest() {
+    let plain = digest(r#"{"role":"user","content":"hi"}"#);
+    for same in [
+        r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#,
+        r#"{"role":"user","content":[{"type":"text","text":"hi","cache_control":{"type":"ephemeral"}}]}"#,
+        r#"{"role":"user","content":"hi","cache_control":{"type":"ephemeral"}}"#,
+        r#"{"cache_control":{"type":"ephemeral"},"role":"user","content":"hi"}"#,
+    ] {
+        assert_eq!(digest(same), plain, "{same}");
+    }
+    let result = |mark: &str, inner: &str| {
+        let text = format!(
+            r#"{{"role":"user","content":[{{"type":"tool_result", "tool_use_id":"1", "content":[{{{inner}"type":"text","text":"r"}}]{mark}}}]}}"#
+        );
+        digest(&text)
+    };
+    let mark = r#", "cache_control": {"type": "ephemeral", "ttl": "1h"}"#;
+    let first = r#""cache_control":{}, "#;
+    assert_eq!(result(mark, ""), result("", ""));
+    assert_eq!(result("", first), result("", ""));
+    assert_eq!(result(mark, first), result("", ""));
+}
+
+#[test]
+fn everything_else_changes_the_digest() {
+    let texts = [
+        r#"{"role":"user","content":"hi"}"#,
+        r#"{"role":"assistant","content":"hi"}"#,
+        r#"{"role":"user","content":"ho"}"#,
+        r#"{"role":"user","content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]}"#,
+        r#"{"role":"user","content":[{"type":"text","text":"hi","more":1}]}"#,
+        r#"{"role":"user","content":[{"type":"other","text":"hi"}]}"#,
+        r#"{"role":"user","content":null}"#,
+        r#"{"role":"user"}"#,
+        r#"{"role":"user","content":"cache_control"}"#,
+        "3",
+        "\"hi\"",
+    ];
+    let mut digests: Vec<u64> = texts.iter().map(|text| digest(text)).collect();
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), texts.len());
+}
+
+#[test]
+fn a_message_is_at_most_its_bytes() {
+    let text = r#"{"role":"user","content":"the image of a file"}"#;
+    assert_eq!(bound(Raw::of(text)), text.len() as u64);
+}
+
+#[test]
+fn an_image_is_at_most_what_images_cost() {
+    let data = "A".repeat(1_000_000);
+    let url = format!("data:image/png;base64,{data}");
+    let source = json!({"type": "base64", "media_type": "image/png", "data": data});
+    for message in [
+        json!({"content": [{"type": "image_url", "image_url": {"url": url}}]}),
+        json!({"content": [{"type": "input_image", "image_url": url}]}),
+        json!({"content": [{"type": "image", "source": source}]}),
+        json!({"content": [{"type": "tool_result", "content": [{"type": "image", "source": source}]}]}),
+        json!({"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": url}}),
+        json!({"parts": [{"inlineData": {"mimeType": "image/png", "data": data}}]}),
+        json!({"parts": [{"inline_data": {"mime_type": "image/png", "data": data}}]}),
+        json!({"content": [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]}),
+    ] {
+        let got = bound(Raw::of(&message.to_string()));
+        assert!((IMAGE_TOKENS..IMAGE_TOKENS + 300).contains(&got), "{got}");
+    }
+}
+
+#[test]
+fn long_text_is_never_taken_for_an_image() {
+    let data = "A".repeat(100_000);
+    for message in [
+        json!({"content": [{"type": "text", "text": format!("image_url data:image/png;base64,{data}")}]}),
+        json!({"content": [{"type": "image", "text": data}]}),
+        json!({"content": [{"type": "image_url", "image_url": {"url": ["data:", data]}}]}),
+        json!({"parts": [{"inlineData": {"mimeType": "text/plain", "data": data}}]}),
+        json!({"content": [{"type": "image", "source": {"data": [data]}}]}),
+    ] {
+        assert!(bound(Raw::of(&message.to_string())) > 100_000);
+    }
+}
+
+#[test]
+fn a_file_that_is_only_named_counts_as_a_window() {
+    for message in [
+        json!({"content": [{"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}]}),
+        json!({"content": [{"type": "input_file", "file_id": "file-1"}]}),
+        json!({"content": [{"type": "file", "file": {"file_id": "file-1"}}]}),
+        json!({"parts": [{"fileData": {"fileUri": "https://example.com/a.mp4"}}]}),
+    ] {
+        let got = bound(Raw::of(&message.to_string()));
+        assert!((FILE_TOKENS..FILE_TOKENS + 200).contains(&got), "{message} {got}");
+    }
+}
+
+#[test]
+fn depth_is_no_danger() {
+    let deep = format!("{}\"image cache_control\"{}", "[".repeat(50_000), "]".repeat(50_000));
+    let text = format!(r#"{{"content":[{{"content":{deep},"cache_control":1}}]}}"#);
+    assert_eq!(bound(Raw::of(&text)), text.len() as u64);
+    assert_ne!(digest(&text), 0);
+}

@@ -1,0 +1,230 @@
+//! Asking the run whether a call may begin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop::agent::MIN_OUTPUT_TOKENS;
+use endstop::agent::driver::{Call, DrivenRun};
+use endstop::core::event::EventKind;
+use endstop::core::run::Directive;
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::message::{ToolCall, ToolOutcome};
+use endstop::observe::Detail;
+use http::{Response, StatusCode};
+
+use super::flight::Flight;
+use super::take::Taken;
+use super::{Gate, answer};
+use crate::api::{ErrorKind, Thread, ToolResult};
+use crate::body::Body;
+use crate::run::{InputBound, LaneState, NoSeat, RunEntry, Seat, Step, close_step, stop_of};
+
+/// Tools that hand over to another agent, as the usual frameworks name them.
+const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];
+
+/// Why a call does not begin.
+enum Held {
+    /// The run has stopped, or refuses this.
+    Stopped(Box<StopSignal>),
+    /// A person decides.
+    Paused,
+    /// It continues a conversation of unknown size, and tokens or money are limited.
+    UnknownSize,
+}
+
+impl Gate {
+    /// Lets a call begin, or gives the answer that it gets instead. Waits while the run is paused.
+    pub(super) async fn begin(
+        &self,
+        run: &Arc<RunEntry>,
+        taken: &Taken,
+    ) -> Result<Box<Flight>, Box<Response<Body>>> {
+        let (dialect, asked) = (taken.dialect, &taken.asked);
+        let stopped = |signal: &StopSignal| {
+            Box::new(answer::stop(run, dialect, Some(asked), signal, self.config.stop_with))
+        };
+        run.driven.checkpoint();
+        if let Some(signal) = run.stop() {
+            run.ring();
+            return Err(stopped(&signal));
+        }
+        if asked.thread == Thread::CanResend && self.is_metered(run) {
+            let text = "this gateway keeps no threads: send the whole conversation";
+            let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);
+            return Err(Box::new(answer::error(dialect, status, kind, text)));
+        }
+        let bounds = &self.config.bounds;
+        let seat = match run.sit(&taken.route.child, asked, &taken.rolling, bounds) {
+            Ok(seat) => seat,
+            Err(NoSeat::Full) => {
+                let text = "too many calls of this run are in flight";
+                return Err(Box::new(answer::overloaded(dialect, text)));
+            }
+            Err(NoSeat::NoChild) => {
+                let signal = run.stop().unwrap_or_else(|| {
+                    StopSignal::new(StopReason::StopRequested)
+                        .with_message("no further sub-agent can begin in this run")
+                });
+                return Err(stopped(&signal));
+            }
+        };
+        let mut seat = Some(seat);
+        loop {
+            let Some(taking) = seat.take() else { return Err(stopped(&answer::paused(run))) };
+            match self.admit(taking, taken) {
+                Ok(flight) => return Ok(flight),
+                Err((_, Held::Stopped(signal))) => return Err(stopped(&signal)),
+                Err((_, Held::UnknownSize)) => {
+                    let text = "the request continues a conversation that the upstream keeps, so what it \
+                        costs cannot be bounded: send the whole conversation, or allow unmetered calls";
+                    return Err(Box::new(answer::refused(dialect, text)));
+                }
+                Err((kept, Held::Paused)) => {
+                    run.wait_while_paused(self.config.pause.0).await;
+                    if run.is_paused() {
+                        return Err(stopped(&answer::paused(run)));
+                    }
+                    seat = Some(kept);
+                }
+            }
+        }
+    }
+
+    /// Tells the run what the request says, and lets the call begin.
+    fn admit(&self, seat: Seat, taken: &Taken) -> Result<Box<Flight>, (Seat, Held)> {
+        match self.admit_in(&seat, taken) {
+            Ok(begun) => {
+                let warning = warnings(&seat.run.driven);
+                Ok(Box::new(Flight::new(seat, taken, begun, warning)))
+            }
+            Err(held) => Err((seat, held)),
+        }
+    }
+
+    fn admit_in(&self, seat: &Seat, taken: &Taken) -> Result<super::flight::Begun, Held> {
+        let (run, asked) = (&*seat.run, &taken.asked);
+        let renewed = run.renew(&seat.lane);
+        let mut state = seat.lane.state();
+        let driven = state.driven.clone();
+        let held = || Held::of(run, &driven);
+        if renewed.is_err() {
+            return Err(held());
+        }
+        take_in(&mut state, taken);
+        driven.checkpoint();
+        if run.is_paused() || stop_of(&driven).is_some() || run.stop().is_some() {
+            return Err(held());
+        }
+        let bound = match state.memory.bound(asked, &taken.rolling) {
+            Some(bound) => bound,
+            None if self.is_metered(run) => return Err(Held::UnknownSize),
+            None => InputBound { input: asked.fixed_bound, told: 0 },
+        };
+        let pricing = self.prices.of(self.provider(taken.route.side), &asked.model);
+        let choices = asked.choices.max(1);
+        let wanted = asked.output_cap.unwrap_or(self.config.default_output);
+        let mut call = Call {
+            pricing: &pricing,
+            input: bound.input,
+            told: bound.told,
+            max_output: wanted.saturating_mul(choices),
+            min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
+            is_wrap_up: false,
+        };
+        let digest = taken.digest;
+        match state.step {
+            Step::Asking { is_wrap_up, .. } => call.is_wrap_up = is_wrap_up,
+            Step::Closed | Step::Replied => {
+                let directive = driven.begin_step(&call);
+                if !directive.admits() {
+                    return Err(held());
+                }
+                call.is_wrap_up = directive == Directive::Finish;
+                state.step = Step::Asking { digest, is_wrap_up: call.is_wrap_up };
+            }
+        }
+        let Ok(open) = driven.begin_call(&call) else {
+            let held = held();
+            if !matches!(held, Held::Paused) {
+                close_step(&mut state);
+            }
+            return Err(held);
+        };
+        state.memory.keep_request(asked, &taken.rolling);
+        let is_wrap_up = call.is_wrap_up;
+        drop(state);
+        Ok(super::flight::Begun { open, is_wrap_up, pricing, driven })
+    }
+}
+
+impl Held {
+    /// Why nothing begins now: for the run that pays first.
+    fn of(run: &RunEntry, driven: &DrivenRun) -> Self {
+        if run.is_paused() {
+            return Self::Paused;
+        }
+        let signal = run.stop().or_else(|| stop_of(driven)).unwrap_or_else(|| {
+            StopSignal::new(StopReason::StopRequested).with_message("no call can begin now")
+        });
+        Self::Stopped(Box::new(signal))
+    }
+}
+
+/// What the request says of what happened since the last reply.
+fn take_in(state: &mut LaneState, taken: &Taken) {
+    let asked = &taken.asked;
+    let is_attempt = matches!(state.step, Step::Asking { digest, .. } if digest == taken.digest);
+    if is_attempt {
+        return;
+    }
+    let calls = std::mem::take(&mut state.memory.calls);
+    for call in &calls {
+        if let Some(result) = result_of(call, &calls, &asked.results) {
+            tell_result(&state.driven, call, result);
+        }
+    }
+    close_step(state);
+    if state.memory.has_new_user_message(asked, &taken.rolling) {
+        state.driven.tell(&EventKind::UserMessage, Detail::None);
+    }
+}
+
+/// The result of a call: by its id; where the interface has none, by the tool, the n-th of the same.
+fn result_of<'r>(
+    call: &ToolCall,
+    calls: &[ToolCall],
+    results: &'r [ToolResult],
+) -> Option<&'r ToolResult> {
+    if let Some(known) = results.iter().find(|it| !it.id.is_empty() && it.id == call.id) {
+        return Some(known);
+    }
+    let same = calls.iter().filter(|other| other.tool == call.tool);
+    let at = same.take_while(|other| !std::ptr::eq(*other, call)).count();
+    results.iter().filter(|it| it.id.is_empty() && it.tool == call.tool).nth(at)
+}
+
+fn tell_result(driven: &DrivenRun, call: &ToolCall, result: &ToolResult) {
+    let outcome = if result.failed { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
+    let detail = Detail::Tool { call, outcome: Some(outcome), took: Duration::ZERO };
+    let kind = EventKind::ToolEnd {
+        tool: &call.tool,
+        arguments: &call.arguments,
+        result: &result.content,
+        failed: result.failed,
+    };
+    driven.tell(&kind, detail);
+    let to = HANDOFF_TOOLS.iter().find_map(|prefix| call.tool.strip_prefix(prefix));
+    if let Some(to) = to.filter(|to| !to.is_empty() && !result.failed) {
+        driven.tell(&EventKind::HandOff { to }, Detail::None);
+    }
+}
+
+/// Warnings that no client was told yet.
+fn warnings(driven: &DrivenRun) -> Option<String> {
+    let notices = driven.take_notices();
+    if notices.is_empty() {
+        return None;
+    }
+    let texts = notices.iter().map(|notice| format!("{}: {}", notice.rule, notice.message));
+    Some(texts.collect::<Vec<_>>().join("; "))
+}

@@ -1,0 +1,101 @@
+//! Answers of the gateway's own.
+
+use bytes::Bytes;
+use endstop::core::signal::{StopReason, StopSignal};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::api::{Asked, Demands, Dialect, ErrorKind, OwnAnswer};
+use crate::body::Body;
+use crate::config::StopWith;
+use crate::route::{RUN_HEADER, Side};
+use crate::run::{RunEntry, count};
+use crate::stop::StopText;
+
+/// Why a call was answered by the gateway.
+const REASON_HEADER: &str = "x-endstop-reason";
+/// What a rule warns of.
+pub(super) const WARNING_HEADER: &str = "x-endstop-warning";
+/// Clients of OpenAI and Anthropic heed it.
+const SHOULD_RETRY_HEADER: &str = "x-should-retry";
+
+/// The shape of errors of a side, for requests that are not read.
+pub(super) fn dialect_for(side: Side) -> &'static dyn Dialect {
+    match side {
+        Side::OpenAi => crate::api::CHAT,
+        Side::Anthropic => crate::api::MESSAGES,
+        Side::Gemini => crate::api::GEMINI,
+    }
+}
+
+fn response(answer: OwnAnswer) -> Response<Body> {
+    let mut response = Response::new(Body::full(Bytes::from(answer.body)));
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    response
+}
+
+/// An error that says what it is about.
+pub(super) fn error(
+    dialect: &dyn Dialect,
+    status: StatusCode,
+    kind: ErrorKind,
+    message: &str,
+) -> Response<Body> {
+    response(dialect.error(status, kind, message))
+}
+
+/// Too much at once; a client may try again.
+pub(super) fn overloaded(dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    error(dialect, StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, message)
+}
+
+/// What cannot be admitted although the run goes on: not to be tried again.
+pub(super) fn refused(dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, message);
+    answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
+    answer
+}
+
+/// The answer to a request whose run has stopped; `asked` is none where it was not read.
+pub(super) fn stop(
+    run: &RunEntry,
+    dialect: &dyn Dialect,
+    asked: Option<&Asked>,
+    signal: &StopSignal,
+    with: StopWith,
+) -> Response<Body> {
+    count(&run.counters.stop_answers);
+    let text = StopText::of(signal);
+    let own = match asked {
+        Some(asked) if with == StopWith::Answer && asked.demands != Demands::Structure => {
+            dialect.stop(asked, &text)
+        }
+        _ => dialect.error(StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, &text.text),
+    };
+    let mut answer = response(own);
+    let headers = answer.headers_mut();
+    headers.insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
+    if let Some(reason) = header_text(&text.reason) {
+        headers.insert(REASON_HEADER, reason);
+    }
+    if let Some(id) = header_text(run.driven.info().id.as_str()) {
+        headers.insert(RUN_HEADER, id);
+    }
+    answer
+}
+
+/// What a call is answered with that was held too long.
+pub(super) fn paused(run: &RunEntry) -> StopSignal {
+    let id = &run.driven.info().id;
+    StopSignal::new(StopReason::StopRequested).with_message(format!(
+        "run `{id}` is paused and waits for the approval of a person; ask again once it is approved"
+    ))
+}
+
+/// Text as a header's value: what does not fit there is left out.
+pub(super) fn header_text(text: &str) -> Option<HeaderValue> {
+    let plain: String = text.chars().filter(|c| matches!(c, ' '..='~')).take(1_024).collect();
+    HeaderValue::from_str(&plain).ok()
+}

@@ -1,0 +1,303 @@
+//! Sending a call, and reading an answer that comes as a whole.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use endstop::agent::driver::DrivenRun;
+use endstop::cancel::Urgency;
+use endstop::core::event::EventKind;
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::model::{ModelError, ModelErrorKind};
+use endstop::observe::Detail;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
+
+use super::flight::Flight;
+use super::settle::Settled;
+use super::stream::{RawBody, SseBody};
+use super::take::{Taken, decoded};
+use super::{Gate, answer};
+use crate::api::{Edits, ErrorKind, Seen, Unreadable};
+use crate::body::Body;
+use crate::run::count;
+use crate::upstream::{UpstreamBody, UpstreamError, forwardable};
+
+/// What the model is told at the beginning of a wrap-up.
+const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
+    any more. Answer now, as well as you can, with what you have. Say what is missing.";
+/// How soon a rule in time that holds already is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What became of asking once.
+enum Asked {
+    Answered(Response<Body>),
+    /// The run wants another answer.
+    Again(Box<Flight>),
+}
+
+/// The body of an answer, read.
+enum Whole {
+    All(Bytes),
+    /// It is longer than what is read; this much has come.
+    TooLong(Bytes),
+}
+
+/// The run has stopped, and what was waited for with it.
+pub(super) struct Cut;
+
+impl Gate {
+    /// Sends a call that has begun, and answers it.
+    pub(super) async fn ask(
+        &self,
+        flight: Box<Flight>,
+        taken: Taken,
+        head: &request::Parts,
+    ) -> Response<Body> {
+        let mut flight = flight;
+        loop {
+            let request = match self.request(&flight, &taken, head) {
+                Ok(request) => request,
+                Err(error) => {
+                    let kind = ModelErrorKind::Rejected;
+                    flight.failed(&ModelError::new(kind, error.to_string()), None);
+                    let text = format!("the request cannot be changed: {error}");
+                    let status = StatusCode::BAD_REQUEST;
+                    return answer::error(taken.dialect, status, ErrorKind::Invalid, &text);
+                }
+            };
+            match self.ask_once(flight, &taken, request).await {
+                Asked::Answered(response) => return response,
+                Asked::Again(again) => {
+                    drop(again);
+                    let run = self.registry.get(&taken.route.run);
+                    let Some(run) = run else {
+                        return answer::overloaded(taken.dialect, "the run is no longer known");
+                    };
+                    match self.begin(&run, &taken).await {
+                        Ok(next) => flight = next,
+                        Err(answered) => return *answered,
+                    }
+                }
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        flight: &Flight,
+        taken: &Taken,
+        head: &request::Parts,
+    ) -> Result<Request<Bytes>, Unreadable> {
+        let asked = &taken.asked;
+        let edits = Edits {
+            output_cap: flight.cap_to_send(),
+            force_usage: asked.is_stream && !asked.wants_usage,
+            finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
+            note: None,
+        };
+        let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
+        let body = if is_changed {
+            Bytes::from(taken.dialect.edit(&taken.body, &edits)?)
+        } else {
+            taken.body.clone()
+        };
+        let mut headers = self.forwarded(&taken.route, &head.headers);
+        headers.remove(CONTENT_ENCODING);
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = taken
+            .route
+            .rest
+            .parse()
+            .map_err(|_| Unreadable("the path of the request is not valid".to_owned()))?;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+
+    async fn ask_once(
+        &self,
+        mut flight: Box<Flight>,
+        taken: &Taken,
+        request: Request<Bytes>,
+    ) -> Asked {
+        let base = self.base(taken.route.side);
+        let sent = guarded(&flight.driven, self.client.send(base, request)).await;
+        let response = match sent {
+            Err(Cut) => return Asked::Answered(self.cut(flight, taken)),
+            Ok(Err(error)) => return Asked::Answered(unreachable(&mut flight, taken, &error)),
+            Ok(Ok(response)) => response,
+        };
+        count(&flight.seat.run.counters.upstream_calls);
+        let (parts, body) = response.into_parts();
+        let mut headers = forwardable(&parts.headers);
+        if let Some(warning) = flight.warning.as_deref().and_then(answer::header_text) {
+            headers.insert(answer::WARNING_HEADER, warning);
+        }
+        if !parts.status.is_success() {
+            flight.failed(&error_of(parts.status), None);
+            return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
+        }
+        if is_event_stream(&headers) {
+            let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);
+            return Asked::Answered(respond(parts.status, headers, Body::stream(stream)));
+        }
+        self.whole(flight, taken, parts.status, headers, body).await
+    }
+
+    async fn whole(
+        &self,
+        mut flight: Box<Flight>,
+        taken: &Taken,
+        status: StatusCode,
+        headers: HeaderMap,
+        mut body: UpstreamBody,
+    ) -> Asked {
+        let max = self.config.bounds.answer;
+        let read = guarded(&flight.driven, read_whole(&mut body, max)).await;
+        let bytes = match read {
+            Err(Cut) => return Asked::Answered(self.cut(flight, taken)),
+            Ok(Err(error)) => {
+                let kind = ModelErrorKind::Truncated;
+                flight.failed(&ModelError::new(kind, error.to_string()), Some(&Seen::default()));
+                let text = format!("the upstream broke off: {error}");
+                let status = StatusCode::BAD_GATEWAY;
+                let answer = answer::error(taken.dialect, status, ErrorKind::Upstream, &text);
+                return Asked::Answered(answer);
+            }
+            Ok(Ok(Whole::TooLong(begun))) => {
+                let output_bytes = u64::try_from(begun.len()).unwrap_or(u64::MAX);
+                flight.replied(&Seen { output_bytes, ..Seen::default() });
+                let body = RawBody::after(begun, body).into_body();
+                return Asked::Answered(respond(status, headers, body));
+            }
+            Ok(Ok(Whole::All(bytes))) => bytes,
+        };
+        let seen = read_answer(taken, &headers, &bytes, max);
+        if !seen.text.is_empty() {
+            flight.driven.tell(&EventKind::Piece { text: &seen.text }, Detail::None);
+        }
+        match flight.replied(&seen) {
+            Settled::Again => return Asked::Again(flight),
+            Settled::Refused => {
+                if let Some(signal) = flight.seat.run.stop() {
+                    return Asked::Answered(self.stop(&flight, taken, &signal));
+                }
+            }
+            Settled::Pass => {}
+        }
+        Asked::Answered(respond(status, headers, Body::full(bytes)))
+    }
+
+    fn stop(&self, flight: &Flight, taken: &Taken, signal: &StopSignal) -> Response<Body> {
+        let run = &flight.seat.run;
+        answer::stop(run, taken.dialect, Some(&taken.asked), signal, self.config.stop_with)
+    }
+
+    /// The answer to a call that the run has cut: an error where it was cut by hand.
+    fn cut(&self, mut flight: Box<Flight>, taken: &Taken) -> Response<Body> {
+        flight.cut_short(&Seen::default());
+        flight.driven.checkpoint();
+        let signal = flight.seat.run.stop().unwrap_or_else(|| {
+            StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
+        });
+        let is_by_hand = signal.reason == StopReason::UserRequested
+            && flight.driven.token().urgency() == Some(Urgency::Now);
+        let with = if is_by_hand { crate::StopWith::Error } else { self.config.stop_with };
+        answer::stop(&flight.seat.run, taken.dialect, Some(&taken.asked), &signal, with)
+    }
+}
+
+/// Waits for `future`, unless the run is cut first, or a limit in time is reached.
+async fn guarded<F: Future>(driven: &DrivenRun, future: F) -> Result<F::Output, Cut> {
+    let mut future = std::pin::pin!(future);
+    let token = driven.in_flight();
+    loop {
+        let limit = async {
+            match driven.next_limit_in_time() {
+                None => std::future::pending().await,
+                Some(left) if left.0 == 0 => tokio::time::sleep(LOOK_AGAIN).await,
+                Some(left) => tokio::time::sleep(Duration::from_millis(left.0)).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = token.cut() => return Err(Cut),
+            output = &mut future => return Ok(output),
+            () = limit => {
+                if driven.tick().stops() {
+                    return Err(Cut);
+                }
+            }
+        }
+    }
+}
+
+fn unreachable(flight: &mut Flight, taken: &Taken, error: &UpstreamError) -> Response<Body> {
+    let text = error.to_string();
+    let nothing = Seen::default();
+    let charged = error.may_have_arrived().then_some(&nothing);
+    if charged.is_some() {
+        count(&flight.seat.run.counters.upstream_calls);
+    }
+    flight.failed(&ModelError::new(ModelErrorKind::Connection, text.clone()), charged);
+    answer::error(taken.dialect, StatusCode::BAD_GATEWAY, ErrorKind::Upstream, &text)
+}
+
+/// What an upstream's refusal is for the run.
+fn error_of(status: StatusCode) -> ModelError {
+    let kind = match status.as_u16() {
+        429 => ModelErrorKind::RateLimited,
+        408 | 504 => ModelErrorKind::TimedOut,
+        500.. => ModelErrorKind::Unavailable,
+        _ => ModelErrorKind::Rejected,
+    };
+    let mut error = ModelError::new(kind, format!("the upstream answered {status}"));
+    error.status = Some(status.as_u16());
+    error
+}
+
+async fn read_whole(body: &mut UpstreamBody, max: usize) -> Result<Whole, UpstreamError> {
+    let Some(first) = body.data().await.transpose()? else { return Ok(Whole::All(Bytes::new())) };
+    if first.len() > max {
+        return Ok(Whole::TooLong(first));
+    }
+    let Some(second) = body.data().await.transpose()? else { return Ok(Whole::All(first)) };
+    let mut all = BytesMut::with_capacity(first.len().saturating_add(second.len()));
+    all.extend_from_slice(&first);
+    all.extend_from_slice(&second);
+    while all.len() <= max {
+        match body.data().await.transpose()? {
+            Some(next) => all.extend_from_slice(&next),
+            None => return Ok(Whole::All(all.freeze())),
+        }
+    }
+    Ok(Whole::TooLong(all.freeze()))
+}
+
+/// What an answer says. One that cannot be read counts by its length.
+fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) -> Seen {
+    let plain = match headers.get(CONTENT_ENCODING).map(HeaderValue::to_str) {
+        None => Some(bytes.clone()),
+        Some(encoding) => encoding.ok().and_then(|encoding| decoded(bytes, encoding, max)),
+    };
+    let output_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let unread = || Seen { output_bytes, ..Seen::default() };
+    plain.and_then(|plain| taken.dialect.answer(&plain).ok()).unwrap_or_else(unread)
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = value.map(|value| value.split(';').next().unwrap_or("").trim());
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// A response with an upstream's head.
+pub(super) fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<Body> {
+    headers.remove(CONTENT_LENGTH);
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}

@@ -1,0 +1,116 @@
+//! A call in flight: whatever happens to it, it is settled once.
+
+use std::time::Duration;
+
+use endstop::agent::driver::{DrivenRun, OpenCall, Pricing};
+use endstop::core::units::TokenUsage;
+use endstop::model::{ModelError, ModelErrorKind};
+
+use super::take::Taken;
+use crate::api::{Asked, Seen};
+use crate::run::{Seat, count};
+
+/// A call that has begun.
+pub(super) struct Begun {
+    pub(super) open: OpenCall,
+    pub(super) is_wrap_up: bool,
+    pub(super) pricing: Pricing,
+    pub(super) driven: DrivenRun,
+}
+
+/// A call in flight. One that is dropped, because its client went away, is settled with what came of it.
+pub(crate) struct Flight {
+    pub(super) open: Option<OpenCall>,
+    pub(super) driven: DrivenRun,
+    pub(super) pricing: Pricing,
+    pub(super) is_wrap_up: bool,
+    /// What a rule warns of, for the client.
+    pub(super) warning: Option<String>,
+    pub(super) first_piece_after: Option<Duration>,
+    /// Of the request, but for its messages, which may be many.
+    pub(super) asked: Asked,
+    /// The output cap of the reservation, of all choices.
+    pub(super) cap: Option<u64>,
+    /// Given back last.
+    pub(super) seat: Seat,
+}
+
+impl Flight {
+    pub(super) fn new(seat: Seat, taken: &Taken, begun: Begun, warning: Option<String>) -> Self {
+        let asked = &taken.asked;
+        let asked = Asked {
+            model: asked.model.clone(),
+            demands: asked.demands.clone(),
+            tools: asked.tools.clone(),
+            messages: Vec::new(),
+            results: Vec::new(),
+            ..*asked
+        };
+        Self {
+            cap: begun.open.output_cap(),
+            open: Some(begun.open),
+            driven: begun.driven,
+            pricing: begun.pricing,
+            is_wrap_up: begun.is_wrap_up,
+            warning,
+            first_piece_after: None,
+            asked,
+            seat,
+        }
+    }
+
+    /// The output cap to send, of each choice; none where what the client asks for stands.
+    pub(super) fn cap_to_send(&self) -> Option<u64> {
+        let of_each = self.cap? / self.asked.choices.max(1);
+        (self.asked.output_cap != Some(of_each)).then_some(of_each)
+    }
+
+    /// The first words have come.
+    pub(super) fn has_piece(&mut self) {
+        if self.first_piece_after.is_none() {
+            self.first_piece_after = self.open.as_ref().map(|open| open.begun().elapsed());
+        }
+    }
+
+    /// What came of an answer that did not come to its end, or did not say what it used: what was told, and at
+    /// least what was counted here.
+    pub(super) fn estimate(&self, open: &OpenCall, seen: &Seen) -> TokenUsage {
+        // A byte bound is three to four times too high.
+        let counted = seen.output_bytes.div_ceil(3);
+        let output = self.cap.map_or(counted, |cap| counted.min(cap));
+        match &seen.usage {
+            Some(told) if told.tokens.total_input() > 0 => {
+                TokenUsage { output: told.tokens.output.max(output), ..told.tokens }
+            }
+            _ => TokenUsage { input: open.estimated_input(), output, ..TokenUsage::default() },
+        }
+    }
+
+    /// The call failed. `seen` is what is charged; nothing where failing costs nothing.
+    pub(super) fn failed(&mut self, error: &ModelError, seen: Option<&Seen>) {
+        let Some(open) = self.open.take() else { return };
+        let usage = seen.map(|seen| self.estimate(&open, seen));
+        open.failed(error, usage);
+    }
+
+    /// The client has gone away.
+    pub(super) fn abandoned(&mut self, seen: &Seen) {
+        if self.open.is_some() {
+            count(&self.seat.run.counters.client_disconnects);
+            let error = ModelError::new(ModelErrorKind::Truncated, "the client went away");
+            self.failed(&error, Some(seen));
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.abandoned(&Seen::default());
+    }
+}
+
+impl std::fmt::Debug for Flight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Flight").field("seat", &self.seat).finish_non_exhaustive()
+    }
+}

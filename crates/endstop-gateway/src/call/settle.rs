@@ -1,0 +1,120 @@
+//! Settling a call whose answer came, or was cut by the run itself.
+
+use std::time::Duration;
+
+use endstop::agent::driver::Outcome;
+use endstop::core::condition::fact::normalised_finish;
+use endstop::core::event::EventKind;
+use endstop::core::run::Directive;
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::core::units::{Cost, TokenUsage};
+use endstop::ledger::Amounts;
+use endstop::message::ToolCall;
+use endstop::observe::Detail;
+
+use super::flight::Flight;
+use crate::api::Seen;
+use crate::run::{LaneState, Step, close_step};
+
+/// Most calls of one reply that are told apart.
+const MAX_CALLS: usize = 1_024;
+
+/// What the run makes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// It is passed on.
+    Pass,
+    /// A retry rule dislikes it.
+    Again,
+    /// It asks for tools, and not even the first may be called: the run has stopped.
+    Refused,
+}
+
+impl Flight {
+    /// The answer came to its end.
+    pub(super) fn replied(&mut self, seen: &Seen) -> Settled {
+        self.settle(seen, true)
+    }
+
+    /// The run has stopped in the middle of the answer, or before it.
+    pub(super) fn cut_short(&mut self, seen: &Seen) {
+        self.settle(seen, false);
+    }
+
+    fn settle(&mut self, seen: &Seen, is_whole: bool) -> Settled {
+        let Some(open) = self.open.take() else { return Settled::Pass };
+        let told = seen.usage.as_ref().filter(|told| {
+            // Nothing at all for an answer with words is no count.
+            is_whole && (told.tokens.total() > 0 || seen.output_bytes == 0)
+        });
+        let usage = told.map_or_else(|| self.estimate(&open, seen), |told| told.tokens);
+        let cost = told.map(|told| self.pricing.exact(&told.counts, open.at(), &told.context));
+        let calls = if is_whole { &*seen.tool_calls } else { &[] };
+        let calls = calls.get(..MAX_CALLS).unwrap_or(calls);
+        let lowered_by = open.lowered_by();
+        let outcome = Outcome {
+            model: seen.model.as_deref(),
+            usage,
+            cost: cost.filter(|cost| *cost != Cost::Unpriced),
+            is_estimate: told.is_none(),
+            finish: seen.finish.as_deref(),
+            tool_calls: calls,
+            text: &seen.text,
+            reasoning_tokens: told.and_then(|told| told.reasoning),
+            first_piece_after: self.first_piece_after,
+        };
+        let is_told = told.is_some();
+        let mut state = self.seat.lane.state();
+        if open.replied(&outcome) == Directive::Retry && is_whole {
+            return Settled::Again;
+        }
+        self.close(&mut state, seen, calls, is_told.then_some(&usage), lowered_by)
+    }
+
+    /// Ends the step, or leaves it open until the tools have run.
+    fn close(
+        &self,
+        state: &mut LaneState,
+        seen: &Seen,
+        calls: &[ToolCall],
+        told: Option<&TokenUsage>,
+        lowered_by: Option<StopReason>,
+    ) -> Settled {
+        let was_stopped = self.seat.run.stop().is_some();
+        if calls.is_empty() {
+            self.end_by_cap(seen, lowered_by);
+            state.memory.keep_reply(&self.asked, told, Vec::new());
+            close_step(state);
+            return Settled::Pass;
+        }
+        let admitted: Vec<ToolCall> =
+            calls.iter().filter(|call| self.begin_tool(call)).cloned().collect();
+        let is_refused = admitted.is_empty() && !was_stopped && self.seat.run.stop().is_some();
+        state.memory.keep_reply(&self.asked, told, admitted);
+        state.step = Step::Replied;
+        if is_refused { Settled::Refused } else { Settled::Pass }
+    }
+
+    fn begin_tool(&self, call: &ToolCall) -> bool {
+        let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
+        let begins = self.driven.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        if begins.admits() {
+            let one = Amounts { tool_calls: 1, ..Amounts::default() };
+            self.driven.budget().charge(one);
+            return true;
+        }
+        self.driven.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
+        false
+    }
+
+    /// A reply that a lowered output cap cut short is no end of the model's own.
+    fn end_by_cap(&self, seen: &Seen, lowered_by: Option<StopReason>) {
+        let Some(reason) = lowered_by.filter(|_| !self.is_wrap_up) else { return };
+        if seen.finish.as_deref().map(normalised_finish).as_deref() == Some("length") {
+            let signal = StopSignal::new(reason)
+                .with_message("the reply was cut at what the limit left for it")
+                .with_source("gateway");
+            self.driven.raise(&signal);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The control interface: `/endstop/health`, and `/endstop/v1/runs` for those who have its token.
+
+use bytes::Bytes;
+use endstop::cancel::Urgency;
+use endstop::core::units::Money;
+use endstop::observe::Report;
+use endstop::store::RunId;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Response, StatusCode, request};
+use hyper::body::Incoming;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::body::Body;
+use crate::call::Gate;
+use crate::route::{bearer, is_same};
+use crate::run::RunEntry;
+use crate::server::read_body;
+
+/// Most bytes of a command.
+const MAX_BODY: usize = 16 << 10;
+/// What a run that is cancelled is told where nobody says why.
+const NO_MESSAGE: &str = "cancelled by the control interface";
+
+/// What a command may say.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Command {
+    /// Why, of a cancellation.
+    message: Option<String>,
+    /// The pause rule that is approved; all that hold where none is named.
+    rule: Option<String>,
+    /// The new limit of its money, such as `5.00`.
+    cap: Option<String>,
+}
+
+/// Answers a request below `/endstop/`.
+pub(crate) async fn answer(
+    gate: &Gate,
+    head: &request::Parts,
+    incoming: Incoming,
+) -> Response<Body> {
+    let path = head.uri.path();
+    if path == "/endstop/health" {
+        return reply(StatusCode::OK, &json!({ "status": "ok" }));
+    }
+    let token = gate.config.control_token.as_ref();
+    let Some(rest) = path.strip_prefix("/endstop/v1/runs").filter(|_| token.is_some()) else {
+        return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such place" }));
+    };
+    let sent = bearer(&head.headers).unwrap_or_default();
+    if !token.is_some_and(|token| is_same(token.expose().as_bytes(), sent)) {
+        let why = "the control interface needs its token: Authorization: Bearer";
+        return reply(StatusCode::UNAUTHORIZED, &json!({ "error": why }));
+    }
+    let mut parts = rest.trim_matches('/').splitn(2, '/');
+    let (id, act) = (parts.next().unwrap_or(""), parts.next());
+    if id.is_empty() {
+        return match head.method {
+            Method::GET => reply(StatusCode::OK, &list(gate)),
+            _ => not_allowed(),
+        };
+    }
+    let run = RunId::parse(id).ok().and_then(|id| gate.registry.get(&id));
+    let Some(run) = run else {
+        return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such run" }));
+    };
+    match (&head.method, act) {
+        (&Method::GET, None) => reply(StatusCode::OK, &one(&run)),
+        (&Method::POST, Some(act)) => {
+            let Ok(body) = read_body(incoming, MAX_BODY).await else {
+                return reply(StatusCode::BAD_REQUEST, &json!({ "error": "no body that is read" }));
+            };
+            let (status, value) = command(&run, act, &body);
+            reply(status, &value)
+        }
+        _ => not_allowed(),
+    }
+}
+
+fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
+    let command =
+        if body.is_empty() { Ok(Command::default()) } else { serde_json::from_slice(body) };
+    let command = match command {
+        Ok(command) => command,
+        Err(error) => return (StatusCode::BAD_REQUEST, json!({ "error": error.to_string() })),
+    };
+    let message = command.message.as_deref().unwrap_or(NO_MESSAGE);
+    match act {
+        "cancel" => run.cancel(message, Urgency::Graceful),
+        "kill" => run.cancel(message, Urgency::Now),
+        "approve" => {
+            let cap = match command.cap.as_deref().map(str::parse::<Money>).transpose() {
+                Ok(cap) => cap,
+                Err(error) => {
+                    let error = format!("`cap` is no amount: {error}");
+                    return (StatusCode::BAD_REQUEST, json!({ "error": error }));
+                }
+            };
+            let is_approved = match &command.rule {
+                Some(rule) => run.approve_rule(rule, cap),
+                None => run.approve(cap),
+            };
+            if !is_approved {
+                let error =
+                    "no pause rule was approved: none holds, or it names no money for the cap";
+                return (StatusCode::CONFLICT, json!({ "error": error }));
+            }
+        }
+        _ => return (StatusCode::NOT_FOUND, json!({ "error": "there is no such command" })),
+    }
+    (StatusCode::OK, one(run))
+}
+
+fn list(gate: &Gate) -> Value {
+    let runs = gate.registry.all();
+    let runs = runs.iter().map(|run| {
+        let reason = run.stop().map(|signal| signal.reason.to_string());
+        json!({
+            "run": run.driven.info().id.as_str(),
+            "status": run.driven.status().name(),
+            "reason": reason,
+            "calls_in_flight": run.calls(),
+        })
+    });
+    json!({ "runs": runs.collect::<Vec<_>>() })
+}
+
+fn one(run: &RunEntry) -> Value {
+    let driven = &run.driven;
+    let report = driven.look(|core| Report::of(driven.info(), core, driven.budget()));
+    let report = serde_json::to_value(&report).unwrap_or_default();
+    let counts = run.counts();
+    json!({
+        "run": driven.info().id.as_str(),
+        "status": driven.status().name(),
+        "calls_in_flight": run.calls(),
+        "upstream_calls": counts.upstream_calls,
+        "stop_answers": counts.stop_answers,
+        "unmetered": counts.unmetered,
+        "client_disconnects": counts.client_disconnects,
+        "report": report,
+    })
+}
+
+fn not_allowed() -> Response<Body> {
+    reply(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "not with this method" }))
+}
+
+fn reply(status: StatusCode, value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::full(Bytes::from(value.to_string())));
+    *response.status_mut() = status;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}

@@ -1,0 +1,193 @@
+//! Compressed answers, read as they come.
+
+use std::io::Write;
+
+use brotli_decompressor::DecompressorWriter;
+use bytes::Bytes;
+use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use thiserror::Error;
+
+mod zstd;
+
+use zstd::ZstdDecoder;
+
+/// Bytes that brotli works on at a time.
+const BROTLI_BUFFER: usize = 16 << 10;
+
+/// Why a compressed answer cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum DecodeError {
+    /// The encoding is not known, or several are stacked.
+    #[error("the encoding is not known")]
+    Unknown,
+    /// The data is broken, or ends early.
+    #[error("the compressed data is broken")]
+    Broken,
+    /// More comes out of one part than is taken.
+    #[error("the compressed data holds too much")]
+    TooLarge,
+}
+
+/// Undoes a `Content-Encoding`, part by part.
+///
+/// What can be read after a part is given out with it; but zstd holds back up to its window (8 MiB at most) until
+/// the end, so a stream of events in it comes late. Requests ask for no compression where it matters.
+pub(crate) struct Decoder {
+    kind: Kind,
+    max: usize,
+    has_begun: bool,
+}
+
+enum Kind {
+    Identity,
+    Gzip(MultiGzDecoder<Sink>),
+    /// `deflate` means zlib, but some send it without its header: the first byte tells.
+    DeflateOrZlib,
+    Zlib(ZlibDecoder<Sink>),
+    Deflate(DeflateDecoder<Sink>),
+    Brotli(Box<DecompressorWriter<Sink>>),
+    Zstd(Box<ZstdDecoder>),
+    /// It ended, or it failed and says so again.
+    Over(Result<(), DecodeError>),
+}
+
+impl Decoder {
+    /// For the value of a `Content-Encoding`. One part never yields more than `max` bytes, however small it is.
+    ///
+    /// # Errors
+    /// Where the encoding is not known.
+    pub(crate) fn new(encoding: &str, max: usize) -> Result<Self, DecodeError> {
+        let encoding = encoding.trim();
+        let is = |names: &[&str]| names.iter().any(|name| encoding.eq_ignore_ascii_case(name));
+        let kind = if is(&["", "identity"]) {
+            Kind::Identity
+        } else if is(&["gzip", "x-gzip"]) {
+            Kind::Gzip(MultiGzDecoder::new(Sink::new(max)))
+        } else if is(&["deflate"]) {
+            Kind::DeflateOrZlib
+        } else if is(&["br"]) {
+            Kind::Brotli(Box::new(DecompressorWriter::new(Sink::new(max), BROTLI_BUFFER)))
+        } else if is(&["zstd"]) {
+            Kind::Zstd(Box::default())
+        } else {
+            return Err(DecodeError::Unknown);
+        };
+        Ok(Self { kind, max, has_begun: false })
+    }
+
+    /// Whether nothing is done to the data, so that it need not be pushed at all.
+    pub(crate) const fn is_identity(&self) -> bool {
+        matches!(self.kind, Kind::Identity)
+    }
+
+    /// What a part yields; nothing where more is needed.
+    ///
+    /// # Errors
+    /// Where the data is broken or yields too much; the same again after that.
+    pub(crate) fn push(&mut self, part: &[u8]) -> Result<Bytes, DecodeError> {
+        if part.is_empty() {
+            return Ok(Bytes::new());
+        }
+        self.has_begun = true;
+        if matches!(self.kind, Kind::DeflateOrZlib) {
+            let sink = Sink::new(self.max);
+            let is_zlib = part.first().is_some_and(|byte| byte & 0x0f == 8);
+            self.kind = if is_zlib {
+                Kind::Zlib(ZlibDecoder::new(sink))
+            } else {
+                Kind::Deflate(DeflateDecoder::new(sink))
+            };
+        }
+        let yielded = match &mut self.kind {
+            Kind::Identity if part.len() > self.max => Err(DecodeError::TooLarge),
+            Kind::Identity => Ok(Bytes::copy_from_slice(part)),
+            Kind::Gzip(decoder) => written(decoder, part, MultiGzDecoder::get_mut),
+            Kind::Zlib(decoder) => written(decoder, part, ZlibDecoder::get_mut),
+            Kind::Deflate(decoder) => written(decoder, part, DeflateDecoder::get_mut),
+            Kind::Brotli(decoder) => written(&mut **decoder, part, DecompressorWriter::get_mut),
+            Kind::Zstd(decoder) => decoder.push(part, self.max),
+            Kind::DeflateOrZlib => Ok(Bytes::new()),
+            Kind::Over(how) => how.and(Err(DecodeError::Broken)),
+        };
+        if let Err(error) = yielded {
+            self.kind = Kind::Over(Err(error));
+        }
+        yielded
+    }
+
+    /// What is left at the end of the data.
+    ///
+    /// # Errors
+    /// Where the data ended early.
+    pub(crate) fn finish(&mut self) -> Result<Bytes, DecodeError> {
+        // An answer without a body may still name an encoding.
+        if !self.has_begun {
+            return Ok(Bytes::new());
+        }
+        match std::mem::replace(&mut self.kind, Kind::Over(Ok(()))) {
+            Kind::Identity | Kind::DeflateOrZlib => Ok(Bytes::new()),
+            Kind::Gzip(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
+            Kind::Zlib(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
+            Kind::Deflate(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
+            Kind::Brotli(mut decoder) => ended(decoder.close(), decoder.get_mut()),
+            Kind::Zstd(decoder) => decoder.finish().map(|()| Bytes::new()),
+            Kind::Over(how) => how.map(|()| Bytes::new()),
+        }
+    }
+}
+
+/// Writes a part, flushes it through, and takes what came out.
+fn written<W: Write>(
+    decoder: &mut W,
+    part: &[u8],
+    sink: impl Fn(&mut W) -> &mut Sink,
+) -> Result<Bytes, DecodeError> {
+    let ended = decoder.write_all(part).and_then(|()| decoder.flush());
+    self::ended(ended, sink(decoder))
+}
+
+fn ended(ended: std::io::Result<()>, sink: &mut Sink) -> Result<Bytes, DecodeError> {
+    match ended {
+        _ if sink.is_over => Err(DecodeError::TooLarge),
+        Ok(()) => Ok(std::mem::take(&mut sink.data).into()),
+        Err(_) => Err(DecodeError::Broken),
+    }
+}
+
+/// Takes what a decoder writes, up to a bound.
+struct Sink {
+    data: Vec<u8>,
+    max: usize,
+    is_over: bool,
+}
+
+impl Sink {
+    const fn new(max: usize) -> Self {
+        Self { data: Vec::new(), max, is_over: false }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        if self.data.len() + data.len() > self.max {
+            self.is_over = true;
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.data.extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Decoder")
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

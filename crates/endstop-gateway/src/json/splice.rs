@@ -1,0 +1,159 @@
+//! Changes of single values: the rest of the text stays byte for byte.
+
+use std::ops::Range;
+
+use serde::de::IgnoredAny;
+
+use super::Raw;
+
+/// An object inside a text, with the place of each value.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    /// Of the closing brace.
+    end: usize,
+    members: Vec<(String, Range<usize>)>,
+}
+
+impl Object {
+    /// The place of the value of a key; of several the last one, which is what parsers take.
+    pub(crate) fn get(&self, key: &str) -> Option<Range<usize>> {
+        self.all(key).last()
+    }
+
+    /// The places of all values of a key.
+    pub(crate) fn all(&self, key: &str) -> impl Iterator<Item = Range<usize>> {
+        self.members.iter().filter(move |(known, _)| known == key).map(|(_, place)| place.clone())
+    }
+}
+
+/// Changes of a text that is one JSON object, to be made together. Places are those of the unchanged text, and
+/// each is changed at most once.
+#[derive(Clone, Debug)]
+pub(crate) struct Changes<'j> {
+    text: &'j str,
+    splices: Vec<(Range<usize>, String)>,
+}
+
+impl<'j> Changes<'j> {
+    /// None yet, and the object that they are of. Says what is wrong where the text is none.
+    pub(crate) fn of(body: &'j [u8]) -> Result<(Self, Object), String> {
+        let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+        serde_json::from_str::<IgnoredAny>(text).map_err(|error| error.to_string())?;
+        let changes = Self { text, splices: Vec::new() };
+        let root = changes.object(0..text.len()).ok_or("not an object that can be read")?;
+        Ok((changes, root))
+    }
+
+    /// The value at a place.
+    pub(crate) fn value(&self, place: &Range<usize>) -> Raw<'j> {
+        Raw::of(self.text.get(place.clone()).unwrap_or_default().trim_ascii())
+    }
+
+    /// The object at a place, if there is one.
+    pub(crate) fn object(&self, place: Range<usize>) -> Option<Object> {
+        let value = self.value(&place);
+        let end = self.end_of(value, '{')?;
+        let members = value.members().into_iter();
+        let members: Option<Vec<_>> = members
+            .map(|(key, value)| Some((key.as_str().to_owned(), self.place(value)?)))
+            .collect();
+        let members = members?;
+        // One that holds something but gave nothing is one that cannot be read.
+        let is_empty =
+            value.json().bytes().skip(1).all(|byte| byte.is_ascii_whitespace() || byte == b'}');
+        (is_empty || !members.is_empty()).then_some(Object { end, members })
+    }
+
+    /// The place of a value that was read from this text.
+    pub(crate) fn place(&self, value: Raw<'j>) -> Option<Range<usize>> {
+        let (text, part) = (self.text.as_ptr().addr(), value.json().as_ptr().addr());
+        let start = part.checked_sub(text)?;
+        let place = start..start.checked_add(value.json().len())?;
+        (self.text.get(place.clone()) == Some(value.json())).then_some(place)
+    }
+
+    /// Puts a value in the place of another.
+    pub(crate) fn replace(&mut self, place: Range<usize>, value: &str) {
+        self.splices.push((place, value.to_owned()));
+    }
+
+    /// Sets all values of a key, and adds it where there is none. `key` has no character that JSON escapes.
+    pub(crate) fn set(&mut self, object: &Object, key: &str, value: &str) {
+        let mut places = object.all(key).peekable();
+        if places.peek().is_none() {
+            self.add(object, key, value);
+        }
+        for place in places {
+            self.replace(place, value);
+        }
+    }
+
+    /// Sets a value one level further down, where the upper one may be absent or no object.
+    pub(crate) fn set_inner(&mut self, object: &Object, outer: &str, key: &str, value: &str) {
+        let whole = format!("{{\"{key}\":{value}}}");
+        let mut places = object.all(outer).peekable();
+        if places.peek().is_none() {
+            self.add(object, outer, &whole);
+        }
+        for place in places {
+            match self.object(place.clone()) {
+                Some(inner) => self.set(&inner, key, value),
+                None => self.replace(place, &whole),
+            }
+        }
+    }
+
+    /// Adds a member behind the others.
+    pub(crate) fn add(&mut self, object: &Object, key: &str, value: &str) {
+        let is_first = object.members.is_empty() && !self.has_insertion(object.end);
+        let comma = if is_first { "" } else { "," };
+        self.splices.push((object.end..object.end, format!("{comma}\"{key}\":{value}")));
+    }
+
+    /// Adds an element behind the others of the list at a place. `false` where there is no list.
+    pub(crate) fn push(&mut self, list: &Range<usize>, value: &str) -> bool {
+        let text = self.value(list);
+        let Some(end) = self.end_of(text, '[') else { return false };
+        let inner = text.json().trim_start_matches('[').trim_start();
+        let is_first = inner.starts_with(']') && !self.has_insertion(end);
+        let comma = if is_first { "" } else { "," };
+        self.splices.push((end..end, format!("{comma}{value}")));
+        true
+    }
+
+    /// Adds to the text of the string at a place. `false` where there is no string.
+    pub(crate) fn extend_text(&mut self, string: &Range<usize>, more: &str) -> bool {
+        let Some(end) = self.end_of(self.value(string), '"') else { return false };
+        let more = serde_json::Value::from(more).to_string();
+        let more = more.get(1..more.len().saturating_sub(1)).unwrap_or_default();
+        self.splices.push((end..end, more.to_owned()));
+        true
+    }
+
+    /// The text with the changes.
+    pub(crate) fn apply(mut self) -> Vec<u8> {
+        // Stable: insertions at one place stay in order.
+        self.splices.sort_by_key(|(place, _)| place.start);
+        let more: usize = self.splices.iter().map(|(_, value)| value.len()).sum();
+        let mut out = Vec::with_capacity(self.text.len().saturating_add(more));
+        let mut at = 0;
+        for (place, value) in &self.splices {
+            let before = self.text.get(at..place.start).unwrap_or_default();
+            out.extend_from_slice(before.as_bytes());
+            out.extend_from_slice(value.as_bytes());
+            at = place.end.max(at);
+        }
+        out.extend_from_slice(self.text.get(at..).unwrap_or_default().as_bytes());
+        out
+    }
+
+    /// Where the last character of a value is that begins with `first`.
+    fn end_of(&self, value: Raw<'j>, first: char) -> Option<usize> {
+        let place = self.place(value).filter(|_| value.json().starts_with(first))?;
+        place.end.checked_sub(1)
+    }
+
+    fn has_insertion(&self, at: usize) -> bool {
+        self.splices.iter().any(|(place, _)| place.start == at && place.end == at)
+    }
+}

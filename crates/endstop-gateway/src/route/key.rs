@@ -1,0 +1,84 @@
+//! Keys of clients: those that the gateway has issued name a run, and never reach an upstream.
+
+use std::borrow::Cow;
+use std::hint::black_box;
+
+use endstop::store::RunId;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::Side;
+use crate::config::{Runs, UpstreamKeys};
+
+const ANTHROPIC: HeaderName = HeaderName::from_static("x-api-key");
+const GEMINI: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// Whether two secrets are equal, in a time that does not tell where they differ.
+pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let differs = a.iter().zip(b).fold(0u8, |seen, (a, b)| black_box(seen | (a ^ b)));
+    a.len() == b.len() && black_box(differs) == 0
+}
+
+/// The token of `Authorization: Bearer`.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// The run of an issued key, if the request has one.
+pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> Option<RunId> {
+    let Runs::Many { keys, .. } = runs else { return None };
+    if keys.is_empty() {
+        return None;
+    }
+    let in_query = query.and_then(|query| {
+        query.split('&').find_map(|pair| pair.strip_prefix("key=")).map(str::as_bytes)
+    });
+    let sent = [
+        bearer(headers),
+        headers.get(&ANTHROPIC).map(HeaderValue::as_bytes),
+        headers.get(&GEMINI).map(HeaderValue::as_bytes),
+        in_query,
+    ];
+    let mut found = None;
+    // All are compared, whatever is found.
+    for (key, run) in keys {
+        for sent in sent.iter().flatten() {
+            if is_same(key.expose().as_bytes(), sent) && !key.expose().is_empty() {
+                found = Some(run.clone());
+            }
+        }
+    }
+    found
+}
+
+/// The query that goes to the upstream: an issued key in it does not.
+pub(super) fn strip_query(query: &str, has_issued_key: bool) -> Option<Cow<'_, str>> {
+    if !has_issued_key {
+        return Some(Cow::Borrowed(query));
+    }
+    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=")).collect();
+    (!kept.is_empty()).then(|| Cow::Owned(kept.join("&")))
+}
+
+/// Takes out every key that a client can send.
+pub(crate) fn strip(headers: &mut HeaderMap) {
+    for name in [AUTHORIZATION, ANTHROPIC, GEMINI] {
+        headers.remove(name);
+    }
+}
+
+/// Puts the upstream's own key in.
+pub(crate) fn use_key(headers: &mut HeaderMap, side: Side, keys: &UpstreamKeys) {
+    let (name, key, prefix) = match side {
+        Side::OpenAi => (AUTHORIZATION, &keys.openai, "Bearer "),
+        Side::Anthropic => (ANTHROPIC, &keys.anthropic, ""),
+        Side::Gemini => (GEMINI, &keys.gemini, ""),
+    };
+    let Some(key) = key else { return };
+    if let Ok(mut value) = HeaderValue::from_str(&format!("{prefix}{}", key.expose())) {
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+}

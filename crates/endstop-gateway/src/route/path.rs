@@ -1,0 +1,187 @@
+//! The path of a request: its run and children, the rest, and what that says.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, Method};
+use thiserror::Error;
+
+use super::Side;
+use crate::api::Api;
+
+/// Segments that begin the path of an upstream. A child cannot have such a name.
+const ROOTS: &[&str] = &[
+    "api",
+    "audio",
+    "batches",
+    "chat",
+    "complete",
+    "completions",
+    "embeddings",
+    "engines",
+    "files",
+    "fine_tuning",
+    "images",
+    "messages",
+    "models",
+    "moderations",
+    "openai",
+    "realtime",
+    "responses",
+    "uploads",
+    "v1",
+    "v1alpha",
+    "v1beta",
+    "v1beta1",
+    "v2",
+    "v3",
+    "vector_stores",
+];
+
+/// Why a path is not taken: what an upstream might read as another path than is read here could pass a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum PathError {
+    /// Not `/…`.
+    #[error("the path does not begin with a slash")]
+    NoSlash,
+    /// `//`, `.` or `..`.
+    #[error("the path has empty or dot segments")]
+    Segments,
+    /// A percent sign before what needs none, or before a slash or nothing.
+    #[error("the path has escapes that stand for a slash, a plain character, or nothing")]
+    Escapes,
+}
+
+/// Refuses paths that can be read in two ways.
+pub(super) fn check(path: &str) -> Result<(), PathError> {
+    let Some(inner) = path.strip_prefix('/') else { return Err(PathError::NoSlash) };
+    let last = inner.split('/').count().saturating_sub(1);
+    for (at, segment) in inner.split('/').enumerate() {
+        if matches!(segment, "." | "..") || (segment.is_empty() && at != last) {
+            return Err(PathError::Segments);
+        }
+    }
+    if inner.contains('\\') {
+        return Err(PathError::Segments);
+    }
+    for (at, _) in inner.match_indices('%') {
+        let code = inner.get(at.saturating_add(1)..at.saturating_add(3));
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        let is_needed = byte.is_some_and(|byte| {
+            !byte.is_ascii_alphanumeric() && !b"-._~/\\".contains(&byte) && byte != 0
+        });
+        if !is_needed {
+            return Err(PathError::Escapes);
+        }
+    }
+    Ok(())
+}
+
+/// A path taken apart.
+#[derive(Debug)]
+pub(super) struct Parts<'p> {
+    pub(super) run: Option<&'p str>,
+    pub(super) children: Vec<&'p str>,
+    /// Begins with a slash.
+    pub(super) rest: &'p str,
+}
+
+/// `/r/{run}/{children…}/{rest…}`: the children end where a segment begins the path of an upstream. Where
+/// none does, there are no children.
+pub(super) fn split(path: &str) -> Parts<'_> {
+    let plain = Parts { run: None, children: Vec::new(), rest: path };
+    let Some(after) = path.strip_prefix("/r/") else { return plain };
+    let end = after.find('/').unwrap_or(after.len());
+    let (run, rest) = after.split_at(end);
+    let rest = if rest.is_empty() { "/" } else { rest };
+    let mut children = Vec::new();
+    let mut left = rest;
+    while let Some(inner) = left.strip_prefix('/') {
+        let end = inner.find('/').unwrap_or(inner.len());
+        let (segment, after) = inner.split_at(end);
+        if ROOTS.contains(&segment) {
+            return Parts { run: Some(run), children, rest: left };
+        }
+        children.push(segment);
+        left = after;
+    }
+    Parts { run: Some(run), children: Vec::new(), rest }
+}
+
+/// Whose upstream a path is for, and what it speaks.
+pub(super) fn side_and_api(method: &Method, rest: &str, headers: &HeaderMap) -> (Side, Api) {
+    let path = rest.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(rest);
+    let bare = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')).unwrap_or(path);
+    let is_post = method == Method::POST;
+    let of_post = |api| if is_post { api } else { Api::Other };
+    match bare {
+        "/messages" => return (Side::Anthropic, of_post(Api::Messages)),
+        "/messages/count_tokens" => return (Side::Anthropic, of_post(Api::CountTokens)),
+        "/complete" => return (Side::Anthropic, Api::Other),
+        _ if bare.starts_with("/messages/") => return (Side::Anthropic, Api::Other),
+        _ => {}
+    }
+    let is_gemini_path = ["/v1beta/", "/v1alpha/", "/v1beta1/"].iter().any(|v| path.starts_with(v));
+    if let Some(api) = gemini_method(path) {
+        return (Side::Gemini, of_post(api));
+    }
+    let side = if is_gemini_path { Side::Gemini } else { Side::OpenAi };
+    if path.ends_with("/chat/completions") {
+        return (side, of_post(Api::Chat));
+    }
+    if bare == "/models" || bare.starts_with("/models/") {
+        let by_header = if headers.contains_key("anthropic-version") {
+            Side::Anthropic
+        } else if headers.contains_key("x-goog-api-key") {
+            Side::Gemini
+        } else {
+            Side::OpenAi
+        };
+        let side = if is_gemini_path { Side::Gemini } else { by_header };
+        let is_list = method == Method::GET || method == Method::HEAD;
+        return (side, if is_list { Api::Models } else { Api::Other });
+    }
+    if is_gemini_path && path.contains("/models") && method == Method::GET {
+        return (side, Api::Models);
+    }
+    if path.ends_with("/responses") {
+        return (side, of_post(Api::Responses));
+    }
+    if path.ends_with("/responses/input_tokens") {
+        return (side, of_post(Api::CountTokens));
+    }
+    if headers.contains_key("anthropic-version") && side == Side::OpenAi {
+        return (Side::Anthropic, Api::Other);
+    }
+    (side, Api::Other)
+}
+
+/// `…/models/{model}:{method}`.
+fn gemini_method(path: &str) -> Option<Api> {
+    let (before, method) = match path.rsplit_once(':') {
+        Some(parts) => parts,
+        None => path.rsplit_once("%3A").or_else(|| path.rsplit_once("%3a"))?,
+    };
+    if !before.contains("/models/") && !before.contains("/tunedModels/") {
+        return None;
+    }
+    Some(match method {
+        "generateContent" | "streamGenerateContent" => Api::Gemini,
+        "countTokens" => Api::CountTokens,
+        _ => Api::Other,
+    })
+}
+
+/// The path below the upstream's base: that of OpenAI has its version, the others have none.
+pub(super) fn below_base(side: Side, rest: &str) -> Cow<'_, str> {
+    let has_version =
+        rest.starts_with("/v1/") || rest.starts_with("/v1beta") || rest.starts_with("/v1alpha");
+    match side {
+        Side::OpenAi => {
+            let bare = rest.strip_prefix("/v1").filter(|b| b.is_empty() || b.starts_with('/'));
+            Cow::Borrowed(bare.unwrap_or(rest))
+        }
+        Side::Anthropic if !has_version => Cow::Owned(format!("/v1{rest}")),
+        Side::Gemini if !has_version => Cow::Owned(format!("/v1beta{rest}")),
+        Side::Anthropic | Side::Gemini => Cow::Borrowed(rest),
+    }
+}

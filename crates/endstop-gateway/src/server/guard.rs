@@ -1,0 +1,114 @@
+//! The socket of a client, its framing checked as it is read.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+use super::framing::Framing;
+
+/// What is still taken from a client whose request was not read to its end, so that it gets to read the answer:
+/// a socket that is closed with bytes unread is reset, and an answer under way is lost.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1 << 20;
+
+/// What stands for the byte at which a head stops to be plain. It may be in no part of a head, so the HTTP library
+/// answers 400 and closes.
+const SPOILT: &[u8] = b"\0";
+
+/// A socket that HTTP is read from. Of a request whose framing is not plain, nothing is passed on that would make
+/// it whole; the stream ends there.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    stream: TcpStream,
+    framing: Framing,
+    is_broken: bool,
+    linger: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+impl Guarded {
+    pub(super) fn new(stream: TcpStream, max_head: usize) -> Self {
+        Self { stream, framing: Framing::new(max_head), is_broken: false, linger: None }
+    }
+
+    /// Reads what the client still sends, until it is done or has had its time.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (sleep, left) =
+            self.linger.get_or_insert_with(|| (Box::pin(tokio::time::sleep(LINGER)), LINGER_BYTES));
+        let mut space = [0; 4096];
+        while *left > 0 && sleep.as_mut().poll(cx).is_pending() {
+            let mut buf = ReadBuf::new(&mut space);
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf)) {
+                Ok(()) if !buf.filled().is_empty() => {
+                    *left = left.saturating_sub(buf.filled().len());
+                }
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.is_broken {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let read = buf.filled().get(before..).unwrap_or_default();
+        if let Err(at) = self.framing.take(read) {
+            self.is_broken = true;
+            buf.set_filled(before + at);
+            if self.framing.is_in_head() {
+                buf.put_slice(SPOILT);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.linger.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        }
+        if self.is_broken || !self.framing.is_between() {
+            ready!(self.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

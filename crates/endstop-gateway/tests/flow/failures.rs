@@ -1,0 +1,195 @@
+//! Upstreams that fail, requests that cannot be taken.
+
+use endstop::core::run::Status;
+use endstop_gateway::{Gateway, StopWith};
+use serde_json::json;
+
+use crate::fake::{Act, Fake, json};
+use crate::kit::*;
+
+const ERROR: &str = "{\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit\"}}";
+
+#[tokio::test]
+async fn the_same_request_after_a_failure_is_an_attempt_of_its_step() {
+    let upstream = Fake::start(|_, n| match n {
+        0 | 1 => json("429 Too Many Requests", ERROR),
+        _ => json("200 OK", &reply_text("Done.")),
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 3\"\n", &upstream).await;
+    let request = Agent::new("Answer.").request();
+    for turn in 0..3 {
+        let got = chat(&gateway, &request).await;
+        assert_eq!(got.status, if turn < 2 { 429 } else { 200 });
+        if turn < 2 {
+            assert_eq!(got.text(), ERROR);
+        }
+    }
+    let gauges = ["steps", "attempts", "retries", "errors"].map(|gauge| reading(&gateway, gauge));
+    assert_eq!(gauges, [1, 3, 2, 2]);
+    assert_eq!(gateway.run(&id()).unwrap().usage().0.total(), 110);
+    assert_eq!(
+        (status(&gateway), gateway.counts(&id()).unwrap().upstream_calls),
+        (Status::Completed, 3)
+    );
+}
+
+#[tokio::test]
+async fn another_request_after_a_failure_begins_a_step() {
+    let upstream = Fake::start(|_, _| json("500 Internal Server Error", ERROR)).await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 2\"\n", &upstream).await;
+    for turn in 0..4 {
+        chat(&gateway, &Agent::new(&format!("Answer {turn}.")).request()).await;
+    }
+    assert_eq!(
+        (upstream.calls(), reading(&gateway, "steps"), reading(&gateway, "retries")),
+        (2, 2, 0)
+    );
+}
+
+#[tokio::test]
+async fn retries_end_at_their_limit() {
+    let upstream = Fake::start(|_, _| json("503 Service Unavailable", ERROR)).await;
+    let gateway = gateway("[stop]\nlimit = \"retries >= 2 or steps >= 9\"\n", &upstream).await;
+    let request = Agent::new("Answer.").request();
+    let mut last = chat(&gateway, &request).await;
+    while last.status == 503 {
+        last = chat(&gateway, &request).await;
+    }
+    assert_eq!(last.header("x-endstop-reason").as_deref(), Some("retry_limit"));
+    assert_eq!(upstream.calls(), 3);
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_not_there_or_breaks_off_is_a_bad_gateway() {
+    let upstream = Fake::start(|_, n| match n {
+        0 => vec![Act::Close],
+        1 => vec![
+            Act::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id".to_vec()),
+            Act::Close,
+        ],
+        _ => vec![Act::Send(b"nonsense\r\n\r\n".to_vec()), Act::Close],
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"tokens >= 100_000\"\n", &upstream).await;
+    for turn in 0..3 {
+        let got = chat(&gateway, &Agent::new(&format!("Answer {turn}.")).request()).await;
+        assert_eq!(got.status, 502, "{turn}: {got:?}");
+        assert!(got.json()["error"]["message"].is_string());
+    }
+    let run = gateway.run(&id()).unwrap();
+    assert!(run.budget().held().is_zero());
+    // What was sent may have been worked on.
+    assert!(run.usage().1 && run.usage().0.input > 0 && run.usage().0.output == 0);
+}
+
+#[tokio::test]
+async fn usage_that_is_missing_is_counted_here_and_marked() {
+    let mut body: serde_json::Value =
+        serde_json::from_str(&reply_text(&"word ".repeat(60))).unwrap();
+    body.as_object_mut().unwrap().remove("usage");
+    let upstream = Fake::start(move |_, _| json("200 OK", &body.to_string())).await;
+    let gateway = gateway("[stop]\nlimit = \"tokens >= 100_000\"\n", &upstream).await;
+    chat(&gateway, &Agent::new("Answer.").request()).await;
+    let (usage, is_estimate) = gateway.run(&id()).unwrap().usage();
+    assert!(is_estimate && usage.input > 20 && (60..=200).contains(&usage.output), "{usage:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_metered_is_refused_unless_it_is_allowed() {
+    let upstream = Fake::start(|_, _| json("200 OK", "{\"data\":[]}")).await;
+    let policy = "[stop]\nlimit = \"cost >= $1\"\n";
+    let gateway = gateway(policy, &upstream).await;
+    let got = post(&gateway, "/v1/embeddings", &json!({ "input": "x" })).await;
+    assert_eq!((got.status, got.header("x-should-retry").as_deref()), (402, Some("false")));
+    assert!(got.text().contains("/embeddings"), "{got:?}");
+    let counted = post(&gateway, "/v1/messages/count_tokens", &json!({})).await;
+    assert_eq!((counted.status, upstream.calls()), (200, 1));
+    let mut config = config(policy, upstream.addr);
+    config.allow_unmetered = true;
+    let gateway = Gateway::start(config).await.unwrap();
+    let got = post(&gateway, "/v1/embeddings", &json!({ "input": "x" })).await;
+    assert_eq!((got.status, got.text().as_str()), (200, "{\"data\":[]}"));
+    assert_eq!(gateway.counts(&id()).unwrap().unmetered, 1);
+}
+
+#[tokio::test]
+async fn the_output_cap_is_lowered_to_what_the_budget_leaves() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let gateway = gateway("[stop]\nlimit = \"tokens >= 3_000\"\n", &upstream).await;
+    let mut agent = Agent::new("Answer.");
+    agent.extra = json!({ "max_tokens": 4_000 });
+    chat(&gateway, &agent.request()).await;
+    let cap = upstream.seen()[0].json()["max_tokens"].as_u64().unwrap();
+    assert!((1_000..3_000).contains(&cap), "{cap}");
+    let run = gateway.run(&id()).unwrap();
+    assert_eq!((run.usage().0.total(), run.budget().overshoot().is_zero()), (110, true));
+}
+
+#[tokio::test]
+async fn where_structure_is_demanded_or_so_it_is_set_a_stop_is_402() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let policy = "[stop]\nlimit = \"steps >= 1\"\n";
+    let gateway = gateway(policy, &upstream).await;
+    let mut agent = Agent::new("Answer.");
+    chat(&gateway, &agent.request()).await;
+    agent.extra = json!({ "tool_choice": "required" });
+    let got = chat(&gateway, &agent.request()).await;
+    assert_eq!((got.status, got.header("x-should-retry").as_deref()), (402, Some("false")));
+    assert!(got.text().contains("steps"), "{got:?}");
+    let mut config = config(policy, upstream.addr);
+    config.stop_with = StopWith::Error;
+    let gateway = Gateway::start(config).await.unwrap();
+    let agent = Agent::new("Answer.");
+    chat(&gateway, &agent.request()).await;
+    assert_eq!(chat(&gateway, &agent.request()).await.status, 402);
+}
+
+#[tokio::test]
+async fn a_wrap_up_has_no_tools_and_ends_the_run() {
+    let upstream = Fake::start(|request, n| {
+        if request.json()["tool_choice"] == "none" {
+            return json("200 OK", &reply_text("As far as I came."));
+        }
+        json("200 OK", &reply_call(&format!("call_{n}"), "look", &format!("{{\"n\":{n}}}")))
+    })
+    .await;
+    let gateway =
+        gateway("[finish]\nwrap = \"steps >= 2\"\n[stop]\nlimit = \"steps >= 9\"\n", &upstream)
+            .await;
+    let mut agent = Agent::new("Look.");
+    let answers = agent.run(&gateway, "/v1/chat/completions").await;
+    assert_eq!(answers.last().unwrap().words(), "As far as I came.");
+    assert_eq!((upstream.calls(), status(&gateway)), (3, Status::Stopped));
+    assert!(upstream.seen()[2].body.contains("last turn"));
+    let got = chat(&gateway, &agent.request()).await;
+    assert_eq!(got.header("x-endstop-reason").as_deref(), Some("steps_limit"));
+}
+
+#[tokio::test]
+async fn a_warning_is_a_header_once() {
+    let upstream =
+        Fake::start(|_, n| json("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))).await;
+    let gateway =
+        gateway("[warn]\nsoon = \"steps >= 1\"\n[stop]\nlimit = \"steps >= 3\"\n", &upstream).await;
+    let mut agent = Agent::new("Look.");
+    let answers = agent.run(&gateway, "/v1/chat/completions").await;
+    let warned: Vec<_> = answers.iter().filter_map(|got| got.header("x-endstop-warning")).collect();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(warned[0].contains("soon") && answers[1].header("x-endstop-warning").is_some());
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_read_never_leave() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 3\"\n", &upstream).await;
+    for body in ["", "[]", "{", "null", "{\"model\":7}x"] {
+        let got = receive(send(gateway.addr(), "/v1/chat/completions", "", body).await).await;
+        assert_eq!(got.status, 400, "{body}: {got:?}");
+    }
+    for path in ["/v1//chat/completions", "/v1/chat/%63ompletions", "/v1/x/../chat/completions"] {
+        let got = post(&gateway, path, &Agent::new("Answer.").request()).await;
+        assert_eq!(got.status, 400, "{path}");
+    }
+    assert_eq!((upstream.calls(), reading(&gateway, "steps")), (0, 0));
+}

@@ -1,0 +1,119 @@
+//! What reaches an upstream, and what does not.
+
+use endstop::core::run::Status;
+use endstop::core::signal::StopReason;
+use serde_json::json;
+
+use crate::fake::{Fake, json};
+use crate::kit::*;
+
+const CHAT: &str = "/v1/chat/completions";
+
+async fn looping() -> Fake {
+    Fake::start(|_, n| {
+        json("200 OK", &reply_call(&format!("call_{n}"), "look", &format!("{{\"n\":{n}}}")))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn exactly_as_many_steps_reach_the_upstream_as_the_limit_admits() {
+    let upstream = looping().await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 3\"\n", &upstream).await;
+    let mut agent = Agent::new("Loop.");
+    let answers = agent.run(&gateway, CHAT).await;
+    assert_eq!((upstream.calls(), answers.len()), (3, 4));
+    let last = answers.last().unwrap();
+    assert!(last.words().contains("steps"), "{last:?}");
+    assert_eq!(last.json()["choices"][0]["finish_reason"], "stop");
+    assert_eq!(last.header("x-should-retry").as_deref(), Some("false"));
+    assert_eq!(last.header("x-endstop-reason").as_deref(), Some("steps_limit"));
+    assert_eq!(last.header("x-endstop-run").as_deref(), Some(RUN));
+    let run = gateway.run(&id()).unwrap();
+    assert_eq!(run.status(), Status::Stopped);
+    assert_eq!(run.look(|run| run.stop_reason()), Some(StopReason::StepsLimitReached));
+    assert_eq!((reading(&gateway, "steps"), reading(&gateway, "own.steps")), (3, 3));
+    assert_eq!((reading(&gateway, "tool_calls"), run.usage().0.total()), (3, 330));
+}
+
+#[tokio::test]
+async fn a_stop_is_sticky_and_costs_nothing() {
+    let upstream = looping().await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 1\"\n", &upstream).await;
+    let mut agent = Agent::new("Loop.");
+    agent.run(&gateway, CHAT).await;
+    let spent = gateway.run(&id()).unwrap().usage();
+    for _ in 0..3 {
+        let got = chat(&gateway, &Agent::new("Something else.").request()).await;
+        assert_eq!(got.header("x-endstop-reason").as_deref(), Some("steps_limit"), "{got:?}");
+    }
+    let got = post(&gateway, "/v1/embeddings", &json!({})).await;
+    assert_eq!(got.status, 402);
+    assert_eq!(upstream.calls(), 1);
+    assert_eq!(gateway.run(&id()).unwrap().usage(), spent);
+    assert_eq!(gateway.counts(&id()).unwrap().stop_answers, 5);
+}
+
+#[tokio::test]
+async fn a_run_that_ended_by_itself_goes_on_when_it_is_asked_again() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 3\"\n", &upstream).await;
+    let mut agent = Agent::new("Answer.");
+    for turn in 0..3 {
+        let got = chat(&gateway, &agent.request()).await;
+        assert_eq!(got.words(), "Done.");
+        assert_eq!(status(&gateway), Status::Completed);
+        agent.take(&got, "");
+        agent.messages.push(json!({ "role": "user", "content": format!("And now {turn}?") }));
+    }
+    let got = chat(&gateway, &agent.request()).await;
+    assert_eq!(got.header("x-endstop-reason").as_deref(), Some("steps_limit"));
+    assert_eq!((upstream.calls(), reading(&gateway, "own.steps")), (3, 3));
+}
+
+#[tokio::test]
+async fn an_answer_passes_byte_for_byte() {
+    let body = reply_text("Héllo.\u{1F600}").replace(',', ", ");
+    let sent = body.clone();
+    let upstream = Fake::start(move |_, _| json("200 OK", &sent)).await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 3 or cost >= $5\"\n", &upstream).await;
+    let got = chat(&gateway, &Agent::new("Answer.").request()).await;
+    assert_eq!((got.status, got.text()), (200, body));
+    assert_eq!(got.header("x-request-id").as_deref(), Some("req_7"));
+    let arrived = &upstream.seen()[0];
+    assert!(arrived.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", arrived.head);
+    assert!(!arrived.head.to_lowercase().contains("x-endstop"));
+    assert_eq!(arrived.json()["max_completion_tokens"], 1_000);
+}
+
+#[tokio::test]
+async fn a_hundred_calls_at_once_on_a_budget_for_ten_are_ten() {
+    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
+    let held = std::sync::Arc::clone(&gate);
+    let upstream = Fake::start(move |_, _| {
+        let mut acts = vec![crate::fake::Act::Gate(std::sync::Arc::clone(&held))];
+        acts.extend(json("200 OK", &reply_text("Done.")));
+        acts
+    })
+    .await;
+    // Input of gpt-4o-mini is $0.15 and output $0.60 a million.
+    let body = json!({ "model": "gpt-4o-mini", "max_completion_tokens": 1_000_000,
+        "messages": [{ "role": "user", "content": "Go." }] });
+    let gateway = gateway("[stop]\nlimit = \"tokens >= 10_000_300\"\n", &upstream).await;
+    let calls = (0..100).map(|_| chat(&gateway, &body));
+    let all = futures_util::future::join_all(calls);
+    let opened = async {
+        until("ten are there", || upstream.calls() >= 10).await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        for _ in 0..100 {
+            gate.notify_one();
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    };
+    let (answers, ()) = futures_util::future::join(all, opened).await;
+    let through = answers.iter().filter(|got| got.words() == "Done.").count();
+    assert_eq!((through, upstream.calls()), (10, 10));
+    let run = gateway.run(&id()).unwrap();
+    assert!(run.budget().overshoot().is_zero(), "{:?}", run.budget().overshoot());
+    assert_eq!(run.usage().0.total(), 1_100);
+}

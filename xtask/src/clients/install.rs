@@ -1,0 +1,128 @@
+//! Packages of the clients, installed once below `target/clients`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::list::FOLDER;
+
+/// A group of packages that is installed.
+#[derive(Debug)]
+pub(super) struct Installed {
+    /// The interpreter.
+    pub(super) interpreter: PathBuf,
+    /// The folder of the programs; Node looks for packages beside them.
+    pub(super) programs: PathBuf,
+}
+
+/// Installs a group, unless what is there is what is asked for.
+///
+/// # Errors
+/// Why it cannot be installed; the reason to skip its clients.
+pub(super) fn install(root: &Path, group: &str) -> Result<Installed, String> {
+    let (file, wanted) = requirements(root, group)?;
+    let folder = root.join("target/clients").join(group);
+    let is_node = file.extension().is_some_and(|ending| ending == "json");
+    let mark = folder.join("installed");
+    if fs::read_to_string(&mark).ok().as_deref() != Some(&wanted) {
+        println!("installs {group} below target/clients");
+        // What is left of another version must not be found.
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+        if is_node { npm(&folder, &file) } else { pip(&folder, &file) }?;
+        fs::write(&mark, &wanted).map_err(|error| failed(&mark, &error))?;
+    }
+    let sources = root.join(FOLDER);
+    if !is_node {
+        return Ok(Installed { interpreter: folder.join("bin/python"), programs: sources });
+    }
+    copy_programs(&sources, &folder)?;
+    Ok(Installed { interpreter: PathBuf::from("node"), programs: folder })
+}
+
+/// The version that a package is pinned to.
+///
+/// # Errors
+/// If it is not pinned.
+pub(super) fn version(root: &Path, group: &str, package: &str) -> Result<String, String> {
+    let (_, text) = requirements(root, group)?;
+    pinned(&text, package).ok_or_else(|| format!("`{package}` is not pinned in `{group}`"))
+}
+
+fn pinned(text: &str, package: &str) -> Option<String> {
+    if let Ok(json) = serde_json::from_str::<Value>(text) {
+        return json.get("dependencies")?.get(package)?.as_str().map(str::to_owned);
+    }
+    text.lines().find_map(|line| {
+        let (name, version) = line.split_once("==")?;
+        let name = name.split_once('[').map_or(name, |(name, _)| name);
+        (name == package).then(|| version.trim().to_owned())
+    })
+}
+
+/// The file of a group, and what it says.
+fn requirements(root: &Path, group: &str) -> Result<(PathBuf, String), String> {
+    let folder = root.join(FOLDER).join("requirements");
+    for ending in ["txt", "json"] {
+        let file = folder.join(format!("{group}.{ending}"));
+        match fs::read_to_string(&file) {
+            Ok(text) => return Ok((file, text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&file, &error)),
+        }
+    }
+    Err(format!("there are no requirements of `{group}`"))
+}
+
+fn pip(folder: &Path, file: &Path) -> Result<(), String> {
+    succeed("python3", Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+    succeed("pip", pip.arg(file))
+}
+
+fn npm(folder: &Path, file: &Path) -> Result<(), String> {
+    let wanted = folder.join("package.json");
+    fs::copy(file, &wanted).map_err(|error| failed(&wanted, &error))?;
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
+    succeed("npm", npm.current_dir(folder).stdout(Stdio::null()))
+}
+
+fn copy_programs(from: &Path, to: &Path) -> Result<(), String> {
+    let entries = fs::read_dir(from).map_err(|error| failed(from, &error))?;
+    for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        if let (true, Some(name)) = (path.extension().is_some_and(|e| e == "mjs"), path.file_name())
+        {
+            fs::copy(&path, to.join(name)).map_err(|error| failed(&path, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn succeed(name: &str, command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot start `{name}`: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{name}` failed: {status}")) }
+}
+
+fn failed(path: &Path, error: &io::Error) -> String {
+    format!("`{}`: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_both_kinds_of_files() {
+        let text = "autogen-ext[openai]==0.7.5\nopenai-agents==1.0\nopenai==2.0\n";
+        assert_eq!(pinned(text, "openai").as_deref(), Some("2.0"));
+        assert_eq!(pinned(text, "autogen-ext").as_deref(), Some("0.7.5"));
+        assert_eq!(pinned(text, "anthropic"), None);
+        let text = "{ \"dependencies\": { \"ai\": \"6.0\" } }";
+        assert_eq!(pinned(text, "ai").as_deref(), Some("6.0"));
+    }
+}

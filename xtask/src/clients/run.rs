@@ -1,0 +1,240 @@
+//! One run of a client under `endstop run`, and whether it did as it should.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::install::{Installed, version};
+use super::list::Client;
+
+/// Calls that are let through.
+const STEPS: u64 = 3;
+/// What `endstop run` exits with when it stopped the run.
+const STOPPED: i32 = 124;
+/// A client has this long, and some take half of it to load.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// After which it is asked to end, and after as long again made to.
+const GRACE: Duration = Duration::from_secs(15);
+/// Characters of a client's error output that are shown.
+const MAX_ERRORS: usize = 4_000;
+
+/// How a run ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    pub(super) client: &'static str,
+    pub(super) version: String,
+    pub(super) api: &'static str,
+    pub(super) is_stream: bool,
+    /// Calls that reached the upstream.
+    pub(super) calls: Option<u64>,
+    /// Requests that were answered with the stop.
+    pub(super) stop_answers: Option<u64>,
+    /// Exit code of `endstop run`.
+    pub(super) code: Option<i32>,
+    /// The client's last line.
+    pub(super) result: Option<ClientResult>,
+    /// What is wrong with it.
+    pub(super) fault: Option<String>,
+    /// The end of its error output.
+    pub(super) errors: String,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientResult {
+    /// The class of what it raised; none if it returned.
+    pub(super) raised: Option<String>,
+    /// Its final text.
+    pub(super) text: String,
+    pub(super) tools_run: u64,
+}
+
+/// Runs a client on each of its interfaces, streaming and not.
+pub(super) fn all(
+    root: &Path,
+    endstop: &Path,
+    place: &Installed,
+    client: &Client,
+) -> impl Iterator<Item = Ended> {
+    let version = version(root, client.group, client.package).unwrap_or_default();
+    let cases = client.apis.iter().flat_map(|api| [(*api, false), (*api, true)]);
+    cases.map(move |(api, is_stream)| {
+        let mut ended = Ended {
+            client: client.name,
+            version: version.clone(),
+            api,
+            is_stream,
+            ..Ended::default()
+        };
+        ended.fault = match one(root, endstop, place, client, &mut ended) {
+            Ok(()) => fault(&ended, client.loops),
+            Err(why) => Some(why),
+        };
+        ended
+    })
+}
+
+fn one(
+    root: &Path,
+    endstop: &Path,
+    place: &Installed,
+    client: &Client,
+    ended: &mut Ended,
+) -> Result<(), String> {
+    let report = root.join("target/clients/report.json");
+    let _ = fs::remove_file(&report);
+    let mut command = Command::new(endstop);
+    command.args(["run", "--steps", &STEPS.to_string(), "--upstream", "sim", "--quiet"]);
+    command.arg("--json-file").arg(&report).arg("--").arg(&place.interpreter);
+    command.arg(place.programs.join(client.program)).args(["--api", ended.api]);
+    if ended.is_stream {
+        command.arg("--stream");
+    }
+    let (status, output, errors) = finished(&mut command)?;
+    ended.errors = tail(&errors);
+    ended.code = status.and_then(|status| status.code());
+    ended.result = client_result(&output);
+    if let Ok(report) = fs::read(&report) {
+        let report: Value = serde_json::from_slice(&report).unwrap_or_default();
+        ended.calls = report.get("upstream_calls").and_then(Value::as_u64);
+        ended.stop_answers = report.get("stop_answers").and_then(Value::as_u64);
+    }
+    match status {
+        Some(_) => Ok(()),
+        None => Err(format!("it did not end within {} s", PATIENCE.as_secs())),
+    }
+}
+
+/// What is wrong with how a run of so many loops ended.
+fn fault(ended: &Ended, loops: u64) -> Option<String> {
+    let Some(result) = &ended.result else {
+        return Some("the client did not come to its own end".to_owned());
+    };
+    if ended.calls != Some(STEPS) {
+        return Some(format!("{:?} calls reached the upstream, not {STEPS}", ended.calls));
+    }
+    if ended.stop_answers != Some(loops) {
+        return Some(format!("{:?} requests got the stop, not {loops}", ended.stop_answers));
+    }
+    if ended.code != Some(STOPPED) {
+        return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
+    }
+    if result.text.is_empty() {
+        return Some("the client does not say why it ended".to_owned());
+    }
+    None
+}
+
+/// The status (none: it had to be ended), the output and the errors of a command.
+fn finished(command: &mut Command) -> Result<(Option<ExitStatus>, String, String), String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
+    let output = read_aside(child.stdout.take());
+    let errors = read_aside(child.stderr.take());
+    let mut status = wait(&mut child, PATIENCE);
+    if status.is_none() {
+        // It takes its command with it, which a kill would not let it do.
+        let id = child.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &id]).status();
+        if wait(&mut child, GRACE).is_none() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        status = None;
+    }
+    Ok((status, output.join().unwrap_or_default(), errors.join().unwrap_or_default()))
+}
+
+fn read_aside(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let started = Instant::now();
+    while started.elapsed() < patience {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+/// A client's last line.
+fn client_result(output: &str) -> Option<ClientResult> {
+    let line: Value = serde_json::from_str(output.trim_end().lines().next_back()?).ok()?;
+    let raised = line.get("ended")?.as_str()? == "raised";
+    let text = |key: &str| line.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(ClientResult {
+        raised: raised.then(|| text("error")),
+        text: text("text"),
+        tools_run: line.get("tools_run").and_then(Value::as_u64).unwrap_or_default(),
+    })
+}
+
+fn tail(text: &str) -> String {
+    let skipped = text.chars().count().saturating_sub(MAX_ERRORS);
+    text.chars().skip(skipped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn right() -> Ended {
+        let result = ClientResult { text: "stopped".to_owned(), ..ClientResult::default() };
+        Ended {
+            calls: Some(3),
+            stop_answers: Some(1),
+            code: Some(124),
+            result: Some(result),
+            ..Ended::default()
+        }
+    }
+
+    #[test]
+    fn each_fault_is_told() {
+        let faults = |ended: Ended| fault(&ended, 1);
+        assert_eq!(faults(right()), None);
+        assert!(faults(Ended { calls: Some(4), ..right() }).is_some());
+        assert!(faults(Ended { calls: None, ..right() }).is_some());
+        assert!(faults(Ended { stop_answers: Some(2), ..right() }).is_some());
+        assert!(fault(&right(), 2).is_some());
+        assert!(faults(Ended { code: Some(0), ..right() }).is_some());
+        assert!(faults(Ended { result: None, ..right() }).is_some());
+        let silent = Some(ClientResult::default());
+        assert!(faults(Ended { result: silent, ..right() }).is_some());
+    }
+
+    #[test]
+    fn the_last_line_is_read_among_others() {
+        let output =
+            "noise\n{\"ended\": \"raised\", \"error\": \"X\", \"text\": \"t\", \"tools_run\": 2}\n";
+        let expected =
+            ClientResult { raised: Some("X".to_owned()), text: "t".to_owned(), tools_run: 2 };
+        assert_eq!(client_result(output), Some(expected));
+        assert_eq!(client_result("noise\n"), None);
+        assert_eq!(client_result("{}\n"), None);
+        assert_eq!(client_result(""), None);
+    }
+
+    #[test]
+    fn output_and_status_of_a_command_are_taken() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo err >&2; exit 3"]);
+        let (status, output, errors) = finished(&mut command).unwrap();
+        assert_eq!(status.and_then(|status| status.code()), Some(3));
+        assert_eq!((output.as_str(), errors.as_str()), ("out\n", "err\n"));
+    }
+}
