@@ -50,6 +50,7 @@ impl Body {
     }
 
     /// Of nothing.
+    #[cfg(test)]
     pub(crate) const fn empty() -> Self {
         Self(Kind::Full(Bytes::new()))
     }

@@ -36,13 +36,21 @@ pub(crate) struct Gate {
     pub(crate) registry: Registry,
     prices: Prices,
     client: Client,
+    /// Whose prices hold, of each side.
+    providers: [&'static str; 3],
 }
 
 impl Gate {
     pub(crate) fn new(config: Arc<Config>, client: Client) -> Self {
         let registry = Registry::new(Arc::clone(&config));
         let prices = Prices::new(config.prices);
-        Self { config, registry, prices, client }
+        let at = &config.upstreams;
+        let providers = [
+            provider_of(&at.openai, "openai"),
+            provider_of(&at.anthropic, "anthropic"),
+            provider_of(&at.gemini, "google"),
+        ];
+        Self { config, registry, prices, client, providers }
     }
 
     /// Answers a request.
@@ -102,15 +110,12 @@ impl Gate {
     }
 
     /// Whose prices hold at the upstream of a side.
-    fn provider(&self, side: Side) -> &'static str {
-        let host = self.base(side).host().unwrap_or("");
-        let known =
-            HOSTS.iter().find(|(name, _)| host == *name || host.ends_with(&format!(".{name}")));
-        match (known, side) {
-            (Some((_, provider)), _) => provider,
-            (None, Side::OpenAi) => "openai",
-            (None, Side::Anthropic) => "anthropic",
-            (None, Side::Gemini) => "google",
+    const fn provider(&self, side: Side) -> &'static str {
+        let [openai, anthropic, gemini] = self.providers;
+        match side {
+            Side::OpenAi => openai,
+            Side::Anthropic => anthropic,
+            Side::Gemini => gemini,
         }
     }
 
@@ -143,3 +148,11 @@ const HOSTS: &[(&str, &str)] = &[
     ("fireworks.ai", "fireworks"),
     ("openai.azure.com", "azure"),
 ];
+
+fn provider_of(base: &Uri, default: &'static str) -> &'static str {
+    let host = base.host().unwrap_or("");
+    let is_it = |name: &str| {
+        host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    HOSTS.iter().find(|(name, _)| is_it(name)).map_or(default, |(_, provider)| provider)
+}

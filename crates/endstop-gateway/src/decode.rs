@@ -4,11 +4,13 @@ use std::io::Write;
 
 use brotli_decompressor::DecompressorWriter;
 use bytes::Bytes;
-use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+use flate2::write::MultiGzDecoder;
 use thiserror::Error;
 
+mod inflate;
 mod zstd;
 
+use inflate::Inflate;
 use zstd::ZstdDecoder;
 
 /// Bytes that brotli works on at a time.
@@ -40,11 +42,10 @@ pub(crate) struct Decoder {
 
 enum Kind {
     Identity,
-    Gzip(MultiGzDecoder<Sink>),
+    Gzip(Box<MultiGzDecoder<Sink>>),
     /// `deflate` means zlib, but some send it without its header: the first byte tells.
     DeflateOrZlib,
-    Zlib(ZlibDecoder<Sink>),
-    Deflate(DeflateDecoder<Sink>),
+    Deflate(Inflate),
     Brotli(Box<DecompressorWriter<Sink>>),
     Zstd(Box<ZstdDecoder>),
     /// It ended, or it failed and says so again.
@@ -62,7 +63,7 @@ impl Decoder {
         let kind = if is(&["", "identity"]) {
             Kind::Identity
         } else if is(&["gzip", "x-gzip"]) {
-            Kind::Gzip(MultiGzDecoder::new(Sink::new(max)))
+            Kind::Gzip(Box::new(MultiGzDecoder::new(Sink::new(max))))
         } else if is(&["deflate"]) {
             Kind::DeflateOrZlib
         } else if is(&["br"]) {
@@ -90,20 +91,14 @@ impl Decoder {
         }
         self.has_begun = true;
         if matches!(self.kind, Kind::DeflateOrZlib) {
-            let sink = Sink::new(self.max);
             let is_zlib = part.first().is_some_and(|byte| byte & 0x0f == 8);
-            self.kind = if is_zlib {
-                Kind::Zlib(ZlibDecoder::new(sink))
-            } else {
-                Kind::Deflate(DeflateDecoder::new(sink))
-            };
+            self.kind = Kind::Deflate(Inflate::new(is_zlib));
         }
         let yielded = match &mut self.kind {
             Kind::Identity if part.len() > self.max => Err(DecodeError::TooLarge),
             Kind::Identity => Ok(Bytes::copy_from_slice(part)),
-            Kind::Gzip(decoder) => written(decoder, part, MultiGzDecoder::get_mut),
-            Kind::Zlib(decoder) => written(decoder, part, ZlibDecoder::get_mut),
-            Kind::Deflate(decoder) => written(decoder, part, DeflateDecoder::get_mut),
+            Kind::Gzip(decoder) => written(&mut **decoder, part, MultiGzDecoder::get_mut),
+            Kind::Deflate(decoder) => decoder.push(part, self.max),
             Kind::Brotli(decoder) => written(&mut **decoder, part, DecompressorWriter::get_mut),
             Kind::Zstd(decoder) => decoder.push(part, self.max),
             Kind::DeflateOrZlib => Ok(Bytes::new()),
@@ -127,8 +122,7 @@ impl Decoder {
         match std::mem::replace(&mut self.kind, Kind::Over(Ok(()))) {
             Kind::Identity | Kind::DeflateOrZlib => Ok(Bytes::new()),
             Kind::Gzip(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
-            Kind::Zlib(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
-            Kind::Deflate(mut decoder) => ended(decoder.try_finish(), decoder.get_mut()),
+            Kind::Deflate(decoder) => decoder.finish().map(|()| Bytes::new()),
             Kind::Brotli(mut decoder) => ended(decoder.close(), decoder.get_mut()),
             Kind::Zstd(decoder) => decoder.finish().map(|()| Bytes::new()),
             Kind::Over(how) => how.map(|()| Bytes::new()),

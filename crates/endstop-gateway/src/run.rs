@@ -20,7 +20,7 @@ use endstop::observe::RunInfo;
 use endstop::store::RunId;
 use tokio::sync::Notify;
 
-pub(crate) use conversation::{InputBound, Memory, Rolling};
+pub(crate) use conversation::{Identity, InputBound, Memory, Rolling};
 pub(crate) use lane::{LaneState, Seat, Step, close_step};
 pub(crate) use pick::NoSeat;
 pub(crate) use prices::Prices;

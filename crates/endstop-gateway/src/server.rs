@@ -39,9 +39,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a client may be silent within the body of its request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Header fields of a request; more are answered 431.
-const MAX_HEADERS: usize = 128;
-
 /// How long to wait after an error of the listener, which is out of file descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -124,7 +121,7 @@ async fn connection<H, F>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
-            .max_headers(MAX_HEADERS)
+            // A hundred header fields at most, which is the default: a number of one's own costs an allocation.
             .max_buf_size(bounds.head.max(8 << 10))
             .serve_connection(TokioIo::new(Guarded::new(stream, bounds.head)), service)
     );

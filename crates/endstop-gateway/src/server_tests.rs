@@ -159,8 +159,7 @@ async fn a_body_beyond_the_bound_is_refused_and_the_client_gets_to_read_it() {
     let chunked = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n493e0\r\n";
     let answer = exchange(server.addr, &[chunked.as_bytes(), &big, b"\r\n0\r\n\r\n"]).await;
     assert!(answer.starts_with(b"HTTP/1.1 413 "), "{}", String::from_utf8_lossy(&answer));
-    let exact =
-        format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n");
+    let exact = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n";
     let answer = exchange(server.addr, &[exact.as_bytes(), &big[..400], &big[..600]]).await;
     assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
 }

@@ -11,6 +11,7 @@ mod headers;
 mod pool;
 mod shared;
 
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 pub(crate) use headers::forwardable;
 
+use crate::body::{BodyError, BodySource};
 use connect::Connector;
 use exchange::Exchange;
 use pool::Pools;
@@ -165,8 +167,25 @@ impl UpstreamBody {
     }
 }
 
+/// Passes an answer on as it comes.
+impl BodySource for UpstreamBody {
+    fn poll_data(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let this: &mut Self = &mut self;
+        this.poll_data(cx).map_err(BodyError::from)
+    }
+
+    fn is_end(&self) -> bool {
+        Self::is_end(self)
+    }
+}
+
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod relay_tests;
 #[cfg(test)]
 mod secure;
 #[cfg(test)]

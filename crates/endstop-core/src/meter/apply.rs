@@ -49,8 +49,7 @@ impl Meter {
             }
             _ => false,
         };
-        if !self.step.own.open {
-            // Between steps, counts are compared as they stand.
+        if self.compares_counts(event) {
             self.sync_counts(program);
         }
         if !self.probes.is_empty() {
@@ -123,7 +122,7 @@ impl Meter {
         }
         self.sync(program, Class::Settled);
         self.sync(program, Class::Live);
-        if !self.step.own.open {
+        if self.compares_counts(event) {
             self.sync_counts(program);
         }
         if closes_step {

@@ -11,7 +11,7 @@ use crate::units::Cost;
 impl Meter {
     /// Brings up to date what is compared when the event's thing would begin.
     pub(crate) fn announce(&mut self, program: &Program, event: &Event<'_>) {
-        if !self.step.own.open {
+        if self.compares_counts(event) {
             self.sync_counts(program);
             return;
         }
@@ -36,6 +36,13 @@ impl Meter {
             EventKind::HandOff { .. } => self.sync_one_more(program, Class::Handoffs, own, None),
             _ => {}
         }
+    }
+
+    /// Whether counts are compared as they stand: between own steps, but not in the middle of a step that a
+    /// descendant takes meanwhile.
+    pub(super) const fn compares_counts(&self, event: &Event<'_>) -> bool {
+        let ends_step = matches!(event.kind, EventKind::StepEnd);
+        !self.step.own.open && (matches!(event.source, Source::Own) || ends_step)
     }
 
     /// Brings every count up to date: their classes lie side by side.
@@ -151,9 +158,6 @@ impl Meter {
                 }
             }
             _ => {}
-        }
-        if !self.step.own.open {
-            self.sync_counts(program);
         }
     }
 

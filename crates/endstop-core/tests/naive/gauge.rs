@@ -106,7 +106,8 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
         Compared::Always => as_it_stands(gauge, view),
         Compared::WhenOneMoreBegins => {
             let last = (0..=view.last()).rev().find(|&i| is_compared(gauge, view.back_at(i)));
-            last.map_or(Reading::NotCompared, |i| Reading::Known(count(gauge, view.back_at(i))))
+            // Nothing has been counted before the first comparison.
+            last.map_or(Reading::Known(0), |i| Reading::Known(count(gauge, view.back_at(i))))
         }
         Compared::WhenAChildBegins => match view.judged().kind {
             // What is compared is how deep the run is that begins the child.
@@ -125,13 +126,14 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
     }
 }
 
-/// Whether a count is compared at the event that is judged: between own steps always, inside one only
-/// where one more of it would begin.
+/// Whether a count is compared at the event that is judged: between own steps and at the end of every
+/// descendant's, inside one only where one more of it would begin.
 fn is_compared(gauge: &Gauge, view: View<'_, '_>) -> bool {
-    if !view.is_in_step() {
+    let event = view.judged();
+    let is_between = event.source == Source::Own || matches!(event.kind, EventKind::StepEnd);
+    if !view.is_in_step() && is_between {
         return true;
     }
-    let event = view.judged();
     if gauge.own && event.source != Source::Own {
         return false;
     }

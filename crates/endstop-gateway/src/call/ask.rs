@@ -168,7 +168,7 @@ impl Gate {
             }
             Ok(Ok(Whole::TooLong(begun))) => {
                 let output_bytes = u64::try_from(begun.len()).unwrap_or(u64::MAX);
-                flight.replied(&Seen { output_bytes, ..Seen::default() });
+                flight.passed(&Seen { output_bytes, ..Seen::default() });
                 let body = RawBody::after(begun, body).into_body();
                 return Asked::Answered(respond(status, headers, body));
             }

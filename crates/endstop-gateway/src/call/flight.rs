@@ -7,8 +7,8 @@ use endstop::core::units::TokenUsage;
 use endstop::model::{ModelError, ModelErrorKind};
 
 use super::take::Taken;
-use crate::api::{Asked, Seen};
-use crate::run::{Seat, count};
+use crate::api::Seen;
+use crate::run::{Identity, Seat, count};
 
 /// A call that has begun.
 pub(super) struct Begun {
@@ -16,6 +16,14 @@ pub(super) struct Begun {
     pub(super) is_wrap_up: bool,
     pub(super) pricing: Pricing,
     pub(super) driven: DrivenRun,
+}
+
+/// What is kept of a request.
+pub(super) struct Sent {
+    pub(super) identity: Identity,
+    pub(super) choices: u64,
+    /// What the client asks for, of each choice.
+    pub(super) output_cap: Option<u64>,
 }
 
 /// A call in flight. One that is dropped, because its client went away, is settled with what came of it.
@@ -27,8 +35,7 @@ pub(crate) struct Flight {
     /// What a rule warns of, for the client.
     pub(super) warning: Option<String>,
     pub(super) first_piece_after: Option<Duration>,
-    /// Of the request, but for its messages, which may be many.
-    pub(super) asked: Asked,
+    pub(super) sent: Sent,
     /// The output cap of the reservation, of all choices.
     pub(super) cap: Option<u64>,
     /// Given back last.
@@ -38,13 +45,10 @@ pub(crate) struct Flight {
 impl Flight {
     pub(super) fn new(seat: Seat, taken: &Taken, begun: Begun, warning: Option<String>) -> Self {
         let asked = &taken.asked;
-        let asked = Asked {
-            model: asked.model.clone(),
-            demands: asked.demands.clone(),
-            tools: asked.tools.clone(),
-            messages: Vec::new(),
-            results: Vec::new(),
-            ..*asked
+        let sent = Sent {
+            identity: asked.into(),
+            choices: asked.choices.max(1),
+            output_cap: asked.output_cap,
         };
         Self {
             cap: begun.open.output_cap(),
@@ -54,15 +58,15 @@ impl Flight {
             is_wrap_up: begun.is_wrap_up,
             warning,
             first_piece_after: None,
-            asked,
+            sent,
             seat,
         }
     }
 
     /// The output cap to send, of each choice; none where what the client asks for stands.
     pub(super) fn cap_to_send(&self) -> Option<u64> {
-        let of_each = self.cap? / self.asked.choices.max(1);
-        (self.asked.output_cap != Some(of_each)).then_some(of_each)
+        let of_each = self.cap?.checked_div(self.sent.choices)?;
+        (self.sent.output_cap != Some(of_each)).then_some(of_each)
     }
 
     /// The first words have come.

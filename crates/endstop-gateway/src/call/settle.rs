@@ -1,4 +1,8 @@
 //! Settling a call whose answer came, or was cut by the run itself.
+//!
+//! A batch of tool calls is in the client's hands at once: a limit on tool calls that is reached inside it stops
+//! the run, and the rest of the batch may still be called. Only an answer whose first call is refused, and that
+//! is not a stream, is replaced by the stop.
 
 use std::time::Duration;
 
@@ -19,6 +23,17 @@ use crate::run::{LaneState, Step, close_step};
 /// Most calls of one reply that are told apart.
 const MAX_CALLS: usize = 1_024;
 
+/// How an answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    /// Whole; nobody has it yet.
+    Held,
+    /// Whole; its client has it.
+    Passed,
+    /// Not to its end.
+    Cut,
+}
+
 /// What the run makes of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
@@ -31,17 +46,24 @@ pub(super) enum Settled {
 }
 
 impl Flight {
-    /// The answer came to its end.
+    /// The answer came to its end, and is not passed on yet.
     pub(super) fn replied(&mut self, seen: &Seen) -> Settled {
-        self.settle(seen, true)
+        self.settle(seen, Came::Held)
+    }
+
+    /// The answer came to its end, and its client has it. It cannot be dropped any more: a retry rule that
+    /// dislikes it shows in the events alone.
+    pub(super) fn passed(&mut self, seen: &Seen) {
+        self.settle(seen, Came::Passed);
     }
 
     /// The run has stopped in the middle of the answer, or before it.
     pub(super) fn cut_short(&mut self, seen: &Seen) {
-        self.settle(seen, false);
+        self.settle(seen, Came::Cut);
     }
 
-    fn settle(&mut self, seen: &Seen, is_whole: bool) -> Settled {
+    fn settle(&mut self, seen: &Seen, came: Came) -> Settled {
+        let is_whole = came != Came::Cut;
         let Some(open) = self.open.take() else { return Settled::Pass };
         let told = seen.usage.as_ref().filter(|told| {
             // Nothing at all for an answer with words is no count.
@@ -65,7 +87,7 @@ impl Flight {
         };
         let is_told = told.is_some();
         let mut state = self.seat.lane.state();
-        if open.replied(&outcome) == Directive::Retry && is_whole {
+        if open.replied(&outcome) == Directive::Retry && came == Came::Held {
             return Settled::Again;
         }
         self.close(&mut state, seen, calls, is_told.then_some(&usage), lowered_by)
@@ -83,14 +105,14 @@ impl Flight {
         let was_stopped = self.seat.run.stop().is_some();
         if calls.is_empty() {
             self.end_by_cap(seen, lowered_by);
-            state.memory.keep_reply(&self.asked, told, Vec::new());
+            state.memory.keep_reply(self.sent.identity, told, Vec::new());
             close_step(state);
             return Settled::Pass;
         }
         let admitted: Vec<ToolCall> =
             calls.iter().filter(|call| self.begin_tool(call)).cloned().collect();
         let is_refused = admitted.is_empty() && !was_stopped && self.seat.run.stop().is_some();
-        state.memory.keep_reply(&self.asked, told, admitted);
+        state.memory.keep_reply(self.sent.identity, told, admitted);
         state.step = Step::Replied;
         if is_refused { Settled::Refused } else { Settled::Pass }
     }

@@ -247,7 +247,7 @@ impl SseBody {
             let seen = self.seen();
             // Some upstreams leave out the mark of the end.
             if seen.is_whole || seen.finish.is_some() || self.is_unread {
-                flight.replied(&seen);
+                flight.passed(&seen);
             } else {
                 let text = seen.error.as_deref().unwrap_or("the stream ended without its end");
                 flight.failed(&ModelError::new(ModelErrorKind::Truncated, text), Some(&seen));
@@ -334,7 +334,7 @@ impl SseBody {
             if self.is_ended && !stops {
                 // Before its client can ask again.
                 if let Some((mut flight, _)) = self.open.take() {
-                    flight.replied(self.reader.seen());
+                    flight.passed(self.reader.seen());
                 }
             } else if stops {
                 return Some(self.end_here(BytesMut::from(out), directive));
@@ -381,7 +381,7 @@ impl Drop for SseBody {
         let seen = self.seen();
         if seen.is_whole || seen.finish.is_some() {
             // It has all that it waits for.
-            flight.replied(&seen);
+            flight.passed(&seen);
         } else {
             flight.abandoned(&seen);
         }

@@ -31,14 +31,28 @@ impl Rolling {
     }
 }
 
+/// What a count of a request's tokens is of, beside its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// The bound of instructions and tools: others of the same length are rare.
+    fixed: u64,
+    /// Digest of the model's name.
+    model: u64,
+}
+
+impl From<&Asked> for Identity {
+    fn from(asked: &Asked) -> Self {
+        let model = xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes());
+        Self { fixed: asked.fixed_bound, model }
+    }
+}
+
 /// What an upstream counted of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Told {
     input: u64,
     output: u64,
-    /// What the count was of, beside the messages.
-    fixed: u64,
-    model: u64,
+    of: Identity,
 }
 
 /// What is remembered of a conversation.
@@ -130,8 +144,7 @@ impl Memory {
             let before = told.input.saturating_add(told.output);
             return Some(InputBound { input: before.saturating_add(all), told: before });
         }
-        let of_model = digest_of(&asked.model);
-        let is_same = |told: &Told| told.fixed == asked.fixed_bound && told.model == of_model;
+        let is_same = |told: &Told| told.of == Identity::from(asked);
         let told = self.told.filter(is_same).filter(|_| self.continues(rolling));
         let by_told = told.map(|told| {
             let new = asked.messages.get(self.count..).unwrap_or_default();
@@ -165,16 +178,13 @@ impl Memory {
     /// Remembers what was counted of it, and the calls of the reply.
     pub(crate) fn keep_reply(
         &mut self,
-        asked: &Asked,
+        of: Identity,
         usage: Option<&TokenUsage>,
         calls: Vec<ToolCall>,
     ) {
-        self.told = usage.map(|usage| Told {
-            input: usage.total_input(),
-            output: usage.output,
-            fixed: asked.fixed_bound,
-            model: digest_of(&asked.model),
-        });
+        let told =
+            |usage: &TokenUsage| Told { input: usage.total_input(), output: usage.output, of };
+        self.told = usage.map(told);
         self.calls = calls;
     }
 }
@@ -183,8 +193,4 @@ impl Memory {
 fn first_of_user(asked: &Asked) -> Option<u64> {
     let of_user = asked.messages.iter().find(|mark| mark.is_user);
     of_user.or_else(|| asked.messages.first()).map(|mark| mark.digest)
-}
-
-fn digest_of(text: &str) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(text.as_bytes())
 }

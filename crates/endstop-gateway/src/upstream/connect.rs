@@ -3,7 +3,8 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
@@ -15,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A peer that is gone without a word is noticed after this and three probes; a silent model may think for long.
+/// A peer that is gone without a word is noticed after this and some probes; a model may be silent for long.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const PROBE: Duration = Duration::from_secs(10);
 
@@ -70,7 +71,7 @@ impl Connector {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(PROBE);
         // Without it a dead peer is noticed later and nothing else.
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        let tcp = SharedTcp(Arc::new(stream));
+        let tcp = Socket { stream, look: Look::default() };
         if !place.is_tls {
             return Ok((Wire::Plain(tcp), false));
         }
@@ -81,86 +82,94 @@ impl Connector {
     }
 }
 
-/// A socket that can be looked at beside the connection that owns it.
-#[derive(Clone, Debug)]
-pub(super) struct SharedTcp(Arc<TcpStream>);
+/// A socket whose owner can be asked, from outside of the connection that has it, to look twice before it reads.
+#[derive(Debug)]
+pub(super) struct Socket {
+    stream: TcpStream,
+    look: Look,
+}
 
-impl SharedTcp {
-    /// Whether an idle connection can be used: it is open and nothing has come. A peer that closed, or says
-    /// anything without having been asked, has made it useless. Asks the system, so nothing is missed that has
-    /// arrived.
-    pub(super) fn is_quiet(&self) -> bool {
-        let mut byte = [std::mem::MaybeUninit::uninit()];
-        matches!(SockRef::from(&*self.0).peek(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+/// Asks a socket to look before its next read whether anything has come at all. The reactor learns of it with some
+/// delay; the system knows at once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look(Arc<AtomicBool>);
+
+impl Look {
+    /// The next read of a socket on which anything has come, or that is closed, says that it is closed: right for a
+    /// connection that is idle, whose peer has no business to speak.
+    pub(super) fn before_next_read(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl AsyncRead for SharedTcp {
+impl Socket {
+    fn is_quiet(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit()];
+        let peeked = SockRef::from(&self.stream).peek(&mut byte);
+        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl AsyncRead for Socket {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.poll_read_ready(cx))?;
-            match self.0.try_read_buf(buf) {
-                Ok(_) => return Poll::Ready(Ok(())),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+        let is_asked = self.look.0.load(Ordering::Relaxed);
+        if is_asked {
+            self.look.0.store(false, Ordering::Relaxed);
+            if !self.is_quiet() {
+                return Poll::Ready(Ok(()));
             }
         }
+        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
-impl AsyncWrite for SharedTcp {
+impl AsyncWrite for Socket {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[io::IoSlice::new(data)])
+        Pin::new(&mut self.stream).poll_write(cx, data)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.0.poll_write_ready(cx))?;
-            match self.0.try_write_vectored(parts) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
-            }
-        }
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.stream.is_write_vectored()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.0).shutdown(std::net::Shutdown::Write))
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
 /// A connection as HTTP sees it.
 #[derive(Debug)]
 pub(super) enum Wire {
-    Plain(SharedTcp),
-    Tls(Box<TlsStream<SharedTcp>>),
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
 }
 
 impl Wire {
-    /// The socket below.
-    pub(super) fn tcp(&self) -> SharedTcp {
+    /// Asks the socket below.
+    pub(super) fn look(&self) -> Look {
         match self {
-            Self::Plain(tcp) => tcp.clone(),
-            Self::Tls(stream) => stream.get_ref().0.clone(),
+            Self::Plain(tcp) => tcp.look.clone(),
+            Self::Tls(stream) => stream.get_ref().0.look.clone(),
         }
     }
 }

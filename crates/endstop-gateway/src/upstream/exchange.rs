@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -16,19 +16,16 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use super::UpstreamError;
-use super::connect::{SharedTcp, Wire};
+use super::connect::{Look, Wire};
 use super::pool::Pool;
 use super::shared::{Gathered, gather};
 
 /// Bytes of the head of an answer; a longer one breaks the exchange.
 const MAX_HEAD: usize = 256 << 10;
 
-/// Header fields of an answer.
-const MAX_HEADERS: usize = 256;
-
 /// A connection that no task runs: whoever waits for its answer polls it.
 pub(super) struct Line {
-    tcp: SharedTcp,
+    look: Look,
     sender: SendRequest<Full<Bytes>>,
     connection: Connection<TokioIo<Wire>, Full<Bytes>>,
     is_over: bool,
@@ -39,18 +36,28 @@ pub(super) struct Line {
 impl Line {
     /// Over a new connection.
     pub(super) async fn open(wire: Wire) -> Result<Box<Self>, hyper::Error> {
-        let tcp = wire.tcp();
+        let look = wire.look();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
-            .max_headers(MAX_HEADERS)
+            // A hundred header fields at most, which is the default: a number of one's own costs an allocation.
             .handshake(TokioIo::new(wire))
             .await?;
-        Ok(Box::new(Self { tcp, sender, connection, is_over: false, used: Instant::now() }))
+        Ok(Box::new(Self { look, sender, connection, is_over: false, used: Instant::now() }))
     }
 
-    /// Whether it is idle and its peer has neither closed it nor said anything.
-    pub(super) fn is_usable(&self) -> bool {
-        !self.is_over && self.sender.is_ready() && self.tcp.is_quiet()
+    /// Whether another exchange can begin, as far as is known without asking the system.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_over && self.sender.is_ready()
+    }
+
+    /// Whether it is idle and its peer has neither closed it nor said anything, by now.
+    pub(super) async fn is_usable(&mut self) -> bool {
+        self.look.before_next_read();
+        poll_fn(|cx| {
+            self.drive(cx);
+            Poll::Ready(self.is_idle())
+        })
+        .await
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) {
@@ -76,7 +83,7 @@ impl Line {
 
 impl std::fmt::Debug for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line").field("tcp", &self.tcp).finish_non_exhaustive()
+        f.debug_struct("Line").finish_non_exhaustive()
     }
 }
 
@@ -91,7 +98,13 @@ pub(super) struct Exchange {
 
 impl Exchange {
     pub(super) fn new(body: Incoming, line: Box<Line>, pool: &Arc<Pool>) -> Self {
-        Self { body, line: Some(line), pool: Arc::downgrade(pool), kept_error: None }
+        let pool = Arc::downgrade(pool);
+        let mut exchange = Self { body, line: Some(line), pool, kept_error: None };
+        if exchange.body.is_end_stream() {
+            // Nobody need ask for a body that is not there.
+            exchange.give_back(&mut Context::from_waker(Waker::noop()));
+        }
+        exchange
     }
 
     pub(super) fn poll_data(
@@ -103,10 +116,9 @@ impl Exchange {
         }
         let line = &mut self.line;
         let Gathered { data, end } = gather(&mut self.body, cx, |cx| {
-            line.as_mut().is_some_and(|line| {
+            if let Some(line) = line {
                 line.drive(cx);
-                true
-            })
+            }
         });
         match end {
             Some(Ok(())) => self.give_back(cx),

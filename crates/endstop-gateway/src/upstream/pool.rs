@@ -33,8 +33,11 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 #[derive(Clone)]
 pub(super) struct Pools {
     connector: Connector,
-    pools: Arc<Mutex<Vec<(Scheme, Authority, Arc<Pool>)>>>,
+    pools: Arc<Mutex<Vec<Named>>>,
 }
+
+/// A pool and the base that it is for.
+type Named = (Scheme, Authority, Arc<Pool>);
 
 impl std::fmt::Debug for Pools {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -75,6 +78,7 @@ impl Pools {
 pub(super) struct Pool {
     connector: Connector,
     place: Place,
+    #[expect(clippy::vec_box, reason = "they move between here and their exchanges")]
     idle: Mutex<Vec<Box<Line>>>,
     shared: Mutex<Option<SendRequest<Full<Bytes>>>>,
     /// Held while the first connection over TLS is made, which tells what the upstream speaks.
@@ -157,7 +161,7 @@ impl Pool {
 
     /// Keeps a connection whose exchange is over, if it can be used again.
     pub(super) fn keep(&self, mut line: Box<Line>) {
-        if !line.is_usable() {
+        if !line.is_idle() {
             return;
         }
         line.used = Instant::now();
@@ -172,10 +176,10 @@ impl Pool {
         drop(closed);
     }
 
-    fn idle_line(&self) -> Option<Box<Line>> {
+    async fn idle_line(&self) -> Option<Box<Line>> {
         loop {
-            let line = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            if line.used.elapsed() < MAX_IDLE && line.is_usable() {
+            let mut line = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            if line.used.elapsed() < MAX_IDLE && line.is_usable().await {
                 return Some(line);
             }
         }
@@ -189,13 +193,12 @@ impl Pool {
         shared.clone()
     }
 
-    fn known_way(&self) -> Option<Way> {
-        self.idle_line().map(Way::Own).or_else(|| self.shared_line().map(Way::Shared))
-    }
-
     async fn way(&self) -> Result<Way, UpstreamError> {
-        match self.known_way() {
-            Some(way) => Ok(way),
+        if let Some(line) = self.idle_line().await {
+            return Ok(Way::Own(line));
+        }
+        match self.shared_line() {
+            Some(sender) => Ok(Way::Shared(sender)),
             None => self.open().await,
         }
     }

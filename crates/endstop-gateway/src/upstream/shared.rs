@@ -1,6 +1,6 @@
 //! Answers over a connection that is shared (HTTP/2), and how frames become parts.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body as _;
@@ -18,24 +18,27 @@ pub(super) struct Gathered {
     pub(super) end: Option<Result<(), hyper::Error>>,
 }
 
-/// Takes all frames that are ready. `drive` moves the connection and says whether that can have given more.
+/// Takes all frames that are ready. `drive` moves the connection, which gives one frame at a time.
 pub(super) fn gather(
     body: &mut Incoming,
     cx: &mut Context<'_>,
-    mut drive: impl FnMut(&mut Context<'_>) -> bool,
+    mut drive: impl FnMut(&mut Context<'_>),
 ) -> Gathered {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
-    let mut has_driven = false;
+    // Once there is something to return, the caller asks again, so nothing need wake it: each frame would.
+    let mut quiet = Context::from_waker(Waker::noop());
     let end = loop {
+        let has_data = !(first.is_empty() && all.is_empty());
+        let cx = if has_data { &mut quiet } else { &mut *cx };
         if body.is_end_stream() {
             break Some(Ok(()));
         }
+        drive(cx);
         match std::pin::Pin::new(&mut *body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                has_driven = false;
                 let Ok(data) = frame.into_data() else { continue };
-                if first.is_empty() && all.is_empty() {
+                if !has_data {
                     first = data;
                 } else {
                     if all.is_empty() {
@@ -50,7 +53,6 @@ pub(super) fn gather(
             }
             Poll::Ready(Some(Err(error))) => break Some(Err(error)),
             Poll::Ready(None) => break Some(Ok(())),
-            Poll::Pending if !has_driven && drive(cx) => has_driven = true,
             Poll::Pending => break None,
         }
     };
@@ -77,7 +79,7 @@ impl Stream {
         if self.has_ended {
             return Poll::Ready(self.kept_error.take().map(Err));
         }
-        let Gathered { data, end } = gather(&mut self.body, cx, |_| false);
+        let Gathered { data, end } = gather(&mut self.body, cx, |_| ());
         match end {
             Some(end) => {
                 self.has_ended = true;

@@ -193,3 +193,72 @@ async fn requests_that_cannot_be_read_never_leave() {
     }
     assert_eq!((upstream.calls(), reading(&gateway, "steps")), (0, 0));
 }
+
+#[tokio::test]
+async fn an_answer_that_a_retry_rule_dislikes_is_asked_for_again() {
+    let upstream = Fake::start(|_, n| {
+        json("200 OK", &reply_text(if n == 0 { "lorem ipsum" } else { "Done." }))
+    })
+    .await;
+    let policy = "[retry]\nbad = 'said(\"lorem ipsum\")'\n[stop]\nlimit = \"steps >= 3\"\n";
+    let gateway = gateway(policy, &upstream).await;
+    let got = chat(&gateway, &Agent::new("Answer.").request()).await;
+    assert_eq!((got.words().as_str(), upstream.calls()), ("Done.", 2));
+    let gauges = ["steps", "attempts"].map(|gauge| reading(&gateway, gauge));
+    assert_eq!((gauges, gateway.run(&id()).unwrap().usage().0.total()), ([1, 2], 220));
+}
+
+#[tokio::test]
+async fn more_calls_at_once_than_are_taken_are_told_to_wait() {
+    let upstream = Fake::start(|_, _| vec![Act::AwaitClose]).await;
+    let mut config = config("[stop]\nlimit = \"steps >= 90\"\n", upstream.addr);
+    config.bounds.calls = 2;
+    let gateway = Gateway::start(config).await.unwrap();
+    let body = Agent::new("Answer.").request().to_string();
+    let first = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
+    let second = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
+    until("both are there", || upstream.calls() == 2).await;
+    let got = receive(send(gateway.addr(), "/v1/chat/completions", "", &body).await).await;
+    assert_eq!(got.status, 503, "{got:?}");
+    drop((first, second));
+    until("both are gone", || upstream.closed.load(std::sync::atomic::Ordering::SeqCst) == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_hangs_or_stays_held_when_everything_happens_at_once() {
+    let upstream = Fake::start(|_, n| match n % 5 {
+        0 => json("500 Internal Server Error", ERROR),
+        1 => json("200 OK", &reply_call(&format!("call_{n}"), "look", "{}")),
+        2 => vec![Act::Wait(std::time::Duration::from_millis(3)), Act::Close],
+        3 => vec![Act::AwaitClose],
+        _ => json("200 OK", &reply_text("Done.")),
+    })
+    .await;
+    let mut config = config("[stop]\nlimit = \"tokens >= 100_000_000\"\n", upstream.addr);
+    config.bounds.conversations = 2;
+    let gateway = std::sync::Arc::new(Gateway::start(config).await.unwrap());
+    let calls = (0..200usize).map(|n| {
+        let gateway = std::sync::Arc::clone(&gateway);
+        tokio::spawn(async move {
+            let path = match n % 4 {
+                0 => format!("/r/child-{}/v1/chat/completions", n % 7),
+                1 => format!("/r/child-{}/below/v1/chat/completions", n % 3),
+                _ => "/v1/chat/completions".to_owned(),
+            };
+            let body = Agent::new(&format!("Answer {}.", n % 11)).request().to_string();
+            let stream = send(gateway.addr(), &path, "", &body).await;
+            let time = std::time::Duration::from_millis(20 + (n as u64 % 50) * 20);
+            let _ = tokio::time::timeout(time, receive(stream)).await;
+        })
+    });
+    let all = tokio::time::timeout(
+        std::time::Duration::from_secs(60),
+        futures_util::future::join_all(calls),
+    );
+    all.await.expect("something hangs");
+    let run = gateway.run(&id()).unwrap();
+    until("all is settled", || run.budget().held().is_zero()).await;
+    assert_eq!(run.status(), Status::InProgress);
+    let counts = gateway.counts(&id()).unwrap();
+    assert!(counts.upstream_calls > 50 && run.usage().0.total() > 0, "{counts:?}");
+}

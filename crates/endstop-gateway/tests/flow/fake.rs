@@ -178,3 +178,13 @@ pub(crate) fn chunk(bytes: &[u8]) -> Act {
 pub(crate) fn sse_end() -> Act {
     Act::Send(b"0\r\n\r\n".to_vec())
 }
+
+/// The head of an answer of this length.
+pub(crate) fn json_with(header: &str, length: usize) -> Act {
+    Act::Send(
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{header}content-length: {length}\r\n\r\n"
+        )
+        .into_bytes(),
+    )
+}

@@ -8,3 +8,4 @@ mod failures;
 mod limits;
 mod runs;
 mod streams;
+mod transparent;

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::fake::{Act, Fake, chunk, sse_end, sse_head};
 use crate::kit::*;
 
-fn event(data: &Value) -> Vec<u8> {
+pub(crate) fn event(data: &Value) -> Vec<u8> {
     format!("data: {data}\n\n").into_bytes()
 }
 
-fn delta(delta: &Value, finish: &Value) -> Vec<u8> {
+pub(crate) fn delta(delta: &Value, finish: &Value) -> Vec<u8> {
     event(&json!({ "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7,
         "model": "gpt-4o-mini", "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] }))
 }
@@ -31,7 +31,7 @@ fn streamed(events: &[Vec<u8>]) -> Vec<Act> {
     acts
 }
 
-fn agent() -> Agent {
+pub(crate) fn agent() -> Agent {
     Agent { is_stream: true, ..Agent::new("Say.") }
 }
 
@@ -129,4 +129,115 @@ async fn a_client_that_goes_away_pays_for_what_came() {
         assert_eq!(usage.output > 0, at > 1, "{at}: {usage:?}");
         assert_eq!(gateway.counts(&id()).unwrap().client_disconnects, 1, "{at}");
     }
+}
+
+#[tokio::test]
+async fn a_limit_in_time_ends_a_silent_stream_properly() {
+    let events = words(&["One", " two"]);
+    let upstream = Fake::start(move |_, _| {
+        let mut acts = vec![sse_head()];
+        acts.extend(events.iter().take(2).map(|event| chunk(event)));
+        acts.push(Act::AwaitClose);
+        acts
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"elapsed >= 400ms\"\n", &upstream).await;
+    let got = chat(&gateway, &agent().request()).await;
+    assert!(got.is_whole && got.text().contains("400ms"), "{got:?}");
+    assert!(got.text().ends_with("data: [DONE]\n\n"), "{got:?}");
+    assert!(gateway.run(&id()).unwrap().budget().held().is_zero());
+}
+
+#[tokio::test]
+async fn a_kill_cuts_a_stream_without_its_end() {
+    let events = words(&["One", " two"]);
+    let upstream = Fake::start(move |_, _| {
+        let mut acts = vec![sse_head()];
+        acts.extend(events.iter().take(2).map(|event| chunk(event)));
+        acts.push(Act::AwaitClose);
+        acts
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
+    let killing = async {
+        until("it is there", || upstream.calls() == 1).await;
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        gateway.cancel(&id(), "enough", endstop::cancel::Urgency::Now);
+    };
+    let request = agent().request();
+    let (got, ()) = futures_util::future::join(chat(&gateway, &request), killing).await;
+    assert!(!got.is_whole && got.text().contains("One"), "{got:?}");
+    until("closed", || upstream.closed.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test]
+async fn a_cancellation_lets_a_stream_end_by_itself() {
+    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
+    let events = words(&["One", " two", " three"]);
+    let held = std::sync::Arc::clone(&gate);
+    let upstream = Fake::start(move |_, _| {
+        let mut acts = vec![sse_head()];
+        acts.extend(events.iter().take(2).map(|event| chunk(event)));
+        acts.push(Act::Gate(std::sync::Arc::clone(&held)));
+        acts.extend(events.iter().skip(2).map(|event| chunk(event)));
+        acts.push(sse_end());
+        acts
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
+    let cancelling = async {
+        until("it is there", || upstream.calls() == 1).await;
+        gateway.cancel(&id(), "enough", endstop::cancel::Urgency::Graceful);
+        gate.notify_one();
+    };
+    let request = agent().request();
+    let (got, ()) = futures_util::future::join(chat(&gateway, &request), cancelling).await;
+    assert!(got.is_whole && got.text().contains("three"), "{got:?}");
+    assert_eq!(gateway.run(&id()).unwrap().usage().0.total(), 110);
+    let got = chat(&gateway, &request).await;
+    assert!(got.text().contains("enough"), "{got:?}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_breaks_off_in_a_stream_cuts_it_and_is_charged() {
+    let events = words(&["One two three", " four"]);
+    let upstream = Fake::start(move |_, _| {
+        let mut acts = vec![sse_head()];
+        acts.extend(events.iter().take(3).map(|event| chunk(event)));
+        acts.push(Act::Close);
+        acts
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"tokens >= 100_000\"\n", &upstream).await;
+    let got = chat(&gateway, &agent().request()).await;
+    assert!(!got.is_whole && got.text().contains("four"), "{got:?}");
+    let (usage, is_estimate) = gateway.run(&id()).unwrap().usage();
+    assert!(is_estimate && usage.input > 0 && (1..20).contains(&usage.output), "{usage:?}");
+    assert_eq!(reading(&gateway, "errors"), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_asks_again_at_once_stays_in_its_conversation() {
+    let events = words(&["One"]);
+    let upstream = Fake::start(move |_, _| {
+        let mut acts = vec![sse_head()];
+        acts.extend(events.iter().map(|event| chunk(event)));
+        // The end of the body is late.
+        acts.push(Act::Wait(std::time::Duration::from_millis(300)));
+        acts.push(sse_end());
+        acts
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
+    for _ in 0..3 {
+        use tokio::io::AsyncReadExt as _;
+        let body = agent().request().to_string();
+        let mut stream = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
+        let mut all = Vec::new();
+        while !all.windows(6).any(|window| window == b"[DONE]") {
+            stream.read_buf(&mut all).await.unwrap();
+        }
+    }
+    assert_eq!((reading(&gateway, "own.steps"), reading(&gateway, "subagents")), (3, 0));
+    assert_eq!(gateway.counts(&id()).unwrap().client_disconnects, 0);
 }

@@ -76,10 +76,10 @@ impl DrivenRun {
             None => Budget::root(limits),
         };
         let token = around.token.as_ref().map_or_else(CancelToken::new, CancelToken::child);
-        let before = run.at();
+        let (before, is_new) = (run.at(), run.status() == Status::Pending);
         let mut core = Core::new(run, false);
         core.usage = usage;
-        if before > Millis(0) {
+        if !is_new {
             budget.bring_in(super::start::spent(&core));
         }
         let shared = Arc::new(Shared {
@@ -176,9 +176,9 @@ impl DrivenRun {
         self.status()
     }
 
-    /// A timer fired: what trips by time alone trips.
+    /// A timer fired: what trips by time alone trips, and cuts what is in flight.
     pub fn tick(&self) -> Directive {
-        self.scope.tick()
+        self.tell(&EventKind::Tick, Detail::None)
     }
 
     /// When the next stop rule of the run or of one above it can trip by time alone, from now.

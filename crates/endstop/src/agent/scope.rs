@@ -247,7 +247,8 @@ impl Scope {
         self.trip(&core, Directive::CancelNow);
     }
 
-    /// The run has stopped: nothing more begins below it. One that ended by itself may go on.
+    /// The run has stopped: what runs below it begins nothing more, and is cut where the directive or a limit
+    /// in time says so. One that ended by itself may go on.
     pub(super) fn stop_below(&self, directive: Directive) {
         let core = self.core();
         if core.run.stop_reason() != Some(StopReason::Completed) {

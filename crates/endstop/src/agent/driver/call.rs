@@ -214,23 +214,23 @@ impl OpenCall {
 
     /// The call failed; `usage` is what it is charged for: none where failing costs nothing.
     pub fn failed(mut self, error: &ModelError, usage: Option<TokenUsage>) -> Directive {
-        self.fail(error, usage, true)
+        let cost = usage.map(|usage| self.cost(&usage));
+        self.fail(error, usage, cost)
     }
 
     fn fail(
         &mut self,
         error: &ModelError,
         usage: Option<TokenUsage>,
-        is_estimate: bool,
+        cost: Option<Cost>,
     ) -> Directive {
-        let cost = usage.map(|usage| self.cost(&usage));
         let scope = Arc::clone(&self.scope);
         let mut chain = scope.chain();
         if let Some(hold) = self.hold.take() {
             let spent = usage.unwrap_or_default();
             hold.settle(settled(&spent, cost.unwrap_or(Cost::Known(Money::ZERO)), self.unpriced));
         }
-        chain.add_usage(usage, is_estimate && usage.is_some());
+        chain.add_usage(usage, usage.is_some());
         let took = self.begun.elapsed();
         let detail = Detail::Failure { error, is_estimate: usage.is_some(), took };
         chain.tell(&EventKind::AttemptFailed { usage, cost }, detail)
@@ -243,7 +243,8 @@ impl Drop for OpenCall {
             let worst =
                 TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
             let error = ModelError::new(ModelErrorKind::Truncated, "dropped before its end");
-            self.fail(&error, Some(worst), true);
+            let cost = self.pricing.worst(self.input, self.output, self.at);
+            self.fail(&error, Some(worst), Some(cost));
         }
     }
 }

@@ -1,0 +1,164 @@
+//! Runs that are driven without the loop: what begins is asked of every run above, what is spent is settled
+//! for all of them.
+
+use std::sync::Arc;
+
+use endstop::agent::MIN_OUTPUT_TOKENS;
+use endstop::agent::driver::{Call, DrivenRun, Outcome, Pricing, Surroundings};
+use endstop::core::event::EventKind;
+use endstop::core::expr::parse;
+use endstop::core::policy::{Policy, Program};
+use endstop::core::probe::Probes;
+use endstop::core::run::{Directive, Status};
+use endstop::core::signal::StopReason;
+use endstop::core::units::{Money, TokenUsage};
+use endstop::observe::{Detail, RunInfo};
+use endstop::price::PriceTable;
+use endstop::store::RunId;
+
+fn program(condition: &str) -> Arc<Program> {
+    let policy = Policy::stop(parse(condition).expect("a condition"));
+    Arc::new(Program::new(&policy, &Probes::new()).expect("a program"))
+}
+
+fn without_rules() -> Arc<Program> {
+    let policy = Policy { unbounded: true, ..Policy::default() };
+    Arc::new(Program::new(&policy, &Probes::new()).expect("a program"))
+}
+
+fn info() -> RunInfo {
+    RunInfo {
+        id: RunId::new(),
+        parent: None,
+        agent: "agent".to_owned(),
+        model: "claude-sonnet-4-5".to_owned(),
+        provider: "anthropic".to_owned(),
+        depth: 0,
+        is_resumed: false,
+    }
+}
+
+fn root(condition: &str) -> DrivenRun {
+    let run = DrivenRun::root(info(), program(condition), Surroundings::default());
+    assert_eq!(run.begin(), Directive::Proceed);
+    run
+}
+
+fn pricing() -> Pricing {
+    Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded())
+}
+
+const fn call(pricing: &Pricing, input: u64, output: u64) -> Call<'_> {
+    Call {
+        pricing,
+        input,
+        told: 0,
+        max_output: output,
+        min_output: MIN_OUTPUT_TOKENS,
+        is_wrap_up: false,
+    }
+}
+
+/// One step whose call uses so much; whether it was made.
+fn step(run: &DrivenRun, pricing: &Pricing, input: u64, output: u64) -> bool {
+    let call = call(pricing, input, output);
+    if !run.begin_step(&call).admits() {
+        return false;
+    }
+    let Ok(open) = run.begin_call(&call) else { return false };
+    let usage = TokenUsage { input, output, ..TokenUsage::default() };
+    open.replied(&Outcome { usage, ..Outcome::default() });
+    run.tell(&EventKind::StepEnd, Detail::None);
+    true
+}
+
+#[test]
+fn a_limit_of_three_steps_admits_three_wherever_they_are_taken() {
+    let (run, pricing) = (root("steps >= 3"), pricing());
+    run.tell(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    let child = run.child(RunId::new(), "child", without_rules());
+    child.begin();
+    assert!(step(&run, &pricing, 10, 10));
+    assert!(step(&child, &pricing, 10, 10));
+    assert!(
+        step(&child, &pricing, 10, 10),
+        "{} {}",
+        run.look(|r| r.explain()),
+        child.look(|r| r.explain())
+    );
+    assert!(!step(&child, &pricing, 10, 10));
+    assert_eq!(
+        run.look(|run| run.last_stop_signal().expect("it stopped").reason),
+        StopReason::StepsLimitReached
+    );
+    assert_eq!(child.status(), Status::Stopped, "for the reason of the run above");
+    assert!(!step(&run, &pricing, 10, 10));
+    assert_eq!(run.look(endstop::core::Run::step_count), 3);
+}
+
+#[test]
+fn calls_at_the_same_time_never_pass_the_budget() {
+    let (run, pricing) = (root("cost >= $0.10"), pricing());
+    // $3 and $15 a million: input may be written to a cache at $3.75. Eight fit whole, and a
+    // ninth with a lower cap.
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        let child = run.child(RunId::new(), "side", without_rules());
+        child.begin();
+        let call = call(&pricing, 1_000, 500);
+        if child.begin_step(&call).admits()
+            && let Ok(begun) = child.begin_call(&call)
+        {
+            open.push(begun);
+        }
+    }
+    assert_eq!(open.len(), 9);
+    for call in open {
+        let output = call.output_cap().expect("money is limited");
+        let usage = TokenUsage { input: 1_000, output, ..TokenUsage::default() };
+        call.replied(&Outcome { usage, ..Outcome::default() });
+    }
+    let settled = run.budget().settled().cost;
+    assert!(settled <= "$0.10".parse::<Money>().expect("money"), "{settled}");
+    assert_eq!(run.budget().held().cost, Money::ZERO);
+}
+
+#[test]
+fn a_call_that_is_dropped_charges_its_worst_case() {
+    let (run, pricing) = (root("cost >= $1.00"), pricing());
+    let call = call(&pricing, 1_000, 1_000);
+    assert!(run.begin_step(&call).admits());
+    drop(run.begin_call(&call).expect("it fits"));
+    // Writing to the cache is the dearest that input can be.
+    assert_eq!(run.budget().settled().cost, "$0.01875".parse::<Money>().expect("money"));
+    assert_eq!(run.budget().held().cost, Money::ZERO);
+    assert_eq!(
+        run.usage(),
+        (TokenUsage { input: 1_000, output: 1_000, ..TokenUsage::default() }, true)
+    );
+}
+
+#[test]
+fn a_run_that_goes_on_has_what_it_spent() {
+    let (run, pricing) = (root("steps >= 2 or cost >= $1.00"), pricing());
+    assert!(step(&run, &pricing, 1_000, 100));
+    let saved = run.look(|run| run.to_state().expect("it can be saved"));
+    let program = program("steps >= 2 or cost >= $1.00");
+    let core = endstop::core::Run::from_state(program, saved).expect("it loads");
+    let again = DrivenRun::resumed(info(), core, run.usage().0, Surroundings::default());
+    assert_eq!(again.budget().settled().cost, run.budget().settled().cost);
+    assert!(step(&again, &pricing, 1_000, 100));
+    assert!(!step(&again, &pricing, 1_000, 100));
+}
+
+#[test]
+fn a_model_without_a_price_stops_a_run_that_limits_money() {
+    let run = root("cost >= $1.00");
+    let pricing = Pricing::new("", "nobody-knows-it", PriceTable::embedded());
+    assert!(!step(&run, &pricing, 10, 10));
+    assert!(run.is_over());
+    assert_eq!(
+        run.look(|run| run.last_stop_signal().expect("it stopped").reason),
+        StopReason::CostLimitReached
+    );
+}
