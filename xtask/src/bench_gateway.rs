@@ -31,22 +31,36 @@ struct Options {
     /// By how much windows are shorter than usual.
     shorter: u64,
     only: Vec<String>,
-    /// The profile that Endstop is built with.
-    profile: &'static str,
+    built: Built,
+}
+
+/// Where the command `endstop` comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Built {
+    /// It is built here, with this profile.
+    Here(&'static str),
+    /// It was built before.
+    Before(PathBuf),
 }
 
 impl Options {
     fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options = Self { rounds: 5, shorter: 1, only: Vec::new(), profile: "dist" };
+        let mut options =
+            Self { rounds: 5, shorter: 1, only: Vec::new(), built: Built::Here("dist") };
         let mut words = words.iter();
         while let Some(&word) = words.next() {
             match word {
                 "--quick" => (options.rounds, options.shorter) = (2, 3),
-                "--release" => options.profile = "release",
+                "--release" => options.built = Built::Here("release"),
+                "--binary" => {
+                    let path = words.next().ok_or("--binary needs the path of an `endstop`")?;
+                    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+                    options.built = Built::Before(path);
+                }
                 "--only" => options.only.extend(words.by_ref().map(|&name| name.to_owned())),
                 other => {
                     return Err(format!(
-                        "`{other}` is unknown; there are --quick, --release and --only NAME.."
+                        "`{other}` is unknown; there are --quick, --release, --binary FILE and --only NAME.."
                     ));
                 }
             }
@@ -80,8 +94,7 @@ pub(super) struct Place {
     /// The program with both ends.
     ends: PathBuf,
     upstream: SocketAddr,
-    /// The profile that Endstop is built with.
-    profile: &'static str,
+    built: Built,
 }
 
 /// A gateway that runs, and what was found about it.
@@ -95,7 +108,7 @@ struct Measured {
 
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let options = Options::parse(words)?;
-    let place = prepare(root, options.profile)?;
+    let place = prepare(root, &options.built)?;
     let (mut launches, mut skipped) = (Vec::new(), Vec::new());
     for subject in SUBJECTS.iter().filter(|subject| options.has(subject)) {
         match (subject.prepare)(&place) {
@@ -144,7 +157,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
 }
 
 /// Builds both ends; the gateways are built or installed by their own rows.
-fn prepare(root: &Path, profile: &'static str) -> Result<Place, String> {
+fn prepare(root: &Path, built: &Built) -> Result<Place, String> {
     let folder = root.join("target/bench-gateway");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let built = Command::new("cargo")
@@ -160,7 +173,7 @@ fn prepare(root: &Path, profile: &'static str) -> Result<Place, String> {
         ends: folder.join("build/release/gateway-load"),
         folder,
         upstream: process::free_address()?,
-        profile,
+        built: built.clone(),
     })
 }
 

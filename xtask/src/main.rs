@@ -28,7 +28,7 @@ Tasks:
   docs     write the generated pages again
   prices   take the price data from its published package
   bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
-  bench gateway [--quick] [--release] [--only NAME..]
+  bench gateway [--quick] [--release | --binary FILE] [--only NAME..]
            measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   real-model
            run the agent loop on a small real model, which is fetched below target/ first

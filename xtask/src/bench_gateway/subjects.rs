@@ -1,11 +1,12 @@
 //! What is measured: one row a gateway, and how it is started.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
-use super::Place;
 use super::peers;
 use super::process::{Launch, free_address};
+use super::{Built, Place};
 
 /// A gateway.
 #[derive(Debug)]
@@ -34,27 +35,37 @@ fn endstop(place: &Place) -> Result<Launch, String> {
 
 /// All connections draw on one run.
 fn endstop_shared(place: &Place) -> Result<Launch, String> {
-    let built = Command::new("cargo")
-        .args(["build", "--profile", place.profile, "-p", "endstop-cli", "--target-dir"])
-        .arg(place.root.join("target"))
-        .current_dir(&place.root)
-        .status();
-    if !built.is_ok_and(|status| status.success()) {
-        return Err("it does not build".to_owned());
-    }
+    let program = program(place)?;
     let address = free_address()?;
-    let mut line = format!(
-        "serve --listen {address} --unnamed shared --upstream http://{} \
-         --usd 1000000 --steps 100000000 --quiet",
+    let line = format!(
+        "serve --listen {address} --unnamed shared --upstream http://{} --usd 1000000 --steps 100000000 --quiet",
         place.upstream
     );
-    line = line.split_whitespace().collect::<Vec<_>>().join(" ");
     Ok(Launch {
-        program: Some(place.root.join("target").join(place.profile).join("endstop")),
+        program: Some(program),
         arguments: line.split(' ').map(str::to_owned).collect(),
         address: Some(address),
         ..Launch::default()
     })
+}
+
+/// The command `endstop`, built if it has to be.
+fn program(place: &Place) -> Result<PathBuf, String> {
+    let profile = match &place.built {
+        Built::Before(path) if path.exists() => return Ok(path.clone()),
+        Built::Before(path) => return Err(format!("there is no {}", path.display())),
+        Built::Here(profile) => profile,
+    };
+    let built = Command::new("cargo")
+        .args(["build", "--profile", profile, "-p", "endstop-cli", "--target-dir"])
+        .arg(place.root.join("target"))
+        .current_dir(&place.root)
+        .status();
+    if built.is_ok_and(|status| status.success()) {
+        Ok(place.root.join("target").join(profile).join("endstop"))
+    } else {
+        Err("it does not build".to_owned())
+    }
 }
 
 /// The relay that everything is compared with; its package is unpacked, not installed.
