@@ -160,12 +160,12 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
 fn prepare(root: &Path, built: &Built) -> Result<Place, String> {
     let folder = root.join("target/bench-gateway");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let built = Command::new("cargo")
+    let status = Command::new("cargo")
         .args(["build", "--release", "--target-dir"])
         .arg(folder.join("build"))
         .current_dir(root.join("benches/gateway"))
         .status();
-    if !built.is_ok_and(|status| status.success()) {
+    if !status.is_ok_and(|status| status.success()) {
         return Err("the two ends of the benchmark do not build".to_owned());
     }
     Ok(Place {

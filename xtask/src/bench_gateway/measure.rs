@@ -25,7 +25,7 @@ pub(super) struct Case {
 pub(super) const JSON_ALONE: Case = json("JSON, c=1", 1, 1_000);
 pub(super) const JSON: Case = json("JSON, c=16", 16, 1_500);
 pub(super) const AT_ONCE: Case = stream("stream at once, c=16", 0, 16, 1_500);
-pub(super) const PACED_ALONE: Case = stream("stream of single events, c=1", GAP_US, 1, 1_200);
+pub(super) const PACED_ALONE: Case = stream("stream of single events, c=1", GAP_US, 1, 2_000);
 pub(super) const PACED: Case = stream("stream of single events, c=16", GAP_US, 16, 2_100);
 
 /// Every way, in the order in which they are measured.
@@ -100,7 +100,9 @@ pub(super) struct Memory {
 /// # Errors
 /// Where none of them is answered as the upstream would.
 pub(super) fn first_calls(place: &Place, running: Running) -> Result<Running, String> {
-    let warm = Case { connections: 4, window_ms: 600, ..JSON_ALONE };
+    // The first call of a heavy one takes seconds.
+    let window_ms = if running.launch.is_heavy { 6_000 } else { 600 };
+    let warm = Case { connections: 4, window_ms, ..JSON_ALONE };
     match one(place, &running, warm, 1) {
         Some(Err(why)) => Err(why),
         _ => Ok(running),
@@ -117,11 +119,13 @@ pub(super) fn one(
     if case.is_stream && running.launch.no_streams.is_some() {
         return None;
     }
+    // A short window would have one or two of them.
+    let is_sparse = running.launch.is_heavy || (case.gap_us > 0 && case.connections == 1);
     let mut words = words_of(place, running, "load", case.connections);
     for (name, value) in [
         ("--kind", if case.is_stream { "stream".to_owned() } else { "json".to_owned() }),
         ("--gap-us", case.gap_us.to_string()),
-        ("--window-ms", (case.window_ms / shorter).to_string()),
+        ("--window-ms", (case.window_ms / if is_sparse { 1 } else { shorter }).to_string()),
         ("--warmup-ms", if running.launch.is_heavy { "400" } else { "200" }.to_owned()),
     ] {
         words.extend([name.to_owned(), value]);
