@@ -4,11 +4,20 @@ pub mod agent;
 pub mod check;
 pub mod completions;
 pub mod convert;
+#[cfg(unix)]
 pub mod demo;
+pub mod demo_agent;
 pub mod explain;
+mod gateway;
+mod limits;
 pub mod man;
 pub mod price;
 pub mod replay;
+#[cfg(unix)]
+pub mod run;
+pub mod serve;
+pub mod sim;
+mod trip;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -20,9 +29,20 @@ use crate::error::CliError;
 /// A subcommand with its arguments, in the order in which help lists them.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// See a runaway agent with and without a budget: simulated, offline, in seconds
+    /// See a runaway agent with and without limits: real processes, offline, in seconds
+    #[cfg(unix)]
     Demo(demo::Args),
-    /// Run an agent under limits; exit 124 if one stopped it
+    /// The agent of the demo
+    #[command(hide = true)]
+    DemoAgent(demo_agent::Args),
+    /// Run any agent program under limits, with no change to it; exit 124 if one stopped it
+    #[cfg(unix)]
+    Run(Box<run::Args>),
+    /// Serve many runs through one gateway, each under the same limits
+    Serve(Box<serve::Args>),
+    /// Serve a scripted model, without a key and without a network
+    Sim(sim::Args),
+    /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
     Agent(Box<agent::Args>),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::Args),
@@ -48,7 +68,13 @@ impl Command {
     /// Those of the subcommand, ready to be printed.
     pub fn run(&self, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         match self {
+            #[cfg(unix)]
             Self::Demo(args) => demo::run(args, out),
+            #[cfg(unix)]
+            Self::Run(args) => run::run(args, out),
+            Self::DemoAgent(args) => demo_agent::run(args, out),
+            Self::Serve(args) => serve::run(args, out),
+            Self::Sim(args) => sim::run(args, out),
             Self::Agent(args) => agent::run(args, out),
             Self::Replay(args) => replay::run(args, out),
             Self::Explain(args) => explain::run(args, out),

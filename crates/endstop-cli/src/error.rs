@@ -17,14 +17,28 @@ pub enum ExitMeaning {
     Usage,
     /// A limit stopped or held up a run; `timeout` ends with the same code.
     Stopped,
+    /// Endstop itself failed while it ran a command; `timeout` ends with the same code.
+    OwnFailure,
+    /// The command cannot be executed.
+    CannotExecute,
+    /// There is no such command.
+    NotFound,
     /// Ended by Ctrl-C. Shells report 128 + the number of the signal, which is left to act by itself.
     Interrupted,
 }
 
 impl ExitMeaning {
     /// Every meaning, in the order of the codes.
-    pub const ALL: [Self; 5] =
-        [Self::Ok, Self::AnswerIsNo, Self::Usage, Self::Stopped, Self::Interrupted];
+    pub const ALL: [Self; 8] = [
+        Self::Ok,
+        Self::AnswerIsNo,
+        Self::Usage,
+        Self::Stopped,
+        Self::OwnFailure,
+        Self::CannotExecute,
+        Self::NotFound,
+        Self::Interrupted,
+    ];
 
     /// The code of the process.
     #[must_use]
@@ -34,6 +48,9 @@ impl ExitMeaning {
             Self::AnswerIsNo => 1,
             Self::Usage => 2,
             Self::Stopped => 124,
+            Self::OwnFailure => 125,
+            Self::CannotExecute => 126,
+            Self::NotFound => 127,
             Self::Interrupted => 130,
         }
     }
@@ -48,7 +65,10 @@ impl ExitMeaning {
                  agent: the run failed)"
             }
             Self::Usage => "wrong arguments or unusable input",
-            Self::Stopped => "a limit stopped or held up the run (agent)",
+            Self::Stopped => "a limit stopped the run (run), or stopped or held it up (agent)",
+            Self::OwnFailure => "endstop itself failed, wrong arguments included (run)",
+            Self::CannotExecute => "the command cannot be executed (run)",
+            Self::NotFound => "the command was not found (run)",
             Self::Interrupted => "interrupted (Ctrl-C)",
         }
     }

@@ -21,6 +21,7 @@ use crate::output::Settings;
 const EXAMPLES: &str = "\
 Examples:
   endstop demo
+  endstop run --usd 2 --steps 25 -- my-agent \"fix the bug\"
   endstop agent --model scripted:loop --steps 5 \"try a limit offline\"
   endstop replay --stop 'steps >= 50 or cost >= $1.00'
   endstop check policy.toml
@@ -72,12 +73,17 @@ pub fn command() -> clap::Command {
 pub fn main(args: Vec<OsString>) -> ExitCode {
     // Errors about the arguments themselves are coloured too, so the choice is needed before parsing.
     output::set_color(color_asked_for(&args));
+    // A command that is run may end with any code, so wrong arguments have one of their own there.
+    let misused = match first_word(&args) {
+        Some("run") => ExitMeaning::OwnFailure,
+        _ => ExitMeaning::Usage,
+    };
     let parsed = command().try_get_matches_from(args).and_then(|matches| {
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))
     });
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return usage_answer(&error),
+        Err(error) => return usage_answer(&error, misused),
     };
     output::set_color(cli.global.color);
     output::init(Settings { quiet: cli.global.quiet });
@@ -96,12 +102,12 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 }
 
 /// Prints what the argument parser answers: help and version on standard output, errors on standard error.
-fn usage_answer(answer: &clap::Error) -> ExitCode {
+fn usage_answer(answer: &clap::Error, misused: ExitMeaning) -> ExitCode {
     let text = answer.render().ansi().to_string();
     if answer.use_stderr() {
         // There is nowhere left to report a standard error that cannot be written.
         let _ = anstream::stderr().write_all(text.as_bytes());
-        return ExitCode::from(ExitMeaning::Usage.code());
+        return ExitCode::from(misused.code());
     }
     let mut out = output::Stdout::new();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -113,6 +119,19 @@ fn usage_answer(answer: &clap::Error) -> ExitCode {
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// The subcommand before the arguments have been parsed.
+fn first_word(args: &[OsString]) -> Option<&str> {
+    let mut words = args.iter().skip(1).map_while(|word| word.to_str());
+    while let Some(word) = words.next() {
+        match word {
+            "--color" => drop(words.next()),
+            option if option.starts_with('-') => {}
+            word => return Some(word),
+        }
+    }
+    None
 }
 
 /// The value of `--color` before the arguments have been parsed; `auto` where it is absent or wrong.
@@ -141,6 +160,14 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn the_subcommand_is_known_before_parsing() {
+        let args = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(first_word(&args("endstop --color never -q run --steps x")), Some("run"));
+        assert_eq!(first_word(&args("endstop agent run")), Some("agent"));
+        assert_eq!(first_word(&args("endstop --help")), None);
     }
 
     #[test]

@@ -26,7 +26,7 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
         str![[r#"
 warning: `scripted` has no price, so no limit in dollars holds; --prices FILE names a table that has one, --unpriced IN,OUT gives rates for it
 model scripted, limits steps >= 50, active >= 10m (the default; --steps, --usd,
-  --timeout, --stop and --policy set others)
+  --tokens, --timeout, --stop and --policy set others)
 completed · 1 step · 46 tokens · cost unknown · [..] · run [..]
 
 "#]]
@@ -116,7 +116,10 @@ fn wrong_arguments_end_with_2_and_say_what_to_do() {
             &["-m", "scripted", "--policy", "nowhere.toml", "x"],
             "error: cannot read the policy file",
         ),
-        (&["-m", "scripted", "--policy", &unbounded, "x"], "hint: add --steps, --usd or --timeout"),
+        (
+            &["-m", "scripted", "--policy", &unbounded, "x"],
+            "hint: add --steps, --usd, --tokens or --timeout",
+        ),
         (&["-m", "scripted", "--stop", "cost >= 5", "x"], "hint: write `$5.00`"),
         (
             &["-m", "scripted", "--stop", "steps >= 2", "--policy", "p.toml", "x"],

@@ -65,7 +65,7 @@ impl<'j> Raw<'j> {
         let json = self.json();
         json.parse().ok().or_else(|| {
             let number: f64 = serde_json::from_str(json).ok()?;
-            let is_count = number >= 0.0 && number < 9.0e15 && number.fract() == 0.0;
+            let is_count = (0.0..9.0e15).contains(&number) && number.fract() == 0.0;
             is_count.then(|| format!("{number:.0}").parse().ok()).flatten()
         })
     }

@@ -20,7 +20,7 @@ mod route;
 mod run;
 mod server;
 pub mod sim;
-mod sse;
+pub mod sse;
 pub mod stop;
 mod upstream;
 mod upstreams;

@@ -19,9 +19,9 @@ pub struct SseEvent<'e> {
 
 /// One event as it came.
 #[derive(Clone, Debug)]
-pub(crate) struct Frame<'e> {
+pub struct Frame<'e> {
     /// Its bytes, with the blank line that ends it. All frames and then [`SseSplitter::take_rest`] are the stream.
-    pub(crate) raw: &'e [u8],
+    pub raw: &'e [u8],
     name: Cow<'e, str>,
     data: Option<Cow<'e, str>>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Frame<'e> {
 impl<'e> Frame<'e> {
     /// What it says; nothing where it has no data: a comment that keeps the connection open, for example.
     /// Bytes that are no UTF-8 are read as U+FFFD.
-    pub(crate) fn event(&self) -> Option<SseEvent<'_>> {
+    pub fn event(&self) -> Option<SseEvent<'_>> {
         Some(SseEvent { name: &self.name, data: self.data.as_ref()? })
     }
 
@@ -70,9 +70,9 @@ impl<'e> Frame<'e> {
 /// An event is larger than events may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("an event of more than {max} bytes")]
-pub(crate) struct TooLong {
+pub struct TooLong {
     /// Most bytes of an event.
-    pub(crate) max: usize,
+    pub max: usize,
 }
 
 /// Cuts a stream of bytes into events. The same bytes give the same frames, however they were cut on the way.
@@ -80,7 +80,7 @@ pub(crate) struct TooLong {
 /// An event that lies whole in one chunk is not copied; of any other its first part is kept, at most `max`
 /// bytes.
 #[derive(Debug)]
-pub(crate) struct SseSplitter {
+pub struct SseSplitter {
     max: usize,
     /// The part of an event that came in earlier chunks; or the last frame that was given out.
     rest: Vec<u8>,
@@ -90,7 +90,7 @@ pub(crate) struct SseSplitter {
 
 impl SseSplitter {
     /// At the start of a stream. `max` is the most bytes of an event.
-    pub(crate) const fn new(max: usize) -> Self {
+    pub const fn new(max: usize) -> Self {
         Self { max, rest: Vec::new(), was_given: false, scan: Scan::new() }
     }
 
@@ -100,7 +100,7 @@ impl SseSplitter {
     /// # Errors
     /// Where an event is too long. Nothing more can be read then: [`Self::take_rest`] and what is left in
     /// `chunk` are the rest of the stream.
-    pub(crate) fn next_frame<'e, 'c: 'e>(
+    pub fn next_frame<'e, 'c: 'e>(
         &'e mut self,
         chunk: &mut &'c [u8],
     ) -> Result<Option<Frame<'e>>, TooLong> {
@@ -122,7 +122,7 @@ impl SseSplitter {
     }
 
     /// The bytes of the event that is not whole.
-    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
+    pub fn take_rest(&mut self) -> Vec<u8> {
         self.forget_given();
         self.scan = Scan::new();
         std::mem::take(&mut self.rest)
@@ -130,7 +130,7 @@ impl SseSplitter {
 
     /// The event that the stream ended in, its blank line missing, if it says something. Some servers leave the
     /// last line end out.
-    pub(crate) fn last_frame(&mut self) -> Option<Frame<'_>> {
+    pub fn last_frame(&mut self) -> Option<Frame<'_>> {
         self.forget_given();
         Some(Frame::read(&self.rest)).filter(|frame| frame.data.is_some())
     }

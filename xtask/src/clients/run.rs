@@ -16,6 +16,8 @@ use super::list::Client;
 const STEPS: u64 = 3;
 /// What `endstop run` exits with when it stopped the run.
 const STOPPED: i32 = 124;
+/// What stands in every stop answer.
+const STOP_WORD: &str = "Endstop";
 /// A client has this long, and some take half of it to load.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// After which it is asked to end, and after as long again made to.
@@ -124,8 +126,11 @@ fn fault(ended: &Ended, loops: u64) -> Option<String> {
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
     }
-    if result.text.is_empty() {
-        return Some("the client does not say why it ended".to_owned());
+    if let Some(raised) = &result.raised {
+        return Some(format!("the client raised `{raised}`: {}", result.text));
+    }
+    if !result.text.contains(STOP_WORD) {
+        return Some(format!("the client does not say why it ended: {:?}", result.text));
     }
     None
 }
@@ -193,7 +198,7 @@ mod tests {
     use super::*;
 
     fn right() -> Ended {
-        let result = ClientResult { text: "stopped".to_owned(), ..ClientResult::default() };
+        let result = ClientResult { text: "Endstop did it".to_owned(), ..ClientResult::default() };
         Ended {
             calls: Some(3),
             stop_answers: Some(1),
@@ -213,6 +218,8 @@ mod tests {
         assert!(fault(&right(), 2).is_some());
         assert!(faults(Ended { code: Some(0), ..right() }).is_some());
         assert!(faults(Ended { result: None, ..right() }).is_some());
+        let raised = ClientResult { raised: Some("Error".to_owned()), ..right().result.unwrap() };
+        assert!(faults(Ended { result: Some(raised), ..right() }).is_some());
         let silent = Some(ClientResult::default());
         assert!(faults(Ended { result: silent, ..right() }).is_some());
     }

@@ -3,7 +3,6 @@
 mod approve;
 mod end;
 mod keep;
-mod limits;
 mod model;
 mod record;
 mod setup;
@@ -21,10 +20,10 @@ use endstop::model::Model;
 use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
 use endstop::tool::builtin::{Builtin, Workspace, tools};
 
+use super::limits::{self, usd};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::output;
 use approve::AskTerminal;
-pub(super) use limits::usd;
 use record::Record;
 use setup::Setup;
 use watch::{Overshoot, Warnings};

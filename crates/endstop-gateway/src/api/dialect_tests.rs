@@ -56,10 +56,27 @@ fn borders(stream: &str) -> Vec<usize> {
     stream.match_indices("\n\n").map(|(at, _)| at + 2).collect()
 }
 
+/// Wherever a stream is cut on its way, it says the same.
+fn check_cuts(api: Api, stream: &[u8]) {
+    let whole = streamed(api, stream);
+    for cut in 0..=stream.len() {
+        let mut reader = dialect(api).stream(&Asked::default());
+        let mut splitter = SseSplitter::new(1 << 20);
+        let (head, tail) = stream.split_at(cut);
+        for mut left in [head, tail] {
+            while let Some(frame) = splitter.next_frame(&mut left).unwrap() {
+                frame.event().map(|event| reader.event(&event));
+            }
+        }
+        assert_eq!(reader.seen(), &whole, "cut at {cut}");
+    }
+}
+
 /// For every border of a stream: its first part with the end that the reader writes for it, where it may end there.
 /// Whatever the border, the result is whole, and says the stop or has the calls that were passed on.
 pub(super) fn check_ends(api: Api, stream: &str, calls: usize) -> usize {
     let mut ends = 0;
+    check_cuts(api, stream.as_bytes());
     for border in [0].into_iter().chain(borders(stream)) {
         let head = &stream.as_bytes()[..border];
         let mut reader = dialect(api).stream(&Asked { wants_usage: true, ..Asked::default() });

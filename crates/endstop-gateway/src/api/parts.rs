@@ -50,10 +50,15 @@ pub(super) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
     })
 }
 
-/// Bytes of a request beside its messages.
+/// Bytes of a request before its messages and after them. What stands between them is no text, and would make
+/// a request that adds messages look like one with other instructions.
 pub(super) fn beside(body: &[u8], messages: &[Raw<'_>]) -> u64 {
-    let messages: usize = messages.iter().map(|message| message.json().len()).sum();
-    u64::try_from(body.len().saturating_sub(messages)).unwrap_or(u64::MAX)
+    let begin = messages.first().map_or(0, |first| first.json().as_ptr().addr());
+    let end = messages.last().map_or(0, |last| {
+        let last = last.json();
+        last.as_ptr().addr().saturating_add(last.len())
+    });
+    u64::try_from(body.len().saturating_sub(end.saturating_sub(begin))).unwrap_or(u64::MAX)
 }
 
 /// Whether nothing is to be changed.
@@ -102,4 +107,22 @@ pub(super) fn add_to_content(
 /// The last element of a list in an object.
 pub(super) fn last_of<'j>(changes: &Changes<'j>, list: &std::ops::Range<usize>) -> Option<Raw<'j>> {
     changes.value(list).items().pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Dialect as _;
+    use super::super::messages::Messages;
+
+    #[test]
+    fn more_messages_do_not_change_what_stands_beside_them() {
+        let fixed = |messages: &str| {
+            let body =
+                format!(r#"{{"model":"m","max_tokens":9,"system":"s","messages":[{messages}]}}"#);
+            Messages.read("/v1/messages", body.as_bytes()).unwrap().fixed_bound
+        };
+        let (user, model) =
+            (r#"{"role":"user","content":"a"}"#, r#"{"role":"assistant","content":"b"}"#);
+        assert_eq!(fixed(user), fixed(&format!("{user} ,\n {model}, {user}")));
+    }
 }

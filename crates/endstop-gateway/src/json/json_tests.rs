@@ -60,7 +60,7 @@ fn text_is_unescaped_and_half_characters_are_replaced() {
     assert!(Raw::of(r#""x\ud83dy""#).text().unwrap().starts_with("x\u{fffd}"));
     assert_eq!(Raw::of("3").text(), None);
     assert_eq!(Raw::default().text(), None);
-    assert_eq!(read(r#"{"\ud83d":1,"first":"\ud83d"}"#).first.text().is_some(), true);
+    assert!(read(r#"{"\ud83d":1,"first":"\ud83d"}"#).first.text().is_some());
 }
 
 #[test]

@@ -55,76 +55,69 @@ fn post(
     route(config, &Method::POST, target, &headers(pairs))
 }
 
+use Api::{Chat, CountTokens, Gemini, Messages, Models, Other, Responses};
+use Side::{Anthropic, OpenAi};
+
+/// Method, target; whose, what it speaks, and what is sent below the base.
+type Row = (&'static str, &'static str, Side, Api, &'static str);
+
+const PATHS: &[Row] = &[
+    ("POST", "/v1/chat/completions", OpenAi, Chat, "/chat/completions"),
+    ("POST", "/chat/completions", OpenAi, Chat, "/chat/completions"),
+    ("POST", "/v1/chat/completions/", OpenAi, Chat, "/chat/completions/"),
+    ("POST", "/v1/chat/completions?a=b&c", OpenAi, Chat, "/chat/completions?a=b&c"),
+    ("GET", "/v1/chat/completions", OpenAi, Other, "/chat/completions"),
+    ("POST", "/openai/v1/chat/completions", OpenAi, Chat, "/openai/v1/chat/completions"),
+    ("POST", "/v1/responses", OpenAi, Responses, "/responses"),
+    ("GET", "/v1/responses/resp_1", OpenAi, Other, "/responses/resp_1"),
+    ("POST", "/v1/responses/input_tokens", OpenAi, CountTokens, "/responses/input_tokens"),
+    ("POST", "/v1/embeddings", OpenAi, Other, "/embeddings"),
+    ("POST", "/v1/completions", OpenAi, Other, "/completions"),
+    ("POST", "/v1/threads/t/messages", OpenAi, Other, "/threads/t/messages"),
+    ("GET", "/v1/models", OpenAi, Models, "/models"),
+    ("POST", "/v1/messages", Anthropic, Messages, "/v1/messages"),
+    ("POST", "/v1/messages?beta=true", Anthropic, Messages, "/v1/messages?beta=true"),
+    ("POST", "/messages", Anthropic, Messages, "/v1/messages"),
+    ("POST", "/v1/messages/count_tokens", Anthropic, CountTokens, "/v1/messages/count_tokens"),
+    ("POST", "/v1/messages/batches", Anthropic, Other, "/v1/messages/batches"),
+    ("POST", "/v1/complete", Anthropic, Other, "/v1/complete"),
+    (
+        "POST",
+        "/v1beta/models/g:generateContent",
+        Side::Gemini,
+        Gemini,
+        "/v1beta/models/g:generateContent",
+    ),
+    (
+        "POST",
+        "/v1beta/models/g:streamGenerateContent?alt=sse",
+        Side::Gemini,
+        Gemini,
+        "/v1beta/models/g:streamGenerateContent?alt=sse",
+    ),
+    ("POST", "/models/g:generateContent", Side::Gemini, Gemini, "/v1beta/models/g:generateContent"),
+    (
+        "POST",
+        "/v1beta/models/g:countTokens",
+        Side::Gemini,
+        CountTokens,
+        "/v1beta/models/g:countTokens",
+    ),
+    ("POST", "/v1beta/models/g:embedContent", Side::Gemini, Other, "/v1beta/models/g:embedContent"),
+    (
+        "POST",
+        "/v1beta/openai/chat/completions",
+        Side::Gemini,
+        Chat,
+        "/v1beta/openai/chat/completions",
+    ),
+    ("GET", "/v1beta/models", Side::Gemini, Models, "/v1beta/models"),
+    ("POST", "/anything", OpenAi, Other, "/anything"),
+];
+
 #[test]
 fn a_path_says_what_it_speaks_and_whose_it_is() {
-    use Api::{Chat, CountTokens, Gemini, Messages, Models, Other, Responses};
-    use Side::{Anthropic, OpenAi};
-    let table = [
-        ("POST", "/v1/chat/completions", OpenAi, Chat, "/chat/completions"),
-        ("POST", "/chat/completions", OpenAi, Chat, "/chat/completions"),
-        ("POST", "/v1/chat/completions/", OpenAi, Chat, "/chat/completions/"),
-        ("POST", "/v1/chat/completions?a=b&c", OpenAi, Chat, "/chat/completions?a=b&c"),
-        ("GET", "/v1/chat/completions", OpenAi, Other, "/chat/completions"),
-        ("POST", "/openai/v1/chat/completions", OpenAi, Chat, "/openai/v1/chat/completions"),
-        ("POST", "/v1/responses", OpenAi, Responses, "/responses"),
-        ("GET", "/v1/responses/resp_1", OpenAi, Other, "/responses/resp_1"),
-        ("POST", "/v1/responses/input_tokens", OpenAi, CountTokens, "/responses/input_tokens"),
-        ("POST", "/v1/embeddings", OpenAi, Other, "/embeddings"),
-        ("POST", "/v1/completions", OpenAi, Other, "/completions"),
-        ("POST", "/v1/threads/t/messages", OpenAi, Other, "/threads/t/messages"),
-        ("GET", "/v1/models", OpenAi, Models, "/models"),
-        ("POST", "/v1/messages", Anthropic, Messages, "/v1/messages"),
-        ("POST", "/v1/messages?beta=true", Anthropic, Messages, "/v1/messages?beta=true"),
-        ("POST", "/messages", Anthropic, Messages, "/v1/messages"),
-        ("POST", "/v1/messages/count_tokens", Anthropic, CountTokens, "/v1/messages/count_tokens"),
-        ("POST", "/v1/messages/batches", Anthropic, Other, "/v1/messages/batches"),
-        ("POST", "/v1/complete", Anthropic, Other, "/v1/complete"),
-        (
-            "POST",
-            "/v1beta/models/g:generateContent",
-            Side::Gemini,
-            Gemini,
-            "/v1beta/models/g:generateContent",
-        ),
-        (
-            "POST",
-            "/v1beta/models/g:streamGenerateContent?alt=sse",
-            Side::Gemini,
-            Gemini,
-            "/v1beta/models/g:streamGenerateContent?alt=sse",
-        ),
-        (
-            "POST",
-            "/models/g:generateContent",
-            Side::Gemini,
-            Gemini,
-            "/v1beta/models/g:generateContent",
-        ),
-        (
-            "POST",
-            "/v1beta/models/g:countTokens",
-            Side::Gemini,
-            CountTokens,
-            "/v1beta/models/g:countTokens",
-        ),
-        (
-            "POST",
-            "/v1beta/models/g:embedContent",
-            Side::Gemini,
-            Other,
-            "/v1beta/models/g:embedContent",
-        ),
-        (
-            "POST",
-            "/v1beta/openai/chat/completions",
-            Side::Gemini,
-            Chat,
-            "/v1beta/openai/chat/completions",
-        ),
-        ("GET", "/v1beta/models", Side::Gemini, Models, "/v1beta/models"),
-        ("POST", "/anything", OpenAi, Other, "/anything"),
-    ];
-    for (method, target, side, api, rest) in table {
+    for &(method, target, side, api, rest) in PATHS {
         let method: Method = method.parse().unwrap();
         for target in
             [target.to_owned(), format!("/r/main{target}"), format!("/r/main/sub/a{target}")]

@@ -41,7 +41,6 @@ pub(crate) struct Fake {
     pub(crate) addr: SocketAddr,
     seen: Arc<Mutex<Vec<Arrived>>>,
     pub(crate) closed: Arc<AtomicUsize>,
-    pub(crate) now: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -54,17 +53,16 @@ impl Fake {
         let addr = listener.local_addr().unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let closed = Arc::new(AtomicUsize::new(0));
-        let now = Arc::new(AtomicUsize::new(0));
         let script: Arc<Script> = Arc::new(script);
-        let (requests, closes, counts) = (Arc::clone(&seen), Arc::clone(&closed), Arc::clone(&now));
+        let (requests, closes) = (Arc::clone(&seen), Arc::clone(&closed));
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (script, seen) = (Arc::clone(&script), Arc::clone(&requests));
-                let (closed, now) = (Arc::clone(&closes), Arc::clone(&counts));
-                tokio::spawn(async move { serve(stream, &*script, &seen, &closed, &now).await });
+                let closed = Arc::clone(&closes);
+                tokio::spawn(async move { serve(stream, &*script, &seen, &closed).await });
             }
         });
-        Self { addr, seen, closed, now, task }
+        Self { addr, seen, closed, task }
     }
 
     pub(crate) fn calls(&self) -> usize {
@@ -87,7 +85,6 @@ async fn serve(
     script: &Script,
     seen: &Mutex<Vec<Arrived>>,
     closed: &AtomicUsize,
-    now: &AtomicUsize,
 ) {
     let mut buffer = Vec::new();
     while let Some(arrived) = read_request(&mut stream, &mut buffer).await {
@@ -96,7 +93,6 @@ async fn serve(
             seen.push(arrived.clone());
             seen.len() - 1
         };
-        now.fetch_add(1, Ordering::SeqCst);
         for act in script(&arrived, number) {
             match act {
                 Act::Send(bytes) => {
@@ -116,7 +112,6 @@ async fn serve(
                 }
             }
         }
-        now.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -1,4 +1,11 @@
 //! Calls through the gateway, against an upstream that counts them.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod fake;
 mod kit;

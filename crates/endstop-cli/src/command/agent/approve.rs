@@ -8,8 +8,7 @@ use endstop::core::policy::Policy;
 use endstop::observe::{Screen, clean};
 use futures_util::future::BoxFuture;
 
-use super::limits::take_an_amount;
-use super::usd;
+use super::super::limits::{take_an_amount, usd};
 
 /// What may be answered.
 const QUESTION: &str = "Go on? [y] yes, [n] stop, [enter] decide later";

@@ -4,18 +4,17 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use endstop::agent::AgentState;
-use endstop::core::Truth;
-use endstop::core::policy::Action;
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::core::units::{Millis, Money};
-use endstop::core::verdict::{NodeRecord, RuleRecord, Verdict};
+use endstop::core::verdict::{RuleRecord, Verdict};
 use endstop::core::wire::v1::trace::Usage;
 use endstop::ledger::Amounts;
 use endstop::message::Message;
 use serde_json::{Value, json};
 
-use super::limits::take_an_amount;
+use super::super::limits::take_an_amount;
+use super::super::trip;
 use super::setup::{PRICE_HINT, Setup};
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, money, tokens};
@@ -58,7 +57,7 @@ pub(super) fn tell(
         let record = verdict.map_or_else(|| state.explain(), |verdict| verdict.to_string());
         output::note(&format!("\n{record}\n"));
     }
-    if let Some(text) = overshoot_text(overshoot) {
+    if let Some(text) = trip::overshoot(overshoot) {
         output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
     }
     for tool in &state.execution.still_running {
@@ -87,28 +86,14 @@ pub(super) fn tell(
 /// The pause rules that hold the run up.
 pub(super) fn held(state: &AgentState) -> Vec<&RuleRecord> {
     let verdict = state.execution.verdict.as_deref();
-    let rules = verdict.filter(|_| state.status() == Status::Paused);
-    let rules = rules.map_or(&[][..], |verdict| &verdict.rules);
-    rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds).collect()
-}
-
-/// The first condition of a rule that holds.
-fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
-    if node.state != Truth::True {
-        return None;
-    }
-    // What stands under a `not` is false where the whole is true.
-    node.parts.iter().find_map(first_true).or(Some(node))
+    let verdict = verdict.filter(|_| state.status() == Status::Paused);
+    verdict.map(|verdict| trip::pausing(verdict).collect()).unwrap_or_default()
 }
 
 fn tell_of_pause(state: &AgentState, setup: &Setup, is_kept: bool) {
     let held = held(state);
     for rule in &held {
-        let leaf = first_true(&rule.tree);
-        let observed = leaf.and_then(|leaf| leaf.observed.as_ref());
-        let observed = observed.map(|value| format!(" is {value}")).unwrap_or_default();
-        let text = leaf.map_or("", |leaf| leaf.text.as_str());
-        output::note(&format!("paused by {}: {text}{observed}", rule.id));
+        output::note(&format!("paused by {}", trip::why(rule)));
     }
     if !is_kept {
         return;
@@ -140,16 +125,9 @@ fn verdict(state: &AgentState, setup: &Setup) -> Option<Verdict> {
     Some(verdict)
 }
 
-fn overshoot_text(overshoot: &Amounts) -> Option<String> {
-    let cost = (overshoot.cost > Money::ZERO).then(|| money(overshoot.cost));
-    let of_tokens = (overshoot.tokens > 0).then(|| tokens(overshoot.tokens));
-    let parts: Vec<String> = cost.into_iter().chain(of_tokens).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
-}
-
 /// Null where the run kept its limits.
 fn overshoot_json(overshoot: &Amounts) -> Value {
-    if overshoot_text(overshoot).is_none() {
+    if trip::overshoot(overshoot).is_none() {
         return Value::Null;
     }
     json!({ "cost_usd": overshoot.cost.to_decimal(), "tokens": overshoot.tokens })
@@ -190,7 +168,7 @@ fn to_json(state: &AgentState, setup: &Setup, meaning: ExitMeaning, before: usiz
     let execution = &state.execution;
     let response = new_response(state, before);
     let paused_by = held(state).into_iter().map(|rule| {
-        let leaf = first_true(&rule.tree);
+        let leaf = trip::first_true(&rule.tree);
         json!({
             "rule": rule.id,
             "condition": leaf.map(|leaf| &leaf.text),

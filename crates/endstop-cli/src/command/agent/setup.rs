@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use endstop::agent::AgentState;
-use endstop::core::policy::{Action, OnUnpriced, Policy, Rule};
+use endstop::core::policy::{OnUnpriced, Policy, Rule};
 use endstop::core::run::Status;
 use endstop::core::units::Money;
 use endstop::model::Model;
@@ -11,8 +11,9 @@ use endstop::price::PriceTable;
 use endstop::tool::builtin::{Builtin, Workspace};
 use serde_json::{Value, json};
 
+use super::super::limits::{OF_AGENT, in_words, names_money, names_only_money};
 use super::super::replay::input::prices as load_prices;
-use super::limits::{names_money, names_only_money};
+
 use super::{Args, model};
 use crate::error::{CliError, causes};
 use crate::output;
@@ -59,7 +60,7 @@ impl Setup {
         let kept_policy = text("policy").map(|toml| Policy::from_toml(&toml)).transpose();
         let kept_policy = kept_policy
             .map_err(|error| CliError::new(format!("the stored policy: {}", error.message)))?;
-        let chosen = args.limits.choose(kept_policy)?;
+        let chosen = args.limits.choose(kept_policy, OF_AGENT)?;
         let prices = args.prices.clone().or_else(|| text("prices").map(PathBuf::from));
         let table = match load_prices(prices.as_deref())? {
             // Once a process, and the agents of the run ask it until the end.
@@ -156,15 +157,11 @@ impl Setup {
     /// What a person is told before the run begins.
     pub(super) fn announcement(&self) -> String {
         let counts = |rule: &&Rule| !(self.counts_nothing() && names_only_money(rule));
-        let rules = self.policy.rules.iter().filter(counts).map(|rule| match rule.action {
-            Action::Stop => rule.condition.to_string(),
-            action => format!("{} at {}", action.name(), rule.condition),
-        });
-        let limits = rules.collect::<Vec<_>>().join(", ");
+        let limits = in_words(self.policy.rules.iter().filter(counts));
         let mut text = format!("model {}, limits {limits}", self.model);
         if self.is_default_policy {
             text.push_str(
-                " (the default; --steps, --usd, --timeout, --stop and --policy set others)",
+                " (the default; --steps, --usd, --tokens, --timeout, --stop and --policy set others)",
             );
         }
         if self.is_policy_replaced {

@@ -1,12 +1,13 @@
 //! What the demo says. Every figure is one that was counted.
 
 use anstyle::Style;
-use endstop::core::units::{Millis, Money, TokenUsage};
+use endstop::core::units::{Millis, Money};
 use endstop::price::PriceTable;
 use serde_json::{Value, json};
 
-use super::scene::{Act, ITERATIONS, MODEL};
-use crate::output::{count, counted, duration, money, short, wrapped};
+use super::super::demo_agent::MODEL;
+use super::act::{Act, Stage};
+use crate::output::{count, duration, money, short, wrapped};
 
 /// Text for a terminal of some columns.
 #[derive(Clone, Copy, Debug)]
@@ -26,53 +27,50 @@ impl Page {
     }
 
     /// Before the first act.
-    pub(super) fn opening(self, capped: &str) -> String {
+    pub(super) fn opening(self, stage: &Stage) -> String {
         let story = format!(
-            "An agent plans in at most {ITERATIONS} iterations, and each of them asks a sub-agent whose \
-             own loop nothing bounds. The loop and the prices are real; the model is a script, priced as \
-             {MODEL}, and time is simulated."
+            "An agent plans in at most {} iterations, and each of them asks a sub-agent that searches until it \
+             gives up. It is a program that knows of no other limit. Processes, HTTP and prices are real; \
+             the model is a script, priced as {MODEL}.",
+            stage.iterations
         );
-        let title = self.title(&format!("1. A cap, but no shared budget: {capped}"));
-        format!("{}\n{title}\n", self.paragraph(&story))
+        let title = format!(
+            "1. Nothing is stopped, all is counted: endstop run --dry-run {} -- agent",
+            limits(stage)
+        );
+        format!("{}\n{}\n", self.paragraph(&story), self.title(&title))
     }
 
     /// After the first act.
-    pub(super) fn first_act(self, act: &Act) -> String {
+    pub(super) fn first_act(self, stage: &Stage, act: &Act) -> String {
         let mut table = figures(act).to_vec();
-        table.push(("cost", money(cost(act))));
+        table.push(("cost", money(act.cost)));
         let moral = format!(
-            "The cap held: {}. But it counts only the planner's own, and the money went below it.",
-            counted(iterations(act), "iteration")
+            "The cap held: {} iterations. But it counts only the planner's own, and the money went below it.",
+            count(stage.iterations)
         );
-        format!("{}\n{}\n", rows(&table), self.paragraph(&moral))
+        format!("\n{}\n{}\n", rows(&table), self.paragraph(&moral))
     }
 
     /// Before the second act.
-    pub(super) fn between(self, limited: &str) -> String {
-        let title = format!("2. The same agents under one line: {limited}");
+    pub(super) fn between(self, stage: &Stage) -> String {
+        let title =
+            format!("2. The same program under limits: endstop run {} -- agent", limits(stage));
         format!("{}\n", self.title(&title))
     }
 
     /// After the second act.
-    pub(super) fn second_act(self, first: &Act, second: &Act, limit: Money) -> String {
-        let spent = cost(second);
+    pub(super) fn second_act(self, stage: &Stage, first: &Act, second: &Act) -> String {
         let mut table = figures(second).to_vec();
-        table.push(("cost", format!("{} of {}", money(spent), money(limit))));
-        let mut text = rows(&table);
-        text.push_str("\nThe trip record:\n\n");
-        for line in second.state.explain().lines() {
-            let indent = line.chars().take_while(|c| *c == ' ').count();
-            let hanging = " ".repeat(indent.saturating_add(4));
-            text.push_str(&wrapped(&format!("  {line}"), self.columns, &hanging));
-        }
-        text.push('\n');
-        text.push_str(&self.title(&saved(cost(first), spent)));
-        text.push_str(&self.paragraph(&kept(cost(first), spent, limit)));
+        table.push(("cost", format!("{} of {}", money(second.cost), money(stage.usd))));
+        let mut text = format!("\n{}\n", rows(&table));
+        text.push_str(&self.title(&saved(first.cost, second.cost)));
+        text.push_str(&self.paragraph(&kept(first.cost, second.cost, stage.usd)));
         text.push_str("\nNext:\n");
         for (command, what) in [
+            ("endstop run --usd 2 -- CMD", "any agent program of your own"),
             ("endstop replay", "what a limit would have saved on your own recorded runs"),
             ("endstop check policy.toml", "how far a policy lets a run go"),
-            ("endstop agent --help", "an agent under limits of your own"),
         ] {
             let line = format!("  {command:26} {what}");
             let is_narrow = line.len() > self.columns;
@@ -83,30 +81,21 @@ impl Page {
     }
 }
 
+fn limits(stage: &Stage) -> String {
+    format!("--usd {} --steps {}", stage.usd.to_decimal(), stage.steps)
+}
+
 fn rows(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     rows.iter().map(|(name, value)| format!("  {name:width$}  {value}\n")).collect()
 }
 
-fn cost(act: &Act) -> Money {
-    act.state.cost().unwrap_or_default()
-}
-
-fn time(act: &Act) -> Millis {
-    Millis(act.state.execution.at_ms)
-}
-
-fn iterations(act: &Act) -> u64 {
-    u64::try_from(act.state.steps().len()).unwrap_or(u64::MAX)
-}
-
-fn figures(act: &Act) -> [(&'static str, String); 5] {
+fn figures(act: &Act) -> [(&'static str, String); 4] {
     [
-        ("iterations", format!("{} of {ITERATIONS}", count(iterations(act)))),
-        ("sub-agents", count(act.sub_agents)),
         ("model calls", count(act.calls)),
-        ("tokens", short(act.state.usage().total())),
-        ("time", format!("{} (simulated)", duration(time(act)))),
+        ("sub-agents", count(act.sub_agents)),
+        ("tokens", short(act.tokens)),
+        ("time", duration(Millis(act.elapsed_ms))),
     ]
 }
 
@@ -121,7 +110,7 @@ fn saved(without: Money, spent: Money) -> String {
 
 fn kept(without: Money, spent: Money, limit: Money) -> String {
     if spent == without {
-        return format!("{} is more than these agents spend before their cap.", money(limit));
+        return "The agent ended before it reached a limit.".to_owned();
     }
     if spent <= limit {
         return "Not a cent above the limit was spent: a call begins only if the most that it can cost \
@@ -133,57 +122,46 @@ fn kept(without: Money, spent: Money, limit: Money) -> String {
 }
 
 /// Both acts for machines.
-pub(super) fn json(acts: &[Act; 2], limit: Money) -> Value {
-    let [first, second] = acts;
+pub(super) fn json(stage: &Stage, first: &Act, second: &Act) -> Value {
     json!({
-        "version": 1,
-        "simulated": true,
+        "version": 2,
         "model": MODEL,
         "prices": PriceTable::embedded().version(),
-        "limit_usd": limit.to_decimal(),
-        "saved_usd": cost(first).saturating_sub(cost(second)).to_decimal(),
-        "without_shared_budget": act(first),
-        "with_shared_budget": act(second),
-    })
-}
-
-fn act(act: &Act) -> Value {
-    let TokenUsage { input, output, .. } = act.state.usage();
-    json!({
-        "stop": act.stop,
-        "status": act.state.status().name(),
-        "reason": act.state.stop_reason().map(|reason| reason.value()),
-        "iterations": iterations(act),
-        "iterations_limit": ITERATIONS,
-        "sub_agents": act.sub_agents,
-        "steps": act.state.step_count(),
-        "model_calls": act.calls,
-        "input_tokens": input,
-        "output_tokens": output,
-        "tokens": act.state.usage().total(),
-        "simulated_ms": time(act).0,
-        "cost_usd": cost(act).to_decimal(),
-        "verdict": act.state.execution.verdict,
+        "limit_usd": stage.usd.to_decimal(),
+        "limit_steps": stage.steps,
+        "saved_usd": first.cost.saturating_sub(second.cost).to_decimal(),
+        "without_limits": first.whole,
+        "under_limits": second.whole,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::scene::play;
     use super::*;
+
+    fn act(cost: &str) -> Act {
+        Act {
+            whole: Value::Null,
+            cost: cost.parse().unwrap(),
+            calls: 1_150,
+            sub_agents: 50,
+            tokens: 59_400_000,
+            elapsed_ms: 4_200,
+        }
+    }
 
     #[test]
     fn lines_fit_where_a_terminal_is_narrow() {
-        let limit: Money = "2".parse().unwrap();
-        let first = play("own.steps >= 50", Vec::new()).unwrap();
-        let second = play("cost >= $2.00 or own.steps >= 50", Vec::new()).unwrap();
+        let usd = "2".parse().unwrap();
+        let stage = Stage { usd, steps: 50, iterations: 50, is_watched: false, is_silent: false };
+        let (first, second) = (act("199.60"), act("1.88"));
         for columns in [30, 40, 60, 80, 120] {
             let page = Page { columns };
             let text = [
-                page.opening(&first.stop),
-                page.first_act(&first),
-                page.between(&second.stop),
-                page.second_act(&first, &second, limit),
+                page.opening(&stage),
+                page.first_act(&stage, &first),
+                page.between(&stage),
+                page.second_act(&stage, &first, &second),
             ]
             .concat();
             let bold = Style::new().bold();

@@ -230,7 +230,7 @@ fn a_stream_is_assembled_and_its_usage_merged() {
 fn a_stream_that_is_cut_keeps_what_it_said() {
     let cut = tool_stream();
     let seen =
-        streamed(Api::Messages, cut[..cut.find("event: content_block_stop").unwrap()].as_bytes());
+        streamed(Api::Messages, &cut.as_bytes()[..cut.find("event: content_block_stop").unwrap()]);
     assert_eq!((seen.is_whole, seen.usage.unwrap().tokens.output), (false, 1));
 }
 

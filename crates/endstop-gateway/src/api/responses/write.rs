@@ -57,7 +57,7 @@ fn response(reply: &Reply) -> Map<String, Value> {
 
 fn complete(response: &mut Map<String, Value>, output: Vec<Value>, [input, made]: [u64; 2]) {
     let usage = json!({
-        "input_tokens": input, "input_tokens_details": { "cached_tokens": 0 },
+        "input_tokens": input, "input_tokens_details": { "cached_tokens": 0, "cache_write_tokens": 0 },
         "output_tokens": made, "output_tokens_details": { "reasoning_tokens": 0 },
         "total_tokens": input.saturating_add(made),
     });

@@ -1,6 +1,7 @@
 //! The limits of a run: a policy, and flags that can only make it narrower.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use endstop::core::condition::GaugeId;
 use endstop::core::condition::gauge::Unit;
@@ -11,9 +12,15 @@ use endstop::core::units::Money;
 use crate::error::CliError;
 use crate::policy_source::{load_expression, load_file};
 
-/// What holds where no limit is given: a task of a few minutes, not a night.
-const DEFAULTS: [(&str, &str); 3] =
-    [("steps", "steps >= 50"), ("usd", "cost >= $1.00"), ("timeout", "active >= 10m")];
+/// What holds where no limit is given: names of rules and their conditions.
+pub(super) type Defaults = &'static [(&'static str, &'static str)];
+
+/// Of `endstop agent`: a task of a few minutes, not a night.
+pub(super) const OF_AGENT: Defaults =
+    &[("steps", "steps >= 50"), ("usd", "cost >= $1.00"), ("timeout", "active >= 10m")];
+/// Of a command or a client: an afternoon's work of a coding agent. No time, because people sit before such
+/// agents for hours, and one that makes no call spends nothing.
+pub(super) const OF_COMMAND: Defaults = &[("steps", "steps >= 100"), ("usd", "cost >= $5.00")];
 
 /// The flags.
 #[derive(Debug, clap::Args)]
@@ -30,6 +37,9 @@ pub(super) struct Limits {
     /// At most so many dollars, sub-agents' included
     #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     usd: Option<Money>,
+    /// At most so many tokens of input and output, sub-agents' included
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
+    tokens: Option<u64>,
     /// At most so long: `90s`, `10m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<String>,
@@ -50,7 +60,7 @@ pub(super) struct Chosen {
 }
 
 /// Reads an amount of dollars: `2`, `2.00`, `$2.00`.
-pub(in crate::command) fn usd(text: &str) -> Result<Money, String> {
+pub(super) fn usd(text: &str) -> Result<Money, String> {
     text.parse().map_err(|_| "write an amount of dollars such as `2.00`".to_owned())
 }
 
@@ -74,12 +84,37 @@ fn unpriced(text: &str) -> Result<OnUnpriced, String> {
     }
 }
 
-fn time(text: &str) -> Result<String, String> {
+pub(super) fn time(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(char::is_alphanumeric);
     match parse(&format!("active >= {text}")) {
         Ok(_) if is_plain => Ok(text.to_owned()),
         _ => Err("write a time such as `90s`, `10m` or `1h30m`".to_owned()),
     }
+}
+
+/// Reads a length of time as the expressions do: `500ms`, `10s`, `1h30m`; `0s` is none.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    let text = time(text)?;
+    let mut rest = text.as_str();
+    let mut sum = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let letters = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        let unit = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return Err("write a time such as `90s`, `10m` or `1h30m`".to_owned()),
+        };
+        let number: u64 = number.parse().map_err(|_| "that is too long".to_owned())?;
+        sum = sum.saturating_add(Duration::from_millis(number.saturating_mul(unit)));
+        rest = after;
+    }
+    Ok(sum)
 }
 
 impl Limits {
@@ -93,7 +128,11 @@ impl Limits {
     ///
     /// # Errors
     /// If the policy cannot be read, or does not bound a run.
-    pub(super) fn choose(&self, stored: Option<Policy>) -> Result<Chosen, CliError> {
+    pub(super) fn choose(
+        &self,
+        stored: Option<Policy>,
+        otherwise: Defaults,
+    ) -> Result<Chosen, CliError> {
         let given = match (&self.policy, &self.stop) {
             (Some(file), _) => Some(load_file(file)?),
             (None, Some(expression)) => Some(load_expression(expression)?),
@@ -106,7 +145,7 @@ impl Limits {
         let is_default = base.is_none() && narrower.rules.is_empty();
         let mut policy = match base {
             Some(base) => tightened(&base, narrower),
-            None if is_default => defaults()?,
+            None if is_default => defaults(otherwise)?,
             None => narrower,
         };
         if goes_on && self.usd.is_some() {
@@ -117,7 +156,7 @@ impl Limits {
         if !policy.unbounded && !policy.bounds().is_bounded() {
             return Err(CliError::new("no stop rule limits steps, money, tokens or time")
                 .with_hint(
-                    "add --steps, --usd or --timeout; `endstop check` says how far it goes",
+                    "add --steps, --usd, --tokens or --timeout; `endstop check` says how far it goes",
                 ));
         }
         Ok(Chosen { policy, is_default, replaced })
@@ -128,6 +167,7 @@ impl Limits {
         let flags = [
             ("steps", self.steps.map(|steps| format!("steps >= {steps}"))),
             ("usd", self.usd.map(|amount| format!("cost >= {amount}"))),
+            ("tokens", self.tokens.map(|tokens| format!("tokens >= {tokens}"))),
             ("timeout", self.timeout.as_ref().map(|time| format!("active >= {time}"))),
         ];
         let mut narrower = Policy::default();
@@ -172,10 +212,19 @@ pub(super) fn take_an_amount<'r>(
     })
 }
 
+/// The policy in few words: its stop rules as conditions, others with their action.
+pub(super) fn in_words<'r>(rules: impl Iterator<Item = &'r Rule>) -> String {
+    let words = rules.map(|rule| match rule.action {
+        Action::Stop => rule.condition.to_string(),
+        action => format!("{} at {}", action.name(), rule.condition),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
 /// The limits where none are given. Calls without a price count nothing, so that models without one can be
 /// used; steps and time bound them all the same.
-fn defaults() -> Result<Policy, CliError> {
-    let rules = DEFAULTS.iter().map(|(name, text)| rule(name, text));
+fn defaults(otherwise: Defaults) -> Result<Policy, CliError> {
+    let rules = otherwise.iter().map(|(name, text)| rule(name, text));
     let rules: Vec<Rule> = rules.collect::<Result<_, _>>()?;
     Ok(Policy { rules, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() })
 }
@@ -183,4 +232,20 @@ fn defaults() -> Result<Policy, CliError> {
 fn rule(name: &str, text: &str) -> Result<Rule, CliError> {
     let condition = parse(text).map_err(|error| CliError::new(format!("--{name}: {error}")))?;
     Ok(Rule::new(name, Action::Stop, condition))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_are_read_as_in_expressions() {
+        assert_eq!(span("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(span("1h30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(span("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(span("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "10", "ten", "-1s", "1x", "5s or 1m"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
 }

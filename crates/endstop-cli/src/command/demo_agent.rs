@@ -1,0 +1,216 @@
+//! `endstop demo-agent`: the agent of `endstop demo`, a program that knows of no limit.
+//!
+//! It plans in a loop with a cap, and every iteration gives the work to a sub-agent with a loop of its own.
+//! It speaks Anthropic messages to where ANTHROPIC_BASE_URL says, over plain HTTP, as any agent does.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+
+use super::limits::span;
+use crate::error::{CliError, ExitMeaning};
+
+/// The model whose prices are paid.
+pub(super) const MODEL: &str = "claude-sonnet-4-5";
+/// Instructions and a search result, in bytes: some 6,000 and 4,000 tokens.
+const INSTRUCTIONS_BYTES: usize = 24_000;
+const RESULT_BYTES: usize = 16_000;
+/// The output cap of its calls.
+const MAX_TOKENS: u64 = 2_000;
+/// The longest answer that is read, in bytes.
+const MAX_ANSWER: usize = 1 << 20;
+
+const HELP: &str = "\
+Examples:
+  endstop run --upstream sim --usd 2 -- endstop demo-agent
+  endstop run --upstream sim --steps 3 -- endstop demo-agent --pause 500ms";
+
+/// Arguments of `endstop demo-agent`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The cap of the planner
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    iterations: u64,
+    /// Searches after which a sub-agent gives up by itself
+    #[arg(long, value_name = "N", default_value_t = 22)]
+    searches: u64,
+    /// Time between two calls, for people to watch
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "0s")]
+    pause: Duration,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a model call fails.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+    let said = runtime.block_on(plan(args)).map_err(|problem| {
+        CliError::new(format!("the agent failed: {problem}")).with_exit(ExitMeaning::AnswerIsNo)
+    })?;
+    writeln!(out, "agent: {said}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The planner: its loop ends when the model says something, or at its cap.
+async fn plan(args: &Args) -> Result<String, String> {
+    let base = std::env::var("ANTHROPIC_BASE_URL")
+        .map_err(|_| "ANTHROPIC_BASE_URL is not set; `endstop run` sets it".to_owned())?;
+    let mut model = Model::connect(&base, args.pause).await?;
+    let run = std::env::var("ENDSTOP_RUN").ok();
+    let mut planner = Conversation::new(
+        "You plan. Ask for research until the question is answered.",
+        "research",
+        "Why do our nightly builds fail?",
+    );
+    for iteration in 1..=args.iterations {
+        let call = match model.ask("", &planner).await? {
+            Reply::Said(text) => return Ok(text),
+            Reply::Call(call) => call,
+        };
+        // A sub-agent has a name in the path, so that it has a line of its own in the bill.
+        let place = run.as_ref().map(|run| format!("/r/{run}/research-{iteration}"));
+        let found = research(args, &mut model, &place.unwrap_or_default()).await?;
+        planner.add(&call, &found);
+    }
+    Ok(format!("the cap of {} iterations is reached, and nothing was found", args.iterations))
+}
+
+/// A sub-agent: its loop ends when the model says something, or when it gives up.
+async fn research(args: &Args, model: &mut Model, place: &str) -> Result<String, String> {
+    let instructions =
+        format!("{:.<INSTRUCTIONS_BYTES$}", "You research. Search until you have found it.");
+    let mut conversation = Conversation::new(&instructions, "search", "Look at the next log.");
+    for _ in 0..args.searches {
+        match model.ask(place, &conversation).await? {
+            Reply::Said(text) => return Ok(text),
+            Reply::Call(call) => {
+                conversation
+                    .add(&call, &format!("{:.<RESULT_BYTES$}", "Nothing certain in this log."));
+            }
+        }
+    }
+    Ok("I give up: nothing in these logs says why.".to_owned())
+}
+
+/// What was said so far, as it is sent.
+struct Conversation {
+    head: String,
+    messages: String,
+}
+
+/// A tool call of the model.
+struct Call {
+    id: String,
+    block: Value,
+}
+
+enum Reply {
+    Said(String),
+    Call(Call),
+}
+
+impl Conversation {
+    fn new(system: &str, tool: &str, question: &str) -> Self {
+        let tool = json!({
+            "name": tool,
+            "input_schema": {
+                "type": "object",
+                "properties": { "about": { "type": "string" } },
+                "required": ["about"],
+            },
+        });
+        let (system, model) = (json!(system), json!(MODEL));
+        let head = format!(
+            r#"{{"model":{model},"max_tokens":{MAX_TOKENS},"system":{system},"tools":[{tool}],"messages":["#
+        );
+        Self { head, messages: json!({ "role": "user", "content": question }).to_string() }
+    }
+
+    /// A call and its result.
+    fn add(&mut self, call: &Call, result: &str) {
+        let result = json!([{ "type": "tool_result", "tool_use_id": call.id, "content": result }]);
+        for message in [
+            json!({ "role": "assistant", "content": [call.block] }),
+            json!({ "role": "user", "content": result }),
+        ] {
+            self.messages.push(',');
+            self.messages.push_str(&message.to_string());
+        }
+    }
+
+    fn body(&self) -> Bytes {
+        [self.head.as_str(), self.messages.as_str(), "]}"].concat().into()
+    }
+}
+
+/// A connection to where the model is.
+struct Model {
+    sender: SendRequest<Full<Bytes>>,
+    base: Uri,
+    pause: Duration,
+}
+
+impl Model {
+    async fn connect(base: &str, pause: Duration) -> Result<Self, String> {
+        let uri: Uri = base.parse().map_err(|_| format!("`{base}` is no address"))?;
+        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
+        let authority = authority.ok_or_else(|| format!("`{base}` is no plain HTTP address"))?;
+        let address = (authority.host(), authority.port_u16().unwrap_or(80));
+        let stream = tokio::net::TcpStream::connect(address).await.map_err(|e| e.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let shaken = handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.map_err(|error| error.to_string())?;
+        tokio::spawn(connection);
+        Ok(Self { sender, base: uri, pause })
+    }
+
+    async fn ask(&mut self, place: &str, conversation: &Conversation) -> Result<Reply, String> {
+        tokio::time::sleep(self.pause).await;
+        let path = format!("{}{place}/v1/messages", self.base.path().trim_end_matches('/'));
+        let host = self.base.authority().map(ToString::to_string).unwrap_or_default();
+        let key = std::env::var("ANTHROPIC_API_KEY").unwrap_or_default();
+        let request = Request::post(path)
+            .header(HOST, host)
+            .header(CONTENT_TYPE, "application/json")
+            .header("anthropic-version", "2023-06-01")
+            .header("x-api-key", key)
+            .body(Full::new(conversation.body()))
+            .map_err(|error| error.to_string())?;
+        self.sender.ready().await.map_err(|error| error.to_string())?;
+        let answer = self.sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if !status.is_success() {
+            let message = value.pointer("/error/message").and_then(Value::as_str);
+            return Err(format!("{status}: {}", message.unwrap_or("no message")));
+        }
+        reply(&value).ok_or_else(|| "the answer cannot be read".to_owned())
+    }
+}
+
+/// The first tool call of an answer, else its words.
+fn reply(answer: &Value) -> Option<Reply> {
+    let content = answer.get("content")?.as_array()?;
+    let of = |kind: &'static str| move |block: &&Value| block["type"] == kind;
+    if let Some(block) = content.iter().find(of("tool_use")) {
+        let id = block.get("id")?.as_str()?.to_owned();
+        return Some(Reply::Call(Call { id, block: block.clone() }));
+    }
+    let words = content.iter().filter(of("text")).filter_map(|block| block["text"].as_str());
+    Some(Reply::Said(words.collect()))
+}

@@ -1,0 +1,259 @@
+//! What `endstop run` and `endstop serve` have in common: the flags of a gateway, and starting one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop::agent::driver::Surroundings;
+use endstop::cancel::FileKillSwitch;
+use endstop::core::policy::{Policy, Program};
+use endstop::core::probe::Probes;
+use endstop::price::PriceTable;
+use endstop_gateway::sim::{Script, Sim};
+use endstop_gateway::{
+    Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
+};
+
+use super::limits::span;
+use super::replay::input::prices;
+use crate::error::{CliError, ExitMeaning, causes};
+use crate::output;
+
+/// Flags of a gateway.
+#[derive(Debug, clap::Args)]
+pub(super) struct GatewayArgs {
+    /// Where model calls go: an address for all of them, `openai=URL,anthropic=URL,gemini=URL`, or `sim`,
+    /// `sim:SCRIPT` for the scripted model that is built in [default: what OPENAI_BASE_URL,
+    /// ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL say, else the providers]
+    #[arg(long, value_name = "WHERE", value_parser = Upstream::parse)]
+    pub(super) upstream: Option<Upstream>,
+    /// How a stop is answered: with an answer that ends the client's loop, or with an error (402)
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
+    stop_with: HowToStop,
+    /// Let calls pass whose usage cannot be read, although money or tokens are limited
+    #[arg(long)]
+    allow_unmetered: bool,
+    /// How long a call is held while its run is paused; then it is answered with a stop
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
+    pub(super) pause_limit: Duration,
+    /// The output cap of calls that bring none, where money or tokens are limited
+    #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
+    max_output: u64,
+    /// A kill switch: while this file exists no call begins, and what is in flight is cut
+    #[arg(long, value_name = "FILE")]
+    pub(super) kill_file: Option<PathBuf>,
+    /// Prices to use instead of the embedded ones
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum HowToStop {
+    Answer,
+    Error,
+}
+
+/// What `--upstream` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Upstream {
+    /// The model that is built in, with this script.
+    Sim(String),
+    /// One address for every interface.
+    All(String),
+    /// Addresses by the environment variable that they stand for.
+    Each(Vec<(&'static str, String)>),
+}
+
+impl Upstream {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "sim" {
+            return Ok(Self::Sim(String::new()));
+        }
+        if let Some(name) = text.strip_prefix("sim:") {
+            script(name).map_err(|problem| format!("`{name}` is no script: {problem}"))?;
+            return Ok(Self::Sim(name.to_owned()));
+        }
+        let is_list = !text.starts_with("http") && text.contains('=');
+        if !is_list {
+            return Ok(Self::All(text.to_owned()));
+        }
+        let each = text.split(',').map(|part| {
+            let (name, address) =
+                part.split_once('=').ok_or_else(|| format!("`{part}` is not NAME=URL"))?;
+            let variable = match name.trim() {
+                "openai" => "OPENAI_BASE_URL",
+                "anthropic" => "ANTHROPIC_BASE_URL",
+                "gemini" => "GOOGLE_GEMINI_BASE_URL",
+                _ => return Err(format!("`{name}` is none of openai, anthropic, gemini")),
+            };
+            Ok((variable, address.trim().to_owned()))
+        });
+        each.collect::<Result<_, _>>().map(Self::Each)
+    }
+}
+
+/// The script of a name; none is the usual one.
+pub(super) fn script(name: &str) -> Result<Script, String> {
+    if name.is_empty() {
+        return Ok(Script::default());
+    }
+    name.parse::<Script>().map_err(|error| error.to_string())
+}
+
+/// A gateway that listens, with the scripted model if calls go there.
+pub(super) struct Open {
+    pub(super) gateway: Gateway,
+    pub(super) sim: Option<Sim>,
+}
+
+/// What is not a flag.
+pub(super) struct Setting {
+    pub(super) listen: SocketAddr,
+    pub(super) policy: Policy,
+    pub(super) runs: Runs,
+    pub(super) around: Surroundings,
+    pub(super) control_token: Option<Key>,
+}
+
+/// The policy as it is evaluated.
+///
+/// # Errors
+/// If it cannot be compiled.
+pub(super) fn compiled(policy: &Policy) -> Result<Arc<Program>, CliError> {
+    let program = Program::new(policy, &Probes::new());
+    program.map(Arc::new).map_err(|error| CliError::new(causes(&error)))
+}
+
+impl GatewayArgs {
+    /// Whether the scripted model is the upstream.
+    pub(super) const fn is_sim(&self) -> bool {
+        matches!(self.upstream, Some(Upstream::Sim(_)))
+    }
+
+    /// The price table.
+    ///
+    /// # Errors
+    /// If its file cannot be read.
+    pub(super) fn table(&self) -> Result<&'static PriceTable, CliError> {
+        Ok(match prices(self.prices.as_deref())? {
+            // Once a process, and its runs ask it until the end.
+            Some(table) => Box::leak(Box::new(table)),
+            None => PriceTable::embedded(),
+        })
+    }
+
+    /// Starts the gateway, and the scripted model before it.
+    ///
+    /// # Errors
+    /// If an address cannot be used, or something cannot be read.
+    pub(super) async fn open(&self, setting: Setting) -> Result<Open, CliError> {
+        let prices = self.table()?;
+        let program = compiled(&setting.policy)?;
+        let (upstreams, sim) = self.upstreams().await?;
+        let mut around = setting.around;
+        if let Some(file) = &self.kill_file {
+            around.kill = Some(Arc::new(FileKillSwitch::new(file)));
+        }
+        let config = Config {
+            listen: setting.listen,
+            upstreams,
+            upstream_keys: UpstreamKeys::from_environment(environment),
+            program,
+            runs: setting.runs,
+            around,
+            stop_with: match self.stop_with {
+                HowToStop::Answer => StopWith::Answer,
+                HowToStop::Error => StopWith::Error,
+            },
+            allow_unmetered: self.allow_unmetered,
+            pause: PauseLimit(self.pause_limit),
+            default_output: self.max_output,
+            prices,
+            bounds: Bounds::default(),
+            control_token: setting.control_token,
+        };
+        let gateway = Gateway::start(config).await.map_err(|e| CliError::new(causes(&e)))?;
+        Ok(Open { gateway, sim })
+    }
+
+    async fn upstreams(&self) -> Result<(Upstreams, Option<Sim>), CliError> {
+        let upstreams = match &self.upstream {
+            None => Upstreams::from_environment(environment),
+            Some(Upstream::All(base)) => Upstreams::all(base),
+            Some(Upstream::Each(each)) => Upstreams::from_environment(|name| {
+                let given = each.iter().find(|(variable, _)| *variable == name);
+                given.map(|(_, address)| address.clone()).or_else(|| environment(name))
+            }),
+            Some(Upstream::Sim(name)) => {
+                let failed = |error: String| CliError::new(format!("the scripted model: {error}"));
+                let script = script(name).map_err(failed)?;
+                let sim = Sim::start(script).await.map_err(|error| failed(error.to_string()))?;
+                let all = Upstreams::all(&format!("http://{}", sim.addr()));
+                let all = all.map_err(|error| CliError::new(causes(&error)))?;
+                return Ok((all, Some(sim)));
+            }
+        };
+        let upstreams = upstreams.map_err(|error| {
+            CliError::new(causes(&error))
+                .with_hint("an address is such as `https://api.openai.com/v1`; see --upstream")
+        })?;
+        Ok((upstreams, None))
+    }
+}
+
+/// Waits for Ctrl-C, or a request to end, then for `ending`; a second Ctrl-C does not wait.
+pub(super) async fn hear_the_end(ending: impl Future<Output = ()>) -> ExitCode {
+    asked_to_end().await;
+    output::note("endstop: ending after what is in flight; Ctrl-C again ends it at once");
+    tokio::select! {
+        () = ending => ExitCode::SUCCESS,
+        () = asked_to_end() => ExitCode::from(ExitMeaning::Interrupted.code()),
+    }
+}
+
+async fn asked_to_end() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        // Without the signal's handler the system ends the process by itself.
+        let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+/// A variable of the environment; one that is empty is not there.
+fn environment(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+    // The one that is written with its version.
+    let is_versioned = name == "GEMINI_API_BASE";
+    let base = value.trim_end_matches('/').strip_suffix("/v1beta").filter(|_| is_versioned);
+    Some(base.map_or_else(|| value.clone(), str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstreams_are_one_address_or_one_for_each_interface() {
+        assert_eq!(Upstream::parse("sim"), Ok(Upstream::Sim(String::new())));
+        let one = "http://127.0.0.1:8000/v1?x=1";
+        assert_eq!(Upstream::parse(one), Ok(Upstream::All(one.to_owned())));
+        let two = Upstream::parse("openai=http://a/v1, anthropic=http://b").unwrap();
+        let each = vec![
+            ("OPENAI_BASE_URL", "http://a/v1".to_owned()),
+            ("ANTHROPIC_BASE_URL", "http://b".to_owned()),
+        ];
+        assert_eq!(two, Upstream::Each(each));
+        assert!(Upstream::parse("azure=http://a").is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! Beginning the command, and how it ended.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::error::{CliError, ExitMeaning};
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal.
+    Signal(Signal),
+    /// Nobody can tell any more.
+    Unknown,
+}
+
+impl Ended {
+    /// The code that a shell would report.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
+            Self::Signal(signal) => u8::try_from(128 + signal as i32).unwrap_or(u8::MAX),
+            Self::Unknown => ExitMeaning::OwnFailure.code(),
+        }
+    }
+}
+
+/// What was heard of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// It has ended.
+    Ended(Ended),
+    /// It was stopped by a signal of the terminal, or by somebody.
+    Stopped(Signal),
+}
+
+/// Begins the command in a process group of its own, with this process's standard streams.
+///
+/// # Errors
+/// If it cannot be begun: 127 where there is none, else 126.
+pub(super) fn begin(
+    command: &[OsString],
+    variables: &BTreeMap<&'static str, String>,
+) -> Result<Pid, CliError> {
+    let (program, arguments) =
+        command.split_first().ok_or_else(|| CliError::new("there is no command"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).envs(variables).process_group(0);
+    let child = command.spawn().map_err(|error| {
+        let meaning = match error.kind() {
+            io::ErrorKind::NotFound => ExitMeaning::NotFound,
+            _ => ExitMeaning::CannotExecute,
+        };
+        let shown = program.to_string_lossy();
+        CliError::new(format!("cannot run `{shown}`: {error}")).with_exit(meaning)
+    })?;
+    let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
+    // It is waited for by `news`, together with the orphans.
+    Ok(Pid::from_raw(pid))
+}
+
+/// What happened to the command since this was asked last. Orphans that have ended are let go.
+pub(super) fn news(main: Pid) -> Vec<News> {
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+    let mut news = Vec::new();
+    loop {
+        match waitpid(None, Some(flags)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == main => {
+                news.push(News::Ended(Ended::Code(code)))
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == main => {
+                news.push(News::Ended(Ended::Signal(signal)));
+            }
+            Ok(WaitStatus::Stopped(pid, signal)) if pid == main => news.push(News::Stopped(signal)),
+            Ok(WaitStatus::StillAlive) => return news,
+            // A signal that has no name here.
+            Err(Errno::EINTR | Errno::EINVAL) | Ok(_) => {}
+            Err(_) => {
+                // There are no children any more, so the command has ended too.
+                news.push(News::Ended(Ended::Unknown));
+                return news;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_a_shell() {
+        assert_eq!(Ended::Code(3).code(), 3);
+        assert_eq!(Ended::Signal(Signal::SIGKILL).code(), 137);
+        assert_eq!(Ended::Unknown.code(), 125);
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_begun_has_a_code_of_its_own() {
+        let begin = |name: &str| begin(&[OsString::from(name)], &BTreeMap::new()).unwrap_err().code;
+        assert_eq!(begin("/nowhere/at/all"), 127);
+        assert_eq!(begin("/"), 126);
+    }
+}

@@ -1,0 +1,221 @@
+//! The end: the trip record, the bill, the JSON file, and the code of the process.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use endstop::core::signal::StopSignal;
+use endstop::core::units::Millis;
+use endstop::observe::{Report, Shadow};
+use endstop_gateway::Counts;
+use serde_json::{Value, json};
+
+use super::super::trip;
+use super::child::Ended;
+use crate::error::{CliError, ExitMeaning};
+use crate::output::{self, counted, duration, tokens};
+
+/// What is said when nothing came through the gateway.
+const NO_CALLS: &str = "endstop: no model call came through the gateway, so nothing was limited; does the \
+                        command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
+                        (docs/run.md)";
+
+/// Sub-agents that have a line in the bill.
+const SHOWN_AGENTS: usize = 5;
+
+/// What there is to tell.
+pub(super) struct Story<'s> {
+    pub(super) run: String,
+    pub(super) command: &'s [OsString],
+    pub(super) ended: Ended,
+    /// Why the run was stopped, if it was.
+    pub(super) stopped: Option<StopSignal>,
+    pub(super) preserves_status: bool,
+    pub(super) counts: Counts,
+    pub(super) report: Option<Report>,
+    /// The policy that was not obeyed, under `--dry-run`.
+    pub(super) shadow: Option<&'s Shadow>,
+}
+
+impl Story<'_> {
+    /// The code of the process.
+    pub(super) fn exit_code(&self) -> u8 {
+        let is_forced = self.stopped.as_ref().is_some_and(|signal| signal.reason.is_forced());
+        match is_forced && !self.preserves_status {
+            true => ExitMeaning::Stopped.code(),
+            false => self.ended.code(),
+        }
+    }
+
+    /// Says on standard error how it went.
+    pub(super) fn tell(&self) {
+        if let Some(shadow) = self.shadow {
+            tell_of_shadow(shadow);
+        }
+        let Some(report) = &self.report else { return };
+        if self.stopped.is_some() {
+            output::note(&format!("\n{}\n", report.verdict));
+        }
+        if let Some(text) = trip::overshoot(&report.overshoot) {
+            output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
+        }
+        if report.totals.attempts == 0 && self.counts.unmetered == 0 {
+            return output::note(NO_CALLS);
+        }
+        output::note(&self.bill(report));
+        for agent in report.sub_agents.iter().take(SHOWN_AGENTS) {
+            output::note(&format!(
+                "  sub-agent {}: {} \u{b7} {} \u{b7} {}",
+                endstop::observe::clean(&agent.agent),
+                counted(agent.steps, "step"),
+                tokens(agent.tokens),
+                agent.money
+            ));
+        }
+        let more = report.sub_agents.len().saturating_sub(SHOWN_AGENTS);
+        if more > 0 {
+            output::note(&format!("  and {} more", counted(more as u64, "sub-agent")));
+        }
+    }
+
+    /// One line: how it ended, steps, calls, tokens, money, time.
+    fn bill(&self, report: &Report) -> String {
+        let totals = &report.totals;
+        let ended = match (&self.stopped, self.ended) {
+            (Some(signal), _) => format!("stopped ({})", signal.reason),
+            (None, Ended::Signal(signal)) => format!("ended by {signal}"),
+            (None, ended) => format!("exit code {}", ended.code()),
+        };
+        let mut parts = vec![
+            format!("endstop: {ended}"),
+            counted(totals.steps, "step"),
+            counted(totals.attempts, "model call"),
+            tokens(totals.tokens),
+            report.money.to_string(),
+            duration(Millis(totals.elapsed_ms)),
+        ];
+        if self.counts.stop_answers > 0 {
+            parts.push(format!(
+                "{} answered with the stop",
+                counted(self.counts.stop_answers, "call")
+            ));
+        }
+        if self.counts.unmetered > 0 {
+            parts.push(format!("{} not metered", counted(self.counts.unmetered, "request")));
+        }
+        parts.join(" \u{b7} ")
+    }
+
+    /// The same for machines.
+    pub(super) fn to_json(&self) -> Value {
+        let command = self.command.iter().map(|word| word.to_string_lossy());
+        let shadow = self.shadow.map(|shadow| {
+            let stop = shadow.first_stop();
+            json!({
+                "would_have_stopped": stop.is_some(),
+                "reason": stop.as_ref().map(|stop| stop.signal.reason.value()),
+                "at_ms": stop.as_ref().map(|stop| stop.at.0),
+                "steps": stop.as_ref().map(|stop| stop.steps),
+                "tokens": stop.as_ref().map(|stop| stop.tokens),
+                "cost_usd": stop.as_ref().and_then(|stop| stop.cost).map(|cost| cost.to_decimal()),
+                "paused_by": shadow.paused_by(),
+                "verdict": shadow.verdict(),
+            })
+        });
+        json!({
+            "version": 1,
+            "run": self.run,
+            "command": command.collect::<Vec<_>>(),
+            "exit_code": self.exit_code(),
+            "command_exit_code": self.ended.code(),
+            "stopped": self.stopped.is_some(),
+            "upstream_calls": self.counts.upstream_calls,
+            "stop_answers": self.counts.stop_answers,
+            "unmetered": self.counts.unmetered,
+            "dry_run": shadow,
+            "report": self.report,
+        })
+    }
+}
+
+fn tell_of_shadow(shadow: &Shadow) {
+    for rule in shadow.paused_by() {
+        output::note(&format!("endstop: dry run: rule `{rule}` would have paused the run"));
+    }
+    match shadow.first_stop() {
+        None => output::note("endstop: dry run: these limits would not have stopped it"),
+        Some(stop) => {
+            let cost = stop.cost.map_or_else(|| "cost unknown".to_owned(), output::money);
+            output::note(&format!(
+                "endstop: dry run: it would have been stopped after {}, with {} and {} \u{b7} {cost}\n\n{}\n",
+                duration(stop.at),
+                counted(stop.steps, "step"),
+                tokens(stop.tokens),
+                stop.verdict
+            ));
+        }
+    }
+}
+
+/// A file that is there whole or not at all.
+#[derive(Debug)]
+pub(super) struct JsonFile {
+    path: PathBuf,
+    /// Beside it; none where the path is no regular file, such as a pipe.
+    draft: Option<(PathBuf, File)>,
+}
+
+impl JsonFile {
+    /// Sees that it can be written, before anything is begun.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
+        let failed =
+            |error: io::Error| CliError::new(format!("cannot write `{}`: {error}", path.display()));
+        let is_special = fs::metadata(path).is_ok_and(|data| !data.is_file());
+        let name = path.file_name().filter(|_| !is_special);
+        let draft = match name {
+            Some(name) => {
+                let name = format!(".{}.{}", name.to_string_lossy(), std::process::id());
+                let draft = path.with_file_name(name);
+                let file = OpenOptions::new().write(true).create_new(true).open(&draft);
+                Some((draft, file.map_err(failed)?))
+            }
+            None => {
+                OpenOptions::new().write(true).open(path).map_err(failed)?;
+                None
+            }
+        };
+        Ok(Self { path: path.to_owned(), draft })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn write(mut self, value: &Value) -> Result<(), CliError> {
+        let text = format!("{value}\n");
+        let written = match self.draft.take() {
+            Some((draft, mut file)) => file
+                .write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+                .and_then(|()| fs::rename(&draft, &self.path))
+                .inspect_err(|_| drop(fs::remove_file(&draft))),
+            None => fs::write(&self.path, text),
+        };
+        written.map_err(|error| {
+            CliError::new(format!("cannot write `{}`: {error}", self.path.display()))
+        })
+    }
+}
+
+impl Drop for JsonFile {
+    fn drop(&mut self) {
+        if let Some((draft, _)) = &self.draft {
+            // What was begun and never written is of no use.
+            let _ = fs::remove_file(draft);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The status line: the bottom row of the terminal, which the output of the command scrolls above.
+//!
+//! The command writes to the same terminal, and nobody knows where its cursor is. So the line has a row of its
+//! own that is taken out of the scrolling region, and the cursor is put back after each redraw. A command that
+//! reads keys one by one draws the screen itself: from then on there is no line for the rest of the run.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use endstop::agent::driver::DrivenRun;
+use endstop::observe::{Nearness, StatusView, render};
+
+use super::terminal::Terminal;
+use crate::output;
+
+/// Programs that draw the screen say so by then; those that have made a call are known before.
+const SETTLING: Duration = Duration::from_secs(2);
+/// A terminal with fewer rows has none to spare.
+const LEAST_ROWS: u16 = 8;
+
+/// The line, where there is one.
+#[derive(Debug)]
+pub(super) struct StatusRow {
+    is_wanted: bool,
+    shown: Option<Shown>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    rows: u16,
+    text: String,
+}
+
+impl StatusRow {
+    /// None unless standard error is a terminal that understands it.
+    pub(super) fn new() -> Self {
+        let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let is_wanted = !output::is_quiet() && !is_dumb && std::io::stderr().is_terminal();
+        Self { is_wanted, shown: None }
+    }
+
+    /// Whether it is worth looking often.
+    pub(super) const fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    /// Draws how the run stands, `since` its beginning, if a row can be had.
+    pub(super) fn draw(
+        &mut self,
+        run: &DrivenRun,
+        terminal: &Terminal,
+        calls: u64,
+        since: Instant,
+    ) {
+        if !self.is_wanted || !terminal.is_foreground() {
+            return;
+        }
+        if terminal.is_raw() {
+            self.clear();
+            self.is_wanted = false;
+            return;
+        }
+        let size = terminal_size::terminal_size_of(std::io::stderr());
+        let Some((columns, rows)) = size.map(|(width, height)| (width.0, height.0)) else { return };
+        if rows < LEAST_ROWS {
+            return self.clear();
+        }
+        let elapsed = since.elapsed();
+        if self.shown.is_none() && calls == 0 && elapsed < SETTLING {
+            return;
+        }
+        let view = run.look(|core| {
+            let mut view = StatusView::of(core, run.budget());
+            let silent = elapsed.saturating_sub(Duration::from_millis(core.at().0));
+            view.elapsed = elapsed;
+            if let Some(next) = &mut view.next
+                && let Nearness::After(left) = &mut next.nearness
+            {
+                *left = left.saturating_sub(silent);
+            }
+            view
+        });
+        // A line that fills the last column makes some terminals wrap.
+        let text = render(&view, usize::from(columns).saturating_sub(1));
+        self.show(Shown { rows, text });
+    }
+
+    fn show(&mut self, new: Shown) {
+        if self.shown.as_ref() == Some(&new) {
+            return;
+        }
+        let mut out = String::new();
+        if self.shown.as_ref().is_none_or(|old| old.rows != new.rows) {
+            // One row down and up again: where the cursor is in the last row, what is there scrolls up.
+            out.push_str("\u{1b}D\u{1b}[1A");
+            out.push_str(&format!("\u{1b}7\u{1b}[1;{}r\u{1b}8", new.rows - 1));
+        }
+        out.push_str(&format!("\u{1b}7\u{1b}[{};1H\u{1b}[0m\u{1b}[K{}\u{1b}8", new.rows, new.text));
+        write(&out);
+        self.shown = Some(new);
+    }
+
+    /// Gives the row back.
+    pub(super) fn clear(&mut self) {
+        if let Some(shown) = self.shown.take() {
+            write(&format!("\u{1b}7\u{1b}[r\u{1b}[{};1H\u{1b}[0m\u{1b}[K\u{1b}8", shown.rows));
+        }
+    }
+}
+
+impl Drop for StatusRow {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// In one write, so that it stays in one piece beside what the command writes.
+fn write(text: &str) {
+    let mut err = std::io::stderr().lock();
+    // A line that cannot be drawn must not end the command.
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}

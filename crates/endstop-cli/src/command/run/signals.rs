@@ -1,0 +1,87 @@
+//! The signals that this process hears while the command runs.
+
+use std::io;
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{self, SignalKind};
+
+/// What a signal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Something happened to a child.
+    Child,
+    /// This process was stopped and goes on, or came into the foreground.
+    Continue,
+    /// A person approves a pause.
+    Approve,
+    /// For the command.
+    Forward(Signal),
+}
+
+/// They are heard from when this is made until the process ends.
+#[derive(Debug)]
+pub(super) struct Signals {
+    child: unix::Signal,
+    proceed: unix::Signal,
+    approve: unix::Signal,
+    window: unix::Signal,
+    terminate: Option<unix::Signal>,
+    hang_up: Option<unix::Signal>,
+    interrupt: Option<unix::Signal>,
+    quit: Option<unix::Signal>,
+}
+
+impl Signals {
+    /// Begins to hear them. What this process ignores, as under `nohup`, stays ignored, and the command, which
+    /// is begun later, ignores it too.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(super) fn new() -> io::Result<Self> {
+        let ignored = ignored();
+        let unless_ignored = |signal: Signal| {
+            let is_ignored = ignored >> (signal as i32 - 1) & 1 == 1;
+            let kind = SignalKind::from_raw(signal as i32);
+            if is_ignored { Ok(None) } else { unix::signal(kind).map(Some) }
+        };
+        Ok(Self {
+            child: unix::signal(SignalKind::child())?,
+            proceed: unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32))?,
+            approve: unix::signal(SignalKind::user_defined1())?,
+            window: unix::signal(SignalKind::window_change())?,
+            terminate: unless_ignored(Signal::SIGTERM)?,
+            hang_up: unless_ignored(Signal::SIGHUP)?,
+            interrupt: unless_ignored(Signal::SIGINT)?,
+            quit: unless_ignored(Signal::SIGQUIT)?,
+        })
+    }
+
+    /// The next one.
+    pub(super) async fn next(&mut self) -> Heard {
+        tokio::select! {
+            _ = self.child.recv() => Heard::Child,
+            _ = self.proceed.recv() => Heard::Continue,
+            _ = self.approve.recv() => Heard::Approve,
+            () = next(&mut self.terminate) => Heard::Forward(Signal::SIGTERM),
+            () = next(&mut self.hang_up) => Heard::Forward(Signal::SIGHUP),
+            () = next(&mut self.interrupt) => Heard::Forward(Signal::SIGINT),
+            () = next(&mut self.quit) => Heard::Forward(Signal::SIGQUIT),
+            _ = self.window.recv() => Heard::Forward(Signal::SIGWINCH),
+        }
+    }
+}
+
+/// The next signal of a kind; never one of a kind that is ignored.
+async fn next(signal: &mut Option<unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// The signals that this process ignores, a bit each; none where the system does not tell.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

@@ -1,0 +1,302 @@
+//! Watching the command until it has ended: signals, the terminal, limits in time, stopping in stages.
+
+use std::time::{Duration, Instant};
+
+use endstop::agent::driver::DrivenRun;
+use endstop::cancel::kill_signal;
+use endstop::core::signal::StopSignal;
+use endstop::core::units::Millis;
+use endstop::store::RunId;
+use endstop_gateway::Gateway;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getpid};
+use tokio::sync::watch;
+
+use super::child::{self, Ended, News};
+use super::line::StatusRow;
+use super::processes::{descendants, in_words, tell_all, tell_group};
+use super::signals::{Heard, Signals};
+use super::stages::{Act, Stages};
+use super::terminal::Terminal;
+use super::watch::Stand;
+use crate::output::{self, duration};
+
+/// Between two looks at the kill switch and at processes that were left behind.
+const LOOK: Duration = Duration::from_secs(1);
+/// The same where somebody watches the status line, or the end is near.
+const LOOK_OFTEN: Duration = Duration::from_millis(250);
+/// A stop signal of the terminal takes effect within this time, or never: then nobody controls the job.
+const SUSPENDING: Duration = Duration::from_millis(200);
+
+/// What is watched, and how.
+pub(super) struct Supervisor<'g> {
+    pub(super) gateway: &'g Gateway,
+    pub(super) id: &'g RunId,
+    pub(super) main: Pid,
+    pub(super) driven: Option<DrivenRun>,
+    pub(super) stand: watch::Receiver<Stand>,
+    pub(super) signals: Signals,
+    pub(super) terminal: Option<Terminal>,
+    pub(super) line: StatusRow,
+    pub(super) stages: Stages,
+    /// When the run began.
+    pub(super) begun: Instant,
+    /// How long the command may take to end by itself after a stop.
+    pub(super) grace: Duration,
+    /// How long the gateway stays for processes that the command left behind, since their last call.
+    pub(super) linger: Duration,
+    /// How long a call is held while the run is paused.
+    pub(super) pause_limit: Duration,
+    pub(super) state: State,
+}
+
+/// What changes.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    ended: Option<(Ended, Instant)>,
+    /// The command gets the foreground.
+    wants_terminal: bool,
+    /// This process is about to be stopped, or was; until then it waits.
+    suspended: Option<Instant>,
+    said: Said,
+    /// Somebody wants to leave; processes that were left behind are not waited for.
+    leaves: bool,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    warnings: usize,
+    stopped: bool,
+    paused: bool,
+    lingering: bool,
+}
+
+impl State {
+    /// At the beginning.
+    pub(super) fn new(wants_terminal: bool) -> Self {
+        Self { wants_terminal, ..Self::default() }
+    }
+}
+
+impl Supervisor<'_> {
+    /// Waits until the command and what it began have ended, and tells how the command did.
+    pub(super) async fn watch(&mut self) -> Ended {
+        loop {
+            self.hear_news();
+            self.look_at_run();
+            self.obey();
+            if let Some(ended) = self.is_done() {
+                self.line.clear();
+                if self.stages.has_signalled()
+                    && let Some(terminal) = &self.terminal
+                {
+                    terminal.restore();
+                }
+                return ended;
+            }
+            self.draw();
+            let wake = tokio::time::Instant::from_std(self.wake());
+            tokio::select! {
+                heard = self.signals.next() => self.heard(heard),
+                changed = self.stand.changed() => if changed.is_err() {
+                    // The gateway is gone; only processes are left to watch.
+                    tokio::time::sleep(LOOK_OFTEN).await;
+                },
+                () = tokio::time::sleep_until(wake) => {}
+            }
+        }
+    }
+
+    fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Child => {}
+            Heard::Continue => self.resume(),
+            Heard::Approve => match self.gateway.approve(self.id, None) {
+                true => output::note("endstop: approved; the run goes on"),
+                false => output::note("endstop: nothing waits for an approval"),
+            },
+            Heard::Forward(signal) => {
+                // What was left behind is in groups of its own.
+                match self.state.ended {
+                    Some(_) => tell_all(self.main, signal),
+                    None => tell_group(self.main, signal),
+                }
+                self.state.leaves |= self.state.ended.is_some() && signal != Signal::SIGWINCH;
+            }
+        }
+    }
+
+    fn hear_news(&mut self) {
+        if self.state.ended.is_some() {
+            // Orphans that have ended are let go; the command itself is no child any more.
+            child::news(self.main);
+            return;
+        }
+        for news in child::news(self.main) {
+            match news {
+                News::Ended(ended) => {
+                    self.state.ended = Some((ended, Instant::now()));
+                    if let Some(terminal) = &mut self.terminal {
+                        terminal.take();
+                    }
+                    return;
+                }
+                News::Stopped(signal) => self.command_was_stopped(signal),
+            }
+        }
+    }
+
+    /// The command was stopped by a key, by somebody, or because it wants the terminal.
+    fn command_was_stopped(&mut self, signal: Signal) {
+        let Some(terminal) = &mut self.terminal else { return };
+        let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        self.state.wants_terminal |= wants_terminal;
+        if wants_terminal && terminal.is_foreground() {
+            terminal.give(self.main);
+            return tell_group(self.main, Signal::SIGCONT);
+        }
+        self.line.clear();
+        terminal.take();
+        // As if the key had been meant for this job: its shell takes over. Where no shell controls it the
+        // signal has no effect, and the command goes on.
+        self.state.suspended = Some(Instant::now() + SUSPENDING);
+        let _ = kill(Pid::from_raw(0), Signal::SIGTSTP);
+    }
+
+    /// The shell lets the job go on, in the foreground or in the background.
+    fn resume(&mut self) {
+        self.state.suspended = None;
+        if let Some(terminal) = self.terminal.as_mut().filter(|_| self.state.wants_terminal) {
+            terminal.give(self.main);
+        }
+        tell_group(self.main, Signal::SIGCONT);
+    }
+
+    /// The kill switch, and limits in time, which trip without a call.
+    fn look_at_run(&mut self) {
+        if self.state.suspended.is_some_and(|until| Instant::now() >= until) {
+            self.resume();
+        }
+        let Some(driven) = &self.driven else { return };
+        driven.checkpoint();
+        if self.limit_in_time().is_some_and(|due| Instant::now() >= due) {
+            driven.tick();
+        }
+    }
+
+    fn limit_in_time(&self) -> Option<Instant> {
+        let driven = self.driven.as_ref().filter(|driven| !driven.is_over())?;
+        let Millis(left) = driven.next_limit_in_time()?;
+        let Millis(at) = driven.look(|run| run.at());
+        self.begun.checked_add(Duration::from_millis(at.saturating_add(left)))
+    }
+
+    /// Does what the run's standing asks for.
+    fn obey(&mut self) {
+        let stand = self.stand.borrow_and_update().clone();
+        for warning in stand.warnings.iter().skip(self.state.said.warnings) {
+            output::warn(warning);
+        }
+        self.state.said.warnings = stand.warnings.len();
+        if let Some(signal) = &stand.stopped {
+            self.stop(signal);
+        }
+        match &stand.paused {
+            Some(rules) if !self.state.said.paused => self.tell_of_pause(rules),
+            Some(_) => {}
+            None => self.state.said.paused = false,
+        }
+        match self.stages.act(Instant::now()) {
+            Some(Act::Terminate) => {
+                tell_all(self.main, Signal::SIGTERM);
+                // One that is stopped hears nothing else.
+                tell_all(self.main, Signal::SIGCONT);
+            }
+            Some(Act::Kill) => tell_all(self.main, Signal::SIGKILL),
+            Some(Act::GiveUp) => {
+                output::warn(&format!("these could not be ended: {}", in_words(&descendants())));
+                self.state.leaves = true;
+                self.state.ended.get_or_insert((Ended::Unknown, Instant::now()));
+            }
+            None => {}
+        }
+    }
+
+    fn stop(&mut self, signal: &StopSignal) {
+        if std::mem::replace(&mut self.state.said.stopped, true) {
+            return;
+        }
+        let is_kill = signal.source == kill_signal("").source;
+        let grace = if is_kill { Duration::ZERO } else { self.grace };
+        self.stages.stop(Instant::now(), grace);
+        if self.state.ended.is_none() {
+            let left = Millis(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+            let text =
+                format!("endstop: stopped: {signal}; the command has {} to end", duration(left));
+            output::note(&text);
+        }
+    }
+
+    fn tell_of_pause(&mut self, rules: &[String]) {
+        self.state.said.paused = true;
+        let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
+        output::note(&format!("endstop: paused by {}", rules.join("; ")));
+        output::note(&format!(
+            "endstop: go on with `kill -USR1 {}`; calls wait for {}, then they are answered with a stop",
+            getpid(),
+            duration(limit)
+        ));
+    }
+
+    /// How the command ended, once nothing is left to wait for.
+    fn is_done(&mut self) -> Option<Ended> {
+        let (ended, at) = self.state.ended?;
+        if self.state.leaves {
+            return Some(ended);
+        }
+        let left = descendants();
+        if left.is_empty() {
+            // Those that have ended just now are not left behind as zombies.
+            child::news(self.main);
+            return Some(ended);
+        }
+        let now = Instant::now();
+        if self.stages != Stages::Going {
+            self.stages.hurry(now);
+            return None;
+        }
+        let stand = self.stand.borrow();
+        let since = stand.last_call.map_or(at, |call| call.max(at));
+        if stand.in_flight == 0 && now >= since + self.linger {
+            return Some(ended);
+        }
+        drop(stand);
+        if !std::mem::replace(&mut self.state.said.lingering, true) {
+            let silent = Millis(u64::try_from(self.linger.as_millis()).unwrap_or(u64::MAX));
+            output::note(&format!(
+                "endstop: the command has ended and left {}; the gateway stays until they end, or make no \
+                 call for {} (--linger); Ctrl-C ends it now",
+                in_words(&left),
+                duration(silent)
+            ));
+        }
+        None
+    }
+
+    fn draw(&mut self) {
+        let calls = self.stand.borrow().calls;
+        if let (Some(run), Some(terminal)) = (&self.driven, &self.terminal)
+            && self.state.suspended.is_none()
+            && self.state.ended.is_none()
+        {
+            self.line.draw(run, terminal, calls, self.begun);
+        }
+    }
+
+    fn wake(&self) -> Instant {
+        let is_near = self.line.is_wanted() || self.state.ended.is_some();
+        let look = Instant::now() + if is_near { LOOK_OFTEN } else { LOOK };
+        let due = [self.stages.due(), self.state.suspended, self.limit_in_time()];
+        due.into_iter().flatten().fold(look, Instant::min)
+    }
+}

@@ -1,0 +1,92 @@
+//! What the supervisor has to know of the run while it goes on.
+
+use std::time::Instant;
+
+use endstop::core::Run;
+use endstop::core::event::EventKind;
+use endstop::core::run::{Notice, Status};
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::observe::{Observation, Observer, RunInfo, clean};
+use tokio::sync::watch;
+
+use super::super::trip;
+
+/// Where the run stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stand {
+    /// Why it was stopped; a natural end is none, for the command may go on.
+    pub(super) stopped: Option<StopSignal>,
+    /// The pause rules that hold it up, and why.
+    pub(super) paused: Option<Vec<String>>,
+    /// Model calls that were begun.
+    pub(super) calls: u64,
+    /// Those of them that are in flight.
+    pub(super) in_flight: u64,
+    /// When one began or ended last.
+    pub(super) last_call: Option<Instant>,
+    /// Warnings that were not said yet.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Tells the supervisor where the run stands.
+#[derive(Debug)]
+pub(super) struct Watcher(watch::Sender<Stand>);
+
+impl Watcher {
+    /// One, and where to look.
+    pub(super) fn new() -> (Self, watch::Receiver<Stand>) {
+        let (sender, receiver) = watch::channel(Stand::default());
+        (Self(sender), receiver)
+    }
+}
+
+impl Observer for Watcher {
+    fn observe(&self, observation: &Observation<'_>) {
+        // The root sees every event of its descendants.
+        if observation.info.parent.is_some() {
+            return;
+        }
+        self.0.send_if_modified(|stand| stand.take(&observation.event.kind, observation.run));
+    }
+
+    fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
+        if info.parent.is_none() {
+            let text = format!("{}: {}", clean(&notice.rule), clean(&notice.message));
+            self.0.send_modify(|stand| stand.warnings.push(text));
+        }
+    }
+}
+
+impl Stand {
+    /// Whether it has changed.
+    fn take(&mut self, kind: &EventKind<'_>, run: &Run) -> bool {
+        let mut has_changed = true;
+        match kind {
+            EventKind::AttemptBegin { .. } => {
+                self.calls = self.calls.saturating_add(1);
+                self.in_flight = self.in_flight.saturating_add(1);
+                self.last_call = Some(Instant::now());
+            }
+            EventKind::Reply { .. } | EventKind::AttemptFailed { .. } => {
+                self.in_flight = self.in_flight.saturating_sub(1);
+                self.last_call = Some(Instant::now());
+            }
+            _ => has_changed = false,
+        }
+        let status = run.status();
+        let is_over = matches!(status, Status::Completed | Status::Stopped | Status::Failed);
+        let signal = run.last_stop_signal().filter(|_| is_over);
+        let signal = signal.filter(|signal| signal.reason != StopReason::Completed);
+        if signal.is_some() != self.stopped.is_some() {
+            self.stopped = signal.cloned();
+            has_changed = true;
+        }
+        let is_paused = status == Status::Paused;
+        if is_paused != self.paused.is_some() {
+            let verdict = is_paused.then(|| run.verdict());
+            self.paused = verdict.map(|verdict| trip::pausing(&verdict).map(trip::why).collect());
+            has_changed = true;
+        }
+        has_changed
+    }
+}

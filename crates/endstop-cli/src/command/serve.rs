@@ -1,0 +1,233 @@
+//! `endstop serve`: one gateway for many runs.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use endstop::agent::driver::Surroundings;
+use endstop::core::units::{Millis, Money};
+use endstop::ledger::{Budget, Limits as Ceilings};
+use endstop::observe::{Report, Reporter, TraceRecorder, clean};
+use endstop::store::RunId;
+use endstop_gateway::{Key, Runs, Unnamed};
+use serde_json::json;
+
+use super::gateway::{GatewayArgs, Setting, hear_the_end};
+use super::limits::{Limits, OF_COMMAND, in_words, usd};
+use crate::error::CliError;
+use crate::output::{self, counted, duration, tokens};
+
+const HELP: &str = "\
+Examples:
+  endstop serve --usd 2 --steps 50
+  endstop serve --policy policy.toml --total-usd 100 --trace traces/
+  endstop serve --keys keys.txt --control-token-env ENDSTOP_TOKEN
+
+The limits are those of each run, and --total-usd is one of all together. A client says which run it is
+by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the header x-endstop-run, or
+by a key of --keys. Where it listens goes to standard output, how each run ended to standard error; with
+--json both are JSON lines on standard output.
+
+Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
+
+/// The largest file of keys that is read, in bytes: some ten thousand keys.
+const MAX_KEYS: u64 = 1 << 20;
+
+/// Arguments of `endstop serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8484")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    limits: Limits,
+    /// At most so many dollars in all runs together
+    #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
+    total_usd: Option<Money>,
+    #[command(flatten)]
+    gateway: GatewayArgs,
+    /// What a call is that names no run: an error, or one of a run that all such calls share
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = UnnamedCalls::Refuse)]
+    unnamed: UnnamedCalls,
+    /// Keys that clients may send in place of the upstream's, and the run of each: lines of `KEY RUN`
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+    /// The environment variable that holds the token of the control interface, /endstop/v1/; without one
+    /// there is none
+    #[arg(long, value_name = "VAR")]
+    control_token_env: Option<String>,
+    /// Write an Endstop trace of each run, and of each sub-agent, in this folder
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+    /// Print JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum UnnamedCalls {
+    Refuse,
+    Shared,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If something that is named cannot be read, or the address not be listened on.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+    runtime.block_on(serve(args, out))
+}
+
+async fn serve(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let chosen = args.limits.choose(None, OF_COMMAND)?;
+    let keys = args.keys.as_deref().map(read_keys).transpose()?.unwrap_or_default();
+    let unnamed = match args.unnamed {
+        UnnamedCalls::Refuse => Unnamed::Refuse,
+        UnnamedCalls::Shared => Unnamed::Shared,
+    };
+    let limits = in_words(chosen.policy.rules.iter());
+    let around = surroundings(args)?;
+    let setting = Setting {
+        listen: args.listen,
+        policy: chosen.policy,
+        runs: Runs::Many { unnamed, keys },
+        around,
+        control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
+    };
+    let open = args.gateway.open(setting).await?;
+    let addr = open.gateway.addr();
+    if !addr.ip().is_loopback() {
+        output::warn(&format!(
+            "{addr} can be reached from other machines, and asks for no password"
+        ));
+    }
+    if args.json {
+        let line = json!({ "version": 1, "event": "listening", "address": format!("http://{addr}"), "limits": limits });
+        writeln!(out, "{line}")?;
+    } else {
+        writeln!(out, "listening on http://{addr}, limits of each run: {limits}")?;
+        writeln!(out, "  OPENAI_BASE_URL=http://{addr}/r/RUN/v1")?;
+        writeln!(out, "  ANTHROPIC_BASE_URL=http://{addr}/r/RUN")?;
+        writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;
+    }
+    out.flush()?;
+    let code = hear_the_end(open.gateway.shut_down()).await;
+    drop(open.sim);
+    Ok(code)
+}
+
+fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
+    let mut around = Surroundings::default();
+    let as_json = args.json;
+    around.observers.push(Arc::new(Reporter::new(move |report: &Report| {
+        if report.parent.is_none() {
+            tell(report, as_json);
+        }
+    })));
+    if let Some(total) = args.total_usd {
+        let ceilings = Ceilings { cost: Some(total), ..Ceilings::unlimited() };
+        around.budget = Some(Budget::root(ceilings));
+    }
+    if let Some(folder) = &args.trace {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            CliError::new(format!("cannot make the folder `{}`: {error}", folder.display()))
+        })?;
+        let folder = folder.clone();
+        let recorder = TraceRecorder::file_per_run(move |info| {
+            let file = folder.join(format!("{}.jsonl", info.id));
+            let file = OpenOptions::new().create(true).append(true).open(file)?;
+            Ok(Box::new(file))
+        });
+        let version = args.gateway.table()?.version();
+        around.observers.push(Arc::new(recorder.prices(version)));
+    }
+    Ok(around)
+}
+
+/// One line of how a run ended, or where it is paused.
+fn tell(report: &Report, as_json: bool) {
+    if as_json {
+        let line = json!({ "version": 1, "event": "run", "report": report });
+        // A reader that has gone away must not end what other runs go through.
+        let _ = writeln!(io::stdout(), "{line}");
+        return;
+    }
+    let totals = &report.totals;
+    let why = match report.reason {
+        Some(reason) => format!("{} ({reason})", report.status.name()),
+        None => report.status.name().to_owned(),
+    };
+    output::note(&format!(
+        "run {}: {why} \u{b7} {} \u{b7} {} \u{b7} {} \u{b7} {}",
+        clean(report.run.as_str()),
+        counted(totals.steps, "step"),
+        tokens(totals.tokens),
+        report.money,
+        duration(Millis(totals.elapsed_ms)),
+    ));
+}
+
+fn control_token(variable: &str) -> Result<Key, CliError> {
+    match std::env::var(variable) {
+        Ok(token) if !token.trim().is_empty() => Ok(Key::new(token.trim())),
+        _ => Err(CliError::new(format!("the environment variable `{variable}` holds no token"))),
+    }
+}
+
+/// Lines of a key and a run; those that begin with `#` are comments.
+fn read_keys(path: &Path) -> Result<Vec<(Key, RunId)>, CliError> {
+    let shown = path.display();
+    let failed =
+        |error: io::Error| CliError::new(format!("cannot read the keys `{shown}`: {error}"));
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MAX_KEYS + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_KEYS {
+        return Err(CliError::new(format!("`{shown}` has more than {MAX_KEYS} bytes")));
+    }
+    keys(&text).map_err(|problem| CliError::new(format!("`{shown}`: {problem}")))
+}
+
+/// No error shows a key.
+fn keys(text: &str) -> Result<Vec<(Key, RunId)>, String> {
+    let mut seen = BTreeSet::new();
+    let mut keys = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let mut words = line.split_whitespace();
+        let Some(key) = words.next().filter(|key| !key.starts_with('#')) else { continue };
+        let (Some(run), None) = (words.next(), words.next()) else {
+            return Err(format!("line {number} is not `KEY RUN`"));
+        };
+        let run = RunId::parse(run).map_err(|error| format!("line {number}: {error}"))?;
+        if !seen.insert(key) {
+            return Err(format!("line {number} has a key that stands above already"));
+        }
+        keys.push((Key::new(key), run));
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_line_by_line_and_no_error_shows_one() {
+        let read = keys("# of the team\nsk-one build-1\n\n  sk-two\tbuild-2\n").unwrap();
+        let runs: Vec<&str> = read.iter().map(|(_, run)| run.as_str()).collect();
+        assert_eq!(runs, ["build-1", "build-2"]);
+        for wrong in ["sk-secret", "sk-secret a b", "sk-secret ../x", "sk-secret a\nsk-secret b"] {
+            let error = keys(wrong).unwrap_err();
+            assert!(error.starts_with("line ") && !error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `endstop sim`: the scripted model alone, as an upstream for anything that speaks to a model over HTTP.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use endstop_gateway::sim::{Script, Sim};
+
+use super::gateway::{hear_the_end, script};
+use crate::error::CliError;
+
+const HELP: &str = "\
+Examples:
+  endstop sim
+  endstop sim --script loop:3 --listen 127.0.0.1:9000
+  endstop serve --upstream http://127.0.0.1:9000
+
+It speaks OpenAI chat completions and responses, Anthropic messages and Gemini, as JSON and as streams, and
+calls the tools that it is offered. Scripts: loop, loop:N, answer, delegate, slow, fail, cut, repeat, long; a
+request may ask for another one by its model's name, `sim/SCRIPT`. GET /sim/stats tells how many calls came.";
+
+/// Arguments of `endstop sim`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// What the model does
+    #[arg(long, value_name = "SCRIPT", default_value = "loop", value_parser = script)]
+    script: Script,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the address cannot be listened on.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
+    runtime.block_on(async {
+        let sim = Sim::start_at(args.listen, args.script)
+            .await
+            .map_err(|error| CliError::new(format!("cannot listen on {}: {error}", args.listen)))?;
+        let addr = sim.addr();
+        writeln!(out, "listening on http://{addr}, script {}", args.script)?;
+        writeln!(out, "  OPENAI_BASE_URL=http://{addr}/v1")?;
+        writeln!(out, "  ANTHROPIC_BASE_URL=http://{addr}")?;
+        writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}")?;
+        out.flush()?;
+        Ok(hear_the_end(async { drop(sim) }).await)
+    })
+}

@@ -1,0 +1,40 @@
+//! What a trip record says, in few words.
+
+use endstop::core::Truth;
+use endstop::core::policy::Action;
+use endstop::core::units::Money;
+use endstop::core::verdict::{NodeRecord, RuleRecord, Verdict};
+use endstop::ledger::Amounts;
+
+use crate::output::{money, tokens};
+
+/// The pause rules that hold.
+pub(super) fn pausing(verdict: &Verdict) -> impl Iterator<Item = &RuleRecord> {
+    verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds)
+}
+
+/// The first condition of a rule that holds.
+pub(super) fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
+    if node.state != Truth::True {
+        return None;
+    }
+    // What stands under a `not` is false where the whole is true.
+    node.parts.iter().find_map(first_true).or(Some(node))
+}
+
+/// `ask: cost >= $1.00 is $1.20`.
+pub(super) fn why(rule: &RuleRecord) -> String {
+    let leaf = first_true(&rule.tree);
+    let observed = leaf.and_then(|leaf| leaf.observed.as_ref());
+    let observed = observed.map(|value| format!(" is {value}")).unwrap_or_default();
+    let text = leaf.map_or("", |leaf| leaf.text.as_str());
+    format!("{}: {text}{observed}", rule.id)
+}
+
+/// What was settled beyond the limits; none where they were kept.
+pub(super) fn overshoot(overshoot: &Amounts) -> Option<String> {
+    let cost = (overshoot.cost > Money::ZERO).then(|| money(overshoot.cost));
+    let of_tokens = (overshoot.tokens > 0).then(|| tokens(overshoot.tokens));
+    let parts: Vec<String> = cost.into_iter().chain(of_tokens).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}

@@ -1,0 +1,163 @@
+//! `endstop run` as a wrapper: exit codes, the environment, and the processes of the command.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder of its own for a test.
+fn folder(test: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(test);
+    drop(std::fs::remove_dir_all(&path));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn endstop(arguments: &[&str]) -> Command {
+    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+    for name in
+        ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "NO_PROXY"]
+    {
+        command.env_remove(name);
+    }
+    command.env_remove("OPENAI_BASE_URL").env_remove("ANTHROPIC_BASE_URL");
+    command.stdin(Stdio::null()).args(arguments);
+    command
+}
+
+fn run(flags: &[&str], script: &str) -> Output {
+    let command = ["--", "/bin/sh", "-c", script];
+    endstop(&[&["run"], flags, &command].concat()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_code_of_the_command_is_passed_on() {
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 3", 3),
+        ("exit 255", 255),
+        ("kill -9 $$", 137),
+        ("kill -TERM $$", 143),
+    ] {
+        let output = run(&["-q"], script);
+        assert_eq!(
+            (output.status.code(), text(&output.stderr).as_str()),
+            (Some(code), ""),
+            "{script}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_run_has_a_code_of_its_own() {
+    let code = |arguments: &[&str]| {
+        let output = endstop(arguments).output().unwrap();
+        let error = text(&output.stderr);
+        assert!(error.contains("error: "), "{error}");
+        output.status.code().unwrap()
+    };
+    assert_eq!(code(&["-q", "run", "--", "no-such-command-anywhere"]), 127);
+    assert_eq!(code(&["-q", "run", "--", "/"]), 126);
+    assert_eq!(code(&["run", "--steps", "many", "--", "true"]), 125);
+    assert_eq!(code(&["run", "--stop", "steps >=", "--", "true"]), 125);
+    assert_eq!(code(&["run", "--upstream", "ftp://x", "--", "true"]), 125);
+    assert_eq!(code(&["run"]), 125);
+}
+
+#[test]
+fn standard_streams_are_the_commands_own() {
+    let output = run(&[], "echo out; echo err >&2");
+    assert_eq!(text(&output.stdout), "out\n");
+    assert!(text(&output.stderr).lines().any(|line| line == "err"));
+}
+
+#[test]
+fn the_command_is_pointed_at_the_gateway() {
+    let output = run(
+        &["-q", "--upstream", "sim"],
+        "echo $OPENAI_BASE_URL $ANTHROPIC_BASE_URL $NO_PROXY $OPENAI_API_KEY",
+    );
+    let line = text(&output.stdout);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert!(words[0].starts_with("http://127.0.0.1:") && words[0].ends_with("/v1"), "{line}");
+    assert_eq!(words[0].strip_suffix("/v1"), Some(words[1]));
+    assert_eq!(&words[2..], ["127.0.0.1,localhost", "endstop-sim"]);
+    let output = run(&["-q"], "echo \"<$OPENAI_API_KEY>\"; test -n \"$ENDSTOP_RUN\"");
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("<>\n", Some(0)));
+}
+
+#[test]
+fn the_limits_are_said_before_and_a_command_without_calls_is_told_so() {
+    let error = text(&run(&[], "exit 0").stderr);
+    let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(error.contains("endstop: limits steps >= 100, cost >= $5.00 (the default;"), "{error}");
+    assert!(error.contains("no model call came through the gateway"), "{error}");
+}
+
+#[test]
+fn a_process_that_is_left_behind_keeps_the_gateway_until_it_ends() {
+    let folder = folder("left");
+    let file = folder.join("ended");
+    let script =
+        format!("setsid sh -c 'sleep 0.5; touch {}' >/dev/null 2>&1 & exit 4", file.display());
+    let output = run(&[], &script);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(file.exists(), "it was not waited for");
+    assert!(
+        text(&output.stderr).contains("the command has ended and left"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_silent_daemon_is_not_waited_for() {
+    let output = run(&["--linger", "0s"], "setsid sleep 30 >/dev/null 2>&1 & echo $!");
+    assert_eq!(output.status.code(), Some(0));
+    let pid = text(&output.stdout).trim().to_owned();
+    assert!(Path::new("/proc").join(&pid).exists(), "it was ended, and nothing was stopped");
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+}
+
+#[test]
+fn orphans_that_end_leave_no_zombies() {
+    let script = "for n in 1 2 3; do (sleep 0.1 &) ; done; sleep 0.6; \
+                  grep -l ') Z ' /proc/[0-9]*/stat 2>/dev/null | while read f; do cut -d' ' -f4 $f; done | grep -cx $PPID";
+    let output = run(&["-q"], script);
+    assert_eq!(text(&output.stdout), "0\n");
+}
+
+#[test]
+fn the_json_file_is_written_whole() {
+    let folder = folder("json");
+    let file = folder.join("run.json");
+    let output = run(&["-q", "--json-file", file.to_str().unwrap()], "exit 6");
+    assert_eq!(output.status.code(), Some(6));
+    let value: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(
+        (&value["version"], &value["exit_code"], &value["stopped"]),
+        (&1.into(), &6.into(), &false.into())
+    );
+    assert_eq!(value["command"][2], "exit 6");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "the draft is gone");
+    let nowhere = folder.join("no/such/folder.json");
+    let output = run(&["-q", "--json-file", nowhere.to_str().unwrap()], "echo began");
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(125), ""));
+}
+
+#[test]
+fn hang_ups_that_are_ignored_stay_ignored() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let script = format!(
+        "trap '' HUP; exec {} -q run -- sh -c 'kill -HUP $$; kill -HUP $PPID; sleep 0.3; exit 8'",
+        endstop.display()
+    );
+    let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(8), "{}", text(&output.stderr));
+}

@@ -1,0 +1,178 @@
+//! `endstop run` when a limit is reached, over the scripted model: what the command is told, how it is ended
+//! if it does not listen, and what is reported.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder of its own for a test.
+fn folder(test: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_limits").join(test);
+    drop(std::fs::remove_dir_all(&path));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// An agent that loops for ever, but for its caps.
+const AGENT: &str = "\"$AGENT\" demo-agent --iterations 9 --searches 3";
+
+/// Runs a script over the scripted model; `$AGENT` is this program. With the JSON of what happened.
+fn run(test: &str, flags: &[&str], script: &str) -> (Output, Value) {
+    let file = folder(test).join("run.json");
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let mut command = Command::new(&endstop);
+    command.env("AGENT", &endstop).stdin(Stdio::null());
+    command.args(["run", "--upstream", "sim", "--json-file", file.to_str().unwrap()]).args(flags);
+    let output = command.args(["--", "/bin/sh", "-c", script]).output().unwrap();
+    let text = std::fs::read_to_string(&file);
+    let text = text.unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    (output, serde_json::from_str(&text).unwrap())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_limit_of_three_steps_lets_three_calls_through_and_ends_the_agent() {
+    let (output, told) = run("steps", &["--steps", "3"], AGENT);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(124), "{stderr}");
+    assert!(stdout.contains("agent: Endstop stopped this run: steps_limit"), "{stdout}");
+    assert_eq!((&told["upstream_calls"], &told["stopped"]), (&3.into(), &true.into()));
+    assert_eq!((&told["exit_code"], &told["command_exit_code"]), (&124.into(), &0.into()));
+    assert_eq!(told["report"]["totals"]["steps"], 3);
+    assert!(told["stop_answers"].as_u64().unwrap() >= 1);
+    assert!(stderr.contains("terminated by steps >= 3"), "{stderr}");
+    assert!(stderr.contains("3 steps \u{b7} 3 model calls"), "{stderr}");
+}
+
+#[test]
+fn the_code_of_the_command_can_be_kept() {
+    let script = format!("{AGENT}; exit 6");
+    let (output, told) = run("preserve", &["--steps", "2", "--preserve-status"], &script);
+    assert_eq!(output.status.code(), Some(6));
+    assert_eq!(told["stopped"], true);
+    let (output, _) = run("not-preserved", &["-q", "--steps", "2"], &script);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(124), ""));
+}
+
+#[test]
+fn no_more_money_is_spent_than_there_is() {
+    let (output, told) = run("money", &["--usd", "0.05"], AGENT);
+    assert_eq!(output.status.code(), Some(124));
+    let spent: f64 = told["report"]["money"]["usd"].as_str().unwrap().parse().unwrap();
+    assert!(spent > 0.0 && spent <= 0.05, "{spent}");
+    assert_eq!(told["report"]["reason"], "cost_limit");
+    assert_eq!(told["report"]["money"]["is"], "known");
+    assert!(told["report"].get("overshoot").is_none());
+}
+
+#[test]
+fn an_agent_that_ends_by_itself_is_not_stopped() {
+    let script = "\"$AGENT\" demo-agent --iterations 1 --searches 1";
+    let (output, told) = run("by-itself", &["--steps", "9"], script);
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(0), &false.into()));
+    assert_eq!((&told["upstream_calls"], &told["stop_answers"]), (&2.into(), &0.into()));
+    let agents = told["report"]["sub_agents"].as_array().unwrap();
+    assert_eq!((agents.len(), agents[0]["agent"].as_str()), (1, Some("research-1")));
+}
+
+#[test]
+fn a_time_limit_ends_a_command_that_makes_no_call() {
+    let (output, told) = run("time", &["--timeout", "300ms", "--grace", "0s"], "exec sleep 60");
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+    assert_eq!(told["command_exit_code"], 143);
+    assert_eq!(told["report"]["reason"], "time_limit");
+}
+
+#[test]
+fn a_command_that_ignores_the_stop_and_the_signal_is_killed_with_all_it_began() {
+    // The grandchild has a session of its own, and its parent is gone.
+    let script = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.1; done' &); \
+                  while :; do sleep 0.1; done";
+    let (output, told) = run("kill", &["--timeout", "300ms", "--grace", "100ms"], script);
+    assert_eq!(output.status.code(), Some(124));
+    assert_eq!(told["command_exit_code"], 137);
+    let pid = text(&output.stdout).trim().to_owned();
+    assert!(pid.parse::<u32>().is_ok(), "{pid}");
+    assert!(!Path::new("/proc").join(pid).exists(), "the grandchild is still there");
+}
+
+#[test]
+fn what_a_stopped_command_left_behind_is_ended_without_grace() {
+    let script = format!("setsid sleep 60 >/dev/null 2>&1 & echo $!; {AGENT} >/dev/null");
+    let (output, _) = run("left", &["--steps", "1", "--grace", "60s"], &script);
+    assert_eq!(output.status.code(), Some(124));
+    let pid = text(&output.stdout).trim().to_owned();
+    assert!(!Path::new("/proc").join(pid).exists(), "it is still there");
+}
+
+#[test]
+fn a_daemon_that_goes_on_calling_is_served_and_limited() {
+    let script = format!("setsid sh -c '{}' >/dev/null 2>&1 & exit 0", AGENT.replace('\'', ""));
+    let (output, told) = run("daemon", &["--steps", "4"], &script);
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+    assert_eq!((&told["command_exit_code"], &told["upstream_calls"]), (&0.into(), &4.into()));
+}
+
+#[test]
+fn a_dry_run_stops_nothing_and_says_what_would_have_stopped() {
+    let (output, told) = run("dry", &["--dry-run", "--steps", "5"], AGENT);
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(0), &false.into()), "{stderr}");
+    assert_eq!(told["upstream_calls"], 36);
+    let dry = &told["dry_run"];
+    assert_eq!((&dry["would_have_stopped"], &dry["steps"]), (&true.into(), &5.into()));
+    assert_eq!(dry["reason"], "steps_limit");
+    assert!(stderr.contains("dry run: it would have been stopped after"), "{stderr}");
+    let (_, told) = run("dry-none", &["--dry-run", "--steps", "500"], AGENT);
+    assert_eq!(told["dry_run"]["would_have_stopped"], false);
+}
+
+#[test]
+fn a_run_inside_a_run_is_limited_by_both() {
+    let inner = format!("\"$AGENT\" -q run --steps 100 -- {AGENT}; echo inner=$?");
+    let (output, told) = run("nested", &["--steps", "3"], &inner);
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+    assert_eq!(told["upstream_calls"], 3);
+    // The inner run was not stopped by a limit of its own.
+    assert!(text(&output.stdout).contains("inner=0"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_kill_file_ends_the_command_at_once() {
+    let file = folder("kill-file").join("stop");
+    let script = format!("touch {}; exec sleep 60", file.display());
+    let (output, told) = run("kill-file-run", &["--kill-file", file.to_str().unwrap()], &script);
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+    assert_eq!(told["report"]["reason"], "user_requested");
+}
+
+#[test]
+fn a_pause_waits_for_an_approval() {
+    let policy = folder("pause").join("policy.toml");
+    std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
+        .unwrap();
+    // The command approves itself as soon as it is held up, which a person would do.
+    let script = format!("(sleep 1; kill -USR1 $PPID) & {AGENT}");
+    let flags = ["--policy", policy.to_str().unwrap()];
+    let (output, told) = run("pause-run", &flags, &script);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("endstop: paused by ask: steps >= 2 is 2"), "{stderr}");
+    assert!(stderr.contains("endstop: approved"), "{stderr}");
+    assert_eq!((output.status.code(), &told["upstream_calls"]), (Some(124), &20.into()));
+}
+
+#[test]
+fn the_trace_can_be_replayed() {
+    let file = folder("trace").join("run.jsonl");
+    let path = file.to_str().unwrap();
+    run("trace-run", &["--steps", "3", "--trace", path], AGENT);
+    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+    let output = command.args(["replay", path, "--stop", "steps >= 2", "-q"]).output().unwrap();
+    assert!(text(&output.stdout).contains("would have stopped 1 of 1"), "{output:?}");
+}

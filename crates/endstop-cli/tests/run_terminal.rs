@@ -1,0 +1,175 @@
+//! `endstop run` under a pseudo-terminal: keys, job control, and whose the terminal is.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
+use pty_process::blocking::Command;
+
+#[path = "support/terminal.rs"]
+mod terminal;
+
+use terminal::Terminal;
+
+/// `endstop run --quiet` with a script.
+fn run(script: &str) -> Terminal {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    Terminal::begin(Command::new(endstop).args(["--quiet", "run", "--", "/bin/sh", "-c", script]))
+}
+
+#[test]
+fn the_command_has_the_terminal_and_is_in_its_foreground() {
+    // Only a process in the foreground reads what is typed.
+    let mut terminal = run(
+        "test -t 0 && test -t 1 && test -t 2 && echo all three; read line; echo \"<$line>\"; exit 7",
+    );
+    terminal.expect("all three");
+    terminal.send("typed\r");
+    terminal.expect("<typed>");
+    assert_eq!(terminal.code(), Some(7));
+}
+
+#[test]
+fn ctrl_c_goes_to_the_command_and_its_end_decides() {
+    let mut terminal =
+        run("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done");
+    terminal.expect("ready");
+    terminal.send("\u{3}");
+    terminal.expect("caught");
+    assert_eq!(terminal.code(), Some(9));
+}
+
+#[test]
+fn a_command_that_ctrl_c_ends_has_the_code_of_its_signal() {
+    let mut terminal = run("echo ready; exec sleep 60");
+    terminal.expect("ready");
+    terminal.send("\u{3}");
+    assert_eq!(terminal.code(), Some(130));
+}
+
+#[test]
+fn ctrl_backslash_goes_to_the_command() {
+    let mut terminal = run("ulimit -c 0; echo ready; exec sleep 60");
+    terminal.expect("ready");
+    terminal.send("\u{1c}");
+    assert_eq!(terminal.code(), Some(131));
+}
+
+#[test]
+fn a_signal_to_endstop_is_handed_on() {
+    let mut terminal =
+        run("trap 'echo hung up; exit 5' HUP; echo ready; while :; do sleep 0.1; done");
+    terminal.expect("ready");
+    let status =
+        std::process::Command::new("kill").args(["-HUP", &terminal.pid().to_string()]).status();
+    assert!(status.unwrap().success());
+    terminal.expect("hung up");
+    assert_eq!(terminal.code(), Some(5));
+}
+
+/// A shell with job control, at its prompt.
+fn shell() -> Terminal {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let folder = endstop.parent().unwrap().to_str().unwrap().to_owned();
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+    let shell = Command::new("bash").args(["--norc", "--noprofile", "-i"]).env("PATH", path);
+    let terminal = Terminal::begin(shell.env("PS1", "prompt> "));
+    terminal.expect("prompt> ");
+    terminal
+}
+
+#[test]
+fn ctrl_z_stops_the_job_and_fg_lets_it_go_on() {
+    let mut terminal = shell();
+    terminal.send("endstop -q run -- sh -c 'echo one; read line; echo \"<$line>\"; exit 3'\r");
+    // The line that was typed is echoed, so the answer is waited for with its end.
+    terminal.expect("one\r\n");
+    terminal.send("\u{1a}");
+    terminal.expect("Stopped");
+    terminal.expect("prompt> ");
+    terminal.send("jobs\r");
+    terminal.expect("Stopped");
+    terminal.expect("prompt> ");
+    terminal.send("fg\r");
+    terminal.expect("exit 3'");
+    terminal.send("again\r");
+    terminal.expect("<again>");
+    terminal.expect("prompt> ");
+    terminal.send("echo code=$?\r");
+    terminal.expect("code=3");
+    terminal.send("exit\r");
+    terminal.code();
+}
+
+#[test]
+fn a_job_in_the_background_waits_when_it_reads_and_goes_on_in_the_foreground() {
+    let mut terminal = shell();
+    terminal.send("endstop -q run -- sh -c 'read line; echo \"<$line>\"' &\r");
+    terminal.expect("prompt> ");
+    // It wants to read, so it is stopped.
+    terminal.send("while ! jobs | grep -q Stopped; do sleep 0.1; done; echo it is\" stopped\"\r");
+    terminal.expect("it is stopped");
+    terminal.expect("prompt> ");
+    terminal.send("fg\r");
+    terminal.expect("'read line");
+    terminal.send("words\r");
+    terminal.expect("<words>");
+    terminal.expect("prompt> ");
+    terminal.send("exit\r");
+    terminal.code();
+}
+
+#[test]
+fn what_reads_from_a_pipe_does_not_lose_the_terminal() {
+    let mut terminal = shell();
+    // The reader at the end of the pipeline asks at the terminal, as a pager does.
+    terminal.send(
+        "endstop -q run -- echo piped | sh -c 'cat; read line </dev/tty; echo \"<$line>\"'\r",
+    );
+    terminal.expect("\rpiped\r\n");
+    terminal.send("key\r");
+    terminal.expect("<key>");
+    terminal.expect("prompt> ");
+    terminal.send("exit\r");
+    terminal.code();
+}
+
+#[test]
+fn a_command_that_is_killed_leaves_a_terminal_that_can_be_used() {
+    let mut terminal = shell();
+    terminal.send("endstop -q run -- sh -c 'echo one; kill -9 $$'; echo code=$?\r");
+    terminal.expect("one\r\n");
+    terminal.expect("code=137");
+    terminal.expect("prompt> ");
+    terminal.send("exit\r");
+    terminal.code();
+}
+
+#[test]
+fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let agent = format!(
+        "\"{}\" demo-agent --iterations 2 --searches 2 --pause 400ms; echo; echo done",
+        endstop.display()
+    );
+    let arguments = ["run", "--upstream", "sim", "--steps", "50", "--", "/bin/sh", "-c", &agent];
+    let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
+    // The region that scrolls ends above the last row, in which the line stands.
+    terminal.expect("\u{1b}[1;23r");
+    terminal.expect("\u{1b}[24;1H");
+    terminal.expect("step ");
+    terminal.expect("/50");
+    terminal.expect("done");
+    terminal.expect("\u{1b}[r");
+    terminal.expect("endstop: exit code 0");
+    assert_eq!(terminal.code(), Some(0));
+}
+
+#[test]
+fn a_command_that_reads_single_keys_gets_no_status_line() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let script = "stty -icanon -echo; sleep 3; stty sane; echo over";
+    let mut terminal =
+        Terminal::begin(Command::new(endstop).args(["run", "--", "/bin/sh", "-c", script]));
+    assert_eq!(terminal.code(), Some(0));
+    let seen = terminal.seen();
+    assert!(seen.contains("over") && !seen.contains("\u{1b}[1;23r"), "{seen:?}");
+}

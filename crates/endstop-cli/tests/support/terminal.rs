@@ -1,0 +1,91 @@
+//! A command under a pseudo-terminal.
+
+use std::io::{Read as _, Write as _};
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use pty_process::Size;
+use pty_process::blocking::{Command, Pty, open};
+
+/// No test waits longer for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What runs, and what it has printed.
+pub(crate) struct Terminal {
+    pty: Arc<Pty>,
+    child: Child,
+    seen: Arc<Mutex<String>>,
+}
+
+impl Terminal {
+    /// Begins a command in a session of its own, in control of a terminal of 24 rows.
+    pub(crate) fn begin(command: Command) -> Self {
+        let (pty, pts) = open().unwrap();
+        pty.resize(Size::new(24, 100)).unwrap();
+        let child = command.env("TERM", "xterm").env_remove("ENV").spawn(pts).unwrap();
+        let (pty, seen) = (Arc::new(pty), Arc::new(Mutex::new(String::new())));
+        let (reader, into) = (Arc::clone(&pty), Arc::clone(&seen));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4_096];
+            // A terminal that nobody has open any more is an error.
+            while let Ok(1..) = (&*reader).read(&mut bytes).inspect(|&length| {
+                let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+                into.lock().unwrap().push_str(&text);
+            }) {}
+        });
+        Self { pty, child, seen }
+    }
+
+    /// Types.
+    pub(crate) fn send(&self, keys: &str) {
+        (&*self.pty).write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// All that was printed until now.
+    pub(crate) fn seen(&self) -> String {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// Waits until this was printed, after what was waited for before.
+    pub(crate) fn expect(&self, text: &str) {
+        self.wait_for(text, |seen| seen.contains(text));
+        let mut seen = self.seen.lock().unwrap();
+        let end = seen.find(text).unwrap() + text.len();
+        *seen = seen.split_off(end);
+    }
+
+    fn wait_for(&self, what: &str, holds: impl Fn(&str) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !holds(&self.seen()) {
+            assert!(Instant::now() < until, "no `{what}` in {:?}", self.seen());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn code(&mut self) -> Option<i32> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                // What it printed last may be on its way.
+                std::thread::sleep(Duration::from_millis(50));
+                return status.code();
+            }
+            assert!(Instant::now() < until, "it does not end: {:?}", self.seen());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,212 @@
+//! What a policy would have stopped, while nothing is stopped.
+//!
+//! A [`Shadow`] watches a run that goes on whatever happens, feeds every event of it to a core of its own
+//! with the real policy, and remembers where that would have stopped. The shadow sees what was settled, not
+//! what is reserved: a driver that obeys the policy stops at the same event, or up to one model call earlier.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use endstop_core::Run;
+use endstop_core::event::{Event, EventKind};
+use endstop_core::policy::{Action, Program};
+use endstop_core::run::Directive;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{Millis, Money};
+use endstop_core::verdict::Verdict;
+
+use super::{Observation, Observer};
+
+/// Where a policy would have stopped a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShadowStop {
+    /// Time since the run began.
+    pub at: Millis,
+    /// Why.
+    pub signal: StopSignal,
+    /// Steps begun until then.
+    pub steps: u64,
+    /// Tokens settled until then.
+    pub tokens: u64,
+    /// Money settled until then; none where a call had no price.
+    pub cost: Option<Money>,
+    /// The trip record.
+    pub verdict: Verdict,
+}
+
+/// Follows root runs with a policy that decides nothing. It follows one run at a time.
+pub struct Shadow {
+    state: Mutex<State>,
+}
+
+struct State {
+    run: Run,
+    first: Option<ShadowStop>,
+    paused: Vec<String>,
+    /// Calls that would not have begun: their results are not taken in.
+    refused: Vec<String>,
+}
+
+impl fmt::Debug for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shadow").finish_non_exhaustive()
+    }
+}
+
+impl Shadow {
+    /// Follows a run that is about to begin.
+    #[must_use]
+    pub fn new(program: Arc<Program>) -> Self {
+        let (first, paused, refused) = (None, Vec::new(), Vec::new());
+        let state = State { run: Run::new(program), first, paused, refused };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// The first stop that there would have been.
+    #[must_use]
+    pub fn first_stop(&self) -> Option<ShadowStop> {
+        self.lock().first.clone()
+    }
+
+    /// Pause rules that would have held the run up before that, by id; they were taken to be approved.
+    #[must_use]
+    pub fn paused_by(&self) -> Vec<String> {
+        self.lock().paused.clone()
+    }
+
+    /// The trip record at the stop, else as the policy stands now.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let state = self.lock();
+        state.first.as_ref().map_or_else(|| state.run.verdict(), |stop| stop.verdict.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn take(&mut self, event: &Event<'_>) {
+        if self.first.is_some() || self.is_refused_result(event) {
+            return;
+        }
+        match self.run.observe(event) {
+            Directive::Stop | Directive::CancelNow => self.stopped(event.at),
+            Directive::Pause => self.approve(event),
+            Directive::Refuse => {
+                if let EventKind::ToolBegin { tool } = event.kind {
+                    self.refused.push(tool.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn stopped(&mut self, at: Millis) {
+        let signal = self.run.last_stop_signal().cloned();
+        // A natural end is no stop of the policy.
+        if let Some(signal) = signal.filter(|signal| signal.reason != StopReason::Completed) {
+            self.first = Some(ShadowStop {
+                at,
+                signal,
+                steps: self.run.step_count(),
+                tokens: self.run.tokens(),
+                cost: self.run.cost(),
+                verdict: self.run.verdict(),
+            });
+        }
+    }
+
+    /// A person would be asked here; the run went on, so the answer is taken to be yes.
+    fn approve(&mut self, event: &Event<'_>) {
+        let rules = self.run.verdict().rules.into_iter();
+        let held = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
+        for rule in held.map(|rule| rule.id).collect::<Vec<_>>() {
+            if self.paused.contains(&rule) {
+                continue;
+            }
+            let kind = EventKind::Approved { rule: &rule, cap: None };
+            self.run.observe(&Event { kind, ..event.clone() });
+            self.paused.push(rule);
+        }
+        if event.kind.is_intention() {
+            match self.run.observe(event) {
+                Directive::Stop | Directive::CancelNow => self.stopped(event.at),
+                _ => {}
+            }
+        }
+    }
+
+    fn is_refused_result(&mut self, event: &Event<'_>) -> bool {
+        let EventKind::ToolEnd { tool, .. } = event.kind else { return false };
+        let found = self.refused.iter().position(|refused| refused == tool);
+        found.map(|index| self.refused.swap_remove(index)).is_some()
+    }
+}
+
+impl Observer for Shadow {
+    fn observe(&self, observation: &Observation<'_>) {
+        // The root sees every event of its descendants.
+        if observation.info.parent.is_none() {
+            self.lock().take(observation.event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use endstop_core::policy::Policy;
+    use endstop_core::probe::Probes;
+
+    use super::*;
+
+    fn shadow(policy: &str) -> State {
+        let program = Program::new(&Policy::from_toml(policy).unwrap(), &Probes::new()).unwrap();
+        let shadow = Shadow::new(Arc::new(program));
+        shadow.state.into_inner().unwrap()
+    }
+
+    fn step(state: &mut State, at: u64, tool: &str) {
+        let reply =
+            EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 1 };
+        let end = EventKind::ToolEnd { tool, arguments: "{}", result: "", failed: false };
+        for kind in
+            [EventKind::StepBegin, reply, EventKind::ToolBegin { tool }, end, EventKind::StepEnd]
+        {
+            state.take(&Event::new(Millis(at), kind));
+        }
+    }
+
+    #[test]
+    fn the_first_stop_is_remembered_and_nothing_after_it_counts() {
+        let mut state = shadow("[stop]\nlimit = 'steps >= 2'\n");
+        (0..5).for_each(|n| step(&mut state, n * 1_000, "search"));
+        let stop = state.first.unwrap();
+        assert_eq!((stop.steps, stop.signal.reason), (2, StopReason::StepsLimitReached));
+        assert!(stop.at <= Millis(2_000), "{:?}", stop.at);
+    }
+
+    #[test]
+    fn a_pause_is_noted_and_taken_to_be_approved() {
+        let mut state = shadow("[stop]\nlimit = 'steps >= 4'\n[pause]\nask = 'steps >= 2'\n");
+        (0..3).for_each(|n| step(&mut state, n, "search"));
+        assert_eq!(
+            (state.paused.as_slice(), state.first.is_none()),
+            (&["ask".to_owned()][..], true)
+        );
+        (3..6).for_each(|n| step(&mut state, n, "search"));
+        assert_eq!(state.first.unwrap().steps, 4);
+    }
+
+    #[test]
+    fn a_run_that_ends_by_itself_is_not_stopped() {
+        let mut state = shadow("[stop]\nlimit = 'steps >= 1'\n");
+        let reply =
+            EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 0 };
+        for kind in [EventKind::StepBegin, reply, EventKind::StepEnd] {
+            state.take(&Event::new(Millis(0), kind));
+        }
+        assert_eq!(state.first, None);
+    }
+}
