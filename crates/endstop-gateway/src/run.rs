@@ -128,6 +128,12 @@ impl RunEntry {
         }
     }
 
+    /// Resolves when the bell is next rung after this: at the end of a call, or where the run's state may have
+    /// changed.
+    pub(crate) fn rung(&self) -> tokio::sync::futures::Notified<'_> {
+        self.bell.notified()
+    }
+
     /// Tells observers of the end, once.
     pub(crate) fn tell_end(&self) {
         if !self.is_end_told.swap(true, Ordering::AcqRel) {

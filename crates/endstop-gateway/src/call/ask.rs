@@ -210,7 +210,7 @@ impl Gate {
 }
 
 /// Waits for `future`, unless the run is cut first, or a limit in time is reached.
-async fn guarded<F: Future>(driven: &DrivenRun, future: F) -> Result<F::Output, Cut> {
+pub(super) async fn guarded<F: Future>(driven: &DrivenRun, future: F) -> Result<F::Output, Cut> {
     let mut future = std::pin::pin!(future);
     let token = driven.in_flight();
     loop {

@@ -19,7 +19,7 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 
 pub use super::pricing::Pricing;
-pub use call::{Call, OpenCall, Outcome};
+pub use call::{Call, NotBegun, OpenCall, Outcome};
 
 use super::approval::caps_of;
 use super::scope::{Core, Scope, Shared, is_over};
