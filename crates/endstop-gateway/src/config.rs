@@ -48,7 +48,7 @@ pub struct Config {
     pub control_token: Option<Key>,
     /// The folder in which runs are kept, each in a file of its own (`<run>.jsonl`, an Endstop trace): a run that
     /// was forgotten, or whose gateway has died, goes on from its file when it is named again. One process a
-    /// folder. Nothing survives the process without.
+    /// folder, as long as the gateway or one of its runs is in memory. Nothing survives the process without.
     ///
     /// What is about to be sent is written before it is sent, what a call came to before its client can ask again.
     /// That survives `kill -9`, and not a loss of power. A call that a crash cut is charged its worst case. Where a

@@ -105,6 +105,12 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     };
     let limits = in_words(chosen.policy.rules.iter());
     let around = surroundings(args)?;
+    if let (Some(keep), Some(trace)) = (&args.keep, &args.trace)
+        && is_same(keep, trace)
+    {
+        let text = "--keep and --trace cannot write in one folder: each has a file for every run";
+        return Err(CliError::new(text));
+    }
     let setting = Setting {
         listen: args.listen,
         policy: chosen.policy,
@@ -161,6 +167,12 @@ fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
         around.observers.push(Arc::new(recorder.prices(version)));
     }
     Ok(around)
+}
+
+/// Whether two folders are one, as far as they are there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
 }
 
 /// One line of how a run ended, or where it is paused.

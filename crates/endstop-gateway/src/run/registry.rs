@@ -46,6 +46,9 @@ impl Registry {
             runs: Mutex::default(),
             uses: AtomicU64::new(0),
         };
+        if registry.keep.is_none() {
+            return registry.read_back();
+        }
         let reading = tokio::task::spawn_blocking(move || registry.read_back());
         reading.await.map_err(|error| error.to_string())?
     }
