@@ -1,5 +1,6 @@
 """LiteLLM as a library, with a loop as people write it."""
 
+import gc
 import json
 import os
 
@@ -28,6 +29,9 @@ def run(api, stream):
         )
         if stream:
             answer = litellm.stream_chunk_builder(list(answer), messages=messages)
+            # It leaves its HTTP stream open. A collection at a bad moment would close that while httpcore holds the
+            # lock that closing takes, and the client would wait for itself for ever.
+            gc.collect()
         message = answer.choices[0].message
         if not message.tool_calls:
             return message.content

@@ -6,6 +6,7 @@
 )]
 
 mod bench;
+mod bench_gateway;
 mod clients;
 mod detection;
 mod docs;
@@ -27,6 +28,8 @@ Tasks:
   docs     write the generated pages again
   prices   take the price data from its published package
   bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
+  bench gateway [--quick] [--release | --binary FILE] [--only NAME..]
+           measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   real-model
            run the agent loop on a small real model, which is fetched below target/ first
   clients [--ci | --all [--write] | NAME..]
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         ["detection", "--write"] => report(detection::write(&tree::root())),
         ["detection", forms @ ..] => report(detection::print(&tree::root(), forms)),
         ["bench"] => report(bench::run(&tree::root())),
+        ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&tree::root(), rest)),
         ["real-model"] => report(real_model::run(&tree::root())),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

@@ -116,7 +116,10 @@ fn wrong_arguments_end_with_2_and_say_what_to_do() {
             &["-m", "scripted", "--policy", "nowhere.toml", "x"],
             "error: cannot read the policy file",
         ),
-        (&["-m", "scripted", "--policy", &unbounded, "x"], "hint: add --steps, --usd or --timeout"),
+        (
+            &["-m", "scripted", "--policy", &unbounded, "x"],
+            "hint: add --steps, --usd, --tokens or --timeout",
+        ),
         (&["-m", "scripted", "--stop", "cost >= 5", "x"], "hint: write `$5.00`"),
         (
             &["-m", "scripted", "--stop", "steps >= 2", "--policy", "p.toml", "x"],

@@ -151,7 +151,7 @@ fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
         endstop.display()
     );
     let arguments = ["run", "--upstream", "sim", "--steps", "50", "--", "/bin/sh", "-c", &agent];
-    let mut terminal = Terminal::begin(Command::new(&endstop).args(arguments));
+    let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
     // The region that scrolls ends above the last row, in which the line stands.
     terminal.expect("\u{1b}[1;23r");
     terminal.expect("\u{1b}[24;1H");

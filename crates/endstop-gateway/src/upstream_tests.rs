@@ -1,6 +1,5 @@
 //! The client of upstreams against raw TCP, and against HTTP/2 over TLS.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};

@@ -28,8 +28,14 @@ const MAX_TOKENS: u64 = 2_000;
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER: usize = 1 << 20;
 
+const HELP: &str = "\
+Examples:
+  endstop run --upstream sim --usd 2 -- endstop demo-agent
+  endstop run --upstream sim --steps 3 -- endstop demo-agent --pause 500ms";
+
 /// Arguments of `endstop demo-agent`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub struct Args {
     /// The cap of the planner
     #[arg(long, value_name = "N", default_value_t = 50)]

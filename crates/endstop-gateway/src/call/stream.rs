@@ -234,13 +234,13 @@ impl SseBody {
             Some(Ok(last)) => last,
             Some(Err(_)) => return self.broken("the upstream's encoding is broken"),
         };
+        if !last.is_empty() {
+            last = self.read(&last).map_or(last, |(bytes, _)| bytes);
+        }
         if let Some(frame) = self.splitter.last_frame()
             && let Some(event) = frame.event()
         {
             self.reader.event(&event);
-        }
-        if !last.is_empty() {
-            last = self.read(&last).map_or(last, |(bytes, _)| bytes);
         }
         let rest = self.splitter.take_rest();
         if let Some((mut flight, _)) = self.open.take() {

@@ -73,11 +73,15 @@ impl CallPlan<'_> {
 
     /// As [`CallPlan::worst`], with what is kept.
     fn worst_with_wrap_up(&self, output: u64) -> Worst {
-        let worst = self.worst(output);
+        self.with_wrap_up(self.worst(output))
+    }
+
+    /// A worst case, and what is kept for a wrap-up after it.
+    fn with_wrap_up(&self, worst: Worst) -> Worst {
         if !self.keeps_wrap_up {
             return worst;
         }
-        let again = self.input.saturating_add(output).saturating_add(WRAP_UP_RESULTS_TOKENS);
+        let again = self.input.saturating_add(worst.output).saturating_add(WRAP_UP_RESULTS_TOKENS);
         let wrap_up = self.cost(again, WRAP_UP_OUTPUT_TOKENS);
         Worst {
             input: worst.input.saturating_add(again),
@@ -87,9 +91,9 @@ impl CallPlan<'_> {
     }
 
     /// What the ledger holds for the call.
-    pub(super) fn amounts(&self, output: u64) -> Amounts {
-        let worst = self.worst(output);
-        let usage = TokenUsage { input: worst.input, output, ..TokenUsage::default() };
+    fn amounts(&self, worst: Worst) -> Amounts {
+        let Worst { input, output, .. } = worst;
+        let usage = TokenUsage { input, output, ..TokenUsage::default() };
         Amounts {
             attempts: 1,
             tokens: usage.total(),
@@ -182,7 +186,7 @@ impl Chain<'_> {
     /// Whether a budget beyond the runs' own rules limits money that nobody can tell.
     fn is_untold_money(&self, plan: &CallPlan<'_>) -> bool {
         let is_limited = || self.shared_budget().is_some_and(|it| it.room().cost.is_some());
-        plan.unpriced == OnUnpriced::Stop && plan.worst(0).cost == Cost::Unpriced && is_limited()
+        plan.unpriced == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
     }
 
     /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
@@ -201,18 +205,19 @@ impl Chain<'_> {
         provider: &str,
     ) -> Result<Admitted, NotAdmitted> {
         let needs_reserve = self.needs_reserve();
-        let output = self.output_that_fits(plan, needs_reserve);
+        // Priced once: that is most of what admitting a call costs.
+        let worst = self.output_that_fits(plan, needs_reserve);
+        let output = worst.output;
         if self.is_untold_money(plan) {
             return Err(NotAdmitted::Unpriced);
         }
         let is_lowered = output < plan.max_output;
         let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
-        let hold = match self.own_budget().reserve(plan.amounts(output)) {
+        let hold = match self.own_budget().reserve(plan.amounts(worst)) {
             Ok(hold) => hold,
             Err(refused) => {
                 // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
-                let reserve =
-                    |budget: &Budget, unpriced| plan.worst(output).beside(budget, unpriced);
+                let reserve = |budget: &Budget, unpriced| worst.beside(budget, unpriced);
                 if !needs_reserve || self.would(reserve) {
                     return Err(NotAdmitted::Ledger(refused));
                 }
@@ -228,7 +233,7 @@ impl Chain<'_> {
             max_output_tokens: Some(output),
             input_bound: plan.input,
         };
-        let begun = self.begin_held(plan, output, held, needs_reserve, detail);
+        let begun = self.begin_held(worst, held, needs_reserve, detail);
         match begun {
             Ok(()) => Ok(Admitted { hold, output, lowered_by }),
             Err(directive) => {
@@ -240,13 +245,11 @@ impl Chain<'_> {
 
     fn begin_held(
         &mut self,
-        plan: &CallPlan<'_>,
-        output: u64,
+        worst: Worst,
         held: Amounts,
         needs_reserve: bool,
         detail: Detail<'_>,
     ) -> Result<(), Directive> {
-        let worst = plan.worst(output);
         if needs_reserve {
             let reserve = |budget: &Budget, unpriced| without(worst.beside(budget, unpriced), held);
             let directive = self.intend_each(reserve, Detail::None);
@@ -259,37 +262,42 @@ impl Chain<'_> {
         if directive.admits() { Ok(()) } else { Err(directive) }
     }
 
-    /// The largest output cap that every core and every budget lets begin; the least one if none fits, so
-    /// that the refusal shows it.
-    fn output_that_fits(&mut self, plan: &CallPlan<'_>, needs_reserve: bool) -> u64 {
+    /// The worst case with the largest output cap that every core and every budget lets begin; with the least
+    /// one if none fits, so that the refusal shows it.
+    fn output_that_fits(&mut self, plan: &CallPlan<'_>, needs_reserve: bool) -> Worst {
         let least = plan.min_output.min(plan.max_output);
         let mut most = plan.max_output;
         if plan.keeps_wrap_up {
             most = most.min(self.output_below_finish(plan)).max(least);
         }
         let room = self.own_budget().room();
-        let mut fits = |output: u64| {
-            let amounts = plan.amounts(output);
+        let mut fits = |worst: Worst| {
+            let amounts = plan.amounts(worst);
             let is_in_budget = [Dimension::Tokens, Dimension::Cost].iter().all(|dimension| {
                 room.get(*dimension).is_none_or(|left| amounts.get(*dimension) <= left)
             });
-            let worst = plan.worst_with_wrap_up(output);
             is_in_budget
-                && (!needs_reserve || self.would(|budget, unpriced| worst.beside(budget, unpriced)))
+                && (!needs_reserve || {
+                    let whole = plan.with_wrap_up(worst);
+                    self.would(|budget, unpriced| whole.beside(budget, unpriced))
+                })
         };
-        if fits(most) {
-            return most;
+        let wanted = plan.worst(most);
+        if fits(wanted) {
+            return wanted;
         }
-        if !fits(least) {
-            return least;
+        let mut low = plan.worst(least);
+        if !fits(low) {
+            return low;
         }
-        let (mut low, mut high) = (least, most);
-        while high.saturating_sub(low) > 1 {
-            let middle = low.saturating_add(high.saturating_sub(low) / 2);
-            if fits(middle) {
-                low = middle;
+        let mut above = most;
+        while above.saturating_sub(low.output) > 1 {
+            let middle = low.output.saturating_add(above.saturating_sub(low.output) / 2);
+            let worst = plan.worst(middle);
+            if fits(worst) {
+                low = worst;
             } else {
-                high = middle;
+                above = middle;
             }
         }
         low
@@ -298,7 +306,7 @@ impl Chain<'_> {
     /// What lowered the output cap: tokens, if they lower it without money too.
     fn lowered_by(&mut self, plan: &CallPlan<'_>, needs_reserve: bool) -> StopReason {
         let free = CallPlan { is_free: true, ..*plan };
-        if self.output_that_fits(&free, needs_reserve) < plan.max_output {
+        if self.output_that_fits(&free, needs_reserve).output < plan.max_output {
             StopReason::TokenLimitReached
         } else {
             StopReason::CostLimitReached

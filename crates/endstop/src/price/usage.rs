@@ -1,6 +1,7 @@
 //! What a call used, as its provider reported it.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use endstop_core::units::{Money, TokenUsage};
 use serde_json::Value;
@@ -11,6 +12,18 @@ use super::unit::Unit;
 
 /// Counts stay below this, so that a count times a rate fits 128 bits.
 pub const MAX_COUNT: u64 = 1 << 58;
+
+/// The units of the token classes, looked up once: they are priced before every call.
+static TOKEN_UNITS: LazyLock<[Option<Unit>; 5]> = LazyLock::new(|| {
+    let names = [
+        "input_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "cache_write_1h_tokens",
+        "output_tokens",
+    ];
+    names.map(Unit::named)
+});
 
 /// Decimals of a count of milliseconds that is reported in seconds.
 const MILLI_DECIMALS: u32 = 3;
@@ -79,14 +92,15 @@ impl UsageCounts {
     pub fn from_token_usage(tokens: &TokenUsage) -> Result<Self, UsageError> {
         let mut usage = Self::default();
         let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
-        for (key, count) in [
-            ("input_tokens", tokens.total_input()),
-            ("cache_read_tokens", tokens.cache_read),
-            ("cache_write_tokens", written),
-            ("cache_write_1h_tokens", tokens.cache_write_1h),
-            ("output_tokens", tokens.output),
-        ] {
-            if let Some(unit) = Unit::named(key) {
+        let counts = [
+            tokens.total_input(),
+            tokens.cache_read,
+            written,
+            tokens.cache_write_1h,
+            tokens.output,
+        ];
+        for (unit, count) in TOKEN_UNITS.iter().zip(counts) {
+            if let Some(unit) = *unit {
                 usage.set(unit, count)?;
             }
         }

@@ -72,7 +72,7 @@ impl Page {
             ("endstop replay", "what a limit would have saved on your own recorded runs"),
             ("endstop check policy.toml", "how far a policy lets a run go"),
         ] {
-            let line = format!("  {command:26} {what}");
+            let line = format!("  {command:28} {what}");
             let is_narrow = line.len() > self.columns;
             let line = if is_narrow { format!("  {command}: {what}") } else { line };
             text.push_str(&wrapped(&line, self.columns, "    "));

@@ -1,0 +1,28 @@
+//! Times that were taken, and what they come to.
+
+/// The value below which this part of all lie; 0 of nothing.
+pub fn quantile(values: &mut [u64], part: f64) -> u64 {
+    values.sort_unstable();
+    let last = values.len().saturating_sub(1);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss,
+        reason = "an index of a list, rounded"
+    )]
+    let index = (last as f64 * part).round() as usize;
+    values.get(index).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_of_the_list() {
+        let mut values: Vec<u64> = (0..=100).rev().collect();
+        assert_eq!(quantile(&mut values, 0.5), 50);
+        assert_eq!(quantile(&mut values, 0.99), 99);
+        assert_eq!(quantile(&mut [], 0.5), 0);
+    }
+}

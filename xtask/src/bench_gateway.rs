@@ -1,0 +1,198 @@
+//! `cargo xtask bench gateway`: what a call costs through Endstop, and through other gateways, in one run.
+//!
+//! The gateway under test has core 0, clients and upstream have core 1. All gateways run at the same time and
+//! are measured in turns, round after round, so that a busy machine is busy for each of them. Nothing here
+//! fails by time.
+
+mod goals;
+mod measure;
+mod peers;
+mod process;
+mod subjects;
+mod table;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use measure::{CASES, Memory, Taken};
+use process::Running;
+use subjects::{SUBJECTS, Subject};
+
+/// How long starting and measuring may take; builds and installations come before.
+const LONGEST: Duration = Duration::from_secs(14 * 60);
+const LONGEST_QUICK: Duration = Duration::from_secs(170);
+
+/// What the command line asks for.
+#[derive(Debug)]
+struct Options {
+    rounds: usize,
+    /// By how much windows are shorter than usual.
+    shorter: u64,
+    only: Vec<String>,
+    built: Built,
+}
+
+/// Where the command `endstop` comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Built {
+    /// It is built here, with this profile.
+    Here(&'static str),
+    /// It was built before.
+    Before(PathBuf),
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options =
+            Self { rounds: 5, shorter: 1, only: Vec::new(), built: Built::Here("dist") };
+        let mut words = words.iter();
+        while let Some(&word) = words.next() {
+            match word {
+                "--quick" => (options.rounds, options.shorter) = (2, 3),
+                "--release" => options.built = Built::Here("release"),
+                "--binary" => {
+                    let path = words.next().ok_or("--binary needs the path of an `endstop`")?;
+                    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+                    options.built = Built::Before(path);
+                }
+                "--only" => options.only.extend(words.by_ref().map(|&name| name.to_owned())),
+                other => {
+                    return Err(format!(
+                        "`{other}` is unknown; there are --quick, --release, --binary FILE and --only NAME.."
+                    ));
+                }
+            }
+        }
+        let known = |name: &String| SUBJECTS.iter().any(|subject| subject.name == name);
+        if let Some(name) = options.only.iter().find(|name| !known(name)) {
+            let names: Vec<_> = SUBJECTS.iter().map(|subject| subject.name).collect();
+            return Err(format!("no gateway `{name}`; there are {}", names.join(", ")));
+        }
+        Ok(options)
+    }
+
+    fn is_quick(&self) -> bool {
+        self.shorter > 1
+    }
+
+    fn has(&self, subject: &Subject) -> bool {
+        // Everything else is compared with it.
+        subject.name == "direct"
+            || self.only.is_empty()
+            || self.only.iter().any(|n| n == subject.name)
+    }
+}
+
+/// Where things are.
+#[derive(Debug)]
+pub(super) struct Place {
+    root: PathBuf,
+    /// What is built, installed and written.
+    folder: PathBuf,
+    /// The program with both ends.
+    ends: PathBuf,
+    upstream: SocketAddr,
+    built: Built,
+}
+
+/// A gateway that runs, and what was found about it.
+#[derive(Debug)]
+struct Measured {
+    name: &'static str,
+    running: Running,
+    taken: Taken,
+    memory: Memory,
+}
+
+pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
+    let options = Options::parse(words)?;
+    let place = prepare(root, &options.built)?;
+    let (mut launches, mut skipped) = (Vec::new(), Vec::new());
+    for subject in SUBJECTS.iter().filter(|subject| options.has(subject)) {
+        match (subject.prepare)(&place) {
+            Ok(launch) => launches.push((subject, launch)),
+            Err(why) => {
+                println!("skipped: {}: {why}", subject.name);
+                skipped.push(format!("{}: {why}", subject.name));
+            }
+        }
+    }
+    let begun = Instant::now();
+    process::end_all_after(if options.is_quick() { LONGEST_QUICK } else { LONGEST });
+    let upstream = Running::upstream(&place)?;
+    let mut all = Vec::new();
+    for (subject, launch) in launches {
+        let started = Running::start(&place, subject.name, launch, &upstream);
+        match started.and_then(|running| measure::first_calls(&place, running)) {
+            Ok(running) => {
+                println!("{}: runs", subject.name);
+                let memory = measure::memory(&place, &running, options.is_quick());
+                all.push(Measured { name: subject.name, running, taken: Taken::default(), memory });
+            }
+            Err(why) => {
+                println!("skipped: {}: {why}", subject.name);
+                skipped.push(format!("{}: {why}", subject.name));
+            }
+        }
+    }
+    for round in 1..=options.rounds {
+        println!("round {round} of {}", options.rounds);
+        for measured in &mut all {
+            for case in CASES {
+                let result = measure::one(&place, &measured.running, case, options.shorter);
+                measured.taken.add(case.name, result);
+            }
+        }
+    }
+    for measured in &mut all {
+        measured.memory.after = process::resident_mib(&measured.running);
+    }
+    println!("\n{}", table::machine());
+    println!("{}", table::all(&all, &skipped));
+    println!("{}", goals::all(&all));
+    println!("measured in {} s", begun.elapsed().as_secs());
+    Ok(())
+}
+
+/// Builds both ends; the gateways are built or installed by their own rows.
+fn prepare(root: &Path, built: &Built) -> Result<Place, String> {
+    let folder = root.join("target/bench-gateway");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let status = Command::new("cargo")
+        .args(["build", "--release", "--target-dir"])
+        .arg(folder.join("build"))
+        .current_dir(root.join("benches/gateway"))
+        .status();
+    if !status.is_ok_and(|status| status.success()) {
+        return Err("the two ends of the benchmark do not build".to_owned());
+    }
+    Ok(Place {
+        root: root.to_path_buf(),
+        ends: folder.join("build/release/gateway-load"),
+        folder,
+        upstream: process::free_address()?,
+        built: built.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_none_is_refused_with_those_that_are() {
+        let error = Options::parse(&["--only", "ngnix"]).unwrap_err();
+        assert!(error.contains("ngnix") && error.contains("nginx"), "{error}");
+        assert!(Options::parse(&["--fast"]).is_err());
+    }
+
+    #[test]
+    fn direct_is_always_measured() {
+        let options = Options::parse(&["--quick", "--only", "nginx"]).unwrap();
+        let names: Vec<_> =
+            SUBJECTS.iter().filter(|subject| options.has(subject)).map(|s| s.name).collect();
+        assert_eq!(names, ["direct", "nginx"]);
+    }
+}
