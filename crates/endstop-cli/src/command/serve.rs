@@ -33,9 +33,10 @@ by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the
 by a key of --keys. Where it listens goes to standard output, how each run ended to standard error; with
 --json both are JSON lines on standard output.
 
-With --keep a run that is named again after this process has ended, even by kill -9, goes on where it was,
-and --total-usd counts what all kept runs have spent. A call that was cut is charged its worst case. Without
-it every run begins anew with the process. `endstop replay DIR` reads the folder.
+With --keep, a run that is named again after this process has ended, even by kill -9, goes on where
+it was, and --total-usd counts what all kept runs have spent. A call that was cut is charged its
+worst case. Without it, every run begins anew with the process. `endstop replay DIR` reads the
+folder.
 
 Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
 
