@@ -1,5 +1,6 @@
 //! Runs that are driven without the loop: what begins is asked of every run above, what is spent is settled
 //! for all of them.
+#![expect(clippy::expect_used, reason = "helpers of tests")]
 
 use std::sync::Arc;
 
