@@ -16,7 +16,7 @@ use super::super::pricing::Pricing;
 use super::super::scope::Scope;
 use super::super::step::ledger_signal;
 use super::DrivenRun;
-use crate::ledger::Hold;
+use crate::ledger::{Hold, Refused};
 use crate::message::ToolCall;
 use crate::model::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
@@ -154,9 +154,24 @@ impl DrivenRun {
         }
     }
 
+    /// A budget refused: the run stops whose it is; the whole tree, where it is above all of them.
+    pub(super) fn refused_by_ledger(&self, refused: &Refused) {
+        let mut scope = &self.scope;
+        while scope.budget.id() != refused.budget
+            && let Some(parent) = &scope.parent
+        {
+            scope = parent;
+        }
+        let signal = ledger_signal(refused);
+        if !Arc::ptr_eq(scope, &self.scope) {
+            Self { scope: Arc::clone(scope) }.raise(&signal);
+        }
+        self.raise(&signal);
+    }
+
     fn not_admitted(&self, why: &NotAdmitted, model: &str) {
         let signal = match why {
-            NotAdmitted::Ledger(refused) => ledger_signal(refused),
+            NotAdmitted::Ledger(refused) => return self.refused_by_ledger(refused),
             NotAdmitted::Unpriced => {
                 StopSignal::new(StopReason::CostLimitReached).with_source("budget").with_message(
                     format!("the budget limits money, and `{model}` has no price: give rates by `on_unpriced`, or ignore it"),
