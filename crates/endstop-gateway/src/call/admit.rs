@@ -60,6 +60,11 @@ impl Gate {
             let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);
             return Err(Box::new(answer::error(dialect, status, kind, text)));
         }
+        if taken.is_background() && self.is_metered(run) {
+            let text = "the request runs in the background (`background`), so what it costs is told to nobody \
+                here: send it without";
+            return Err(Box::new(answer::refused(run, dialect, text)));
+        }
         let bounds = &self.config.bounds;
         let seat = match run.sit(&taken.route.child, asked, &taken.rolling, bounds) {
             Ok(seat) => seat,
@@ -86,8 +91,8 @@ impl Gate {
                 Err((_, Held::Stopped(signal))) => return Err(stopped(&signal)),
                 Err((_, Held::UnknownSize)) => {
                     let text = "the request continues a conversation that the upstream keeps, so what it \
-                        costs cannot be bounded: send the whole conversation, or allow unmetered calls";
-                    return Err(Box::new(answer::refused(dialect, text)));
+                        costs cannot be bounded: send the whole conversation";
+                    return Err(Box::new(answer::refused(run, dialect, text)));
                 }
                 Err((kept, Held::ByOthers)) => {
                     // Where the run is cut meanwhile, the next look says so.
@@ -116,7 +121,7 @@ impl Gate {
         match self.admit_in(&seat, taken, is_taken_in) {
             Ok(begun) => {
                 let warning = warnings(&seat.run.driven);
-                Ok(Box::new(Flight::new(seat, taken, begun, warning)))
+                Ok(Box::new(Flight::new(seat, taken, begun, warning, Arc::clone(&self.prices))))
             }
             Err(held) => Err((seat, held)),
         }
@@ -143,9 +148,12 @@ impl Gate {
             None if self.is_metered(run) => return Err(Held::UnknownSize),
             None => InputBound { input: asked.fixed_bound, told: 0 },
         };
-        let pricing = self.prices.of(self.provider(taken.route.side), &asked.model);
+        let provider = self.provider(taken.route.side);
+        let pricing = self.prices.of(provider, &asked.model);
         let choices = asked.choices.max(1);
-        let wanted = asked.output_cap.unwrap_or(self.config.default_output);
+        let wanted = asked
+            .output_cap
+            .unwrap_or_else(|| self.caps.of(provider, &asked.model, self.config.default_output));
         let mut call = Call {
             pricing: &pricing,
             input: bound.input,
