@@ -60,7 +60,7 @@ impl Gate {
             let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);
             return Err(Box::new(answer::error(dialect, status, kind, text)));
         }
-        if taken.is_background() && self.is_metered(run) {
+        if asked.is_background && self.is_metered(run) {
             let text = "the request runs in the background (`background`), so what it costs is told to nobody \
                 here: send it without";
             return Err(Box::new(answer::refused(run, dialect, text)));

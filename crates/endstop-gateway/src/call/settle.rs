@@ -73,6 +73,9 @@ impl Flight {
     /// What a call costs: as the provider billed it; else for the model that was asked for, or for the one that
     /// answered where that is dearer.
     fn price(&self, told: &UsageSeen, answered: Option<&str>, at: WallTime) -> Cost {
+        if let Some(billed) = told.billed {
+            return Cost::Known(billed);
+        }
         let asked = self.pricing.exact(&told.counts, at, &told.context);
         let Some(name) = answered.filter(|name| *name != self.pricing.model()) else {
             return asked;

@@ -6,7 +6,7 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::answer;
-use crate::api::{Api, Asked, Dialect, ErrorKind};
+use crate::api::{Asked, Dialect, ErrorKind};
 use crate::body::Body;
 use crate::config::Config;
 use crate::decode::Decoder;
@@ -24,28 +24,6 @@ pub(super) struct Taken {
     pub(super) rolling: Rolling,
     /// Of the body.
     pub(super) digest: u64,
-}
-
-impl Taken {
-    /// Whether the answer comes before the model has answered, and what it uses is told later.
-    pub(super) fn is_background(&self) -> bool {
-        #[derive(serde::Deserialize)]
-        struct Asked {
-            background: Option<serde_json::Value>,
-        }
-        if self.route.api != Api::Responses
-            || memchr::memmem::find(&self.body, b"background").is_none()
-        {
-            return false;
-        }
-        let asked: Option<Asked> = serde_json::from_slice(&self.body).ok();
-        // One that stands twice is not read; it counts.
-        asked.is_none_or(|asked| {
-            asked.background.is_some_and(|it| {
-                !matches!(it, serde_json::Value::Null | serde_json::Value::Bool(false))
-            })
-        })
-    }
 }
 
 /// Reads the body of a request as it came; the answer where it is not taken.

@@ -110,7 +110,7 @@ async fn an_answer_that_breaks_off_is_charged_for_what_came() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_charges_the_client_that_left_for_a_whole_answer_too() {
+async fn a_client_that_leaves_a_whole_answer_pays_for_what_came() {
     let upstream = Fake::start(|_, _| {
         vec![json_with("", 9_000), Act::Send(vec![b' '; 3_000]), Act::AwaitClose]
     })
@@ -150,6 +150,19 @@ async fn a_dearer_model_that_answers_is_paid_for() {
     chat(&gateway, &Agent::new("Answer.").request()).await;
     // $2.50 and $10 a million.
     assert_eq!(gateway.run(&id()).unwrap().budget().settled().cost.to_string(), "$0.00035");
+}
+
+#[tokio::test]
+async fn what_a_provider_billed_is_paid() {
+    let upstream = Fake::start(|_, _| {
+        let mut reply: serde_json::Value = serde_json::from_str(&reply_text("Done.")).unwrap();
+        reply["usage"]["cost"] = json!(0.25);
+        json("200 OK", &reply.to_string())
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"cost >= $5\"\n", &upstream).await;
+    chat(&gateway, &Agent::new("Answer.").request()).await;
+    assert_eq!(gateway.run(&id()).unwrap().budget().settled().cost.to_string(), "$0.25");
 }
 
 #[tokio::test]
