@@ -124,8 +124,14 @@ impl Memory {
         if !asked.has_user_message {
             return false;
         }
-        if asked.thread == Thread::Whole && self.continues(rolling) {
-            return asked.messages.iter().skip(self.count).any(|mark| mark.is_user);
+        if asked.thread == Thread::Whole {
+            if self.continues(rolling) {
+                return asked.messages.iter().skip(self.count).any(|mark| mark.is_user);
+            }
+            if asked.results.is_empty() {
+                // A task begins, in the same words or in others. A history that was rewritten has results.
+                return true;
+            }
         }
         let last = asked.messages.iter().rev().find(|mark| mark.is_user).map(|mark| mark.digest);
         last.is_none() || last != self.last_user

@@ -70,6 +70,26 @@ async fn an_agent_that_rewrites_its_history_stays_one_conversation() {
 }
 
 #[tokio::test]
+async fn the_same_task_begun_again_repeats_nothing() {
+    let upstream = Fake::start(|request, _| {
+        let is_answered = request.body.contains("tool_call_id");
+        let reply = if is_answered { reply_text("Done.") } else { reply_call("c", "look", "{}") };
+        json("200 OK", &reply)
+    })
+    .await;
+    let policy = "[stop]\nlimit = \"steps >= 50\"\nloop = \"repeats >= 3 or cycles >= 2\"\n";
+    let gateway = gateway(policy, &upstream).await;
+    for _ in 0..5 {
+        let mut agent = Agent::new("Look.");
+        let got = chat(&gateway, &agent.request()).await;
+        assert!(agent.take(&got, "the same"), "{got:?}");
+        let got = chat(&gateway, &agent.request()).await;
+        assert_eq!(got.words(), "Done.");
+    }
+    assert_eq!((reading(&gateway, "own.steps"), reading(&gateway, "repeats")), (10, 0));
+}
+
+#[tokio::test]
 async fn children_in_the_path_draw_on_the_run() {
     let upstream = repeating().await;
     let gateway = gateway("[stop]\nlimit = \"steps >= 5\"\n", &upstream).await;
