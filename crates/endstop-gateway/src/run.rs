@@ -6,6 +6,7 @@
 mod conversation;
 mod held;
 mod lane;
+mod own;
 mod pick;
 mod prices;
 

@@ -91,7 +91,11 @@ impl Gate {
     }
 
     /// Tells the run what the request says, and lets the call begin.
-    fn admit(&self, seat: Seat, taken: &Taken) -> Result<Box<Flight>, (Seat, Held)> {
+    fn admit(&self, mut seat: Seat, taken: &Taken) -> Result<Box<Flight>, (Seat, Held)> {
+        if let Some(first) = seat.first_to_wrap_up() {
+            take_in(&mut seat.lane.state(), taken);
+            seat.move_to(first);
+        }
         match self.admit_in(&seat, taken) {
             Ok(begun) => {
                 let warning = warnings(&seat.run.driven);
@@ -112,6 +116,9 @@ impl Gate {
         }
         take_in(&mut state, taken);
         driven.checkpoint();
+        drop(state);
+        seat.lane.stop_siblings();
+        let mut state = seat.lane.state();
         if run.is_paused() || stop_of(&driven).is_some() || run.stop().is_some() {
             return Err(held());
         }
