@@ -12,6 +12,7 @@ mod kit;
 
 mod apis;
 mod failures;
+mod keep;
 mod lanes;
 mod limits;
 mod runs;
