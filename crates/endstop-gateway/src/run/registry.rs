@@ -126,7 +126,7 @@ impl Registry {
         if let Some(entry) = self.used(id) {
             return Ok(entry);
         }
-        self.make_room()?;
+        self.make_room(id)?;
         let keep = self.keep.as_ref();
         let entry = RunEntry::open(id.clone(), &self.config, keep, model, provider);
         let entry = Arc::new(entry.map_err(NoRun::Unreadable)?);
@@ -156,7 +156,7 @@ impl Registry {
     }
 
     /// Forgets a run if there are too many.
-    fn make_room(&self) -> Result<(), NoRun> {
+    fn make_room(&self, id: &RunId) -> Result<(), NoRun> {
         let forgotten = {
             let mut runs = self.runs();
             if runs.len() < self.config.bounds.runs.max(1) {
@@ -168,7 +168,11 @@ impl Registry {
                     Runs::One(_) => &[],
                     Runs::Many { keys, .. } => keys,
                 },
-                for_stopped: self.stopped().len() < most,
+                for_stopped: {
+                    let stopped = self.stopped();
+                    // One that comes back leaves its place.
+                    stopped.len() < most || stopped.contains_key(id)
+                },
             };
             loop {
                 let idle = longest_idle(&runs, room).ok_or(NoRun::Full)?;
