@@ -2,7 +2,7 @@
 //!
 //! Each interface is one file and one [`Dialect`]. To add one: a file, an [`Api`] variant, a row in `route`.
 
-use endstop::core::units::TokenUsage;
+use endstop::core::units::{Money, TokenUsage};
 use endstop::message::ToolCall;
 use endstop::price::{CallContext, UsageCounts};
 use http::StatusCode;
@@ -19,6 +19,8 @@ mod dialect_tests;
 pub(crate) mod garbage;
 mod gemini;
 mod messages;
+#[cfg(test)]
+mod money_tests;
 mod parts;
 mod reply;
 mod responses;
@@ -83,10 +85,19 @@ pub struct Asked {
     pub choices: u64,
     /// What shape of answer the client insists on.
     pub demands: Demands,
+    /// The answer is to be made after the request is answered (`background` of responses): what it uses is told
+    /// by another request.
+    pub is_background: bool,
+    /// Tools that run at the provider are offered: what they read is input too, and is in no request.
+    pub has_server_tools: bool,
+    /// The tier and speed that are asked for, as they change the price.
+    pub context: CallContext,
     /// Names of the tools that are offered.
     pub tools: Vec<String>,
     /// The request continues a thread that the upstream keeps (Anthropic message threads, `previous_response_id`).
     pub thread: Thread,
+    /// The id of the answer that the request continues, where it names one (`previous_response_id`).
+    pub continues: Option<String>,
     /// The conversation, message by message.
     pub messages: Vec<MessageMark>,
     /// Most tokens that instructions, tools and all else beside the messages can be.
@@ -167,6 +178,8 @@ pub struct Edits<'e> {
 /// What an answer said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
+    /// The answer's id.
+    pub id: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
     /// What it used, if it told.
@@ -196,6 +209,8 @@ pub struct UsageSeen {
     pub context: CallContext,
     /// Output tokens that were reasoning.
     pub reasoning: Option<u64>,
+    /// What the provider says that it billed, where it does: it wins over a computed price.
+    pub billed: Option<Money>,
 }
 
 /// What one event of a stream brought.

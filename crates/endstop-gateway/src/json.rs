@@ -75,6 +75,15 @@ impl<'j> Raw<'j> {
         matches!(self.json(), "true" | "1" | "\"true\"")
     }
 
+    /// Whether a server that takes anything for a truth value may take it for true.
+    pub(crate) fn is_truthy(self) -> bool {
+        let word = self.text().map(|word| word.trim().to_ascii_lowercase());
+        match word.as_deref() {
+            Some(word) => !matches!(word, "" | "0" | "false" | "f" | "no" | "n" | "off" | "null"),
+            None => self.is_some() && !matches!(self.json(), "false" | "0" | "0.0" | "-0"),
+        }
+    }
+
     /// Its value; the default where it is none of this kind.
     pub(crate) fn read<T: Deserialize<'j> + Default>(self) -> T {
         serde_json::from_str(self.0).unwrap_or_default()

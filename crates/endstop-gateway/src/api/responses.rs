@@ -39,6 +39,7 @@ fields! {
         previous: Raw<'j> = "previous_response_id",
         conversation: Raw<'j> = "conversation",
         prompt: Raw<'j> = "prompt",
+        background: Raw<'j> = "background",
     }
 }
 
@@ -117,6 +118,8 @@ impl Dialect for Responses {
             model: request.model.text().unwrap_or_default().into_owned(),
             is_stream: request.stream.is_true(),
             wants_usage: true,
+            is_background: request.background.is_truthy(),
+            continues: request.previous.text().map(Cow::into_owned),
             output_cap: request.cap.count(),
             choices: 1,
             demands: demands(&offers, &insists(request.tool_choice), request.wants_json()),

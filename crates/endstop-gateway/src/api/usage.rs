@@ -1,7 +1,7 @@
 //! Usage that a provider reports, at once or piece by piece.
 
 use endstop::price::{
-    MAX_COUNT, Unit, UsageCounts, UsageShape, context_of, detect_shape, read_usage,
+    MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape, read_usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -56,7 +56,8 @@ impl Tally {
             around.insert("service_tier".to_owned(), Value::from(tier.as_str()));
         }
         let tokens = counts.token_usage();
-        Some(UsageSeen { counts, tokens, context: context_of(&around), reasoning })
+        let (context, billed) = (context_of(&around), billed_cost(&around["usage"]));
+        Some(UsageSeen { counts, tokens, context, reasoning, billed })
     }
 }
 

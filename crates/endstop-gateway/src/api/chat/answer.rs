@@ -139,11 +139,14 @@ impl Reader {
     }
 
     fn note_head(&mut self, chunk: &Chunk<'_>) {
+        if self.seen.id.is_none() {
+            self.seen.id = word(chunk.id);
+        }
         if self.seen.model.is_none() {
             self.seen.model = word(chunk.model);
         }
         if self.head.is_none()
-            && let Some(id) = word(chunk.id)
+            && let Some(id) = self.seen.id.clone()
         {
             let model = self.seen.model.clone().unwrap_or_else(|| self.reply.model.clone());
             let created = chunk.created.count().unwrap_or(0);

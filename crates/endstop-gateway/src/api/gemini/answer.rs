@@ -70,7 +70,6 @@ pub(super) struct Reader {
     seen: Seen,
     room: Room,
     tally: Tally,
-    id: Option<String>,
     has_open_call: bool,
     is_done: bool,
 }
@@ -82,7 +81,6 @@ impl Reader {
             seen: Seen::default(),
             room: Room::default(),
             tally: Tally::new(UsageShape::Gemini),
-            id: None,
             has_open_call: false,
             is_done: false,
         }
@@ -93,8 +91,8 @@ impl Reader {
         if self.seen.model.is_none() {
             self.seen.model = word(answer.model);
         }
-        if self.id.is_none() {
-            self.id = word(answer.id);
+        if self.seen.id.is_none() {
+            self.seen.id = word(answer.id);
         }
         if let Some(usage) = self.tally.take(answer.usage, Raw::default()) {
             self.seen.usage = Some(usage);
@@ -188,7 +186,7 @@ impl StreamReader for Reader {
             .usage
             .as_ref()
             .map_or([0, 0], |usage| [usage.tokens.total_input(), usage.tokens.output]);
-        let Some(id) = &self.id else {
+        let Some(id) = &self.seen.id else {
             if self.seen == Seen::default() {
                 return write::stream(&self.reply, stop);
             }

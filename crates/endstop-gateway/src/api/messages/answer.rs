@@ -21,6 +21,7 @@ const MAX_OPEN: usize = 64;
 fields! {
     Answer<'j> {
         kind: Raw<'j> = "type",
+        id: Raw<'j> = "id",
         model: Raw<'j> = "model",
         content: List<Content<'j>> = "content",
         reason: Raw<'j> = "stop_reason",
@@ -124,6 +125,9 @@ impl Reader {
 
     fn message(&mut self, answer: &Answer<'_>) {
         self.has_started = true;
+        if self.seen.id.is_none() {
+            self.seen.id = word(answer.id);
+        }
         if self.seen.model.is_none() {
             self.seen.model = word(answer.model);
         }

@@ -12,6 +12,7 @@ use crate::json::{List, Raw, fields};
 fields! {
     Response<'j> {
         kind: Raw<'j> = "object",
+        id: Raw<'j> = "id",
         model: Raw<'j> = "model",
         status: Raw<'j> = "status",
         output: List<Output<'j>> = "output",
@@ -66,6 +67,9 @@ impl Progress {
 
     /// Takes in what a response says of itself, without its output.
     pub(super) fn response(&mut self, response: &Response<'_>) {
+        if self.seen.id.is_none() {
+            self.seen.id = word(response.id);
+        }
         if self.seen.model.is_none() {
             self.seen.model = word(response.model);
         }
