@@ -15,7 +15,7 @@ use super::super::usage::Tally;
 use super::super::{EventSeen, Seen, StreamReader, Unreadable};
 use super::Function;
 use super::write::{self, DONE, Head};
-use crate::json::{List, Raw, fields};
+use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
 
@@ -235,7 +235,7 @@ impl StreamReader for Reader {
             self.seen.is_whole = true;
             return EventSeen::default();
         }
-        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(event.data) else {
+        let Ok(chunk) = parse::<Chunk<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             count_bytes(&mut self.seen, event.data);
             return EventSeen::default();

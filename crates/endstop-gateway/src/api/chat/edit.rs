@@ -37,7 +37,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
     Ok(changes.apply())
 }
 
-fn set_cap(changes: &mut Changes<'_>, root: &Object, cap: u64) {
+fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
     let is_set = |key: &&&str| root.all(key).any(|place| changes.value(&place).is_some());
     let set: Vec<&str> = CAPS.iter().filter(is_set).copied().collect();
     for key in &set {
@@ -65,7 +65,7 @@ fn cap_field(model: &str) -> &'static str {
 
 /// Adds to the user's last message, or a message of the user. Not one of the system: many servers take that only
 /// as the first. Not a second one of the user: some templates want the roles to alternate.
-fn add_note(changes: &mut Changes<'_>, root: &Object, note: &str) {
+fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(list) = root.get("messages") else { return };
     let last: Option<Raw<'_>> = last_of(changes, &list);
     let is_user = last.is_some_and(|it| it.read::<Message<'_>>().role.json() == "\"user\"");

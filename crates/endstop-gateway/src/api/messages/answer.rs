@@ -11,7 +11,7 @@ use super::super::reply::{MAX_CALLS, Reply, Room, count_bytes, error_words, word
 use super::super::usage::Tally;
 use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
 use super::write;
-use crate::json::{List, Raw, fields};
+use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
 
@@ -231,7 +231,7 @@ impl Reader {
 
 impl StreamReader for Reader {
     fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
-        let Ok(read) = serde_json::from_str::<Event<'_>>(event.data) else {
+        let Ok(read) = parse::<Event<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             count_bytes(&mut self.seen, event.data);
             return EventSeen::default();
