@@ -285,6 +285,11 @@ impl<'j> Walk<'j> {
     }
 }
 
+/// Whether the characters of a string all stand for themselves in JSON.
+pub(crate) fn is_plain(text: &str) -> bool {
+    plain_length(text.as_bytes()) == text.len()
+}
+
 /// How many bytes are characters of a string that stand for themselves. Eight at a time: a byte of a difference
 /// that borrows has its highest bit set, and the lowest one that has is never there by mistake.
 fn plain_length(bytes: &[u8]) -> usize {
