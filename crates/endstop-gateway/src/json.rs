@@ -158,8 +158,45 @@ impl<'j, T: FromJson<'j>> FromJson<'j> for List<T> {
     }
 }
 
+/// A value with its text, and its members where it is an object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry<'j> {
+    raw: Raw<'j>,
+    members: Members<'j>,
+}
+
+impl<'j> Entry<'j> {
+    /// Of a text that is one JSON value.
+    pub(crate) fn of(raw: Raw<'j>) -> Self {
+        Self { raw, members: raw.read() }
+    }
+
+    /// Its text.
+    pub(crate) const fn raw(&self) -> Raw<'j> {
+        self.raw
+    }
+
+    /// Its members, in order, with all duplicates.
+    pub(crate) fn members(&self) -> &[(Key<'j>, Raw<'j>)] {
+        &self.members.0
+    }
+
+    /// The value of a key; of several the last one.
+    pub(crate) fn get(&self, key: &str) -> Raw<'j> {
+        let mut members = self.members().iter().rev();
+        members.find(|(known, _)| known.as_str() == key).map_or(Raw::default(), |(_, raw)| *raw)
+    }
+}
+
+impl<'j> FromJson<'j> for Entry<'j> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+        let (raw, members) = walk.with_text()?;
+        Ok(Self { raw, members })
+    }
+}
+
 /// The members of an object as they are.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Members<'j>(Vec<(Key<'j>, Raw<'j>)>);
 
 impl<'j> FromJson<'j> for Members<'j> {

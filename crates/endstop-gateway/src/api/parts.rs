@@ -56,9 +56,14 @@ pub(super) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
 
 /// Bytes of a request before its messages and after them. What stands between them is no text, and would make
 /// a request that adds messages look like one with other instructions.
-pub(super) fn beside(body: &[u8], messages: &[Raw<'_>]) -> u64 {
-    let begin = messages.first().map_or(0, |first| first.json().as_ptr().addr());
-    let end = messages.last().map_or(0, |last| {
+pub(super) fn beside<'j>(
+    body: &[u8],
+    mut messages: impl DoubleEndedIterator<Item = Raw<'j>>,
+) -> u64 {
+    let first = messages.next();
+    let last = messages.next_back().or(first);
+    let begin = first.map_or(0, |first| first.json().as_ptr().addr());
+    let end = last.map_or(0, |last| {
         let last = last.json();
         last.as_ptr().addr().saturating_add(last.len())
     });

@@ -89,7 +89,15 @@ impl<'j> Walk<'j> {
         self.next();
         let start = self.at;
         self.skip()?;
-        Ok(Raw::of(self.text.get(start..self.at).unwrap_or_default()))
+        Ok(self.text_since(start))
+    }
+
+    /// The text of the next value, and what can be read of it.
+    pub(crate) fn with_text<T: FromJson<'j>>(&mut self) -> Result<(Raw<'j>, T), Broken> {
+        self.next();
+        let start = self.at;
+        let value = T::from_json(self)?;
+        Ok((self.text_since(start), value))
     }
 
     /// Passes over the next value, however deep it is.
@@ -249,6 +257,10 @@ impl<'j> Walk<'j> {
         let word = word.ok_or_else(|| self.broken("a value is missing"))?;
         self.at = self.at.saturating_add(word.len());
         Ok(())
+    }
+
+    fn text_since(&self, start: usize) -> Raw<'j> {
+        Raw::of(self.text.get(start..self.at).unwrap_or_default())
     }
 
     fn rest(&self) -> &'j [u8] {

@@ -4,8 +4,7 @@ use serde_json::json;
 
 use super::super::parts::{add_to_content, changes_of, is_nothing, last_of, lower, note_of};
 use super::super::{Edits, Unreadable};
-use super::Message;
-use crate::json::{Changes, Object, Raw};
+use crate::json::{Changes, Entry, Object, Raw};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
@@ -68,7 +67,7 @@ fn cap_field(model: &str) -> &'static str {
 fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(list) = root.get("messages") else { return };
     let last: Option<Raw<'_>> = last_of(changes, &list);
-    let is_user = last.is_some_and(|it| it.read::<Message<'_>>().role.json() == "\"user\"");
+    let is_user = last.is_some_and(|it| Entry::of(it).get("role").json() == "\"user\"");
     let message = last.filter(|_| is_user).and_then(|last| changes.object(changes.place(last)?));
     let part = json!({ "type": "text", "text": note });
     if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
