@@ -163,11 +163,13 @@ proptest! {
     }
 
     #[test]
-    fn strings_end_where_they_end(start in "[a-z\"\\\\\u{0}-\u{1f}é]{0,20}", more in ".{0,20}") {
-        let string = Value::from(format!("{start}{more}")).to_string();
+    fn strings_end_where_they_end(start in "[a-z\"\\\\\u{0}-\u{1f}é]{0,20}", more in ".{0,20}", at in 0_usize..80) {
+        let string = Value::from(format!("{}{start}{more}", "x".repeat(at))).to_string();
         prop_assert_eq!(parse::<Raw<'_>>(&string).unwrap().json(), &string);
         let list = format!("[{string},{string}]");
         prop_assert_eq!(Raw::of(&list).items(), vec![Raw::of(&string); 2]);
+        let broken = format!("\"{}\u{1f}{more}\"", "x".repeat(at));
+        prop_assert!(parse::<Raw<'_>>(&broken).is_err());
     }
 
     #[test]

@@ -3,9 +3,13 @@
 //! Every event of every stream is read, and a general deserializer makes more of each value than is asked of it
 //! here: numbers are not needed as numbers, nor strings as strings. What is no JSON is found as any parser does.
 
+use memchr::memchr2;
 use thiserror::Error;
 
 use super::{Key, Raw};
+
+/// How many times eight bytes a string has that is short.
+const SHORT: usize = 4;
 
 /// Why a text cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -302,26 +306,39 @@ pub(crate) fn is_plain(text: &str) -> bool {
     plain_length(text.as_bytes()) == text.len()
 }
 
-/// How many bytes are characters of a string that stand for themselves. Eight at a time: a byte of a difference
-/// that borrows has its highest bit set, and the lowest one that has is never there by mistake.
+/// How many bytes are characters of a string that stand for themselves. Most strings are short: the first bytes
+/// are looked at eight at a time, without a call.
 fn plain_length(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let below = |word: u64, least: u8| {
-        word.wrapping_sub(ONES.wrapping_mul(u64::from(least))) & !word & HIGH
-    };
-    let is = |word: u64, byte: u8| below(word ^ ONES.wrapping_mul(u64::from(byte)), 1);
+    let (words, _) = bytes.as_chunks::<8>();
     let mut length = 0usize;
-    let (words, last) = bytes.as_chunks::<8>();
-    for word in words {
-        let word = u64::from_le_bytes(*word);
-        let found = below(word, b' ') | is(word, b'"') | is(word, b'\\');
+    for word in words.iter().take(SHORT) {
+        let found = marks(u64::from_le_bytes(*word));
         if found != 0 {
             let byte = usize::try_from(found.trailing_zeros() / 8).unwrap_or(0);
             return length.saturating_add(byte);
         }
         length = length.saturating_add(8);
     }
-    let is_other = |byte: &u8| matches!(byte, 0..b' ' | b'"' | b'\\');
-    length.saturating_add(last.iter().position(is_other).unwrap_or(last.len()))
+    let long = bytes.get(length..).unwrap_or_default();
+    let end = memchr2(b'"', b'\\', long).unwrap_or(long.len());
+    let inner = long.get(..end).unwrap_or_default();
+    // Looks at all of them, and so at many at a time.
+    let has_control = inner.iter().fold(false, |found, byte| found | (*byte < b' '));
+    let control = has_control.then(|| inner.iter().position(|byte| *byte < b' ')).flatten();
+    length.saturating_add(control.unwrap_or(end))
+}
+
+/// The highest bits of those of eight bytes that end a string or begin an escape, or may not be in a string. A byte
+/// of a difference that borrows has its highest bit set; the lowest one that has is never there by mistake.
+const fn marks(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const SPACES: u64 = 0x2020_2020_2020_2020;
+    const QUOTES: u64 = 0x2222_2222_2222_2222;
+    const ESCAPES: u64 = 0x5c5c_5c5c_5c5c_5c5c;
+    let (quote, escape) = (word ^ QUOTES, word ^ ESCAPES);
+    let control = word.wrapping_sub(SPACES) & !word;
+    let quote = quote.wrapping_sub(ONES) & !quote;
+    let escape = escape.wrapping_sub(ONES) & !escape;
+    (control | quote | escape) & HIGH
 }
