@@ -303,7 +303,8 @@ impl<'j> Walk<'j> {
 
 /// Whether the characters of a string all stand for themselves in JSON.
 pub(crate) fn is_plain(text: &str) -> bool {
-    plain_length(text.as_bytes()) == text.len()
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    text.bytes().fold(true, |all, byte| all & is_plain(byte))
 }
 
 /// How many bytes are characters of a string that stand for themselves. Most strings are short: the first bytes
@@ -319,13 +320,16 @@ fn plain_length(bytes: &[u8]) -> usize {
         }
         length = length.saturating_add(8);
     }
-    let long = bytes.get(length..).unwrap_or_default();
-    let end = memchr2(b'"', b'\\', long).unwrap_or(long.len());
-    let inner = long.get(..end).unwrap_or_default();
+    length.saturating_add(long_plain_length(bytes.get(length..).unwrap_or_default()))
+}
+
+fn long_plain_length(bytes: &[u8]) -> usize {
+    let end = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+    let inner = bytes.get(..end).unwrap_or_default();
     // Looks at all of them, and so at many at a time.
     let has_control = inner.iter().fold(false, |found, byte| found | (*byte < b' '));
     let control = has_control.then(|| inner.iter().position(|byte| *byte < b' ')).flatten();
-    length.saturating_add(control.unwrap_or(end))
+    control.unwrap_or(end)
 }
 
 /// The highest bits of those of eight bytes that end a string or begin an escape, or may not be in a string. A byte
