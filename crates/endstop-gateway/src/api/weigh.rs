@@ -30,7 +30,7 @@ static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new
 
 /// What a value with an image or a file has somewhere, or may have behind an escape.
 static FIND_MEDIA: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
-    ["image", "file", "inlineData", "inline_data", "document", "\\u"].map(|word| Finder::new(word))
+    ["image", "file", "inlineData", "inline_data", "document", "\\u"].map(Finder::new)
 });
 
 fields! {
