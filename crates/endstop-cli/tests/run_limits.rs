@@ -134,6 +134,16 @@ fn a_dry_run_stops_nothing_and_says_what_would_have_stopped() {
 }
 
 #[test]
+fn a_dry_run_sees_a_limit_in_time_without_a_call() {
+    let (output, told) = run("dry-time", &["--dry-run", "--timeout", "200ms"], "sleep 0.6");
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(0), &false.into()));
+    let dry = &told["dry_run"];
+    assert_eq!((&dry["would_have_stopped"], &dry["reason"]), (&true.into(), &"time_limit".into()));
+    assert!((200..600).contains(&dry["at_ms"].as_u64().unwrap()), "{dry}");
+    assert!(told["elapsed_ms"].as_u64().unwrap() >= 600, "the bill is of the whole run");
+}
+
+#[test]
 fn a_run_inside_a_run_is_limited_by_both() {
     let inner = format!("\"$AGENT\" -q run --steps 100 -- {AGENT}; echo inner=$?");
     let (output, told) = run("nested", &["--steps", "3"], &inner);

@@ -137,7 +137,13 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
     };
     let open = args.gateway.open(setting).await?;
     announce(args, &chosen.policy, chosen.is_default);
-    let ended = supervised(args, &open, &id, books.stand.clone()).await?;
+    let begun = Instant::now();
+    let ended = supervised(args, &open, &id, &books).await?;
+    if let Some(run) = open.gateway.run(&id) {
+        // What trips by time alone, and what is told of the time, is that of the end, not of the last call.
+        run.tick();
+    }
+    let elapsed = begun.elapsed();
     let stopped = books.stand.borrow().stopped.clone();
     let counts = close(open, &id).await;
     if let Some((run, error)) = books.trace.as_ref().and_then(|trace| trace.problems().first) {
@@ -148,6 +154,7 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
         run: id.to_string(),
         command: &args.command,
         ended,
+        elapsed,
         stopped,
         preserves_status: args.preserve_status,
         counts,
@@ -202,7 +209,7 @@ async fn supervised(
     args: &Args,
     open: &Open,
     id: &RunId,
-    stand: tokio::sync::watch::Receiver<Stand>,
+    books: &Books,
 ) -> Result<Ended, CliError> {
     let variables =
         environment::variables(open.gateway.addr(), id, args.gateway.is_sim(), |name| {
@@ -224,7 +231,8 @@ async fn supervised(
         gateway: &open.gateway,
         id,
         driven: open.gateway.run(id),
-        stand,
+        shadow: books.shadow.as_deref(),
+        stand: books.stand.clone(),
         signals,
         terminal,
         line: StatusRow::new(),

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use endstop::core::signal::StopSignal;
 use endstop::core::units::Millis;
@@ -29,6 +30,8 @@ pub(super) struct Story<'s> {
     pub(super) run: String,
     pub(super) command: &'s [OsString],
     pub(super) ended: Ended,
+    /// From the beginning of the command until nothing was waited for any more.
+    pub(super) elapsed: Duration,
     /// Why the run was stopped, if it was.
     pub(super) stopped: Option<StopSignal>,
     pub(super) preserves_status: bool,
@@ -79,6 +82,10 @@ impl Story<'_> {
         }
     }
 
+    fn elapsed_ms(&self) -> Millis {
+        Millis(u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX))
+    }
+
     /// One line: how it ended, steps, calls, tokens, money, time.
     fn bill(&self, report: &Report) -> String {
         let totals = &report.totals;
@@ -93,7 +100,7 @@ impl Story<'_> {
             counted(totals.attempts, "model call"),
             tokens(totals.tokens),
             report.money.to_string(),
-            duration(Millis(totals.elapsed_ms)),
+            duration(self.elapsed_ms()),
         ];
         if self.counts.stop_answers > 0 {
             parts.push(format!(
@@ -130,6 +137,7 @@ impl Story<'_> {
             "exit_code": self.exit_code(),
             "command_exit_code": self.ended.code(),
             "stopped": self.stopped.is_some(),
+            "elapsed_ms": self.elapsed_ms().0,
             "upstream_calls": self.counts.upstream_calls,
             "stop_answers": self.counts.stop_answers,
             "unmetered": self.counts.unmetered,

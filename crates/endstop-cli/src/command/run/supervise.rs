@@ -6,6 +6,7 @@ use endstop::agent::driver::DrivenRun;
 use endstop::cancel::kill_signal;
 use endstop::core::signal::StopSignal;
 use endstop::core::units::Millis;
+use endstop::observe::Shadow;
 use endstop::store::RunId;
 use endstop_gateway::Gateway;
 use nix::sys::signal::{Signal, kill};
@@ -34,6 +35,8 @@ pub(super) struct Supervisor<'g> {
     pub(super) id: &'g RunId,
     pub(super) main: Pid,
     pub(super) driven: Option<DrivenRun>,
+    /// The policy that is not obeyed, under `--dry-run`.
+    pub(super) shadow: Option<&'g Shadow>,
     pub(super) stand: watch::Receiver<Stand>,
     pub(super) signals: Signals,
     pub(super) terminal: Option<Terminal>,
@@ -186,7 +189,8 @@ impl Supervisor<'_> {
 
     fn limit_in_time(&self) -> Option<Instant> {
         let driven = self.driven.as_ref().filter(|driven| !driven.is_over())?;
-        let Millis(left) = driven.next_limit_in_time()?;
+        let of_shadow = self.shadow.and_then(Shadow::next_limit_in_time);
+        let Millis(left) = driven.next_limit_in_time().into_iter().chain(of_shadow).min()?;
         let Millis(at) = driven.look(|run| run.at());
         self.begun.checked_add(Duration::from_millis(at.saturating_add(left)))
     }
