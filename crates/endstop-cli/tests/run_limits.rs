@@ -178,6 +178,34 @@ fn a_pause_waits_for_an_approval() {
 }
 
 #[test]
+fn a_pause_that_nobody_approves_holds_the_run_up() {
+    let policy = folder("held").join("policy.toml");
+    std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
+        .unwrap();
+    let flags = ["--policy", policy.to_str().unwrap(), "--pause-limit", "100ms"];
+    let (output, told) = run("held-run", &flags, AGENT);
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(124), &true.into()), "{stderr}");
+    assert_eq!((&told["upstream_calls"], &told["command_exit_code"]), (&2.into(), &0.into()));
+    assert_eq!(told["held_by"][0], "ask: steps >= 2 is 2");
+    let why = "endstop: stopped: not approved within 100ms (rule ask: steps >= 2 is 2)";
+    assert!(stderr.contains(why), "{stderr}");
+    let flags = [&flags[..], &["--preserve-status"]].concat();
+    assert_eq!(run("held-preserved", &flags, AGENT).0.status.code(), Some(0));
+}
+
+#[test]
+fn a_run_that_is_stopped_before_its_first_call_has_a_bill() {
+    let (output, told) = run("nothing", &["--usd", "0"], AGENT);
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), &told["upstream_calls"]), (Some(124), &0.into()));
+    assert!(stderr.contains("0 model calls") && stderr.contains("answered with the stop"), "{stderr}");
+    assert!(!stderr.contains("no model call came"), "{stderr}");
+    let (output, _) = run("no-call", &["--timeout", "100ms", "--grace", "0s"], "exec sleep 60");
+    assert!(!text(&output.stderr).contains("no model call came"), "{output:?}");
+}
+
+#[test]
 fn the_trace_can_be_replayed() {
     let file = folder("trace").join("run.jsonl");
     let path = file.to_str().unwrap();

@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
+use std::os::unix::process::ExitStatusExt as _;
+
 use pty_process::blocking::Command;
 
 #[path = "support/terminal.rs"]
@@ -38,11 +40,24 @@ fn ctrl_c_goes_to_the_command_and_its_end_decides() {
 }
 
 #[test]
-fn a_command_that_ctrl_c_ends_has_the_code_of_its_signal() {
+fn a_command_that_ctrl_c_ends_ends_endstop_in_the_same_way() {
     let mut terminal = run("echo ready; exec sleep 60");
     terminal.expect("ready");
     terminal.send("\u{3}");
-    assert_eq!(terminal.code(), Some(130));
+    assert_eq!(terminal.status().signal(), Some(2));
+}
+
+#[test]
+fn ctrl_c_ends_the_loop_of_the_shell_too() {
+    let mut terminal = shell();
+    terminal.send("for n in 1 2; do endstop -q run -- sh -c 'echo r\"\"un; exec sleep 60'; done\r");
+    terminal.expect("\nrun");
+    terminal.send("\u{3}");
+    terminal.expect("prompt> ");
+    terminal.send("echo code=$?\r");
+    terminal.expect("code=130");
+    terminal.send("exit\r");
+    terminal.code();
 }
 
 #[test]
@@ -50,7 +65,7 @@ fn ctrl_backslash_goes_to_the_command() {
     let mut terminal = run("ulimit -c 0; echo ready; exec sleep 60");
     terminal.expect("ready");
     terminal.send("\u{1c}");
-    assert_eq!(terminal.code(), Some(131));
+    assert_eq!(terminal.status().signal(), Some(3));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ use endstop::core::policy::{OnUnpriced, Policy};
 use endstop::observe::{Report, Reporter, Shadow, TraceRecorder};
 use endstop::store::RunId;
 use endstop_gateway::{Counts, Runs};
+
+use nix::sys::signal::Signal;
 
 use super::gateway::{GatewayArgs, Open, Setting, compiled};
 use super::limits::{Limits, OF_COMMAND, in_words, span};
@@ -84,12 +86,11 @@ pub struct Args {
     /// End with the command's own code also where a limit stopped the run
     #[arg(long)]
     preserve_status: bool,
-    /// The command and its arguments
+    /// The command and its arguments; what begins with `-` before it is an option of `endstop run`
     #[arg(
         value_name = "CMD",
         required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
+        trailing_var_arg = true
     )]
     command: Vec<OsString>,
 }
@@ -105,6 +106,11 @@ pub fn run(args: &Args, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
         .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
     let result = runtime.block_on(drive(args));
     runtime.shutdown_background();
+    if let Ok((_, Some(signal))) = &result {
+        // A shell, and its loop, look at how this ended: a key that ended the command ended this.
+        end::by_signal(*signal);
+    }
+    let result = result.map(|(code, _)| code);
     // The other codes may be those of the command.
     result.map_err(|error| match error.code {
         code if code == ExitMeaning::Usage.code() => error.with_exit(ExitMeaning::OwnFailure),
@@ -120,8 +126,15 @@ struct Books {
     stand: tokio::sync::watch::Receiver<Stand>,
 }
 
-async fn drive(args: &Args) -> Result<ExitCode, CliError> {
+/// How it ends: the code, and the signal that it ends by instead.
+async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
+    for (flag, file) in [("--json-file", &args.json_file), ("--trace", &args.trace)] {
+        if file.as_deref() == Some(Path::new("-")) {
+            return Err(CliError::new(format!("{flag} does not write to standard output"))
+                .with_hint("standard output is the command's own; name a file, or `./-` for one of this name"));
+        }
+    }
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (around, books) = surroundings(args, &chosen.policy)?;
     let id = RunId::new();
@@ -144,7 +157,10 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
         run.tick();
     }
     let elapsed = begun.elapsed();
-    let stopped = books.stand.borrow().stopped.clone();
+    let (stopped, held) = {
+        let stand = books.stand.borrow();
+        (stand.stopped.clone(), stand.held_by())
+    };
     let counts = close(open, &id).await;
     if let Some((run, error)) = books.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
@@ -156,6 +172,8 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
         ended,
         elapsed,
         stopped,
+        held,
+        pause_limit: args.gateway.pause_limit,
         preserves_status: args.preserve_status,
         counts,
         report,
@@ -165,7 +183,7 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
     if let Some(file) = json_file {
         file.write(&story.to_json())?;
     }
-    Ok(ExitCode::from(story.exit_code()))
+    Ok((ExitCode::from(story.exit_code()), story.signal()))
 }
 
 /// Who watches the run.
