@@ -9,15 +9,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use endstop::agent::driver::Surroundings;
+use endstop::core::Run;
+use endstop::core::event::EventKind;
+use endstop::core::run::Notice;
+use endstop::core::signal::StopReason;
 use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
-use endstop::observe::{Report, Reporter, TraceRecorder, clean};
+use endstop::observe::{Observation, Observer, Report, Reporter, RunInfo, TraceRecorder, clean};
 use endstop::store::RunId;
 use endstop_gateway::{Key, Runs, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, Setting, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, in_words, usd};
+use super::trip;
 use crate::error::CliError;
 use crate::output::{self, counted, duration, tokens};
 
@@ -27,10 +32,17 @@ Examples:
   endstop serve --policy policy.toml --total-usd 100 --trace traces/
   endstop serve --keys keys.txt --control-token-env ENDSTOP_TOKEN
 
-The limits are those of each run, and --total-usd is one of all together. A client says which run it is
-by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the header x-endstop-run, or
-by a key of --keys. Where it listens goes to standard output, how each run ended to standard error; with
---json both are JSON lines on standard output.
+The limits are those of each run, and --total-usd is one of all together. A client says which run it \
+is by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the header \
+x-endstop-run, or by a key of --keys. Where it listens goes to standard output; warnings, pauses and \
+how each run ended to standard error; with --json all of it is JSON lines on standard output.
+
+The control interface asks for the token of --control-token-env as Authorization: Bearer.
+  GET  /endstop/v1/runs              every run
+  GET  /endstop/v1/runs/RUN          one, with its report
+  POST /endstop/v1/runs/RUN/approve  go on after a pause; {\"rule\": .., \"cap\": \"5.00\"} if wanted
+  POST /endstop/v1/runs/RUN/cancel   stop it; {\"message\": ..} says why
+  POST /endstop/v1/runs/RUN/kill     stop it, and cut what is in flight
 
 Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
 
@@ -133,6 +145,8 @@ fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
             tell(report, as_json);
         }
     })));
+    let is_controlled = args.control_token_env.is_some();
+    around.observers.push(Arc::new(Waiting { as_json, is_controlled }));
     if let Some(total) = args.total_usd {
         let ceilings = Ceilings { cost: Some(total), ..Ceilings::unlimited() };
         around.budget = Some(Budget::root(ceilings));
@@ -153,6 +167,60 @@ fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
     Ok(around)
 }
 
+/// Tells of pauses, which wait for somebody, and of warnings.
+struct Waiting {
+    as_json: bool,
+    /// Whether there is a control interface that approves.
+    is_controlled: bool,
+}
+
+impl Waiting {
+    fn tell(&self, event: &str, run: &RunId, text: &str) {
+        if self.as_json {
+            let line = json!({ "version": 1, "event": event, "run": run.as_str(), "text": text });
+            // A reader that has gone away must not end what other runs go through.
+            let _ = writeln!(io::stdout(), "{line}");
+            return;
+        }
+        let run = clean(run.as_str());
+        match event {
+            "warning" => output::warn(&format!("run {run}: {text}")),
+            _ => output::note(&format!("run {run}: {event}: {text}")),
+        }
+    }
+}
+
+impl Observer for Waiting {
+    fn observe(&self, observation: &Observation<'_>) {
+        let info = observation.info;
+        if info.parent.is_some() {
+            return;
+        }
+        match observation.event.kind {
+            EventKind::Paused => {
+                let verdict = observation.run.verdict();
+                let rules: Vec<String> =
+                    trip::pausing(&verdict).map(|rule| clean(&trip::why(rule))).collect();
+                let how = match self.is_controlled {
+                    true => format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id),
+                    false => "; with --control-token-env it could be approved".to_owned(),
+                };
+                let how = if self.as_json { String::new() } else { how };
+                self.tell("paused", &info.id, &format!("{}{how}", rules.join("; ")));
+            }
+            EventKind::Resumed => self.tell("resumed", &info.id, "approved"),
+            _ => {}
+        }
+    }
+
+    fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
+        if info.parent.is_none() {
+            let text = format!("{}: {}", clean(&notice.rule), clean(&notice.message));
+            self.tell("warning", &info.id, &text);
+        }
+    }
+}
+
 /// One line of how a run ended, or where it is paused.
 fn tell(report: &Report, as_json: bool) {
     if as_json {
@@ -162,7 +230,7 @@ fn tell(report: &Report, as_json: bool) {
         return;
     }
     let totals = &report.totals;
-    let why = match report.reason {
+    let why = match report.reason.filter(|reason| *reason != StopReason::Completed) {
         Some(reason) => format!("{} ({reason})", report.status.name()),
         None => report.status.name().to_owned(),
     };
