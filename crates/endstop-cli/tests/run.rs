@@ -190,6 +190,15 @@ fn the_json_file_is_written_whole() {
 }
 
 #[test]
+fn other_signals_are_handed_on_and_do_not_end_endstop_alone() {
+    for signal in ["USR2", "ALRM"] {
+        let script = format!("trap 'exit 8' {signal}; kill -{signal} $PPID; sleep 5 & wait");
+        let output = run(&["-q", "--linger", "0s"], &script);
+        assert_eq!(output.status.code(), Some(8), "{signal} {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn hang_ups_that_are_ignored_stay_ignored() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let script = format!(

@@ -97,15 +97,22 @@ fn a_command_that_ignores_the_stop_and_the_signal_is_killed_with_all_it_began() 
     let (output, told) = run("kill", &["--timeout", "300ms", "--grace", "100ms"], script);
     assert_eq!(output.status.code(), Some(124));
     assert_eq!(told["command_exit_code"], 137);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("sent SIGTERM; SIGKILL follows in 5s"), "{stderr}");
+    assert_eq!(stderr.matches("endstop: sent SIGKILL").count(), 1, "{stderr}");
     let pid = text(&output.stdout).trim().to_owned();
     assert!(pid.parse::<u32>().is_ok(), "{pid}");
     assert!(!Path::new("/proc").join(pid).exists(), "the grandchild is still there");
 }
 
 #[test]
-fn what_a_stopped_command_left_behind_is_ended_without_grace() {
+fn what_a_stopped_command_left_behind_has_the_grace_and_is_ended_then() {
     let script = format!("setsid sleep 60 >/dev/null 2>&1 & echo $!; {AGENT} >/dev/null");
-    let (output, _) = run("left", &["--steps", "1", "--grace", "60s"], &script);
+    let (output, told) = run("left", &["--steps", "1", "--grace", "1500ms"], &script);
+    let stderr = text(&output.stderr);
+    assert!(told["elapsed_ms"].as_u64().unwrap() >= 1_500, "{told}");
+    assert!(stderr.contains("given the rest of --grace"), "{stderr}");
+    assert!(stderr.contains("endstop: sent SIGTERM"), "{stderr}");
     assert_eq!(output.status.code(), Some(124));
     let pid = text(&output.stdout).trim().to_owned();
     assert!(!Path::new("/proc").join(pid).exists(), "it is still there");
@@ -163,6 +170,20 @@ fn a_kill_file_ends_the_command_at_once() {
 }
 
 #[test]
+fn a_kill_file_is_real_in_a_dry_run_and_told_once() {
+    let file = folder("dry-kill").join("stop");
+    std::fs::write(&file, "enough").unwrap();
+    let flags = ["--dry-run", "--steps", "9", "--kill-file", file.to_str().unwrap()];
+    let (output, told) = run("dry-kill-run", &flags, "exec sleep 60");
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(124), &true.into()), "{stderr}");
+    assert_eq!(told["dry_run"]["would_have_stopped"], false);
+    assert_eq!(stderr.matches("\nafter 0 steps").count(), 1, "{stderr}");
+    let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("nothing is stopped, but by the kill file"), "{stderr}");
+}
+
+#[test]
 fn a_pause_waits_for_an_approval() {
     let policy = folder("pause").join("policy.toml");
     std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
@@ -199,7 +220,10 @@ fn a_run_that_is_stopped_before_its_first_call_has_a_bill() {
     let (output, told) = run("nothing", &["--usd", "0"], AGENT);
     let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), &told["upstream_calls"]), (Some(124), &0.into()));
-    assert!(stderr.contains("0 model calls") && stderr.contains("answered with the stop"), "{stderr}");
+    assert!(
+        stderr.contains("0 model calls") && stderr.contains("answered with the stop"),
+        "{stderr}"
+    );
     assert!(!stderr.contains("no model call came"), "{stderr}");
     let (output, _) = run("no-call", &["--timeout", "100ms", "--grace", "0s"], "exec sleep 60");
     assert!(!text(&output.stderr).contains("no model call came"), "{output:?}");

@@ -179,6 +179,31 @@ fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
 }
 
 #[test]
+fn nothing_is_said_into_a_screen_that_the_command_draws() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let script = "stty -icanon -echo; printf 'drawn'; sleep 1; stty sane; printf 'over'";
+    let arguments = ["run", "--timeout", "300ms", "--", "/bin/sh", "-c", script];
+    let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
+    assert_eq!(terminal.code(), Some(124));
+    let seen = terminal.seen();
+    let (drawn, after) = seen.split_once("over").unwrap();
+    assert!(!drawn.contains("stopped:"), "{seen:?}");
+    // As many blanks as columns end the unfinished line.
+    let line = format!("{}\rendstop: stopped: time_limit", " ".repeat(100));
+    assert!(after.starts_with(&line), "{seen:?}");
+}
+
+#[test]
+fn a_run_inside_a_run_has_no_status_line() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let mut command = Command::new(endstop).args(["run", "--", "sleep", "3"]);
+    command = command.env("ENDSTOP_RUN", "outer");
+    let mut terminal = Terminal::begin(command);
+    assert_eq!(terminal.code(), Some(0));
+    assert!(!terminal.seen().contains("\u{1b}[1;23r"), "{:?}", terminal.seen());
+}
+
+#[test]
 fn a_command_that_reads_single_keys_gets_no_status_line() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let script = "stty -icanon -echo; sleep 3; stty sane; echo over";

@@ -9,6 +9,7 @@ mod signals;
 mod stages;
 mod supervise;
 mod terminal;
+mod voice;
 mod watch;
 
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ use signals::Signals;
 use stages::Stages;
 use supervise::{State, Supervisor};
 use terminal::Terminal;
+use voice::Voice;
 use watch::{Stand, Watcher};
 
 const HELP: &str = "\
@@ -49,16 +51,18 @@ Examples:
   endstop run --dry-run --usd 2 -- my-agent \"what would it have cost?\"
   endstop run --upstream sim --steps 3 -- my-agent \"without a key and without a network\"
 
-The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTHROPIC_BASE_URL and the
-like; what they said before is where the gateway sends its calls. All its model calls, those of its
+The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTHROPIC_BASE_URL and the \
+like; what they said before is where the gateway sends its calls. All its model calls, those of its \
 sub-agents too, count in one run. Without limits it is 100 steps and $5.00.
 
-When a limit is reached, model calls are answered with a stop and cost nothing any more. The command has
---grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL.
+When a limit is reached, model calls are answered with a stop and cost nothing any more. The command has \
+--grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL. A pause \
+rule holds calls until `kill -USR1 PID`, at most for --pause-limit.
 
-Exit codes: 124 if a limit stopped the run, whatever the command's own code was (--preserve-status
-passes that on); else the command's own, 128+N if signal N ended it; 125 if endstop itself failed,
-wrong arguments included; 126 if the command cannot be executed; 127 if it was not found.";
+Exit codes: 124 if a limit stopped the run, or nobody approved a pause, whatever the command's own code \
+was (--preserve-status passes that on); else the command's own, 128+N if signal N ended it (by SIGINT and \
+SIGQUIT endstop ends itself); 125 if endstop itself failed, wrong arguments included; 126 if the command \
+cannot be executed; 127 if it was not found.";
 
 /// Arguments of `endstop run`.
 #[derive(Debug, clap::Args)]
@@ -87,11 +91,7 @@ pub struct Args {
     #[arg(long)]
     preserve_status: bool,
     /// The command and its arguments; what begins with `-` before it is an option of `endstop run`
-    #[arg(
-        value_name = "CMD",
-        required = true,
-        trailing_var_arg = true
-    )]
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
@@ -152,7 +152,7 @@ async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
     announce(args, &chosen.policy, chosen.is_default);
     let begun = Instant::now();
     let ended = supervised(args, &open, &id, &books).await?;
-    if let Some(run) = open.gateway.run(&id) {
+    if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
         // What trips by time alone, and what is told of the time, is that of the end, not of the last call.
         run.tick();
     }
@@ -254,6 +254,7 @@ async fn supervised(
         signals,
         terminal,
         line: StatusRow::new(),
+        voice: Voice::new(),
         stages: Stages::Going,
         begun,
         grace: args.grace,
@@ -281,6 +282,9 @@ fn announce(args: &Args, policy: &Policy, is_default: bool) {
     }
     if args.dry_run {
         text.push_str("; dry run: nothing is stopped");
+        if args.gateway.kill_file.is_some() {
+            text.push_str(", but by the kill file");
+        }
     }
     output::note(output::wrapped(&text, output::error_width(), "  ").trim_end());
 }

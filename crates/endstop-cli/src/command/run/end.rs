@@ -6,9 +6,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use endstop::core::signal::StopSignal;
-use endstop::core::units::Millis;
-use endstop::observe::{Report, Shadow};
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::core::units::{Millis, Money};
+use endstop::observe::{Report, Shadow, SubAgent};
 use endstop_gateway::Counts;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -22,6 +22,10 @@ use crate::output::{self, counted, duration, tokens};
 const NO_CALLS: &str = "endstop: no model call came through the gateway, so nothing was limited; does the \
                         command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
                         (docs/run.md)";
+
+/// What helps where a model has no price.
+const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one, in dollars for a million tokens of \
+                          input and output; --prices FILE names prices; --unpriced ignore lets them go on";
 
 /// Sub-agents that have a line in the bill.
 const SHOWN_AGENTS: usize = 5;
@@ -86,18 +90,9 @@ impl Story<'_> {
             return output::note(text.trim_end());
         }
         output::note(&self.bill(report));
-        for agent in report.sub_agents.iter().take(SHOWN_AGENTS) {
-            output::note(&format!(
-                "  sub-agent {}: {} \u{b7} {} \u{b7} {}",
-                endstop::observe::clean(&agent.agent),
-                counted(agent.steps, "step"),
-                tokens(agent.tokens),
-                agent.money
-            ));
-        }
-        let more = report.sub_agents.len().saturating_sub(SHOWN_AGENTS);
-        if more > 0 {
-            output::note(&format!("  and {} more", counted(more as u64, "sub-agent")));
+        tell_of_agents(&report.sub_agents);
+        if self.stopped.as_ref().is_some_and(is_for_want_of_a_price) {
+            output::note(PRICE_HINT);
         }
     }
 
@@ -183,6 +178,31 @@ impl Story<'_> {
             "report": self.report,
         })
     }
+}
+
+/// Those that cost most, first.
+fn tell_of_agents(agents: &[SubAgent]) {
+    let mut agents: Vec<&SubAgent> = agents.iter().filter(|agent| agent.steps > 0).collect();
+    let cost = |agent: &SubAgent| agent.money.usd.parse::<Money>().unwrap_or_default();
+    agents.sort_by_key(|agent| std::cmp::Reverse((cost(agent), agent.tokens)));
+    for agent in agents.iter().take(SHOWN_AGENTS) {
+        output::note(&format!(
+            "  sub-agent {}: {} \u{b7} {} \u{b7} {}",
+            endstop::observe::clean(&agent.agent),
+            counted(agent.steps, "step"),
+            tokens(agent.tokens),
+            agent.money
+        ));
+    }
+    let more = agents.len().saturating_sub(SHOWN_AGENTS);
+    if more > 0 {
+        output::note(&format!("  and {} more", counted(more as u64, "sub-agent")));
+    }
+}
+
+/// Whether a limit in dollars met a call without a price. The core says so in its message alone.
+fn is_for_want_of_a_price(signal: &StopSignal) -> bool {
+    signal.reason == StopReason::CostLimitReached && signal.message.contains("needs a price")
 }
 
 fn tell_of_shadow(shadow: &Shadow) {
