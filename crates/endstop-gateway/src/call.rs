@@ -33,7 +33,7 @@ use crate::upstream::Client;
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) config: Arc<Config>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     prices: Prices,
     client: Client,
     /// Whose prices hold, of each side.
@@ -41,8 +41,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(config: Arc<Config>, client: Client) -> Self {
-        let registry = Registry::new(Arc::clone(&config));
+    pub(crate) fn new(config: Arc<Config>, client: Client, registry: Registry) -> Self {
+        let registry = Arc::new(registry);
         let prices = Prices::new(config.prices);
         let at = &config.upstreams;
         let providers = [
@@ -90,8 +90,9 @@ impl Gate {
         };
         let provider = self.provider(taken.route.side);
         let model = &taken.asked.model;
-        let Some(run) = self.registry.get_or_begin(&taken.route.run, model, provider) else {
-            return answer::overloaded(dialect, "too many runs have calls in flight");
+        let run = match self.registry.take(&taken.route.run, model, provider).await {
+            Ok(run) => run,
+            Err(why) => return answer::no_run(dialect, &taken.route.run, &why),
         };
         match self.begin(&run, &taken).await {
             Ok(flight) => self.ask(flight, taken, head).await,

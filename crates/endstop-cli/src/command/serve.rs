@@ -1,5 +1,7 @@
 //! `endstop serve`: one gateway for many runs.
 
+mod waiting;
+
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write};
@@ -9,28 +11,26 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use endstop::agent::driver::Surroundings;
-use endstop::core::Run;
-use endstop::core::event::EventKind;
-use endstop::core::run::Notice;
 use endstop::core::signal::StopReason;
 use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
-use endstop::observe::{Observation, Observer, Report, Reporter, RunInfo, TraceRecorder, clean};
+use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::store::RunId;
 use endstop_gateway::{Key, Runs, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, Setting, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, in_words, usd};
-use super::trip;
 use crate::error::CliError;
 use crate::output::{self, counted, duration, tokens};
+use waiting::Waiting;
 
 const HELP: &str = "\
 Examples:
   endstop serve --usd 2 --steps 50
   endstop serve --policy policy.toml --total-usd 100 --trace traces/
   endstop serve --keys keys.txt --control-token-env ENDSTOP_TOKEN
+  endstop serve --usd 2 --total-usd 100 --keep runs/
 
 The limits are those of each run, and --total-usd is one of all together. A client says which run it \
 is by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the header \
@@ -43,6 +43,11 @@ The control interface asks for the token of --control-token-env as Authorization
   POST /endstop/v1/runs/RUN/approve  go on after a pause; {\"rule\": .., \"cap\": \"5.00\"} if wanted
   POST /endstop/v1/runs/RUN/cancel   stop it; {\"message\": ..} says why
   POST /endstop/v1/runs/RUN/kill     stop it, and cut what is in flight
+
+With --keep, a run that is named again after this process has ended, even by kill -9, goes on where \
+it was, and --total-usd counts what all kept runs have spent. A call that was cut is charged its \
+worst case. Without it, every run begins anew with the process. `endstop replay DIR` reads the \
+folder.
 
 Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
 
@@ -76,6 +81,10 @@ pub struct Args {
     /// Write an Endstop trace of each run, and of each sub-agent, in this folder
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
+    /// Keep every run in this folder, as an Endstop trace: what it has spent is not forgotten, whatever becomes
+    /// of this process. One process a folder
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Print JSON lines
     #[arg(long)]
     json: bool,
@@ -108,12 +117,19 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     };
     let limits = in_words(chosen.policy.rules.iter());
     let around = surroundings(args)?;
+    if let (Some(keep), Some(trace)) = (&args.keep, &args.trace)
+        && is_same(keep, trace)
+    {
+        let text = "--keep and --trace cannot write in one folder: each has a file for every run";
+        return Err(CliError::new(text));
+    }
     let setting = Setting {
         listen: args.listen,
         policy: chosen.policy,
         runs: Runs::Many { unnamed, keys },
         around,
         control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
+        keep: args.keep.clone(),
     };
     let open = args.gateway.open(setting).await?;
     let addr = open.gateway.addr();
@@ -167,58 +183,10 @@ fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
     Ok(around)
 }
 
-/// Tells of pauses, which wait for somebody, and of warnings.
-struct Waiting {
-    as_json: bool,
-    /// Whether there is a control interface that approves.
-    is_controlled: bool,
-}
-
-impl Waiting {
-    fn tell(&self, event: &str, run: &RunId, text: &str) {
-        if self.as_json {
-            let line = json!({ "version": 1, "event": event, "run": run.as_str(), "text": text });
-            // A reader that has gone away must not end what other runs go through.
-            let _ = writeln!(io::stdout(), "{line}");
-            return;
-        }
-        let run = clean(run.as_str());
-        match event {
-            "warning" => output::warn(&format!("run {run}: {text}")),
-            _ => output::note(&format!("run {run}: {event}: {text}")),
-        }
-    }
-}
-
-impl Observer for Waiting {
-    fn observe(&self, observation: &Observation<'_>) {
-        let info = observation.info;
-        if info.parent.is_some() {
-            return;
-        }
-        match observation.event.kind {
-            EventKind::Paused => {
-                let verdict = observation.run.verdict();
-                let rules: Vec<String> =
-                    trip::pausing(&verdict).map(|rule| clean(&trip::why(rule))).collect();
-                let how = match self.is_controlled {
-                    true => format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id),
-                    false => "; with --control-token-env it could be approved".to_owned(),
-                };
-                let how = if self.as_json { String::new() } else { how };
-                self.tell("paused", &info.id, &format!("{}{how}", rules.join("; ")));
-            }
-            EventKind::Resumed => self.tell("resumed", &info.id, "approved"),
-            _ => {}
-        }
-    }
-
-    fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
-        if info.parent.is_none() {
-            let text = format!("{}: {}", clean(&notice.rule), clean(&notice.message));
-            self.tell("warning", &info.id, &text);
-        }
-    }
+/// Whether two folders are one, as far as they are there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
 }
 
 /// One line of how a run ended, or where it is paused.

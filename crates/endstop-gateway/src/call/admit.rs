@@ -9,6 +9,7 @@ use endstop::core::event::EventKind;
 use endstop::core::run::Directive;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::message::{ToolCall, ToolOutcome};
+use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
 use http::{Response, StatusCode};
 
@@ -72,7 +73,9 @@ impl Gate {
         loop {
             let Some(taking) = seat.take() else { return Err(stopped(&answer::paused(run))) };
             match self.admit(taking, taken) {
-                Ok(flight) => return Ok(flight),
+                // What is about to be spent is known to whoever comes after a crash.
+                Ok(flight) if run.keep() => return Ok(flight),
+                Ok(flight) => return Err(stopped(&not_sent(run, flight))),
                 Err((_, Held::Stopped(signal))) => return Err(stopped(&signal)),
                 Err((_, Held::UnknownSize)) => {
                     let text = "the request continues a conversation that the upstream keeps, so what it \
@@ -168,6 +171,12 @@ impl Held {
         });
         Self::Stopped(Box::new(signal))
     }
+}
+
+/// A call that has begun is not sent, because the run cannot be kept.
+fn not_sent(run: &RunEntry, mut flight: Box<Flight>) -> StopSignal {
+    flight.failed(&ModelError::new(ModelErrorKind::Rejected, "it was not sent"), None);
+    run.stop().unwrap_or_else(|| StopSignal::new(StopReason::ErrorForbade))
 }
 
 /// What the request says of what happened since the last reply.

@@ -70,9 +70,12 @@ impl Gate {
                 Asked::Answered(response) => return response,
                 Asked::Again(again) => {
                     drop(again);
-                    let run = self.registry.get(&taken.route.run);
-                    let Some(run) = run else {
-                        return answer::overloaded(taken.dialect, "the run is no longer known");
+                    let (provider, model) = (self.provider(taken.route.side), &taken.asked.model);
+                    let run = match self.registry.take(&taken.route.run, model, provider).await {
+                        Ok(run) => run,
+                        Err(why) => {
+                            return answer::no_run(taken.dialect, &taken.route.run, &why);
+                        }
                     };
                     match self.begin(&run, &taken).await {
                         Ok(next) => flight = next,

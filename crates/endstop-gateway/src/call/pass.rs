@@ -22,9 +22,10 @@ impl Gate {
         incoming: Incoming,
     ) -> Response<Body> {
         let dialect = answer::dialect_for(route.side);
-        let Some(run) = self.registry.get_or_begin(&route.run, "", self.provider(route.side))
-        else {
-            return answer::overloaded(dialect, "too many runs have calls in flight");
+        let provider = self.provider(route.side);
+        let run = match self.registry.take(&route.run, "", provider).await {
+            Ok(run) => run,
+            Err(why) => return answer::no_run(dialect, &route.run, &why),
         };
         run.driven.checkpoint();
         if let Some(signal) = run.stop() {

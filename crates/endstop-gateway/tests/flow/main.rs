@@ -12,6 +12,7 @@ mod kit;
 
 mod apis;
 mod failures;
+mod keep;
 mod limits;
 mod runs;
 mod streams;
