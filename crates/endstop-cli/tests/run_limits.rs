@@ -1,7 +1,7 @@
 //! `endstop run` when a limit is reached, over the scripted model: what the command is told, how it is ended
 //! if it does not listen, and what is reported.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -23,8 +23,8 @@ const AGENT: &str = "\"$AGENT\" demo-agent --iterations 9 --searches 3";
 fn run(test: &str, flags: &[&str], script: &str) -> (Output, Value) {
     let file = folder(test).join("run.json");
     let endstop = snapbox::cmd::cargo_bin!("endstop");
-    let mut command = Command::new(&endstop);
-    command.env("AGENT", &endstop).stdin(Stdio::null());
+    let mut command = Command::new(endstop);
+    command.env("AGENT", endstop).stdin(Stdio::null());
     command.args(["run", "--upstream", "sim", "--json-file", file.to_str().unwrap()]).args(flags);
     let output = command.args(["--", "/bin/sh", "-c", script]).output().unwrap();
     let text = std::fs::read_to_string(&file);

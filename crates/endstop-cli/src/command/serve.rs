@@ -40,8 +40,8 @@ how each run ended to standard error; with --json all of it is JSON lines on sta
 The control interface asks for the token of --control-token-env as Authorization: Bearer.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
-  POST /endstop/v1/runs/RUN/approve  go on after a pause; {\"rule\": .., \"cap\": \"5.00\"} if wanted
-  POST /endstop/v1/runs/RUN/cancel   stop it; {\"message\": ..} says why
+  POST /endstop/v1/runs/RUN/approve  go on after a pause (JSON: rule, cap)
+  POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and cut what is in flight
 
 With --keep, a run that is named again after this process has ended, even by kill -9, goes on where \
