@@ -1,6 +1,6 @@
 //! `endstop run` as a wrapper: exit codes, the environment, and the processes of the command.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
