@@ -56,7 +56,7 @@ impl Tally {
             around.insert("service_tier".to_owned(), Value::from(tier.as_str()));
         }
         let tokens = counts.token_usage();
-        let (context, billed) = (context_of(&around), billed_cost(&around["usage"]));
+        let (context, billed) = (context_of(&around), around.get("usage").and_then(billed_cost));
         Some(UsageSeen { counts, tokens, context, reasoning, billed })
     }
 }
