@@ -70,9 +70,14 @@ impl Gate {
         let route = match route::route(&self.config, &head.method, target, &head.headers) {
             Ok(route) => route,
             Err(error) => {
-                let dialect = answer::dialect_for(Side::OpenAi);
-                let text = error.to_string();
-                return answer::error(dialect, StatusCode::BAD_REQUEST, ErrorKind::Invalid, &text);
+                let side = route::side(&head.method, target, &head.headers);
+                let status = if error.is_of_key() {
+                    StatusCode::UNAUTHORIZED
+                } else {
+                    StatusCode::BAD_REQUEST
+                };
+                let (dialect, text) = (answer::dialect_for(side), error.to_string());
+                return answer::error(dialect, status, ErrorKind::Invalid, &text);
             }
         };
         match route.api.dialect() {

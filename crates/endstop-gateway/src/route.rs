@@ -69,6 +69,15 @@ pub(crate) enum RouteError {
          base URL, or send the header x-endstop-run"
     )]
     Unnamed,
+    /// No run is named but by a key, and the gateway has not issued that.
+    #[error(
+        "this gateway knows a run by the key that it has issued, and the request brings none of those: send \
+         one as the API key"
+    )]
+    UnknownKey,
+    /// The run takes only calls with its key.
+    #[error("the run `{0}` takes only calls with the key that this gateway has issued for it")]
+    NeedsKey(RunId),
     /// A name of a run or child that cannot be one.
     #[error("`{name}` is no name of a run: {why}")]
     Name {
@@ -77,6 +86,19 @@ pub(crate) enum RouteError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+impl RouteError {
+    /// Whether a key is what is missing.
+    pub(crate) const fn is_of_key(&self) -> bool {
+        matches!(self, Self::UnknownKey | Self::NeedsKey(_))
+    }
+}
+
+/// Whose interface a request speaks, although it goes nowhere.
+pub(crate) fn side(method: &Method, target: &str, headers: &HeaderMap) -> Side {
+    let path = target.split_once('?').map_or(target, |(path, _)| path);
+    path::side_and_api(method, path::split(path).rest, headers).0
 }
 
 /// Finds out where a request goes.
@@ -108,7 +130,16 @@ pub(crate) fn route(
             }
             run
         }
-        (Runs::Many { unnamed, .. }, None) => named(parts.run, headers, *unnamed)?,
+        (Runs::Many { unnamed, keys }, None) => {
+            let run = match named(parts.run, headers, *unnamed) {
+                Err(RouteError::Unnamed) if !keys.is_empty() => return Err(RouteError::UnknownKey),
+                named => named?,
+            };
+            if keys.iter().any(|(_, of_key)| *of_key == run) {
+                return Err(RouteError::NeedsKey(run));
+            }
+            run
+        }
     };
     for name in &child {
         parse(name)?;

@@ -7,6 +7,7 @@ mod conversation;
 mod held;
 mod keep;
 mod lane;
+mod own;
 mod pick;
 mod prices;
 mod registry;

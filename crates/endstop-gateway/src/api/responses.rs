@@ -119,7 +119,7 @@ impl Dialect for Responses {
             is_stream: request.stream.is_true(),
             wants_usage: true,
             is_background: request.background.is_truthy(),
-            continues: request.previous.text().map(Cow::into_owned),
+            continues: request.continues(),
             output_cap: request.cap.count(),
             choices: 1,
             demands: demands(&offers, &insists(request.tool_choice), request.wants_json()),
@@ -170,6 +170,12 @@ fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, Unreadable> {
 }
 
 impl<'j> Request<'j> {
+    /// The answer before, where nothing else stands for input that is not here.
+    fn continues(&self) -> Option<String> {
+        let has_more = self.conversation.is_some() || self.prompt.is_some();
+        self.previous.text().filter(|_| !has_more).map(Cow::into_owned)
+    }
+
     /// The tools that have a name. Those of the provider have only a kind, and run there.
     fn offers(&self) -> Vec<Offer<'j>> {
         let offers = self.tools.0.iter();

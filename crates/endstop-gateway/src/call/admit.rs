@@ -114,10 +114,18 @@ impl Gate {
     /// Tells the run what the request says, and lets the call begin.
     fn admit(
         &self,
-        seat: Seat,
+        mut seat: Seat,
         taken: &Taken,
         is_taken_in: &mut bool,
     ) -> Result<Box<Flight>, (Seat, Held)> {
+        if let Some(first) = seat.first_to_wrap_up() {
+            if !*is_taken_in {
+                take_in(&mut seat.lane.state(), taken);
+            }
+            seat.move_to(first);
+            // The lane that wraps up closes what it has open.
+            *is_taken_in = false;
+        }
         match self.admit_in(&seat, taken, is_taken_in) {
             Ok(begun) => {
                 let warning = warnings(&seat.run.driven);
@@ -140,6 +148,9 @@ impl Gate {
             take_in(&mut state, taken);
         }
         driven.checkpoint();
+        drop(state);
+        seat.lane.stop_siblings();
+        let mut state = seat.lane.state();
         if run.is_paused() || stop_of(&driven).is_some() || run.stop().is_some() {
             return Err(held());
         }

@@ -128,17 +128,18 @@ impl Flight {
         told: Option<&TokenUsage>,
         lowered_by: Option<StopReason>,
     ) -> Settled {
+        let id = seen.id.as_deref();
         let was_stopped = self.seat.run.stop().is_some();
         if calls.is_empty() {
             self.end_by_cap(seen, lowered_by);
-            state.memory.keep_reply(self.sent.identity, told, Vec::new());
+            state.memory.keep_reply(self.sent.identity, told, id, Vec::new());
             close_step(state);
             return Settled::Pass;
         }
         let admitted: Vec<ToolCall> =
             calls.iter().filter(|call| self.begin_tool(call)).cloned().collect();
         let is_refused = admitted.is_empty() && !was_stopped && self.seat.run.stop().is_some();
-        state.memory.keep_reply(self.sent.identity, told, admitted);
+        state.memory.keep_reply(self.sent.identity, told, id, admitted);
         state.step = Step::Replied;
         if is_refused { Settled::Refused } else { Settled::Pass }
     }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::hint::black_box;
 
 use endstop::store::RunId;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Side;
 use crate::config::{Runs, UpstreamKeys};
 
 const ANTHROPIC: HeaderName = HeaderName::from_static("x-api-key");
+const AZURE: HeaderName = HeaderName::from_static("api-key");
 const GEMINI: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Whether two secrets are equal, in a time that does not tell where they differ.
@@ -32,14 +33,13 @@ pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> O
     if keys.is_empty() {
         return None;
     }
-    let in_query = query.and_then(|query| {
-        query.split('&').find_map(|pair| pair.strip_prefix("key=")).map(str::as_bytes)
-    });
+    let in_query = query.and_then(|query| query.split('&').find_map(key_of_pair));
     let sent = [
         bearer(headers),
         headers.get(&ANTHROPIC).map(HeaderValue::as_bytes),
+        headers.get(&AZURE).map(HeaderValue::as_bytes),
         headers.get(&GEMINI).map(HeaderValue::as_bytes),
-        in_query,
+        in_query.as_deref(),
     ];
     let mut found = None;
     // All are compared, whatever is found.
@@ -53,18 +53,48 @@ pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> O
     found
 }
 
+/// What a pair of a query says if it is the key.
+fn key_of_pair(pair: &str) -> Option<Cow<'_, [u8]>> {
+    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    (*unescaped(name) == *b"key").then(|| unescaped(value))
+}
+
+/// Escapes of a query read; what is none stays.
+fn unescaped(text: &str) -> Cow<'_, [u8]> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut pieces = text.split('%');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        let code = piece.get(..2).filter(|code| code.bytes().all(|b| b.is_ascii_hexdigit()));
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(piece.get(2..).unwrap_or_default().as_bytes());
+            }
+            None => {
+                bytes.push(b'%');
+                bytes.extend_from_slice(piece.as_bytes());
+            }
+        }
+    }
+    Cow::Owned(bytes)
+}
+
 /// The query that goes to the upstream: an issued key in it does not.
 pub(super) fn strip_query(query: &str, has_issued_key: bool) -> Option<Cow<'_, str>> {
     if !has_issued_key {
         return Some(Cow::Borrowed(query));
     }
-    let kept: Vec<&str> = query.split('&').filter(|pair| !pair.starts_with("key=")).collect();
+    let kept: Vec<&str> = query.split('&').filter(|pair| key_of_pair(pair).is_none()).collect();
     (!kept.is_empty()).then(|| Cow::Owned(kept.join("&")))
 }
 
-/// Takes out every key that a client can send.
+/// Takes out every key that a client can send, and what belongs to an account of its own.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    for name in [AUTHORIZATION, ANTHROPIC, GEMINI] {
+    let of_account = ["openai-organization", "openai-project"].map(HeaderName::from_static);
+    for name in [AUTHORIZATION, ANTHROPIC, AZURE, GEMINI, COOKIE].into_iter().chain(of_account) {
         headers.remove(name);
     }
 }

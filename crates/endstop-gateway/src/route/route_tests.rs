@@ -178,8 +178,15 @@ fn headers_and_keys_name_runs_where_the_path_does_not() {
     assert_eq!(run(&[("authorization", "Bearer issued-1")]), of("keyed", true));
     assert_eq!(run(&[("x-api-key", "issued-1"), ("x-endstop-run", "h")]), of("keyed", true));
     assert_eq!(run(&[("x-goog-api-key", "issued-1")]), of("keyed", true));
-    assert_eq!(run(&[("authorization", "Bearer issued-2")]), Err(RouteError::Unnamed));
-    assert_eq!(run(&[("authorization", "issued-1")]), Err(RouteError::Unnamed));
+    assert_eq!(run(&[("authorization", "Bearer issued-2")]), Err(RouteError::UnknownKey));
+    assert_eq!(run(&[("authorization", "issued-1")]), Err(RouteError::UnknownKey));
+    assert_eq!(run(&[("api-key", "issued-1")]), of("keyed", true));
+    let needs = Err(RouteError::NeedsKey(RunId::parse("keyed").unwrap()));
+    assert_eq!(run(&[("authorization", "Bearer own"), ("x-endstop-run", "keyed")]), needs);
+    assert_eq!(run(&[("authorization", "Bearer own"), ("x-endstop-run", "h")]), of("h", false));
+    let escaped = "/v1beta/models/g:generateContent?%6bey=issued%2D1&alt=sse";
+    let found = post(&gate, escaped, &[]).unwrap();
+    assert_eq!((found.run.as_str(), found.rest.ends_with("?alt=sse")), ("keyed", true));
     assert!(matches!(run(&[("x-endstop-run", "a b")]), Err(RouteError::Name { .. })));
     let shared = post(&many(Unnamed::Shared), "/v1/messages", &[]).unwrap();
     assert_eq!(shared.run.as_str(), SHARED_RUN);

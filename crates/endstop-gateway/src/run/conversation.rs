@@ -8,6 +8,8 @@ use crate::api::{Asked, MessageMark, Thread};
 
 /// Last messages of a request by which a conversation is known again after its history was rewritten.
 const TAIL: usize = 4;
+/// Longest id of a reply that is remembered, in bytes.
+const MAX_ID: usize = 512;
 
 /// Digests of a request's messages: entry `n` is that of the first `n`.
 #[derive(Debug)]
@@ -64,6 +66,8 @@ pub(crate) struct Memory {
     tail: [Option<u64>; TAIL],
     last_user: Option<u64>,
     told: Option<Told>,
+    /// The id of the last reply, where the upstream gave one.
+    reply: Option<String>,
     /// The calls of the last reply that have no result yet.
     pub(crate) calls: Vec<ToolCall>,
 }
@@ -98,6 +102,9 @@ impl Memory {
 
     /// Whether a request belongs to this conversation.
     pub(crate) fn fit(&self, asked: &Asked, rolling: &Rolling) -> Option<Fit> {
+        if asked.thread != Thread::Whole && self.is_continued_by(asked) {
+            return Some(Fit::Continues(usize::MAX));
+        }
         if self.continues(rolling) {
             return Some(Fit::Continues(self.count));
         }
@@ -115,6 +122,11 @@ impl Memory {
         (first.is_some() && first == self.first).then_some(Fit::First)
     }
 
+    /// Whether a request names the last reply as what it goes on from.
+    fn is_continued_by(&self, asked: &Asked) -> bool {
+        asked.continues.is_some() && asked.continues == self.reply
+    }
+
     fn continues(&self, rolling: &Rolling) -> bool {
         self.count > 0 && rolling.of_first(self.count) == Some(self.rolling)
     }
@@ -124,8 +136,14 @@ impl Memory {
         if !asked.has_user_message {
             return false;
         }
-        if asked.thread == Thread::Whole && self.continues(rolling) {
-            return asked.messages.iter().skip(self.count).any(|mark| mark.is_user);
+        if asked.thread == Thread::Whole {
+            if self.continues(rolling) {
+                return asked.messages.iter().skip(self.count).any(|mark| mark.is_user);
+            }
+            if asked.results.is_empty() {
+                // A task begins, in the same words or in others. A history that was rewritten has results.
+                return true;
+            }
         }
         let last = asked.messages.iter().rev().find(|mark| mark.is_user).map(|mark| mark.digest);
         last.is_none() || last != self.last_user
@@ -140,7 +158,8 @@ impl Memory {
         };
         let all = asked.fixed_bound.saturating_add(sum(&asked.messages));
         if asked.thread != Thread::Whole {
-            let told = self.told?;
+            // What was told of another conversation says nothing of this one.
+            let told = self.told.filter(|_| self.is_continued_by(asked))?;
             let before = told.input.saturating_add(told.output);
             return Some(InputBound { input: before.saturating_add(all), told: before });
         }
@@ -180,8 +199,10 @@ impl Memory {
         &mut self,
         of: Identity,
         usage: Option<&TokenUsage>,
+        id: Option<&str>,
         calls: Vec<ToolCall>,
     ) {
+        self.reply = id.filter(|id| id.len() <= MAX_ID).map(str::to_owned);
         let told =
             |usage: &TokenUsage| Told { input: usage.total_input(), output: usage.output, of };
         self.told = usage.map(told);

@@ -2,13 +2,16 @@
 //!
 //! A conversation is known by what its request has in common with the last one of a lane. One that is known
 //! nowhere goes to the first lane of its group, as the loop of one agent does that rewrites its history;
-//! unless that lane has a call in flight, or its model waits for the results of tools: then it is a sub-agent's.
+//! unless that lane has a call in flight, or its model waits for the results of tools: then it is one beside it.
+//! That may be a parallel call of the same agent or a model that a tool asks, so it counts as no sub-agent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use endstop::core::policy::Action;
+
 use super::conversation::Rolling;
-use super::lane::{Lane, Lanes, NotBegun, Seat, end_child};
+use super::lane::{Kind, Lane, Lanes, NotBegun, Seat, end_child};
 use super::{RunEntry, stop_of};
 use crate::api::{Asked, Thread};
 use crate::config::Bounds;
@@ -105,9 +108,14 @@ impl RunEntry {
         if stop_of(&own).is_none() || stop_of(&above).is_some() {
             return Ok(());
         }
+        if own
+            .look(|run| run.verdict().rules.iter().any(|it| it.action == Action::Stop && it.holds))
+        {
+            return Ok(());
+        }
         end_child(lane);
         // Never taken while a lane is locked.
-        let anew = self.lanes().begin_child(&above, &lane.agent)?;
+        let anew = self.lanes().begin_child(&above, &lane.agent, lane.kind)?;
         lane.state().driven = anew;
         Ok(())
     }
@@ -146,10 +154,11 @@ impl Lanes {
         }
         let parent = Arc::clone(&main);
         let above = parent.state().driven.clone();
-        let agent = format!("sub-agent {}", self.count_child());
-        let driven = self.begin_child(&above, &agent)?;
+        // The first is that of the run.
+        let agent = format!("conversation {}", self.count_child().saturating_add(1));
+        let driven = self.begin_child(&above, &agent, Kind::Sibling)?;
         let group = main.group.clone();
-        Ok(self.push(&group, false, agent, parent, driven))
+        Ok(self.push(&group, Kind::Sibling, agent, parent, driven))
     }
 
     /// The first lane of a child's path; the lanes of the path are begun where they are missing.
@@ -165,8 +174,8 @@ impl Lanes {
                 Some(known) => known,
                 None => {
                     let above = main.state().driven.clone();
-                    let driven = self.begin_child(&above, name)?;
-                    self.push(&group, true, name.clone(), main, driven)
+                    let driven = self.begin_child(&above, name, Kind::Named)?;
+                    self.push(&group, Kind::Named, name.clone(), main, driven)
                 }
             };
         }

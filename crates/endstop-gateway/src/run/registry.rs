@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop::core::run::Status;
+use endstop::core::signal::StopSignal;
 use endstop::store::RunId;
 
 use super::RunEntry;
 use super::keep::Keep;
-use crate::config::{Config, Runs};
+use crate::config::{Config, Key, Runs};
 
 /// Every run that is known.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Registry {
     /// Held while a run is begun or read back, before any other lock: two requests never open the same run twice.
     opening: Mutex<()>,
     runs: Mutex<HashMap<RunId, Arc<RunEntry>>>,
+    /// Why those stopped that are forgotten and not kept: they have no new budget when they are named again.
+    stopped: Mutex<HashMap<RunId, StopSignal>>,
     /// Counts uses, to know the longest idle.
     uses: AtomicU64,
 }
@@ -44,6 +47,7 @@ impl Registry {
             keep,
             opening: Mutex::default(),
             runs: Mutex::default(),
+            stopped: Mutex::default(),
             uses: AtomicU64::new(0),
         };
         if registry.keep.is_none() {
@@ -122,13 +126,23 @@ impl Registry {
         if let Some(entry) = self.used(id) {
             return Ok(entry);
         }
-        self.make_room()?;
+        self.make_room(id)?;
         let keep = self.keep.as_ref();
         let entry = RunEntry::open(id.clone(), &self.config, keep, model, provider);
         let entry = Arc::new(entry.map_err(NoRun::Unreadable)?);
+        let stopped = self.stopped().remove(id);
+        if let Some(signal) = stopped {
+            entry.driven.raise(&signal);
+            // Whoever watches it was told before.
+            entry.is_end_told.store(true, Ordering::Release);
+        }
         entry.last_used.store(self.count_use(), Ordering::Relaxed);
         self.runs().insert(id.clone(), Arc::clone(&entry));
         Ok(entry)
+    }
+
+    fn stopped(&self) -> MutexGuard<'_, HashMap<RunId, StopSignal>> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count_use(&self) -> u64 {
@@ -142,14 +156,26 @@ impl Registry {
     }
 
     /// Forgets a run if there are too many.
-    fn make_room(&self) -> Result<(), NoRun> {
+    fn make_room(&self, id: &RunId) -> Result<(), NoRun> {
         let forgotten = {
             let mut runs = self.runs();
             if runs.len() < self.config.bounds.runs.max(1) {
                 return Ok(());
             }
+            let most = self.config.bounds.runs.saturating_mul(STOPPED_PER_RUN);
+            let room = Room {
+                keys: match &self.config.runs {
+                    Runs::One(_) => &[],
+                    Runs::Many { keys, .. } => keys,
+                },
+                for_stopped: {
+                    let stopped = self.stopped();
+                    // One that comes back leaves its place.
+                    stopped.len() < most || stopped.contains_key(id)
+                },
+            };
             loop {
-                let idle = longest_idle(&runs).ok_or(NoRun::Full)?;
+                let idle = longest_idle(&runs, room).ok_or(NoRun::Full)?;
                 let is_written = |entry: &RunEntry| {
                     entry.trail.as_ref().is_none_or(|trail| trail.flush().is_ok())
                 };
@@ -160,6 +186,9 @@ impl Registry {
             }
         };
         if let Some(entry) = forgotten {
+            if let Some(signal) = entry.stop().filter(|_| entry.trail.is_none()) {
+                self.stopped().insert(entry.driven.info().id.clone(), signal);
+            }
             entry.tell_end();
             if let Some(trail) = &entry.trail {
                 trail.close();
@@ -169,24 +198,42 @@ impl Registry {
     }
 }
 
+/// Stopped runs that are remembered as such, for each that is in memory.
+const STOPPED_PER_RUN: usize = 16;
+
+/// What may be forgotten of runs that are not kept.
+#[derive(Clone, Copy)]
+struct Room<'c> {
+    /// The runs of issued keys never.
+    keys: &'c [(Key, RunId)],
+    /// Those that were stopped, as long as it can be remembered that they were.
+    for_stopped: bool,
+}
+
 /// The run that can be forgotten: the longest idle one of those that ended by themselves, else of those that
-/// were stopped. One that is forgotten begins anew if it is named again, so one that has not ended is forgotten
-/// only if it is kept: then it goes on from its file, as all that are kept do.
-fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>) -> Option<RunId> {
-    let rank = |run: &RunEntry| {
+/// were stopped, which stay stopped. One that ended by itself begins anew if it is named again, so one that has
+/// not ended is forgotten only if it is kept: then it goes on from its file, as all that are kept do.
+fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<RunId> {
+    let rank = |id: &RunId, run: &RunEntry| {
         let is_written = match &run.trail {
             None => None,
             Some(trail) if trail.problem().is_some() => return None,
             Some(_) => Some(()),
         };
+        if is_written.is_none() && room.keys.iter().any(|(_, of_key)| of_key == id) {
+            return None;
+        }
         match run.driven.status() {
-            Status::Completed => Some(0u8),
-            Status::Stopped | Status::Failed => Some(1),
+            // A rule may stop a run at its own end.
+            Status::Completed if run.stop().is_none() => Some(0u8),
+            Status::Completed | Status::Stopped | Status::Failed => {
+                (is_written.is_some() || room.for_stopped).then_some(1)
+            }
             Status::Pending | Status::InProgress | Status::Paused => is_written.map(|()| 2),
         }
     };
     let idle = runs.iter().filter(|(_, run)| run.calls() == 0 && Arc::strong_count(run) == 1);
-    let ranked =
-        idle.filter_map(|(id, run)| Some((rank(run)?, run.last_used.load(Ordering::Relaxed), id)));
+    let ranked = idle
+        .filter_map(|(id, run)| Some((rank(id, run)?, run.last_used.load(Ordering::Relaxed), id)));
     ranked.min().map(|(_, _, id)| id.clone())
 }

@@ -143,6 +143,14 @@ async fn a_conversation_that_the_upstream_keeps_is_bounded_by_what_it_told() {
         .iter()
         .find(|it| it["type"] == "function_call")
         .unwrap();
+    // That of another conversation, and a prompt that the upstream keeps, can be of any size.
+    for (name, foreign) in [("previous_response_id", json!("resp_0")), ("prompt", json!("p_1"))] {
+        body["previous_response_id"] = first["id"].clone();
+        body[name] = foreign;
+        let refused = post(&gateway, "/v1/responses", &body).await;
+        assert_eq!((refused.status, sim.calls()), (402, 1), "{refused:?}");
+    }
+    body.as_object_mut().unwrap().remove("prompt");
     body["previous_response_id"] = first["id"].clone();
     body["input"] =
         json!([{ "type": "function_call_output", "call_id": call["call_id"], "output": "1" }]);

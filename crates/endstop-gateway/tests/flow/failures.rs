@@ -258,7 +258,8 @@ async fn nothing_hangs_or_stays_held_when_everything_happens_at_once() {
     all.await.expect("something hangs");
     let run = gateway.run(&id()).unwrap();
     until("all is settled", || run.budget().held().is_zero()).await;
-    assert_eq!(run.status(), Status::InProgress);
+    // As the last answer of its first conversation left it.
+    assert!(matches!(run.status(), Status::InProgress | Status::Completed), "{:?}", run.status());
     let counts = gateway.counts(&id()).unwrap();
     assert!(counts.upstream_calls > 50 && run.usage().0.total() > 0, "{counts:?}");
 }

@@ -213,11 +213,25 @@ impl Agent {
 
     /// Runs to the end of its own; the answers.
     pub(crate) async fn run(&mut self, gateway: &Gateway, path: &str) -> Vec<Got> {
+        self.run_with(gateway, path, |turn| format!("result {turn}")).await
+    }
+
+    /// As [`Self::run`], and every tool gives the same.
+    pub(crate) async fn run_same(&mut self, gateway: &Gateway, path: &str) -> Vec<Got> {
+        self.run_with(gateway, path, |_| "the same".to_owned()).await
+    }
+
+    async fn run_with(
+        &mut self,
+        gateway: &Gateway,
+        path: &str,
+        result: impl Fn(usize) -> String,
+    ) -> Vec<Got> {
         let mut all = Vec::new();
         for turn in 0..100 {
             let got = post(gateway, path, &self.request()).await;
             all.push(got.clone());
-            if got.status != 200 || !self.take(&got, &format!("result {turn}")) {
+            if got.status != 200 || !self.take(&got, &result(turn)) {
                 return all;
             }
         }

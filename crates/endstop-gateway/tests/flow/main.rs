@@ -14,6 +14,7 @@ mod apis;
 mod calls;
 mod failures;
 mod keep;
+mod lanes;
 mod limits;
 mod runs;
 mod streams;

@@ -47,7 +47,7 @@ async fn repeats_are_seen_although_a_sub_agent_shares_the_address() {
     }
     assert_eq!(turns, 4);
     assert_eq!(reading(&gateway, "own.steps"), 4);
-    assert_eq!((reading(&gateway, "steps"), reading(&gateway, "subagents")), (8, 4));
+    assert_eq!((reading(&gateway, "steps"), reading(&gateway, "subagents")), (8, 0));
 }
 
 #[tokio::test]
@@ -67,6 +67,26 @@ async fn an_agent_that_rewrites_its_history_stays_one_conversation() {
         }
     }
     assert_eq!((reading(&gateway, "own.steps"), reading(&gateway, "subagents")), (6, 0));
+}
+
+#[tokio::test]
+async fn the_same_task_begun_again_repeats_nothing() {
+    let upstream = Fake::start(|request, _| {
+        let is_answered = request.body.contains("tool_call_id");
+        let reply = if is_answered { reply_text("Done.") } else { reply_call("c", "look", "{}") };
+        json("200 OK", &reply)
+    })
+    .await;
+    let policy = "[stop]\nlimit = \"steps >= 50\"\nloop = \"repeats >= 3 or cycles >= 2\"\n";
+    let gateway = gateway(policy, &upstream).await;
+    for _ in 0..5 {
+        let mut agent = Agent::new("Look.");
+        let got = chat(&gateway, &agent.request()).await;
+        assert!(agent.take(&got, "the same"), "{got:?}");
+        let got = chat(&gateway, &agent.request()).await;
+        assert_eq!(got.words(), "Done.");
+    }
+    assert_eq!((reading(&gateway, "own.steps"), reading(&gateway, "repeats")), (10, 0));
 }
 
 #[tokio::test]
@@ -266,17 +286,22 @@ async fn keys_that_the_gateway_issued_stay_with_it() {
     let shown = format!("{config:?}");
     let gateway = Gateway::start(config).await.unwrap();
     let body = Agent::new("Look.").request().to_string();
-    let header = "authorization: Bearer issued-canary\r\nx-api-key: issued-canary\r\n";
+    let header = "authorization: Bearer issued-canary\r\nx-api-key: issued-canary\r\n\
+        api-key: issued-canary\r\ncookie: a=issued-canary\r\nopenai-organization: org-1\r\n";
     let first = receive(send(gateway.addr(), CHAT, header, &body).await).await;
     let second = receive(send(gateway.addr(), CHAT, header, &body).await).await;
     let refused =
         receive(send(gateway.addr(), CHAT, "authorization: Bearer own-canary\r\n", &body).await)
             .await;
-    assert_eq!((first.status, second.status, refused.status), (200, 200, 400));
+    assert_eq!((first.status, second.status, refused.status), (200, 200, 401));
+    let named = "authorization: Bearer own-canary\r\nx-endstop-run: run-1\r\n";
+    let stranger = receive(send(gateway.addr(), "/v1/messages", named, &body).await).await;
+    assert_eq!((stranger.status, &stranger.json()["type"]), (401, &json!("error")));
     assert_eq!(second.header("x-endstop-reason").as_deref(), Some("steps_limit"));
     let arrived = upstream.seen()[0].head.clone();
     assert!(arrived.contains("authorization: Bearer upstream-canary"), "{arrived}");
     assert!(!arrived.contains("issued-canary") && !arrived.contains("x-api-key"), "{arrived}");
+    assert!(!arrived.contains("api-key") && !arrived.contains("org-1"), "{arrived}");
     let report = ask(&gateway, "GET", &format!("/endstop/v1/runs/{RUN}"), TOKEN, "").await;
     let shown_gateway = format!("{gateway:?}");
     for text in [shown, shown_gateway, format!("{first:?}{second:?}{refused:?}{report:?}")] {
@@ -303,4 +328,28 @@ async fn runs_are_told_apart_and_the_longest_idle_is_forgotten() {
     let got = chat(&gateway, &request).await;
     assert_eq!(got.status, 400);
     assert!(got.text().contains("/r/<run>"), "{got:?}");
+}
+
+#[tokio::test]
+async fn a_stopped_run_stays_stopped_however_many_follow() {
+    let upstream = repeating().await;
+    let mut config = config("[stop]\nlimit = \"steps >= 1\"\n", upstream.addr);
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.bounds.runs = 1;
+    let gateway = Gateway::start(config).await.unwrap();
+    let request = Agent::new("Look.").request();
+    let ask =
+        async |run: &str| post(&gateway, &format!("/r/{run}/v1/chat/completions"), &request).await;
+    // One in memory, and sixteen of which it is remembered.
+    for run in 0..17 {
+        let (first, second) = (ask(&format!("r{run}")).await, ask(&format!("r{run}")).await);
+        assert!(first.header("x-endstop-reason").is_none(), "{first:?}");
+        assert_eq!(second.header("x-endstop-reason").as_deref(), Some("steps_limit"));
+    }
+    assert_eq!(ask("r17").await.status, 503);
+    for run in [16, 0, 7] {
+        let got = ask(&format!("r{run}")).await;
+        assert_eq!(got.header("x-endstop-reason").as_deref(), Some("steps_limit"), "{got:?}");
+    }
+    assert_eq!(upstream.calls(), 17);
 }

@@ -175,6 +175,12 @@ impl DrivenRun {
         self.scope.chain().would(|_, _| kind.clone())
     }
 
+    /// Whether a step below is refused only because the run's next one is to be its wrap-up, or is it already.
+    #[must_use]
+    pub fn awaits_wrap_up(&self) -> bool {
+        self.scope.chain().refuses_step_below()
+    }
+
     /// Looks at the kill switch and at cancellations, and tells where the run stands then.
     pub fn checkpoint(&self) -> Status {
         self.scope.look_at_kill_switch();

@@ -149,6 +149,13 @@ impl Chain<'_> {
         directive
     }
 
+    /// Whether the run itself holds back steps below for its wrap-up.
+    pub(in crate::agent) fn refuses_step_below(&mut self) -> bool {
+        let kind = EventKind::StepBegin;
+        let event = self.own.event(&mut self.core, self.now, Source::Descendant, &kind);
+        self.core.run.would(&event) == Directive::Refuse
+    }
+
     /// The reason of the ancestor that does not let it begin, if that is one to stop. Its core records what it
     /// refused.
     fn refused_above<'k>(
