@@ -19,7 +19,7 @@ use super::settle::Settled;
 use super::stream::{SseBody, Watched};
 use super::take::{Taken, decoded};
 use super::{Gate, answer};
-use crate::api::{Edits, ErrorKind, Seen, Unreadable};
+use crate::api::{Api, Edits, ErrorKind, Seen, Unreadable};
 use crate::body::Body;
 use crate::run::count;
 use crate::upstream::{UpstreamBody, UpstreamError, forwardable};
@@ -194,6 +194,9 @@ impl Gate {
             Ok(Ok(Whole::All(bytes))) => bytes,
         };
         let seen = read_answer(taken, &headers, &bytes, max);
+        if taken.route.api == Api::Responses && is_only_begun(&seen, &bytes) {
+            flight.charge_all();
+        }
         if !seen.text.is_empty() {
             flight.driven.tell(&EventKind::Piece { text: &seen.text }, Detail::None);
         }
@@ -319,6 +322,12 @@ fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) ->
     let output_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let unread = || Seen { output_bytes, ..Seen::default() };
     plain.and_then(|plain| taken.dialect.answer(&plain).ok()).unwrap_or_else(unread)
+}
+
+/// Whether the model has not answered yet, and what it uses will be told elsewhere.
+const fn is_only_begun(seen: &Seen, bytes: &Bytes) -> bool {
+    let says_nothing = seen.output_bytes == 0 && seen.usage.is_none();
+    !seen.is_whole && says_nothing && !bytes.is_empty()
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {

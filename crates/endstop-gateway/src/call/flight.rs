@@ -113,6 +113,11 @@ impl Flight {
         open.failed(error, usage);
     }
 
+    /// What the call uses is never told here: it is charged for all that it holds.
+    pub(super) fn charge_all(&mut self) {
+        drop(self.open.take());
+    }
+
     /// What has come of an answer that is read as a whole, by its length.
     pub(super) fn unread(&self) -> Seen {
         Seen { output_bytes: self.came, ..Seen::default() }

@@ -44,6 +44,22 @@ async fn a_call_in_the_background_is_refused_where_it_has_to_be_counted() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_only_queued_is_charged_in_full() {
+    let upstream = Fake::start(|_, _| {
+        json(
+            "200 OK",
+            "{\"id\":\"resp_1\",\"object\":\"response\",\"status\":\"queued\",\"output\":[]}",
+        )
+    })
+    .await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    let body = json!({ "model": "gpt-4o-mini", "input": "Go." });
+    assert_eq!(post(&gateway, "/v1/responses", &body).await.status, 200);
+    let run = gateway.run(&id()).unwrap();
+    assert_eq!((run.usage().0.output, run.budget().held().is_zero()), (1_000, true));
+}
+
+#[tokio::test]
 async fn a_client_that_reads_nothing_does_not_keep_a_cut_call_alive() {
     let upstream = Fake::start(|_, _| {
         let word = delta(&json!({ "content": "words ".repeat(10_000) }), &json!(null));
