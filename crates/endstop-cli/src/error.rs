@@ -65,7 +65,9 @@ impl ExitMeaning {
                  agent: the run failed)"
             }
             Self::Usage => "wrong arguments or unusable input",
-            Self::Stopped => "a limit stopped the run (run), or stopped or held it up (agent)",
+            Self::Stopped => {
+                "a limit stopped the run, or held it up and nobody approved (run, agent)"
+            }
             Self::OwnFailure => "endstop itself failed, wrong arguments included (run)",
             Self::CannotExecute => "the command cannot be executed (run)",
             Self::NotFound => "the command was not found (run)",

@@ -1,7 +1,8 @@
 //! `endstop run` as a wrapper: exit codes, the environment, and the processes of the command.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -68,6 +69,43 @@ fn what_cannot_be_run_has_a_code_of_its_own() {
     assert_eq!(code(&["run", "--stop", "steps >=", "--", "true"]), 125);
     assert_eq!(code(&["run", "--upstream", "ftp://x", "--", "true"]), 125);
     assert_eq!(code(&["run"]), 125);
+    assert_eq!(code(&["run", "--json-file", "-", "--", "true"]), 125);
+    assert_eq!(code(&["run", "--trace", "-", "--", "true"]), 125);
+}
+
+#[test]
+fn a_mistyped_option_is_no_command() {
+    for (options, hint) in [
+        (&["--dryrun", "--usd", "2"][..], "--dry-run"),
+        (&["--stepz", "3"], "--steps"),
+        (&["-s", "3"], "-s"),
+        (&["--usd", "2", "--json"], "--json-file"),
+        (&["--timeout", "5"], "did you mean `5s`?"),
+    ] {
+        let output = endstop(&[&["run"], options, &["--", "true"]].concat()).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{error}");
+        assert!(error.contains(hint), "{error}");
+    }
+    let output = endstop(&["run", "-q", "sh", "-c", "exit 3", "--steps"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let output = endstop(&["run", "-q", "--", "--no-such-command"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(127));
+}
+
+#[test]
+fn a_script_without_an_interpreter_is_run_by_the_shell() {
+    let folder = folder("script");
+    let script = folder.join("shot.sh");
+    std::fs::write(&script, "echo \"shell <$1>\"\nexit 5\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    for name in [script.to_str().unwrap(), "shot.sh"] {
+        let mut command = endstop(&["-q", "run", "--", name, "a b"]);
+        let output = command.env("PATH", &path).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "shell <a b>\n");
+    }
 }
 
 #[test]
@@ -149,6 +187,15 @@ fn the_json_file_is_written_whole() {
     let nowhere = folder.join("no/such/folder.json");
     let output = run(&["-q", "--json-file", nowhere.to_str().unwrap()], "echo began");
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(125), ""));
+}
+
+#[test]
+fn other_signals_are_handed_on_and_do_not_end_endstop_alone() {
+    for signal in ["USR2", "ALRM"] {
+        let script = format!("trap 'exit 8' {signal}; kill -{signal} $PPID; sleep 5 & wait");
+        let output = run(&["-q", "--linger", "0s"], &script);
+        assert_eq!(output.status.code(), Some(8), "{signal} {}", text(&output.stderr));
+    }
 }
 
 #[test]

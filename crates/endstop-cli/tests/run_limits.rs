@@ -1,7 +1,7 @@
 //! `endstop run` when a limit is reached, over the scripted model: what the command is told, how it is ended
 //! if it does not listen, and what is reported.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -23,8 +23,8 @@ const AGENT: &str = "\"$AGENT\" demo-agent --iterations 9 --searches 3";
 fn run(test: &str, flags: &[&str], script: &str) -> (Output, Value) {
     let file = folder(test).join("run.json");
     let endstop = snapbox::cmd::cargo_bin!("endstop");
-    let mut command = Command::new(&endstop);
-    command.env("AGENT", &endstop).stdin(Stdio::null());
+    let mut command = Command::new(endstop);
+    command.env("AGENT", endstop).stdin(Stdio::null());
     command.args(["run", "--upstream", "sim", "--json-file", file.to_str().unwrap()]).args(flags);
     let output = command.args(["--", "/bin/sh", "-c", script]).output().unwrap();
     let text = std::fs::read_to_string(&file);
@@ -97,15 +97,22 @@ fn a_command_that_ignores_the_stop_and_the_signal_is_killed_with_all_it_began() 
     let (output, told) = run("kill", &["--timeout", "300ms", "--grace", "100ms"], script);
     assert_eq!(output.status.code(), Some(124));
     assert_eq!(told["command_exit_code"], 137);
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("sent SIGTERM; SIGKILL follows in 5s"), "{stderr}");
+    assert_eq!(stderr.matches("endstop: sent SIGKILL").count(), 1, "{stderr}");
     let pid = text(&output.stdout).trim().to_owned();
     assert!(pid.parse::<u32>().is_ok(), "{pid}");
     assert!(!Path::new("/proc").join(pid).exists(), "the grandchild is still there");
 }
 
 #[test]
-fn what_a_stopped_command_left_behind_is_ended_without_grace() {
+fn what_a_stopped_command_left_behind_has_the_grace_and_is_ended_then() {
     let script = format!("setsid sleep 60 >/dev/null 2>&1 & echo $!; {AGENT} >/dev/null");
-    let (output, _) = run("left", &["--steps", "1", "--grace", "60s"], &script);
+    let (output, told) = run("left", &["--steps", "1", "--grace", "1500ms"], &script);
+    let stderr = text(&output.stderr);
+    assert!(told["elapsed_ms"].as_u64().unwrap() >= 1_500, "{told}");
+    assert!(stderr.contains("given the rest of --grace"), "{stderr}");
+    assert!(stderr.contains("endstop: sent SIGTERM"), "{stderr}");
     assert_eq!(output.status.code(), Some(124));
     let pid = text(&output.stdout).trim().to_owned();
     assert!(!Path::new("/proc").join(pid).exists(), "it is still there");
@@ -134,6 +141,16 @@ fn a_dry_run_stops_nothing_and_says_what_would_have_stopped() {
 }
 
 #[test]
+fn a_dry_run_sees_a_limit_in_time_without_a_call() {
+    let (output, told) = run("dry-time", &["--dry-run", "--timeout", "200ms"], "sleep 0.6");
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(0), &false.into()));
+    let dry = &told["dry_run"];
+    assert_eq!((&dry["would_have_stopped"], &dry["reason"]), (&true.into(), &"time_limit".into()));
+    assert!((200..600).contains(&dry["at_ms"].as_u64().unwrap()), "{dry}");
+    assert!(told["elapsed_ms"].as_u64().unwrap() >= 600, "the bill is of the whole run");
+}
+
+#[test]
 fn a_run_inside_a_run_is_limited_by_both() {
     let inner = format!("\"$AGENT\" -q run --steps 100 -- {AGENT}; echo inner=$?");
     let (output, told) = run("nested", &["--steps", "3"], &inner);
@@ -153,6 +170,20 @@ fn a_kill_file_ends_the_command_at_once() {
 }
 
 #[test]
+fn a_kill_file_is_real_in_a_dry_run_and_told_once() {
+    let file = folder("dry-kill").join("stop");
+    std::fs::write(&file, "enough").unwrap();
+    let flags = ["--dry-run", "--steps", "9", "--kill-file", file.to_str().unwrap()];
+    let (output, told) = run("dry-kill-run", &flags, "exec sleep 60");
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(124), &true.into()), "{stderr}");
+    assert_eq!(told["dry_run"]["would_have_stopped"], false);
+    assert_eq!(stderr.matches("\nafter 0 steps").count(), 1, "{stderr}");
+    let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("nothing is stopped, but by the kill file"), "{stderr}");
+}
+
+#[test]
 fn a_pause_waits_for_an_approval() {
     let policy = folder("pause").join("policy.toml");
     std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
@@ -165,6 +196,37 @@ fn a_pause_waits_for_an_approval() {
     assert!(stderr.contains("endstop: paused by ask: steps >= 2 is 2"), "{stderr}");
     assert!(stderr.contains("endstop: approved"), "{stderr}");
     assert_eq!((output.status.code(), &told["upstream_calls"]), (Some(124), &20.into()));
+}
+
+#[test]
+fn a_pause_that_nobody_approves_holds_the_run_up() {
+    let policy = folder("held").join("policy.toml");
+    std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
+        .unwrap();
+    let flags = ["--policy", policy.to_str().unwrap(), "--pause-limit", "100ms"];
+    let (output, told) = run("held-run", &flags, AGENT);
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(124), &true.into()), "{stderr}");
+    assert_eq!((&told["upstream_calls"], &told["command_exit_code"]), (&2.into(), &0.into()));
+    assert_eq!(told["held_by"][0], "ask: steps >= 2 is 2");
+    let why = "endstop: stopped: not approved within 100ms (rule ask: steps >= 2 is 2)";
+    assert!(stderr.contains(why), "{stderr}");
+    let flags = [&flags[..], &["--preserve-status"]].concat();
+    assert_eq!(run("held-preserved", &flags, AGENT).0.status.code(), Some(0));
+}
+
+#[test]
+fn a_run_that_is_stopped_before_its_first_call_has_a_bill() {
+    let (output, told) = run("nothing", &["--usd", "0"], AGENT);
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), &told["upstream_calls"]), (Some(124), &0.into()));
+    assert!(
+        stderr.contains("0 model calls") && stderr.contains("answered with the stop"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("no model call came"), "{stderr}");
+    let (output, _) = run("no-call", &["--timeout", "100ms", "--grace", "0s"], "exec sleep 60");
+    assert!(!text(&output.stderr).contains("no model call came"), "{output:?}");
 }
 
 #[test]

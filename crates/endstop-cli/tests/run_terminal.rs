@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
+use std::os::unix::process::ExitStatusExt as _;
+
 use pty_process::blocking::Command;
 
 #[path = "support/terminal.rs"]
@@ -38,11 +40,24 @@ fn ctrl_c_goes_to_the_command_and_its_end_decides() {
 }
 
 #[test]
-fn a_command_that_ctrl_c_ends_has_the_code_of_its_signal() {
+fn a_command_that_ctrl_c_ends_ends_endstop_in_the_same_way() {
     let mut terminal = run("echo ready; exec sleep 60");
     terminal.expect("ready");
     terminal.send("\u{3}");
-    assert_eq!(terminal.code(), Some(130));
+    assert_eq!(terminal.status().signal(), Some(2));
+}
+
+#[test]
+fn ctrl_c_ends_the_loop_of_the_shell_too() {
+    let mut terminal = shell();
+    terminal.send("for n in 1 2; do endstop -q run -- sh -c 'echo r\"\"un; exec sleep 60'; done\r");
+    terminal.expect("\nrun");
+    terminal.send("\u{3}");
+    terminal.expect("prompt> ");
+    terminal.send("echo code=$?\r");
+    terminal.expect("code=130");
+    terminal.send("exit\r");
+    terminal.code();
 }
 
 #[test]
@@ -50,7 +65,7 @@ fn ctrl_backslash_goes_to_the_command() {
     let mut terminal = run("ulimit -c 0; echo ready; exec sleep 60");
     terminal.expect("ready");
     terminal.send("\u{1c}");
-    assert_eq!(terminal.code(), Some(131));
+    assert_eq!(terminal.status().signal(), Some(3));
 }
 
 #[test]
@@ -161,6 +176,31 @@ fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
     terminal.expect("\u{1b}[r");
     terminal.expect("endstop: exit code 0");
     assert_eq!(terminal.code(), Some(0));
+}
+
+#[test]
+fn nothing_is_said_into_a_screen_that_the_command_draws() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let script = "stty -icanon -echo; printf 'drawn'; sleep 1; stty sane; printf 'over'";
+    let arguments = ["run", "--timeout", "300ms", "--", "/bin/sh", "-c", script];
+    let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
+    assert_eq!(terminal.code(), Some(124));
+    let seen = terminal.seen();
+    let (drawn, after) = seen.split_once("over").unwrap();
+    assert!(!drawn.contains("stopped:"), "{seen:?}");
+    // As many blanks as columns end the unfinished line.
+    let line = format!("{}\rendstop: stopped: time_limit", " ".repeat(100));
+    assert!(after.starts_with(&line), "{seen:?}");
+}
+
+#[test]
+fn a_run_inside_a_run_has_no_status_line() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let mut command = Command::new(endstop).args(["run", "--", "sleep", "3"]);
+    command = command.env("ENDSTOP_RUN", "outer");
+    let mut terminal = Terminal::begin(command);
+    assert_eq!(terminal.code(), Some(0));
+    assert!(!terminal.seen().contains("\u{1b}[1;23r"), "{:?}", terminal.seen());
 }
 
 #[test]

@@ -11,6 +11,9 @@ use thiserror::Error;
 use crate::sse::SseEvent;
 use crate::stop::StopText;
 
+mod again;
+#[cfg(test)]
+mod again_tests;
 mod chat;
 mod demand;
 #[cfg(test)]

@@ -149,6 +149,9 @@ fn one(run: &RunEntry) -> Value {
         "stop_answers": counts.stop_answers,
         "unmetered": counts.unmetered,
         "client_disconnects": counts.client_disconnects,
+        "refused": counts.refused,
+        "failed_calls": counts.failed_calls,
+        "is_estimate": driven.usage().1,
         "report": report,
     })
 }

@@ -6,15 +6,15 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 
 use memchr::memchr;
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::{Deserializer, Error, Visitor};
 
 mod splice;
+mod walk;
 
 pub(crate) use splice::{Changes, Object};
+pub(crate) use walk::{Broken, FromJson, Walk, is_plain, parse};
 
 /// Most elements of one list, and members of one object, that are read; more is an error.
 pub(crate) const MAX_ITEMS: usize = 1 << 16;
@@ -85,8 +85,8 @@ impl<'j> Raw<'j> {
     }
 
     /// Its value; the default where it is none of this kind.
-    pub(crate) fn read<T: Deserialize<'j> + Default>(self) -> T {
-        serde_json::from_str(self.0).unwrap_or_default()
+    pub(crate) fn read<T: FromJson<'j> + Default>(self) -> T {
+        parse(self.0).unwrap_or_default()
     }
 
     /// The elements of a list; of anything else none.
@@ -100,9 +100,9 @@ impl<'j> Raw<'j> {
     }
 }
 
-impl<'de: 'j, 'j> Deserialize<'de> for Raw<'j> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        <&RawValue>::deserialize(deserializer).map(|raw| Self::of(raw.get()))
+impl<'j> FromJson<'j> for Raw<'j> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+        walk.raw()
     }
 }
 
@@ -113,12 +113,6 @@ pub(crate) struct Key<'j>(Cow<'j, str>);
 impl Key<'_> {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl<'de: 'j, 'j> Deserialize<'de> for Key<'j> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_bytes(Lossy).map(Self)
     }
 }
 
@@ -149,70 +143,6 @@ impl<'de> Visitor<'de> for Lossy {
     }
 }
 
-/// What takes its value from a list or an object, and has a default for all else.
-pub(crate) trait Soft<'j>: Default {
-    /// Takes one member of an object.
-    fn member<A: MapAccess<'j>>(&mut self, key: Key<'j>, map: &mut A) -> Result<(), A::Error>;
-
-    /// Takes the next element of a list; `false` where there is none.
-    fn element<A: SeqAccess<'j>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
-        Ok(list.next_element::<IgnoredAny>()?.is_some())
-    }
-}
-
-/// Reads what may be of any kind.
-pub(crate) fn soft<'j, T: Soft<'j>, D: Deserializer<'j>>(deserializer: D) -> Result<T, D::Error> {
-    deserializer.deserialize_any(SoftVisitor(PhantomData))
-}
-
-struct SoftVisitor<T>(PhantomData<T>);
-
-impl<'j, T: Soft<'j>> Visitor<'j> for SoftVisitor<T> {
-    type Value = T;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a value")
-    }
-
-    fn visit_map<A: MapAccess<'j>>(self, mut map: A) -> Result<T, A::Error> {
-        let mut value = T::default();
-        while let Some(key) = map.next_key()? {
-            value.member(key, &mut map)?;
-        }
-        Ok(value)
-    }
-
-    fn visit_seq<A: SeqAccess<'j>>(self, mut list: A) -> Result<T, A::Error> {
-        let mut value = T::default();
-        while value.element(&mut list)? {}
-        Ok(value)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<T, E> {
-        Ok(T::default())
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<T, E> {
-        Ok(T::default())
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<T, E> {
-        Ok(T::default())
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<T, E> {
-        Ok(T::default())
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<T, E> {
-        Ok(T::default())
-    }
-
-    fn visit_str<E: Error>(self, _: &str) -> Result<T, E> {
-        Ok(T::default())
-    }
-}
-
 /// A list; empty where something else stands.
 #[derive(Clone, Debug)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
@@ -223,44 +153,72 @@ impl<T> Default for List<T> {
     }
 }
 
-impl<'j, T: Deserialize<'j>> Soft<'j> for List<T> {
-    fn member<A: MapAccess<'j>>(&mut self, _: Key<'j>, map: &mut A) -> Result<(), A::Error> {
-        map.next_value::<IgnoredAny>().map(drop)
-    }
-
-    fn element<A: SeqAccess<'j>>(&mut self, list: &mut A) -> Result<bool, A::Error> {
-        let Some(item) = list.next_element()? else { return Ok(false) };
-        if self.0.len() >= MAX_ITEMS {
-            return Err(A::Error::custom(format_args!("a list of more than {MAX_ITEMS}")));
-        }
-        self.0.push(item);
-        Ok(true)
+impl<'j, T: FromJson<'j>> FromJson<'j> for List<T> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+        let mut items = Vec::new();
+        walk.list(|walk| {
+            if items.len() >= MAX_ITEMS {
+                return Err(walk.broken("too many elements"));
+            }
+            items.push(T::from_json(walk)?);
+            Ok(())
+        })?;
+        Ok(Self(items))
     }
 }
 
-impl<'j, T: Deserialize<'j>> Deserialize<'j> for List<T> {
-    fn deserialize<D: Deserializer<'j>>(deserializer: D) -> Result<Self, D::Error> {
-        soft(deserializer)
+/// A value with its text, and its members where it is an object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry<'j> {
+    raw: Raw<'j>,
+    members: Members<'j>,
+}
+
+impl<'j> Entry<'j> {
+    /// Of a text that is one JSON value.
+    pub(crate) fn of(raw: Raw<'j>) -> Self {
+        Self { raw, members: raw.read() }
+    }
+
+    /// Its text.
+    pub(crate) const fn raw(&self) -> Raw<'j> {
+        self.raw
+    }
+
+    /// Its members, in order, with all duplicates.
+    pub(crate) fn members(&self) -> &[(Key<'j>, Raw<'j>)] {
+        &self.members.0
+    }
+
+    /// The value of a key; of several the last one.
+    pub(crate) fn get(&self, key: &str) -> Raw<'j> {
+        let mut members = self.members().iter().rev();
+        members.find(|(known, _)| known.as_str() == key).map_or(Raw::default(), |(_, raw)| *raw)
+    }
+}
+
+impl<'j> FromJson<'j> for Entry<'j> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+        let (raw, members) = walk.with_text()?;
+        Ok(Self { raw, members })
     }
 }
 
 /// The members of an object as they are.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Members<'j>(Vec<(Key<'j>, Raw<'j>)>);
 
-impl<'j> Soft<'j> for Members<'j> {
-    fn member<A: MapAccess<'j>>(&mut self, key: Key<'j>, map: &mut A) -> Result<(), A::Error> {
-        if self.0.len() >= MAX_ITEMS {
-            return Err(A::Error::custom(format_args!("an object of more than {MAX_ITEMS}")));
-        }
-        self.0.push((key, map.next_value()?));
-        Ok(())
-    }
-}
-
-impl<'j> Deserialize<'j> for Members<'j> {
-    fn deserialize<D: Deserializer<'j>>(deserializer: D) -> Result<Self, D::Error> {
-        soft(deserializer)
+impl<'j> FromJson<'j> for Members<'j> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+        let mut members = Vec::new();
+        walk.object(|key, walk| {
+            if members.len() >= MAX_ITEMS {
+                return Err(walk.broken("too many members"));
+            }
+            members.push((key, walk.raw()?));
+            Ok(())
+        })?;
+        Ok(Self(members))
     }
 }
 
@@ -275,23 +233,19 @@ macro_rules! fields {
             $(pub(super) $field: $kind,)*
         }
 
-        impl<$life> crate::json::Soft<$life> for $name<$life> {
-            fn member<A: serde::de::MapAccess<$life>>(
-                &mut self,
-                key: crate::json::Key<$life>,
-                map: &mut A,
-            ) -> Result<(), A::Error> {
-                match key.as_str() {
-                    $($($key)|+ => self.$field = map.next_value()?,)*
-                    _ => drop(map.next_value::<serde::de::IgnoredAny>()?),
-                }
-                Ok(())
-            }
-        }
-
-        impl<$life> serde::Deserialize<$life> for $name<$life> {
-            fn deserialize<D: serde::Deserializer<$life>>(from: D) -> Result<Self, D::Error> {
-                crate::json::soft(from)
+        impl<$life> crate::json::FromJson<$life> for $name<$life> {
+            fn from_json(
+                walk: &mut crate::json::Walk<$life>,
+            ) -> Result<Self, crate::json::Broken> {
+                let mut value = Self::default();
+                walk.object(|key, walk| {
+                    match key.as_str() {
+                        $($($key)|+ => value.$field = crate::json::FromJson::from_json(walk)?,)*
+                        _ => walk.skip()?,
+                    }
+                    Ok(())
+                })?;
+                Ok(value)
             }
         }
     };

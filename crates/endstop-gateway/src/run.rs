@@ -43,6 +43,10 @@ pub struct Counts {
     pub unmetered: u64,
     /// Model calls whose client went away before their end.
     pub client_disconnects: u64,
+    /// Requests that were refused although the run goes on: what they cost cannot be bounded.
+    pub refused: u64,
+    /// Model calls that an upstream did not answer, or not with success.
+    pub failed_calls: u64,
 }
 
 #[derive(Debug, Default)]
@@ -51,6 +55,8 @@ pub(crate) struct Counters {
     pub(crate) stop_answers: AtomicU64,
     pub(crate) unmetered: AtomicU64,
     pub(crate) client_disconnects: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) failed_calls: AtomicU64,
 }
 
 impl Counters {
@@ -61,6 +67,8 @@ impl Counters {
             stop_answers: of(&self.stop_answers),
             unmetered: of(&self.unmetered),
             client_disconnects: of(&self.client_disconnects),
+            refused: of(&self.refused),
+            failed_calls: of(&self.failed_calls),
         }
     }
 }
@@ -168,6 +176,12 @@ impl RunEntry {
         if self.calls.load(Ordering::Acquire) == 0 && self.stop().is_some() {
             self.tell_end();
         }
+    }
+
+    /// Resolves when the bell is next rung after this: at the end of a call, or where the run's state may have
+    /// changed.
+    pub(crate) fn rung(&self) -> tokio::sync::futures::Notified<'_> {
+        self.bell.notified()
     }
 
     /// Tells observers of the end, once.

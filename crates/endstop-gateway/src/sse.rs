@@ -33,6 +33,19 @@ impl<'e> Frame<'e> {
         Some(SseEvent { name: &self.name, data: self.data.as_ref()? })
     }
 
+    /// The event that `bytes` begin with, where it looks as almost all do: a name or none, one line of data, LF
+    /// at the ends.
+    fn plain(bytes: &'e [u8]) -> Option<Self> {
+        let (name, left) = match bytes.strip_prefix(b"event: ") {
+            Some(left) => plain_line(left)?,
+            None => (&[][..], bytes),
+        };
+        let (data, left) = plain_line(left.strip_prefix(b"data: ")?)?;
+        let left = left.strip_prefix(b"\n")?;
+        let raw = bytes.get(..bytes.len().saturating_sub(left.len()))?;
+        Some(Frame { raw, name: text(name), data: Some(text(data)) })
+    }
+
     fn read(raw: &'e [u8]) -> Self {
         let mut frame = Frame { raw, name: Cow::Borrowed(""), data: None };
         let mut left = raw.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(raw);
@@ -50,9 +63,9 @@ impl<'e> Frame<'e> {
         let value = line.get(colon.saturating_add(1)..).unwrap_or_default();
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match line.get(..colon) {
-            Some(b"event") => self.name = String::from_utf8_lossy(value),
+            Some(b"event") => self.name = text(value),
             Some(b"data") => {
-                let value = String::from_utf8_lossy(value);
+                let value = text(value);
                 match &mut self.data {
                     None => self.data = Some(value),
                     Some(data) => {
@@ -65,6 +78,18 @@ impl<'e> Frame<'e> {
             _ => {}
         }
     }
+}
+
+/// What a line says, its LF not among it, and what follows it.
+fn plain_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = memchr2(b'\n', b'\r', bytes)?;
+    let (line, left) = bytes.split_at_checked(end)?;
+    Some((line, left.strip_prefix(b"\n")?))
+}
+
+/// Bytes as text. What is text is found several bytes at a time, which the lossy way does not do.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// An event is larger than events may be.
@@ -105,6 +130,13 @@ impl SseSplitter {
         chunk: &mut &'c [u8],
     ) -> Result<Option<Frame<'e>>, TooLong> {
         self.forget_given();
+        if self.rest.is_empty()
+            && self.scan.is_new()
+            && let Some(frame) = Frame::plain(chunk).filter(|frame| frame.raw.len() <= self.max)
+        {
+            *chunk = chunk.get(frame.raw.len()..).unwrap_or_default();
+            return Ok(Some(frame));
+        }
         let end = self.scan.event_end(chunk);
         let (head, tail) =
             chunk.split_at_checked(end.unwrap_or(chunk.len())).unwrap_or((chunk, &[]));
@@ -157,6 +189,11 @@ struct Scan {
 impl Scan {
     const fn new() -> Self {
         Self { is_line_empty: true, open_return: None, was_return_alone: false }
+    }
+
+    /// Nothing of an event has come, and nothing is open of the one before.
+    const fn is_new(self) -> bool {
+        self.is_line_empty && self.open_return.is_none() && !self.was_return_alone
     }
 
     /// Where the event ends that `bytes` continues; behind the blank line.

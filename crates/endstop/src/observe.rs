@@ -41,7 +41,7 @@ pub use recording::{Recorded, Recording};
 pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
 pub use screen::Screen;
 pub use shadow::{Shadow, ShadowStop};
-pub use status::{Nearness, NextUp, StatusLine, StatusView, render};
+pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, render};
 pub use text::{clean, truncate};
 pub use trace::{Flush, TraceProblems, TraceRecorder, push_trace_line, trace_header, trace_line};
 

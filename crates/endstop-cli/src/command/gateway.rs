@@ -1,5 +1,7 @@
 //! What `endstop run` and `endstop serve` have in common: the flags of a gateway, and starting one.
 
+mod upstream;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,6 +18,7 @@ use endstop_gateway::{
     Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
 };
 
+use self::upstream::Upstream;
 use super::limits::span;
 use super::replay::input::prices;
 use crate::error::{CliError, ExitMeaning, causes};
@@ -27,8 +30,8 @@ pub(super) struct GatewayArgs {
     /// Where model calls go: an address for all of them, `openai=URL,anthropic=URL,gemini=URL`, or `sim`,
     /// `sim:SCRIPT` for the scripted model that is built in [default: what OPENAI_BASE_URL,
     /// ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL say, else the providers]
-    #[arg(long, value_name = "WHERE", value_parser = Upstream::parse)]
-    pub(super) upstream: Option<Upstream>,
+    #[arg(long, value_name = "WHERE")]
+    upstream: Option<String>,
     /// How a stop is answered: with an answer that ends the client's loop, or with an error (402)
     #[arg(long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
     stop_with: HowToStop,
@@ -53,45 +56,6 @@ pub(super) struct GatewayArgs {
 enum HowToStop {
     Answer,
     Error,
-}
-
-/// What `--upstream` says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Upstream {
-    /// The model that is built in, with this script.
-    Sim(String),
-    /// One address for every interface.
-    All(String),
-    /// Addresses by the environment variable that they stand for.
-    Each(Vec<(&'static str, String)>),
-}
-
-impl Upstream {
-    fn parse(text: &str) -> Result<Self, String> {
-        if text == "sim" {
-            return Ok(Self::Sim(String::new()));
-        }
-        if let Some(name) = text.strip_prefix("sim:") {
-            script(name).map_err(|problem| format!("`{name}` is no script: {problem}"))?;
-            return Ok(Self::Sim(name.to_owned()));
-        }
-        let is_list = !text.starts_with("http") && text.contains('=');
-        if !is_list {
-            return Ok(Self::All(text.to_owned()));
-        }
-        let each = text.split(',').map(|part| {
-            let (name, address) =
-                part.split_once('=').ok_or_else(|| format!("`{part}` is not NAME=URL"))?;
-            let variable = match name.trim() {
-                "openai" => "OPENAI_BASE_URL",
-                "anthropic" => "ANTHROPIC_BASE_URL",
-                "gemini" => "GOOGLE_GEMINI_BASE_URL",
-                _ => return Err(format!("`{name}` is none of openai, anthropic, gemini")),
-            };
-            Ok((variable, address.trim().to_owned()))
-        });
-        each.collect::<Result<_, _>>().map(Self::Each)
-    }
 }
 
 /// The script of a name; none is the usual one.
@@ -129,8 +93,8 @@ pub(super) fn compiled(policy: &Policy) -> Result<Arc<Program>, CliError> {
 
 impl GatewayArgs {
     /// Whether the scripted model is the upstream.
-    pub(super) const fn is_sim(&self) -> bool {
-        matches!(self.upstream, Some(Upstream::Sim(_)))
+    pub(super) fn is_sim(&self) -> bool {
+        self.upstream.as_deref().is_some_and(upstream::is_sim)
     }
 
     /// The price table.
@@ -181,7 +145,11 @@ impl GatewayArgs {
     }
 
     async fn upstreams(&self) -> Result<(Upstreams, Option<Sim>), CliError> {
-        let upstreams = match &self.upstream {
+        let given = self.upstream.as_deref().map(Upstream::parse).transpose();
+        let given = given.map_err(|error| {
+            CliError::new(format!("--upstream: {error}")).with_hint(upstream::HINT)
+        })?;
+        let upstreams = match &given {
             None => Upstreams::from_environment(environment),
             Some(Upstream::All(base)) => Upstreams::all(base),
             Some(Upstream::Each(each)) => Upstreams::from_environment(|name| {
@@ -197,10 +165,11 @@ impl GatewayArgs {
                 return Ok((all, Some(sim)));
             }
         };
-        let upstreams = upstreams.map_err(|error| {
-            CliError::new(causes(&error))
-                .with_hint("an address is such as `https://api.openai.com/v1`; see --upstream")
-        })?;
+        let upstreams =
+            upstreams.map_err(|error| CliError::new(causes(&error)).with_hint(upstream::HINT))?;
+        if let Some(warning) = upstream::past_a_proxy(&upstreams, environment) {
+            output::warn(&warning);
+        }
         Ok((upstreams, None))
     }
 }
@@ -239,23 +208,4 @@ fn environment(name: &str) -> Option<String> {
     let is_versioned = name == "GEMINI_API_BASE";
     let base = value.trim_end_matches('/').strip_suffix("/v1beta").filter(|_| is_versioned);
     Some(base.map_or_else(|| value.clone(), str::to_owned))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn upstreams_are_one_address_or_one_for_each_interface() {
-        assert_eq!(Upstream::parse("sim"), Ok(Upstream::Sim(String::new())));
-        let one = "http://127.0.0.1:8000/v1?x=1";
-        assert_eq!(Upstream::parse(one), Ok(Upstream::All(one.to_owned())));
-        let two = Upstream::parse("openai=http://a/v1, anthropic=http://b").unwrap();
-        let each = vec![
-            ("OPENAI_BASE_URL", "http://a/v1".to_owned()),
-            ("ANTHROPIC_BASE_URL", "http://b".to_owned()),
-        ];
-        assert_eq!(two, Upstream::Each(each));
-        assert!(Upstream::parse("azure=http://a").is_err());
-    }
 }

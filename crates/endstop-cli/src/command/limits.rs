@@ -7,7 +7,7 @@ use endstop::core::condition::GaugeId;
 use endstop::core::condition::gauge::Unit;
 use endstop::core::expr::parse;
 use endstop::core::policy::{Action, FallbackRates, OnUnpriced, Policy, Rule};
-use endstop::core::units::Money;
+use endstop::core::units::{Money, MoneyError};
 
 use crate::error::CliError;
 use crate::policy_source::{load_expression, load_file};
@@ -61,11 +61,18 @@ pub(super) struct Chosen {
 
 /// Reads an amount of dollars: `2`, `2.00`, `$2.00`.
 pub(super) fn usd(text: &str) -> Result<Money, String> {
-    text.parse().map_err(|_| "write an amount of dollars such as `2.00`".to_owned())
+    text.parse().map_err(|error| match error {
+        MoneyError::TooLarge => "that is too large".to_owned(),
+        _ => "write an amount of dollars such as `2.00`".to_owned(),
+    })
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "write a whole number such as `50`".to_owned())
+    let is_number = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    text.parse().map_err(|_| match is_number {
+        true => "that is too large".to_owned(),
+        false => "write a whole number such as `50`".to_owned(),
+    })
 }
 
 fn unpriced(text: &str) -> Result<OnUnpriced, String> {
@@ -88,6 +95,9 @@ pub(super) fn time(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(char::is_alphanumeric);
     match parse(&format!("active >= {text}")) {
         Ok(_) if is_plain => Ok(text.to_owned()),
+        _ if is_plain && text.parse::<u64>().is_ok() => {
+            Err(format!("a time has a unit; did you mean `{text}s`?"))
+        }
         _ => Err("write a time such as `90s`, `10m` or `1h30m`".to_owned()),
     }
 }
@@ -247,5 +257,14 @@ mod tests {
         for wrong in ["", "10", "ten", "-1s", "1x", "5s or 1m"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
+        assert!(span("10").unwrap_err().contains("did you mean `10s`?"));
+    }
+
+    #[test]
+    fn what_is_too_large_is_told_so() {
+        assert_eq!(usd("99999999999999").unwrap_err(), "that is too large");
+        assert!(usd("much").unwrap_err().contains("an amount of dollars"));
+        assert_eq!(number("99999999999999999999999").unwrap_err(), "that is too large");
+        assert!(number("-1").unwrap_err().contains("a whole number"));
     }
 }

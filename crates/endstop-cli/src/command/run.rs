@@ -9,13 +9,14 @@ mod signals;
 mod stages;
 mod supervise;
 mod terminal;
+mod voice;
 mod watch;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ use endstop::core::policy::{OnUnpriced, Policy};
 use endstop::observe::{Report, Reporter, Shadow, TraceRecorder};
 use endstop::store::RunId;
 use endstop_gateway::{Counts, Runs};
+
+use nix::sys::signal::Signal;
 
 use super::gateway::{GatewayArgs, Open, Setting, compiled};
 use super::limits::{Limits, OF_COMMAND, in_words, span};
@@ -37,6 +40,7 @@ use signals::Signals;
 use stages::Stages;
 use supervise::{State, Supervisor};
 use terminal::Terminal;
+use voice::Voice;
 use watch::{Stand, Watcher};
 
 const HELP: &str = "\
@@ -47,16 +51,18 @@ Examples:
   endstop run --dry-run --usd 2 -- my-agent \"what would it have cost?\"
   endstop run --upstream sim --steps 3 -- my-agent \"without a key and without a network\"
 
-The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTHROPIC_BASE_URL and the
-like; what they said before is where the gateway sends its calls. All its model calls, those of its
+The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTHROPIC_BASE_URL and the \
+like; what they said before is where the gateway sends its calls. All its model calls, those of its \
 sub-agents too, count in one run. Without limits it is 100 steps and $5.00.
 
-When a limit is reached, model calls are answered with a stop and cost nothing any more. The command has
---grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL.
+When a limit is reached, model calls are answered with a stop and cost nothing any more. The command has \
+--grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL. A pause \
+rule holds calls until `kill -USR1 PID`, at most for --pause-limit.
 
-Exit codes: 124 if a limit stopped the run, whatever the command's own code was (--preserve-status
-passes that on); else the command's own, 128+N if signal N ended it; 125 if endstop itself failed,
-wrong arguments included; 126 if the command cannot be executed; 127 if it was not found.";
+Exit codes: 124 if a limit stopped the run, or nobody approved a pause, whatever the command's own code \
+was (--preserve-status passes that on); else the command's own, 128+N if signal N ended it (by SIGINT and \
+SIGQUIT endstop ends itself); 125 if endstop itself failed, wrong arguments included; 126 if the command \
+cannot be executed; 127 if it was not found.";
 
 /// Arguments of `endstop run`.
 #[derive(Debug, clap::Args)]
@@ -84,13 +90,8 @@ pub struct Args {
     /// End with the command's own code also where a limit stopped the run
     #[arg(long)]
     preserve_status: bool,
-    /// The command and its arguments
-    #[arg(
-        value_name = "CMD",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    /// The command and its arguments; what begins with `-` before it is an option of `endstop run`
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
@@ -105,6 +106,11 @@ pub fn run(args: &Args, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
         .map_err(|error| CliError::new(format!("cannot begin: {error}")))?;
     let result = runtime.block_on(drive(args));
     runtime.shutdown_background();
+    if let Ok((_, Some(signal))) = &result {
+        // A shell, and its loop, look at how this ended: a key that ended the command ended this.
+        end::by_signal(*signal);
+    }
+    let result = result.map(|(code, _)| code);
     // The other codes may be those of the command.
     result.map_err(|error| match error.code {
         code if code == ExitMeaning::Usage.code() => error.with_exit(ExitMeaning::OwnFailure),
@@ -120,8 +126,15 @@ struct Books {
     stand: tokio::sync::watch::Receiver<Stand>,
 }
 
-async fn drive(args: &Args) -> Result<ExitCode, CliError> {
+/// How it ends: the code, and the signal that it ends by instead.
+async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
+    for (flag, file) in [("--json-file", &args.json_file), ("--trace", &args.trace)] {
+        if file.as_deref() == Some(Path::new("-")) {
+            return Err(CliError::new(format!("{flag} does not write to standard output"))
+                .with_hint("standard output is the command's own; name a file, or `./-` for one of this name"));
+        }
+    }
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (around, books) = surroundings(args, &chosen.policy)?;
     let id = RunId::new();
@@ -138,8 +151,17 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
     };
     let open = args.gateway.open(setting).await?;
     announce(args, &chosen.policy, chosen.is_default);
-    let ended = supervised(args, &open, &id, books.stand.clone()).await?;
-    let stopped = books.stand.borrow().stopped.clone();
+    let begun = Instant::now();
+    let ended = supervised(args, &open, &id, &books).await?;
+    if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
+        // What trips by time alone, and what is told of the time, is that of the end, not of the last call.
+        run.tick();
+    }
+    let elapsed = begun.elapsed();
+    let (stopped, held) = {
+        let stand = books.stand.borrow();
+        (stand.stopped.clone(), stand.held_by())
+    };
     let counts = close(open, &id).await;
     if let Some((run, error)) = books.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
@@ -149,7 +171,10 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
         run: id.to_string(),
         command: &args.command,
         ended,
+        elapsed,
         stopped,
+        held,
+        pause_limit: args.gateway.pause_limit,
         preserves_status: args.preserve_status,
         counts,
         report,
@@ -159,7 +184,7 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
     if let Some(file) = json_file {
         file.write(&story.to_json())?;
     }
-    Ok(ExitCode::from(story.exit_code()))
+    Ok((ExitCode::from(story.exit_code()), story.signal()))
 }
 
 /// Who watches the run.
@@ -203,7 +228,7 @@ async fn supervised(
     args: &Args,
     open: &Open,
     id: &RunId,
-    stand: tokio::sync::watch::Receiver<Stand>,
+    books: &Books,
 ) -> Result<Ended, CliError> {
     let variables =
         environment::variables(open.gateway.addr(), id, args.gateway.is_sim(), |name| {
@@ -225,10 +250,12 @@ async fn supervised(
         gateway: &open.gateway,
         id,
         driven: open.gateway.run(id),
-        stand,
+        shadow: books.shadow.as_deref(),
+        stand: books.stand.clone(),
         signals,
         terminal,
         line: StatusRow::new(),
+        voice: Voice::new(),
         stages: Stages::Going,
         begun,
         grace: args.grace,
@@ -256,6 +283,9 @@ fn announce(args: &Args, policy: &Policy, is_default: bool) {
     }
     if args.dry_run {
         text.push_str("; dry run: nothing is stopped");
+        if args.gateway.kill_file.is_some() {
+            text.push_str(", but by the kill file");
+        }
     }
     output::note(output::wrapped(&text, output::error_width(), "  ").trim_end());
 }

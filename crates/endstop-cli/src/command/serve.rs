@@ -1,5 +1,7 @@
 //! `endstop serve`: one gateway for many runs.
 
+mod waiting;
+
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write};
@@ -9,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use endstop::agent::driver::Surroundings;
+use endstop::core::signal::StopReason;
 use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
@@ -20,6 +23,7 @@ use super::gateway::{GatewayArgs, Setting, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, in_words, usd};
 use crate::error::CliError;
 use crate::output::{self, counted, duration, tokens};
+use waiting::Waiting;
 
 const HELP: &str = "\
 Examples:
@@ -28,14 +32,21 @@ Examples:
   endstop serve --keys keys.txt --control-token-env ENDSTOP_TOKEN
   endstop serve --usd 2 --total-usd 100 --keep runs/
 
-The limits are those of each run, and --total-usd is one of all together. A client says which run it is
-by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the header x-endstop-run, or
-by a key of --keys. Where it listens goes to standard output, how each run ended to standard error; with
---json both are JSON lines on standard output.
+The limits are those of each run, and --total-usd is one of all together. A client says which run it \
+is by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the header \
+x-endstop-run, or by a key of --keys. Where it listens goes to standard output; warnings, pauses and \
+how each run ended to standard error; with --json all of it is JSON lines on standard output.
 
-With --keep, a run that is named again after this process has ended, even by kill -9, goes on where
-it was, and --total-usd counts what all kept runs have spent. A call that was cut is charged its
-worst case. Without it, every run begins anew with the process. `endstop replay DIR` reads the
+The control interface asks for the token of --control-token-env as Authorization: Bearer.
+  GET  /endstop/v1/runs              every run
+  GET  /endstop/v1/runs/RUN          one, with its report
+  POST /endstop/v1/runs/RUN/approve  go on after a pause (JSON: rule, cap)
+  POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
+  POST /endstop/v1/runs/RUN/kill     stop it, and cut what is in flight
+
+With --keep, a run that is named again after this process has ended, even by kill -9, goes on where \
+it was, and --total-usd counts what all kept runs have spent. A call that was cut is charged its \
+worst case. Without it, every run begins anew with the process. `endstop replay DIR` reads the \
 folder.
 
 Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
@@ -150,6 +161,8 @@ fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
             tell(report, as_json);
         }
     })));
+    let is_controlled = args.control_token_env.is_some();
+    around.observers.push(Arc::new(Waiting { as_json, is_controlled }));
     if let Some(total) = args.total_usd {
         let ceilings = Ceilings { cost: Some(total), ..Ceilings::unlimited() };
         around.budget = Some(Budget::root(ceilings));
@@ -185,7 +198,7 @@ fn tell(report: &Report, as_json: bool) {
         return;
     }
     let totals = &report.totals;
-    let why = match report.reason {
+    let why = match report.reason.filter(|reason| *reason != StopReason::Completed) {
         Some(reason) => format!("{} ({reason})", report.status.name()),
         None => report.status.name().to_owned(),
     };

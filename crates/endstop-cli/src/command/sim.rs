@@ -15,9 +15,9 @@ Examples:
   endstop sim --script loop:3 --listen 127.0.0.1:9000
   endstop serve --upstream http://127.0.0.1:9000
 
-It speaks OpenAI chat completions and responses, Anthropic messages and Gemini, as JSON and as streams, and
-calls the tools that it is offered. Scripts: loop, loop:N, answer, delegate, slow, fail, cut, repeat, long; a
-request may ask for another one by its model's name, `sim/SCRIPT`. GET /sim/stats tells how many calls came.";
+It speaks OpenAI chat completions and responses, Anthropic messages and Gemini, as JSON and as streams, \
+and calls the tools that it is offered. Scripts: loop, loop:N, answer, delegate, slow, fail, cut, repeat, \
+long; a request may ask for another one by its model's name, `sim/SCRIPT`. GET /sim/stats tells how many calls came.";
 
 /// Arguments of `endstop sim`.
 #[derive(Debug, clap::Args)]

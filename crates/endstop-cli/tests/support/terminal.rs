@@ -1,7 +1,7 @@
 //! A command under a pseudo-terminal.
 
 use std::io::{Read as _, Write as _};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -63,14 +63,19 @@ impl Terminal {
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended; none where a signal ended it.
     pub(crate) fn code(&mut self) -> Option<i32> {
+        self.status().code()
+    }
+
+    /// As `code`, and by which signal.
+    pub(crate) fn status(&mut self) -> ExitStatus {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 // What it printed last may be on its way.
                 std::thread::sleep(Duration::from_millis(50));
-                return status.code();
+                return status;
             }
             assert!(Instant::now() < until, "it does not end: {:?}", self.seen());
             std::thread::sleep(Duration::from_millis(10));

@@ -21,7 +21,9 @@ impl Display for Verdict {
         }
         let cost =
             self.cost_usd.as_deref().map_or("unknown cost".into(), |usd| alloc::format!("${usd}"));
-        write!(f, "\nafter {} steps, {} tokens, {cost}", self.steps, self.tokens)?;
+        let s = |number: u64| if number == 1 { "" } else { "s" };
+        let (steps, tokens) = (self.steps, self.tokens);
+        write!(f, "\nafter {steps} step{}, {tokens} token{}, {cost}", s(steps), s(tokens))?;
         if let Some(cause) = &self.terminated_by {
             write!(f, "\nterminated by {cause}")?;
         }

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::demand::{Insists, Offer, demands};
 use super::parts::{arguments_of, beside, read_object, text_of};
 use super::reply::{MAX_CALLS, Reply};
-use super::weigh::{TOOL_INSTRUCTIONS, mark};
+use super::weigh::{TOOL_INSTRUCTIONS, mark_entry};
 use super::{
     Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
 };
-use crate::json::{List, Raw, fields};
+use crate::json::{Entry, List, Raw, fields};
 use crate::stop::StopText;
 
 mod answer;
@@ -36,7 +36,7 @@ fields! {
         functions: List<Function<'j>> = "functions",
         function_call: Raw<'j> = "function_call",
         format: Kind<'j> = "response_format",
-        messages: List<Raw<'j>> = "messages",
+        messages: List<Entry<'j>> = "messages",
     }
 }
 
@@ -81,17 +81,6 @@ fields! {
 }
 
 fields! {
-    Message<'j> {
-        role: Raw<'j> = "role",
-        content: Raw<'j> = "content",
-        name: Raw<'j> = "name",
-        call_id: Raw<'j> = "tool_call_id",
-        calls: List<Call<'j>> = "tool_calls",
-        function_call: Function<'j> = "function_call",
-    }
-}
-
-fields! {
     Call<'j> {
         id: Raw<'j> = "id",
         function: Function<'j> = "function" | "custom",
@@ -111,7 +100,7 @@ impl Dialect for Chat {
             demands: request.demands(),
             tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
             thread: Thread::Whole,
-            fixed_bound: beside(body, &request.messages.0),
+            fixed_bound: beside(body, request.messages.0.iter().map(Entry::raw)),
             ..Asked::default()
         };
         if !asked.tools.is_empty() {
@@ -197,14 +186,13 @@ pub(super) fn insists_by_word(word: &str) -> Insists {
 }
 
 /// Reads the messages, and what came after the model's last one.
-fn conversation(messages: &[Raw<'_>], asked: &mut Asked) {
+fn conversation(messages: &[Entry<'_>], asked: &mut Asked) {
     let mut calls: Vec<(Cow<'_, str>, Function<'_>)> = Vec::new();
     let mut was_model = false;
-    for raw in messages {
-        let message: Message<'_> = raw.read();
-        let role = message.role.text().unwrap_or_default();
+    for message in messages {
+        let role = message.get("role").text().unwrap_or_default();
         let is_model = role == "assistant";
-        asked.messages.push(mark(*raw, role == "user"));
+        asked.messages.push(mark_entry(message, role == "user"));
         match &*role {
             "assistant" => {
                 if !was_model {
@@ -212,23 +200,24 @@ fn conversation(messages: &[Raw<'_>], asked: &mut Asked) {
                 }
                 asked.results.clear();
                 asked.has_user_message = false;
-                let legacy = Some(message.function_call).filter(|call| call.name.is_some());
-                let ids = message.calls.0.into_iter();
+                let legacy: Function<'_> = message.get("function_call").read();
+                let legacy = Some(legacy).filter(|call| call.name.is_some());
+                let ids = message.get("tool_calls").read::<List<Call<'_>>>().0.into_iter();
                 let named = ids.map(|call| (call.id.text().unwrap_or_default(), call.function));
                 let all = named.chain(legacy.map(|function| (Cow::Borrowed(""), function)));
                 calls.extend(all.take(MAX_CALLS));
             }
             "user" => asked.has_user_message = true,
-            "tool" | "function" => asked.results.push(result(&message, &calls)),
+            "tool" | "function" => asked.results.push(result(message, &calls)),
             _ => {}
         }
         was_model = is_model;
     }
 }
 
-fn result(message: &Message<'_>, calls: &[(Cow<'_, str>, Function<'_>)]) -> ToolResult {
-    let id = message.call_id.text().unwrap_or_default();
-    let name = message.name.text().unwrap_or_default();
+fn result(message: &Entry<'_>, calls: &[(Cow<'_, str>, Function<'_>)]) -> ToolResult {
+    let id = message.get("tool_call_id").text().unwrap_or_default();
+    let name = message.get("name").text().unwrap_or_default();
     let is_it = |(known, function): &&(Cow<'_, str>, Function<'_>)| {
         *known == id && (!id.is_empty() || function.name.text().as_ref() == Some(&name))
     };
@@ -238,7 +227,7 @@ fn result(message: &Message<'_>, calls: &[(Cow<'_, str>, Function<'_>)]) -> Tool
         id: id.into_owned(),
         tool: tool.into_owned(),
         arguments: call.map_or(Cow::Borrowed(""), |it| arguments_of(it.arguments)).into_owned(),
-        content: text_of(message.content).into_owned(),
+        content: text_of(message.get("content")).into_owned(),
         failed: false,
     }
 }

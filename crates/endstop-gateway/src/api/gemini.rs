@@ -139,7 +139,7 @@ impl Dialect for Gemini {
             tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
             // Cached content is part of the input, and its size is not known here.
             thread: if request.cached.is_some() { Thread::Continues } else { Thread::Whole },
-            fixed_bound: beside(body, &contents),
+            fixed_bound: beside(body, contents.iter().copied()),
             ..Asked::default()
         };
         if request.tools.is_some() {

@@ -110,7 +110,7 @@ impl Dialect for Messages {
             demands: demands(&offers, &request.tool_choice.insists(), wants_json),
             tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
             thread: if continues { Thread::CanResend } else { Thread::Whole },
-            fixed_bound: beside(body, &request.messages.0),
+            fixed_bound: beside(body, request.messages.0.iter().copied()),
             ..Asked::default()
         };
         if !asked.tools.is_empty() {

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Edits, Unreadable};
-use crate::json::{Changes, Object, Raw, fields};
+use crate::json::{Changes, FromJson, Object, Raw, fields, parse};
 
 fields! {
     Part<'j> {
@@ -15,12 +14,17 @@ fields! {
 }
 
 /// Reads a body that has to be an object.
-pub(super) fn read_object<'j, T: Deserialize<'j>>(body: &'j [u8]) -> Result<T, Unreadable> {
-    let text = std::str::from_utf8(body).map_err(|error| Unreadable(error.to_string()))?;
+pub(super) fn read_object<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<T, Unreadable> {
+    let text = text_of_body(body)?;
     if !text.trim_ascii_start().starts_with('{') {
         return Err(Unreadable("not a JSON object".to_owned()));
     }
-    serde_json::from_str(text).map_err(|error| Unreadable(error.to_string()))
+    parse(text).map_err(|error| Unreadable(error.to_string()))
+}
+
+/// A body as text.
+pub(super) fn text_of_body(body: &[u8]) -> Result<&str, Unreadable> {
+    std::str::from_utf8(body).map_err(|error| Unreadable(error.to_string()))
 }
 
 /// The text of content: a string, or the texts of its parts, a line each.
@@ -52,9 +56,14 @@ pub(super) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
 
 /// Bytes of a request before its messages and after them. What stands between them is no text, and would make
 /// a request that adds messages look like one with other instructions.
-pub(super) fn beside(body: &[u8], messages: &[Raw<'_>]) -> u64 {
-    let begin = messages.first().map_or(0, |first| first.json().as_ptr().addr());
-    let end = messages.last().map_or(0, |last| {
+pub(super) fn beside<'j>(
+    body: &[u8],
+    mut messages: impl DoubleEndedIterator<Item = Raw<'j>>,
+) -> u64 {
+    let first = messages.next();
+    let last = messages.next_back().or(first);
+    let begin = first.map_or(0, |first| first.json().as_ptr().addr());
+    let end = last.map_or(0, |last| {
         let last = last.json();
         last.as_ptr().addr().saturating_add(last.len())
     });
@@ -70,12 +79,12 @@ pub(super) fn is_nothing(edits: &Edits<'_>) -> bool {
 }
 
 /// The beginning of a change of a body.
-pub(super) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object), Unreadable> {
+pub(super) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object<'_>), Unreadable> {
     Changes::of(body).map_err(Unreadable)
 }
 
 /// Lowers a number to `cap` wherever the object has it. `false` where it has none: `null` is one that is not set.
-pub(super) fn lower(changes: &mut Changes<'_>, object: &Object, key: &str, cap: u64) -> bool {
+pub(super) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, cap: u64) -> bool {
     let mut is_there = false;
     for place in object.all(key) {
         is_there = true;
@@ -95,7 +104,7 @@ pub(super) fn note_of(edits: &Edits<'_>) -> Option<String> {
 /// Adds a note to the content of a message: to its text, or as one more part. `false` where it has no content.
 pub(super) fn add_to_content(
     changes: &mut Changes<'_>,
-    message: &Object,
+    message: &Object<'_>,
     note: &str,
     part: &Value,
 ) -> bool {

@@ -166,7 +166,7 @@ impl Dialect for Responses {
 }
 
 fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, Unreadable> {
-    serde_json::from_str(input.json()).map_err(|error| Unreadable(error.to_string()))
+    crate::json::parse(input.json()).map_err(|error| Unreadable(error.to_string()))
 }
 
 impl<'j> Request<'j> {

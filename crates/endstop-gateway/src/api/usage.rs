@@ -3,7 +3,7 @@
 use endstop::price::{
     MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape, read_usage,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::UsageSeen;
 use crate::json::Raw;
@@ -15,7 +15,8 @@ const MAX_REPORT: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Tally {
     shape: UsageShape,
-    merged: Map<String, Value>,
+    /// An object as an answer has it: the reports merged into one as `usage`, and beside it the tier.
+    around: Value,
     service_tier: Option<String>,
     last: String,
 }
@@ -23,7 +24,7 @@ pub(super) struct Tally {
 impl Tally {
     /// Nothing reported yet.
     pub(super) fn new(shape: UsageShape) -> Self {
-        Self { shape, merged: Map::new(), service_tier: None, last: String::new() }
+        Self { shape, around: Value::Null, service_tier: None, last: String::new() }
     }
 
     /// Takes a report in, and the tier that stands beside it, and gives what was used as far as it is known.
@@ -39,24 +40,29 @@ impl Tally {
         if !report.is_object() || text.len() > MAX_REPORT || text == self.last {
             return None;
         }
-        let report: Value = serde_json::from_str(text).ok()?;
+        let report: Map<String, Value> = serde_json::from_str(text).ok()?;
         text.clone_into(&mut self.last);
-        merge(&mut self.merged, report.as_object()?);
+        match self.around.get_mut("usage").and_then(Value::as_object_mut) {
+            Some(known) => merge(known, report),
+            None => {
+                let usage = ("usage".to_owned(), Value::Object(report));
+                self.around = Value::Object([usage].into_iter().collect());
+            }
+        }
+        if let (Some(tier), Some(around)) = (&self.service_tier, self.around.as_object_mut()) {
+            around.insert("service_tier".to_owned(), Value::from(tier.as_str()));
+        }
         self.seen()
     }
 
     fn seen(&self) -> Option<UsageSeen> {
-        let usage = Value::Object(self.merged.clone());
-        let shapes = [Some(self.shape), detect_shape(&usage)].into_iter().flatten();
-        let counts = shapes.map(|shape| read_usage(shape, &usage)).find_map(Result::ok)?;
+        let usage = self.around.get("usage")?;
+        let others = || detect_shape(usage).and_then(|shape| read_usage(shape, usage).ok());
+        let counts = read_usage(self.shape, usage).ok().or_else(others)?;
         let reasoning = Unit::named("output_reasoning_tokens").and_then(|unit| counts.get(unit));
-        let counts = with_reasoning(counts, &usage, reasoning);
-        let mut around = json!({ "usage": usage });
-        if let (Some(tier), Some(around)) = (&self.service_tier, around.as_object_mut()) {
-            around.insert("service_tier".to_owned(), Value::from(tier.as_str()));
-        }
+        let counts = with_reasoning(counts, usage, reasoning);
         let tokens = counts.token_usage();
-        let (context, billed) = (context_of(&around), billed_cost(&around["usage"]));
+        let (context, billed) = (context_of(&self.around), billed_cost(usage));
         Some(UsageSeen { counts, tokens, context, reasoning, billed })
     }
 }
@@ -77,15 +83,14 @@ fn with_reasoning(mut counts: UsageCounts, usage: &Value, reasoning: Option<u64>
 }
 
 /// Later reports are of the whole call so far, but some leave out what was said before, or say zero.
-fn merge(known: &mut Map<String, Value>, more: &Map<String, Value>) {
+fn merge(known: &mut Map<String, Value>, more: Map<String, Value>) {
     for (key, value) in more {
         let says_nothing = value.is_null() || value.as_f64() == Some(0.0);
-        match (known.get_mut(key), value) {
+        match (known.get_mut(&key), value) {
             (Some(Value::Object(known)), Value::Object(more)) => merge(known, more),
             (Some(_), _) if says_nothing => {}
-            _ => {
-                known.insert(key.clone(), value.clone());
-            }
+            (Some(known), value) => *known = value,
+            (None, value) => drop(known.insert(key, value)),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What is kept of each message: a digest to know it again by, and the most tokens that it can be.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
-use memchr::memmem;
+use memchr::memmem::Finder;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::MessageMark;
-use crate::json::{Key, Raw, fields};
+use crate::json::{Entry, Key, Raw, fields};
 
 /// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
 /// providers charge for their largest images, but for a few models with surcharges on images.
@@ -24,6 +25,13 @@ const MAX_DEPTH: u8 = 8;
 
 /// The member that marks what is to be cached. It moves from message to message.
 const CACHE_MARK: &str = "cache_control";
+
+static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CACHE_MARK));
+
+/// What a value with an image or a file has somewhere, or may have behind an escape.
+static FIND_MEDIA: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
+    ["image", "file", "inlineData", "inline_data", "document", "\\u"].map(Finder::new)
+});
 
 fields! {
     Part<'j> {
@@ -61,7 +69,12 @@ fields! {
 
 /// What is kept of a message.
 pub(super) fn mark(message: Raw<'_>, is_user: bool) -> MessageMark {
-    MessageMark { digest: digest(message), bound: bound(message), is_user }
+    mark_entry(&Entry::of(message), is_user)
+}
+
+/// As [`mark`], of a message whose members are known.
+pub(super) fn mark_entry(message: &Entry<'_>, is_user: bool) -> MessageMark {
+    MessageMark { digest: digest(message), bound: bound(message.raw()), is_user }
 }
 
 /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
@@ -78,9 +91,7 @@ fn length(text: &str) -> u64 {
 }
 
 fn may_have_media(json: &str) -> bool {
-    ["image", "file", "inlineData", "inline_data", "document", "\\u"]
-        .iter()
-        .any(|word| memmem::find(json.as_bytes(), word.as_bytes()).is_some())
+    FIND_MEDIA.iter().any(|word| word.find(json.as_bytes()).is_some())
 }
 
 struct Weight {
@@ -92,6 +103,9 @@ impl Weight {
         let Some(depth) = depth.checked_sub(1) else { return };
         if value.is_list() {
             return value.items().into_iter().for_each(|item| self.part(item, depth));
+        }
+        if !value.is_object() {
+            return;
         }
         let part: Part<'_> = value.read();
         match part.kind.text().as_deref() {
@@ -134,10 +148,10 @@ impl Weight {
 
 /// Digest of a message without marks for caches. Text alone and a list of one text are the same: clients write
 /// the second where they set a mark.
-fn digest(message: Raw<'_>) -> u64 {
+fn digest(message: &Entry<'_>) -> u64 {
     let mut hash = Xxh3::new();
-    if !message.is_object() {
-        hash.update(message.json().as_bytes());
+    if !message.raw().is_object() {
+        hash.update(message.raw().json().as_bytes());
     }
     for (key, value) in message.members() {
         if key.as_str() == CACHE_MARK {
@@ -146,9 +160,9 @@ fn digest(message: Raw<'_>) -> u64 {
         hash.update(key.as_str().as_bytes());
         hash.update(b":");
         if key.as_str() == "content" {
-            digest_content(&mut hash, value);
+            digest_content(&mut hash, *value);
         } else {
-            digest_value(&mut hash, value);
+            digest_value(&mut hash, *value);
         }
     }
     hash.digest()
@@ -191,7 +205,7 @@ fn only_text<'j>(members: &[(Key<'j>, Raw<'j>)]) -> Option<Raw<'j>> {
 /// The text of a value without the marks in it, as it would be had the client not set them.
 fn digest_value(hash: &mut Xxh3, value: Raw<'_>) {
     let mut at = 0;
-    if memmem::find(value.json().as_bytes(), CACHE_MARK.as_bytes()).is_some() {
+    if FIND_CACHE_MARK.find(value.json().as_bytes()).is_some() {
         let mut marks = Vec::new();
         find_marks(value, 0, MAX_DEPTH, &mut marks);
         for mark in marks {

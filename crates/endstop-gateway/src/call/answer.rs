@@ -14,11 +14,15 @@ use crate::run::{NoRun, RunEntry, count};
 use crate::stop::StopText;
 
 /// Why a call was answered by the gateway.
-const REASON_HEADER: &str = "x-endstop-reason";
+pub(super) const REASON_HEADER: &str = "x-endstop-reason";
 /// What a rule warns of.
 pub(super) const WARNING_HEADER: &str = "x-endstop-warning";
 /// Clients of OpenAI and Anthropic heed it.
 const SHOULD_RETRY_HEADER: &str = "x-should-retry";
+
+/// What helps against a refusal of what cannot be bounded.
+const REMEDY: &str = "to let it through uncounted use `--allow-unmetered`, or a policy without rules of money or \
+    tokens";
 
 /// The shape of errors of a side, for requests that are not read.
 pub(super) fn dialect_for(side: Side) -> &'static dyn Dialect {
@@ -71,8 +75,10 @@ pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response
 }
 
 /// What cannot be admitted although the run goes on: not to be tried again.
-pub(super) fn refused(dialect: &dyn Dialect, message: &str) -> Response<Body> {
-    let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, message);
+pub(super) fn refused(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    count(&run.counters.refused);
+    let message = format!("{message}; {REMEDY}");
+    let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, &message);
     answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
     answer
 }

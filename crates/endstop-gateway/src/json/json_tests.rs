@@ -1,9 +1,10 @@
 //! Tests of reading JSON of any shape.
 
 use proptest::prelude::*;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{List, Raw};
+use super::{List, Members, Raw, parse};
 
 fields! {
     Some_<'j> {
@@ -20,7 +21,7 @@ fields! {
 }
 
 fn read(json: &str) -> Some_<'_> {
-    serde_json::from_str(json).unwrap()
+    parse(json).unwrap()
 }
 
 #[test]
@@ -38,7 +39,7 @@ fn fields_of_the_wrong_kind_are_absent() {
         r#"{"inner":3,"list":"x"}"#,
         r#"{"inner":[{"word":1}],"list":{"word":1}}"#,
     ] {
-        if let Ok(got) = serde_json::from_str::<Some_<'_>>(json) {
+        if let Ok(got) = parse::<Some_<'_>>(json) {
             assert!(!got.inner.word.is_some() && got.list.0.is_empty(), "{json}");
         }
     }
@@ -82,7 +83,103 @@ fn depth_is_skipped_without_recursion() {
     assert_eq!(got.first.items().len(), 1);
 }
 
+/// Texts that are nearly JSON: one that is, with some characters taken out, put in or doubled.
+fn nearly_json() -> impl Strategy<Value = String> {
+    let marks = [
+        "\"", "\\", "{", "}", "[", "]", ",", ":", "0", "-", ".", "e+", "1", "\n", "\u{1}", "\\u12",
+        "\\ud83d", "null", "t", "é", " ",
+    ];
+    let change = (any::<prop::sample::Index>(), 0_usize..3, prop::sample::select(marks.to_vec()));
+    let json = crate::api::garbage::json();
+    (json, any::<bool>(), prop::collection::vec(change, 0..3)).prop_map(
+        |(json, is_long, changes)| {
+            let text = if is_long { format!("{json:#}") } else { json.to_string() };
+            let mut characters: Vec<char> = text.chars().collect();
+            for (at, taken, mark) in changes {
+                let at = at.index(characters.len() + 1);
+                let end = (at + taken).min(characters.len());
+                characters.splice(at..end, mark.chars());
+            }
+            characters.into_iter().collect()
+        },
+    )
+}
+
+#[test]
+fn what_is_no_json_is_refused() {
+    for text in [
+        "",
+        " ",
+        "{",
+        "}",
+        "[1,]",
+        "[,1]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{a:1}",
+        "[1 2]",
+        "1 2",
+        "01",
+        "-",
+        "1.",
+        ".5",
+        "1e",
+        "1e+",
+        "+1",
+        "nul",
+        "nulll",
+        "\"",
+        "\"\\\"",
+        "\"\\x\"",
+        "\"\\u12g4\"",
+        "\"\u{1f}\"",
+        "[1}",
+        "{\"a\":[1}]",
+        "[[]",
+        "\"a\"b",
+        "NaN",
+    ] {
+        assert!(parse::<Raw<'_>>(text).is_err(), "{text}");
+        assert!(parse::<Members<'_>>(text).is_err(), "{text}");
+        assert!(serde_json::from_str::<IgnoredAny>(text).is_err(), "{text}");
+    }
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn what_is_json_is_what_it_is_for_any_parser(text in nearly_json()) {
+        let is_json = serde_json::from_str::<IgnoredAny>(&text).is_ok();
+        prop_assert_eq!(parse::<Raw<'_>>(&text).is_ok(), is_json);
+        prop_assert_eq!(parse::<Members<'_>>(&text).is_ok(), is_json);
+        prop_assert_eq!(parse::<List<Raw<'_>>>(&text).is_ok(), is_json);
+        prop_assert_eq!(parse::<Some_<'_>>(&text).is_ok(), is_json);
+        if let Ok(value) = serde_json::from_str::<Value>(&text) {
+            let raw = parse::<Raw<'_>>(&text).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Value>(raw.json()).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn strings_end_where_they_end(start in "[a-z\"\\\\\u{0}-\u{1f}é]{0,20}", more in ".{0,20}", at in 0_usize..80) {
+        let string = Value::from(format!("{}{start}{more}", "x".repeat(at))).to_string();
+        prop_assert_eq!(parse::<Raw<'_>>(&string).unwrap().json(), &string);
+        let list = format!("[{string},{string}]");
+        prop_assert_eq!(Raw::of(&list).items(), vec![Raw::of(&string); 2]);
+        let broken = format!("\"{}\u{1f}{more}\"", "x".repeat(at));
+        prop_assert!(parse::<Raw<'_>>(&broken).is_err());
+    }
+
+    #[test]
+    fn elements_are_those_of_any_parser(json in crate::api::garbage::json()) {
+        let text = json.to_string();
+        let items = Raw::of(&text).items().into_iter();
+        let items: Vec<Value> = items.map(|it| serde_json::from_str(it.json()).unwrap()).collect();
+        prop_assert_eq!(items, json.as_array().cloned().unwrap_or_default());
+    }
+
     #[test]
     fn members_are_those_of_any_parser(json in crate::api::garbage::json()) {
         let text = json.to_string();

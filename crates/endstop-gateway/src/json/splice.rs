@@ -2,19 +2,17 @@
 
 use std::ops::Range;
 
-use serde::de::IgnoredAny;
-
-use super::Raw;
+use super::{Key, Members, Raw, parse};
 
 /// An object inside a text, with the place of each value.
 #[derive(Clone, Debug)]
-pub(crate) struct Object {
+pub(crate) struct Object<'j> {
     /// Of the closing brace.
     end: usize,
-    members: Vec<(String, Range<usize>)>,
+    members: Vec<(Key<'j>, Range<usize>)>,
 }
 
-impl Object {
+impl Object<'_> {
     /// The place of the value of a key; of several the last one, which is what parsers take.
     pub(crate) fn get(&self, key: &str) -> Option<Range<usize>> {
         self.all(key).last()
@@ -22,7 +20,10 @@ impl Object {
 
     /// The places of all values of a key.
     pub(crate) fn all(&self, key: &str) -> impl Iterator<Item = Range<usize>> {
-        self.members.iter().filter(move |(known, _)| known == key).map(|(_, place)| place.clone())
+        self.members
+            .iter()
+            .filter(move |(known, _)| known.as_str() == key)
+            .map(|(_, place)| place.clone())
     }
 }
 
@@ -36,12 +37,12 @@ pub(crate) struct Changes<'j> {
 
 impl<'j> Changes<'j> {
     /// None yet, and the object that they are of. Says what is wrong where the text is none.
-    pub(crate) fn of(body: &'j [u8]) -> Result<(Self, Object), String> {
+    pub(crate) fn of(body: &'j [u8]) -> Result<(Self, Object<'j>), String> {
         let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-        serde_json::from_str::<IgnoredAny>(text).map_err(|error| error.to_string())?;
         let changes = Self { text, splices: Vec::new() };
-        let root = changes.object(0..text.len()).ok_or("not an object that can be read")?;
-        Ok((changes, root))
+        let members: Members<'_> = parse(text).map_err(|error| error.to_string())?;
+        let root = changes.object_of(changes.value(&(0..text.len())), members);
+        Ok((changes, root.ok_or("not an object that can be read")?))
     }
 
     /// The value at a place.
@@ -50,18 +51,16 @@ impl<'j> Changes<'j> {
     }
 
     /// The object at a place, if there is one.
-    pub(crate) fn object(&self, place: Range<usize>) -> Option<Object> {
+    pub(crate) fn object(&self, place: Range<usize>) -> Option<Object<'j>> {
         let value = self.value(&place);
+        self.object_of(value, parse(value.json()).ok()?)
+    }
+
+    fn object_of(&self, value: Raw<'j>, members: Members<'j>) -> Option<Object<'j>> {
         let end = self.end_of(value, '{')?;
-        let members = value.members().into_iter();
-        let members: Option<Vec<_>> = members
-            .map(|(key, value)| Some((key.as_str().to_owned(), self.place(value)?)))
-            .collect();
-        let members = members?;
-        // One that holds something but gave nothing is one that cannot be read.
-        let is_empty =
-            value.json().bytes().skip(1).all(|byte| byte.is_ascii_whitespace() || byte == b'}');
-        (is_empty || !members.is_empty()).then_some(Object { end, members })
+        let members = members.0.into_iter();
+        let members = members.map(|(key, value)| Some((key, self.place(value)?)));
+        Some(Object { end, members: members.collect::<Option<_>>()? })
     }
 
     /// The place of a value that was read from this text.
@@ -78,7 +77,7 @@ impl<'j> Changes<'j> {
     }
 
     /// Sets all values of a key, and adds it where there is none. `key` has no character that JSON escapes.
-    pub(crate) fn set(&mut self, object: &Object, key: &str, value: &str) {
+    pub(crate) fn set(&mut self, object: &Object<'_>, key: &str, value: &str) {
         let mut places = object.all(key).peekable();
         if places.peek().is_none() {
             self.add(object, key, value);
@@ -89,7 +88,7 @@ impl<'j> Changes<'j> {
     }
 
     /// Sets a value one level further down, where the upper one may be absent or no object.
-    pub(crate) fn set_inner(&mut self, object: &Object, outer: &str, key: &str, value: &str) {
+    pub(crate) fn set_inner(&mut self, object: &Object<'_>, outer: &str, key: &str, value: &str) {
         let whole = format!("{{\"{key}\":{value}}}");
         let mut places = object.all(outer).peekable();
         if places.peek().is_none() {
@@ -104,7 +103,7 @@ impl<'j> Changes<'j> {
     }
 
     /// Adds a member behind the others.
-    pub(crate) fn add(&mut self, object: &Object, key: &str, value: &str) {
+    pub(crate) fn add(&mut self, object: &Object<'_>, key: &str, value: &str) {
         let is_first = object.members.is_empty() && !self.has_insertion(object.end);
         let comma = if is_first { "" } else { "," };
         self.splices.push((object.end..object.end, format!("{comma}\"{key}\":{value}")));

@@ -11,6 +11,7 @@ mod fake;
 mod kit;
 
 mod apis;
+mod calls;
 mod failures;
 mod keep;
 mod lanes;

@@ -20,13 +20,12 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 
 pub use super::pricing::Pricing;
-pub use call::{Call, OpenCall, Outcome};
+pub use call::{Call, NotBegun, OpenCall, Outcome};
 pub use replay::{Replay, Replayed};
 
 use super::approval::caps_of;
 use super::scope::{Core, Scope, Shared, is_over};
 use super::start::limits_of;
-use super::step::ledger_signal;
 use crate::cancel::{CancelToken, KillSwitch};
 use crate::clock::{RunClock, WallClock};
 use crate::ledger::{Amounts, Budget};
@@ -293,7 +292,8 @@ impl DrivenRun {
         // A limit of a rule shows in the cores, which know it more exactly.
         let directive = match &reserved {
             Err(refused) if self.would(&EventKind::StepBegin) => {
-                return self.raise(&ledger_signal(refused));
+                self.refused_by_ledger(refused);
+                return Directive::Stop;
             }
             _ => self.scope.intend(&EventKind::StepBegin, Detail::None),
         };

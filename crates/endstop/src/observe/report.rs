@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use endstop_core::Run;
 use endstop_core::event::{EventKind, Source};
+use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Status;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Millis, Money};
@@ -100,7 +101,7 @@ pub struct MoneySpent {
 pub enum MoneyIs {
     /// Exactly.
     Known,
-    /// Some of it from tokens that were counted here.
+    /// Some of it from tokens that were counted here, or by the policy's rates for calls without a price.
     Estimate,
     /// At least this: some call has no price.
     LowerBound,
@@ -210,9 +211,11 @@ impl Report {
 fn money(run: &Run, settled: Money, tally: &Tally) -> MoneySpent {
     let (unpriced_calls, estimated_calls) = tally.doubtful();
     let cost = run.cost();
-    let is = if cost.is_none() || unpriced_calls > 0 {
+    // Such a call has been charged by these rates, here or in the run below that made it.
+    let has_rates = matches!(run.program().policy().on_unpriced, Some(OnUnpriced::Rates(_)));
+    let is = if cost.is_none() || (unpriced_calls > 0 && !has_rates) {
         MoneyIs::LowerBound
-    } else if estimated_calls > 0 {
+    } else if estimated_calls > 0 || unpriced_calls > 0 {
         MoneyIs::Estimate
     } else {
         MoneyIs::Known
@@ -229,7 +232,11 @@ impl fmt::Display for MoneySpent {
         }?;
         let mut doubts = Vec::new();
         if self.unpriced_calls > 0 {
-            doubts.push(format!("{} without a price", calls(self.unpriced_calls)));
+            let how = match self.is {
+                MoneyIs::LowerBound => "without a price",
+                MoneyIs::Known | MoneyIs::Estimate => "by the rates for those without a price",
+            };
+            doubts.push(format!("{} {how}", calls(self.unpriced_calls)));
         }
         if self.estimated_calls > 0 {
             doubts.push(format!("{} estimated", calls(self.estimated_calls)));
@@ -239,7 +246,12 @@ impl fmt::Display for MoneySpent {
 }
 
 fn calls(number: u64) -> String {
-    format!("{number} call{}", if number == 1 { "" } else { "s" })
+    counted(number, "call")
+}
+
+/// `1 call`, `2 calls`.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 impl fmt::Display for Report {
@@ -251,9 +263,11 @@ impl fmt::Display for Report {
             write!(f, "\n{}", clean(line))?;
         }
         let totals = &self.totals;
-        write!(f, "\n\nused: {} steps, {} model requests", totals.steps, totals.attempts)?;
-        write!(f, ", {} tool calls, {} errors", totals.tool_calls, totals.errors)?;
-        write!(f, ", {} tokens", totals.tokens)?;
+        write!(f, "\n\nused: {}, ", counted(totals.steps, "step"))?;
+        write!(f, "{}, ", counted(totals.attempts, "model request"))?;
+        write!(f, "{}, ", counted(totals.tool_calls, "tool call"))?;
+        write!(f, "{}, ", counted(totals.errors, "error"))?;
+        write!(f, "{}", counted(totals.tokens, "token"))?;
         if let (Some(input), Some(output)) = (totals.input_tokens, totals.output_tokens) {
             write!(f, " ({input} in, {output} out)")?;
         }
@@ -268,7 +282,8 @@ impl fmt::Display for Report {
             if let Some(reason) = reason {
                 write!(f, " ({reason})")?;
             }
-            write!(f, ", {} steps, {} tokens, {}", child.steps, child.tokens, child.money)?;
+            let (steps, tokens) = (counted(child.steps, "step"), counted(child.tokens, "token"));
+            write!(f, ", {steps}, {tokens}, {}", child.money)?;
         }
         for (what, amounts) in [("held", &self.held), ("overshoot", &self.overshoot)] {
             if !amounts.is_zero() {
@@ -282,13 +297,13 @@ impl fmt::Display for Report {
 fn amounts_text(amounts: &Amounts) -> String {
     let Amounts { steps, attempts, tool_calls, tokens, cost } = amounts;
     let counts = [
-        (*steps, "steps"),
-        (*attempts, "model requests"),
-        (*tool_calls, "tool calls"),
-        (*tokens, "tokens"),
+        (*steps, "step"),
+        (*attempts, "model request"),
+        (*tool_calls, "tool call"),
+        (*tokens, "token"),
     ];
     let counts = counts.into_iter().filter(|(number, _)| *number > 0);
-    let mut parts: Vec<String> = counts.map(|(number, name)| format!("{number} {name}")).collect();
+    let mut parts: Vec<String> = counts.map(|(number, name)| counted(number, name)).collect();
     if *cost > Money::ZERO {
         parts.push(cost.to_string());
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use endstop_core::expr::parse;
-use endstop_core::policy::{Action, Rule};
+use endstop_core::policy::{Action, FallbackRates, Policy, Rule};
 use endstop_core::units::TokenUsage;
 
 use super::super::play::{Play, policy};
@@ -93,6 +93,29 @@ fn money_is_as_sure_as_its_least_sure_call() {
     let spent = reports.lock().unwrap().pop().unwrap().money;
     assert_eq!(spent.is, MoneyIs::LowerBound);
     assert_eq!(spent.to_string(), "at least $0.001 (1 call without a price)");
+}
+
+#[test]
+fn calls_without_a_price_are_known_by_the_rates_of_the_policy() {
+    let (reporter, reports) = reporter();
+    let rate = |text: &str| text.parse().unwrap();
+    let rates = FallbackRates { input: rate("3"), output: rate("15") };
+    let limits = Policy { on_unpriced: Some(OnUnpriced::Rates(rates)), ..policy("steps >= 9") };
+    let mut play = Play::new(&reporter, "r1", limits);
+    play.tell(0, BEGIN, Detail::None);
+    play.tell(0, EventKind::StepBegin, Detail::None);
+    let reply = EventKind::Reply {
+        model: None,
+        usage: Some(TokenUsage { input: 1_000, ..TokenUsage::default() }),
+        cost: Some(Cost::Unpriced),
+        finish: None,
+        tool_calls: 0,
+    };
+    play.tell(0, reply, estimate(false));
+    play.end();
+    let spent = reports.lock().unwrap().pop().unwrap().money;
+    assert_eq!(spent.is, MoneyIs::Estimate);
+    assert_eq!(spent.to_string(), "about $0.003 (1 call by the rates for those without a price)");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop_core::Run;
 use endstop_core::event::{Event, EventKind};
+use endstop_core::policy::next_trip::Axis;
 use endstop_core::policy::{Action, Program};
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
@@ -42,6 +43,8 @@ pub struct Shadow {
 struct State {
     run: Run,
     first: Option<ShadowStop>,
+    /// It has stopped, or a person ended the run: nothing after that counts.
+    is_closed: bool,
     paused: Vec<String>,
     /// Calls that would not have begun: their results are not taken in.
     refused: Vec<String>,
@@ -58,7 +61,7 @@ impl Shadow {
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
         let (first, paused, refused) = (None, Vec::new(), Vec::new());
-        let state = State { run: Run::new(program), first, paused, refused };
+        let state = State { run: Run::new(program), first, is_closed: false, paused, refused };
         Self { state: Mutex::new(state) }
     }
 
@@ -72,6 +75,18 @@ impl Shadow {
     #[must_use]
     pub fn paused_by(&self) -> Vec<String> {
         self.lock().paused.clone()
+    }
+
+    /// When the policy could stop the run next by time alone, from the last event on; none once it has. Whoever
+    /// drives the run ticks it then: without an event no time passes here.
+    #[must_use]
+    pub fn next_limit_in_time(&self) -> Option<Millis> {
+        let state = self.lock();
+        if state.is_closed {
+            return None;
+        }
+        let trip = state.run.next_trip(Axis::Time, &[Action::Stop]);
+        trip.map(|trip| Millis(trip.distance))
     }
 
     /// The trip record at the stop, else as the policy stands now.
@@ -88,7 +103,12 @@ impl Shadow {
 
 impl State {
     fn take(&mut self, event: &Event<'_>) {
-        if self.first.is_some() || self.is_refused_result(event) {
+        // Who ends the run from outside ends what is known of it; that is no stop of the policy.
+        self.is_closed |= matches!(
+            event.kind,
+            EventKind::StopRaised { .. } | EventKind::Cancel { .. } | EventKind::Kill { .. }
+        );
+        if self.is_closed || self.is_refused_result(event) {
             return;
         }
         match self.run.observe(event) {
@@ -107,6 +127,7 @@ impl State {
         let signal = self.run.last_stop_signal().cloned();
         // A natural end is no stop of the policy.
         if let Some(signal) = signal.filter(|signal| signal.reason != StopReason::Completed) {
+            self.is_closed = true;
             self.first = Some(ShadowStop {
                 at,
                 signal,
@@ -185,6 +206,25 @@ mod tests {
         let stop = state.first.unwrap();
         assert_eq!((stop.steps, stop.signal.reason), (2, StopReason::StepsLimitReached));
         assert!(stop.at <= Millis(2_000), "{:?}", stop.at);
+    }
+
+    #[test]
+    fn a_tick_is_enough_for_a_limit_in_time() {
+        let mut state = shadow("[stop]\nlimit = 'elapsed >= 2s'\n");
+        step(&mut state, 0, "search");
+        state.take(&Event::new(Millis(1_999), EventKind::Tick));
+        assert_eq!(state.first, None);
+        state.take(&Event::new(Millis(2_000), EventKind::Tick));
+        let stop = state.first.unwrap();
+        assert_eq!((stop.at, stop.signal.reason), (Millis(2_000), StopReason::TimeLimitReached));
+    }
+
+    #[test]
+    fn what_a_person_ends_was_not_stopped_by_the_policy() {
+        let mut state = shadow("[stop]\nlimit = 'steps >= 1'\n");
+        state.take(&Event::new(Millis(0), EventKind::Kill { message: "no more" }));
+        step(&mut state, 1, "search");
+        assert_eq!(state.first, None);
     }
 
     #[test]

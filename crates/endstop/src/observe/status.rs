@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use endstop_core::Run;
 use endstop_core::event::EventKind;
+use endstop_core::run::Status;
 use endstop_core::units::{Money, PICOS_PER_DOLLAR};
 
 use super::text::money;
@@ -31,6 +32,8 @@ const WIDTH: usize = 80;
 /// What the status line tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusView {
+    /// Where the run stands, if it does not go on.
+    pub standing: Option<Standing>,
     /// Steps begun, descendants included.
     pub steps: u64,
     /// How many there may be.
@@ -61,6 +64,32 @@ pub struct StatusView {
     pub next: Option<NextUp>,
 }
 
+/// Why a run does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for an approval.
+    Paused,
+    /// It has stopped.
+    Stopped,
+}
+
+impl Standing {
+    fn of(run: &Run) -> Option<Self> {
+        match run.status() {
+            Status::Paused => Some(Self::Paused),
+            Status::Stopped | Status::Failed => Some(Self::Stopped),
+            Status::Pending | Status::InProgress | Status::Completed => None,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// What will trip next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextUp {
@@ -79,6 +108,22 @@ pub enum Nearness {
     After(Duration),
 }
 
+/// What trips next, and what the limits are: a rule that pauses a run is none of these.
+#[derive(Clone, Debug, Default)]
+struct Near {
+    trips: Trips,
+    stops: Trips,
+}
+
+impl Near {
+    fn of(run: &Run, budget: &Budget, before: &Self) -> Self {
+        Self {
+            trips: Trips::of(run, budget, &before.trips),
+            stops: Trips::stops(run, budget, &before.stops),
+        }
+    }
+}
+
 /// Money settled, and whether it is only the least.
 fn cost(run: &Run, budget: &Budget) -> (Money, bool) {
     match run.cost() {
@@ -91,26 +136,28 @@ impl StatusView {
     /// How a run stands. Asks the core for its nearest trips, which takes O(leaves²) of the policy.
     #[must_use]
     pub fn of(run: &Run, budget: &Budget) -> Self {
-        Self::with(run, budget, &Trips::of(run, budget, &Trips::default()))
+        Self::with(run, budget, &Near::of(run, budget, &Near::default()))
     }
 
-    fn with(run: &Run, budget: &Budget, trips: &Trips) -> Self {
+    fn with(run: &Run, budget: &Budget, near: &Near) -> Self {
+        let (trips, stops) = (&near.trips, &near.stops);
         let (cost, is_cost_unknown) = cost(run, budget);
         let held = budget.held();
         let limit = |trip: &Option<Trip>| trip.as_ref().and_then(Trip::whole);
         let own = |trip: &Option<Trip>| trip.as_ref().and_then(Trip::own);
         let dollars = |(used, limit)| (Money::from_picos(used), Money::from_picos(limit));
         Self {
+            standing: Standing::of(run),
             steps: run.step_count(),
-            steps_limit: limit(&trips.steps),
-            own_steps: own(&trips.steps),
+            steps_limit: limit(&stops.steps),
+            own_steps: own(&stops.steps),
             tokens: run.tokens(),
-            tokens_limit: limit(&trips.tokens),
-            own_tokens: own(&trips.tokens),
+            tokens_limit: limit(&stops.tokens),
+            own_tokens: own(&stops.tokens),
             cost,
             is_cost_unknown,
-            cost_limit: limit(&trips.cost).map(Money::from_picos),
-            own_cost: own(&trips.cost).map(dollars),
+            cost_limit: limit(&stops.cost).map(Money::from_picos),
+            own_cost: own(&stops.cost).map(dollars),
             held_tokens: held.tokens,
             held_cost: held.cost,
             elapsed: Duration::from_millis(run.at().0),
@@ -159,10 +206,12 @@ pub fn render(view: &StatusView, width: usize) -> String {
     let own_tokens =
         own(view.own_tokens.map(|(used, limit)| format!("{}/{}", count(used), count(limit))));
     let steps_limit = of(view.steps_limit.map(|limit| limit.to_string()));
-    let mut parts = vec![
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(view.standing.map(|standing| standing.name().to_owned()));
+    parts.extend([
         format!("step {}{steps_limit}{own_steps}", view.steps),
         format!("{}{} tok{own_tokens}", count(view.tokens), of(view.tokens_limit.map(count))),
-    ];
+    ]);
     let mut spent = if view.is_cost_unknown {
         format!("\u{2265} {}", cents(view.cost))
     } else {
@@ -236,7 +285,7 @@ pub struct StatusLine {
 
 #[derive(Debug, Default)]
 struct Drawn {
-    trips: Trips,
+    near: Near,
     /// When it was drawn last, since the run began; none before the first time.
     at: Option<u64>,
 }
@@ -283,11 +332,11 @@ impl Observer for StatusLine {
         if is_step || !matches!(kind, EventKind::Piece { .. } | EventKind::Tick) {
             // What has ended is near to nothing any more.
             let has_ended = run.stop_reason().is_some();
-            let trips = || Trips::of(run, observation.budget, &drawn.trips);
-            drawn.trips = if has_ended { Trips::default() } else { trips() };
+            let near = || Near::of(run, observation.budget, &drawn.near);
+            drawn.near = if has_ended { Near::default() } else { near() };
         }
         drawn.at = Some(now);
-        let view = StatusView::with(run, observation.budget, &drawn.trips);
+        let view = StatusView::with(run, observation.budget, &drawn.near);
         // A line that fills the last column makes some terminals wrap.
         let columns = (self.width)().saturating_sub(1);
         self.screen.status(&render(&view, columns));

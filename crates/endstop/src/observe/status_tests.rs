@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use endstop_core::event::{Event, Source};
 use endstop_core::expr::parse;
-use endstop_core::policy::{Action, Rule};
+use endstop_core::policy::{Action, Policy, Rule};
 use proptest::prelude::*;
 
 use super::super::Detail;
@@ -102,7 +102,10 @@ fn only_what_an_armed_rule_compares_has_a_limit() {
         let view = StatusView::of(&play.run, &play.budget);
         (view.steps_limit, view.tokens_limit, view.cost_limit)
     };
-    assert_eq!(limits(&play), (Some(1), None, None));
+    // A pause is next, but no limit.
+    assert_eq!(limits(&play), (Some(9), None, None));
+    let view = StatusView::of(&play.run, &play.budget);
+    assert_eq!(view.next.unwrap().rule, "ask");
     play.tell(0, EventKind::Approved { rule: "ask", cap: None }, Detail::None);
     assert_eq!(limits(&play), (Some(9), None, None));
     let view = StatusView::of(&play.run, &play.budget);
@@ -129,6 +132,26 @@ fn a_limit_of_the_own_share_stands_beside_that_share() {
     assert_eq!((view.steps, view.steps_limit, view.own_steps), (2, None, Some((1, 50))));
     assert!(render(&view, 99).starts_with("step 2 (own 1/50) \u{b7} "), "{}", render(&view, 99));
     assert_eq!(view.next.unwrap().nearness, Nearness::Percent(2));
+}
+
+#[test]
+fn a_run_that_does_not_go_on_is_told_so() {
+    let nobody = super::super::Observers::new();
+    let text = "[stop]\nstop = 'steps >= 2'\n[pause]\nask = 'steps >= 1'\n";
+    let policy = Policy::from_toml(text).unwrap();
+    let mut play = Play::new(&nobody, "r", policy);
+    let line = |play: &Play<'_>| render(&StatusView::of(&play.run, &play.budget), 99);
+    play.tell(0, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
+    for kind in [EventKind::StepBegin, EventKind::StepEnd, EventKind::StepBegin] {
+        play.tell(0, kind, Detail::None);
+    }
+    assert!(line(&play).starts_with("paused \u{b7} step 1/2 \u{b7} "), "{}", line(&play));
+    play.tell(0, EventKind::Approved { rule: "ask", cap: None }, Detail::None);
+    assert!(line(&play).starts_with("step 1/2 \u{b7} "), "{}", line(&play));
+    for kind in [EventKind::StepBegin, EventKind::StepEnd, EventKind::StepBegin] {
+        play.tell(0, kind, Detail::None);
+    }
+    assert!(line(&play).starts_with("stopped \u{b7} step 2"), "{}", line(&play));
 }
 
 #[test]
@@ -204,6 +227,7 @@ proptest! {
             Nearness::After(Duration::from_millis(part))
         };
         let view = StatusView {
+            standing: flags.0.then_some(Standing::Paused),
             steps,
             steps_limit: flags.1.then_some(limit),
             tokens,

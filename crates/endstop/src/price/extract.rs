@@ -158,7 +158,7 @@ impl Extractor {
         for Mapping { path, unit, required } in &self.mappings {
             match path.find(usage) {
                 Found::Value(value) => {
-                    let count = read_count(*unit, value, &path.text())?;
+                    let count = read_count(*unit, value, || path.text())?;
                     counts.add(*unit, count)?;
                 }
                 Found::Nothing if *required => {

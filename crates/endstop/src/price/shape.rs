@@ -218,5 +218,5 @@ fn set_if_absent(
     if counts.get(unit).is_some() {
         return Ok(());
     }
-    counts.set(unit, read_count(unit, value, field)?)
+    counts.set(unit, read_count(unit, value, || field.to_owned())?)
 }

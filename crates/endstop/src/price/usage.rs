@@ -14,13 +14,14 @@ use super::unit::Unit;
 pub const MAX_COUNT: u64 = 1 << 58;
 
 /// The units of the token classes, looked up once: they are priced before every call.
-static TOKEN_UNITS: LazyLock<[Option<Unit>; 5]> = LazyLock::new(|| {
+static TOKEN_UNITS: LazyLock<[Option<Unit>; 6]> = LazyLock::new(|| {
     let names = [
         "input_tokens",
         "cache_read_tokens",
         "cache_write_tokens",
         "cache_write_1h_tokens",
         "output_tokens",
+        "cache_write_5m_tokens",
     ];
     names.map(Unit::named)
 });
@@ -152,28 +153,34 @@ impl UsageCounts {
     /// such a report is an error.
     #[must_use]
     pub fn token_usage(&self) -> TokenUsage {
-        let count = |key| Unit::named(key).and_then(|unit| self.get(unit)).unwrap_or(0);
-        let cache_read = count("cache_read_tokens");
-        let cache_write_1h = count("cache_write_1h_tokens");
+        let count = |unit: Option<Unit>| unit.and_then(|unit| self.get(unit)).unwrap_or(0);
+        let [input, cache_read, cache_write, cache_write_1h, output, cache_write_5m] =
+            TOKEN_UNITS.map(count);
         // The parts by lifetime may come without their sum.
-        let written = count("cache_write_tokens")
-            .max(count("cache_write_5m_tokens").saturating_add(cache_write_1h));
+        let written = cache_write.max(cache_write_5m.saturating_add(cache_write_1h));
         TokenUsage {
-            input: count("input_tokens").saturating_sub(cache_read).saturating_sub(written),
+            input: input.saturating_sub(cache_read).saturating_sub(written),
             cache_read,
             cache_write: written.saturating_sub(cache_write_1h),
             cache_write_1h,
-            output: count("output_tokens"),
+            output,
         }
     }
 }
 
 /// Reads a JSON number as a count of `unit`: whole, not negative, below [`MAX_COUNT`]. Seconds become
-/// milliseconds, rounded up.
-pub(crate) fn read_count(unit: Unit, value: &Value, path: &str) -> Result<u64, UsageError> {
+/// milliseconds, rounded up. `path` is asked for where it is none.
+pub(crate) fn read_count(
+    unit: Unit,
+    value: &Value,
+    path: impl FnOnce() -> String,
+) -> Result<u64, UsageError> {
     let Value::Number(number) = value else {
-        return Err(UsageError::NotANumber { path: path.to_owned() });
+        return Err(UsageError::NotANumber { path: path() });
     };
+    if let Some(count) = number.as_u64().filter(|count| *count < MAX_COUNT && !unit.is_duration()) {
+        return Ok(count);
+    }
     let text = number.to_string();
     let count = if unit.is_duration() {
         decimal::scaled(&text, MILLI_DECIMALS, Beyond::RoundUp)
@@ -183,7 +190,7 @@ pub(crate) fn read_count(unit: Unit, value: &Value, path: &str) -> Result<u64, U
     let count = count.and_then(|count| u64::try_from(count).map_err(|_| DecimalError::TooLarge));
     match count {
         Ok(count) if count < MAX_COUNT => Ok(count),
-        _ => Err(UsageError::NotACount { path: path.to_owned(), found: text }),
+        _ => Err(UsageError::NotACount { path: path(), found: text }),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Beginning the command, and how it ended.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -54,9 +55,18 @@ pub(super) fn begin(
 ) -> Result<Pid, CliError> {
     let (program, arguments) =
         command.split_first().ok_or_else(|| CliError::new("there is no command"))?;
-    let mut command = Command::new(program);
-    command.args(arguments).envs(variables).process_group(0);
-    let child = command.spawn().map_err(|error| {
+    let spawn = |program: &OsStr, first: Option<&OsStr>| {
+        let mut command = Command::new(program);
+        command.args(first).args(arguments).envs(variables).process_group(0).spawn()
+    };
+    let child = match spawn(program, None) {
+        // A script that does not name its interpreter: `execvp` and shells take the system's shell.
+        Err(error) if error.raw_os_error() == Some(Errno::ENOEXEC as i32) => {
+            spawn(OsStr::new("/bin/sh"), Some(&found(program)))
+        }
+        other => other,
+    };
+    let child = child.map_err(|error| {
         let meaning = match error.kind() {
             io::ErrorKind::NotFound => ExitMeaning::NotFound,
             _ => ExitMeaning::CannotExecute,
@@ -67,6 +77,19 @@ pub(super) fn begin(
     let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
     // It is waited for by `news`, together with the orphans.
     Ok(Pid::from_raw(pid))
+}
+
+/// A program as it is found: by its path, else in the folders of PATH.
+fn found(program: &OsStr) -> OsString {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return program.to_owned();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(program));
+    let file = files.find(|file| {
+        file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    });
+    file.map_or_else(|| program.to_owned(), Into::into)
 }
 
 /// What happened to the command since this was asked last. Orphans that have ended are let go.

@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use endstop::core::signal::StopSignal;
-use endstop::core::units::Millis;
-use endstop::observe::{Report, Shadow};
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::core::units::{Millis, Money};
+use endstop::observe::{Report, Shadow, SubAgent};
 use endstop_gateway::Counts;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::super::trip;
@@ -21,6 +23,10 @@ const NO_CALLS: &str = "endstop: no model call came through the gateway, so noth
                         command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
                         (docs/run.md)";
 
+/// What helps where a model has no price.
+const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one, in dollars for a million tokens of \
+                          input and output; --prices FILE names prices; --unpriced ignore lets them go on";
+
 /// Sub-agents that have a line in the bill.
 const SHOWN_AGENTS: usize = 5;
 
@@ -29,8 +35,14 @@ pub(super) struct Story<'s> {
     pub(super) run: String,
     pub(super) command: &'s [OsString],
     pub(super) ended: Ended,
+    /// From the beginning of the command until nothing was waited for any more.
+    pub(super) elapsed: Duration,
     /// Why the run was stopped, if it was.
     pub(super) stopped: Option<StopSignal>,
+    /// The pause rules that held calls up until the end, and why.
+    pub(super) held: Option<Vec<String>>,
+    /// How long a call waits for an approval.
+    pub(super) pause_limit: Duration,
     pub(super) preserves_status: bool,
     pub(super) counts: Counts,
     pub(super) report: Option<Report>,
@@ -42,9 +54,19 @@ impl Story<'_> {
     /// The code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         let is_forced = self.stopped.as_ref().is_some_and(|signal| signal.reason.is_forced());
-        match is_forced && !self.preserves_status {
+        match (is_forced || self.held.is_some()) && !self.preserves_status {
             true => ExitMeaning::Stopped.code(),
             false => self.ended.code(),
+        }
+    }
+
+    /// The signal of the terminal's keys that ended the command, where its end is passed on.
+    pub(super) fn signal(&self) -> Option<Signal> {
+        match self.ended {
+            Ended::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT)) => {
+                Some(signal).filter(|_| self.exit_code() == self.ended.code())
+            }
+            _ => None,
         }
     }
 
@@ -54,29 +76,45 @@ impl Story<'_> {
             tell_of_shadow(shadow);
         }
         let Some(report) = &self.report else { return };
-        if self.stopped.is_some() {
+        if self.stopped.is_some() || self.held.is_some() {
             output::note(&format!("\n{}\n", report.verdict));
+        }
+        if let Some(why) = self.why_held() {
+            output::note(&format!("endstop: stopped: {why}"));
         }
         if let Some(text) = trip::overshoot(&report.overshoot) {
             output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
         }
-        if report.totals.attempts == 0 && self.counts.unmetered == 0 {
-            return output::note(NO_CALLS);
+        if self.had_no_request(report) {
+            let text = output::wrapped(NO_CALLS, output::error_width(), "  ");
+            return output::note(text.trim_end());
         }
         output::note(&self.bill(report));
-        for agent in report.sub_agents.iter().take(SHOWN_AGENTS) {
-            output::note(&format!(
-                "  sub-agent {}: {} \u{b7} {} \u{b7} {}",
-                endstop::observe::clean(&agent.agent),
-                counted(agent.steps, "step"),
-                tokens(agent.tokens),
-                agent.money
-            ));
+        tell_of_agents(&report.sub_agents);
+        if self.stopped.as_ref().is_some_and(is_for_want_of_a_price) {
+            output::note(PRICE_HINT);
         }
-        let more = report.sub_agents.len().saturating_sub(SHOWN_AGENTS);
-        if more > 0 {
-            output::note(&format!("  and {} more", counted(more as u64, "sub-agent")));
-        }
+    }
+
+    /// Whether nothing that the gateway could have limited came, and nothing else stopped the run.
+    fn had_no_request(&self, report: &Report) -> bool {
+        let counts = &self.counts;
+        let requests = report.totals.attempts + counts.unmetered + counts.stop_answers;
+        requests == 0 && self.stopped.is_none() && self.held.is_none()
+    }
+
+    /// Why a run that nobody approved counts as stopped.
+    fn why_held(&self) -> Option<String> {
+        let rules = self.held.as_ref()?.join("; ");
+        let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
+        Some(match self.counts.stop_answers {
+            0 => format!("the command ended before anybody approved (rule {rules})"),
+            _ => format!("not approved within {} (rule {rules})", duration(limit)),
+        })
+    }
+
+    fn elapsed_ms(&self) -> Millis {
+        Millis(u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// One line: how it ended, steps, calls, tokens, money, time.
@@ -84,6 +122,7 @@ impl Story<'_> {
         let totals = &report.totals;
         let ended = match (&self.stopped, self.ended) {
             (Some(signal), _) => format!("stopped ({})", signal.reason),
+            (None, _) if self.held.is_some() => "stopped (not approved)".to_owned(),
             (None, Ended::Signal(signal)) => format!("ended by {signal}"),
             (None, ended) => format!("exit code {}", ended.code()),
         };
@@ -93,7 +132,7 @@ impl Story<'_> {
             counted(totals.attempts, "model call"),
             tokens(totals.tokens),
             report.money.to_string(),
-            duration(Millis(totals.elapsed_ms)),
+            duration(self.elapsed_ms()),
         ];
         if self.counts.stop_answers > 0 {
             parts.push(format!(
@@ -129,7 +168,9 @@ impl Story<'_> {
             "command": command.collect::<Vec<_>>(),
             "exit_code": self.exit_code(),
             "command_exit_code": self.ended.code(),
-            "stopped": self.stopped.is_some(),
+            "stopped": self.stopped.is_some() || self.held.is_some(),
+            "held_by": self.held,
+            "elapsed_ms": self.elapsed_ms().0,
             "upstream_calls": self.counts.upstream_calls,
             "stop_answers": self.counts.stop_answers,
             "unmetered": self.counts.unmetered,
@@ -137,6 +178,31 @@ impl Story<'_> {
             "report": self.report,
         })
     }
+}
+
+/// Those that cost most, first.
+fn tell_of_agents(agents: &[SubAgent]) {
+    let mut agents: Vec<&SubAgent> = agents.iter().filter(|agent| agent.steps > 0).collect();
+    let cost = |agent: &SubAgent| agent.money.usd.parse::<Money>().unwrap_or_default();
+    agents.sort_by_key(|agent| std::cmp::Reverse((cost(agent), agent.tokens)));
+    for agent in agents.iter().take(SHOWN_AGENTS) {
+        output::note(&format!(
+            "  sub-agent {}: {} \u{b7} {} \u{b7} {}",
+            endstop::observe::clean(&agent.agent),
+            counted(agent.steps, "step"),
+            tokens(agent.tokens),
+            agent.money
+        ));
+    }
+    let more = agents.len().saturating_sub(SHOWN_AGENTS);
+    if more > 0 {
+        output::note(&format!("  and {} more", counted(more as u64, "sub-agent")));
+    }
+}
+
+/// Whether a limit in dollars met a call without a price. The core says so in its message alone.
+fn is_for_want_of_a_price(signal: &StopSignal) -> bool {
+    signal.reason == StopReason::CostLimitReached && signal.message.contains("needs a price")
 }
 
 fn tell_of_shadow(shadow: &Shadow) {
@@ -156,6 +222,17 @@ fn tell_of_shadow(shadow: &Shadow) {
             ));
         }
     }
+}
+
+/// Ends this process by a signal, as if nobody handled it; it returns where that cannot be.
+pub(super) fn by_signal(signal: Signal) {
+    #[cfg(target_os = "linux")]
+    {
+        // The core that is worth looking at is the command's.
+        let _ = nix::sys::prctl::set_dumpable(false);
+    }
+    // Where it fails the code says the same.
+    let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
 }
 
 /// A file that is there whole or not at all.

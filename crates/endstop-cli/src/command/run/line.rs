@@ -35,7 +35,10 @@ impl StatusRow {
     /// None unless standard error is a terminal that understands it.
     pub(super) fn new() -> Self {
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-        let is_wanted = !output::is_quiet() && !is_dumb && std::io::stderr().is_terminal();
+        // The terminal has one bottom row, and that is the outer run's.
+        let is_inner = std::env::var_os("ENDSTOP_RUN").is_some_and(|run| !run.is_empty());
+        let is_wanted =
+            !output::is_quiet() && !is_dumb && !is_inner && std::io::stderr().is_terminal();
         Self { is_wanted, shown: None }
     }
 

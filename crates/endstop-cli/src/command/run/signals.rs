@@ -29,6 +29,8 @@ pub(super) struct Signals {
     hang_up: Option<unix::Signal>,
     interrupt: Option<unix::Signal>,
     quit: Option<unix::Signal>,
+    second_user: Option<unix::Signal>,
+    alarm: Option<unix::Signal>,
 }
 
 impl Signals {
@@ -53,6 +55,9 @@ impl Signals {
             hang_up: unless_ignored(Signal::SIGHUP)?,
             interrupt: unless_ignored(Signal::SIGINT)?,
             quit: unless_ignored(Signal::SIGQUIT)?,
+            // They would end this process, and leave the command without its gateway.
+            second_user: unless_ignored(Signal::SIGUSR2)?,
+            alarm: unless_ignored(Signal::SIGALRM)?,
         })
     }
 
@@ -66,6 +71,8 @@ impl Signals {
             () = next(&mut self.hang_up) => Heard::Forward(Signal::SIGHUP),
             () = next(&mut self.interrupt) => Heard::Forward(Signal::SIGINT),
             () = next(&mut self.quit) => Heard::Forward(Signal::SIGQUIT),
+            () = next(&mut self.second_user) => Heard::Forward(Signal::SIGUSR2),
+            () = next(&mut self.alarm) => Heard::Forward(Signal::SIGALRM),
             _ = self.window.recv() => Heard::Forward(Signal::SIGWINCH),
         }
     }

@@ -41,13 +41,6 @@ impl Stages {
         }
     }
 
-    /// Nothing is left to wait for: what the command left behind knows of no answer.
-    pub(super) fn hurry(&mut self, now: Instant) {
-        if let Self::Answered { until } = self {
-            *until = now.min(*until);
-        }
-    }
-
     /// When there is something to do.
     pub(super) const fn due(&self) -> Option<Instant> {
         match self {
@@ -105,13 +98,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_behind_is_not_waited_for() {
+    fn without_grace_the_signal_follows_at_once() {
         let begin = Instant::now();
         let mut stages = Stages::Going;
-        stages.hurry(begin);
-        assert_eq!(stages, Stages::Going);
-        stages.stop(begin, Duration::from_secs(10));
-        stages.hurry(begin);
+        stages.stop(begin, Duration::ZERO);
+        assert!(!stages.has_signalled());
         assert_eq!(stages.act(begin), Some(Act::Terminate));
         assert!(stages.has_signalled());
     }

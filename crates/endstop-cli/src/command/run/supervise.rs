@@ -6,6 +6,7 @@ use endstop::agent::driver::DrivenRun;
 use endstop::cancel::kill_signal;
 use endstop::core::signal::StopSignal;
 use endstop::core::units::Millis;
+use endstop::observe::Shadow;
 use endstop::store::RunId;
 use endstop_gateway::Gateway;
 use nix::sys::signal::{Signal, kill};
@@ -14,12 +15,13 @@ use tokio::sync::watch;
 
 use super::child::{self, Ended, News};
 use super::line::StatusRow;
-use super::processes::{descendants, in_words, tell_all, tell_group};
+use super::processes::{Process, descendants, in_words, tell_all, tell_group};
 use super::signals::{Heard, Signals};
-use super::stages::{Act, Stages};
+use super::stages::{Act, Stages, TERM_TO_KILL};
 use super::terminal::Terminal;
+use super::voice::Voice;
 use super::watch::Stand;
-use crate::output::{self, duration};
+use crate::output::duration;
 
 /// Between two looks at the kill switch and at processes that were left behind.
 const LOOK: Duration = Duration::from_secs(1);
@@ -34,10 +36,13 @@ pub(super) struct Supervisor<'g> {
     pub(super) id: &'g RunId,
     pub(super) main: Pid,
     pub(super) driven: Option<DrivenRun>,
+    /// The policy that is not obeyed, under `--dry-run`.
+    pub(super) shadow: Option<&'g Shadow>,
     pub(super) stand: watch::Receiver<Stand>,
     pub(super) signals: Signals,
     pub(super) terminal: Option<Terminal>,
     pub(super) line: StatusRow,
+    pub(super) voice: Voice,
     pub(super) stages: Stages,
     /// When the run began.
     pub(super) begun: Instant,
@@ -67,6 +72,7 @@ pub(super) struct State {
 struct Said {
     warnings: usize,
     stopped: bool,
+    killed: bool,
     paused: bool,
     lingering: bool,
 }
@@ -92,6 +98,7 @@ impl Supervisor<'_> {
                 {
                     terminal.restore();
                 }
+                self.voice.say_what_was_held();
                 return ended;
             }
             self.draw();
@@ -107,13 +114,21 @@ impl Supervisor<'_> {
         }
     }
 
+    fn note(&mut self, text: &str) {
+        self.voice.note(text, self.terminal.as_ref());
+    }
+
+    fn warn(&mut self, text: &str) {
+        self.voice.warn(text, self.terminal.as_ref());
+    }
+
     fn heard(&mut self, heard: Heard) {
         match heard {
             Heard::Child => {}
             Heard::Continue => self.resume(),
             Heard::Approve => match self.gateway.approve(self.id, None) {
-                true => output::note("endstop: approved; the run goes on"),
-                false => output::note("endstop: nothing waits for an approval"),
+                true => self.note("endstop: approved; the run goes on"),
+                false => self.note("endstop: nothing waits for an approval"),
             },
             Heard::Forward(signal) => {
                 // What was left behind is in groups of its own.
@@ -121,7 +136,9 @@ impl Supervisor<'_> {
                     Some(_) => tell_all(self.main, signal),
                     None => tell_group(self.main, signal),
                 }
-                self.state.leaves |= self.state.ended.is_some() && signal != Signal::SIGWINCH;
+                let is_an_end =
+                    !matches!(signal, Signal::SIGWINCH | Signal::SIGUSR2 | Signal::SIGALRM);
+                self.state.leaves |= self.state.ended.is_some() && is_an_end;
             }
         }
     }
@@ -186,7 +203,8 @@ impl Supervisor<'_> {
 
     fn limit_in_time(&self) -> Option<Instant> {
         let driven = self.driven.as_ref().filter(|driven| !driven.is_over())?;
-        let Millis(left) = driven.next_limit_in_time()?;
+        let of_shadow = self.shadow.and_then(Shadow::next_limit_in_time);
+        let Millis(left) = driven.next_limit_in_time().into_iter().chain(of_shadow).min()?;
         let Millis(at) = driven.look(|run| run.at());
         self.begun.checked_add(Duration::from_millis(at.saturating_add(left)))
     }
@@ -195,7 +213,7 @@ impl Supervisor<'_> {
     fn obey(&mut self) {
         let stand = self.stand.borrow_and_update().clone();
         for warning in stand.warnings.iter().skip(self.state.said.warnings) {
-            output::warn(warning);
+            self.warn(warning);
         }
         self.state.said.warnings = stand.warnings.len();
         if let Some(signal) = &stand.stopped {
@@ -211,10 +229,17 @@ impl Supervisor<'_> {
                 tell_all(self.main, Signal::SIGTERM);
                 // One that is stopped hears nothing else.
                 tell_all(self.main, Signal::SIGCONT);
+                let left = duration(millis(TERM_TO_KILL));
+                self.note(&format!("endstop: sent SIGTERM; SIGKILL follows in {left}"));
             }
-            Some(Act::Kill) => tell_all(self.main, Signal::SIGKILL),
+            Some(Act::Kill) => {
+                tell_all(self.main, Signal::SIGKILL);
+                if !std::mem::replace(&mut self.state.said.killed, true) {
+                    self.note("endstop: sent SIGKILL");
+                }
+            }
             Some(Act::GiveUp) => {
-                output::warn(&format!("these could not be ended: {}", in_words(&descendants())));
+                self.warn(&format!("these could not be ended: {}", in_words(&descendants())));
                 self.state.leaves = true;
                 self.state.ended.get_or_insert((Ended::Unknown, Instant::now()));
             }
@@ -229,19 +254,30 @@ impl Supervisor<'_> {
         let is_kill = signal.source == kill_signal("").source;
         let grace = if is_kill { Duration::ZERO } else { self.grace };
         self.stages.stop(Instant::now(), grace);
-        if self.state.ended.is_none() {
-            let left = Millis(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
-            let text =
-                format!("endstop: stopped: {signal}; the command has {} to end", duration(left));
-            output::note(&text);
+        let who = if self.state.ended.is_none() { "the command" } else { "what it left behind" };
+        let text = match duration(millis(grace)) {
+            _ if grace.is_zero() => format!("endstop: stopped: {signal}; {who} is ended now"),
+            time => format!("endstop: stopped: {signal}; {who} has {time} to end"),
+        };
+        self.note(&text);
+    }
+
+    /// The command has ended after a stop, and others go on for the rest of the grace.
+    fn tell_of_grace(&mut self, left: &[Process]) {
+        if std::mem::replace(&mut self.state.said.lingering, true) || self.stages.has_signalled() {
+            return;
         }
+        self.note(&format!(
+            "endstop: the command has ended and left {}, which is given the rest of --grace; Ctrl-C leaves it",
+            in_words(left)
+        ));
     }
 
     fn tell_of_pause(&mut self, rules: &[String]) {
         self.state.said.paused = true;
-        let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
-        output::note(&format!("endstop: paused by {}", rules.join("; ")));
-        output::note(&format!(
+        let limit = millis(self.pause_limit);
+        self.note(&format!("endstop: paused by {}", rules.join("; ")));
+        self.note(&format!(
             "endstop: go on with `kill -USR1 {}`; calls wait for {}, then they are answered with a stop",
             getpid(),
             duration(limit)
@@ -262,7 +298,7 @@ impl Supervisor<'_> {
         }
         let now = Instant::now();
         if self.stages != Stages::Going {
-            self.stages.hurry(now);
+            self.tell_of_grace(&left);
             return None;
         }
         let stand = self.stand.borrow();
@@ -272,8 +308,8 @@ impl Supervisor<'_> {
         }
         drop(stand);
         if !std::mem::replace(&mut self.state.said.lingering, true) {
-            let silent = Millis(u64::try_from(self.linger.as_millis()).unwrap_or(u64::MAX));
-            output::note(&format!(
+            let silent = millis(self.linger);
+            self.note(&format!(
                 "endstop: the command has ended and left {}; the gateway stays until they end, or make no \
                  call for {} (--linger); Ctrl-C ends it now",
                 in_words(&left),
@@ -299,4 +335,8 @@ impl Supervisor<'_> {
         let due = [self.stages.due(), self.state.suspended, self.limit_in_time()];
         due.into_iter().flatten().fold(look, Instant::min)
     }
+}
+
+fn millis(time: Duration) -> Millis {
+    Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }

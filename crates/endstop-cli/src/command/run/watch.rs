@@ -18,6 +18,8 @@ pub(super) struct Stand {
     pub(super) stopped: Option<StopSignal>,
     /// The pause rules that hold it up, and why.
     pub(super) paused: Option<Vec<String>>,
+    /// Whether calls were held up by them, and nobody has approved since.
+    pub(super) is_held: bool,
     /// Model calls that were begun.
     pub(super) calls: u64,
     /// Those of them that are in flight.
@@ -58,6 +60,11 @@ impl Observer for Watcher {
 }
 
 impl Stand {
+    /// The pause rules that hold calls up, and why, where nobody has approved; else none.
+    pub(super) fn held_by(&self) -> Option<Vec<String>> {
+        self.paused.clone().filter(|_| self.is_held && self.stopped.is_none())
+    }
+
     /// Whether it has changed.
     fn take(&mut self, kind: &EventKind<'_>, run: &Run) -> bool {
         let mut has_changed = true;
@@ -71,6 +78,8 @@ impl Stand {
                 self.in_flight = self.in_flight.saturating_sub(1);
                 self.last_call = Some(Instant::now());
             }
+            EventKind::Paused => self.is_held = true,
+            EventKind::Resumed => self.is_held = false,
             _ => has_changed = false,
         }
         let status = run.status();

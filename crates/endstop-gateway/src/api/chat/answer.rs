@@ -7,6 +7,7 @@ use endstop::price::UsageShape;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
+use super::super::again::Around;
 use super::super::parts::{arguments_of, read_object, text_of};
 use super::super::reply::{
     MAX_CALLS, Reply, Room, count_bytes, error_words, word, words, write_event,
@@ -15,7 +16,7 @@ use super::super::usage::Tally;
 use super::super::{EventSeen, Seen, StreamReader, Unreadable};
 use super::Function;
 use super::write::{self, DONE, Head};
-use crate::json::{List, Raw, fields};
+use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
 
@@ -67,6 +68,16 @@ fields! {
     }
 }
 
+impl Choice<'_> {
+    fn has_only_words(&self) -> bool {
+        let message = &self.message;
+        let function = &message.function_call;
+        let others =
+            [self.finish, message.refusal, message.reasoning, function.name, function.arguments];
+        message.calls.0.is_empty() && !others.iter().any(|other| other.is_some())
+    }
+}
+
 /// Reads an answer that is whole.
 pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
     let chunk: Chunk<'_> = read_object(body)?;
@@ -100,6 +111,9 @@ pub(super) struct Reader {
     places: Vec<Option<u64>>,
     is_legacy: bool,
     is_done: bool,
+    /// Of the last chunk that had words of a choice and nothing else, and which choice that was.
+    around: Around,
+    speaker: u64,
 }
 
 impl Reader {
@@ -114,6 +128,8 @@ impl Reader {
             places: Vec::new(),
             is_legacy: false,
             is_done: false,
+            around: Around::default(),
+            speaker: 0,
         }
     }
 
@@ -159,16 +175,10 @@ impl Reader {
         if self.choices.len() >= MAX_CHOICES && !self.choices.contains_key(&index) {
             return;
         }
-        let progress = self.choices.entry(index).or_default();
         let message = &choice.message;
-        for words in [text_of(message.content), text_of(message.refusal)] {
-            progress.has_text |= !words.is_empty();
-            count_bytes(&mut self.seen, &words);
-            if index == 0 {
-                brought.text.push_str(&words);
-                self.room.push(&mut self.seen.text, &words);
-            }
-        }
+        self.words(index, &text_of(message.content), brought);
+        self.words(index, &text_of(message.refusal), brought);
+        let progress = self.choices.entry(index).or_default();
         count_bytes(&mut self.seen, &text_of(message.reasoning));
         let legacy = &message.function_call;
         let is_legacy = legacy.name.is_some() || legacy.arguments.is_some();
@@ -186,6 +196,26 @@ impl Reader {
             self.is_legacy = true;
             let piece = Piece { function: legacy.clone(), ..Piece::default() };
             self.piece(index, &piece, brought);
+        }
+    }
+
+    fn words(&mut self, index: u64, words: &str, brought: &mut EventSeen) {
+        self.choices.entry(index).or_default().has_text |= !words.is_empty();
+        count_bytes(&mut self.seen, words);
+        if index == 0 {
+            brought.text.push_str(words);
+            self.room.push(&mut self.seen.text, words);
+        }
+    }
+
+    /// Keeps what is around the words of a chunk that has nothing else which could count again.
+    fn keep_around(&mut self, data: &str, chunk: &Chunk<'_>) {
+        self.around.forget();
+        let [choice] = &*chunk.choices.0 else { return };
+        self.speaker = choice.index.count().unwrap_or(0);
+        let has_more = [chunk.usage, chunk.groq.usage, chunk.error].iter().any(|it| it.is_some());
+        if !has_more && choice.has_only_words() && self.choices.contains_key(&self.speaker) {
+            self.around.keep(data, choice.message.content);
         }
     }
 
@@ -233,17 +263,24 @@ impl Reader {
 
 impl StreamReader for Reader {
     fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+        if let Some(words) = self.around.words(event.data) {
+            let mut brought = EventSeen::default();
+            self.words(self.speaker, words, &mut brought);
+            return brought;
+        }
         if event.data.trim() == "[DONE]" {
             self.is_done = true;
             self.seen.is_whole = true;
             return EventSeen::default();
         }
-        let Ok(chunk) = serde_json::from_str::<Chunk<'_>>(event.data) else {
+        let Ok(chunk) = parse::<Chunk<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             count_bytes(&mut self.seen, event.data);
             return EventSeen::default();
         };
-        self.chunk(&chunk)
+        let brought = self.chunk(&chunk);
+        self.keep_around(event.data, &chunk);
+        brought
     }
 
     fn is_between_blocks(&self) -> bool {

@@ -4,8 +4,7 @@ use serde_json::json;
 
 use super::super::parts::{add_to_content, changes_of, is_nothing, last_of, lower, note_of};
 use super::super::{Edits, Unreadable};
-use super::Message;
-use crate::json::{Changes, Object, Raw};
+use crate::json::{Changes, Entry, Object, Raw};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
@@ -37,7 +36,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
     Ok(changes.apply())
 }
 
-fn set_cap(changes: &mut Changes<'_>, root: &Object, cap: u64) {
+fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
     let is_set = |key: &&&str| root.all(key).any(|place| changes.value(&place).is_some());
     let set: Vec<&str> = CAPS.iter().filter(is_set).copied().collect();
     for key in &set {
@@ -65,10 +64,10 @@ fn cap_field(model: &str) -> &'static str {
 
 /// Adds to the user's last message, or a message of the user. Not one of the system: many servers take that only
 /// as the first. Not a second one of the user: some templates want the roles to alternate.
-fn add_note(changes: &mut Changes<'_>, root: &Object, note: &str) {
+fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(list) = root.get("messages") else { return };
     let last: Option<Raw<'_>> = last_of(changes, &list);
-    let is_user = last.is_some_and(|it| it.read::<Message<'_>>().role.json() == "\"user\"");
+    let is_user = last.is_some_and(|it| Entry::of(it).get("role").json() == "\"user\"");
     let message = last.filter(|_| is_user).and_then(|last| changes.object(changes.place(last)?));
     let part = json!({ "type": "text", "text": note });
     if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {

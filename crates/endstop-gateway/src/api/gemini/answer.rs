@@ -3,12 +3,12 @@
 use endstop::message::ToolCall;
 use endstop::price::UsageShape;
 
-use super::super::parts::read_object;
+use super::super::parts::{read_object, text_of_body};
 use super::super::reply::{MAX_CALLS, Reply, Room, count_bytes, error_words, word, words};
 use super::super::usage::Tally;
 use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
 use super::{Call, Part, write};
-use crate::json::{List, Raw, fields};
+use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
 
@@ -48,7 +48,7 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
     let mut reader = Reader::new(Reply::to(&Asked::default()));
     if body.trim_ascii_start().starts_with(b"[") {
         let pieces: List<Answer<'_>> =
-            serde_json::from_slice(body).map_err(|error| Unreadable(error.to_string()))?;
+            parse(text_of_body(body)?).map_err(|error| Unreadable(error.to_string()))?;
         pieces.0.iter().for_each(|piece| drop(reader.answer(piece)));
         return Ok(reader.seen);
     }
@@ -160,7 +160,7 @@ fn text_only(part: &Part<'_>) -> bool {
 
 impl StreamReader for Reader {
     fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
-        let Ok(answer) = serde_json::from_str::<Answer<'_>>(event.data) else {
+        let Ok(answer) = parse::<Answer<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             count_bytes(&mut self.seen, event.data);
             return EventSeen::default();

@@ -30,7 +30,12 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
 }
 
 /// The objects under any of two keys; where there is none, `whole` is put there.
-fn objects(changes: &mut Changes<'_>, root: &Object, keys: [&str; 2], whole: &str) -> Vec<Object> {
+fn objects<'j>(
+    changes: &mut Changes<'j>,
+    root: &Object<'_>,
+    keys: [&str; 2],
+    whole: &str,
+) -> Vec<Object<'j>> {
     let places: Vec<_> = keys.iter().flat_map(|key| root.all(key)).collect();
     if let (true, [key, _]) = (places.is_empty(), keys) {
         changes.add(root, key, whole);
@@ -45,7 +50,7 @@ fn objects(changes: &mut Changes<'_>, root: &Object, keys: [&str; 2], whole: &st
     found
 }
 
-fn set_cap(changes: &mut Changes<'_>, root: &Object, cap: u64) {
+fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
     let whole = json!({ "maxOutputTokens": cap }).to_string();
     for config in objects(changes, root, CONFIG, &whole) {
         let [camel, snake] = CAP.map(|key| lower(changes, &config, key, cap));
@@ -56,12 +61,12 @@ fn set_cap(changes: &mut Changes<'_>, root: &Object, cap: u64) {
 }
 
 /// A mode of calls is refused where no function is declared.
-fn has_functions(changes: &Changes<'_>, root: &Object) -> bool {
+fn has_functions(changes: &Changes<'_>, root: &Object<'_>) -> bool {
     let tools = root.get("tools").map(|place| listed(changes.value(&place))).unwrap_or_default();
     tools.iter().any(|tool| !listed(tool.read::<Tool<'_>>().functions).is_empty())
 }
 
-fn forbid_calls(changes: &mut Changes<'_>, root: &Object) {
+fn forbid_calls(changes: &mut Changes<'_>, root: &Object<'_>) {
     let none = r#"{"mode":"NONE"}"#;
     let whole = format!(r#"{{"functionCallingConfig":{none}}}"#);
     for config in objects(changes, root, TOOL_CONFIG, &whole) {
@@ -75,7 +80,7 @@ fn forbid_calls(changes: &mut Changes<'_>, root: &Object) {
 
 /// Adds a part to the user's last content. Not to one with answers to calls: those must be as many as the calls,
 /// and stay by themselves.
-fn add_note(changes: &mut Changes<'_>, root: &Object, note: &str) {
+fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(list) = root.get("contents") else { return };
     let part = json!({ "text": note }).to_string();
     let last = last_of(changes, &list);

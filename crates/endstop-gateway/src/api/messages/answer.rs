@@ -6,12 +6,13 @@ use endstop::message::ToolCall;
 use endstop::price::UsageShape;
 use serde_json::json;
 
+use super::super::again::Around;
 use super::super::parts::{arguments_of, read_object};
 use super::super::reply::{MAX_CALLS, Reply, Room, count_bytes, error_words, word, words};
 use super::super::usage::Tally;
 use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
 use super::write;
-use crate::json::{List, Raw, fields};
+use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
 
@@ -62,6 +63,13 @@ fields! {
     }
 }
 
+impl Event<'_> {
+    fn has_only_words(&self) -> bool {
+        let is_piece = self.kind.json() == "\"content_block_delta\"";
+        is_piece && !self.delta.thinking.is_some() && !self.delta.json.is_some()
+    }
+}
+
 /// Reads an answer that is whole.
 pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
     let answer: Answer<'_> = read_object(body)?;
@@ -107,6 +115,8 @@ pub(super) struct Reader {
     next_index: u64,
     has_started: bool,
     is_done: bool,
+    /// Of the last piece of a text.
+    around: Around,
 }
 
 impl Reader {
@@ -120,6 +130,7 @@ impl Reader {
             next_index: 0,
             has_started: false,
             is_done: false,
+            around: Around::default(),
         }
     }
 
@@ -235,11 +246,20 @@ impl Reader {
 
 impl StreamReader for Reader {
     fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
-        let Ok(read) = serde_json::from_str::<Event<'_>>(event.data) else {
+        if let Some(words) = self.around.words(event.data) {
+            let mut brought = EventSeen::default();
+            self.words(words, &mut brought);
+            return brought;
+        }
+        let Ok(read) = parse::<Event<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             count_bytes(&mut self.seen, event.data);
             return EventSeen::default();
         };
+        self.around.forget();
+        if read.has_only_words() {
+            self.around.keep(event.data, read.delta.text);
+        }
         self.read_event(&read)
     }
 

@@ -32,7 +32,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
 }
 
 /// A budget of thinking that is not below the cap is refused.
-fn lower_thinking(changes: &mut Changes<'_>, root: &Object, cap: u64) {
+fn lower_thinking(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
     for place in root.all("thinking") {
         let Some(thinking) = changes.object(place.clone()) else { continue };
         let budget = thinking.get("budget_tokens").and_then(|at| changes.value(&at).count());
@@ -49,7 +49,7 @@ fn lower_thinking(changes: &mut Changes<'_>, root: &Object, cap: u64) {
 
 /// Adds behind what the user's last message has: behind the results of tools, where it has them, which must come
 /// first.
-fn add_note(changes: &mut Changes<'_>, root: &Object, note: &str) {
+fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(list) = root.get("messages") else { return };
     let last = last_of(changes, &list);
     let is_user = last.is_some_and(|it| it.read::<Message<'_>>().role.json() == "\"user\"");

@@ -28,7 +28,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
 }
 
 /// Adds to the user's last words, or an item of the user.
-fn add_note(changes: &mut Changes<'_>, root: &Object, note: &str) {
+fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(input) = root.get("input") else {
         changes.add(root, "input", &json!(note).to_string());
         return;

@@ -7,7 +7,7 @@ use super::super::reply::{Reply, count_bytes, error_words, words};
 use super::super::{EventSeen, Seen, StreamReader};
 use super::answer::{Output, Progress, Response};
 use super::write::{Ending, OpenText, stream};
-use crate::json::{Raw, fields};
+use crate::json::{Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
 
@@ -204,7 +204,7 @@ impl StreamReader for Reader {
         if event.data.trim() == "[DONE]" {
             return EventSeen::default();
         }
-        let Ok(read) = serde_json::from_str::<Event<'_>>(event.data) else {
+        let Ok(read) = parse::<Event<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             count_bytes(&mut self.progress.seen, event.data);
             return EventSeen::default();

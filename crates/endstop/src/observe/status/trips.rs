@@ -47,7 +47,18 @@ impl Trips {
     /// The nearest trips. Where a rule that compares something else holds already, nothing is told of this
     /// axis, and what was known before stays.
     pub(super) fn of(run: &Run, budget: &Budget, before: &Self) -> Self {
-        let asked = Asked::of(run);
+        // Once a finish rule has held, what it says is done.
+        let is_open = |action: &Action| *action != Action::Finish || run.finishing().is_none();
+        Self::among(ENDS.iter().copied().filter(is_open).collect(), run, budget, before)
+    }
+
+    /// The same of stop rules alone: the limits that a run cannot go on past.
+    pub(super) fn stops(run: &Run, budget: &Budget, before: &Self) -> Self {
+        Self::among(vec![Action::Stop], run, budget, before)
+    }
+
+    fn among(actions: Vec<Action>, run: &Run, budget: &Budget, before: &Self) -> Self {
+        let asked = Asked { run, actions };
         Self {
             steps: asked.trip(Axis::Steps, GaugeId::Steps, run.step_count(), &before.steps),
             tokens: asked.trip(Axis::Tokens, GaugeId::Tokens, run.tokens(), &before.tokens),
@@ -63,13 +74,7 @@ struct Asked<'r> {
     actions: Vec<Action>,
 }
 
-impl<'r> Asked<'r> {
-    fn of(run: &'r Run) -> Self {
-        // Once a finish rule has held, what it says is done.
-        let is_open = |action: &Action| *action != Action::Finish || run.finishing().is_none();
-        Self { run, actions: ENDS.iter().copied().filter(is_open).collect() }
-    }
-
+impl Asked<'_> {
     fn trip(&self, axis: Axis, id: GaugeId, used: u64, before: &Option<Trip>) -> Option<Trip> {
         let mut nearest: Option<(u64, Trip)> = None;
         let mut is_hidden = false;

@@ -1,0 +1,178 @@
+//! What `--upstream` says.
+
+use std::net::IpAddr;
+
+use endstop_gateway::{Upstreams, UpstreamsError};
+
+use super::script;
+
+/// What to write instead.
+pub(super) const HINT: &str = "an address is such as `https://api.openai.com/v1`; see --upstream";
+/// The interfaces by their names, and the variable that each stands for.
+const INTERFACES: [(&str, &str); 3] = [
+    ("openai", "OPENAI_BASE_URL"),
+    ("anthropic", "ANTHROPIC_BASE_URL"),
+    ("gemini", "GOOGLE_GEMINI_BASE_URL"),
+];
+/// What names a proxy for the usual clients; the gateway reads none of them.
+const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+/// Where calls go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Upstream {
+    /// The model that is built in, with this script.
+    Sim(String),
+    /// One address for every interface.
+    All(String),
+    /// Addresses by the environment variable that they stand for.
+    Each(Vec<(&'static str, String)>),
+}
+
+/// Whether it is the model that is built in.
+pub(super) fn is_sim(text: &str) -> bool {
+    text == "sim" || text.starts_with("sim:")
+}
+
+impl Upstream {
+    /// Reads it. No error shows what may be a password.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text == "sim" {
+            return Ok(Self::Sim(String::new()));
+        }
+        if let Some(name) = text.strip_prefix("sim:") {
+            script(name)?;
+            return Ok(Self::Sim(name.to_owned()));
+        }
+        let is_list = !text.starts_with("http") && text.contains('=');
+        if !is_list {
+            return address(text).map(|()| Self::All(text.to_owned()));
+        }
+        let mut each: Vec<(&'static str, String)> = Vec::new();
+        for part in text.split(',') {
+            let (variable, base) = one_of_a_list(part)?;
+            if each.iter().any(|(known, _)| *known == variable) {
+                let name = part.split('=').next().unwrap_or_default().trim();
+                return Err(format!("`{name}` is given twice"));
+            }
+            each.push((variable, base));
+        }
+        Ok(Self::Each(each))
+    }
+}
+
+/// `NAME=URL`.
+fn one_of_a_list(part: &str) -> Result<(&'static str, String), String> {
+    let (name, base) =
+        part.split_once('=').ok_or_else(|| format!("`{}` is not NAME=URL", shown(part)))?;
+    let (name, base) = (name.trim(), base.trim());
+    let known = INTERFACES.iter().find(|(known, _)| *known == name);
+    let (_, variable) =
+        known.ok_or_else(|| format!("`{name}` is none of openai, anthropic, gemini"))?;
+    if base.is_empty() {
+        return Err(format!("`{name}=` has no address; is a variable unset?"));
+    }
+    if is_sim(base) {
+        return Err("`sim` stands alone: it is the upstream of every interface".to_owned());
+    }
+    address(base).map_err(|error| format!("{name}: {error}"))?;
+    Ok((variable, base.to_owned()))
+}
+
+/// Whether an address can be used, in words about what was written.
+fn address(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("there is no address; is a variable unset?".to_owned());
+    }
+    let text_shown = shown(text);
+    if !text.starts_with("http://") && !text.starts_with("https://") {
+        let is_near = text.len() <= 5 && text.to_lowercase().starts_with("si");
+        let or_sim = if is_near { "; did you mean `sim`?" } else { "" };
+        return Err(format!("`{text_shown}` does not begin with http:// or https://{or_sim}"));
+    }
+    match Upstreams::all(text) {
+        Ok(_) if !text.contains(['?', '#']) => Ok(()),
+        Ok(_) => Err(format!("`{text_shown}`: it may not have a query or a fragment")),
+        Err(UpstreamsError::Address { why, .. }) => Err(format!("`{text_shown}`: {why}")),
+    }
+}
+
+/// An address without what may be a password.
+fn shown(text: &str) -> String {
+    match text.rsplit_once('@') {
+        Some((_, rest)) => format!("\u{2026}@{rest}"),
+        None => text.to_owned(),
+    }
+}
+
+/// What is said where a proxy is named for other programs and an upstream is beyond this machine.
+pub(super) fn past_a_proxy(
+    upstreams: &Upstreams,
+    get: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    let proxy = PROXIES.into_iter().find(|name| get(name).is_some())?;
+    let bases = [&upstreams.openai, &upstreams.anthropic, &upstreams.gemini];
+    let hosts = bases.into_iter().filter_map(|base| base.host());
+    let far = hosts.into_iter().find(|host| !is_loopback(host))?;
+    Some(format!("{proxy} is not used: the gateway connects to {far} itself"))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    ip.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upstreams_are_one_address_or_one_for_each_interface() {
+        assert_eq!(Upstream::parse("sim"), Ok(Upstream::Sim(String::new())));
+        assert_eq!(Upstream::parse("sim:loop"), Ok(Upstream::Sim("loop".to_owned())));
+        let one = "http://127.0.0.1:8000/v1";
+        assert_eq!(Upstream::parse(one), Ok(Upstream::All(one.to_owned())));
+        let two = Upstream::parse("openai=http://a/v1, anthropic=http://b").unwrap();
+        let each = vec![
+            ("OPENAI_BASE_URL", "http://a/v1".to_owned()),
+            ("ANTHROPIC_BASE_URL", "http://b".to_owned()),
+        ];
+        assert_eq!(two, Upstream::Each(each));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_told_as_it_was_written() {
+        for (text, says) in [
+            ("", "there is no address"),
+            ("simm", "`simm` does not begin with http:// or https://; did you mean `sim`?"),
+            ("127.0.0.1:9999", "`127.0.0.1:9999` does not begin with http:// or https://"),
+            ("ftp://x", "`ftp://x` does not begin with"),
+            ("http://h/v1?x=1", "`http://h/v1?x=1`: it may not have a query"),
+            ("http://h:0/v1", "`http://h:0/v1`: its host or port"),
+            ("https://me:secret@h/v1", "`\u{2026}@h/v1`: it may not hold a user"),
+            ("azure=http://a", "`azure` is none of openai, anthropic, gemini"),
+            ("openai=", "`openai=` has no address; is a variable unset?"),
+            ("openai=http://a,openai=http://b", "`openai` is given twice"),
+            ("openai=http://a,http://b", "`http://b` is not NAME=URL"),
+            ("openai=sim", "`sim` stands alone"),
+            ("gemini=h:1", "gemini: `h:1` does not begin with"),
+        ] {
+            let error = Upstream::parse(text).unwrap_err();
+            assert!(error.starts_with(says), "{text}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let error = Upstream::parse("sim:nope").unwrap_err();
+        assert_eq!(error.matches("nope").count(), 1, "{error}");
+    }
+
+    #[test]
+    fn a_proxy_is_warned_of_where_a_call_leaves_the_machine() {
+        let set = |name: &str| (name == "HTTPS_PROXY").then(|| "http://proxy:1".to_owned());
+        let far = Upstreams::all("https://models.example/v1").unwrap();
+        let warning = past_a_proxy(&far, set).unwrap();
+        assert!(warning.contains("HTTPS_PROXY") && warning.contains("models.example"), "{warning}");
+        assert_eq!(past_a_proxy(&far, |_| None), None);
+        let near = Upstreams::all("http://localhost:8000").unwrap();
+        assert_eq!(past_a_proxy(&near, set), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! What a run of `endstop serve` says before its end.
+
+use std::io::{self, Write as _};
+
+use endstop::core::Run;
+use endstop::core::event::EventKind;
+use endstop::core::run::Notice;
+use endstop::observe::{Observation, Observer, RunInfo, clean};
+use endstop::store::RunId;
+use serde_json::json;
+
+use super::super::trip;
+use crate::output;
+
+/// Tells of pauses, which wait for somebody, and of warnings.
+pub(super) struct Waiting {
+    pub(super) as_json: bool,
+    /// Whether there is a control interface that approves.
+    pub(super) is_controlled: bool,
+}
+
+impl Waiting {
+    fn tell(&self, event: &str, run: &RunId, text: &str) {
+        if self.as_json {
+            let line = json!({ "version": 1, "event": event, "run": run.as_str(), "text": text });
+            // A reader that has gone away must not end what other runs go through.
+            let _ = writeln!(io::stdout(), "{line}");
+            return;
+        }
+        let run = clean(run.as_str());
+        match event {
+            "warning" => output::warn(&format!("run {run}: {text}")),
+            _ => output::note(&format!("run {run}: {event}: {text}")),
+        }
+    }
+}
+
+impl Observer for Waiting {
+    fn observe(&self, observation: &Observation<'_>) {
+        let info = observation.info;
+        if info.parent.is_some() {
+            return;
+        }
+        match observation.event.kind {
+            EventKind::Paused => {
+                let verdict = observation.run.verdict();
+                let rules: Vec<String> =
+                    trip::pausing(&verdict).map(|rule| clean(&trip::why(rule))).collect();
+                let how = match self.is_controlled {
+                    true => format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id),
+                    false => "; with --control-token-env it could be approved".to_owned(),
+                };
+                let how = if self.as_json { String::new() } else { how };
+                self.tell("paused", &info.id, &format!("{}{how}", rules.join("; ")));
+            }
+            EventKind::Resumed => self.tell("resumed", &info.id, "approved"),
+            _ => {}
+        }
+    }
+
+    fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
+        if info.parent.is_none() {
+            let text = format!("{}: {}", clean(&notice.rule), clean(&notice.message));
+            self.tell("warning", &info.id, &text);
+        }
+    }
+}

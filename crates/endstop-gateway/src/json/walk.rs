@@ -1,0 +1,348 @@
+//! One pass over a text of JSON.
+//!
+//! Every event of every stream is read, and a general deserializer makes more of each value than is asked of it
+//! here: numbers are not needed as numbers, nor strings as strings. What is no JSON is found as any parser does.
+
+use memchr::memchr2;
+use thiserror::Error;
+
+use super::{Key, Raw};
+
+/// How many times eight bytes a string has that is short.
+const SHORT: usize = 4;
+
+/// Why a text cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{what} at byte {at}")]
+pub(crate) struct Broken {
+    what: &'static str,
+    at: usize,
+}
+
+/// What can be read of a value; of one of another kind, its default.
+pub(crate) trait FromJson<'j>: Sized {
+    /// Reads the next value.
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken>;
+}
+
+/// Reads a text that is one value.
+pub(crate) fn parse<'j, T: FromJson<'j>>(text: &'j str) -> Result<T, Broken> {
+    let mut walk = Walk { text, at: 0, open: Vec::new() };
+    let value = T::from_json(&mut walk)?;
+    match walk.next() {
+        None => Ok(value),
+        Some(_) => Err(walk.broken("more than one value")),
+    }
+}
+
+/// A place in a text.
+#[derive(Debug)]
+pub(crate) struct Walk<'j> {
+    text: &'j str,
+    at: usize,
+    /// What closes the lists and objects that are being skipped.
+    open: Vec<u8>,
+}
+
+impl<'j> Walk<'j> {
+    /// Takes each member of an object in turn: `member` has to take its value. Anything else is skipped.
+    pub(crate) fn object(
+        &mut self,
+        mut member: impl FnMut(Key<'j>, &mut Self) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        if self.next() != Some(b'{') {
+            return self.skip();
+        }
+        self.step();
+        if self.takes(b'}') {
+            return Ok(());
+        }
+        loop {
+            let key = self.key()?;
+            member(key, self)?;
+            if self.takes(b'}') {
+                return Ok(());
+            }
+            self.expect(b',')?;
+        }
+    }
+
+    /// Takes each element of a list in turn: `element` has to take it. Anything else is skipped.
+    pub(crate) fn list(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        if self.next() != Some(b'[') {
+            return self.skip();
+        }
+        self.step();
+        if self.takes(b']') {
+            return Ok(());
+        }
+        loop {
+            element(self)?;
+            if self.takes(b']') {
+                return Ok(());
+            }
+            self.expect(b',')?;
+        }
+    }
+
+    /// The text of the next value.
+    pub(crate) fn raw(&mut self) -> Result<Raw<'j>, Broken> {
+        self.next();
+        let start = self.at;
+        self.skip()?;
+        Ok(self.text_since(start))
+    }
+
+    /// The text of the next value, and what can be read of it.
+    pub(crate) fn with_text<T: FromJson<'j>>(&mut self) -> Result<(Raw<'j>, T), Broken> {
+        self.next();
+        let start = self.at;
+        let value = T::from_json(self)?;
+        Ok((self.text_since(start), value))
+    }
+
+    /// Passes over the next value, however deep it is.
+    pub(crate) fn skip(&mut self) -> Result<(), Broken> {
+        self.open.clear();
+        loop {
+            match self.next() {
+                Some(b'"') => {
+                    self.step();
+                    self.string()?;
+                }
+                Some(b'{') => {
+                    self.step();
+                    if !self.takes(b'}') {
+                        self.open.push(b'}');
+                        self.skip_key()?;
+                        continue;
+                    }
+                }
+                Some(b'[') => {
+                    self.step();
+                    if !self.takes(b']') {
+                        self.open.push(b']');
+                        continue;
+                    }
+                }
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(_) => self.word()?,
+                None => return Err(self.broken("a value is missing")),
+            }
+            if self.ends_all()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// That something is wrong here.
+    pub(crate) const fn broken(&self, what: &'static str) -> Broken {
+        Broken { what, at: self.at }
+    }
+
+    /// After a value that is skipped: whether it was the last one. If not, the next one follows.
+    fn ends_all(&mut self) -> Result<bool, Broken> {
+        while let Some(&close) = self.open.last() {
+            if self.takes(close) {
+                self.open.pop();
+                continue;
+            }
+            self.expect(b',')?;
+            if close == b'}' {
+                self.skip_key()?;
+            }
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn key(&mut self) -> Result<Key<'j>, Broken> {
+        self.next();
+        let start = self.at;
+        let is_plain = self.skip_string()?;
+        let end = self.at;
+        self.expect(b':')?;
+        if is_plain {
+            let inner = start.saturating_add(1)..end.saturating_sub(1);
+            return Ok(Key(self.text.get(inner).unwrap_or_default().into()));
+        }
+        let text = Raw::of(self.text.get(start..end).unwrap_or_default()).text();
+        text.map(Key).ok_or_else(|| self.broken("a key that cannot be read"))
+    }
+
+    fn skip_key(&mut self) -> Result<(), Broken> {
+        self.skip_string()?;
+        self.expect(b':')
+    }
+
+    /// Passes over a string, and tells whether it has no escapes.
+    fn skip_string(&mut self) -> Result<bool, Broken> {
+        self.expect(b'"')?;
+        self.string()
+    }
+
+    /// Passes over what follows the quote that opens a string, and tells whether it has no escapes.
+    fn string(&mut self) -> Result<bool, Broken> {
+        let mut is_plain = true;
+        loop {
+            self.at = self.at.saturating_add(plain_length(self.rest()));
+            match self.peek() {
+                Some(b'"') => {
+                    self.step();
+                    return Ok(is_plain);
+                }
+                Some(b'\\') => {
+                    is_plain = false;
+                    self.step();
+                    self.escape()?;
+                }
+                Some(_) => return Err(self.broken("a control character in a string")),
+                None => return Err(self.broken("a string without an end")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Broken> {
+        let length = match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 1,
+            Some(b'u') => {
+                let digits = self.rest().get(1..5);
+                if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+                    return Err(self.broken("an escape that is none"));
+                }
+                5
+            }
+            _ => return Err(self.broken("an escape that is none")),
+        };
+        self.at = self.at.saturating_add(length);
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), Broken> {
+        if self.peek() == Some(b'-') {
+            self.step();
+        }
+        if self.peek() == Some(b'0') {
+            self.step();
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.step();
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.step();
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.step();
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Broken> {
+        if !self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            return Err(self.broken("a number without digits"));
+        }
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.step();
+        }
+        Ok(())
+    }
+
+    fn word(&mut self) -> Result<(), Broken> {
+        let known = ["null", "true", "false"];
+        let rest = self.rest();
+        let word = known.iter().find(|word| rest.starts_with(word.as_bytes()));
+        let word = word.ok_or_else(|| self.broken("a value is missing"))?;
+        self.at = self.at.saturating_add(word.len());
+        Ok(())
+    }
+
+    fn text_since(&self, start: usize) -> Raw<'j> {
+        Raw::of(self.text.get(start..self.at).unwrap_or_default())
+    }
+
+    fn rest(&self) -> &'j [u8] {
+        self.text.as_bytes().get(self.at..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    const fn step(&mut self) {
+        self.at = self.at.saturating_add(1);
+    }
+
+    /// The next byte that is no white space; it stays.
+    fn next(&mut self) -> Option<u8> {
+        loop {
+            match self.peek() {
+                Some(b' ' | b'\n' | b'\r' | b'\t') => self.step(),
+                other => return other,
+            }
+        }
+    }
+
+    /// Takes a byte if it is the next one.
+    fn takes(&mut self, byte: u8) -> bool {
+        let is_it = self.next() == Some(byte);
+        self.at = self.at.saturating_add(usize::from(is_it));
+        is_it
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Broken> {
+        if self.takes(byte) { Ok(()) } else { Err(self.broken("another character is expected")) }
+    }
+}
+
+/// Whether the characters of a string all stand for themselves in JSON.
+pub(crate) fn is_plain(text: &str) -> bool {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    text.bytes().fold(true, |all, byte| all & is_plain(byte))
+}
+
+/// How many bytes are characters of a string that stand for themselves. Most strings are short: the first bytes
+/// are looked at eight at a time, without a call.
+fn plain_length(bytes: &[u8]) -> usize {
+    let (words, _) = bytes.as_chunks::<8>();
+    let mut length = 0usize;
+    for word in words.iter().take(SHORT) {
+        let found = marks(u64::from_le_bytes(*word));
+        if found != 0 {
+            let byte = usize::try_from(found.trailing_zeros() / 8).unwrap_or(0);
+            return length.saturating_add(byte);
+        }
+        length = length.saturating_add(8);
+    }
+    length.saturating_add(long_plain_length(bytes.get(length..).unwrap_or_default()))
+}
+
+fn long_plain_length(bytes: &[u8]) -> usize {
+    let end = memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+    let inner = bytes.get(..end).unwrap_or_default();
+    // Looks at all of them, and so at many at a time.
+    let has_control = inner.iter().fold(false, |found, byte| found | (*byte < b' '));
+    let control = has_control.then(|| inner.iter().position(|byte| *byte < b' ')).flatten();
+    control.unwrap_or(end)
+}
+
+/// The highest bits of those of eight bytes that end a string or begin an escape, or may not be in a string. A byte
+/// of a difference that borrows has its highest bit set; the lowest one that has is never there by mistake.
+const fn marks(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const SPACES: u64 = 0x2020_2020_2020_2020;
+    const QUOTES: u64 = 0x2222_2222_2222_2222;
+    const ESCAPES: u64 = 0x5c5c_5c5c_5c5c_5c5c;
+    let (quote, escape) = (word ^ QUOTES, word ^ ESCAPES);
+    let control = word.wrapping_sub(SPACES) & !word;
+    let quote = quote.wrapping_sub(ONES) & !quote;
+    let escape = escape.wrapping_sub(ONES) & !escape;
+    (control | quote | escape) & HIGH
+}
