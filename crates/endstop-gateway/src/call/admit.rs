@@ -121,11 +121,12 @@ impl Gate {
             None => InputBound { input: asked.fixed_bound, told: 0 },
         };
         let pricing = self.prices.of(self.provider(taken.route.side), &asked.model);
+        let pricing = pricing.for_request(&asked.context, asked.may_write_1h);
         let choices = asked.choices.max(1);
         let wanted = asked.output_cap.unwrap_or(self.config.default_output);
         let mut call = Call {
             pricing: &pricing,
-            input: bound.input,
+            input: asked.with_server_tools(bound.input),
             told: bound.told,
             max_output: wanted.saturating_mul(choices),
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
