@@ -9,8 +9,10 @@
 mod admit;
 mod answer;
 mod ask;
+mod cap;
 mod flight;
 mod pass;
+mod raw;
 mod settle;
 mod stream;
 mod take;
@@ -28,29 +30,31 @@ use crate::route::{self, Side};
 use crate::run::{Prices, Registry, RunEntry};
 use crate::server::PeerInfo;
 use crate::upstream::Client;
+use cap::Caps;
 
 /// All that calls share.
 #[derive(Debug)]
 pub(crate) struct Gate {
     pub(crate) config: Arc<Config>,
-    pub(crate) registry: Registry,
-    prices: Prices,
+    pub(crate) registry: Arc<Registry>,
+    prices: Arc<Prices>,
+    caps: Caps,
     client: Client,
     /// Whose prices hold, of each side.
     providers: [&'static str; 3],
 }
 
 impl Gate {
-    pub(crate) fn new(config: Arc<Config>, client: Client) -> Self {
-        let registry = Registry::new(Arc::clone(&config));
-        let prices = Prices::new(config.prices);
+    pub(crate) fn new(config: Arc<Config>, client: Client, registry: Registry) -> Self {
+        let registry = Arc::new(registry);
+        let prices = Arc::new(Prices::new(config.prices));
         let at = &config.upstreams;
         let providers = [
             provider_of(&at.openai, "openai"),
             provider_of(&at.anthropic, "anthropic"),
             provider_of(&at.gemini, "google"),
         ];
-        Self { config, registry, prices, client, providers }
+        Self { config, registry, prices, caps: Caps::default(), client, providers }
     }
 
     /// Answers a request.
@@ -90,8 +94,9 @@ impl Gate {
         };
         let provider = self.provider(taken.route.side);
         let model = &taken.asked.model;
-        let Some(run) = self.registry.get_or_begin(&taken.route.run, model, provider) else {
-            return answer::overloaded(dialect, "too many runs have calls in flight");
+        let run = match self.registry.take(&taken.route.run, model, provider).await {
+            Ok(run) => run,
+            Err(why) => return answer::no_run(dialect, &taken.route.run, &why),
         };
         match self.begin(&run, &taken).await {
             Ok(flight) => self.ask(flight, taken, head).await,
@@ -126,8 +131,9 @@ impl Gate {
     /// What is sent upstream of a request's head.
     fn forwarded(&self, route: &route::Route, headers: &HeaderMap) -> HeaderMap {
         let mut sent = crate::upstream::forwardable(headers);
-        for name in [route::RUN_HEADER, route::CHILD_HEADER, "expect"] {
-            sent.remove(name);
+        for name in [route::RUN_HEADER, route::CHILD_HEADER, "expect"].iter().chain(METHOD_HEADERS)
+        {
+            sent.remove(*name);
         }
         if route.has_issued_key {
             route::strip_keys(&mut sent);
@@ -136,6 +142,9 @@ impl Gate {
         sent
     }
 }
+
+/// They make another method of a request than the one that was looked at.
+const METHOD_HEADERS: &[&str] = &["x-http-method", "x-http-method-override", "x-method-override"];
 
 /// Providers whose prices differ from those of the vendors whose interface they speak.
 const HOSTS: &[(&str, &str)] = &[

@@ -4,6 +4,7 @@ mod keys;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,17 @@ pub struct Config {
     pub bounds: Bounds,
     /// What the control interface (`/endstop/v1/`) asks for as a bearer token; there is none without.
     pub control_token: Option<Key>,
+    /// The folder in which runs are kept, each in a file of its own (`<run>.jsonl`, an Endstop trace): a run that
+    /// was forgotten, or whose gateway has died, goes on from its file when it is named again. One process a
+    /// folder, as long as the gateway or one of its runs is in memory. Nothing survives the process without.
+    ///
+    /// What is about to be sent is written before it is sent, what a call came to before its client can ask again.
+    /// That survives `kill -9`, and not a loss of power. A call that a crash cut is charged its worst case. Where a
+    /// file cannot be written, its run stops; where one cannot be read, calls of its run are refused (500).
+    ///
+    /// With a shared budget in [`Config::around`] all files are read at the start, and the budget is charged with
+    /// what they have spent: it has to be a new one.
+    pub keep: Option<PathBuf>,
 }
 
 /// Which runs there are.
@@ -119,7 +131,8 @@ pub struct Bounds {
     pub connections: usize,
     /// Calls of one run in flight at the same time; more wait for nothing and get 503.
     pub calls: usize,
-    /// Runs that are kept in memory; the longest idle one is forgotten first.
+    /// Runs in memory. The longest idle one that has ended is forgotten first; one that has not ended is forgotten
+    /// only where runs are kept ([`Config::keep`]), and new ones get 503 otherwise.
     pub runs: usize,
     /// Conversations of a run that are told apart at the same time.
     pub conversations: usize,

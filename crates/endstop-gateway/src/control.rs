@@ -61,9 +61,19 @@ pub(crate) async fn answer(
             _ => not_allowed(),
         };
     }
-    let run = RunId::parse(id).ok().and_then(|id| gate.registry.get(&id));
-    let Some(run) = run else {
-        return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such run" }));
+    let found = match RunId::parse(id) {
+        Ok(id) => gate.registry.find(&id).await,
+        Err(_) => Ok(None),
+    };
+    let run = match found {
+        Ok(Some(run)) => run,
+        Ok(None) => {
+            return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such run" }));
+        }
+        Err(why) => {
+            let error = format!("the run is kept, and cannot be read now: {why:?}");
+            return reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error }));
+        }
     };
     match (&head.method, act) {
         (&Method::GET, None) => reply(StatusCode::OK, &one(&run)),
@@ -139,6 +149,9 @@ fn one(run: &RunEntry) -> Value {
         "stop_answers": counts.stop_answers,
         "unmetered": counts.unmetered,
         "client_disconnects": counts.client_disconnects,
+        "refused": counts.refused,
+        "failed_calls": counts.failed_calls,
+        "is_estimate": driven.usage().1,
         "report": report,
     })
 }

@@ -1,6 +1,7 @@
 //! The gateway as a whole: starting it, asking it about runs, ending it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::call::Gate;
 use crate::config::Config;
-use crate::run::Counts;
+use crate::run::{Counts, Registry};
 use crate::server;
 use crate::upstream::Client;
 
@@ -38,6 +39,14 @@ pub enum StartError {
     /// The certificates that the environment names cannot be used.
     #[error("{0}")]
     Certificates(String),
+    /// The folder in which runs are kept cannot be used.
+    #[error("runs cannot be kept in `{}`: {why}", folder.display())]
+    Keep {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it, or with what is in it.
+        why: String,
+    },
 }
 
 /// A gateway that listens. It ends when it is dropped; calls in flight are cut and settled then.
@@ -54,7 +63,8 @@ impl Gateway {
     /// Starts to listen.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, or `SSL_CERT_FILE` names no certificates.
+    /// Where the address cannot be listened on, `SSL_CERT_FILE` names no certificates, or runs cannot be kept as
+    /// the configuration says.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -68,7 +78,12 @@ impl Gateway {
         let addr = listener.local_addr().map_err(|error| StartError::Listen { addr, error })?;
         let bounds = config.bounds;
         let kill = config.around.kill.clone();
-        let gate = Arc::new(Gate::new(Arc::new(config), client));
+        let config = Arc::new(config);
+        let registry = Registry::open(Arc::clone(&config)).await.map_err(|why| {
+            let folder = config.keep.clone().unwrap_or_default();
+            StartError::Keep { folder, why }
+        })?;
+        let gate = Arc::new(Gate::new(config, client, registry));
         let stop = CancelToken::new();
         let answering = Arc::clone(&gate);
         let handler = move |request, peer| {
@@ -92,22 +107,24 @@ impl Gateway {
         &self.gate.config
     }
 
-    /// A run by its id; with [`Runs::One`](crate::Runs::One) the run is there from the start.
+    /// A run in memory by its id; with [`Runs::One`](crate::Runs::One) the run is there from the start.
     #[must_use]
     pub fn run(&self, id: &RunId) -> Option<DrivenRun> {
         self.gate.registry.get(id).map(|entry| entry.driven.clone())
     }
 
-    /// Every run that is known, in order of their ids.
+    /// Every run in memory, in order of their ids.
     #[must_use]
     pub fn runs(&self) -> Vec<DrivenRun> {
         self.gate.registry.all().iter().map(|entry| entry.driven.clone()).collect()
     }
 
-    /// Begins a run before its first request. None where there are too many.
+    /// Begins a run before its first request, or goes on with one that is kept, whose file is read then. None where
+    /// there are too many, or the file cannot be read.
     #[must_use]
     pub fn open(&self, id: &RunId) -> Option<DrivenRun> {
-        self.gate.registry.get_or_begin(id, "", "").map(|entry| entry.driven.clone())
+        let entry = self.gate.registry.get_or_begin(id, "", "").ok();
+        entry.map(|entry| entry.driven.clone())
     }
 
     /// What came of a run's requests.

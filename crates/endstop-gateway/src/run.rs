@@ -5,18 +5,19 @@
 
 mod conversation;
 mod held;
+mod keep;
 mod lane;
 mod pick;
 mod prices;
+mod registry;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop::agent::driver::DrivenRun;
 use endstop::core::run::Status;
 use endstop::core::signal::{StopReason, StopSignal};
-use endstop::observe::RunInfo;
+use endstop::observe::{Observer, RunInfo};
 use endstop::store::RunId;
 use tokio::sync::Notify;
 
@@ -24,8 +25,10 @@ pub(crate) use conversation::{Identity, InputBound, Memory, Rolling};
 pub(crate) use lane::{LaneState, Seat, Step, close_step};
 pub(crate) use pick::NoSeat;
 pub(crate) use prices::Prices;
+pub(crate) use registry::{NoRun, Registry};
 
-use crate::config::{Config, Runs};
+use crate::config::Config;
+use keep::{Keep, Trail};
 use lane::Lanes;
 
 /// What came of the requests of a run, beside what its policy counts.
@@ -39,6 +42,10 @@ pub struct Counts {
     pub unmetered: u64,
     /// Model calls whose client went away before their end.
     pub client_disconnects: u64,
+    /// Requests that were refused although the run goes on: what they cost cannot be bounded.
+    pub refused: u64,
+    /// Model calls that an upstream did not answer, or not with success.
+    pub failed_calls: u64,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +54,8 @@ pub(crate) struct Counters {
     pub(crate) stop_answers: AtomicU64,
     pub(crate) unmetered: AtomicU64,
     pub(crate) client_disconnects: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) failed_calls: AtomicU64,
 }
 
 impl Counters {
@@ -57,6 +66,8 @@ impl Counters {
             stop_answers: of(&self.stop_answers),
             unmetered: of(&self.unmetered),
             client_disconnects: of(&self.client_disconnects),
+            refused: of(&self.refused),
+            failed_calls: of(&self.failed_calls),
         }
     }
 }
@@ -72,6 +83,9 @@ pub(crate) struct RunEntry {
     /// The run itself; the first conversation is its own.
     pub(crate) driven: DrivenRun,
     pub(crate) counters: Counters,
+    /// Where its events are written, if it is kept.
+    trail: Option<Arc<Trail>>,
+    is_unkept_told: AtomicBool,
     lanes: Mutex<Lanes>,
     /// Model calls in flight.
     calls: AtomicUsize,
@@ -84,8 +98,15 @@ pub(crate) struct RunEntry {
 }
 
 impl RunEntry {
-    fn begin(id: RunId, config: &Config, model: &str, provider: &str) -> Self {
-        let info = RunInfo {
+    /// Begins a run, or goes on with one that is kept.
+    fn open(
+        id: RunId,
+        config: &Config,
+        keep: Option<&Keep>,
+        model: &str,
+        provider: &str,
+    ) -> Result<Self, String> {
+        let mut info = RunInfo {
             id,
             parent: None,
             agent: "main".to_owned(),
@@ -94,12 +115,28 @@ impl RunEntry {
             depth: 0,
             is_resumed: false,
         };
-        let driven = DrivenRun::root(info, Arc::clone(&config.program), config.around.clone());
+        let program = Arc::clone(&config.program);
+        let mut around = config.around.clone();
+        let kept = keep.map(|keep| keep.trail(&info, &program)).transpose()?;
+        let (trail, replayed) = kept.map_or((None, None), |(trail, before)| (Some(trail), before));
+        let trail = trail.map(Arc::new);
+        if let Some(trail) = &trail {
+            around.observers.push(Arc::clone(trail) as Arc<dyn Observer>);
+        }
+        info.is_resumed = replayed.is_some();
+        let driven = match replayed {
+            Some(replayed) => DrivenRun::replayed(info, replayed, around),
+            None => DrivenRun::root(info, program, around),
+        };
         driven.checkpoint();
-        driven.begin();
+        if driven.status() == Status::Pending {
+            driven.begin();
+        }
         let lanes = Mutex::new(Lanes::new(driven.clone()));
-        Self {
+        Ok(Self {
             driven,
+            trail,
+            is_unkept_told: AtomicBool::new(false),
             counters: Counters::default(),
             lanes,
             calls: AtomicUsize::new(0),
@@ -107,7 +144,7 @@ impl RunEntry {
             is_held: AtomicBool::new(false),
             is_end_told: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
-        }
+        })
     }
 
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
@@ -116,16 +153,34 @@ impl RunEntry {
 
     /// Why every further call of the run gets a stop; none where it ended by itself, goes on or is paused.
     pub(crate) fn stop(&self) -> Option<StopSignal> {
-        stop_of(&self.driven)
+        stop_of(&self.driven).or_else(|| self.trail.as_ref()?.problem().map(|why| unkept(&why)))
+    }
+
+    /// Writes what is not written yet of the run, if it is kept. False where that fails: then the run has stopped,
+    /// for nothing may go on that would be forgotten.
+    pub(crate) fn keep(&self) -> bool {
+        let Some(trail) = &self.trail else { return true };
+        let Err(why) = trail.flush() else { return true };
+        if !self.is_unkept_told.swap(true, Ordering::AcqRel) {
+            self.driven.raise(&unkept(&why));
+        }
+        false
     }
 
     /// Whoever waits for a change looks again; whoever watches the run is told of its end, once nothing is in
     /// flight.
     pub(crate) fn ring(&self) {
+        self.keep();
         self.bell.notify_waiters();
         if self.calls.load(Ordering::Acquire) == 0 && self.stop().is_some() {
             self.tell_end();
         }
+    }
+
+    /// Resolves when the bell is next rung after this: at the end of a call, or where the run's state may have
+    /// changed.
+    pub(crate) fn rung(&self) -> tokio::sync::futures::Notified<'_> {
+        self.bell.notified()
     }
 
     /// Tells observers of the end, once.
@@ -133,6 +188,7 @@ impl RunEntry {
         if !self.is_end_told.swap(true, Ordering::AcqRel) {
             self.end_children();
             self.driven.ended();
+            self.keep();
         }
     }
 
@@ -146,6 +202,13 @@ impl RunEntry {
     }
 }
 
+/// What stops a run whose events cannot be written.
+fn unkept(why: &str) -> StopSignal {
+    StopSignal::new(StopReason::ErrorForbade)
+        .with_message(format!("the run cannot be kept: {why}"))
+        .with_source("gateway")
+}
+
 /// Why a run has stopped for good: for any reason but its own natural end.
 pub(crate) fn stop_of(driven: &DrivenRun) -> Option<StopSignal> {
     driven.look(|run| {
@@ -153,82 +216,4 @@ pub(crate) fn stop_of(driven: &DrivenRun) -> Option<StopSignal> {
         let signal = run.last_stop_signal().filter(|_| is_over)?;
         (signal.reason != StopReason::Completed).then(|| signal.clone())
     })
-}
-
-/// Every run that is known.
-#[derive(Debug)]
-pub(crate) struct Registry {
-    config: Arc<Config>,
-    runs: Mutex<HashMap<RunId, Arc<RunEntry>>>,
-    /// Counts uses, to know the longest idle.
-    uses: AtomicU64,
-}
-
-impl Registry {
-    pub(crate) fn new(config: Arc<Config>) -> Self {
-        let mut runs = HashMap::new();
-        if let Runs::One(id) = &config.runs {
-            let entry = RunEntry::begin(id.clone(), &config, "", "");
-            runs.insert(id.clone(), Arc::new(entry));
-        }
-        Self { config, runs: Mutex::new(runs), uses: AtomicU64::new(0) }
-    }
-
-    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Arc<RunEntry>>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A run that is known.
-    pub(crate) fn get(&self, id: &RunId) -> Option<Arc<RunEntry>> {
-        self.runs().get(id).cloned()
-    }
-
-    /// All runs, in order of their ids.
-    pub(crate) fn all(&self) -> Vec<Arc<RunEntry>> {
-        let mut all: Vec<_> = self.runs().values().cloned().collect();
-        all.sort_unstable_by(|a, b| a.driven.info().id.cmp(&b.driven.info().id));
-        all
-    }
-
-    /// The run of this id, begun if it is new. None where there are too many, and all have calls in flight.
-    pub(crate) fn get_or_begin(
-        &self,
-        id: &RunId,
-        model: &str,
-        provider: &str,
-    ) -> Option<Arc<RunEntry>> {
-        let now = self.uses.fetch_add(1, Ordering::Relaxed);
-        let mut runs = self.runs();
-        if let Some(entry) = runs.get(id) {
-            entry.last_used.store(now, Ordering::Relaxed);
-            return Some(Arc::clone(entry));
-        }
-        let forgotten = if runs.len() >= self.config.bounds.runs.max(1) {
-            let idle = longest_idle(&runs)?;
-            runs.remove(&idle)
-        } else {
-            None
-        };
-        let entry = Arc::new(RunEntry::begin(id.clone(), &self.config, model, provider));
-        entry.last_used.store(now, Ordering::Relaxed);
-        runs.insert(id.clone(), Arc::clone(&entry));
-        drop(runs);
-        if let Some(forgotten) = forgotten {
-            forgotten.tell_end();
-        }
-        Some(entry)
-    }
-}
-
-/// The run that can be forgotten: the longest idle one of those that ended by themselves, else of those that
-/// were stopped, else of the rest. One that is forgotten begins anew if it is named again.
-fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>) -> Option<RunId> {
-    let idle = runs.iter().filter(|(_, run)| run.calls() == 0 && Arc::strong_count(run) == 1);
-    let rank = |run: &RunEntry| match run.driven.status() {
-        Status::Completed => 0u8,
-        Status::Stopped | Status::Failed => 1,
-        Status::Pending | Status::InProgress | Status::Paused => 2,
-    };
-    let first = idle.min_by_key(|(_, run)| (rank(run), run.last_used.load(Ordering::Relaxed)));
-    first.map(|(id, _)| id.clone())
 }

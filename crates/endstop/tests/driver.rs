@@ -1,18 +1,20 @@
 //! Runs that are driven without the loop: what begins is asked of every run above, what is spent is settled
 //! for all of them.
+#![expect(clippy::expect_used, reason = "helpers of tests")]
 
 use std::sync::Arc;
 
 use endstop::agent::MIN_OUTPUT_TOKENS;
-use endstop::agent::driver::{Call, DrivenRun, Outcome, Pricing, Surroundings};
+use endstop::agent::driver::{Call, DrivenRun, Outcome, Pricing, Replay, Surroundings};
 use endstop::core::event::EventKind;
 use endstop::core::expr::parse;
 use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
 use endstop::core::run::{Directive, Status};
 use endstop::core::signal::StopReason;
-use endstop::core::units::{Money, TokenUsage};
-use endstop::observe::{Detail, RunInfo};
+use endstop::core::units::{Cost, Money, TokenUsage};
+use endstop::core::wire::v1::trace::Line;
+use endstop::observe::{Detail, Observer, Recording, RunInfo};
 use endstop::price::PriceTable;
 use endstop::store::RunId;
 
@@ -161,4 +163,97 @@ fn a_model_without_a_price_stops_a_run_that_limits_money() {
         run.look(|run| run.last_stop_signal().expect("it stopped").reason),
         StopReason::CostLimitReached
     );
+}
+
+/// A run that was seen, and its events.
+fn seen(condition: &str) -> (DrivenRun, Arc<Recording>) {
+    let recording = Arc::new(Recording::new());
+    let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&recording) as _];
+    let around = Surroundings { observers, ..Surroundings::default() };
+    let run = DrivenRun::root(info(), program(condition), around);
+    run.begin();
+    (run, recording)
+}
+
+fn replay(condition: &str, lines: &[String]) -> DrivenRun {
+    let mut replay = Replay::new(program(condition));
+    for line in lines {
+        let line: Line<'_> = serde_json::from_str(line).expect("a line");
+        replay.observe(&line.as_event());
+    }
+    DrivenRun::replayed(info(), replay.finish(), Surroundings::default())
+}
+
+#[test]
+fn a_run_that_is_replayed_has_spent_what_it_had_spent_wherever_it_was_cut() {
+    let limits = "steps >= 6 or cost >= $1.00";
+    let ((run, recording), pricing) = (seen(limits), pricing());
+    run.tell(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    let child = run.child(RunId::new(), "child", without_rules());
+    child.begin();
+    for turn in 0..5 {
+        assert!(step(if turn % 2 == 0 { &run } else { &child }, &pricing, 1_000, 500));
+    }
+    let lines = recording.lines(&run.info().id);
+    // The call costs all that was reserved, but that no cache was written.
+    let worst = "$0.01125".parse::<Money>().expect("money");
+    for cut in 0..lines.len() {
+        let (settled, is_open) = told(&lines[..cut]);
+        let expected = if is_open { settled.checked_add(worst).expect("money") } else { settled };
+        let replayed = replay(limits, &lines[..cut]);
+        assert_eq!(replayed.budget().settled().cost, expected, "{cut}");
+        assert_eq!(replayed.cost(), Cost::Known(expected), "{cut}");
+        assert!(replayed.budget().held().is_zero());
+    }
+    let whole = replay(limits, &lines);
+    assert_eq!(whole.budget().settled(), run.budget().settled());
+    assert_eq!(whole.usage(), run.usage());
+    assert!(step(&whole, &pricing, 10, 10));
+    assert!(!step(&whole, &pricing, 10, 10));
+    // Today's limits count.
+    assert!(!step(&replay("steps >= 2", &lines), &pricing, 10, 10));
+    assert!(step(&replay("steps >= 7", &lines), &pricing, 10, 10));
+}
+
+/// The money of the replies, and whether a request has none.
+fn told(lines: &[String]) -> (Money, bool) {
+    let (mut sum, mut is_open) = (Money::ZERO, false);
+    for line in lines {
+        let line: Line<'_> = serde_json::from_str(line).expect("a line");
+        match line.as_event().kind {
+            EventKind::AttemptBegin { .. } => is_open = true,
+            EventKind::Reply { cost: Some(Cost::Known(money)), .. } => {
+                (sum, is_open) = (sum.checked_add(money).expect("money"), false);
+            }
+            _ => {}
+        }
+    }
+    (sum, is_open)
+}
+
+#[test]
+fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
+    let policy =
+        "[stop]\nlimit = \"cost >= $1.00 or attempts >= 1\"\n[pause]\nask = \"steps >= 1\"\n";
+    let policy = Policy::from_toml(policy).expect("a policy");
+    let program = Arc::new(Program::new(&policy, &Probes::new()).expect("a program"));
+    let recording = Arc::new(Recording::new());
+    let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&recording) as _];
+    let around = Surroundings { observers, ..Surroundings::default() };
+    let run = DrivenRun::root(info(), Arc::clone(&program), around);
+    run.begin();
+    let pricing = pricing();
+    assert!(step(&run, &pricing, 10, 10));
+    assert!(!step(&run, &pricing, 10, 10));
+    run.tell(&EventKind::Paused, Detail::None);
+    let mut replay = Replay::new(program);
+    for line in recording.lines(&run.info().id) {
+        let line: Line<'_> = serde_json::from_str(&line).expect("a line");
+        replay.observe(&line.as_event());
+    }
+    let replayed = replay.finish();
+    assert_eq!(replayed.spent(), run.budget().settled());
+    assert_eq!(replayed.added().last().map(|event| event.kind.clone()), Some(EventKind::Resumed));
+    let again = DrivenRun::replayed(info(), replayed, Surroundings::default());
+    assert_eq!(again.status(), run.status());
 }

@@ -115,6 +115,7 @@ pub(super) struct Setting {
     pub(super) runs: Runs,
     pub(super) around: Surroundings,
     pub(super) control_token: Option<Key>,
+    pub(super) keep: Option<PathBuf>,
 }
 
 /// The policy as it is evaluated.
@@ -173,6 +174,7 @@ impl GatewayArgs {
             prices,
             bounds: Bounds::default(),
             control_token: setting.control_token,
+            keep: setting.keep,
         };
         let gateway = Gateway::start(config).await.map_err(|e| CliError::new(causes(&e)))?;
         Ok(Open { gateway, sim })

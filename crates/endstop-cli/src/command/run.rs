@@ -134,6 +134,7 @@ async fn drive(args: &Args) -> Result<ExitCode, CliError> {
         runs: Runs::One(id.clone()),
         around,
         control_token: None,
+        keep: None,
     };
     let open = args.gateway.open(setting).await?;
     announce(args, &chosen.policy, chosen.is_default);

@@ -26,11 +26,17 @@ Examples:
   endstop serve --usd 2 --steps 50
   endstop serve --policy policy.toml --total-usd 100 --trace traces/
   endstop serve --keys keys.txt --control-token-env ENDSTOP_TOKEN
+  endstop serve --usd 2 --total-usd 100 --keep runs/
 
 The limits are those of each run, and --total-usd is one of all together. A client says which run it is
 by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by the header x-endstop-run, or
 by a key of --keys. Where it listens goes to standard output, how each run ended to standard error; with
 --json both are JSON lines on standard output.
+
+With --keep, a run that is named again after this process has ended, even by kill -9, goes on where
+it was, and --total-usd counts what all kept runs have spent. A call that was cut is charged its
+worst case. Without it, every run begins anew with the process. `endstop replay DIR` reads the
+folder.
 
 Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
 
@@ -64,6 +70,10 @@ pub struct Args {
     /// Write an Endstop trace of each run, and of each sub-agent, in this folder
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
+    /// Keep every run in this folder, as an Endstop trace: what it has spent is not forgotten, whatever becomes
+    /// of this process. One process a folder
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Print JSON lines
     #[arg(long)]
     json: bool,
@@ -96,12 +106,19 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     };
     let limits = in_words(chosen.policy.rules.iter());
     let around = surroundings(args)?;
+    if let (Some(keep), Some(trace)) = (&args.keep, &args.trace)
+        && is_same(keep, trace)
+    {
+        let text = "--keep and --trace cannot write in one folder: each has a file for every run";
+        return Err(CliError::new(text));
+    }
     let setting = Setting {
         listen: args.listen,
         policy: chosen.policy,
         runs: Runs::Many { unnamed, keys },
         around,
         control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
+        keep: args.keep.clone(),
     };
     let open = args.gateway.open(setting).await?;
     let addr = open.gateway.addr();
@@ -151,6 +168,12 @@ fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
         around.observers.push(Arc::new(recorder.prices(version)));
     }
     Ok(around)
+}
+
+/// Whether two folders are one, as far as they are there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
 }
 
 /// One line of how a run ended, or where it is paused.

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop::agent::MIN_OUTPUT_TOKENS;
-use endstop::agent::driver::{Call, DrivenRun};
+use endstop::agent::driver::{Call, DrivenRun, NotBegun, OpenCall};
 use endstop::core::event::EventKind;
 use endstop::core::run::Directive;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::message::{ToolCall, ToolOutcome};
+use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
 use http::{Response, StatusCode};
 
-use super::flight::Flight;
+use super::ask::guarded;
+use super::flight::{Begun, Flight};
 use super::take::Taken;
 use super::{Gate, answer};
 use crate::api::{ErrorKind, Thread, ToolResult};
@@ -22,8 +24,13 @@ use crate::run::{InputBound, LaneState, NoSeat, RunEntry, Seat, Step, close_step
 /// Tools that hand over to another agent, as the usual frameworks name them.
 const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];
 
+/// How soon a call looks again that waits for others, which may be another run's.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Why a call does not begin.
 enum Held {
+    /// Other calls in flight hold what it needs.
+    ByOthers,
     /// The run has stopped, or refuses this.
     Stopped(Box<StopSignal>),
     /// A person decides.
@@ -53,6 +60,11 @@ impl Gate {
             let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);
             return Err(Box::new(answer::error(dialect, status, kind, text)));
         }
+        if asked.is_background && self.is_metered(run) {
+            let text = "the request runs in the background (`background`), so what it costs is told to nobody \
+                here: send it without";
+            return Err(Box::new(answer::refused(run, dialect, text)));
+        }
         let bounds = &self.config.bounds;
         let seat = match run.sit(&taken.route.child, asked, &taken.rolling, bounds) {
             Ok(seat) => seat,
@@ -68,16 +80,25 @@ impl Gate {
                 return Err(stopped(&signal));
             }
         };
-        let mut seat = Some(seat);
+        let (mut seat, mut is_taken_in) = (Some(seat), false);
         loop {
             let Some(taking) = seat.take() else { return Err(stopped(&answer::paused(run))) };
-            match self.admit(taking, taken) {
-                Ok(flight) => return Ok(flight),
+            let rung = run.rung();
+            match self.admit(taking, taken, &mut is_taken_in) {
+                // What is about to be spent is known to whoever comes after a crash.
+                Ok(flight) if run.keep() => return Ok(flight),
+                Ok(flight) => return Err(stopped(&not_sent(run, flight))),
                 Err((_, Held::Stopped(signal))) => return Err(stopped(&signal)),
                 Err((_, Held::UnknownSize)) => {
                     let text = "the request continues a conversation that the upstream keeps, so what it \
-                        costs cannot be bounded: send the whole conversation, or allow unmetered calls";
-                    return Err(Box::new(answer::refused(dialect, text)));
+                        costs cannot be bounded: send the whole conversation";
+                    return Err(Box::new(answer::refused(run, dialect, text)));
+                }
+                Err((kept, Held::ByOthers)) => {
+                    // Where the run is cut meanwhile, the next look says so.
+                    let settled = tokio::time::timeout(LOOK_AGAIN, rung);
+                    let _ = guarded(&run.driven, settled).await;
+                    seat = Some(kept);
                 }
                 Err((kept, Held::Paused)) => {
                     run.wait_while_paused(self.config.pause.0).await;
@@ -91,17 +112,22 @@ impl Gate {
     }
 
     /// Tells the run what the request says, and lets the call begin.
-    fn admit(&self, seat: Seat, taken: &Taken) -> Result<Box<Flight>, (Seat, Held)> {
-        match self.admit_in(&seat, taken) {
+    fn admit(
+        &self,
+        seat: Seat,
+        taken: &Taken,
+        is_taken_in: &mut bool,
+    ) -> Result<Box<Flight>, (Seat, Held)> {
+        match self.admit_in(&seat, taken, is_taken_in) {
             Ok(begun) => {
                 let warning = warnings(&seat.run.driven);
-                Ok(Box::new(Flight::new(seat, taken, begun, warning)))
+                Ok(Box::new(Flight::new(seat, taken, begun, warning, Arc::clone(&self.prices))))
             }
             Err(held) => Err((seat, held)),
         }
     }
 
-    fn admit_in(&self, seat: &Seat, taken: &Taken) -> Result<super::flight::Begun, Held> {
+    fn admit_in(&self, seat: &Seat, taken: &Taken, is_taken_in: &mut bool) -> Result<Begun, Held> {
         let (run, asked) = (&*seat.run, &taken.asked);
         let renewed = run.renew(&seat.lane);
         let mut state = seat.lane.state();
@@ -110,7 +136,9 @@ impl Gate {
         if renewed.is_err() {
             return Err(held());
         }
-        take_in(&mut state, taken);
+        if !std::mem::replace(is_taken_in, true) {
+            take_in(&mut state, taken);
+        }
         driven.checkpoint();
         if run.is_paused() || stop_of(&driven).is_some() || run.stop().is_some() {
             return Err(held());
@@ -120,10 +148,13 @@ impl Gate {
             None if self.is_metered(run) => return Err(Held::UnknownSize),
             None => InputBound { input: asked.fixed_bound, told: 0 },
         };
-        let pricing = self.prices.of(self.provider(taken.route.side), &asked.model);
+        let provider = self.provider(taken.route.side);
+        let pricing = self.prices.of(provider, &asked.model);
         let pricing = pricing.for_request(&asked.context, asked.may_write_1h);
         let choices = asked.choices.max(1);
-        let wanted = asked.output_cap.unwrap_or(self.config.default_output);
+        let wanted = asked
+            .output_cap
+            .unwrap_or_else(|| self.caps.of(provider, &asked.model, self.config.default_output));
         let mut call = Call {
             pricing: &pricing,
             input: asked.with_server_tools(bound.input),
@@ -132,29 +163,47 @@ impl Gate {
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
             is_wrap_up: false,
         };
-        let digest = taken.digest;
-        match state.step {
-            Step::Asking { is_wrap_up, .. } => call.is_wrap_up = is_wrap_up,
-            Step::Closed | Step::Replied => {
-                let directive = driven.begin_step(&call);
-                if !directive.admits() {
-                    return Err(held());
-                }
-                call.is_wrap_up = directive == Directive::Finish;
-                state.step = Step::Asking { digest, is_wrap_up: call.is_wrap_up };
-            }
-        }
-        let Ok(open) = driven.begin_call(&call) else {
-            let held = held();
-            if !matches!(held, Held::Paused) {
-                close_step(&mut state);
-            }
-            return Err(held);
-        };
+        let open = begin_in(&mut state, &mut call, taken.digest, held)?;
         state.memory.keep_request(asked, &taken.rolling);
         let is_wrap_up = call.is_wrap_up;
         drop(state);
-        Ok(super::flight::Begun { open, is_wrap_up, pricing, driven })
+        Ok(Begun { open, is_wrap_up, pricing, driven })
+    }
+}
+
+/// Begins the step of a call, if none is open for it, and the call.
+fn begin_in(
+    state: &mut LaneState,
+    call: &mut Call<'_>,
+    digest: u64,
+    held: impl Fn() -> Held,
+) -> Result<OpenCall, Held> {
+    let driven = state.driven.clone();
+    match state.step {
+        Step::Asking { is_wrap_up, .. } => call.is_wrap_up = is_wrap_up,
+        Step::Closed | Step::Replied => {
+            if driven.waits_for_others(call) {
+                return Err(Held::ByOthers);
+            }
+            let directive = driven.begin_step(call);
+            if !directive.admits() {
+                return Err(held());
+            }
+            call.is_wrap_up = directive == Directive::Finish;
+            state.step = Step::Asking { digest, is_wrap_up: call.is_wrap_up };
+        }
+    }
+    match driven.begin_call(call) {
+        Ok(open) => Ok(open),
+        // The step stays open for it.
+        Err(NotBegun::OthersHold) => Err(Held::ByOthers),
+        Err(NotBegun::Over(_)) => {
+            let held = held();
+            if !matches!(held, Held::Paused) {
+                close_step(state);
+            }
+            Err(held)
+        }
     }
 }
 
@@ -169,6 +218,12 @@ impl Held {
         });
         Self::Stopped(Box::new(signal))
     }
+}
+
+/// A call that has begun is not sent, because the run cannot be kept.
+fn not_sent(run: &RunEntry, mut flight: Box<Flight>) -> StopSignal {
+    flight.failed(&ModelError::new(ModelErrorKind::Rejected, "it was not sent"), None);
+    run.stop().unwrap_or_else(|| StopSignal::new(StopReason::ErrorForbade))
 }
 
 /// What the request says of what happened since the last reply.

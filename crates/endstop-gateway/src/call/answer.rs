@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use endstop::core::signal::{StopReason, StopSignal};
+use endstop::store::RunId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
@@ -9,15 +10,19 @@ use crate::api::{Asked, Demands, Dialect, ErrorKind, OwnAnswer};
 use crate::body::Body;
 use crate::config::StopWith;
 use crate::route::{RUN_HEADER, Side};
-use crate::run::{RunEntry, count};
+use crate::run::{NoRun, RunEntry, count};
 use crate::stop::StopText;
 
 /// Why a call was answered by the gateway.
-const REASON_HEADER: &str = "x-endstop-reason";
+pub(super) const REASON_HEADER: &str = "x-endstop-reason";
 /// What a rule warns of.
 pub(super) const WARNING_HEADER: &str = "x-endstop-warning";
 /// Clients of OpenAI and Anthropic heed it.
 const SHOULD_RETRY_HEADER: &str = "x-should-retry";
+
+/// What helps against a refusal of what cannot be bounded.
+const REMEDY: &str = "to let it through uncounted use `--allow-unmetered`, or a policy without rules of money or \
+    tokens";
 
 /// The shape of errors of a side, for requests that are not read.
 pub(super) fn dialect_for(side: Side) -> &'static dyn Dialect {
@@ -51,9 +56,29 @@ pub(super) fn overloaded(dialect: &dyn Dialect, message: &str) -> Response<Body>
     error(dialect, StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, message)
 }
 
+/// There is no run for a call.
+pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response<Body> {
+    match why {
+        NoRun::Full => overloaded(
+            dialect,
+            "there are too many runs, and those that have not ended are not forgotten",
+        ),
+        NoRun::Unreadable(why) => {
+            let text =
+                format!("run `{id}` cannot go on, for what is kept of it cannot be read: {why}");
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            let mut answer = error(dialect, status, ErrorKind::Upstream, &text);
+            answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
+            answer
+        }
+    }
+}
+
 /// What cannot be admitted although the run goes on: not to be tried again.
-pub(super) fn refused(dialect: &dyn Dialect, message: &str) -> Response<Body> {
-    let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, message);
+pub(super) fn refused(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    count(&run.counters.refused);
+    let message = format!("{message}; {REMEDY}");
+    let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, &message);
     answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
     answer
 }
@@ -66,6 +91,7 @@ pub(super) fn stop(
     signal: &StopSignal,
     with: StopWith,
 ) -> Response<Body> {
+    run.keep();
     count(&run.counters.stop_answers);
     let text = StopText::of(signal);
     let own = match asked {

@@ -14,8 +14,9 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TY
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
 
 use super::flight::Flight;
+use super::raw::RawBody;
 use super::settle::Settled;
-use super::stream::{RawBody, SseBody};
+use super::stream::{SseBody, Watched};
 use super::take::{Taken, decoded};
 use super::{Gate, answer};
 use crate::api::{Edits, ErrorKind, Seen, Unreadable};
@@ -30,14 +31,16 @@ const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near,
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What became of asking once.
-enum Asked {
+pub(super) enum Asked {
     Answered(Response<Body>),
     /// The run wants another answer.
     Again(Box<Flight>),
+    /// The upstream takes no such output cap: the same call with a lower one.
+    Lower(Box<Flight>),
 }
 
 /// The body of an answer, read.
-enum Whole {
+pub(super) enum Whole {
     All(Bytes),
     /// It is longer than what is read; this much has come.
     TooLong(Bytes),
@@ -68,11 +71,15 @@ impl Gate {
             };
             match self.ask_once(flight, &taken, request).await {
                 Asked::Answered(response) => return response,
+                Asked::Lower(lowered) => flight = lowered,
                 Asked::Again(again) => {
                     drop(again);
-                    let run = self.registry.get(&taken.route.run);
-                    let Some(run) = run else {
-                        return answer::overloaded(taken.dialect, "the run is no longer known");
+                    let (provider, model) = (self.provider(taken.route.side), &taken.asked.model);
+                    let run = match self.registry.take(&taken.route.run, model, provider).await {
+                        Ok(run) => run,
+                        Err(why) => {
+                            return answer::no_run(taken.dialect, &taken.route.run, &why);
+                        }
                     };
                     match self.begin(&run, &taken).await {
                         Ok(next) => flight = next,
@@ -135,12 +142,22 @@ impl Gate {
         if let Some(warning) = flight.warning.as_deref().and_then(answer::header_text) {
             headers.insert(answer::WARNING_HEADER, warning);
         }
+        if parts.headers.contains_key(answer::REASON_HEADER) {
+            flight.stopped_before();
+            return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
+        }
+        if parts.status == StatusCode::BAD_REQUEST && flight.may_lower() {
+            return self.refused_cap(flight, taken, headers, body).await;
+        }
         if !parts.status.is_success() {
             flight.failed(&error_of(parts.status), None);
             return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
         }
+        self.keep_cap(&flight, taken);
         if is_event_stream(&headers) {
+            let driven = flight.driven.clone();
             let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);
+            let stream = Watched::new(stream, &driven);
             return Asked::Answered(respond(parts.status, headers, Body::stream(stream)));
         }
         self.whole(flight, taken, parts.status, headers, body).await
@@ -155,13 +172,15 @@ impl Gate {
         mut body: UpstreamBody,
     ) -> Asked {
         let max = self.config.bounds.answer;
-        let read = guarded(&flight.driven, read_whole(&mut body, max)).await;
+        let sized = &mut *flight;
+        let read = read_whole(&mut body, max, &mut sized.came);
+        let read = guarded(&sized.driven, read).await;
         let bytes = match read {
             Err(Cut) => return Asked::Answered(self.cut(flight, taken)),
             Ok(Err(error)) => {
                 let kind = ModelErrorKind::Truncated;
-                flight.failed(&ModelError::new(kind, error.to_string()), Some(&Seen::default()));
-                let text = format!("the upstream broke off: {error}");
+                let (text, seen) = (error.to_string(), flight.unread());
+                flight.failed(&ModelError::new(kind, text.clone()), Some(&seen));
                 let status = StatusCode::BAD_GATEWAY;
                 let answer = answer::error(taken.dialect, status, ErrorKind::Upstream, &text);
                 return Asked::Answered(answer);
@@ -196,8 +215,9 @@ impl Gate {
     }
 
     /// The answer to a call that the run has cut: an error where it was cut by hand.
-    fn cut(&self, mut flight: Box<Flight>, taken: &Taken) -> Response<Body> {
-        flight.cut_short(&Seen::default());
+    pub(super) fn cut(&self, mut flight: Box<Flight>, taken: &Taken) -> Response<Body> {
+        let seen = flight.unread();
+        flight.cut_short(&seen);
         flight.driven.checkpoint();
         let signal = flight.seat.run.stop().unwrap_or_else(|| {
             StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
@@ -210,7 +230,7 @@ impl Gate {
 }
 
 /// Waits for `future`, unless the run is cut first, or a limit in time is reached.
-async fn guarded<F: Future>(driven: &DrivenRun, future: F) -> Result<F::Output, Cut> {
+pub(super) async fn guarded<F: Future>(driven: &DrivenRun, future: F) -> Result<F::Output, Cut> {
     let mut future = std::pin::pin!(future);
     let token = driven.in_flight();
     loop {
@@ -246,7 +266,7 @@ fn unreachable(flight: &mut Flight, taken: &Taken, error: &UpstreamError) -> Res
 }
 
 /// What an upstream's refusal is for the run.
-fn error_of(status: StatusCode) -> ModelError {
+pub(super) fn error_of(status: StatusCode) -> ModelError {
     let kind = match status.as_u16() {
         429 => ModelErrorKind::RateLimited,
         408 | 504 => ModelErrorKind::TimedOut,
@@ -258,8 +278,14 @@ fn error_of(status: StatusCode) -> ModelError {
     error
 }
 
-async fn read_whole(body: &mut UpstreamBody, max: usize) -> Result<Whole, UpstreamError> {
+/// Reads an answer, and counts in `came` how much of it has come so far.
+pub(super) async fn read_whole(
+    body: &mut UpstreamBody,
+    max: usize,
+    came: &mut u64,
+) -> Result<Whole, UpstreamError> {
     let Some(first) = body.data().await.transpose()? else { return Ok(Whole::All(Bytes::new())) };
+    *came = bytes_of(&first);
     if first.len() > max {
         return Ok(Whole::TooLong(first));
     }
@@ -267,13 +293,21 @@ async fn read_whole(body: &mut UpstreamBody, max: usize) -> Result<Whole, Upstre
     let mut all = BytesMut::with_capacity(first.len().saturating_add(second.len()));
     all.extend_from_slice(&first);
     all.extend_from_slice(&second);
+    *came = bytes_of(&all);
     while all.len() <= max {
         match body.data().await.transpose()? {
-            Some(next) => all.extend_from_slice(&next),
+            Some(next) => {
+                all.extend_from_slice(&next);
+                *came = bytes_of(&all);
+            }
             None => return Ok(Whole::All(all.freeze())),
         }
     }
     Ok(Whole::TooLong(all.freeze()))
+}
+
+fn bytes_of(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// What an answer says. One that cannot be read counts by its length.

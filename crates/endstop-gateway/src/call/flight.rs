@@ -1,5 +1,6 @@
 //! A call in flight: whatever happens to it, it is settled once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use endstop::agent::driver::{DrivenRun, OpenCall, Pricing};
@@ -8,7 +9,7 @@ use endstop::model::{ModelError, ModelErrorKind};
 
 use super::take::Taken;
 use crate::api::Seen;
-use crate::run::{Identity, Seat, count};
+use crate::run::{Identity, Prices, Seat, count};
 
 /// A call that has begun.
 pub(super) struct Begun {
@@ -38,12 +39,23 @@ pub(crate) struct Flight {
     pub(super) sent: Sent,
     /// The output cap of the reservation, of all choices.
     pub(super) cap: Option<u64>,
+    /// How often an upstream refused a cap that the client did not ask for.
+    pub(super) lowered: u32,
+    /// Bytes of an answer that is read as a whole.
+    pub(super) came: u64,
+    pub(super) prices: Arc<Prices>,
     /// Given back last.
     pub(super) seat: Seat,
 }
 
 impl Flight {
-    pub(super) fn new(seat: Seat, taken: &Taken, begun: Begun, warning: Option<String>) -> Self {
+    pub(super) fn new(
+        seat: Seat,
+        taken: &Taken,
+        begun: Begun,
+        warning: Option<String>,
+        prices: Arc<Prices>,
+    ) -> Self {
         let asked = &taken.asked;
         let sent = Sent {
             identity: asked.into(),
@@ -58,6 +70,9 @@ impl Flight {
             is_wrap_up: begun.is_wrap_up,
             warning,
             first_piece_after: None,
+            lowered: 0,
+            came: 0,
+            prices,
             sent,
             seat,
         }
@@ -93,8 +108,14 @@ impl Flight {
     /// The call failed. `seen` is what is charged; nothing where failing costs nothing.
     pub(super) fn failed(&mut self, error: &ModelError, seen: Option<&Seen>) {
         let Some(open) = self.open.take() else { return };
+        count(&self.seat.run.counters.failed_calls);
         let usage = seen.map(|seen| self.estimate(&open, seen));
         open.failed(error, usage);
+    }
+
+    /// What has come of an answer that is read as a whole, by its length.
+    pub(super) fn unread(&self) -> Seen {
+        Seen { output_bytes: self.came, ..Seen::default() }
     }
 
     /// The client has gone away.
@@ -109,7 +130,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.abandoned(&Seen::default());
+        self.abandoned(&self.unread());
     }
 }
 

@@ -1,11 +1,12 @@
 //! Requests that pass without being read, counted.
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, request};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 
 use super::ask::respond;
-use super::stream::RawBody;
+use super::raw::RawBody;
 use super::{Gate, answer, take};
 use crate::api::{Api, ErrorKind};
 use crate::body::Body;
@@ -22,16 +23,20 @@ impl Gate {
         incoming: Incoming,
     ) -> Response<Body> {
         let dialect = answer::dialect_for(route.side);
-        let Some(run) = self.registry.get_or_begin(&route.run, "", self.provider(route.side))
-        else {
-            return answer::overloaded(dialect, "too many runs have calls in flight");
+        let provider = self.provider(route.side);
+        let run = match self.registry.take(&route.run, "", provider).await {
+            Ok(run) => run,
+            Err(why) => return answer::no_run(dialect, &route.run, &why),
         };
         run.driven.checkpoint();
-        if let Some(signal) = run.stop() {
+        // What a browser asks before a request tells it nothing and costs nothing.
+        let is_preflight = head.method == Method::OPTIONS;
+        if let Some(signal) = run.stop().filter(|_| !is_preflight) {
             run.ring();
             return answer::stop(&run, dialect, None, &signal, self.config.stop_with);
         }
-        let costs = route.api == Api::Other && !is_free(&head.method);
+        let is_free = is_free(&head.method) && incoming.is_end_stream();
+        let costs = route.api == Api::Other && !is_free;
         if costs && self.is_metered(&run) {
             let text = format!(
                 "run `{}` limits money or tokens, and what {} {} uses cannot be read: not admitted",
@@ -39,7 +44,7 @@ impl Gate {
                 head.method,
                 route.rest.split('?').next().unwrap_or("")
             );
-            return answer::refused(dialect, &text);
+            return answer::refused(&run, dialect, &text);
         }
         let body = match take::raw_body(&self.config, incoming, dialect).await {
             Ok(body) => body,
@@ -58,7 +63,14 @@ impl Gate {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 let headers = forwardable(&parts.headers);
-                respond(parts.status, headers, RawBody::new(body).into_body())
+                let raw = RawBody::new(body).into_body();
+                let mut answer = respond(parts.status, headers, raw);
+                if head.method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED {
+                    // It is of the body that is not sent.
+                    let length = parts.headers.get(CONTENT_LENGTH).cloned();
+                    answer.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));
+                }
+                answer
             }
             Err(error) => {
                 let (status, text) = (StatusCode::BAD_GATEWAY, error.to_string());

@@ -11,13 +11,13 @@ use endstop::core::condition::fact::normalised_finish;
 use endstop::core::event::EventKind;
 use endstop::core::run::Directive;
 use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::{Cost, TokenUsage};
+use endstop::core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop::ledger::Amounts;
 use endstop::message::ToolCall;
 use endstop::observe::Detail;
 
 use super::flight::Flight;
-use crate::api::Seen;
+use crate::api::{Seen, UsageSeen};
 use crate::run::{LaneState, Step, close_step};
 
 /// Most calls of one reply that are told apart.
@@ -62,6 +62,32 @@ impl Flight {
         self.settle(seen, Came::Cut);
     }
 
+    /// A gateway before the upstream has stopped the call: it was not made. The stop is passed on.
+    pub(super) fn stopped_before(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let mut state = self.seat.lane.state();
+        open.replied(&Outcome { cost: Some(Cost::Known(Money::ZERO)), ..Outcome::default() });
+        close_step(&mut state);
+    }
+
+    /// What a call costs: as the provider billed it; else for the model that was asked for, or for the one that
+    /// answered where that is dearer.
+    fn price(&self, told: &UsageSeen, answered: Option<&str>, at: WallTime) -> Cost {
+        if let Some(billed) = told.billed {
+            return Cost::Known(billed);
+        }
+        let asked = self.pricing.exact(&told.counts, at, &told.context);
+        let Some(name) = answered.filter(|name| *name != self.pricing.model()) else {
+            return asked;
+        };
+        let pricing = self.prices.of_answered(self.pricing.provider(), name);
+        match (asked, pricing.exact(&told.counts, at, &told.context)) {
+            (Cost::Known(asked), Cost::Known(answered)) => Cost::Known(asked.max(answered)),
+            (Cost::Unpriced, answered) => answered,
+            (asked, _) => asked,
+        }
+    }
+
     fn settle(&mut self, seen: &Seen, came: Came) -> Settled {
         let is_whole = came != Came::Cut;
         let Some(open) = self.open.take() else { return Settled::Pass };
@@ -70,7 +96,7 @@ impl Flight {
             is_whole && (told.tokens.total() > 0 || seen.output_bytes == 0)
         });
         let usage = told.map_or_else(|| self.estimate(&open, seen), |told| told.tokens);
-        let cost = told.map(|told| self.pricing.exact(&told.counts, open.at(), &told.context));
+        let cost = told.map(|told| self.price(told, seen.model.as_deref(), open.at()));
         let calls = if is_whole { &*seen.tool_calls } else { &[] };
         let calls = calls.get(..MAX_CALLS).unwrap_or(calls);
         let lowered_by = open.lowered_by();

@@ -1,12 +1,11 @@
 //! Answers that are passed on while they come.
 
-use std::future::Future;
-use std::pin::Pin;
+mod guard;
+mod watch;
+
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use endstop::agent::driver::DrivenRun;
 use endstop::core::event::EventKind;
 use endstop::core::run::Directive;
 use endstop::core::signal::{StopReason, StopSignal};
@@ -14,107 +13,21 @@ use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
-use tokio::time::{Instant, Sleep};
 
 use super::flight::Flight;
 use super::take::Taken;
-use crate::api::{Api, Seen, StreamReader};
-use crate::body::{Body, BodyError, BodySource};
+use crate::api::{Api, Demands, Seen, StreamReader};
+use crate::body::BodyError;
 use crate::decode::Decoder;
 use crate::sse::SseSplitter;
 use crate::stop::StopText;
 use crate::upstream::UpstreamBody;
+use guard::Guard;
+pub(super) use watch::Watched;
 
 /// Most bytes that a part of an encoded stream may become.
 const MAX_DECODED_PART: usize = 64 << 20;
-/// How soon a rule in time that holds already is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-type Part = Poll<Option<Result<Bytes, BodyError>>>;
-
-/// An answer that passes unread.
-pub(super) struct RawBody {
-    begun: Bytes,
-    upstream: UpstreamBody,
-}
-
-impl RawBody {
-    pub(super) const fn new(upstream: UpstreamBody) -> Self {
-        Self::after(Bytes::new(), upstream)
-    }
-
-    /// As [`RawBody::new`], after what was read already.
-    pub(super) const fn after(begun: Bytes, upstream: UpstreamBody) -> Self {
-        Self { begun, upstream }
-    }
-}
-
-impl RawBody {
-    /// As a body; with its length where the upstream said it.
-    pub(super) fn into_body(self) -> Body {
-        let left = self.upstream.remaining();
-        let begun = u64::try_from(self.begun.len()).unwrap_or(u64::MAX);
-        match left {
-            Some(left) => Body::sized_stream(self, left.saturating_add(begun)),
-            None => Body::stream(self),
-        }
-    }
-}
-
-impl BodySource for RawBody {
-    fn poll_data(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Part {
-        if !self.begun.is_empty() {
-            return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
-        }
-        self.upstream.poll_data(cx).map(|part| part.map(|part| part.map_err(BodyError::from)))
-    }
-
-    fn is_end(&self) -> bool {
-        self.begun.is_empty() && self.upstream.is_end()
-    }
-}
-
-/// What ends a stream from the side of the run.
-struct Guard {
-    driven: DrivenRun,
-    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
-    limit: Option<Pin<Box<Sleep>>>,
-}
-
-impl Guard {
-    fn new(driven: &DrivenRun) -> Self {
-        let token = driven.in_flight();
-        let cut = Box::pin(async move { token.cut().await });
-        let limit = driven.next_limit_in_time();
-        let limit = limit.map(|left| Box::pin(tokio::time::sleep(Duration::from_millis(left.0))));
-        Self { driven: driven.clone(), cut, limit }
-    }
-
-    /// Whether the stream is to end: cut at once, or for a limit in time.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Option<Directive> {
-        if self.cut.as_mut().poll(cx).is_ready() {
-            return Some(Directive::CancelNow);
-        }
-        while let Some(limit) = &mut self.limit {
-            if limit.as_mut().poll(cx).is_pending() {
-                return None;
-            }
-            let directive = self.driven.tick();
-            if directive.stops() {
-                return Some(directive);
-            }
-            let left = self.driven.next_limit_in_time().map(|left| Duration::from_millis(left.0));
-            match left {
-                None => self.limit = None,
-                Some(left) => {
-                    let left = if left.is_zero() { LOOK_AGAIN } else { left };
-                    limit.as_mut().reset(Instant::now() + left);
-                }
-            }
-        }
-        None
-    }
-}
+pub(super) type Part = Poll<Option<Result<Bytes, BodyError>>>;
 
 /// What tells the end of an interface's stream to its clients, beside the end of the connection. By then the
 /// call has to be settled: the client may ask again at once.
@@ -157,6 +70,8 @@ pub(super) struct SseBody {
     unread_bytes: u64,
     /// The connection is to be cut.
     is_cut: bool,
+    /// The request demands a tool call or JSON of some schema: text cannot end it.
+    needs_structure: bool,
 }
 
 impl SseBody {
@@ -191,6 +106,7 @@ impl SseBody {
             is_unread,
             unread_bytes: 0,
             is_cut: false,
+            needs_structure: taken.asked.demands != Demands::Text,
         }
     }
 
@@ -215,7 +131,8 @@ impl SseBody {
         drop(flight);
         let is_by_hand =
             directive == Directive::CancelNow && signal.reason != StopReason::TimeLimitReached;
-        if is_by_hand || self.is_unread || !self.reader.is_between_blocks() {
+        if is_by_hand || self.is_unread || self.needs_structure || !self.reader.is_between_blocks()
+        {
             self.is_cut = true;
             if passed.is_empty() {
                 return Poll::Ready(Some(Err(BodyError::Cut)));
@@ -344,9 +261,17 @@ impl SseBody {
     }
 }
 
-impl BodySource for SseBody {
-    fn poll_data(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Part {
-        let this = &mut *self;
+impl SseBody {
+    /// The run has stopped, and the client does not read: the call ends without it.
+    fn cut_unread(&mut self) {
+        if self.open.is_some() {
+            let _ = self.end_here(BytesMut::new(), Directive::CancelNow);
+            self.is_cut = true;
+        }
+    }
+
+    fn next_part(&mut self, cx: &mut Context<'_>) -> Part {
+        let this = self;
         if std::mem::take(&mut this.is_cut) {
             return Poll::Ready(Some(Err(BodyError::Cut)));
         }
@@ -368,10 +293,6 @@ impl BodySource for SseBody {
                 }
             }
         }
-    }
-
-    fn is_end(&self) -> bool {
-        self.upstream.is_none() && self.open.is_none() && !self.is_cut
     }
 }
 

@@ -26,6 +26,7 @@ fn config(runs: Runs) -> Config {
         prices: PriceTable::embedded(),
         bounds: Bounds::default(),
         control_token: None,
+        keep: None,
     }
 }
 

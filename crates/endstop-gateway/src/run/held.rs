@@ -28,6 +28,7 @@ impl RunEntry {
     pub(crate) async fn wait_while_paused(&self, limit: Duration) {
         if !self.is_held.swap(true, Ordering::AcqRel) {
             self.driven.tell(&EventKind::Paused, Detail::None);
+            self.keep();
         }
         self.bell.notify_waiters();
         let until = Instant::now() + limit;
@@ -98,6 +99,7 @@ impl RunEntry {
         };
         self.resume();
         let approved = rules.iter().filter(|rule| self.driven.approve(rule, cap)).count();
+        self.keep();
         self.bell.notify_waiters();
         approved > 0
     }
@@ -106,6 +108,7 @@ impl RunEntry {
     pub(crate) fn approve_rule(&self, rule: &str, cap: Option<Money>) -> bool {
         self.resume();
         let is_approved = self.driven.approve(rule, cap);
+        self.keep();
         self.bell.notify_waiters();
         is_approved
     }

@@ -76,9 +76,20 @@ impl Connector {
             return Ok((Wire::Plain(tcp), false));
         }
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let stream = self.tls.connect(name, tcp).await?;
+        let stream = self.tls.connect(name, tcp).await.map_err(not_tls)?;
         let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok((Wire::Tls(Box::new(stream)), is_h2))
+    }
+}
+
+/// Says in words what a peer does that answers a TLS handshake in plain text.
+fn not_tls(error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidMessage(_)) => io::Error::other(
+            "it does not speak TLS there; is its address `http://` rather than `https://`?",
+        ),
+        _ => error,
     }
 }
 

@@ -80,7 +80,7 @@ async fn an_upstream_that_is_not_there_or_breaks_off_is_a_bad_gateway() {
     let run = gateway.run(&id()).unwrap();
     assert!(run.budget().held().is_zero());
     // What was sent may have been worked on.
-    assert!(run.usage().1 && run.usage().0.input > 0 && run.usage().0.output == 0);
+    assert!(run.usage().1 && run.usage().0.input > 0 && run.usage().0.output > 0);
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ pub(crate) fn config(policy: &str, upstream: SocketAddr) -> Config {
         prices: PriceTable::embedded(),
         bounds: Bounds::default(),
         control_token: None,
+        keep: None,
     }
 }
 

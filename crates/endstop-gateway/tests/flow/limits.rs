@@ -92,11 +92,13 @@ async fn a_hundred_calls_at_once_on_a_budget_for_ten_are_ten() {
     let held = std::sync::Arc::clone(&gate);
     let upstream = Fake::start(move |_, _| {
         let mut acts = vec![crate::fake::Act::Gate(std::sync::Arc::clone(&held))];
-        acts.extend(json("200 OK", &reply_text("Done.")));
+        let spent = json!({ "prompt_tokens": 30, "completion_tokens": 1_000_000 });
+        let mut reply: serde_json::Value = serde_json::from_str(&reply_text("Done.")).unwrap();
+        reply["usage"] = spent;
+        acts.extend(json("200 OK", &reply.to_string()));
         acts
     })
     .await;
-    // Input of gpt-4o-mini is $0.15 and output $0.60 a million.
     let body = json!({ "model": "gpt-4o-mini", "max_completion_tokens": 1_000_000,
         "messages": [{ "role": "user", "content": "Go." }] });
     let gateway = gateway("[stop]\nlimit = \"tokens >= 10_000_300\"\n", &upstream).await;
@@ -115,5 +117,41 @@ async fn a_hundred_calls_at_once_on_a_budget_for_ten_are_ten() {
     assert_eq!((through, upstream.calls()), (10, 10));
     let run = gateway.run(&id()).unwrap();
     assert!(run.budget().overshoot().is_zero(), "{:?}", run.budget().overshoot());
-    assert_eq!(run.usage().0.total(), 1_100);
+    assert_eq!(run.usage().0.total(), 10_000_300);
+}
+
+#[tokio::test]
+async fn a_call_waits_for_what_others_in_flight_only_hold() {
+    let gate = std::sync::Arc::new(tokio::sync::Notify::new());
+    let held = std::sync::Arc::clone(&gate);
+    let upstream = Fake::start(move |_, n| {
+        let mut acts = vec![crate::fake::Act::Gate(std::sync::Arc::clone(&held))];
+        acts.extend(json("200 OK", &reply_text(&format!("Done {n}."))));
+        acts
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"tokens >= 10_000\"\n", &upstream).await;
+    let body = json!({ "model": "gpt-4o-mini", "max_completion_tokens": 4_500,
+        "messages": [{ "role": "user", "content": "Go." }] });
+    let calls = futures_util::future::join_all((0..6).map(|_| chat(&gateway, &body)));
+    let opened = async {
+        until("two are there", || upstream.calls() >= 2).await;
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        assert_eq!(upstream.calls(), 2);
+        while upstream.calls() < 6 {
+            gate.notify_one();
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        for _ in 0..6 {
+            gate.notify_one();
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let opened = tokio::time::timeout(std::time::Duration::from_secs(30), opened);
+    let (answers, opened) = futures_util::future::join(calls, opened).await;
+    opened.expect("they never began");
+    assert!(answers.iter().all(|got| got.words().starts_with("Done")), "{answers:?}");
+    let run = gateway.run(&id()).unwrap();
+    assert_eq!((run.status(), run.usage().0.total()), (Status::Completed, 660));
+    assert!(upstream.seen().iter().all(|it| it.json()["max_completion_tokens"] == 4_500));
 }

@@ -11,7 +11,9 @@ mod fake;
 mod kit;
 
 mod apis;
+mod calls;
 mod failures;
+mod keep;
 mod limits;
 mod runs;
 mod streams;

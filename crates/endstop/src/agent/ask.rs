@@ -180,6 +180,8 @@ impl Drive {
                     NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
                     NotAdmitted::Both => self.is_out_of_budget = true,
                     NotAdmitted::Unpriced => self.refused_without_price(&*model),
+                    // The loop does not ask to wait.
+                    NotAdmitted::OthersHold => {}
                     NotAdmitted::Core(Directive::Refuse) => {
                         self.raise(StopReason::StopRequested, "no request can begin now", "loop");
                     }

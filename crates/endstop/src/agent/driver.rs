@@ -8,6 +8,7 @@
 //! Every method is synchronous and holds the locks of the run and its ancestors only while it runs.
 
 mod call;
+mod replay;
 
 use std::sync::Arc;
 
@@ -19,12 +20,12 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 
 pub use super::pricing::Pricing;
-pub use call::{Call, OpenCall, Outcome};
+pub use call::{Call, NotBegun, OpenCall, Outcome};
+pub use replay::{Replay, Replayed};
 
 use super::approval::caps_of;
 use super::scope::{Core, Scope, Shared, is_over};
 use super::start::limits_of;
-use super::step::ledger_signal;
 use crate::cancel::{CancelToken, KillSwitch};
 use crate::clock::{RunClock, WallClock};
 use crate::ledger::{Amounts, Budget};
@@ -70,25 +71,32 @@ impl DrivenRun {
     /// A root run that goes on from a core that was restored or replayed, with the tokens it has used.
     #[must_use]
     pub fn resumed(info: RunInfo, run: Run, usage: TokenUsage, around: Surroundings) -> Self {
+        let is_new = run.status() == Status::Pending;
+        let driven = Self::root_of(info, run, around);
+        let mut core = driven.scope.core();
+        core.usage = usage;
+        if !is_new {
+            driven.scope.budget.bring_in(super::start::spent(&core));
+        }
+        drop(core);
+        driven
+    }
+
+    fn root_of(info: RunInfo, run: Run, around: Surroundings) -> Self {
         let limits = limits_of(run.program());
         let budget = match &around.budget {
             Some(shared) => shared.child(limits),
             None => Budget::root(limits),
         };
         let token = around.token.as_ref().map_or_else(CancelToken::new, CancelToken::child);
-        let (before, is_new) = (run.at(), run.status() == Status::Pending);
-        let mut core = Core::new(run, false);
-        core.usage = usage;
-        if !is_new {
-            budget.bring_in(super::start::spent(&core));
-        }
+        let clock = RunClock::start(run.at(), around.wall);
+        let core = Core::new(run, false);
         let shared = Arc::new(Shared {
             observers: around.observers,
             kill: around.kill,
             root: token.clone(),
             keeper: None,
         });
-        let clock = RunClock::start(before, around.wall);
         let scope = Scope::new(info, budget, token, clock, None, shared, core);
         Self { scope: Arc::new(scope) }
     }
@@ -278,7 +286,8 @@ impl DrivenRun {
         // A limit of a rule shows in the cores, which know it more exactly.
         let directive = match &reserved {
             Err(refused) if self.would(&EventKind::StepBegin) => {
-                return self.raise(&ledger_signal(refused));
+                self.refused_by_ledger(refused);
+                return Directive::Stop;
             }
             _ => self.scope.intend(&EventKind::StepBegin, Detail::None),
         };

@@ -1,6 +1,7 @@
 //! The worst case of a model call before it is made: how much input it can be, how much output fits.
 
 mod context;
+mod fit;
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::next_trip::Axis;
@@ -11,9 +12,10 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 pub(super) use context::{ContextBound, estimate};
 
+use self::fit::{Others, is_only_held};
 use super::pricing::{Pricing, amount};
 use super::scope::Chain;
-use crate::ledger::{Amounts, Budget, Dimension, Hold, Refused};
+use crate::ledger::{Amounts, Budget, Hold, Refused};
 use crate::observe::Detail;
 
 /// Output tokens below which a call is not worth making (01-semantics section 2).
@@ -42,6 +44,8 @@ pub(super) struct CallPlan<'p> {
     pub(super) unpriced: OnUnpriced,
     /// Whether money is left out of account.
     pub(super) is_free: bool,
+    /// Whether the call can wait for others in flight to be settled.
+    pub(super) can_wait: bool,
 }
 
 /// The worst case of a call.
@@ -126,7 +130,11 @@ impl Worst {
     /// As an event for the run of a budget: what it holds for other calls in flight comes on top. A call
     /// without a price costs what the run's policy says.
     pub(super) fn beside(&self, budget: &Budget, unpriced: OnUnpriced) -> EventKind<'static> {
-        let held = budget.held();
+        self.beside_held(budget.held(), unpriced)
+    }
+
+    /// As [`Worst::beside`], beside so much.
+    fn beside_held(&self, held: Amounts, unpriced: OnUnpriced) -> EventKind<'static> {
         let usage = TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
         let cost = match (self.cost, unpriced) {
             (Cost::Unpriced, OnUnpriced::Stop) => Cost::Unpriced,
@@ -160,6 +168,8 @@ pub(super) enum NotAdmitted {
     Both,
     /// Money is limited by a budget that is shared with other runs, and the model has no price.
     Unpriced,
+    /// It would fit if other calls in flight were settled; nobody was told anything.
+    OthersHold,
 }
 
 impl Chain<'_> {
@@ -192,8 +202,12 @@ impl Chain<'_> {
     /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
     /// core begins the wrap-up early enough.
     pub(super) fn look_ahead(&mut self, plan: &CallPlan<'_>) {
+        self.look_ahead_beside(plan, self.own_budget().held());
+    }
+
+    fn look_ahead_beside(&mut self, plan: &CallPlan<'_>, held: Amounts) {
         let output = plan.max_output.min(plan.min_output.max(WRAP_UP_OUTPUT_TOKENS));
-        let kind = plan.worst_with_wrap_up(output).beside(self.own_budget(), self.own_unpriced());
+        let kind = plan.worst_with_wrap_up(output).beside_held(held, self.own_unpriced());
         self.note_own(&kind, Detail::None);
     }
 
@@ -206,15 +220,22 @@ impl Chain<'_> {
     ) -> Result<Admitted, NotAdmitted> {
         let needs_reserve = self.needs_reserve();
         // Priced once: that is most of what admitting a call costs.
-        let worst = self.output_that_fits(plan, needs_reserve);
+        let (worst, fits) = self.output_that_fits(plan, needs_reserve, Others::Count);
         let output = worst.output;
         if self.is_untold_money(plan) {
             return Err(NotAdmitted::Unpriced);
+        }
+        if self.waits_for_others(plan, (worst, fits), needs_reserve) {
+            return Err(NotAdmitted::OthersHold);
         }
         let is_lowered = output < plan.max_output;
         let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
         let hold = match self.own_budget().reserve(plan.amounts(worst)) {
             Ok(hold) => hold,
+            Err(refused) if plan.can_wait && is_only_held(&refused) => {
+                // A call of another run was quicker.
+                return Err(NotAdmitted::OthersHold);
+            }
             Err(refused) => {
                 // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
                 let reserve = |budget: &Budget, unpriced| worst.beside(budget, unpriced);
@@ -260,57 +281,6 @@ impl Chain<'_> {
         let begin = EventKind::AttemptBegin { next_cost: Some(worst.cost) };
         let directive = self.intend(&begin, detail);
         if directive.admits() { Ok(()) } else { Err(directive) }
-    }
-
-    /// The worst case with the largest output cap that every core and every budget lets begin; with the least
-    /// one if none fits, so that the refusal shows it.
-    fn output_that_fits(&mut self, plan: &CallPlan<'_>, needs_reserve: bool) -> Worst {
-        let least = plan.min_output.min(plan.max_output);
-        let mut most = plan.max_output;
-        if plan.keeps_wrap_up {
-            most = most.min(self.output_below_finish(plan)).max(least);
-        }
-        let room = self.own_budget().room();
-        let mut fits = |worst: Worst| {
-            let amounts = plan.amounts(worst);
-            let is_in_budget = [Dimension::Tokens, Dimension::Cost].iter().all(|dimension| {
-                room.get(*dimension).is_none_or(|left| amounts.get(*dimension) <= left)
-            });
-            is_in_budget
-                && (!needs_reserve || {
-                    let whole = plan.with_wrap_up(worst);
-                    self.would(|budget, unpriced| whole.beside(budget, unpriced))
-                })
-        };
-        let wanted = plan.worst(most);
-        if fits(wanted) {
-            return wanted;
-        }
-        let mut low = plan.worst(least);
-        if !fits(low) {
-            return low;
-        }
-        let mut above = most;
-        while above.saturating_sub(low.output) > 1 {
-            let middle = low.output.saturating_add(above.saturating_sub(low.output) / 2);
-            let worst = plan.worst(middle);
-            if fits(worst) {
-                low = worst;
-            } else {
-                above = middle;
-            }
-        }
-        low
-    }
-
-    /// What lowered the output cap: tokens, if they lower it without money too.
-    fn lowered_by(&mut self, plan: &CallPlan<'_>, needs_reserve: bool) -> StopReason {
-        let free = CallPlan { is_free: true, ..*plan };
-        if self.output_that_fits(&free, needs_reserve).output < plan.max_output {
-            StopReason::TokenLimitReached
-        } else {
-            StopReason::CostLimitReached
-        }
     }
 
     /// Where no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.

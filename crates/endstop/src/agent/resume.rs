@@ -113,7 +113,7 @@ async fn lines_after(
 }
 
 /// Requests that were sent and not settled, and what they hold together at most: tokens and pico-dollars.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Out {
     count: u64,
     held: [u64; 2],
@@ -179,9 +179,17 @@ const fn picos(cost: Option<Cost>) -> u64 {
     }
 }
 
+fn times(usage: TokenUsage, count: u64) -> TokenUsage {
+    TokenUsage {
+        input: usage.total_input().saturating_mul(count),
+        output: usage.output.saturating_mul(count),
+        ..TokenUsage::default()
+    }
+}
+
 /// What the trace leaves open.
-#[derive(Default)]
-struct Tail {
+#[derive(Debug, Default)]
+pub(super) struct Tail {
     events: u64,
     last: Option<(Millis, WallTime)>,
     own: Out,
@@ -190,12 +198,14 @@ struct Tail {
     tools: Vec<String>,
     children: u64,
     is_step_open: bool,
-    usage: TokenUsage,
-    is_estimate: bool,
+    pub(super) usage: TokenUsage,
+    pub(super) is_estimate: bool,
+    /// What stands for the tokens of a request that reserved none.
+    pub(super) last_usage: Option<TokenUsage>,
 }
 
 impl Tail {
-    fn note(&mut self, event: &Event<'_>, directive: Directive) {
+    pub(super) fn note(&mut self, event: &Event<'_>, directive: Directive) {
         self.last = Some((event.at, event.wall));
         let is_own = event.source == Source::Own;
         // What a person was asked about, or was refused while the run went on, did not begin.
@@ -205,7 +215,11 @@ impl Tail {
         let out = if is_own { &mut self.own } else { &mut self.descendants };
         match &event.kind {
             EventKind::StepBegin if is_own => self.is_step_open = true,
-            EventKind::StepEnd if is_own => self.is_step_open = false,
+            EventKind::StepEnd if is_own => {
+                self.is_step_open = false;
+                // A request that is open still was refused: it was never sent.
+                self.own = Out::default();
+            }
             EventKind::Reserve { input_tokens, output_tokens, cost } => {
                 out.announce(*input_tokens, *output_tokens, *cost);
             }
@@ -231,9 +245,14 @@ impl Tail {
         }
     }
 
+    /// When the last event was.
+    pub(super) fn last_time(&self, run: &Run) -> (Millis, WallTime) {
+        self.last.unwrap_or((run.at(), WallTime(0)))
+    }
+
     /// Ends what is open; gives the events for the trace.
-    fn close(&mut self, run: &mut Run) -> Vec<Event<'static>> {
-        let (at, wall) = self.last.unwrap_or((run.at(), WallTime(0)));
+    pub(super) fn close(&mut self, run: &mut Run) -> Vec<Event<'static>> {
+        let (at, wall) = self.last_time(run);
         let mut added = Vec::new();
         let mut tell = |source, kind| {
             let event = Event { at, wall, source, kind };
@@ -243,6 +262,10 @@ impl Tail {
         let outs = [(Source::Descendant, &self.descendants), (Source::Own, &self.own)];
         for (source, out) in outs.into_iter().filter(|(_, out)| out.count > 0) {
             let (usage, cost) = out.worst();
+            let usage = match self.last_usage {
+                Some(last) if usage.total() == 0 => times(last, out.count),
+                _ => usage,
+            };
             self.usage = self.usage.checked_add(&usage).unwrap_or(self.usage);
             self.is_estimate = true;
             tell(source, EventKind::AttemptFailed { usage: Some(usage), cost: Some(cost) });

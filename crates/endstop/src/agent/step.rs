@@ -164,6 +164,7 @@ impl Drive {
             keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
             unpriced: self.scope.chain().unpriced(),
             is_free: false,
+            can_wait: false,
         }
     }
 

@@ -16,7 +16,7 @@ use super::super::pricing::Pricing;
 use super::super::scope::Scope;
 use super::super::step::ledger_signal;
 use super::DrivenRun;
-use crate::ledger::Hold;
+use crate::ledger::{Hold, Refused};
 use crate::message::ToolCall;
 use crate::model::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
@@ -61,6 +61,16 @@ pub struct Outcome<'o> {
     pub first_piece_after: Option<Duration>,
 }
 
+/// Why a call does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotBegun {
+    /// It would fit if other calls in flight were settled, of the run or of what shares its budget. Nobody was
+    /// told anything: ask again once one of them is settled. None is in the way for ever, as each is settled once.
+    OthersHold,
+    /// The run has stopped or is paused.
+    Over(Status),
+}
+
 /// A call that has begun. It is settled exactly once; one that is dropped charges its worst case.
 #[derive(Debug)]
 pub struct OpenCall {
@@ -90,6 +100,7 @@ impl DrivenRun {
             keeps_wrap_up: !call.is_wrap_up && finishes,
             unpriced: self.scope.chain().unpriced(),
             is_free: false,
+            can_wait: true,
         }
     }
 
@@ -101,12 +112,22 @@ impl DrivenRun {
         room.tokens.is_some() || room.cost.is_some() || self.scope.chain().needs_reserve()
     }
 
+    /// Whether the step of a call is better begun once other calls in flight are settled, as
+    /// [`NotBegun::OthersHold`] says: for the call, or because what they hold alone would make it the wrap-up.
+    /// Nothing begins.
+    #[must_use]
+    pub fn waits_for_others(&self, call: &Call<'_>) -> bool {
+        let plan = self.plan(call);
+        let finishes = self.look(|run| run.program().has_action(Action::Finish));
+        self.is_metered() && self.scope.chain().step_waits(&plan, finishes)
+    }
+
     /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
     ///
     /// # Errors
     ///
-    /// Where the run stands when the call does not begin: stopped or paused.
-    pub fn begin_call(&self, call: &Call<'_>) -> Result<OpenCall, Status> {
+    /// Why the call does not begin.
+    pub fn begin_call(&self, call: &Call<'_>) -> Result<OpenCall, NotBegun> {
         let plan = self.plan(call);
         let is_capped = self.is_metered();
         let (model, provider) = (call.pricing.model(), call.pricing.provider());
@@ -125,16 +146,32 @@ impl DrivenRun {
                 lowered_by,
                 begun: Instant::now(),
             }),
+            Err(NotAdmitted::OthersHold) => Err(NotBegun::OthersHold),
             Err(why) => {
                 self.not_admitted(&why, model);
-                Err(self.status())
+                Err(NotBegun::Over(self.status()))
             }
         }
     }
 
+    /// A budget refused: the run stops whose it is; the whole tree, where it is above all of them.
+    pub(super) fn refused_by_ledger(&self, refused: &Refused) {
+        let mut scope = &self.scope;
+        while scope.budget.id() != refused.budget
+            && let Some(parent) = &scope.parent
+        {
+            scope = parent;
+        }
+        let signal = ledger_signal(refused);
+        if !Arc::ptr_eq(scope, &self.scope) {
+            Self { scope: Arc::clone(scope) }.raise(&signal);
+        }
+        self.raise(&signal);
+    }
+
     fn not_admitted(&self, why: &NotAdmitted, model: &str) {
         let signal = match why {
-            NotAdmitted::Ledger(refused) => ledger_signal(refused),
+            NotAdmitted::Ledger(refused) => return self.refused_by_ledger(refused),
             NotAdmitted::Unpriced => {
                 StopSignal::new(StopReason::CostLimitReached).with_source("budget").with_message(
                     format!("the budget limits money, and `{model}` has no price: give rates by `on_unpriced`, or ignore it"),
@@ -142,7 +179,7 @@ impl DrivenRun {
             }
             NotAdmitted::Core(Directive::Refuse) => StopSignal::new(StopReason::StopRequested)
                 .with_message("no request can begin now"),
-            NotAdmitted::Core(_) | NotAdmitted::Both => return,
+            NotAdmitted::Core(_) | NotAdmitted::Both | NotAdmitted::OthersHold => return,
         };
         self.raise(&signal);
     }

@@ -105,6 +105,12 @@ impl Chain<'_> {
         })
     }
 
+    /// What the run's own core would say.
+    pub(in crate::agent) fn would_own(&mut self, kind: &EventKind<'_>) -> Directive {
+        let event = self.own.event(&mut self.core, self.now, Source::Own, kind);
+        self.core.run.would(&event)
+    }
+
     /// Asks whether something may begin; it begins for the run and all its ancestors, or for none.
     pub(in crate::agent) fn intend(
         &mut self,

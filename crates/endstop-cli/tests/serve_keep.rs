@@ -1,0 +1,248 @@
+//! `endstop serve --keep`: what was spent is not forgotten, whatever becomes of the process.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests"
+)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+const TOKEN: &str = "control-1";
+
+/// A folder of its own for a test, not yet made.
+fn folder(test: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve_keep").join(test);
+    drop(std::fs::remove_dir_all(&path));
+    path
+}
+
+/// A process that listens; killed when it is dropped, as by `kill -9`.
+struct Listening {
+    child: Child,
+    addr: String,
+}
+
+impl Listening {
+    fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        while !line.contains("listening on http://") {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "it does not listen");
+        }
+        // What follows is not waited for.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        let addr = line.split("http://").nth(1).unwrap();
+        let addr = addr.split([',', '\n']).next().unwrap().to_owned();
+        Self { child, addr }
+    }
+
+    fn sim() -> Self {
+        Self::start(endstop(&["sim"]).args(["--script", "loop"]))
+    }
+
+    /// The answer's head and body; none where the connection breaks.
+    fn ask(&self, method: &str, path: &str, body: &str) -> Option<(String, Value)> {
+        let mut stream = TcpStream::connect(&self.addr).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (to, length) = (&self.addr, body.len());
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {to}\r\nauthorization: Bearer {TOKEN}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).ok()?;
+        let text = String::from_utf8(all).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        Some((head.to_owned(), serde_json::from_str(body).ok()?))
+    }
+
+    fn upstream_calls(&self) -> u64 {
+        let (_, stats) = self.ask("GET", "/sim/stats", "").unwrap();
+        stats["calls"].as_u64().unwrap_or_else(|| panic!("{stats}"))
+    }
+
+    /// Asks once; whether the call was let through, by the gateway's own word. None where it has died.
+    fn chat(&self, run: &str) -> Option<Result<(), String>> {
+        let request = json!({
+            "model": "gpt-4o-mini", "max_tokens": 100,
+            "messages": [{ "role": "user", "content": "Look." }],
+            "tools": [{ "type": "function", "function": { "name": "look", "parameters": {
+                "type": "object", "properties": { "at": { "type": "string" } } } } }],
+        });
+        let path = format!("/r/{run}/v1/chat/completions");
+        let (head, body) = self.ask("POST", &path, &request.to_string())?;
+        let reason = head.lines().find_map(|line| line.strip_prefix("x-endstop-reason: "));
+        assert!(reason.is_some() || head.starts_with("HTTP/1.1 200"), "{head} {body}");
+        Some(reason.map_or(Ok(()), |reason| Err(reason.to_owned())))
+    }
+
+    fn steps(&self, run: &str) -> u64 {
+        let (_, told) = self.ask("GET", &format!("/endstop/v1/runs/{run}"), "").unwrap();
+        if told["error"] == "there is no such run" {
+            return 0;
+        }
+        told["report"]["totals"]["steps"].as_u64().unwrap_or_else(|| panic!("{told}"))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn endstop(arguments: &[&str]) -> Command {
+    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+    command.env("ENDSTOP_TEST_TOKEN", TOKEN).env_remove("NO_PROXY").args(arguments);
+    command
+}
+
+fn serve(sim: &Listening, keep: &Path, flags: &[&str]) -> Command {
+    let upstream = format!("http://{}", sim.addr);
+    let mut command = endstop(&["serve", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
+    command.args(["--control-token-env", "ENDSTOP_TEST_TOKEN", "--keep"]).arg(keep).args(flags);
+    command
+}
+
+fn replayed(keep: &Path) -> Output {
+    endstop(&["replay", "--stop", "steps >= 1000"]).arg(keep).output().unwrap()
+}
+
+/// A number that differs from test to test.
+fn dice(below: u64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::from(now.subsec_nanos()) / 7 % below
+}
+
+#[test]
+fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
+    const LIMIT: u64 = 200;
+    const KILLS: u64 = 20;
+    let keep = folder("kills");
+    let sim = Listening::sim();
+    let limit = LIMIT.to_string();
+    let flags = ["--steps", &limit, "--tokens", "100000000"];
+    let answered = Arc::new(AtomicU64::new(0));
+    for _ in 0..KILLS {
+        let gateway = Arc::new(Listening::start(&mut serve(&sim, &keep, &flags)));
+        let known = gateway.steps("a");
+        assert!(known >= answered.load(Ordering::SeqCst), "{known} of {answered:?}");
+        assert!(known >= sim.upstream_calls(), "what was sent is counted");
+        let pid = gateway.child.id().to_string();
+        let (asking, count) = (Arc::clone(&gateway), Arc::clone(&answered));
+        let agent = std::thread::spawn(move || {
+            while let Some(got) = asking.chat("a") {
+                got.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let until = answered.load(Ordering::SeqCst) + dice(8);
+        while answered.load(Ordering::SeqCst) < until {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_micros(dice(3_000)));
+        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        agent.join().unwrap();
+    }
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    let mut last = gateway.chat("a").unwrap();
+    while last.is_ok() {
+        answered.fetch_add(1, Ordering::SeqCst);
+        assert!(answered.load(Ordering::SeqCst) <= LIMIT);
+        last = gateway.chat("a").unwrap();
+    }
+    assert_eq!(last, Err("steps_limit".to_owned()));
+    let (calls, answered) = (sim.upstream_calls(), answered.load(Ordering::SeqCst));
+    assert!(answered <= calls && calls <= LIMIT, "{answered} of {calls}");
+    assert!(answered >= LIMIT - KILLS, "{answered}: one in flight at each kill at most");
+    assert_eq!(gateway.steps("a"), LIMIT);
+    drop(gateway);
+    // The stop stays.
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    assert_eq!(gateway.chat("a"), Some(Err("steps_limit".to_owned())));
+    assert_eq!((sim.upstream_calls(), gateway.steps("a")), (calls, LIMIT));
+    drop(gateway);
+    let output = replayed(&keep);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("1 run"), "{text}");
+}
+
+#[test]
+fn a_disk_that_takes_no_more_stops_the_run() {
+    let keep = folder("full");
+    let sim = Listening::sim();
+    let serve = serve(&sim, &keep, &["--steps", "500"]);
+    // The system refuses writes beyond 4 KiB in a file, as a full disk does.
+    let mut limited = Command::new("/bin/sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"]);
+    limited.arg(serve.get_program()).args(serve.get_args()).env("ENDSTOP_TEST_TOKEN", TOKEN);
+    let gateway = Listening::start(&mut limited);
+    let mut answered = 0;
+    let reason = loop {
+        match gateway.chat("a").unwrap() {
+            Ok(()) => answered += 1,
+            Err(reason) => break reason,
+        }
+    };
+    assert_eq!((reason.as_str(), gateway.chat("a")), ("error", Some(Err("error".to_owned()))));
+    let calls = sim.upstream_calls();
+    assert!(answered > 1 && calls <= answered + 1, "{answered} of {calls}");
+    drop(gateway);
+    // With room again, the run goes on, and knows of every call.
+    let gateway = Listening::start(&mut self::serve(&sim, &keep, &["--steps", "500"]));
+    assert!(gateway.steps("a") >= calls);
+    assert_eq!(gateway.chat("a"), Some(Ok(())));
+}
+
+#[test]
+fn a_folder_is_one_gateways() {
+    let keep = folder("two");
+    let sim = Listening::sim();
+    let first = Listening::start(&mut serve(&sim, &keep, &["--steps", "5"]));
+    let second = serve(&sim, &keep, &["--steps", "5"]).output().unwrap();
+    let error = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(!second.status.success());
+    assert!(
+        error.contains(&format!("process {} keeps its runs there", first.child.id())),
+        "{error}"
+    );
+    drop(first);
+    // A dead process has no lock.
+    drop(Listening::start(&mut serve(&sim, &keep, &["--steps", "5"])));
+}
+
+#[test]
+fn all_runs_together_are_held_to_their_total_over_restarts() {
+    let keep = folder("total");
+    let sim = Listening::sim();
+    let flags = ["--steps", "40", "--total-usd", "0.002"];
+    let mut calls = 0;
+    for run in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+        while gateway.chat(run) == Some(Ok(())) {
+            assert!(sim.upstream_calls() <= 10_000);
+        }
+        let now = sim.upstream_calls();
+        if now == calls {
+            return;
+        }
+        calls = now;
+    }
+    panic!("the total was never reached: {calls} calls");
+}

@@ -1,0 +1,230 @@
+//! What a call is admitted for, what it is charged, and how it ends.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use endstop::cancel::Urgency;
+use endstop::core::run::Status;
+use endstop::ledger::{Budget, Limits};
+use endstop_gateway::Gateway;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+
+use crate::fake::{Act, Fake, chunk, json, json_with, sse_head};
+use crate::kit::*;
+use crate::streams::{agent, delta};
+
+const STEPS: &str = "[stop]\nlimit = \"steps >= 9\"\n";
+const TOKENS: &str = "[stop]\nlimit = \"tokens >= 100_000\"\n";
+
+async fn answering() -> Fake {
+    Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await
+}
+
+/// A request with any head and body.
+async fn raw(gateway: &Gateway, request: &str) -> Got {
+    let mut stream = TcpStream::connect(gateway.addr()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    receive(stream).await
+}
+
+#[tokio::test]
+async fn a_call_in_the_background_is_refused_where_it_has_to_be_counted() {
+    let upstream = answering().await;
+    let metered = gateway(TOKENS, &upstream).await;
+    let body = json!({ "model": "gpt-4o-mini", "input": "Go.", "background": true });
+    let got = post(&metered, "/v1/responses", &body).await;
+    assert_eq!((got.status, upstream.calls()), (402, 0), "{got:?}");
+    assert!(got.text().contains("background") && got.text().contains("--allow-unmetered"));
+    let counts = metered.counts(&id()).unwrap();
+    assert_eq!((counts.refused, status(&metered)), (1, Status::InProgress));
+    let unmetered = gateway(STEPS, &upstream).await;
+    assert_eq!(post(&unmetered, "/v1/responses", &body).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_does_not_keep_a_cut_call_alive() {
+    let upstream = Fake::start(|_, _| {
+        let word = delta(&json!({ "content": "words ".repeat(10_000) }), &json!(null));
+        let mut acts = vec![sse_head()];
+        acts.extend((0..1_000).map(|_| chunk(&word)));
+        acts.push(Act::AwaitClose);
+        acts
+    })
+    .await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    let stream =
+        send(gateway.addr(), "/v1/chat/completions", "", &agent().request().to_string()).await;
+    until("it has arrived", || upstream.calls() == 1).await;
+    // Until nothing more fits anywhere.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let run = gateway.run(&id()).unwrap();
+    assert!(!run.budget().held().is_zero() && upstream.closed.load(Ordering::SeqCst) == 0);
+    gateway.cancel(&id(), "enough", Urgency::Now);
+    until("it is settled", || run.budget().held().is_zero()).await;
+    until("the upstream is closed", || upstream.closed.load(Ordering::SeqCst) == 1).await;
+    assert!(run.usage().0.output > 0);
+    drop(stream);
+}
+
+#[tokio::test]
+async fn a_cap_that_nobody_asked_for_is_lowered_to_what_the_model_takes() {
+    let upstream = Fake::start(|arrived, _| match arrived.json()["max_completion_tokens"].as_u64() {
+        Some(cap) if cap > 700 => json(
+            "400 Bad Request",
+            "{\"error\":{\"message\":\"too large: 1000. It supports at most 700 completion tokens\"}}",
+        ),
+        _ => json("200 OK", &reply_text("Done.")),
+    })
+    .await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    for turn in ["One.", "Two."] {
+        let got = chat(&gateway, &Agent::new(turn).request()).await;
+        assert_eq!((got.status, got.words().as_str()), (200, "Done."));
+    }
+    let caps: Vec<_> =
+        upstream.seen().iter().map(|it| it.json()["max_completion_tokens"].clone()).collect();
+    assert_eq!(caps, [1_000, 700, 700]);
+    let run = gateway.run(&id()).unwrap();
+    assert_eq!((run.usage().0.total(), reading(&gateway, "attempts")), (220, 2));
+    // What the client asks for itself is its own affair.
+    let mut own = Agent::new("Three.").request();
+    own["max_completion_tokens"] = json!(900);
+    assert_eq!(chat(&gateway, &own).await.status, 400);
+    assert!(run.budget().held().is_zero());
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_charged_for_what_came() {
+    let upstream =
+        Fake::start(|_, _| vec![json_with("", 9_000), Act::Send(vec![b' '; 3_000]), Act::Close])
+            .await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    let got = chat(&gateway, &Agent::new("Answer.").request()).await;
+    assert_eq!(got.status, 502);
+    assert_eq!(got.text().matches("the upstream broke off").count(), 1, "{}", got.text());
+    let (usage, is_estimate) = gateway.run(&id()).unwrap().usage();
+    assert_eq!((usage.output, is_estimate), (1_000, true));
+    assert_eq!(gateway.counts(&id()).unwrap().failed_calls, 1);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_a_whole_answer_pays_for_what_came() {
+    let upstream = Fake::start(|_, _| {
+        vec![json_with("", 9_000), Act::Send(vec![b' '; 3_000]), Act::AwaitClose]
+    })
+    .await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    let body = Agent::new("Answer.").request().to_string();
+    let stream = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
+    until("it has arrived", || upstream.calls() == 1).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    drop(stream);
+    let run = gateway.run(&id()).unwrap();
+    until("it is settled", || run.budget().held().is_zero()).await;
+    assert_eq!(run.usage().0.output, 1_000);
+}
+
+#[tokio::test]
+async fn a_stream_whose_request_demands_structure_is_cut_and_not_ended_with_text() {
+    let upstream = Fake::start(|_, _| {
+        let word = delta(&json!({ "content": "STOP HERE" }), &json!(null));
+        vec![sse_head(), chunk(&word), Act::AwaitClose]
+    })
+    .await;
+    let policy = "[stop]\ndone = 'said(\"STOP HERE\") or steps >= 9'\n";
+    let gateway = gateway(policy, &upstream).await;
+    let mut agent = agent();
+    agent.extra = json!({ "tool_choice": "required" });
+    let got = chat(&gateway, &agent.request()).await;
+    assert!(!got.is_whole && !got.text().contains("Endstop"), "{got:?}");
+}
+
+#[tokio::test]
+async fn a_dearer_model_that_answers_is_paid_for() {
+    let upstream =
+        Fake::start(|_, _| json("200 OK", &reply_text("Done.").replace("gpt-4o-mini", "gpt-4o")))
+            .await;
+    let gateway = gateway("[stop]\nlimit = \"cost >= $5\"\n", &upstream).await;
+    chat(&gateway, &Agent::new("Answer.").request()).await;
+    // $2.50 and $10 a million.
+    assert_eq!(gateway.run(&id()).unwrap().budget().settled().cost.to_string(), "$0.00035");
+}
+
+#[tokio::test]
+async fn what_a_provider_billed_is_paid() {
+    let upstream = Fake::start(|_, _| {
+        let mut reply: serde_json::Value = serde_json::from_str(&reply_text("Done.")).unwrap();
+        reply["usage"]["cost"] = json!(0.25);
+        json("200 OK", &reply.to_string())
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"cost >= $5\"\n", &upstream).await;
+    chat(&gateway, &Agent::new("Answer.").request()).await;
+    assert_eq!(gateway.run(&id()).unwrap().budget().settled().cost.to_string(), "$0.25");
+}
+
+#[tokio::test]
+async fn the_stop_of_a_gateway_further_on_is_passed_on_and_costs_nothing() {
+    let upstream = Fake::start(|_, _| {
+        let body = reply_text("Endstop stopped this run.");
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-endstop-reason: cost_limit\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        vec![Act::Send(head.into_bytes())]
+    })
+    .await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    let got = chat(&gateway, &Agent::new("Answer.").request()).await;
+    assert_eq!(got.header("x-endstop-reason").as_deref(), Some("cost_limit"));
+    assert!(got.words().contains("Endstop"));
+    let run = gateway.run(&id()).unwrap();
+    assert_eq!((run.usage().0.total(), run.usage().1), (0, false));
+    assert!(run.budget().held().is_zero());
+}
+
+#[tokio::test]
+async fn a_method_that_costs_nothing_costs_with_a_body() {
+    let upstream = answering().await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    let head = "GET /v1/files HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+    let got = raw(&gateway, &format!("{head}content-length: 2\r\n\r\n{{}}")).await;
+    assert_eq!((got.status, upstream.calls()), (402, 0));
+    let got = raw(&gateway, &format!("{head}x-http-method-override: POST\r\n\r\n")).await;
+    assert_eq!(got.status, 200);
+    assert!(!upstream.seen()[0].head.to_lowercase().contains("override"));
+}
+
+#[tokio::test]
+async fn a_preflight_passes_a_stopped_run_and_a_head_keeps_its_length() {
+    let upstream = Fake::start(|arrived, _| match arrived.head.split(' ').next() {
+        Some("HEAD") => vec![json_with("", 77)],
+        _ => json("200 OK", "{}"),
+    })
+    .await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    let of = |method: &str| {
+        format!("{method} /v1/files HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    };
+    let got = raw(&gateway, &of("HEAD")).await;
+    assert_eq!((got.status, got.header("content-length").as_deref()), (200, Some("77")));
+    gateway.cancel(&id(), "enough", Urgency::Graceful);
+    assert_eq!(raw(&gateway, &of("OPTIONS")).await.status, 200);
+    assert_eq!(raw(&gateway, &of("GET")).await.status, 402);
+}
+
+#[tokio::test]
+async fn what_a_shared_budget_refuses_a_sub_agent_stops_the_run() {
+    let upstream = answering().await;
+    let mut config = config(STEPS, upstream.addr);
+    let limits = Limits { tokens: Some(10), ..Limits::unlimited() };
+    config.around.budget = Some(Budget::root(limits));
+    let gateway = Gateway::start(config).await.unwrap();
+    let body = Agent::new("Answer.").request();
+    let got = post(&gateway, "/r/run-1/kid/v1/chat/completions", &body).await;
+    assert_eq!(got.header("x-endstop-reason").as_deref(), Some("token_limit"), "{got:?}");
+    assert_eq!((status(&gateway), upstream.calls()), (Status::Stopped, 0));
+}

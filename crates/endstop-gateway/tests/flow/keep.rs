@@ -1,0 +1,339 @@
+//! Runs that are kept in a folder: what was spent is not forgotten.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use endstop::agent::driver::Surroundings;
+use endstop::core::run::Status;
+use endstop::core::units::Money;
+use endstop::ledger::{Budget, Limits};
+use endstop::store::RunId;
+use endstop_gateway::{Config, Gateway, Runs, StartError, Unnamed};
+use futures_util::future::join_all;
+
+use crate::fake::{Act, Fake, json};
+use crate::kit::*;
+
+/// A folder of its own for a test, not yet made.
+fn folder(test: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keep").join(test);
+    drop(fs::remove_dir_all(&path));
+    path
+}
+
+fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
+    let mut config = config(policy, upstream);
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.keep = Some(keep.to_owned());
+    config
+}
+
+/// Starts once the gateway before has given the folder back.
+async fn start(make: impl Fn() -> Config) -> Gateway {
+    for _ in 0..2_000 {
+        match Gateway::start(make()).await {
+            Err(StartError::Keep { why, .. }) if why.contains("keeps its runs there") => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            started => return started.unwrap(),
+        }
+    }
+    panic!("the folder is never given back");
+}
+
+async fn looping() -> Fake {
+    Fake::start(|_, n| json("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))).await
+}
+
+fn path(run: &str) -> String {
+    format!("/r/{run}/v1/chat/completions")
+}
+
+fn run_id(run: &str) -> RunId {
+    RunId::parse(run).unwrap()
+}
+
+/// Asks until `steps` answers or a stop; how many calls were let through.
+async fn ask(gateway: &Gateway, run: &str, agent: &mut Agent, steps: usize) -> usize {
+    for step in 0..steps {
+        let got = post(gateway, &path(run), &agent.request()).await;
+        assert_eq!(got.status, 200, "{got:?}");
+        if got.header("x-endstop-reason").is_some() {
+            return step;
+        }
+        agent.take(&got, &format!("result {step}"));
+    }
+    steps
+}
+
+fn reading_of(gateway: &Gateway, run: &str, gauge: &str) -> u64 {
+    gateway.open(&run_id(run)).unwrap().look(|run| run.reading(gauge)).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_run_goes_on_after_its_gateway_has_died_and_a_stop_stays() {
+    let (upstream, keep) = (looping().await, folder("goes_on"));
+    let make = || many("[stop]\nlimit = \"steps >= 5 or cost >= $9\"\n", upstream.addr, &keep);
+    let mut agent = Agent::new("Look.");
+    let mut let_through = 0;
+    let mut cost = 0;
+    for life in 0..4 {
+        let gateway = start(make).await;
+        assert!(reading_of(&gateway, "a", "cost") >= cost);
+        let_through += ask(&gateway, "a", &mut agent, 2).await;
+        cost = reading_of(&gateway, "a", "cost");
+        let at = reading_of(&gateway, "a", "steps");
+        assert_eq!(at, [2, 4, 5, 5][life]);
+        assert_eq!(reading_of(&gateway, "a", "tokens"), at * 110);
+        assert_eq!(reading_of(&gateway, "a", "tool_calls"), at);
+        drop(gateway);
+    }
+    assert_eq!((let_through, upstream.calls()), (5, 5));
+    let gateway = start(make).await;
+    assert_eq!(gateway.open(&run_id("a")).unwrap().status(), Status::Stopped);
+    // Another run has a budget of its own.
+    assert_eq!(ask(&gateway, "b", &mut Agent::new("Look."), 9).await, 5);
+    let text = fs::read_to_string(keep.join("a.jsonl")).unwrap();
+    assert_eq!(text.matches("endstop_trace").count(), 1);
+    assert_eq!(text.matches("\"step_begin\"").count(), 5);
+}
+
+#[tokio::test]
+async fn a_run_that_was_forgotten_goes_on_from_its_file() {
+    let (upstream, keep) = (looping().await, folder("forgotten"));
+    let mut config = many("[stop]\nlimit = \"steps >= 4\"\n", upstream.addr, &keep);
+    config.bounds.runs = 2;
+    let gateway = Gateway::start(config).await.unwrap();
+    let runs = ["a", "b", "c", "d", "e"];
+    let mut agents = runs.map(|_| Agent::new("Look."));
+    let mut let_through = [0; 5];
+    for _ in 0..6 {
+        for ((run, agent), count) in runs.iter().zip(&mut agents).zip(&mut let_through) {
+            *count += ask(&gateway, run, agent, 1).await;
+        }
+        assert!(gateway.runs().len() <= 2);
+    }
+    assert_eq!(let_through, [4; 5]);
+    assert_eq!(upstream.calls(), 20);
+}
+
+#[tokio::test]
+async fn calls_that_name_a_run_at_once_read_its_file_once() {
+    let (upstream, keep) = (looping().await, folder("at_once"));
+    let make = || many("[stop]\nlimit = \"steps >= 10\"\n", upstream.addr, &keep);
+    let gateway = start(make).await;
+    assert_eq!(ask(&gateway, "a", &mut Agent::new("Look."), 3).await, 3);
+    drop(gateway);
+    let gateway = start(make).await;
+    let requests: Vec<_> = (0..40).map(|n| Agent::new(&format!("Task {n}.")).request()).collect();
+    let path = path("a");
+    let answers = join_all(requests.iter().map(|request| post(&gateway, &path, request))).await;
+    let stopped = answers.iter().filter(|got| got.header("x-endstop-reason").is_some()).count();
+    assert_eq!((stopped, upstream.calls()), (33, 10));
+}
+
+#[tokio::test]
+async fn without_a_folder_a_run_that_has_not_ended_is_not_forgotten() {
+    let upstream = Fake::start(|request, n| {
+        if request.body.contains("Answer") {
+            return json("200 OK", &reply_text("Done."));
+        }
+        json("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))
+    })
+    .await;
+    let mut config = config("[stop]\nlimit = \"steps >= 2\"\n", upstream.addr);
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    config.bounds.runs = 2;
+    let gateway = Gateway::start(config).await.unwrap();
+    let (mut look, answer) = (Agent::new("Look."), Agent::new("Answer.").request());
+    assert_eq!(ask(&gateway, "open", &mut look, 1).await, 1);
+    for run in ["a", "b", "c"] {
+        assert_eq!(post(&gateway, &path(run), &answer).await.words(), "Done.");
+    }
+    assert_eq!(ask(&gateway, "other", &mut Agent::new("Look."), 1).await, 1);
+    let refused = post(&gateway, &path("d"), &answer).await;
+    assert_eq!(refused.status, 503, "{refused:?}");
+    // The limit holds as if nobody had come.
+    assert_eq!(ask(&gateway, "open", &mut look, 5).await, 1);
+    // A stopped one goes rather than one that has not ended.
+    assert_eq!(post(&gateway, &path("d"), &answer).await.words(), "Done.");
+    let ids: Vec<String> = gateway.runs().iter().map(|run| run.info().id.to_string()).collect();
+    assert_eq!(ids, ["d", "other"]);
+}
+
+#[tokio::test]
+async fn half_a_line_is_cut_and_any_other_damage_is_an_error() {
+    let (upstream, keep) = (looping().await, folder("damage"));
+    let make = || many("[stop]\nlimit = \"steps >= 3\"\n", upstream.addr, &keep);
+    let gateway = start(make).await;
+    let mut agent = Agent::new("Look.");
+    assert_eq!(ask(&gateway, "a", &mut agent, 2).await, 2);
+    drop(gateway);
+    drop(start(make).await);
+    let file = keep.join("a.jsonl");
+    let whole = fs::read(&file).unwrap();
+    let request = agent.request();
+    // At every length: never more than the limit, and never an error.
+    let bytes: Vec<usize> = (0..whole.len()).step_by(97).collect();
+    for length in bytes {
+        let run = format!("cut-{length}");
+        let text = String::from_utf8(whole[..length].to_vec()).unwrap();
+        let text = text.replacen("\"run\":\"a\"", &format!("\"run\":\"{run}\""), 1);
+        fs::write(keep.join(format!("{run}.jsonl")), text).unwrap();
+    }
+    let gateway = start(make).await;
+    for length in (0..whole.len()).step_by(97) {
+        let run = format!("cut-{length}");
+        assert!(ask(&gateway, &run, &mut Agent::new("Look."), 9).await <= 3);
+        let text = fs::read_to_string(keep.join(format!("{run}.jsonl"))).unwrap();
+        assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+    }
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let middle = lines.len() / 2;
+    let damaged = |run: &str, replaced: usize, by: &[u8]| {
+        let mut lines = lines.clone();
+        lines[replaced] = by;
+        fs::write(keep.join(format!("{run}.jsonl")), lines.concat()).unwrap();
+    };
+    damaged("lost", 0, b"");
+    damaged("other", 0, b"{\"endstop_trace\":1,\"run\":\"a\"}\n");
+    damaged("newer", 0, b"{\"endstop_trace\":2,\"run\":\"newer\"}\n");
+    damaged("bytes", middle, b"\xff\xfe\n");
+    damaged("word", middle, b"{\"at\":1,\"event\":\"free_money\"}\n");
+    damaged("zeros", lines.len() - 1, b"\0\0\0\0\n");
+    fs::create_dir(keep.join("place.jsonl")).unwrap();
+    let before = upstream.calls();
+    for run in ["lost", "other", "newer", "bytes", "word", "zeros", "place"] {
+        for _ in 0..2 {
+            let got = post(&gateway, &path(run), &request).await;
+            assert_eq!(got.status, 500, "{run}: {got:?}");
+            assert_eq!(got.json()["error"]["type"], "api_error");
+            assert!(gateway.open(&run_id(run)).is_none());
+        }
+    }
+    assert_eq!(upstream.calls(), before);
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_written_sends_nothing() {
+    let (upstream, keep) = (looping().await, folder("unwritten"));
+    let config = many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
+    let gateway = Gateway::start(config).await.unwrap();
+    let run = gateway.open(&run_id("a")).unwrap();
+    fs::remove_dir_all(&keep).unwrap();
+    for _ in 0..2 {
+        let got = post(&gateway, &path("a"), &Agent::new("Look.").request()).await;
+        assert_eq!(got.header("x-endstop-reason").as_deref(), Some("error"), "{got:?}");
+        assert!(got.words().contains("cannot be kept"), "{got:?}");
+    }
+    assert_eq!((run.status(), upstream.calls()), (Status::Failed, 0));
+    assert!(run.budget().held().is_zero());
+}
+
+#[tokio::test]
+async fn a_folder_has_one_gateway() {
+    let (upstream, keep) = (looping().await, folder("locked"));
+    let make = || many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
+    let gateway = Gateway::start(make()).await.unwrap();
+    let error = Gateway::start(make()).await.unwrap_err();
+    assert!(error.to_string().contains("keeps its runs there"), "{error}");
+    gateway.shut_down().await;
+    drop(start(make).await);
+}
+
+#[tokio::test]
+async fn a_call_that_a_crash_cut_is_charged_its_worst_case() {
+    let upstream = Fake::start(|_, n| match n {
+        0 => json("200 OK", &reply_call("call_0", "look", "{}")),
+        _ => vec![Act::AwaitClose],
+    })
+    .await;
+    for (name, policy) in [
+        ("reserved", "[stop]\nlimit = \"steps >= 9 or tokens >= 100_000\"\n"),
+        ("guessed", "[stop]\nlimit = \"steps >= 9\"\n"),
+    ] {
+        let (keep, copy) = (folder(name), folder(&format!("{name}-copy")));
+        let gateway = start(|| many(policy, upstream.addr, &keep)).await;
+        let mut agent = Agent::new("Look.");
+        let before = upstream.calls();
+        if before == 0 {
+            ask(&gateway, "a", &mut agent, 1).await;
+        }
+        let run = gateway.open(&run_id("a")).unwrap();
+        let settled = run.budget().settled();
+        let body = agent.request().to_string();
+        let stream = send(gateway.addr(), &path("a"), "", &body).await;
+        until("it is there", || upstream.calls() == before.max(1) + 1).await;
+        let held = run.budget().held();
+        // What kill -9 would leave.
+        fs::create_dir_all(&copy).unwrap();
+        fs::copy(keep.join("a.jsonl"), copy.join("a.jsonl")).unwrap();
+        // Whoever has a run has the folder.
+        drop((stream, gateway, run));
+        let gateway = start(|| many(policy, upstream.addr, &copy)).await;
+        let run = gateway.open(&run_id("a")).unwrap();
+        let charged = run.budget().settled();
+        let cost = charged.cost.picos() - settled.cost.picos();
+        assert!(cost >= held.cost.picos() && cost > 0, "{name}: {charged:?}, held {held:?}");
+        if name == "reserved" {
+            assert_eq!(charged.tokens - settled.tokens, held.tokens);
+        }
+        assert_eq!(charged.steps, settled.steps + 1);
+        assert!(run.budget().held().is_zero());
+        // Once, however often it is read.
+        drop((gateway, run));
+        let gateway = start(|| many(policy, upstream.addr, &copy)).await;
+        assert_eq!(gateway.open(&run_id("a")).unwrap().budget().settled(), charged);
+    }
+}
+
+#[tokio::test]
+async fn a_budget_of_all_runs_remembers_what_they_spent() {
+    let (upstream, keep) = (looping().await, folder("total"));
+    let total = |dollars: &str| {
+        let cost = Some(dollars.parse::<Money>().unwrap());
+        Budget::root(Limits { cost, ..Limits::unlimited() })
+    };
+    let make = |budget: &Budget| {
+        let mut config = many("[stop]\nlimit = \"steps >= 50\"\n", upstream.addr, &keep);
+        config.around = Surroundings { budget: Some(budget.clone()), ..Surroundings::default() };
+        config.bounds.runs = 2;
+        config
+    };
+    let first = total("0.001");
+    let gateway = start(|| make(&first)).await;
+    for run in ["a", "b", "c"] {
+        assert_eq!(ask(&gateway, run, &mut Agent::new("Look."), 2).await, 2);
+    }
+    // A run that was forgotten is not counted twice.
+    assert_eq!(ask(&gateway, "a", &mut Agent::new("Look."), 1).await, 1);
+    drop(gateway);
+    let spent = first.settled();
+    assert_eq!((spent.tokens, spent.tool_calls), (7 * 110, 7));
+    let budget = total("0.001");
+    // Each try would charge it; only the one that starts does.
+    let gateway = start(|| make(&budget)).await;
+    assert_eq!(budget.settled(), spent);
+    for run in ["a", "d"] {
+        ask(&gateway, run, &mut Agent::new("Look."), 40).await;
+    }
+    assert!(budget.settled().cost <= "0.001".parse().unwrap());
+    let calls = upstream.calls();
+    assert_eq!(ask(&gateway, "e", &mut Agent::new("Look."), 1).await, 0);
+    assert_eq!(upstream.calls(), calls);
+    drop(gateway);
+    // What cannot be read has spent nobody knows how much.
+    fs::write(keep.join("z.jsonl"), "{}\n").unwrap();
+    let budget = total("0.001");
+    let error = loop {
+        match Gateway::start(make(&budget)).await {
+            Err(StartError::Keep { why, .. }) if why.contains("keeps its runs there") => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            started => break started.unwrap_err().to_string(),
+        }
+    };
+    assert!(error.contains("run `z`"), "{error}");
+}
