@@ -27,6 +27,7 @@ mod money_tests;
 mod parts;
 mod reply;
 mod responses;
+mod strict;
 mod usage;
 mod weigh;
 
@@ -93,6 +94,8 @@ pub struct Asked {
     pub is_background: bool,
     /// Tools that run at the provider are offered: what they read is input too, and is in no request.
     pub has_server_tools: bool,
+    /// Something in it may be written to a cache for an hour, which costs more.
+    pub may_write_1h: bool,
     /// The tier and speed that are asked for, as they change the price.
     pub context: CallContext,
     /// Names of the tools that are offered.
@@ -109,6 +112,15 @@ pub struct Asked {
     pub results: Vec<ToolResult>,
     /// Whether the user said something after the last message of the model.
     pub has_user_message: bool,
+}
+
+impl Asked {
+    /// A bound of the input, twice where tools run at the provider. What those read cannot be known before: this
+    /// is room for it, and no strict bound.
+    #[must_use]
+    pub const fn with_server_tools(&self, bound: u64) -> u64 {
+        if self.has_server_tools { bound.saturating_mul(2) } else { bound }
+    }
 }
 
 /// What is kept of one message: enough to know it again, and how long it can be.

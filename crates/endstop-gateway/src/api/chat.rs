@@ -6,8 +6,9 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
-use super::parts::{arguments_of, beside, read_object, text_of};
+use super::parts::{arguments_of, beside, context, may_write_1h, read_object, text_of};
 use super::reply::{MAX_CALLS, Reply};
+use super::strict::{Key, check, truth, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark_entry};
 use super::{
     Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
@@ -23,6 +24,18 @@ mod write;
 #[derive(Debug)]
 pub(super) struct Chat;
 
+/// What decides the cost of an answer, and who gives it.
+const KEYS: &[Key] = &[
+    Key::of(&["model"]),
+    Key::of(&["stream"]),
+    Key::of(&["stream_options"]).with(&[Key::of(&["include_usage"])]),
+    Key::of(&["max_tokens"]),
+    Key::of(&["max_completion_tokens"]),
+    Key::of(&["n"]),
+    Key::of(&["best_of"]),
+    Key::of(&["service_tier"]),
+];
+
 fields! {
     Request<'j> {
         model: Raw<'j> = "model",
@@ -31,6 +44,9 @@ fields! {
         max_tokens: Raw<'j> = "max_tokens",
         max_completion_tokens: Raw<'j> = "max_completion_tokens",
         n: Raw<'j> = "n",
+        best_of: Raw<'j> = "best_of",
+        tier: Raw<'j> = "service_tier",
+        search: Raw<'j> = "web_search_options" | "search_parameters" | "plugins",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Raw<'j> = "tool_choice",
         functions: List<Function<'j>> = "functions",
@@ -48,6 +64,7 @@ fields! {
 
 fields! {
     Tool<'j> {
+        kind: Raw<'j> = "type",
         function: Function<'j> = "function" | "custom",
     }
 }
@@ -90,13 +107,23 @@ fields! {
 impl Dialect for Chat {
     fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
         let request: Request<'_> = read_object(body)?;
+        check(body, KEYS)?;
+        let [old_cap, cap] = [
+            whole(request.max_tokens, "max_tokens", 0)?,
+            whole(request.max_completion_tokens, "max_completion_tokens", 0)?,
+        ];
+        let [choices, best_of] = [whole(request.n, "n", 1)?, whole(request.best_of, "best_of", 1)?];
         let mut asked = Asked {
             model: request.model.text().unwrap_or_default().into_owned(),
-            is_stream: request.stream.is_true(),
+            is_stream: truth(request.stream, "stream")?,
             wants_usage: request.stream_options.include_usage.is_true(),
             // Servers differ in which of the two counts.
-            output_cap: request.max_tokens.count().max(request.max_completion_tokens.count()),
-            choices: request.n.count().unwrap_or(1).max(1),
+            output_cap: old_cap.max(cap),
+            // The best of several are all paid.
+            choices: choices.max(best_of).unwrap_or(1),
+            has_server_tools: request.has_server_tools(),
+            may_write_1h: may_write_1h(body),
+            context: context(request.tier, Raw::default()),
             demands: request.demands(),
             tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
             thread: Thread::Whole,
@@ -150,6 +177,14 @@ impl<'j> Request<'j> {
         functions
             .filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.parameters }))
             .collect()
+    }
+
+    /// Other kinds of tools run at the provider.
+    fn has_server_tools(&self) -> bool {
+        let runs_there = |tool: &Tool<'_>| {
+            !matches!(tool.kind.text().as_deref(), None | Some("function" | "custom"))
+        };
+        self.search.is_some() || self.tools.0.iter().any(runs_there)
     }
 
     fn demands(&self) -> super::Demands {

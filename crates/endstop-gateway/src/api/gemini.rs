@@ -8,8 +8,9 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
-use super::parts::{beside, read_object};
+use super::parts::{beside, context, read_object};
 use super::reply::{FINAL_ANSWER, MAX_CALLS, Reply, json_answer};
+use super::strict::{Key, check, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark};
 use super::{
     Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
@@ -25,10 +26,21 @@ mod write;
 #[derive(Debug)]
 pub(super) struct Gemini;
 
+/// What decides the cost of an answer.
+const KEYS: &[Key] = &[
+    Key::of(&["generationConfig", "generation_config"]).with(&[
+        Key::of(&["maxOutputTokens", "max_output_tokens"]),
+        Key::of(&["candidateCount", "candidate_count"]),
+    ]),
+    Key::of(&["cachedContent", "cached_content"]),
+    Key::of(&["model"]),
+];
+
 fields! {
     Request<'j> {
         contents: Raw<'j> = "contents",
         tools: Raw<'j> = "tools",
+        tier: Raw<'j> = "serviceTier" | "service_tier",
         tool_config: ToolConfig<'j> = "toolConfig" | "tool_config",
         config: Config<'j> = "generationConfig" | "generation_config",
         cached: Raw<'j> = "cachedContent" | "cached_content",
@@ -123,6 +135,8 @@ fn listed(value: Raw<'_>) -> Vec<Raw<'_>> {
 impl Dialect for Gemini {
     fn read(&self, path: &str, body: &[u8]) -> Result<Asked, Unreadable> {
         let request: Request<'_> = read_object(body)?;
+        check(body, KEYS)?;
+        let config = &request.config;
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let is_streamed = path.ends_with(":streamGenerateContent");
         let is_events = query.split('&').any(|pair| pair.eq_ignore_ascii_case("alt=sse"));
@@ -133,8 +147,10 @@ impl Dialect for Gemini {
             is_stream: is_streamed && is_events,
             is_list: is_streamed && !is_events,
             wants_usage: true,
-            output_cap: request.config.cap.count(),
-            choices: request.config.choices.count().unwrap_or(1).max(1),
+            has_server_tools: request.has_server_tools(),
+            context: context(request.tier, Raw::default()),
+            output_cap: whole(config.cap, "maxOutputTokens", 0)?,
+            choices: whole(config.choices, "candidateCount", 1)?.unwrap_or(1),
             demands: demands(&offers, &request.insists(), request.wants_json()),
             tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
             // Cached content is part of the input, and its size is not known here.
@@ -197,6 +213,16 @@ impl<'j> Request<'j> {
             .collect()
     }
 
+    /// All but functions and the use of a computer run at the provider.
+    fn has_server_tools(&self) -> bool {
+        listed(self.tools).into_iter().flat_map(Raw::members).any(|(key, _)| {
+            !matches!(
+                key.as_str(),
+                "functionDeclarations" | "function_declarations" | "computerUse" | "computer_use"
+            )
+        })
+    }
+
     fn insists(&self) -> Insists {
         let calling = &self.tool_config.calling;
         let names: Vec<_> = calling.names.0.iter().filter_map(|name| name.text()).collect();
@@ -211,9 +237,10 @@ impl<'j> Request<'j> {
     }
 
     fn wants_json(&self) -> bool {
-        let mime = self.config.mime.text();
-        self.config.schema.is_some()
-            || self.config.json_schema.is_some()
+        let config = &self.config;
+        let mime = config.mime.text();
+        config.schema.is_some()
+            || config.json_schema.is_some()
             || mime.is_some_and(|mime| mime != "text/plain" && !mime.is_empty())
     }
 }

@@ -6,8 +6,9 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
-use super::parts::{arguments_of, beside, read_object, text_of};
+use super::parts::{arguments_of, beside, context, may_write_1h, read_object, text_of};
 use super::reply::{MAX_CALLS, Reply, json_answer};
+use super::strict::{Key, check, truth, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark};
 use super::{
     Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
@@ -22,14 +23,30 @@ mod write;
 /// What programs add beside the results of tools in the user's name begins so.
 const REMINDER: &str = "<system-reminder>";
 
+/// Kinds of tools that the client runs, without their dates.
+const CLIENT_TOOLS: [&str; 5] = ["custom", "bash_", "text_editor_", "computer_", "memory_"];
+
 /// The dialect.
 #[derive(Debug)]
 pub(super) struct Messages;
+
+/// What decides the cost of an answer, and who gives it.
+const KEYS: &[Key] = &[
+    Key::of(&["model"]),
+    Key::of(&["stream"]),
+    Key::of(&["max_tokens"]),
+    Key::of(&["service_tier"]),
+    Key::of(&["speed"]),
+    Key::of(&["thread"]),
+];
 
 fields! {
     Request<'j> {
         model: Raw<'j> = "model",
         stream: Raw<'j> = "stream",
+        tier: Raw<'j> = "service_tier",
+        speed: Raw<'j> = "speed",
+        servers: List<Raw<'j>> = "mcp_servers",
         max_tokens: Raw<'j> = "max_tokens",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Choice<'j> = "tool_choice",
@@ -42,6 +59,7 @@ fields! {
 
 fields! {
     Tool<'j> {
+        kind: Raw<'j> = "type",
         name: Raw<'j> = "name",
         schema: Raw<'j> = "input_schema",
     }
@@ -96,6 +114,7 @@ fields! {
 impl Dialect for Messages {
     fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
         let request: Request<'_> = read_object(body)?;
+        check(body, KEYS)?;
         let offers = request.offers();
         let kind = request.thread.kind.text();
         let continues = kind.as_deref() == Some("continue") || request.thread.previous.is_some();
@@ -103,9 +122,12 @@ impl Dialect for Messages {
         let wants_json = formats.iter().any(|kind| kind.json() == "\"json_schema\"");
         let mut asked = Asked {
             model: request.model.text().unwrap_or_default().into_owned(),
-            is_stream: request.stream.is_true(),
+            is_stream: truth(request.stream, "stream")?,
             wants_usage: true,
-            output_cap: request.max_tokens.count(),
+            output_cap: whole(request.max_tokens, "max_tokens", 0)?,
+            has_server_tools: request.has_server_tools(),
+            may_write_1h: may_write_1h(body),
+            context: context(request.tier, request.speed),
             choices: 1,
             demands: demands(&offers, &request.tool_choice.insists(), wants_json),
             tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
@@ -156,6 +178,14 @@ impl<'j> Request<'j> {
     fn offers(&self) -> Vec<Offer<'j>> {
         let offers = self.tools.0.iter();
         offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
+    }
+
+    fn has_server_tools(&self) -> bool {
+        let runs_there = |tool: &Tool<'_>| {
+            let kind = tool.kind.text().unwrap_or_default();
+            !kind.is_empty() && !CLIENT_TOOLS.iter().any(|known| kind.starts_with(known))
+        };
+        !self.servers.0.is_empty() || self.tools.0.iter().any(runs_there)
     }
 }
 

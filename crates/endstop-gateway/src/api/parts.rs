@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 
+use endstop::price::CallContext;
+use memchr::memmem;
 use serde_json::Value;
 
+use super::reply::word;
 use super::{Edits, Unreadable};
 use crate::json::{Changes, FromJson, Object, Raw, fields, parse};
 
@@ -68,6 +71,17 @@ pub(super) fn beside<'j>(
         last.as_ptr().addr().saturating_add(last.len())
     });
     u64::try_from(body.len().saturating_sub(end.saturating_sub(begin))).unwrap_or(u64::MAX)
+}
+
+/// Whether a request may say that something is to be cached for an hour.
+pub(super) fn may_write_1h(body: &[u8]) -> bool {
+    [r#""1h""#, r"\u0031", r"\u0068"].iter().any(|it| memmem::find(body, it.as_bytes()).is_some())
+}
+
+/// The tier and speed that a request asks for.
+pub(super) fn context(tier: Raw<'_>, speed: Raw<'_>) -> CallContext {
+    let [service_tier, speed] = [tier, speed].map(word);
+    CallContext { service_tier, speed, ..CallContext::default() }
 }
 
 /// Whether nothing is to be changed.

@@ -9,8 +9,9 @@ use http::StatusCode;
 
 use super::chat::{insists_by_word, openai_error};
 use super::demand::{Insists, Offer, demands};
-use super::parts::{arguments_of, read_object, text_of};
+use super::parts::{arguments_of, context, may_write_1h, read_object, text_of};
 use super::reply::{MAX_CALLS, Reply};
+use super::strict::{Key, check, truth, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark};
 use super::{
     Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
@@ -23,9 +24,33 @@ mod edit;
 mod stream;
 mod write;
 
+/// Kinds of tools that the client runs.
+const CLIENT_TOOLS: [&str; 8] = [
+    "function",
+    "custom",
+    "namespace",
+    "local_shell",
+    "apply_patch",
+    "computer",
+    "computer_use",
+    "computer_use_preview",
+];
+
 /// The dialect.
 #[derive(Debug)]
 pub(super) struct Responses;
+
+/// What decides the cost of an answer, and who gives it.
+const KEYS: &[Key] = &[
+    Key::of(&["model"]),
+    Key::of(&["stream"]),
+    Key::of(&["max_output_tokens"]),
+    Key::of(&["background"]),
+    Key::of(&["previous_response_id"]),
+    Key::of(&["conversation"]),
+    Key::of(&["prompt"]),
+    Key::of(&["service_tier"]),
+];
 
 fields! {
     Request<'j> {
@@ -40,6 +65,7 @@ fields! {
         conversation: Raw<'j> = "conversation",
         prompt: Raw<'j> = "prompt",
         background: Raw<'j> = "background",
+        tier: Raw<'j> = "service_tier",
     }
 }
 
@@ -112,15 +138,19 @@ impl Item<'_> {
 impl Dialect for Responses {
     fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
         let request: Request<'_> = read_object(body)?;
+        check(body, KEYS)?;
         let offers = request.offers();
         let beside = body.len().saturating_sub(request.input.json().len());
         let mut asked = Asked {
             model: request.model.text().unwrap_or_default().into_owned(),
-            is_stream: request.stream.is_true(),
+            is_stream: truth(request.stream, "stream")?,
             wants_usage: true,
             is_background: request.background.is_truthy(),
             continues: request.continues(),
-            output_cap: request.cap.count(),
+            output_cap: whole(request.cap, "max_output_tokens", 0)?,
+            has_server_tools: request.has_server_tools(),
+            may_write_1h: may_write_1h(body),
+            context: context(request.tier, Raw::default()),
             choices: 1,
             demands: demands(&offers, &insists(request.tool_choice), request.wants_json()),
             tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
@@ -182,6 +212,12 @@ impl<'j> Request<'j> {
         offers
             .filter_map(|tool| Some(Offer { name: tool.name.text()?, schema: tool.parameters }))
             .collect()
+    }
+
+    fn has_server_tools(&self) -> bool {
+        let runs_there =
+            |tool: &Tool<'_>| tool.kind.text().is_some_and(|kind| !CLIENT_TOOLS.contains(&&*kind));
+        self.tools.0.iter().any(runs_there)
     }
 
     fn wants_json(&self) -> bool {

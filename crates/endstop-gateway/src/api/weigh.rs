@@ -112,8 +112,11 @@ impl Weight {
             Some("image_url" | "input_image" | "computer_screenshot") => {
                 let address: Address<'_> = part.image_url.read();
                 let url = if address.url.is_some() { address.url } else { part.image_url };
-                let is_inline = url.json().starts_with("\"data:");
-                self.image(if is_inline { url } else { Raw::default() });
+                match inline_kind(url) {
+                    Some(InlineKind::Image) => self.image(url),
+                    Some(InlineKind::Other) => self.file(false),
+                    None => self.image(Raw::default()),
+                }
             }
             Some("image") => self.image(part.source.data),
             Some("document") => {
@@ -144,6 +147,26 @@ impl Weight {
         let tokens = if is_reference { FILE_TOKENS } else { IMAGE_TOKENS };
         self.tokens = self.tokens.saturating_add(tokens);
     }
+}
+
+/// What is inside an address.
+enum InlineKind {
+    Image,
+    /// A document, which is charged by its words or pages.
+    Other,
+}
+
+/// What an address has inside itself; `None` where it only refers to something.
+fn inline_kind(url: Raw<'_>) -> Option<InlineKind> {
+    let begins = |prefix: &str| {
+        let head = url.json().trim_start_matches(['"', ' ']).get(..prefix.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(prefix))
+    };
+    if begins("data:image/") || begins("data:image\\/") {
+        return Some(InlineKind::Image);
+    }
+    let refers = ["http:", "https:", "gs:", "file:"].iter().any(|scheme| begins(scheme));
+    (url.is_some() && !refers).then_some(InlineKind::Other)
 }
 
 /// Digest of a message without marks for caches. Text alone and a list of one text are the same: clients write

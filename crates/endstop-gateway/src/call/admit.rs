@@ -161,13 +161,14 @@ impl Gate {
         };
         let provider = self.provider(taken.route.side);
         let pricing = self.prices.of(provider, &asked.model);
+        let pricing = pricing.for_request(&asked.context, asked.may_write_1h);
         let choices = asked.choices.max(1);
         let wanted = asked
             .output_cap
             .unwrap_or_else(|| self.caps.of(provider, &asked.model, self.config.default_output));
         let mut call = Call {
             pricing: &pricing,
-            input: bound.input,
+            input: asked.with_server_tools(bound.input),
             told: bound.told,
             max_output: wanted.saturating_mul(choices),
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),

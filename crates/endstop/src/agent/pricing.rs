@@ -13,6 +13,9 @@ pub struct Pricing {
     model: String,
     /// Looking up a name is slow; it is done once.
     price: Option<ModelPrice<'static>>,
+    /// What a request asks for that may make it dearer.
+    asked: CallContext,
+    may_write_1h: bool,
 }
 
 impl Pricing {
@@ -26,7 +29,20 @@ impl Pricing {
     pub fn new(provider: &str, model: &str, table: &'static PriceTable) -> Self {
         let named = Some(provider).filter(|name| !name.is_empty());
         let price = table.find_or_vendor(named, model);
-        Self { provider: provider.to_owned(), model: model.to_owned(), price }
+        Self {
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            price,
+            asked: CallContext::default(),
+            may_write_1h: false,
+        }
+    }
+
+    /// For a request that asks for a tier or speed, or may write to a cache for an hour: what is not known
+    /// exactly costs what the dearer of both costs, with and without.
+    #[must_use]
+    pub fn for_request(self, asked: &CallContext, may_write_1h: bool) -> Self {
+        Self { asked: asked.clone(), may_write_1h, ..self }
     }
 
     /// The model as it was named.
@@ -54,11 +70,16 @@ impl Pricing {
         priced.map_or(Cost::Unpriced, |priced| Cost::Known(priced.total))
     }
 
-    /// The cost of one call.
+    /// The cost of one call; the tier that was asked for counts where it is dearer.
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage, at: WallTime) -> Cost {
-        UsageCounts::from_token_usage(usage)
-            .map_or(Cost::Unpriced, |counts| self.exact(&counts, at, &CallContext::default()))
+        let Ok(counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
+        let plain = CallContext::default();
+        let cost = self.exact(&counts, at, &plain);
+        if self.asked == plain {
+            return cost;
+        }
+        dearer(cost, self.exact(&counts, at, &self.asked))
     }
 
     /// The most that a call with so many tokens can cost: all input uncached, or all of it written to a
@@ -67,10 +88,20 @@ impl Pricing {
         let plain = self.cost(&TokenUsage { input, output, ..TokenUsage::default() }, at);
         let written =
             self.cost(&TokenUsage { cache_write: input, output, ..TokenUsage::default() }, at);
-        match (plain, written) {
-            (Cost::Known(plain), Cost::Known(written)) => Cost::Known(plain.max(written)),
-            (plain, _) => plain,
+        let worst = dearer(plain, written);
+        if !self.may_write_1h {
+            return worst;
         }
+        let usage = TokenUsage { cache_write_1h: input, output, ..TokenUsage::default() };
+        dearer(worst, self.cost(&usage, at))
+    }
+}
+
+/// The greater cost; the first where the other is not known.
+fn dearer(one: Cost, other: Cost) -> Cost {
+    match (one, other) {
+        (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),
+        (one, _) => one,
     }
 }
 
@@ -82,5 +113,30 @@ pub(super) fn amount(cost: Option<Cost>, usage: &TokenUsage, unpriced: OnUnprice
             rates.cost(usage).unwrap_or(Money::from_picos(u64::MAX))
         }
         _ => Money::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_case_of_a_request_has_what_it_asks_for() {
+        let table = PriceTable::embedded();
+        let at = WallTime(1_790_000_000_000);
+        let claude = Pricing::new("anthropic", "claude-sonnet-4-5", table);
+        let worst = |pricing: &Pricing| match pricing.worst(100_000, 0, at) {
+            Cost::Known(money) => money.picos(),
+            Cost::Unpriced => panic!("a model with a price"),
+        };
+        let hourly = claude.clone().for_request(&CallContext::default(), true);
+        assert_eq!(worst(&hourly), worst(&claude) / 5 * 8, "2 times the input, not 1.25 times");
+        let tier = |tier: &str| {
+            let asked =
+                CallContext { service_tier: Some(tier.to_owned()), ..CallContext::default() };
+            worst(&Pricing::new("openai", "gpt-5", table).for_request(&asked, false))
+        };
+        assert!(tier("priority") > tier("default"));
+        assert_eq!(tier("flex"), tier("default"), "it may be served at the usual price");
     }
 }

@@ -28,7 +28,7 @@ fn a_request_says_what_it_asks_for() {
     assert_eq!((got.output_cap, got.choices, got.thread), (Some(300), 2, Thread::Whole));
     assert_eq!(got.tools, ["a", "b", "c"]);
     assert_eq!(got.messages.len(), 1);
-    let odd = asked(&json!({"model": 3, "n": 0, "max_tokens": "9", "stream": null}));
+    let odd = asked(&json!({"model": 3, "n": null, "max_tokens": null, "stream": null}));
     assert_eq!(
         (odd.model.as_str(), odd.output_cap, odd.choices, odd.is_stream),
         ("", None, 1, false)

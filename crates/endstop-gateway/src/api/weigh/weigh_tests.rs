@@ -114,3 +114,19 @@ fn depth_is_no_danger() {
     assert_eq!(bound(Raw::of(&text)), text.len() as u64);
     assert_ne!(digest(&text), 0);
 }
+
+#[test]
+fn only_an_image_inside_an_address_is_not_counted_by_its_bytes() {
+    let data = "A".repeat(100_000);
+    let with = |url: &str| {
+        let part = json!([{"type": "image_url", "image_url": {"url": format!("{url}{data}")}}]);
+        bound(Raw::of(&part.to_string()))
+    };
+    for image in ["data:image/png;base64,", "DATA:Image/jpeg;base64,", "https://a/"] {
+        assert!(with(image) < IMAGE_TOKENS + 100_200, "{image}");
+    }
+    assert!(with("data:image/png;base64,") < IMAGE_TOKENS + 200);
+    for document in ["data:application/pdf;base64,", "data:text/plain,", "data:,", ""] {
+        assert!(with(document) >= IMAGE_TOKENS + 100_000, "{document}");
+    }
+}
