@@ -125,7 +125,7 @@ fn wrong_arguments_end_with_2_and_say_what_to_do() {
             &["-m", "scripted", "--stop", "steps >= 2", "--policy", "p.toml", "x"],
             "cannot be used with",
         ),
-        (&["-m", "scripted", "--timeout", "5", "x"], "write a time such as `90s`"),
+        (&["-m", "scripted", "--timeout", "5", "x"], "did you mean `5s`?"),
         (&["-m", "scripted", "--timeout", "5s or steps >= 9", "x"], "write a time such as `90s`"),
         (&["-m", "scripted", "--usd", "much", "x"], "write an amount of dollars"),
         (&["-m", "scripted", "--tools", "read,wirte", "x"], "did you mean `write`?"),

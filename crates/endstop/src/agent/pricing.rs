@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn the_worst_case_of_a_request_has_what_it_asks_for() {
         let table = PriceTable::embedded();
-        let at = WallTime(1_790_000_000_000);
+        // Tiers have prices since 2026-10-12.
+        let at = WallTime(1_795_000_000_000);
         let claude = Pricing::new("anthropic", "claude-sonnet-4-5", table);
         let worst = |pricing: &Pricing| match pricing.worst(100_000, 0, at) {
             Cost::Known(money) => money.picos(),
