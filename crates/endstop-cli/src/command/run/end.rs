@@ -186,9 +186,11 @@ fn tell_of_agents(agents: &[SubAgent]) {
     let cost = |agent: &SubAgent| agent.money.usd.parse::<Money>().unwrap_or_default();
     agents.sort_by_key(|agent| std::cmp::Reverse((cost(agent), agent.tokens)));
     for agent in agents.iter().take(SHOWN_AGENTS) {
+        let name = endstop::observe::clean(&agent.agent);
+        // The gateway names conversations that nobody else has named.
+        let kind = if name.starts_with("conversation ") { "" } else { "sub-agent " };
         output::note(&format!(
-            "  sub-agent {}: {} \u{b7} {} \u{b7} {}",
-            endstop::observe::clean(&agent.agent),
+            "  {kind}{name}: {} \u{b7} {} \u{b7} {}",
             counted(agent.steps, "step"),
             tokens(agent.tokens),
             agent.money
