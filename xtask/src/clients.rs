@@ -119,10 +119,14 @@ fn chosen<'a>(words: &[&'a str]) -> Result<Chosen<'a>, String> {
     Ok(chosen)
 }
 
+/// Builds the binary with what the test command has built already: of the same packages, features and kinds.
+const AS_THE_TESTS: [&str; 7] =
+    ["build", "--quiet", "--workspace", "--features", "endstop/otel", "--bins", "--examples"];
+
 /// Builds the binary; gives its path.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let status = Command::new("cargo")
-        .args(["build", "--quiet", "-p", "endstop-cli"])
+        .args(AS_THE_TESTS)
         .current_dir(root)
         .status()
         .map_err(|error| format!("cannot start `cargo`: {error}"))?;
