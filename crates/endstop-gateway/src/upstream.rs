@@ -2,14 +2,16 @@
 //!
 //! An upstream over plain TCP is spoken to in HTTP/1.1; over TLS in whatever it prefers of HTTP/2 and HTTP/1.1. An
 //! exchange over HTTP/1.1 runs in the task of the call that it is for: no task of its own, so no switch per part of
-//! the answer, and dropping it closes the connection. Connections of HTTP/2 are shared and have a task each;
-//! dropping an answer resets its stream.
+//! the answer, and dropping it closes the connection. Connections of HTTP/2 are shared and have tasks of their own;
+//! dropping an answer resets its stream. There are as many as the calls at one time need by what the upstream takes
+//! on each.
 
 mod connect;
 mod exchange;
 mod headers;
 mod pool;
 mod shared;
+mod trunk;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -40,6 +42,9 @@ pub(crate) enum UpstreamError {
     /// The path of the request cannot be put behind that of the base.
     #[error("the path of the request is not valid")]
     Path,
+    /// It said twice that it does not take the request, or closed before it was written: it was not processed.
+    #[error("the upstream does not take the request: {0}")]
+    Refused(hyper::Error),
     /// It broke off, or what it says is not HTTP. The request may have reached it.
     #[error("the upstream broke off: {0}")]
     Broken(#[from] hyper::Error),
@@ -95,9 +100,10 @@ impl Client {
     /// Sends a request and waits for the head of its answer, however long that takes; connecting takes ten seconds
     /// at most. The path of the request is put behind the path of `base`; host, length and framing are set here.
     ///
-    /// A request is sent a second time only if it certainly was not sent the first time: the kept connection that
-    /// it was meant for had closed before a byte of it was written. Anything else may have been processed, and a
-    /// model call that is sent twice may be charged twice.
+    /// A request is sent a second time, over a new connection, only if it certainly was not processed the first
+    /// time: the kept connection that it was meant for had closed before a byte of it was written, or the upstream
+    /// says so in the terms of HTTP/2. Anything else may have been processed, and a model call that is sent twice
+    /// may be charged twice.
     ///
     /// # Cancellation safety
     /// Dropped, the exchange is closed (HTTP/1.1) or reset (HTTP/2).
@@ -185,6 +191,8 @@ impl BodySource for UpstreamBody {
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod frames;
+#[cfg(test)]
 mod relay_tests;
 #[cfg(test)]
 mod secure;
@@ -193,3 +201,5 @@ mod secure_tests;
 #[cfg(test)]
 #[path = "upstream_tests.rs"]
 mod tests;
+#[cfg(test)]
+mod trunk_tests;

@@ -1,5 +1,6 @@
 //! Connections that are kept, for each upstream.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,31 +9,27 @@ use bytes::Bytes;
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 use http_body_util::Full;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use super::connect::{Connector, Place, Wire};
+use super::connect::{Connector, Place};
 use super::exchange::{Exchange, Line};
 use super::shared::Stream;
+use super::trunk::{Pick, Pings, Refusal, Slot, Trunks, refusal};
 use super::{Kind, UpstreamBody, UpstreamError};
 
 /// How long a connection may take to be there, the wait for others who connect and TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long an idle connection is kept; shorter than what the usual servers keep theirs for.
-const MAX_IDLE: Duration = Duration::from_secs(50);
+pub(super) const MAX_IDLE: Duration = Duration::from_secs(50);
 
 /// Idle connections that are kept for one upstream.
 const MAX_KEPT: usize = 256;
-
-/// Windows of a shared connection. A stream may fill its own while nobody reads it; the others go on.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// The pools of all upstreams. There are as many as configured bases, so a list is searched.
 #[derive(Clone)]
 pub(super) struct Pools {
     connector: Connector,
+    pub(super) pings: Pings,
     pools: Arc<Mutex<Vec<Named>>>,
 }
 
@@ -47,7 +44,7 @@ impl std::fmt::Debug for Pools {
 
 impl Pools {
     pub(super) fn new(connector: Connector) -> Self {
-        Self { connector, pools: Arc::default() }
+        Self { connector, pings: Pings::default(), pools: Arc::default() }
     }
 
     /// The pool of the upstream that `base` names.
@@ -66,7 +63,7 @@ impl Pools {
             host: base.host().unwrap_or_default().to_owned(),
             port: base.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
         };
-        let pool = Arc::new(Pool::new(self.connector.clone(), place));
+        let pool = Arc::new(Pool::new(self.connector.clone(), place, self.pings));
         if let Some(authority) = base.authority() {
             pools.push((scheme, authority.clone(), Arc::clone(&pool)));
         }
@@ -78,68 +75,104 @@ impl Pools {
 pub(super) struct Pool {
     connector: Connector,
     place: Place,
+    pings: Pings,
     #[expect(clippy::vec_box, reason = "they move between here and their exchanges")]
     idle: Mutex<Vec<Box<Line>>>,
-    shared: Mutex<Option<SendRequest<Full<Bytes>>>>,
-    /// Held while the first connection over TLS is made, which tells what the upstream speaks.
+    trunks: Arc<Trunks>,
+    /// Held while a connection over TLS is made by which others may go too.
     connecting: tokio::sync::Mutex<()>,
     has_own_lines: AtomicBool,
 }
 
 enum Way {
     Own(Box<Line>),
-    Shared(SendRequest<Full<Bytes>>),
+    Shared(Slot),
+}
+
+/// A request that got no answer.
+struct Failed {
+    error: hyper::Error,
+    /// The request, where the upstream certainly has not processed it.
+    unsent: Option<Request<Full<Bytes>>>,
 }
 
 impl Pool {
-    fn new(connector: Connector, place: Place) -> Self {
+    fn new(connector: Connector, place: Place, pings: Pings) -> Self {
         let has_own_lines = AtomicBool::new(!place.is_tls);
         Self {
             connector,
             place,
+            pings,
             idle: Mutex::default(),
-            shared: Mutex::default(),
+            trunks: Arc::default(),
             connecting: tokio::sync::Mutex::default(),
             has_own_lines,
         }
     }
 
-    /// Sends a request over a kept connection or a new one.
+    /// Sends a request over a kept connection or a new one; once more over a new one where it certainly was not
+    /// processed. A second such failure in a row is taken as an answer.
     pub(super) async fn send(
         self: &Arc<Self>,
         request: Request<Bytes>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
-        let mut request = request.map(Full::new);
-        // A connection that closes just before it is used gives the request back unsent; a second one in a row
-        // is taken as an answer.
-        for is_last in [false, true] {
-            let way = if is_last { self.open().await? } else { self.way().await? };
-            let failed = match way {
-                Way::Own(mut line) => match line.send(request).await {
-                    Ok(answer) => {
-                        let kind = |body| UpstreamBody(Kind::Own(Exchange::new(body, line, self)));
-                        return Ok(answer.map(kind));
-                    }
-                    Err(failed) => failed,
-                },
-                Way::Shared(mut sender) => {
-                    match sender.try_send_request(self.absolute(request)?).await {
-                        Ok(answer) => {
-                            return Ok(
-                                answer.map(|body| UpstreamBody(Kind::Shared(Stream::new(body))))
-                            );
-                        }
-                        Err(failed) => failed,
-                    }
-                }
-            };
-            let mut failed = failed;
-            match failed.take_message() {
-                Some(unsent) if !is_last => request = unsent,
-                _ => return Err(failed.into_error().into()),
+        let failed = match self.way().await? {
+            Way::Own(line) => self.over_own(line, request.map(Full::new)).await,
+            Way::Shared(slot) => self.over_shared(slot, request.map(Full::new)).await?,
+        };
+        let request = match failed {
+            Ok(answer) => return Ok(answer),
+            Err(failed) => failed.unsent.ok_or(failed.error)?,
+        };
+        let failed = match self.open(Some(self.trunks.newest())).await? {
+            Way::Own(line) => self.over_own(line, request).await,
+            Way::Shared(slot) => self.over_shared(slot, request).await?,
+        };
+        failed.map_err(|failed| match failed.unsent {
+            Some(_) => UpstreamError::Refused(failed.error),
+            None => UpstreamError::Broken(failed.error),
+        })
+    }
+
+    async fn over_own(
+        self: &Arc<Self>,
+        mut line: Box<Line>,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<UpstreamBody>, Box<Failed>> {
+        match line.send(request).await {
+            Ok(answer) => {
+                Ok(answer.map(|body| UpstreamBody(Kind::Own(Exchange::new(body, line, self)))))
+            }
+            Err(mut failed) => {
+                let unsent = failed.take_message();
+                Err(Box::new(Failed { error: failed.into_error(), unsent }))
             }
         }
-        Err(UpstreamError::Path)
+    }
+
+    async fn over_shared(
+        &self,
+        slot: Slot,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Result<Response<UpstreamBody>, Box<Failed>>, UpstreamError> {
+        // What an upstream refuses after it was written is not given back.
+        let kept = request.clone();
+        let sent = slot.sender().try_send_request(self.absolute(request)?).await;
+        let mut failed = match sent {
+            Ok(answer) => {
+                let kind = |body| UpstreamBody(Kind::Shared(Stream::new(body, slot)));
+                return Ok(Ok(answer.map(kind)));
+            }
+            Err(failed) => failed,
+        };
+        let is_unwritten = failed.take_message().is_some();
+        let error = failed.into_error();
+        let refusal = refusal(&error);
+        if is_unwritten || refusal == Some(Refusal::Connection) {
+            slot.close();
+        }
+        let unsent = (is_unwritten || refusal.is_some()).then_some(kept);
+        Ok(Err(Box::new(Failed { error, unsent })))
     }
 
     /// HTTP/2 takes scheme and host from the target.
@@ -185,64 +218,61 @@ impl Pool {
         }
     }
 
-    fn shared_line(&self) -> Option<SendRequest<Full<Bytes>>> {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if shared.as_ref().is_some_and(SendRequest::is_closed) {
-            *shared = None;
-        }
-        shared.clone()
-    }
-
     async fn way(&self) -> Result<Way, UpstreamError> {
         if let Some(line) = self.idle_line().await {
             return Ok(Way::Own(line));
         }
-        match self.shared_line() {
-            Some(sender) => Ok(Way::Shared(sender)),
-            None => self.open().await,
+        match self.trunks.pick(None) {
+            Pick::Slot(slot) => Ok(Way::Shared(slot)),
+            _ => self.open(None).await,
         }
     }
 
-    async fn open(&self) -> Result<Way, UpstreamError> {
-        let connected = async {
-            if self.has_own_lines.load(Ordering::Relaxed) {
-                return self.connect().await;
+    /// A way for a request: a connection that is made for it, or a shared one that another has made meanwhile;
+    /// with `since` one that was begun after that.
+    async fn open(&self, since: Option<u64>) -> Result<Way, UpstreamError> {
+        loop {
+            let mut freed = pin!(self.trunks.freed.notified());
+            freed.as_mut().enable();
+            let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.connected(since)).await;
+            let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+            let connected = connected.map_err(|error| UpstreamError::Connect {
+                host: format!("{}:{}", self.place.host, self.place.port),
+                error,
+            })?;
+            match connected {
+                Some(way) => return Ok(way),
+                None => freed.await,
             }
-            // Everybody who comes before the first connection is there waits for what it turns out to be.
-            let _turn = self.connecting.lock().await;
-            match self.shared_line() {
-                Some(sender) => Ok(Way::Shared(sender)),
-                None => self.connect().await,
+        }
+    }
+
+    /// None where no more connections are made.
+    async fn connected(&self, since: Option<u64>) -> std::io::Result<Option<Way>> {
+        if self.has_own_lines.load(Ordering::Relaxed) {
+            return self.connect().await.map(Some);
+        }
+        // Everybody who comes meanwhile waits for what the connection turns out to be, and to have room for.
+        let _turn = self.connecting.lock().await;
+        loop {
+            match self.trunks.pick(since) {
+                Pick::Slot(slot) => return Ok(Some(Way::Shared(slot))),
+                Pick::Untold(trunk) => trunk.told().await,
+                Pick::Connect => return self.connect().await.map(Some),
+                Pick::Full => return Ok(None),
             }
-        };
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connected).await;
-        let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-        connected.map_err(|error| UpstreamError::Connect {
-            host: format!("{}:{}", self.place.host, self.place.port),
-            error,
-        })
+        }
     }
 
     async fn connect(&self) -> std::io::Result<Way> {
         let (wire, is_h2) = self.connector.connect(&self.place).await?;
-        if is_h2 {
-            let sender = shared(wire).await.map_err(std::io::Error::other)?;
-            *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender.clone());
-            return Ok(Way::Shared(sender));
+        if self.place.is_tls {
+            self.has_own_lines.store(!is_h2, Ordering::Relaxed);
         }
-        self.has_own_lines.store(true, Ordering::Relaxed);
+        if is_h2 {
+            let slot = self.trunks.begin(wire, self.pings).await;
+            return slot.map(Way::Shared).map_err(std::io::Error::other);
+        }
         Line::open(wire).await.map(Way::Own).map_err(std::io::Error::other)
     }
-}
-
-async fn shared(wire: Wire) -> Result<SendRequest<Full<Bytes>>, hyper::Error> {
-    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(64 << 10)
-        .handshake(TokioIo::new(wire))
-        .await?;
-    // It ends when the last sender and the last answer are gone, or the upstream closes.
-    tokio::spawn(connection);
-    Ok(sender)
 }

@@ -108,7 +108,7 @@ async fn answer(
     Response::new(Full::new(Bytes::from(text)).boxed_unsync())
 }
 
-fn certified(protocol: &str) -> (ServerConfig, String) {
+pub(super) fn certified(protocol: &str) -> (ServerConfig, String) {
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
