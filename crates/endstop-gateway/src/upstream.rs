@@ -10,6 +10,7 @@ mod connect;
 mod exchange;
 mod headers;
 mod pool;
+mod proxy;
 mod shared;
 mod trunk;
 
@@ -26,6 +27,7 @@ use crate::body::{BodyError, BodySource};
 use connect::Connector;
 use exchange::Exchange;
 use pool::Pools;
+use proxy::Proxies;
 use shared::Stream;
 
 /// Why an upstream gave no answer, or broke it off. Nothing in it comes from a header or a body.
@@ -64,37 +66,36 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// One that trusts the public certificate authorities.
+    /// One that trusts the public certificate authorities and uses no proxy.
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
-        Self { pools: Pools::new(Connector::public()) }
+        Self { pools: Pools::new(Connector::public(), Proxies::default()) }
     }
 
-    /// One that trusts what the file in `SSL_CERT_FILE` holds and nothing else, as OpenSSL does; without the
-    /// variable as [`new`](Self::new).
+    /// One that trusts what the file in `SSL_CERT_FILE` holds and nothing else, as OpenSSL does, and without the
+    /// variable the public certificate authorities. It uses the proxies of the environment; one that cannot be
+    /// used fails the calls that would go through it.
     ///
     /// # Errors
     /// Where the file cannot be read or holds no certificate.
     pub(crate) fn from_environment(
         get: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, CertificatesError> {
-        match get("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
+        let connector = match get("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
             Some(path) => {
-                let pem = std::fs::read(&path).map_err(|error| CertificatesError {
-                    path: path.clone(),
-                    why: error.to_string(),
-                })?;
-                Self::trusting(&pem).map_err(|why| CertificatesError { path, why })
+                let pem = std::fs::read(&path).map_err(|error| error.to_string());
+                let connector = pem.and_then(|pem| Connector::trusting(&pem));
+                connector.map_err(|why| CertificatesError { path, why })?
             }
-            None => Ok(Self::new()),
-        }
+            None => Connector::public(),
+        };
+        Ok(Self { pools: Pools::new(connector, Proxies::from_environment(get)) })
     }
 
-    /// One that trusts these certificates (PEM) and no others.
-    ///
-    /// # Errors
-    /// What is wrong with them.
+    /// One that trusts these certificates (PEM) and no others, and uses no proxy.
+    #[cfg(test)]
     pub(crate) fn trusting(pem: &[u8]) -> Result<Self, String> {
-        Ok(Self { pools: Pools::new(Connector::trusting(pem)?) })
+        Ok(Self { pools: Pools::new(Connector::trusting(pem)?, Proxies::default()) })
     }
 
     /// Sends a request and waits for the head of its answer, however long that takes; connecting takes ten seconds
@@ -192,6 +193,8 @@ impl BodySource for UpstreamBody {
 mod fake;
 #[cfg(test)]
 mod frames;
+#[cfg(test)]
+mod proxy_tests;
 #[cfg(test)]
 mod relay_tests;
 #[cfg(test)]

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::HOST;
 use http::uri::{Authority, Scheme};
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 
 use super::connect::{Connector, Place};
 use super::exchange::{Exchange, Line};
+use super::proxy::Proxies;
 use super::shared::Stream;
 use super::trunk::{Pick, Pings, Refusal, Slot, Trunks, refusal};
 use super::{Kind, UpstreamBody, UpstreamError};
@@ -25,11 +27,15 @@ pub(super) const MAX_IDLE: Duration = Duration::from_secs(50);
 /// Idle connections that are kept for one upstream.
 const MAX_KEPT: usize = 256;
 
+/// What a proxy answers that wants to know who asks.
+const ASKS_WHO: StatusCode = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
+
 /// The pools of all upstreams. There are as many as configured bases, so a list is searched.
 #[derive(Clone)]
 pub(super) struct Pools {
     connector: Connector,
     pub(super) pings: Pings,
+    proxies: Proxies,
     pools: Arc<Mutex<Vec<Named>>>,
 }
 
@@ -43,8 +49,13 @@ impl std::fmt::Debug for Pools {
 }
 
 impl Pools {
-    pub(super) fn new(connector: Connector) -> Self {
-        Self { connector, pings: Pings::default(), pools: Arc::default() }
+    pub(super) fn new(connector: Connector, proxies: Proxies) -> Self {
+        Self { connector, pings: Pings::default(), proxies, pools: Arc::default() }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn proxies(&self) -> &Proxies {
+        &self.proxies
     }
 
     /// The pool of the upstream that `base` names.
@@ -62,6 +73,7 @@ impl Pools {
             is_tls,
             host: base.host().unwrap_or_default().to_owned(),
             port: base.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            proxy: self.proxies.on_the_way_to(base),
         };
         let pool = Arc::new(Pool::new(self.connector.clone(), place, self.pings));
         if let Some(authority) = base.authority() {
@@ -91,7 +103,7 @@ enum Way {
 
 /// A request that got no answer.
 struct Failed {
-    error: hyper::Error,
+    error: UpstreamError,
     /// The request, where the upstream certainly has not processed it.
     unsent: Option<Request<Full<Bytes>>>,
 }
@@ -116,9 +128,14 @@ impl Pool {
         self: &Arc<Self>,
         request: Request<Bytes>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        let mut request = request.map(Full::new);
+        if let Some(proxy) = self.place.asked_proxy() {
+            self.make_absolute(&mut request)?;
+            proxy.authorize(&mut request);
+        }
         let failed = match self.way().await? {
-            Way::Own(line) => self.over_own(line, request.map(Full::new)).await,
-            Way::Shared(slot) => self.over_shared(slot, request.map(Full::new)).await?,
+            Way::Own(line) => self.over_own(line, request).await,
+            Way::Shared(slot) => self.over_shared(slot, request).await?,
         };
         let request = match failed {
             Ok(answer) => return Ok(answer),
@@ -128,9 +145,11 @@ impl Pool {
             Way::Own(line) => self.over_own(line, request).await,
             Way::Shared(slot) => self.over_shared(slot, request).await?,
         };
-        failed.map_err(|failed| match failed.unsent {
-            Some(_) => UpstreamError::Refused(failed.error),
-            None => UpstreamError::Broken(failed.error),
+        failed.map_err(|failed| match *failed {
+            Failed { unsent: Some(_), error: UpstreamError::Broken(error) } => {
+                UpstreamError::Refused(error)
+            }
+            Failed { error, .. } => error,
         })
     }
 
@@ -139,13 +158,20 @@ impl Pool {
         mut line: Box<Line>,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<UpstreamBody>, Box<Failed>> {
+        let proxy = self.place.asked_proxy();
         match line.send(request).await {
+            Ok(answer) if proxy.is_some() && answer.status() == ASKS_WHO => {
+                let error = proxy.map_or(UpstreamError::Path, |proxy| {
+                    self.unreachable(proxy.refusal(answer.status()))
+                });
+                Err(Box::new(Failed { error, unsent: None }))
+            }
             Ok(answer) => {
                 Ok(answer.map(|body| UpstreamBody(Kind::Own(Exchange::new(body, line, self)))))
             }
             Err(mut failed) => {
                 let unsent = failed.take_message();
-                Err(Box::new(Failed { error: failed.into_error(), unsent }))
+                Err(Box::new(Failed { error: failed.into_error().into(), unsent }))
             }
         }
     }
@@ -153,11 +179,13 @@ impl Pool {
     async fn over_shared(
         &self,
         slot: Slot,
-        request: Request<Full<Bytes>>,
+        mut request: Request<Full<Bytes>>,
     ) -> Result<Result<Response<UpstreamBody>, Box<Failed>>, UpstreamError> {
         // What an upstream refuses after it was written is not given back.
         let kept = request.clone();
-        let sent = slot.sender().try_send_request(self.absolute(request)?).await;
+        self.make_absolute(&mut request)?;
+        request.headers_mut().remove(HOST);
+        let sent = slot.sender().try_send_request(request).await;
         let mut failed = match sent {
             Ok(answer) => {
                 let kind = |body| UpstreamBody(Kind::Shared(Stream::new(body, slot)));
@@ -172,24 +200,18 @@ impl Pool {
             slot.close();
         }
         let unsent = (is_unwritten || refusal.is_some()).then_some(kept);
-        Ok(Err(Box::new(Failed { error, unsent })))
+        Ok(Err(Box::new(Failed { error: error.into(), unsent })))
     }
 
-    /// HTTP/2 takes scheme and host from the target.
-    fn absolute(
-        &self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Request<Full<Bytes>>, UpstreamError> {
-        let (mut parts, body) = request.into_parts();
-        let Some(host) = parts.headers.remove(http::header::HOST) else {
-            return Ok(Request::from_parts(parts, body));
-        };
-        let mut uri = parts.uri.into_parts();
+    /// HTTP/2, and a proxy that is asked, take scheme and host from the target.
+    fn make_absolute(&self, request: &mut Request<Full<Bytes>>) -> Result<(), UpstreamError> {
+        let host = request.headers().get(HOST).ok_or(UpstreamError::Path)?;
+        let authority = Authority::try_from(host.as_bytes()).map_err(|_| UpstreamError::Path)?;
+        let mut uri = std::mem::take(request.uri_mut()).into_parts();
         uri.scheme = Some(if self.place.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
-        uri.authority =
-            Some(Authority::try_from(host.as_bytes()).map_err(|_| UpstreamError::Path)?);
-        parts.uri = Uri::from_parts(uri).map_err(|_| UpstreamError::Path)?;
-        Ok(Request::from_parts(parts, body))
+        uri.authority = Some(authority);
+        *request.uri_mut() = Uri::from_parts(uri).map_err(|_| UpstreamError::Path)?;
+        Ok(())
     }
 
     /// Keeps a connection whose exchange is over, if it can be used again.
@@ -236,15 +258,16 @@ impl Pool {
             freed.as_mut().enable();
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.connected(since)).await;
             let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-            let connected = connected.map_err(|error| UpstreamError::Connect {
-                host: format!("{}:{}", self.place.host, self.place.port),
-                error,
-            })?;
-            match connected {
+            match connected.map_err(|error| self.unreachable(error))? {
                 Some(way) => return Ok(way),
                 None => freed.await,
             }
         }
+    }
+
+    fn unreachable(&self, error: std::io::Error) -> UpstreamError {
+        let host = format!("{}:{}", self.place.host, self.place.port);
+        UpstreamError::Connect { host, error }
     }
 
     /// None where no more connections are made.
