@@ -68,7 +68,9 @@ impl Frames {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, script) = (acceptor.clone(), Arc::clone(&script));
                 let (seen, go) = (Arc::clone(&noted), gone.clone());
-                tokio::spawn(async move { serve(stream, acceptor, max, &*script, &seen, go).await });
+                tokio::spawn(
+                    async move { serve(stream, acceptor, max, &*script, &seen, go).await },
+                );
             }
         });
         Self { addr, authority, seen, go }

@@ -140,9 +140,8 @@ impl Proxy {
 
     /// Asks the proxy, over a connection to it, for one to `target` (`host:port`).
     pub(super) async fn tunnel(&self, wire: Wire, target: &str) -> io::Result<Wire> {
-        let broken = |error: hyper::Error| {
-            io::Error::other(format!("{} breaks off: {error}", self.name()))
-        };
+        let broken =
+            |error: hyper::Error| io::Error::other(format!("{} breaks off: {error}", self.name()));
         let (mut sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
             .handshake::<_, Empty<Bytes>>(TokioIo::new(wire))

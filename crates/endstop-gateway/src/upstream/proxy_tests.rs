@@ -283,7 +283,8 @@ fn which_proxy_is_on_the_way_is_said_by_the_environment() {
         ("ALL_PROXY", "http://rest"),
         ("NO_PROXY", "corp.test, *.star.test,10.0.0.0/8"),
     ];
-    let get = |name: &str| all.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned());
+    let get =
+        |name: &str| all.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned());
     let shown = |get: &dyn Fn(&str) -> Option<String>, base: &str| {
         let proxies = Proxies::from_environment(get);
         let named = proxies.on_the_way_to(&base.parse().unwrap())?;

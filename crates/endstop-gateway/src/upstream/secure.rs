@@ -115,7 +115,8 @@ pub(super) fn certified(protocol: &str) -> (ServerConfig, String) {
     let pem = authority.self_signed(&authority_key).unwrap().pem();
     let issuer = Issuer::new(authority, authority_key);
     let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["localhost".to_owned(), "models.test".to_owned()]).unwrap();
+    let params =
+        CertificateParams::new(vec!["localhost".to_owned(), "models.test".to_owned()]).unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());

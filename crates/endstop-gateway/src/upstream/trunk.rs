@@ -75,9 +75,8 @@ impl Trunks {
         // They are dropped below, when the list is free for others again.
         let over: Vec<_> = list.extract_if(.., is_over).collect();
         let is_full = list.len() >= MAX_TRUNKS;
-        let is_fit = |trunk: &&Arc<Trunk>| {
-            is_full || since.is_none_or(|since| trunk.number > since)
-        };
+        let is_fit =
+            |trunk: &&Arc<Trunk>| is_full || since.is_none_or(|since| trunk.number > since);
         let mut untold = None;
         let mut pick = None;
         for trunk in list.iter().filter(is_fit) {
@@ -93,7 +92,11 @@ impl Trunks {
         }
         drop(list);
         drop(over);
-        pick.or(untold.map(Pick::Untold)).unwrap_or(if is_full { Pick::Full } else { Pick::Connect })
+        pick.or(untold.map(Pick::Untold)).unwrap_or(if is_full {
+            Pick::Full
+        } else {
+            Pick::Connect
+        })
     }
 
     /// Begins a connection, with room for one call.
