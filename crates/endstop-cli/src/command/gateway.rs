@@ -167,9 +167,6 @@ impl GatewayArgs {
         };
         let upstreams =
             upstreams.map_err(|error| CliError::new(causes(&error)).with_hint(upstream::HINT))?;
-        if let Some(warning) = upstream::past_a_proxy(&upstreams, environment) {
-            output::warn(&warning);
-        }
         Ok((upstreams, None))
     }
 }
