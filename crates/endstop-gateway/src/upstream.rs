@@ -16,9 +16,10 @@ mod trunk;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use thiserror::Error;
 
 pub(crate) use headers::forwardable;
@@ -47,15 +48,29 @@ pub(crate) enum UpstreamError {
     /// It said twice that it does not take the request, or closed before it was written: it was not processed.
     #[error("the upstream does not take the request: {0}")]
     Refused(hyper::Error),
+    /// It took the request, or may have, and did not begin an answer.
+    #[error("the upstream has not answered within {within:?}")]
+    Silent {
+        /// How long it had.
+        within: Duration,
+    },
     /// It broke off, or what it says is not HTTP. The request may have reached it.
     #[error("the upstream broke off: {0}")]
     Broken(#[from] hyper::Error),
 }
 
 impl UpstreamError {
+    /// What the client gets.
+    pub(crate) const fn status(&self) -> StatusCode {
+        match self {
+            Self::Silent { .. } => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+
     /// Whether the request may have reached the upstream, which may charge for it then.
     pub(crate) const fn may_have_arrived(&self) -> bool {
-        matches!(self, Self::Broken(_))
+        matches!(self, Self::Broken(_) | Self::Silent { .. })
     }
 }
 
@@ -98,8 +113,13 @@ impl Client {
         Ok(Self { pools: Pools::new(Connector::trusting(pem)?, Proxies::default()) })
     }
 
-    /// Sends a request and waits for the head of its answer, however long that takes; connecting takes ten seconds
-    /// at most. The path of the request is put behind the path of `base`; host, length and framing are set here.
+    /// With a bound for the time from a request to the head of its answer; there is none before.
+    pub(crate) const fn answering_within(mut self, within: Duration) -> Self {
+        self.pools.answer_within = within;
+        self
+    }
+
+    /// Sends a request and waits for the head of its answer; connecting takes ten seconds at most. The path of the request is put behind the path of `base`; host, length and framing are set here.
     ///
     /// A request is sent a second time, over a new connection, only if it certainly was not processed the first
     /// time: the kept connection that it was meant for had closed before a byte of it was written, or the upstream

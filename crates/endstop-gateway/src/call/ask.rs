@@ -277,8 +277,12 @@ fn unreachable(flight: &mut Flight, taken: &Taken, error: &UpstreamError) -> Res
     if charged.is_some() {
         count(&flight.seat.run.counters.upstream_calls);
     }
-    flight.failed(&ModelError::new(ModelErrorKind::Connection, text.clone()), charged);
-    answer::error(taken.dialect, StatusCode::BAD_GATEWAY, ErrorKind::Upstream, &text)
+    let kind = match error {
+        UpstreamError::Silent { .. } => ModelErrorKind::TimedOut,
+        _ => ModelErrorKind::Connection,
+    };
+    flight.failed(&ModelError::new(kind, text.clone()), charged);
+    answer::error(taken.dialect, error.status(), ErrorKind::Upstream, &text)
 }
 
 /// What an upstream's refusal is for the run.

@@ -93,7 +93,7 @@ impl Gate {
             Box::new(answer::error(dialect, status, ErrorKind::Invalid, &text))
         })?;
         self.client.send(self.base(route.side), request).await.map_err(|error| {
-            let (status, text) = (StatusCode::BAD_GATEWAY, error.to_string());
+            let (status, text) = (error.status(), error.to_string());
             Box::new(answer::error(dialect, status, ErrorKind::Upstream, &text))
         })
     }

@@ -1,5 +1,6 @@
 //! Connections that are kept, for each upstream.
 
+use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,7 @@ const ASKS_WHO: StatusCode = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
 pub(super) struct Pools {
     connector: Connector,
     pub(super) pings: Pings,
+    pub(super) answer_within: Duration,
     proxies: Proxies,
     pools: Arc<Mutex<Vec<Named>>>,
 }
@@ -50,7 +52,8 @@ impl std::fmt::Debug for Pools {
 
 impl Pools {
     pub(super) fn new(connector: Connector, proxies: Proxies) -> Self {
-        Self { connector, pings: Pings::default(), proxies, pools: Arc::default() }
+        let (pings, answer_within) = (Pings::default(), Duration::MAX);
+        Self { connector, pings, answer_within, proxies, pools: Arc::default() }
     }
 
     #[cfg(test)]
@@ -75,7 +78,7 @@ impl Pools {
             port: base.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
             proxy: self.proxies.on_the_way_to(base),
         };
-        let pool = Arc::new(Pool::new(self.connector.clone(), place, self.pings));
+        let pool = Arc::new(Pool::new(self, place));
         if let Some(authority) = base.authority() {
             pools.push((scheme, authority.clone(), Arc::clone(&pool)));
         }
@@ -88,6 +91,7 @@ pub(super) struct Pool {
     connector: Connector,
     place: Place,
     pings: Pings,
+    answer_within: Duration,
     #[expect(clippy::vec_box, reason = "they move between here and their exchanges")]
     idle: Mutex<Vec<Box<Line>>>,
     trunks: Arc<Trunks>,
@@ -109,12 +113,13 @@ struct Failed {
 }
 
 impl Pool {
-    fn new(connector: Connector, place: Place, pings: Pings) -> Self {
+    fn new(of: &Pools, place: Place) -> Self {
         let has_own_lines = AtomicBool::new(!place.is_tls);
         Self {
-            connector,
+            connector: of.connector.clone(),
             place,
-            pings,
+            pings: of.pings,
+            answer_within: of.answer_within,
             idle: Mutex::default(),
             trunks: Arc::default(),
             connecting: tokio::sync::Mutex::default(),
@@ -159,7 +164,7 @@ impl Pool {
         request: Request<Full<Bytes>>,
     ) -> Result<Response<UpstreamBody>, Box<Failed>> {
         let proxy = self.place.asked_proxy();
-        match line.send(request).await {
+        match self.answered(line.send(request)).await? {
             Ok(answer) if proxy.is_some() && answer.status() == ASKS_WHO => {
                 let error = proxy.map_or(UpstreamError::Path, |proxy| {
                     self.unreachable(proxy.refusal(answer.status()))
@@ -185,7 +190,10 @@ impl Pool {
         let kept = request.clone();
         self.make_absolute(&mut request)?;
         request.headers_mut().remove(HOST);
-        let sent = slot.sender().try_send_request(request).await;
+        let sent = match self.answered(slot.sender().try_send_request(request)).await {
+            Ok(sent) => sent,
+            Err(silent) => return Ok(Err(silent)),
+        };
         let mut failed = match sent {
             Ok(answer) => {
                 let kind = |body| UpstreamBody(Kind::Shared(Stream::new(body, slot)));
@@ -201,6 +209,14 @@ impl Pool {
         }
         let unsent = (is_unwritten || refusal.is_some()).then_some(kept);
         Ok(Err(Box::new(Failed { error: error.into(), unsent })))
+    }
+
+    /// Waits for the head of an answer.
+    async fn answered<T>(&self, answer: impl Future<Output = T>) -> Result<T, Box<Failed>> {
+        let within = self.answer_within;
+        let answer = tokio::time::timeout(within, answer).await;
+        let error = UpstreamError::Silent { within };
+        answer.map_err(|_| Box::new(Failed { error, unsent: None }))
     }
 
     /// HTTP/2, and a proxy that is asked, take scheme and host from the target.
@@ -260,7 +276,11 @@ impl Pool {
             let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
             match connected.map_err(|error| self.unreachable(error))? {
                 Some(way) => return Ok(way),
-                None => freed.await,
+                None => {
+                    let room = tokio::time::timeout(self.answer_within, freed).await;
+                    let busy = || std::io::Error::other("all connections to it are busy");
+                    room.map_err(|_| self.unreachable(busy()))?;
+                }
             }
         }
     }

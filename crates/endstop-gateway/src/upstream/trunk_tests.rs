@@ -152,6 +152,21 @@ async fn a_call_that_may_have_been_processed_is_never_sent_again() {
 }
 
 #[tokio::test]
+async fn a_call_without_an_answer_is_given_up_and_leaves_the_connection() {
+    let upstream = Frames::start(100, |_, before| match before {
+        0 => Act::Hold,
+        _ => Act::Answer,
+    })
+    .await;
+    let client = client(&upstream).answering_within(Duration::from_secs(1));
+    let error = call(&client, &upstream).await.unwrap_err();
+    assert!(matches!(error, UpstreamError::Silent { .. }), "{error}");
+    assert!(error.may_have_arrived());
+    assert_eq!(call(&client, &upstream).await.unwrap(), "ok");
+    assert_eq!(upstream.calls(), [(0, 1), (0, 3)]);
+}
+
+#[tokio::test]
 async fn a_connection_that_is_dead_is_noticed_while_a_call_waits() {
     let upstream = Frames::start(100, |(connection, _), _| match connection {
         0 => Act::Deaf,
