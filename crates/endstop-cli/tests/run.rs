@@ -172,6 +172,18 @@ fn calls_go_through_the_proxy_and_the_command_reaches_the_gateway_past_it() {
 }
 
 #[test]
+fn an_upstream_that_never_answers_is_given_up() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let upstream = format!("http://{}", listener.local_addr().unwrap());
+    let flags = ["run", "--answer-within", "300ms", "--upstream", &upstream, "--"];
+    let agent = snapbox::cmd::cargo_bin!("endstop").to_str().unwrap();
+    let output = endstop(&[&flags[..], &[agent, "demo-agent"]].concat()).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("504") && stderr.contains("not answered within 300ms"), "{stderr}");
+}
+
+#[test]
 fn the_limits_are_said_before_and_a_command_without_calls_is_told_so() {
     let error = text(&run(&[], "exit 0").stderr);
     let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
