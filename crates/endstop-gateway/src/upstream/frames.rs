@@ -116,6 +116,13 @@ fn answer(stream: u32) -> Vec<u8> {
     [frame(1, 4, stream, &[0x88]), frame(0, 1, stream, b"ok")].concat()
 }
 
+/// Takes the first frame off, if it is whole.
+fn first_frame(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let length = [0, *buffer.first()?, *buffer.get(1)?, *buffer.get(2)?];
+    let end = HEAD + usize::try_from(u32::from_be_bytes(length)).unwrap();
+    (buffer.len() >= end).then(|| buffer.drain(..end).collect())
+}
+
 async fn serve(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -150,13 +157,7 @@ async fn serve(
             buffer.drain(..PREFACE);
             is_begun = true;
         }
-        while is_begun && buffer.len() >= HEAD {
-            let length = usize::from(buffer[0]) << 16 | usize::from(buffer[1]) << 8;
-            let end = HEAD + (length | usize::from(buffer[2]));
-            if buffer.len() < end {
-                break;
-            }
-            let frame_now: Vec<u8> = buffer.drain(..end).collect();
+        while let Some(frame_now) = is_begun.then(|| first_frame(&mut buffer)).flatten() {
             let (kind, flags) = (frame_now[3], frame_now[4]);
             let id = u32::from_be_bytes(frame_now[5..HEAD].try_into().unwrap());
             match kind {
