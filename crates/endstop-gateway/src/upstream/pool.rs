@@ -112,6 +112,13 @@ struct Failed {
     unsent: Option<Request<Full<Bytes>>>,
 }
 
+impl Failed {
+    /// For good.
+    fn with(error: UpstreamError) -> Box<Self> {
+        Box::new(Self { error, unsent: None })
+    }
+}
+
 impl Pool {
     fn new(of: &Pools, place: Place) -> Self {
         let has_own_lines = AtomicBool::new(!place.is_tls);
@@ -138,19 +145,13 @@ impl Pool {
             self.make_absolute(&mut request)?;
             proxy.authorize(&mut request);
         }
-        let failed = match self.way().await? {
-            Way::Own(line) => self.over_own(line, request).await,
-            Way::Shared(slot) => self.over_shared(slot, request).await?,
-        };
-        let request = match failed {
+        let way = self.way().await?;
+        let request = match self.over(way, request).await {
             Ok(answer) => return Ok(answer),
             Err(failed) => failed.unsent.ok_or(failed.error)?,
         };
-        let failed = match self.open(Some(self.trunks.newest())).await? {
-            Way::Own(line) => self.over_own(line, request).await,
-            Way::Shared(slot) => self.over_shared(slot, request).await?,
-        };
-        failed.map_err(|failed| match *failed {
+        let way = self.open(Some(self.trunks.newest())).await?;
+        self.over(way, request).await.map_err(|failed| match *failed {
             Failed { unsent: Some(_), error: UpstreamError::Broken(error) } => {
                 UpstreamError::Refused(error)
             }
@@ -158,46 +159,45 @@ impl Pool {
         })
     }
 
+    async fn over(
+        self: &Arc<Self>,
+        way: Way,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<UpstreamBody>, Box<Failed>> {
+        match way {
+            Way::Own(line) => self.over_own(line, request).await,
+            Way::Shared(slot) => self.over_shared(slot, request).await,
+        }
+    }
+
     async fn over_own(
         self: &Arc<Self>,
         mut line: Box<Line>,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<UpstreamBody>, Box<Failed>> {
-        let proxy = self.place.asked_proxy();
-        match self.answered(line.send(request)).await? {
-            Ok(answer) if proxy.is_some() && answer.status() == ASKS_WHO => {
-                let error = proxy.map_or(UpstreamError::Path, |proxy| {
-                    self.unreachable(proxy.refusal(answer.status()))
-                });
-                Err(Box::new(Failed { error, unsent: None }))
-            }
-            Ok(answer) => {
-                Ok(answer.map(|body| UpstreamBody(Kind::Own(Exchange::new(body, line, self)))))
-            }
-            Err(mut failed) => {
-                let unsent = failed.take_message();
-                Err(Box::new(Failed { error: failed.into_error().into(), unsent }))
-            }
+        let answer = self.answered(line.send(request)).await?.map_err(|mut failed| {
+            let unsent = failed.take_message();
+            Box::new(Failed { error: failed.into_error().into(), unsent })
+        })?;
+        let status = answer.status();
+        if let Some(proxy) = self.place.asked_proxy().filter(|_| status == ASKS_WHO) {
+            return Err(Failed::with(self.unreachable(proxy.refusal(status))));
         }
+        Ok(answer.map(|body| UpstreamBody(Kind::Own(Exchange::new(body, line, self)))))
     }
 
     async fn over_shared(
         &self,
         slot: Slot,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Result<Response<UpstreamBody>, Box<Failed>>, UpstreamError> {
+    ) -> Result<Response<UpstreamBody>, Box<Failed>> {
         // What an upstream refuses after it was written is not given back.
         let kept = request.clone();
-        self.make_absolute(&mut request)?;
+        self.make_absolute(&mut request).map_err(Failed::with)?;
         request.headers_mut().remove(HOST);
-        let sent = match self.answered(slot.sender().try_send_request(request)).await {
-            Ok(sent) => sent,
-            Err(silent) => return Ok(Err(silent)),
-        };
-        let mut failed = match sent {
+        let mut failed = match self.answered(slot.sender().try_send_request(request)).await? {
             Ok(answer) => {
-                let kind = |body| UpstreamBody(Kind::Shared(Stream::new(body, slot)));
-                return Ok(Ok(answer.map(kind)));
+                return Ok(answer.map(|body| UpstreamBody(Kind::Shared(Stream::new(body, slot)))));
             }
             Err(failed) => failed,
         };
@@ -208,15 +208,14 @@ impl Pool {
             slot.close();
         }
         let unsent = (is_unwritten || refusal.is_some()).then_some(kept);
-        Ok(Err(Box::new(Failed { error: error.into(), unsent })))
+        Err(Box::new(Failed { error: error.into(), unsent }))
     }
 
     /// Waits for the head of an answer.
     async fn answered<T>(&self, answer: impl Future<Output = T>) -> Result<T, Box<Failed>> {
         let within = self.answer_within;
         let answer = tokio::time::timeout(within, answer).await;
-        let error = UpstreamError::Silent { within };
-        answer.map_err(|_| Box::new(Failed { error, unsent: None }))
+        answer.map_err(|_| Failed::with(UpstreamError::Silent { within }))
     }
 
     /// HTTP/2, and a proxy that is asked, take scheme and host from the target.
