@@ -145,7 +145,7 @@ fn proxy() -> (String, std::thread::JoinHandle<String>) {
             "usage":{"input_tokens":1,"output_tokens":1}}"#;
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length";
         write!(stream, "{head}: {}\r\n\r\n{body}", body.len()).unwrap();
-        text(&request[..read])
+        text(request.get(..read).unwrap())
     });
     (address, asked)
 }

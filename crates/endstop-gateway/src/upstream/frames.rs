@@ -30,6 +30,8 @@ pub(super) enum Act {
     Close,
     /// Reads and writes nothing any more.
     Deaf,
+    /// The same, after the head of an answer.
+    BeginAndDeaf,
 }
 
 /// A call that came whole: the connection, counted from 0, and the stream.
@@ -116,6 +118,27 @@ fn answer(stream: u32) -> Vec<u8> {
     [frame(1, 4, stream, &[0x88]), frame(0, 1, stream, b"ok")].concat()
 }
 
+/// What becomes of the connection after what is said to a call.
+enum Then {
+    GoOn,
+    Hold,
+    Close,
+    Deaf,
+}
+
+fn reply(act: Act, id: u32) -> (Vec<u8>, Then) {
+    match act {
+        Act::Answer => (answer(id), Then::GoOn),
+        Act::Hold => (Vec::new(), Then::Hold),
+        Act::Reset(code) => (frame(3, 0, id, &code.to_be_bytes()), Then::GoOn),
+        Act::Away(last) => (away(last), Then::GoOn),
+        Act::AwayAndClose(last) => (away(last), Then::Close),
+        Act::Close => (Vec::new(), Then::Close),
+        Act::Deaf => (Vec::new(), Then::Deaf),
+        Act::BeginAndDeaf => (frame(1, 4, id, &[0x88]), Then::Deaf),
+    }
+}
+
 /// Takes the first frame off, if it is whole.
 fn first_frame(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     let length = [0, *buffer.first()?, *buffer.get(1)?, *buffer.get(2)?];
@@ -167,18 +190,20 @@ async fn serve(
                         calls.push((number, id));
                         calls.len() - 1
                     };
-                    match script((number, id), before) {
-                        Act::Answer => out.extend(answer(id)),
-                        Act::Hold => held.push(id),
-                        Act::Reset(code) => out.extend(frame(3, 0, id, &code.to_be_bytes())),
-                        Act::Away(last) => out.extend(away(last)),
-                        Act::AwayAndClose(last) => {
-                            let _ = stream.write_all(&away(last)).await;
+                    let (bytes, then) = reply(script((number, id), before), id);
+                    out.extend(bytes);
+                    match then {
+                        Then::GoOn => {}
+                        Then::Hold => held.push(id),
+                        Then::Close | Then::Deaf => {
+                            let _ = stream.write_all(&out).await;
+                            let _ = stream.flush().await;
+                            if matches!(then, Then::Deaf) {
+                                std::future::pending::<()>().await;
+                            }
                             let _ = stream.shutdown().await;
                             return;
                         }
-                        Act::Close => return,
-                        Act::Deaf => std::future::pending().await,
                     }
                 }
                 4 if flags & 1 == 0 => out.extend(frame(4, 1, 0, &[])),

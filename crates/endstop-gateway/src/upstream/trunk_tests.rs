@@ -166,18 +166,20 @@ async fn a_call_without_an_answer_is_given_up_and_leaves_the_connection() {
     assert_eq!(upstream.calls(), [(0, 1), (0, 3)]);
 }
 
-#[tokio::test]
-async fn a_connection_that_is_dead_is_noticed_while_a_call_waits() {
-    let upstream = Frames::start(100, |(connection, _), _| match connection {
-        0 => Act::Deaf,
-        _ => Act::Answer,
-    })
-    .await;
-    let client = client_that_pings(&upstream, 50);
-    let error = call(&client, &upstream).await.unwrap_err();
-    assert!(error.may_have_arrived(), "{error}");
-    assert_eq!(call(&client, &upstream).await.unwrap(), "ok");
-    assert_eq!(upstream.calls(), [(0, 1), (1, 1)]);
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_connection_that_is_dead_is_noticed_before_and_within_an_answer() {
+    for act in [Act::Deaf, Act::BeginAndDeaf] {
+        let upstream = Frames::start(100, move |(connection, _), _| match connection {
+            0 => act,
+            _ => Act::Answer,
+        })
+        .await;
+        let client = client_that_pings(&upstream, 50);
+        let error = call(&client, &upstream).await.unwrap_err();
+        assert!(error.may_have_arrived(), "{act:?}: {error}");
+        assert_eq!(call(&client, &upstream).await.unwrap(), "ok");
+        assert_eq!(upstream.calls(), [(0, 1), (1, 1)], "{act:?}");
+    }
 }
 
 #[tokio::test]
