@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use endstop::agent::MIN_OUTPUT_TOKENS;
 use endstop::agent::driver::{Call, DrivenRun, Outcome, Pricing, Replay, Surroundings};
+use endstop::cancel::Urgency;
 use endstop::core::event::EventKind;
 use endstop::core::expr::parse;
 use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
 use endstop::core::run::{Directive, Status};
-use endstop::core::signal::StopReason;
+use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Cost, Money, TokenUsage};
 use endstop::core::wire::v1::trace::Line;
 use endstop::observe::{Detail, Observer, Recording, RunInfo};
@@ -229,6 +230,23 @@ fn told(lines: &[String]) -> (Money, bool) {
         }
     }
     (sum, is_open)
+}
+
+#[test]
+fn a_person_stops_for_good_what_was_over() {
+    let ((run, recording), pricing) = (seen("steps >= 1"), pricing());
+    while step(&run, &pricing, 10, 10) {}
+    let signal = StopSignal::new(StopReason::UserRequested).with_message("enough");
+    run.token().cancel(signal, Urgency::Graceful);
+    for _ in 0..3 {
+        run.checkpoint();
+    }
+    let lines = recording.lines(&run.info().id);
+    assert_eq!(lines.iter().filter(|line| line.contains("\"cancel\"")).count(), 1);
+    let looser = replay("steps >= 9", &lines);
+    assert_eq!(looser.status(), Status::Stopped);
+    let reason = looser.look(|run| run.stop_reason());
+    assert_eq!(reason, Some(StopReason::UserRequested));
 }
 
 #[test]

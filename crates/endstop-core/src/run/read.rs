@@ -33,6 +33,12 @@ impl Run {
         self.ended.as_ref().and_then(|ended| ended.verdict.primary.as_ref())
     }
 
+    /// Whether a signal of this reason was raised and stands, whatever the run ended by.
+    #[must_use]
+    pub fn has_raised(&self, reason: StopReason) -> bool {
+        self.raised.iter().any(|raised| raised.signal.reason == reason)
+    }
+
     /// Steps begun, descendants included.
     #[must_use]
     pub fn step_count(&self) -> u64 {

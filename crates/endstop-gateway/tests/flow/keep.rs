@@ -3,9 +3,11 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use endstop::agent::driver::Surroundings;
+use endstop::cancel::{FileKillSwitch, Urgency};
 use endstop::core::run::Status;
 use endstop::core::units::Money;
 use endstop::ledger::{Budget, Limits};
@@ -98,6 +100,68 @@ async fn a_run_goes_on_after_its_gateway_has_died_and_a_stop_stays() {
     let text = fs::read_to_string(keep.join("a.jsonl")).unwrap();
     assert_eq!(text.matches("endstop_trace").count(), 1);
     assert_eq!(text.matches("\"step_begin\"").count(), 5);
+}
+
+/// A model that ends each turn by itself.
+async fn answering() -> Fake {
+    Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await
+}
+
+#[tokio::test]
+async fn what_a_person_stopped_stays_stopped_though_its_run_was_over() {
+    let (upstream, keep) = (answering().await, folder("stays_stopped"));
+    let make =
+        |limit: u64| many(&format!("[stop]\nlimit = \"steps >= {limit}\"\n"), upstream.addr, &keep);
+    let ask = Agent::new("Look.").request();
+    let runs = ["cancelled", "killed", "at_its_limit"];
+    let gateway = start(|| make(2)).await;
+    for run in runs {
+        assert_eq!(post(&gateway, &path(run), &ask).await.words(), "Done.");
+    }
+    assert_eq!(post(&gateway, &path(runs[2]), &ask).await.words(), "Done.");
+    assert_ne!(post(&gateway, &path(runs[2]), &ask).await.words(), "Done.");
+    for (run, urgency) in runs.iter().zip([Urgency::Graceful, Urgency::Now, Urgency::Graceful]) {
+        // Once is enough, and twice adds nothing.
+        for _ in 0..2 {
+            assert!(gateway.cancel(&run_id(run), "enough", urgency));
+            assert_eq!(gateway.run(&run_id(run)).unwrap().status(), Status::Stopped);
+        }
+    }
+    drop(gateway);
+    let gateway = start(|| make(9)).await;
+    for run in runs {
+        let got = post(&gateway, &path(run), &ask).await;
+        assert_eq!(got.header("x-endstop-reason").as_deref(), Some("user_requested"), "{got:?}");
+        assert!(got.words().contains("enough"), "{got:?}");
+        let text = fs::read_to_string(keep.join(format!("{run}.jsonl"))).unwrap();
+        assert_eq!(text.matches("\"cancel\"").count(), 1, "{text}");
+    }
+    assert_eq!(upstream.calls(), 4);
+}
+
+#[tokio::test]
+async fn a_kill_switch_stops_for_good_a_run_that_was_over() {
+    let (upstream, keep) = (answering().await, folder("kill_switch"));
+    let thrown = keep.with_extension("kill");
+    drop(fs::remove_file(&thrown));
+    let make = || {
+        let mut config = many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
+        let kill = Some(Arc::new(FileKillSwitch::new(&thrown)) as _);
+        config.around = Surroundings { kill, ..Surroundings::default() };
+        config
+    };
+    let gateway = start(make).await;
+    let ask = Agent::new("Look.").request();
+    assert_eq!(post(&gateway, &path("a"), &ask).await.words(), "Done.");
+    let run = gateway.run(&run_id("a")).unwrap();
+    fs::write(&thrown, "").unwrap();
+    until("it is killed", || run.status() == Status::Stopped).await;
+    fs::remove_file(&thrown).unwrap();
+    drop((run, gateway));
+    let gateway = start(make).await;
+    let got = post(&gateway, &path("a"), &ask).await;
+    assert_eq!(got.header("x-endstop-reason").as_deref(), Some("user_requested"), "{got:?}");
+    assert_eq!(upstream.calls(), 1);
 }
 
 #[tokio::test]

@@ -186,6 +186,7 @@ impl DrivenRun {
         self.scope.look_at_kill_switch();
         if self.scope.token.is_cancelled() {
             self.scope.take_cancellation();
+            self.scope.take_late_cancellation();
         }
         self.status()
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use endstop_core::event::{Event, EventKind, Source};
 use endstop_core::run::{Directive, Notice, Run, Status};
-use endstop_core::signal::StopReason;
+use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::TokenUsage;
 use endstop_core::wire::v1::trace::Line;
 use tokio::time::Instant;
@@ -222,23 +222,40 @@ impl Scope {
         self.look_at_in_flight(CancelToken::urgency) == Some(Urgency::Now)
     }
 
-    /// Tells the core of a cancellation that has reached the run.
+    /// Tells the core of a cancellation that has reached the run. One that is over does not take it.
     pub(super) fn take_cancellation(&self) -> Option<Directive> {
         let signal = self.token.signal()?;
         if is_over(self.core().run.status()) {
             return Some(Directive::Stop);
         }
+        Some(self.tell_cancellation(&signal))
+    }
+
+    /// As [`Scope::take_cancellation`], of a root run that could go on although it is over, with its next step or
+    /// under another policy: what a person has stopped does not.
+    pub(super) fn take_late_cancellation(&self) {
+        let Some(signal) = self.token.signal() else { return };
+        let is_new = {
+            let core = self.core();
+            is_over(core.run.status()) && !core.run.has_raised(StopReason::UserRequested)
+        };
+        if is_new && self.parent.is_none() && signal.reason == StopReason::UserRequested {
+            self.tell_cancellation(&signal);
+        }
+    }
+
+    fn tell_cancellation(&self, signal: &StopSignal) -> Directive {
         let is_kill = signal.source.as_deref() == kill_signal(String::new()).source.as_deref();
         let kind = match signal.reason {
             StopReason::UserRequested if is_kill => EventKind::Kill { message: &signal.message },
             StopReason::UserRequested => {
                 // The signal keeps source and context; the event says that it was a person.
-                self.note(&EventKind::StopRaised { signal: &signal });
+                self.note(&EventKind::StopRaised { signal });
                 EventKind::Cancel { message: &signal.message }
             }
-            _ => EventKind::StopRaised { signal: &signal },
+            _ => EventKind::StopRaised { signal },
         };
-        Some(self.note(&kind))
+        self.note(&kind)
     }
 
     /// The run has stopped: what runs below it is cut.
