@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use endstop::cancel::Urgency;
 use endstop::core::units::Money;
-use endstop::observe::Report;
 use endstop::store::RunId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Response, StatusCode, request};
@@ -138,8 +137,7 @@ fn list(gate: &Gate) -> Value {
 
 fn one(run: &RunEntry) -> Value {
     let driven = &run.driven;
-    let report = driven.look(|core| Report::of(driven.info(), core, driven.budget()));
-    let report = serde_json::to_value(&report).unwrap_or_default();
+    let report = serde_json::to_value(driven.report()).unwrap_or_default();
     let counts = run.counts();
     json!({
         "run": driven.info().id.as_str(),

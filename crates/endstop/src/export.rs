@@ -99,6 +99,14 @@ enum Form {
     Atif(Box<atif::Builder>),
 }
 
+/// Whether the line could be written.
+fn push(lines: &mut String, line: &Line<'_>) -> bool {
+    let Ok(line) = serde_json::to_string(line) else { return false };
+    lines.push_str(&line);
+    lines.push('\n');
+    true
+}
+
 impl RunSink for Exporter<'_> {
     fn begin(&mut self, run: &RunHeader<'_>) {
         let form = match self.target {
@@ -112,16 +120,17 @@ impl RunSink for Exporter<'_> {
         let Some(run) = &mut self.run else { return };
         let has_place = match &mut run.form {
             Form::Atif(builder) => builder.event(event),
-            Form::Trace(lines) => match serde_json::to_string(&Line::from_event(event)) {
-                Ok(line) => {
-                    lines.push_str(&line);
-                    lines.push('\n');
-                    true
-                }
-                Err(_) => false,
-            },
+            Form::Trace(lines) => push(lines, &Line::from_event(event)),
         };
         run.dropped += u64::from(!has_place);
+    }
+
+    fn refused(&mut self, event: &Event<'_>) {
+        let Some(run) = &mut self.run else { return };
+        // Elsewhere there is only what happened.
+        let Form::Trace(lines) = &mut run.form else { return };
+        let line = Line { refused: true, ..Line::from_event(event) };
+        run.dropped += u64::from(!push(lines, &line));
     }
 
     fn end(&mut self, end: &RunFooter<'_>) {

@@ -244,6 +244,11 @@ pub trait RunSink {
     fn begin(&mut self, run: &RunHeader<'_>);
     /// Something happened in it.
     fn event(&mut self, event: &Event<'_>);
+    /// Something was to begin in it, and did not: its limits of then refused it. A sink that does not tell takes it
+    /// as if it had begun.
+    fn refused(&mut self, event: &Event<'_>) {
+        self.event(event);
+    }
     /// The run is over.
     fn end(&mut self, end: &RunFooter<'_>);
     /// Something could not be read, or not be trusted.

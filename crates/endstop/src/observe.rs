@@ -27,6 +27,7 @@ use std::time::Duration;
 use endstop_core::Run;
 use endstop_core::event::Event;
 use endstop_core::run::{Directive, Notice};
+use endstop_core::wire::v1::trace::Line;
 
 use crate::ledger::Budget;
 use crate::message::{ToolCall, ToolOutcome};
@@ -38,12 +39,14 @@ pub use fan_out::Observers;
 #[cfg(feature = "otel")]
 pub use otel::OtelObserver;
 pub use recording::{Recorded, Recording};
-pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
+pub use report::{Doubts, MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
 pub use screen::Screen;
 pub use shadow::{Shadow, ShadowStop};
 pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, render};
 pub use text::{clean, truncate};
-pub use trace::{Flush, TraceProblems, TraceRecorder, push_trace_line, trace_header, trace_line};
+pub use trace::{
+    Flush, TraceProblems, TraceRecorder, push_seen, push_trace_line, trace_header, trace_line,
+};
 
 /// What is fixed about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +168,26 @@ pub enum Detail<'a> {
         /// What happened.
         message: &'a str,
     },
+}
+
+impl Detail<'_> {
+    /// Whether tokens that are settled were not told by the provider.
+    #[must_use]
+    pub const fn is_estimate(&self) -> bool {
+        matches!(
+            self,
+            Self::Reply { is_estimate: true, .. } | Self::Failure { is_estimate: true, .. }
+        )
+    }
+}
+
+impl<'a> Observation<'a> {
+    /// The line of a trace that says it.
+    #[must_use]
+    pub fn line(&self) -> Line<'a> {
+        let estimate = self.detail.is_estimate();
+        Line { estimate, ..Line::answered(self.event, self.directive) }
+    }
 }
 
 /// Watches runs. Shared by all runs of a tree.

@@ -15,7 +15,7 @@ use endstop::core::run::{Directive, Status};
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Cost, Money, TokenUsage};
 use endstop::core::wire::v1::trace::Line;
-use endstop::observe::{Detail, Observer, Recording, RunInfo};
+use endstop::observe::{Detail, MoneyIs, Observer, Recording, RunInfo};
 use endstop::price::PriceTable;
 use endstop::store::RunId;
 
@@ -180,7 +180,7 @@ fn replay(condition: &str, lines: &[String]) -> DrivenRun {
     let mut replay = Replay::new(program(condition));
     for line in lines {
         let line: Line<'_> = serde_json::from_str(line).expect("a line");
-        replay.observe(&line.as_event());
+        replay.take(&line);
     }
     DrivenRun::replayed(info(), replay.finish(), Surroundings::default())
 }
@@ -233,6 +233,21 @@ fn told(lines: &[String]) -> (Money, bool) {
 }
 
 #[test]
+fn what_a_limit_refused_is_not_counted_where_today_s_limits_admit_more() {
+    let limits = "steps >= 2";
+    let ((run, recording), pricing) = (seen(limits), pricing());
+    while step(&run, &pricing, 10, 10) {}
+    let lines = recording.lines(&run.info().id);
+    assert_eq!(lines.iter().filter(|line| line.contains("\"refused\":true")).count(), 1);
+    let again = replay(limits, &lines);
+    assert_eq!((again.status(), again.budget().settled().steps), (Status::Stopped, 2));
+    let looser = replay("steps >= 4", &lines);
+    assert_eq!((looser.status(), looser.budget().settled().steps), (Status::Completed, 2));
+    assert!(step(&looser, &pricing, 10, 10) && step(&looser, &pricing, 10, 10));
+    assert!(!step(&looser, &pricing, 10, 10));
+}
+
+#[test]
 fn a_person_stops_for_good_what_was_over() {
     let ((run, recording), pricing) = (seen("steps >= 1"), pricing());
     while step(&run, &pricing, 10, 10) {}
@@ -247,6 +262,23 @@ fn a_person_stops_for_good_what_was_over() {
     assert_eq!(looser.status(), Status::Stopped);
     let reason = looser.look(|run| run.stop_reason());
     assert_eq!(reason, Some(StopReason::UserRequested));
+}
+
+#[test]
+fn a_report_says_what_is_an_estimate_also_after_a_replay() {
+    let ((run, recording), pricing) = (seen("steps >= 9"), pricing());
+    assert!(step(&run, &pricing, 10, 10));
+    assert_eq!(run.report().money.is, MoneyIs::Known);
+    run.begin_step(&call(&pricing, 10, 10));
+    let open = run.begin_call(&call(&pricing, 10, 10)).expect("it begins");
+    open.replied(&Outcome { is_estimate: true, ..Outcome::default() });
+    run.tell(&EventKind::StepEnd, Detail::None);
+    let lines = recording.lines(&run.info().id);
+    for run in [&run, &replay("steps >= 9", &lines)] {
+        let money = run.report().money;
+        assert_eq!((money.is, money.estimated_calls), (MoneyIs::Estimate, 1));
+        assert!(run.usage().1);
+    }
 }
 
 #[test]
@@ -267,7 +299,7 @@ fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
     let mut replay = Replay::new(program);
     for line in recording.lines(&run.info().id) {
         let line: Line<'_> = serde_json::from_str(&line).expect("a line");
-        replay.observe(&line.as_event());
+        replay.take(&line);
     }
     let replayed = replay.finish();
     assert_eq!(replayed.spent(), run.budget().settled());

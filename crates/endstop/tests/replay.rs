@@ -78,6 +78,7 @@ fn interventions() -> Transcript {
         "{\"at\":40,\"event\":\"signal\",\"name\":\"enough\"}\n",
         "{\"at\":40,\"event\":\"approved\",\"rule\":\"also\"}\n",
         "{\"at\":40,\"event\":\"cancel\",\"message\":\"no more\"}\n",
+        "{\"at\":40,\"refused\":true,\"event\":\"step_begin\"}\n",
         "",
     ];
     for (index, between) in between.iter().enumerate() {
@@ -138,6 +139,26 @@ fn many_policies_in_one_pass_do_what_each_does_alone() {
         stopped += alone.stopped;
     }
     assert!(stopped > 100, "{stopped}");
+}
+
+#[test]
+fn a_step_that_was_refused_is_no_step_and_stops_whoever_refuses_it_too() {
+    let turn = "{\"at\":1,\"event\":\"step_begin\"}\n\
+        {\"at\":1,\"event\":\"reply\",\"model\":\"m\",\"cost\":\"0.15\"}\n\
+        {\"at\":1,\"event\":\"step_end\"}\n";
+    let refused = "{\"at\":2,\"refused\":true,\"event\":\"step_begin\"}\n";
+    let header = "{\"endstop_trace\":1,\"run\":\"a\"}\n";
+    let text = format!("{header}{turn}{turn}{refused}{turn}");
+    let main = Part::bytes("a.jsonl", text.into_bytes());
+    let inputs = [Transcript { format: format("endstop").unwrap(), main, children: Vec::new() }];
+    let outcomes = BTreeMap::new();
+    for (limit, stopped) in [(2, Some(2)), (3, None), (4, None)] {
+        let policy = Policy::stop(condition(&format!("steps >= {limit}")));
+        let prices = PriceTable::embedded();
+        let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1 };
+        let run = replay(&inputs, &options, &|_| ()).unwrap().per_run.remove(0);
+        assert_eq!((run.steps, run.stopped_at_step), (3, stopped), "{limit}");
+    }
 }
 
 #[test]

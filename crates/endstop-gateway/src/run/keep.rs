@@ -22,7 +22,7 @@ use endstop::core::policy::Program;
 use endstop::core::wire::v1::trace::{Header, Line, VERSION};
 use endstop::import::CostIs;
 use endstop::ledger::Amounts;
-use endstop::observe::{Observation, Observer, RunInfo, push_trace_line, trace_header};
+use endstop::observe::{Observation, Observer, RunInfo, push_seen, push_trace_line, trace_header};
 use endstop::store::{FileStore, RunId, RunLock, Store as _, StoreError};
 
 /// What a run's file ends with.
@@ -163,7 +163,7 @@ fn read(path: &Path, id: &RunId, program: &Arc<Program>) -> Result<Found, String
             Some(replay) => {
                 let line: Line<'_> = serde_json::from_slice(&lines.line)
                     .map_err(|error| wrong(error.to_string()))?;
-                replay.observe(&line.as_event());
+                replay.take(&line);
             }
         }
     }
@@ -296,7 +296,7 @@ impl Observer for Trail {
         }
         let mut state = self.state();
         if state.problem.is_none() {
-            push_trace_line(&mut state.lines, seen.event);
+            push_seen(&mut state.lines, seen);
             if state.lines.len() > MAX_WAITING {
                 self.write(&mut state);
             }

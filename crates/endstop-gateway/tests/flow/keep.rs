@@ -165,6 +165,31 @@ async fn a_kill_switch_stops_for_good_a_run_that_was_over() {
 }
 
 #[tokio::test]
+async fn a_step_that_was_refused_was_not_taken() {
+    let (upstream, keep) = (answering().await, folder("refused_step"));
+    let make =
+        |limit: u64| many(&format!("[stop]\nlimit = \"steps >= {limit}\"\n"), upstream.addr, &keep);
+    let ask = Agent::new("Look.").request();
+    let mut passed = 0;
+    for limit in [2, 2, 4, 3, 5] {
+        let gateway = start(|| make(limit)).await;
+        if limit == 2 && passed == 2 {
+            // The stop, too, is what it was.
+            assert_eq!(gateway.open(&run_id("a")).unwrap().status(), Status::Stopped);
+        }
+        for _ in 0..4 {
+            let got = post(&gateway, &path("a"), &ask).await;
+            passed += u64::from(got.header("x-endstop-reason").is_none());
+        }
+        assert_eq!(passed, limit.max(upstream.calls() as u64));
+        // Under a narrower limit it is stopped where that was reached.
+        assert_eq!(reading_of(&gateway, "a", "steps"), passed.min(limit));
+        drop(gateway);
+    }
+    assert_eq!((passed, upstream.calls()), (5, 5));
+}
+
+#[tokio::test]
 async fn a_run_that_was_forgotten_goes_on_from_its_file() {
     let (upstream, keep) = (looping().await, folder("forgotten"));
     let mut config = many("[stop]\nlimit = \"steps >= 4\"\n", upstream.addr, &keep);

@@ -29,7 +29,7 @@ use super::start::limits_of;
 use crate::cancel::{CancelToken, KillSwitch};
 use crate::clock::{RunClock, WallClock};
 use crate::ledger::{Amounts, Budget};
-use crate::observe::{Detail, Observer, RunInfo};
+use crate::observe::{Detail, Observer, Report, RunInfo};
 use crate::store::RunId;
 
 /// What a tree of runs is begun with, beside its policy. By default there is nothing around it.
@@ -231,6 +231,13 @@ impl DrivenRun {
     pub fn usage(&self) -> (TokenUsage, bool) {
         let core = self.scope.core();
         (core.usage, core.is_estimate)
+    }
+
+    /// The run as it stands. The sub-agents are not in it: a [`Reporter`](crate::observe::Reporter) sees them.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let (core, budget) = (self.scope.core(), &self.scope.budget);
+        Report::of(&self.scope.info, &core.run, budget).with_doubts(&core.run, budget, core.doubts)
     }
 
     /// Warnings that nobody has read yet.

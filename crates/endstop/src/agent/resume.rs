@@ -40,12 +40,15 @@ pub(super) async fn load(
     let was_open = state.execution.open_step.take().is_some();
     let mut tail = Tail { is_step_open: was_open, ..Tail::default() };
     for line in &lines {
+        tail.events = tail.events.saturating_add(1);
         if let Ok(line) = serde_json::from_str::<Line<'_>>(line) {
             let event = line.as_event();
+            if line.refused && run.would(&event).admits() {
+                continue;
+            }
             let directive = run.observe(&event);
             tail.note(&event, directive);
         }
-        tail.events = tail.events.saturating_add(1);
     }
     let added = tail.close(&mut run);
     let mut text = String::new();

@@ -24,7 +24,7 @@ use super::source::CancellationSource;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
-use crate::observe::{Detail, Observation, Observer, RunInfo};
+use crate::observe::{Detail, Doubts, Observation, Observer, RunInfo};
 
 /// What all runs of a tree share.
 pub(super) struct Shared {
@@ -73,6 +73,8 @@ pub(super) struct Core {
     pub(super) run: Run,
     pub(super) usage: TokenUsage,
     pub(super) is_estimate: bool,
+    /// Descendants' calls included.
+    pub(super) doubts: Doubts,
     pub(super) events: u64,
     /// Warnings that nobody has read yet.
     pub(super) notices: Vec<Notice>,
@@ -89,6 +91,7 @@ impl Core {
             run,
             usage: TokenUsage::default(),
             is_estimate: false,
+            doubts: Doubts::default(),
             events: 0,
             notices: Vec::new(),
             still_running: Vec::new(),
@@ -296,9 +299,12 @@ impl Scope {
         let event = self.event(core, now, source, kind);
         let directive = core.run.observe(&event);
         core.events = core.events.saturating_add(1);
+        core.doubts.take(kind, detail.is_estimate());
         let notices = core.run.take_notices();
         if let Some(journal) = &mut core.journal {
-            journal.push_str(&serde_json::to_string(&Line::from_event(&event)).unwrap_or_default());
+            let estimate = detail.is_estimate();
+            let line = Line { estimate, ..Line::answered(&event, directive) };
+            journal.push_str(&serde_json::to_string(&line).unwrap_or_default());
             journal.push('\n');
         }
         let (info, run, budget) = (&self.info, &core.run, &self.budget);

@@ -68,7 +68,7 @@ impl Format for EndstopTrace {
                 else {
                     break;
                 };
-                reader.event(&mut event, sink);
+                reader.event(&mut event, false, sink);
                 let length = length + 1;
                 passed = (passed.0 + length, passed.1 + 1);
                 ahead = ahead.get(length..).unwrap_or_default();
@@ -83,7 +83,7 @@ impl Format for EndstopTrace {
             let mut event = Event::new(Millis(0), EventKind::Tick);
             let line = lines.utf8().unwrap_or_default();
             match canonical::read(line, sink.wants(), &mut unescaped, &mut event) {
-                Some(length) if length == line.len() => reader.event(&mut event, sink),
+                Some(length) if length == line.len() => reader.event(&mut event, false, sink),
                 _ => reader.line(&lines, sink, &mut warnings),
             }
         }
@@ -121,9 +121,9 @@ struct Mark {
 
 impl Reader<'_> {
     /// An event before the first header, or after one that is not known, is nobody's.
-    fn event(&mut self, event: &mut Event<'_>, sink: &mut dyn RunSink) {
+    fn event(&mut self, event: &mut Event<'_>, refused: bool, sink: &mut dyn RunSink) {
         if let Some(run) = &mut self.run {
-            run.play(event, sink);
+            run.play(event, refused, sink);
         }
     }
 
@@ -151,7 +151,7 @@ impl Reader<'_> {
             }
             None => {
                 if let Some(line) = lines.parse::<Line<'_>>(warnings) {
-                    self.event(&mut line.as_event(), sink);
+                    self.event(&mut line.as_event(), line.refused, sink);
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Reader<'_> {
         let Some(mut run) = self.run.take() else { return };
         if !run.has_ended {
             let mut end = Event::new(Millis(run.at), EventKind::RunEnd { succeeded: None });
-            run.play(&mut end, sink);
+            run.play(&mut end, false, sink);
         }
         let cost_is =
             if run.unpriced { CostIs::Unknown } else { run.declared.unwrap_or(CostIs::Computed) };
@@ -203,7 +203,7 @@ impl Run {
     }
 
     #[inline]
-    fn play(&mut self, event: &mut Event<'_>, sink: &mut dyn RunSink) {
+    fn play(&mut self, event: &mut Event<'_>, refused: bool, sink: &mut dyn RunSink) {
         if self.has_ended {
             return;
         }
@@ -234,7 +234,7 @@ impl Run {
         }
         event.wall = self.wall_of(event);
         event.at = Millis(self.at);
-        sink.event(event);
+        if refused { sink.refused(event) } else { sink.event(event) }
     }
 }
 

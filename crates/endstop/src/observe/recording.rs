@@ -5,7 +5,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use endstop_core::Run;
 use endstop_core::run::{Directive, Notice, Status};
 use endstop_core::signal::StopReason;
-use endstop_core::wire::v1::trace::Line;
 
 use super::{Observation, Observer, RunInfo};
 use crate::ledger::Budget;
@@ -116,7 +115,7 @@ impl Observer for Recording {
     fn observe(&self, observation: &Observation<'_>) {
         self.push(|| Recorded::Event {
             run: observation.info.id.clone(),
-            line: serde_json::to_string(&Line::from_event(observation.event)).unwrap_or_default(),
+            line: serde_json::to_string(&observation.line()).unwrap_or_default(),
             directive: observation.directive,
         });
     }

@@ -13,7 +13,7 @@ use endstop_core::units::{Cost, Millis, Money};
 use endstop_core::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
-use super::{Detail, Observation, Observer, RunInfo, clean};
+use super::{Observation, Observer, RunInfo, clean};
 use crate::ledger::{Amounts, Budget};
 use crate::store::RunId;
 
@@ -126,11 +126,32 @@ pub struct SubAgent {
     pub money: MoneySpent,
 }
 
+/// Calls of a run whose money is not exactly known, descendants' included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doubts {
+    /// Without a price.
+    pub unpriced: u64,
+    /// Whose tokens no provider told.
+    pub estimated: u64,
+}
+
+impl Doubts {
+    /// Takes in an event; `is_estimate` as [`Detail::is_estimate`] says.
+    pub(crate) fn take(&mut self, kind: &EventKind<'_>, is_estimate: bool) {
+        let is_unpriced = match kind {
+            EventKind::Reply { cost, .. } => !matches!(cost, Some(Cost::Known(_))),
+            EventKind::AttemptFailed { cost, .. } => *cost == Some(Cost::Unpriced),
+            _ => return,
+        };
+        self.unpriced = self.unpriced.saturating_add(u64::from(is_unpriced));
+        self.estimated = self.estimated.saturating_add(u64::from(is_estimate));
+    }
+}
+
 /// What the core does not count.
 #[derive(Clone, Debug, Default)]
 struct Tally {
-    unpriced: u64,
-    estimated: u64,
+    own: Doubts,
     children: BTreeMap<RunId, SubAgent>,
 }
 
@@ -138,7 +159,7 @@ impl Tally {
     /// The calls without a price, and those that were estimated, of the run and below.
     fn doubtful(&self) -> (u64, u64) {
         self.children.values().fold(
-            (self.unpriced, self.estimated),
+            (self.own.unpriced, self.own.estimated),
             |(unpriced, estimated), child| {
                 let money = &child.money;
                 (
@@ -186,6 +207,14 @@ impl Report {
             sub_agents: tally.children.values().cloned().collect(),
             verdict: run.verdict(),
         }
+    }
+
+    /// The same with what is known of its money beside it.
+    #[must_use]
+    pub fn with_doubts(mut self, run: &Run, budget: &Budget, doubts: Doubts) -> Self {
+        let tally = Tally { own: doubts, ..Tally::default() };
+        self.money = money(run, budget.snapshot().settled.cost, &tally);
+        self
     }
 
     /// One JSON object.
@@ -346,20 +375,11 @@ impl Observer for Reporter {
         if observation.event.source == Source::Descendant {
             return;
         }
-        let (is_unpriced, is_estimate) = match (&observation.event.kind, &observation.detail) {
-            (EventKind::Reply { cost, .. }, Detail::Reply { is_estimate, .. }) => {
-                (!matches!(cost, Some(Cost::Known(_))), *is_estimate)
-            }
-            (EventKind::Reply { cost, .. }, _) => (!matches!(cost, Some(Cost::Known(_))), false),
-            (EventKind::AttemptFailed { cost, .. }, Detail::Failure { is_estimate, .. }) => {
-                (*cost == Some(Cost::Unpriced), *is_estimate)
-            }
-            _ => return,
-        };
-        let mut tallies = self.lock();
-        let tally = tally(&mut tallies, &observation.info.id);
-        tally.unpriced += u64::from(is_unpriced);
-        tally.estimated += u64::from(is_estimate);
+        let (kind, is_estimate) = (&observation.event.kind, observation.detail.is_estimate());
+        if !matches!(kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. }) {
+            return;
+        }
+        tally(&mut self.lock(), &observation.info.id).own.take(kind, is_estimate);
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {

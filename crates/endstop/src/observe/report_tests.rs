@@ -8,6 +8,7 @@ use endstop_core::policy::{Action, FallbackRates, Policy, Rule};
 use endstop_core::units::TokenUsage;
 
 use super::super::play::{Play, policy};
+use super::super::Detail;
 use super::*;
 use crate::ledger::Limits;
 

@@ -39,6 +39,11 @@ pub fn push_trace_line(into: &mut Vec<u8>, event: &Event<'_>) {
     push_json(into, &Line::from_event(event));
 }
 
+/// As [`push_trace_line`], of what was seen: what was to begin and did not is marked.
+pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
+    push_json(into, &seen.line());
+}
+
 /// The line that a run's trace begins with, with its line feed. `prices` is the version of the price table
 /// that computes costs.
 #[must_use]
@@ -262,9 +267,10 @@ impl State {
         self.problems.runs = self.problems.runs.saturating_add(1);
     }
 
-    fn write(&mut self, info: &RunInfo, event: &Event<'_>, flush: bool) {
+    fn write(&mut self, seen: &Observation<'_>, flush: bool) {
         self.line.clear();
-        push_trace_line(&mut self.line, event);
+        push_seen(&mut self.line, seen);
+        let info = seen.info;
         let Some(trace) = self.open.get_mut(&info.id) else { return };
         let Some(out) = &mut trace.out else {
             self.lose();
@@ -297,7 +303,7 @@ impl Observer for TraceRecorder {
         let ends_step =
             matches!(observation.event.kind, EventKind::StepEnd | EventKind::RunEnd { .. });
         let flush = self.flush == Flush::Line || (self.flush == Flush::Step && ends_step);
-        state.write(info, observation.event, flush);
+        state.write(observation, flush);
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, _budget: &Budget) {

@@ -121,6 +121,9 @@ struct Together {
     cuts: Vec<Option<Cut>>,
     /// Policies that have stopped a run of which nothing was cut yet.
     pending: Vec<usize>,
+    /// Whether something was taken that did not begin when it was recorded, as if it had begun.
+    has_refused: bool,
+    is_exact: bool,
 }
 
 impl Following {
@@ -131,6 +134,8 @@ impl Following {
             indices: indices.clone(),
             cuts: vec![None; indices.len()],
             pending: Vec::new(),
+            has_refused: false,
+            is_exact: true,
         });
         let follow = |index: &usize| {
             let testable = plan.testable.get(*index)?;
@@ -153,6 +158,17 @@ impl Following {
         }
     }
 
+    /// Takes what did not begin when it was recorded.
+    pub(super) fn take_refused(&mut self, event: &Event<'_>, known: Money) {
+        for together in &mut self.together {
+            together.take(event, known);
+            together.has_refused = true;
+        }
+        for (_, follower) in &mut self.apart {
+            follower.take_refused(event, known);
+        }
+    }
+
     /// Whether every policy has stopped the run: from here on, none looks at more than what would begin.
     pub(super) fn has_stopped(&self) -> bool {
         self.apart.iter().all(|(_, follower)| follower.has_stopped())
@@ -161,7 +177,7 @@ impl Following {
 
     /// Whether the policies that were watched together did what each would have done alone.
     pub(super) fn is_exact(&self) -> bool {
-        self.together.iter().all(|together| together.watch.is_exact())
+        self.together.iter().all(|together| together.watch.is_exact() && together.is_exact)
     }
 
     /// Each policy's cut, once the run is over.
@@ -185,6 +201,9 @@ impl Following {
 
 impl Together {
     fn take(&mut self, event: &Event<'_>, known: Money) {
+        // It was counted, which shows in what comes after.
+        let counts = self.has_refused && event.kind.is_intention() && self.watch.left() > 0;
+        self.is_exact &= !counts;
         if let Some(trip) = self.watch.observe(event) {
             let spent = trip.cost.unwrap_or(known);
             let cut = Cut { step: trip.steps, tokens: trip.tokens, spent };

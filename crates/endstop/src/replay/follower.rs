@@ -97,6 +97,13 @@ impl Follower {
         self.warned.extend(self.run.take_notices().into_iter().map(|notice| notice.rule));
     }
 
+    /// Takes what did not begin when it was recorded: it counts where this policy, too, does not let it begin.
+    pub(super) fn take_refused(&mut self, event: &Event<'_>, known: Money) {
+        if self.tripped.is_some() || !self.run.would(event).admits() {
+            self.take(event, known);
+        }
+    }
+
     /// Natural ends, of a turn or of the run, are not stops of the policy.
     fn ended_by_itself(&self) -> bool {
         self.run.stop_reason() == Some(StopReason::Completed)

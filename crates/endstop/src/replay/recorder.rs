@@ -144,6 +144,13 @@ impl RunSink for Recorder<'_> {
         replaying.has_stopped = replaying.has_stopped || replaying.following.has_stopped();
     }
 
+    fn refused(&mut self, event: &Event<'_>) {
+        let Some(replaying) = &mut self.current else { return };
+        let known = replaying.total;
+        replaying.following.take_refused(event, known);
+        replaying.has_stopped = replaying.has_stopped || replaying.following.has_stopped();
+    }
+
     fn end(&mut self, footer: &RunFooter<'_>) {
         self.end_run(footer);
     }

@@ -17,6 +17,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::{Event, Source};
+use crate::run::Directive;
 use crate::signal::StopSignal;
 use crate::units::{Cost, Millis, Money, WallTime};
 
@@ -56,6 +57,12 @@ pub struct Line<'a> {
     /// Whether a sub-agent did it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub descendant: bool,
+    /// Whether it was to begin and did not: a policy that lets it begin has not seen it begin either.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub refused: bool,
+    /// Whether the tokens were not told by the provider but counted, or bounded.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub estimate: bool,
     /// What happened.
     #[serde(flatten, borrow)]
     pub kind: Kind<'a>,
@@ -249,8 +256,17 @@ impl<'a> Line<'a> {
             at: event.at.0,
             wall: event.wall.0,
             descendant: event.source == Source::Descendant,
+            refused: false,
+            estimate: false,
             kind: Kind::from_event(&event.kind),
         }
+    }
+
+    /// As [`Line::from_event`], with what the run answered.
+    #[must_use]
+    pub fn answered(event: &Event<'a>, directive: Directive) -> Self {
+        let refused = event.kind.is_intention() && !directive.admits();
+        Self { refused, ..Self::from_event(event) }
     }
 
     /// The event that the line says.

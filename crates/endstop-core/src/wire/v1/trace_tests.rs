@@ -78,6 +78,23 @@ fn unknown_keys_are_ignored_and_unknown_kinds_refused() {
 }
 
 #[test]
+fn what_did_not_begin_and_what_is_an_estimate_are_marked() {
+    let begins = Event::new(Millis(1), EventKind::StepBegin);
+    for (directive, refused) in [(Directive::Stop, true), (Directive::Finish, false)] {
+        let line = Line { estimate: refused, ..Line::answered(&begins, directive) };
+        let text = serde_json::to_string(&line).unwrap();
+        assert_eq!(text.contains(r#""refused":true,"estimate":true"#), refused, "{text}");
+        let read: Line<'_> = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (read.refused, read.estimate, read.as_event()),
+            (refused, refused, begins.clone())
+        );
+    }
+    let ended = Event::new(Millis(1), EventKind::StepEnd);
+    assert!(!Line::answered(&ended, Directive::Stop).refused);
+}
+
+#[test]
 fn amounts_and_counts_that_are_none_are_refused() {
     for bad in [
         r#"{"at":1,"event":"reply","cost":"-1"}"#,

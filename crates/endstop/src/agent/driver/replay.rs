@@ -6,12 +6,13 @@ use endstop_core::event::{Event, EventKind};
 use endstop_core::policy::Program;
 use endstop_core::run::Run;
 use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_core::wire::v1::trace::Line;
 
 use super::super::ask::settled;
 use super::super::resume::Tail;
 use super::{DrivenRun, Surroundings};
 use crate::ledger::{Amounts, Limits};
-use crate::observe::RunInfo;
+use crate::observe::{Doubts, RunInfo};
 
 /// Takes in the events that were recorded of a root run, in their order, under today's policy.
 ///
@@ -24,6 +25,7 @@ pub struct Replay {
     run: Run,
     tail: Tail,
     spent: Amounts,
+    doubts: Doubts,
     is_held: bool,
     is_approved: bool,
 }
@@ -33,7 +35,7 @@ pub struct Replay {
 pub struct Replayed {
     run: Run,
     usage: TokenUsage,
-    is_estimate: bool,
+    doubts: Doubts,
     is_approved: bool,
     spent: Amounts,
     added: Vec<Event<'static>>,
@@ -47,8 +49,20 @@ impl Replay {
             run: Run::new(program),
             tail: Tail::default(),
             spent: Amounts::ZERO,
+            doubts: Doubts::default(),
             is_held: false,
             is_approved: false,
+        }
+    }
+
+    /// Takes in the next line: what did not begin then does not begin now either, whatever today's policy says.
+    pub fn take(&mut self, line: &Line<'_>) {
+        let event = line.as_event();
+        if !(line.refused && self.run.would(&event).admits()) {
+            self.observe(&event);
+            if line.estimate && matches!(event.kind, EventKind::Reply { .. }) {
+                self.doubts.estimated = self.doubts.estimated.saturating_add(1);
+            }
         }
     }
 
@@ -56,6 +70,7 @@ impl Replay {
     pub fn observe(&mut self, event: &Event<'_>) {
         let directive = self.run.observe(event);
         self.tail.note(event, directive);
+        self.doubt(&event.kind);
         match &event.kind {
             EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
                 self.settle(*usage, *cost);
@@ -66,6 +81,12 @@ impl Replay {
             EventKind::Approved { .. } => self.is_approved = true,
             _ => {}
         }
+    }
+
+    /// What a failed request has used is told by nobody.
+    fn doubt(&mut self, kind: &EventKind<'_>) {
+        let is_estimate = matches!(kind, EventKind::AttemptFailed { usage: Some(_), .. });
+        self.doubts.take(kind, is_estimate);
     }
 
     /// Counts as the ledger did while the run was live.
@@ -83,6 +104,7 @@ impl Replay {
         for event in &added {
             if let EventKind::AttemptFailed { usage, cost } = &event.kind {
                 self.settle(*usage, *cost);
+                self.doubt(&event.kind);
             }
         }
         if self.is_held {
@@ -96,7 +118,7 @@ impl Replay {
             Amounts { steps: reading("steps"), tool_calls: reading("tool_calls"), ..self.spent };
         Replayed {
             usage: self.tail.usage,
-            is_estimate: self.tail.is_estimate,
+            doubts: self.doubts,
             is_approved: self.is_approved,
             spent,
             added,
@@ -124,7 +146,7 @@ impl DrivenRun {
     /// budgets above are not charged: what was spent before they were there is for their owner to bring in.
     #[must_use]
     pub fn replayed(info: RunInfo, replayed: Replayed, around: Surroundings) -> Self {
-        let Replayed { run, usage, is_estimate, is_approved, spent, .. } = replayed;
+        let Replayed { run, usage, doubts, is_approved, spent, .. } = replayed;
         let driven = Self::root_of(info, run, around);
         driven.scope.budget.bring_in(spent);
         if is_approved {
@@ -133,7 +155,8 @@ impl DrivenRun {
         }
         {
             let mut core = driven.scope.core();
-            (core.usage, core.is_estimate) = (usage, is_estimate);
+            (core.usage, core.is_estimate) = (usage, doubts.estimated > 0);
+            core.doubts = doubts;
         }
         driven
     }
