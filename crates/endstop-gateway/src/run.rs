@@ -35,7 +35,8 @@ use lane::Lanes;
 /// What came of the requests of a run, beside what its policy counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Model calls that were sent to an upstream, failed ones and retries included.
+    /// Model calls that were sent to an upstream: those that failed or were cut, retries, and a call that was sent
+    /// again with a lower output cap, included. Of the processes before, in a kept run, its attempts.
     pub upstream_calls: u64,
     /// Requests that the gateway answered itself because the run had stopped.
     pub stop_answers: u64,
@@ -76,6 +77,11 @@ impl Counters {
 /// Counts one.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Takes one back.
+pub(crate) fn uncount(counter: &AtomicU64) {
+    counter.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// One run.
@@ -129,6 +135,10 @@ impl RunEntry {
             Some(replayed) => DrivenRun::replayed(info, replayed, around),
             None => DrivenRun::root(info, program, around),
         };
+        let counters = Counters::default();
+        // Those of the processes before: what is known of them.
+        let attempts = driven.look(|run| run.reading("attempts").unwrap_or(0));
+        counters.upstream_calls.store(attempts, Ordering::Relaxed);
         driven.checkpoint();
         if driven.status() == Status::Pending {
             driven.begin();
@@ -138,7 +148,7 @@ impl RunEntry {
             driven,
             trail,
             is_unkept_told: AtomicBool::new(false),
-            counters: Counters::default(),
+            counters,
             lanes,
             calls: AtomicUsize::new(0),
             bell: Notify::new(),

@@ -21,7 +21,7 @@ use super::take::{Taken, decoded};
 use super::{Gate, answer};
 use crate::api::{self, Api, Dialect, Edits, ErrorKind, Seen, Unreadable};
 use crate::body::Body;
-use crate::run::{RunEntry, count};
+use crate::run::{RunEntry, count, uncount};
 use crate::upstream::{UpstreamBody, UpstreamError, forwardable};
 
 /// What the model is told at the beginning of a wrap-up.
@@ -130,13 +130,14 @@ impl Gate {
         request: Request<Bytes>,
     ) -> Asked {
         let base = self.base(taken.route.side);
+        // Before: whoever waits for the answer may go away.
+        count(&flight.seat.run.counters.upstream_calls);
         let sent = guarded(&flight.driven, self.client.send(base, request)).await;
         let response = match sent {
             Err(Cut) => return Asked::Answered(self.cut(flight, taken)),
             Ok(Err(error)) => return Asked::Answered(unreachable(&mut flight, taken, &error)),
             Ok(Ok(response)) => response,
         };
-        count(&flight.seat.run.counters.upstream_calls);
         let (parts, body) = response.into_parts();
         let mut headers = forwardable(&parts.headers);
         if let Some(warning) = flight.warning.as_deref().and_then(answer::header_text) {
@@ -274,8 +275,8 @@ fn unreachable(flight: &mut Flight, taken: &Taken, error: &UpstreamError) -> Res
     let text = error.to_string();
     let nothing = Seen::default();
     let charged = error.may_have_arrived().then_some(&nothing);
-    if charged.is_some() {
-        count(&flight.seat.run.counters.upstream_calls);
+    if charged.is_none() {
+        uncount(&flight.seat.run.counters.upstream_calls);
     }
     let kind = match error {
         UpstreamError::Silent { .. } => ModelErrorKind::TimedOut,

@@ -18,7 +18,7 @@ use endstop::observe::Detail;
 
 use super::flight::Flight;
 use crate::api::{Seen, UsageSeen};
-use crate::run::{LaneState, Step, close_step};
+use crate::run::{LaneState, Step, close_step, uncount};
 
 /// Most calls of one reply that are told apart.
 const MAX_CALLS: usize = 1_024;
@@ -65,6 +65,7 @@ impl Flight {
     /// A gateway before the upstream has stopped the call: it was not made. The stop is passed on.
     pub(super) fn stopped_before(&mut self) {
         let Some(open) = self.open.take() else { return };
+        uncount(&self.seat.run.counters.upstream_calls);
         let mut state = self.seat.lane.state();
         open.replied(&Outcome { cost: Some(Cost::Known(Money::ZERO)), ..Outcome::default() });
         close_step(&mut state);

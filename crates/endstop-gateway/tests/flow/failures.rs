@@ -51,6 +51,26 @@ async fn another_request_after_a_failure_begins_a_step() {
 }
 
 #[tokio::test]
+async fn what_was_sent_is_counted_whatever_became_of_it() {
+    let upstream = Fake::start(|_, n| match n {
+        0 => vec![Act::AwaitClose],
+        _ => json("200 OK\r\nx-endstop-reason: steps_limit", &reply_text("Stopped.")),
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
+    let body = Agent::new("Answer.").request().to_string();
+    let stream = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
+    until("it has arrived", || upstream.calls() == 1).await;
+    let sent = || gateway.counts(&id()).unwrap().upstream_calls;
+    assert_eq!(sent(), 1);
+    drop(stream);
+    until("it is settled", || gateway.counts(&id()).unwrap().client_disconnects == 1).await;
+    // A gateway before the upstream has answered: the model was not asked.
+    let got = chat(&gateway, &Agent::new("Look.").request()).await;
+    assert_eq!((got.words(), upstream.calls(), sent()), ("Stopped.".to_owned(), 2, 1));
+}
+
+#[tokio::test]
 async fn retries_end_at_their_limit() {
     let upstream = Fake::start(|_, _| json("503 Service Unavailable", ERROR)).await;
     let gateway = gateway("[stop]\nlimit = \"retries >= 2 or steps >= 9\"\n", &upstream).await;

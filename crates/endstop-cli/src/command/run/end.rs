@@ -129,7 +129,7 @@ impl Story<'_> {
         let mut parts = vec![
             format!("endstop: {ended}"),
             counted(totals.steps, "step"),
-            counted(totals.attempts, "model call"),
+            counted(self.counts.upstream_calls, "model call"),
             tokens(totals.tokens),
             report.money.to_string(),
             duration(self.elapsed_ms()),
