@@ -56,7 +56,10 @@ pub(crate) async fn answer(
     let (id, act) = (parts.next().unwrap_or(""), parts.next());
     if id.is_empty() {
         return match head.method {
-            Method::GET => reply(StatusCode::OK, &list(gate)),
+            Method::GET => match list(gate).await {
+                Ok(all) => reply(StatusCode::OK, &all),
+                Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
+            },
             _ => not_allowed(),
         };
     }
@@ -121,9 +124,11 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
     (StatusCode::OK, one(run))
 }
 
-fn list(gate: &Gate) -> Value {
+/// Every run. One that is kept and was not named since the start is not read for it.
+async fn list(gate: &Gate) -> Result<Value, String> {
+    let (kept, is_cut) = gate.registry.kept().await?;
     let runs = gate.registry.all();
-    let runs = runs.iter().map(|run| {
+    let in_memory = runs.iter().map(|run| {
         let reason = run.stop().map(|signal| signal.reason.to_string());
         json!({
             "run": run.driven.info().id.as_str(),
@@ -132,7 +137,12 @@ fn list(gate: &Gate) -> Value {
             "calls_in_flight": run.calls(),
         })
     });
-    json!({ "runs": runs.collect::<Vec<_>>() })
+    let is_new = |id: &RunId| runs.binary_search_by(|run| run.driven.info().id.cmp(id)).is_err();
+    let kept = kept.iter().filter(|id| is_new(id));
+    let kept = kept.map(
+        |id| json!({ "run": id.as_str(), "status": "kept", "reason": null, "calls_in_flight": 0 }),
+    );
+    Ok(json!({ "runs": in_memory.chain(kept).collect::<Vec<_>>(), "is_cut": is_cut }))
 }
 
 fn one(run: &RunEntry) -> Value {

@@ -115,13 +115,24 @@ impl Keep {
         Ok((trail, read.replayed))
     }
 
+    /// The kept runs by their files, in no order.
+    pub(crate) fn ids(&self) -> Result<impl Iterator<Item = Result<RunId, String>>, String> {
+        let entries = fs::read_dir(&self.folder).map_err(|error| error.to_string())?;
+        Ok(entries.filter_map(|entry| match entry {
+            Err(error) => Some(Err(error.to_string())),
+            Ok(entry) => {
+                let name = entry.file_name();
+                let stem = name.to_str()?.strip_suffix(SUFFIX)?;
+                RunId::parse(stem).ok().map(Ok)
+            }
+        }))
+    }
+
     /// What all kept runs have spent, as the ledger counts it.
     pub(crate) fn spent(&self, program: &Arc<Program>) -> Result<Amounts, String> {
         let mut sum = Amounts::ZERO;
-        for entry in fs::read_dir(&self.folder).map_err(|error| error.to_string())? {
-            let name = entry.map_err(|error| error.to_string())?.file_name();
-            let stem = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-            let Some(id) = stem.and_then(|stem| RunId::parse(stem).ok()) else { continue };
+        for id in self.ids()? {
+            let id = id?;
             let read = read(&self.path(&id), &id, program);
             let read = read.map_err(|error| format!("run `{id}`: {error}"))?;
             let spent = read.replayed.map_or(Amounts::ZERO, |replayed| replayed.spent());

@@ -1,6 +1,6 @@
 //! Every run that is known: in memory, or kept in a folder.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +11,9 @@ use endstop::store::RunId;
 use super::RunEntry;
 use super::keep::Keep;
 use crate::config::{Config, Key, Runs};
+
+/// Most kept runs that are listed of those that are not in memory: some megabytes.
+const MAX_LISTED: usize = 50_000;
 
 /// Every run that is known.
 #[derive(Debug)]
@@ -83,6 +86,30 @@ impl Registry {
         let mut all: Vec<_> = self.runs().values().cloned().collect();
         all.sort_unstable_by(|a, b| a.driven.info().id.cmp(&b.driven.info().id));
         all
+    }
+
+    /// Kept runs that are not in memory, in order of their ids, and whether there are more than are listed.
+    pub(crate) async fn kept(self: &Arc<Self>) -> Result<(Vec<RunId>, bool), String> {
+        if self.keep.is_none() {
+            return Ok((Vec::new(), false));
+        }
+        let registry = Arc::clone(self);
+        let listing = tokio::task::spawn_blocking(move || {
+            let Some(keep) = &registry.keep else { return Ok((Vec::new(), false)) };
+            let mut kept = BTreeSet::new();
+            for id in keep.ids()? {
+                let id = id?;
+                if registry.get(&id).is_none() {
+                    kept.insert(id);
+                }
+                if kept.len() > MAX_LISTED {
+                    kept.pop_last();
+                    return Ok((kept.into_iter().collect(), true));
+                }
+            }
+            Ok((kept.into_iter().collect(), false))
+        });
+        listing.await.map_err(|error| error.to_string())?
     }
 
     /// A run that is in memory or kept.

@@ -12,11 +12,12 @@ use endstop::core::run::Status;
 use endstop::core::units::Money;
 use endstop::ledger::{Budget, Limits};
 use endstop::store::RunId;
-use endstop_gateway::{Config, Gateway, Runs, StartError, Unnamed};
+use endstop_gateway::{Config, Gateway, Key, Runs, StartError, Unnamed};
 use futures_util::future::join_all;
 
 use crate::fake::{Act, Fake, json};
 use crate::kit::*;
+use crate::runs::{TOKEN, ask as command};
 
 /// A folder of its own for a test, not yet made.
 fn folder(test: &str) -> PathBuf {
@@ -187,6 +188,52 @@ async fn a_step_that_was_refused_was_not_taken() {
         drop(gateway);
     }
     assert_eq!((passed, upstream.calls()), (5, 5));
+}
+
+#[tokio::test]
+async fn kept_runs_are_listed_and_told_as_they_were() {
+    let upstream = Fake::start(|_, n| {
+        let mut reply: serde_json::Value = serde_json::from_str(&reply_text("Done.")).unwrap();
+        if n == 0 {
+            reply.as_object_mut().unwrap().remove("usage");
+        }
+        json("200 OK", &reply.to_string())
+    })
+    .await;
+    let keep = folder("listed");
+    let make = || {
+        let mut config = many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
+        config.control_token = Some(Key::new("control-1"));
+        config
+    };
+    let runs = "/endstop/v1/runs";
+    let mut gateway = start(make).await;
+    for run in ["b", "b", "a"] {
+        post(&gateway, &path(run), &Agent::new("Look.").request()).await;
+    }
+    let mut before = None;
+    for life in 0..3 {
+        if life > 0 {
+            drop(gateway);
+            gateway = start(make).await;
+        }
+        let all = command(&gateway, "GET", runs, TOKEN, "").await.json();
+        let seen =
+            |key: &str| [&all["runs"][0][key], &all["runs"][1][key]].map(|it| it.to_string());
+        assert_eq!(seen("run"), ["\"a\"", "\"b\""]);
+        let status = if life == 0 { "\"completed\"" } else { "\"kept\"" };
+        assert_eq!(
+            (seen("status"), &all["is_cut"]),
+            ([status, status].map(str::to_owned), &false.into())
+        );
+        let one = command(&gateway, "GET", &format!("{runs}/b"), TOKEN, "").await.json();
+        let money = &one["report"]["money"];
+        assert_eq!((&money["is"], &money["estimated_calls"]), (&"estimate".into(), &1.into()));
+        assert_eq!((&one["is_estimate"], &one["upstream_calls"]), (&true.into(), &2.into()));
+        assert_eq!(before.get_or_insert_with(|| money.clone()), money);
+        let known = command(&gateway, "GET", &format!("{runs}/a"), TOKEN, "").await.json();
+        assert_eq!(known["report"]["money"]["is"], "known");
+    }
 }
 
 #[tokio::test]

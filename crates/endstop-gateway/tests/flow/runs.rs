@@ -220,7 +220,13 @@ async fn a_gateway_that_is_dropped_or_shut_down_cuts_what_is_in_flight() {
     assert!(!receive(stream).await.is_whole);
 }
 
-async fn ask(gateway: &Gateway, method: &str, path: &str, token: &str, body: &str) -> Got {
+pub(crate) async fn ask(
+    gateway: &Gateway,
+    method: &str,
+    path: &str,
+    token: &str,
+    body: &str,
+) -> Got {
     use tokio::io::AsyncWriteExt as _;
     let mut stream = tokio::net::TcpStream::connect(gateway.addr()).await.unwrap();
     let length = body.len();
@@ -231,7 +237,7 @@ async fn ask(gateway: &Gateway, method: &str, path: &str, token: &str, body: &st
     receive(stream).await
 }
 
-const TOKEN: &str = "authorization: Bearer control-1\r\n";
+pub(crate) const TOKEN: &str = "authorization: Bearer control-1\r\n";
 
 #[tokio::test]
 async fn runs_are_seen_and_commanded_with_the_token() {
