@@ -90,7 +90,7 @@ impl Story<'_> {
             return output::note(text.trim_end());
         }
         output::note(&self.bill(report));
-        tell_of_agents(&report.sub_agents);
+        of_agents(&report.sub_agents).iter().for_each(|line| output::note(line));
         if self.stopped.as_ref().is_some_and(is_for_want_of_a_price) {
             output::note(PRICE_HINT);
         }
@@ -181,25 +181,32 @@ impl Story<'_> {
 }
 
 /// Those that cost most, first.
-fn tell_of_agents(agents: &[SubAgent]) {
+fn of_agents(agents: &[SubAgent]) -> Vec<String> {
+    // The gateway names conversations that nobody else has named.
+    let is_named = |agent: &SubAgent| !agent.agent.starts_with("conversation ");
     let mut agents: Vec<&SubAgent> = agents.iter().filter(|agent| agent.steps > 0).collect();
     let cost = |agent: &SubAgent| agent.money.usd.parse::<Money>().unwrap_or_default();
     agents.sort_by_key(|agent| std::cmp::Reverse((cost(agent), agent.tokens)));
+    let mut lines = Vec::new();
     for agent in agents.iter().take(SHOWN_AGENTS) {
         let name = endstop::observe::clean(&agent.agent);
-        // The gateway names conversations that nobody else has named.
-        let kind = if name.starts_with("conversation ") { "" } else { "sub-agent " };
-        output::note(&format!(
+        let kind = if is_named(agent) { "sub-agent " } else { "" };
+        lines.push(format!(
             "  {kind}{name}: {} \u{b7} {} \u{b7} {}",
             counted(agent.steps, "step"),
             tokens(agent.tokens),
             agent.money
         ));
     }
-    let more = agents.len().saturating_sub(SHOWN_AGENTS);
-    if more > 0 {
-        output::note(&format!("  and {} more", counted(more as u64, "sub-agent")));
+    let more = agents.get(SHOWN_AGENTS..).unwrap_or_default();
+    if !more.is_empty() {
+        let named = more.iter().filter(|agent| is_named(agent)).count();
+        let kinds = [(named, "sub-agent"), (more.len() - named, "conversation")];
+        let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
+        let kinds: Vec<String> = kinds.map(|(count, noun)| counted(count as u64, noun)).collect();
+        lines.push(format!("  and {} more", kinds.join(" and ")));
     }
+    lines
 }
 
 /// Whether a limit in dollars met a call without a price. The core says so in its message alone.
@@ -296,5 +303,41 @@ impl Drop for JsonFile {
             // What was begun and never written is of no use.
             let _ = fs::remove_file(draft);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use endstop::core::run::Status;
+    use endstop::observe::{MoneyIs, MoneySpent};
+    use endstop::store::RunId;
+
+    use super::*;
+
+    #[test]
+    fn conversations_that_nobody_named_are_no_sub_agents() {
+        let agent = |name: String, steps| SubAgent {
+            run: RunId::new(),
+            agent: name,
+            status: Status::Completed,
+            reason: None,
+            steps,
+            tokens: 1,
+            money: MoneySpent {
+                usd: steps.to_string(),
+                is: MoneyIs::Known,
+                unpriced_calls: 0,
+                estimated_calls: 0,
+            },
+        };
+        let mut agents: Vec<_> = (2..170).map(|n| agent(format!("conversation {n}"), 1)).collect();
+        agents.push(agent("critic".to_owned(), 2));
+        let lines = of_agents(&agents);
+        assert!(lines[0].starts_with("  sub-agent critic: 2 steps"), "{lines:?}");
+        assert_eq!(lines[5], "  and 164 conversations more");
+        agents.push(agent("late".to_owned(), 0));
+        agents.extend((0..5).map(|n| agent(format!("reader {n}"), 9)));
+        assert_eq!(of_agents(&agents)[5], "  and 1 sub-agent and 168 conversations more");
+        assert_eq!(of_agents(&agents[..2]).len(), 2);
     }
 }
