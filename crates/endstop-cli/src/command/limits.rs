@@ -31,7 +31,8 @@ pub(super) struct Limits {
     /// A stop condition, in single quotes
     #[arg(long, value_name = "EXPR")]
     stop: Option<String>,
-    /// At most so many model calls, sub-agents' included
+    /// At most so many steps, sub-agents' included: model calls, each with the tools that it asks for. One that
+    /// failed and is tried again is the same step
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     steps: Option<u64>,
     /// At most so many dollars, sub-agents' included

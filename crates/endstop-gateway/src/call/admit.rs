@@ -24,6 +24,10 @@ use crate::run::{InputBound, LaneState, NoSeat, RunEntry, Seat, Step, close_step
 /// Tools that hand over to another agent, as the usual frameworks name them.
 const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];
 
+/// Most attempts of one step: a request that comes again after so many begins another one. Clients try a call
+/// up to 11 times; one that never gives up is stopped by its limit of steps.
+pub(super) const MAX_ATTEMPTS: u32 = 12;
+
 /// How soon a call looks again that waits for others, which may be another run's.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -201,11 +205,16 @@ fn begin_in(
                 return Err(held());
             }
             call.is_wrap_up = directive == Directive::Finish;
-            state.step = Step::Asking { digest, is_wrap_up: call.is_wrap_up };
+            state.step = Step::Asking { digest, attempts: 0, is_wrap_up: call.is_wrap_up };
         }
     }
     match driven.begin_call(call) {
-        Ok(open) => Ok(open),
+        Ok(open) => {
+            if let Step::Asking { attempts, .. } = &mut state.step {
+                *attempts = attempts.saturating_add(1);
+            }
+            Ok(open)
+        }
         // The step stays open for it.
         Err(NotBegun::OthersHold) => Err(Held::ByOthers),
         Err(NotBegun::Over(_)) => {
@@ -240,7 +249,8 @@ fn not_sent(run: &RunEntry, mut flight: Box<Flight>) -> StopSignal {
 /// What the request says of what happened since the last reply.
 fn take_in(state: &mut LaneState, taken: &Taken) {
     let asked = &taken.asked;
-    let is_attempt = matches!(state.step, Step::Asking { digest, .. } if digest == taken.digest);
+    let is_attempt = matches!(state.step, Step::Asking { digest, attempts, .. }
+        if digest == taken.digest && attempts < MAX_ATTEMPTS);
     if is_attempt {
         return;
     }

@@ -27,6 +27,8 @@ pub(crate) enum Step {
     Asking {
         /// Of the request's body.
         digest: u64,
+        /// Attempts begun.
+        attempts: u32,
         /// Whether it is the wrap-up.
         is_wrap_up: bool,
     },

@@ -51,6 +51,19 @@ async fn another_request_after_a_failure_begins_a_step() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_never_given_up_is_stopped_by_its_steps() {
+    let upstream = Fake::start(|_, _| json("500 Internal Server Error", ERROR)).await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 2\"\n", &upstream).await;
+    let request = Agent::new("Answer.").request();
+    for turn in 0..30 {
+        let got = chat(&gateway, &request).await;
+        assert_eq!(got.status, if turn < 24 { 500 } else { 200 }, "{turn}: {got:?}");
+    }
+    let gauges = ["steps", "attempts"].map(|gauge| reading(&gateway, gauge));
+    assert_eq!((upstream.calls(), gauges, status(&gateway)), (24, [2, 24], Status::Stopped));
+}
+
+#[tokio::test]
 async fn what_was_sent_is_counted_whatever_became_of_it() {
     let upstream = Fake::start(|_, n| match n {
         0 => vec![Act::AwaitClose],
