@@ -38,9 +38,9 @@ pub(super) struct Limits {
     /// At most so many dollars, sub-agents' included
     #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     usd: Option<Money>,
-    /// At most so many tokens of input and output, sub-agents' included
-    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
-    tokens: Option<u64>,
+    /// At most so many tokens of input and output, sub-agents' included: `200000`, `200k`
+    #[arg(long, value_name = "N", value_parser = amount_of_tokens, allow_negative_numbers = true)]
+    tokens: Option<String>,
     /// At most so long: `90s`, `10m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<String>,
@@ -74,6 +74,18 @@ fn number(text: &str) -> Result<u64, String> {
         true => "that is too large".to_owned(),
         false => "write a whole number such as `50`".to_owned(),
     })
+}
+
+/// As the expressions have it: `200000`, `200_000`, `200k`, `1.5M`.
+fn amount_of_tokens(text: &str) -> Result<String, String> {
+    let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_'));
+    match parse(&format!("tokens >= {text}")) {
+        Ok(_) if is_plain => Ok(text.to_owned()),
+        _ => match number(text) {
+            Ok(_) => Err("that is too large".to_owned()),
+            Err(error) => Err(error.replace("`50`", "`200000` or `200k`")),
+        },
+    }
 }
 
 fn unpriced(text: &str) -> Result<OnUnpriced, String> {
@@ -165,10 +177,7 @@ impl Limits {
         }
         policy.on_unpriced = self.unpriced.or(policy.on_unpriced);
         if !policy.unbounded && !policy.bounds().is_bounded() {
-            return Err(CliError::new("no stop rule limits steps, money, tokens or time")
-                .with_hint(
-                    "add --steps, --usd, --tokens or --timeout; `endstop check` says how far it goes",
-                ));
+            return Err(unbounded(&policy));
         }
         Ok(Chosen { policy, is_default, replaced })
     }
@@ -178,7 +187,7 @@ impl Limits {
         let flags = [
             ("steps", self.steps.map(|steps| format!("steps >= {steps}"))),
             ("usd", self.usd.map(|amount| format!("cost >= {amount}"))),
-            ("tokens", self.tokens.map(|tokens| format!("tokens >= {tokens}"))),
+            ("tokens", self.tokens.as_ref().map(|tokens| format!("tokens >= {tokens}"))),
             ("timeout", self.timeout.as_ref().map(|time| format!("active >= {time}"))),
         ];
         let mut narrower = Policy::default();
@@ -188,6 +197,20 @@ impl Limits {
         }
         Ok(narrower)
     }
+}
+
+fn unbounded(policy: &Policy) -> CliError {
+    let limits_money = policy.rules.iter().any(|it| it.action == Action::Stop && names_money(it));
+    if limits_money && policy.on_unpriced == Some(OnUnpriced::Ignore) {
+        let text = "only money is limited, and calls without a price are to count nothing \
+            (`ignore`): nothing bounds a run of such calls";
+        return CliError::new(text).with_hint(
+            "add --steps, --tokens or --timeout, or give such calls a price: --unpriced 3,15",
+        );
+    }
+    CliError::new("no stop rule limits steps, money, tokens or time").with_hint(
+        "add --steps, --usd, --tokens or --timeout; `endstop check` says how far it goes",
+    )
 }
 
 /// `base` with the rules of `narrower` that it has not got: the same flag given again adds nothing.
@@ -267,5 +290,37 @@ mod tests {
         assert!(usd("much").unwrap_err().contains("an amount of dollars"));
         assert_eq!(number("99999999999999999999999").unwrap_err(), "that is too large");
         assert!(number("-1").unwrap_err().contains("a whole number"));
+    }
+
+    #[test]
+    fn tokens_are_written_as_in_expressions() {
+        for (text, tokens) in [("200k", "200000"), ("1_000", "1000"), ("0", "0")] {
+            let bound = |text: &str| {
+                let tokens = Some(amount_of_tokens(text).unwrap());
+                let chosen = Limits { tokens, ..no_limits() }.choose(None, OF_COMMAND).unwrap();
+                format!("{:?}", chosen.policy.bounds().tokens)
+            };
+            assert_eq!(bound(text), bound(tokens));
+        }
+        for wrong in ["", "-1", "k", "200x", "$2", "5s", "5 or true", "99999999999999999999999"] {
+            assert!(amount_of_tokens(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    fn no_limits() -> Limits {
+        let (policy, stop, steps, usd) = (None, None, None, None);
+        Limits { policy, stop, steps, usd, tokens: None, timeout: None, unpriced: None }
+    }
+
+    #[test]
+    fn money_that_is_not_counted_bounds_nothing_and_that_is_said() {
+        let usd = Some("1".parse().unwrap());
+        let chosen = |steps| {
+            let unpriced = Some(OnUnpriced::Ignore);
+            Limits { usd, unpriced, steps, ..no_limits() }.choose(None, OF_COMMAND)
+        };
+        let error = format!("{:?}", chosen(None).unwrap_err());
+        assert!(error.contains("only money is limited") && error.contains("`ignore`"), "{error}");
+        assert!(chosen(Some(9)).is_ok());
     }
 }

@@ -25,7 +25,8 @@ const NO_CALLS: &str = "endstop: no model call came through the gateway, so noth
 
 /// What helps where a model has no price.
 const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one, in dollars for a million tokens of \
-                          input and output; --prices FILE names prices; --unpriced ignore lets them go on";
+                          input and output; --prices FILE names prices; --unpriced ignore \
+                          with --steps or --tokens lets them go on, uncounted";
 
 /// Sub-agents that have a line in the bill.
 const SHOWN_AGENTS: usize = 5;
