@@ -24,6 +24,9 @@ fn pauses_and_warnings_of_a_run_are_told() {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     let addr = line.split("http://").nth(1).unwrap().split(',').next().unwrap();
+    // It approves in `endstop run`; here it approves nothing, and ends nothing.
+    let asked = Command::new("kill").args(["-USR1", &serve.id().to_string()]).status();
+    assert!(asked.unwrap().success());
     let agent = Command::new(endstop)
         .args(["demo-agent", "--iterations", "3", "--searches", "1"])
         .env("ANTHROPIC_BASE_URL", format!("http://{addr}/r/build-1"))
@@ -34,6 +37,7 @@ fn pauses_and_warnings_of_a_run_are_told() {
     let mut said = String::new();
     serve.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     serve.wait().unwrap();
+    assert!(said.contains("SIGUSR1 does not say which run"), "{said}");
     assert!(said.contains("warning: run build-1: soon: "), "{said}");
     assert!(said.contains("run build-1: paused: ask: steps >= 2 is 2; with --control"), "{said}");
 }

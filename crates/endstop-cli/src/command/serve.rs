@@ -148,9 +148,27 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;
     }
     out.flush()?;
+    answer_approvals();
     let code = hear_the_end(open.gateway.shut_down()).await;
     drop(open.sim);
     Ok(code)
+}
+
+/// The signal that approves in `endstop run` does not say which run, and is not to end all of them.
+fn answer_approvals() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let Ok(mut approvals) = signal(SignalKind::user_defined1()) else { return };
+        tokio::spawn(async move {
+            while approvals.recv().await.is_some() {
+                output::note(
+                    "endstop: SIGUSR1 does not say which run: approve one with POST \
+                     /endstop/v1/runs/RUN/approve (--control-token-env)",
+                );
+            }
+        });
+    }
 }
 
 fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
