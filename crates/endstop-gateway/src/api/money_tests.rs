@@ -138,3 +138,93 @@ fn tools_that_run_at_the_provider_double_the_bound() {
         assert_eq!(asked.with_server_tools(100), want, "{tools}");
     }
 }
+
+/// What an answer and the stream of the same say of searches on the web, in files, and runs of code.
+fn runs(api: Api, answer: &Value, events: &[Value]) -> [Option<u64>; 3] {
+    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let mut reader = dialect(api).stream(&Asked::default());
+    feed(reader.as_mut(), stream.as_bytes());
+    let [whole, streamed] = [answered(api, answer), reader.seen().clone()].map(|seen| {
+        let counts = seen.usage.expect("usage").counts;
+        ["web_searches", "storage_searches", "code_executions"]
+            .map(|unit| counts.get(endstop::price::Unit::named(unit).unwrap()))
+    });
+    assert_eq!(whole, streamed, "{api:?} {answer}");
+    whole
+}
+
+#[test]
+fn tools_at_openai_that_cost_by_the_run_are_counted() {
+    let items = [
+        json!({"type": "web_search_call", "id": "1", "action": {"type": "search", "query": "q"}}),
+        json!({"type": "web_search_call", "id": "2", "action": {"type": "search", "queries": ["a", "b"]}}),
+        json!({"type": "web_search_call", "id": "3", "action": {"type": "open_page", "url": "u"}}),
+        json!({"type": "web_search_call", "id": "4"}),
+        json!({"type": "file_search_call", "id": "5", "queries": ["a"]}),
+        json!({"type": "code_interpreter_call", "id": "6", "code": "1"}),
+        json!({"type": "message", "id": "7", "content": []}),
+    ];
+    let usage = json!({"input_tokens": 10, "output_tokens": 5, "total_tokens": 15});
+    let response = json!({"id": "1", "object": "response", "status": "completed", "output": items, "usage": usage});
+    let mut events = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let mut begun = item.clone();
+        begun.as_object_mut().unwrap().remove("action");
+        for (kind, item) in [("added", &begun), ("done", item), ("done", item)] {
+            let kind = format!("response.output_item.{kind}");
+            events.push(json!({"type": kind, "output_index": index, "item": item}));
+        }
+    }
+    events.push(json!({"type": "response.completed", "response": response}));
+    assert_eq!(runs(Api::Responses, &response, &events), [Some(4), Some(1), Some(1)]);
+}
+
+#[test]
+fn an_answer_of_chat_that_cites_the_web_has_searched_it() {
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
+    let cited = json!([{"type": "url_citation", "url_citation": {"url": "u"}}]);
+    for (annotations, want) in [(cited, Some(1)), (json!([]), None), (Value::Null, None)] {
+        let message = json!({"content": "a", "annotations": annotations});
+        let answer = json!({"id": "1", "choices": [{"message": message, "finish_reason": "stop"}], "usage": usage});
+        let events = [
+            json!({"id": "1", "choices": [{"delta": {"content": "a"}}], "usage": usage}),
+            json!({"id": "1", "choices": [{"delta": {"annotations": annotations}}], "usage": usage}),
+        ];
+        assert_eq!(runs(Api::Chat, &answer, &events), [want, None, None], "{annotations}");
+    }
+}
+
+#[test]
+fn searches_of_gemini_are_counted_as_they_are_billed() {
+    let usage = json!({"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15});
+    let queries = json!(["a", "", "b", "a"]);
+    for (model, queries, want) in [
+        ("gemini-2.5-flash", &queries, Some(1)),
+        ("models/gemini-2.0-flash", &queries, Some(1)),
+        ("gemini-3-flash-preview", &queries, Some(2)),
+        ("gemini-3-flash-preview", &json!([""]), None),
+    ] {
+        let piece = |text: &str, grounding: Value| {
+            let content = json!({"parts": [{"text": text}], "role": "model"});
+            json!({"modelVersion": model, "usageMetadata": usage,
+                "candidates": [{"content": content, "finishReason": "STOP", "groundingMetadata": grounding}]})
+        };
+        let grounding = json!({"webSearchQueries": queries});
+        let events =
+            [piece("a", Value::Null), piece("b", grounding.clone()), piece("", grounding.clone())];
+        assert_eq!(
+            runs(Api::Gemini, &piece("ab", grounding), &events),
+            [want, None, None],
+            "{model}"
+        );
+    }
+}
+
+#[test]
+fn searches_that_are_reported_are_not_counted_twice() {
+    let usage = json!({"input_tokens": 10, "output_tokens": 5, "server_tool_use": {"web_search_requests": 3}});
+    let answer =
+        json!({"type": "message", "content": [], "usage": usage, "stop_reason": "end_turn"});
+    let events = [json!({"type": "message_start", "message": answer})];
+    assert_eq!(runs(Api::Messages, &answer, &events), [Some(3), None, None]);
+}

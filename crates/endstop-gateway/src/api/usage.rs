@@ -19,12 +19,20 @@ pub(super) struct Tally {
     around: Value,
     service_tier: Option<String>,
     last: String,
+    /// How often tools ran at the provider that cost by the run, as far as no report says so.
+    runs: Vec<(Unit, u64)>,
 }
 
 impl Tally {
     /// Nothing reported yet.
     pub(super) fn new(shape: UsageShape) -> Self {
-        Self { shape, around: Value::Null, service_tier: None, last: String::new() }
+        Self {
+            shape,
+            around: Value::Null,
+            service_tier: None,
+            last: String::new(),
+            runs: Vec::new(),
+        }
     }
 
     /// Takes a report in, and the tier that stands beside it, and gives what was used as far as it is known.
@@ -55,12 +63,28 @@ impl Tally {
         self.seen()
     }
 
+    /// Counts runs of a tool at the provider that stand in the answer and in no report: `of` gives their number so
+    /// far for the one before. Gives what was used, where that is reported already.
+    pub(super) fn count_runs(&mut self, unit: &str, of: impl Fn(u64) -> u64) -> Option<UsageSeen> {
+        let unit = Unit::named(unit)?;
+        match self.runs.iter_mut().find(|(known, _)| *known == unit) {
+            Some((_, runs)) => *runs = of(*runs),
+            None => self.runs.push((unit, of(0))),
+        }
+        self.seen()
+    }
+
     fn seen(&self) -> Option<UsageSeen> {
         let usage = self.around.get("usage")?;
         let others = || detect_shape(usage).and_then(|shape| read_usage(shape, usage).ok());
         let counts = read_usage(self.shape, usage).ok().or_else(others)?;
         let reasoning = Unit::named("output_reasoning_tokens").and_then(|unit| counts.get(unit));
-        let counts = with_reasoning(counts, usage, reasoning);
+        let mut counts = with_reasoning(counts, usage, reasoning);
+        for (unit, runs) in &self.runs {
+            let reported = counts.get(*unit).unwrap_or(0);
+            // Beyond what can be counted it stays as it was reported.
+            let _ = counts.set(*unit, reported.max(*runs));
+        }
         let tokens = counts.token_usage();
         let (context, billed) = (context_of(&self.around), billed_cost(usage));
         Some(UsageSeen { counts, tokens, context, reasoning, billed })

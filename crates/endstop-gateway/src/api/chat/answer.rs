@@ -14,8 +14,8 @@ use super::super::reply::{
 };
 use super::super::usage::Tally;
 use super::super::{EventSeen, Seen, StreamReader, Unreadable};
-use super::Function;
 use super::write::{self, DONE, Head};
+use super::{Function, Kind};
 use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
@@ -57,6 +57,7 @@ fields! {
         reasoning: Raw<'j> = "reasoning_content" | "reasoning",
         calls: List<Piece<'j>> = "tool_calls",
         function_call: Function<'j> = "function_call",
+        annotations: Raw<'j> = "annotations",
     }
 }
 
@@ -178,6 +179,7 @@ impl Reader {
         let message = &choice.message;
         self.words(index, &text_of(message.content), brought);
         self.words(index, &text_of(message.refusal), brought);
+        self.count_searches(message.annotations);
         let progress = self.choices.entry(index).or_default();
         count_bytes(&mut self.seen, &text_of(message.reasoning));
         let legacy = &message.function_call;
@@ -205,6 +207,17 @@ impl Reader {
         if index == 0 {
             brought.text.push_str(words);
             self.room.push(&mut self.seen.text, words);
+        }
+    }
+
+    /// An answer that cites the web has searched it: how often is not said.
+    fn count_searches(&mut self, annotations: Raw<'_>) {
+        let cites = |it: &Raw<'_>| it.read::<Kind<'_>>().kind.json() == "\"url_citation\"";
+        if annotations.is_list()
+            && annotations.items().iter().any(cites)
+            && let Some(usage) = self.tally.count_runs("web_searches", |_| 1)
+        {
+            self.seen.usage = Some(usage);
         }
     }
 

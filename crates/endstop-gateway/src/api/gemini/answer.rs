@@ -34,6 +34,13 @@ fields! {
         index: Raw<'j> = "index",
         content: Content<'j> = "content",
         finish: Raw<'j> = "finishReason" | "finish_reason",
+        grounding: Grounding<'j> = "groundingMetadata" | "grounding_metadata",
+    }
+}
+
+fields! {
+    Grounding<'j> {
+        queries: List<Raw<'j>> = "webSearchQueries" | "web_search_queries",
     }
 }
 
@@ -105,6 +112,7 @@ impl Reader {
             for part in &candidate.content.parts.0 {
                 self.part(part, is_first, &mut brought);
             }
+            self.count_searches(&candidate.grounding);
             if let Some(finish) = word(candidate.finish).filter(|_| is_first) {
                 self.seen.finish = Some(finish);
             }
@@ -115,6 +123,23 @@ impl Reader {
         }
         self.seen.is_whole = self.seen.finish.is_some();
         brought
+    }
+
+    /// Searches are billed by the query, of the models before the third generation by the request that had any.
+    fn count_searches(&mut self, grounding: &Grounding<'_>) {
+        let mut queries: Vec<_> = grounding.queries.0.iter().filter_map(|it| word(*it)).collect();
+        queries.sort_unstable();
+        queries.dedup();
+        if queries.is_empty() {
+            return;
+        }
+        let model = self.seen.model.as_deref().unwrap_or(&self.reply.model);
+        let name = model.rsplit('/').next().unwrap_or(model);
+        let is_by_request = ["gemini-1", "gemini-2"].iter().any(|begin| name.starts_with(begin));
+        let most = if is_by_request { 1 } else { u64::try_from(queries.len()).unwrap_or(1) };
+        if let Some(usage) = self.tally.count_runs("web_searches", |runs| runs.max(most)) {
+            self.seen.usage = Some(usage);
+        }
     }
 
     fn part(&mut self, part: &Part<'_>, is_first: bool, brought: &mut EventSeen) {

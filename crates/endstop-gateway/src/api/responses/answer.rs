@@ -38,6 +38,14 @@ fields! {
         arguments: Raw<'j> = "arguments" | "input",
         content: Raw<'j> = "content",
         summary: Raw<'j> = "summary",
+        action: Action<'j> = "action",
+    }
+}
+
+fields! {
+    Action<'j> {
+        kind: Raw<'j> = "type",
+        queries: List<Raw<'j>> = "queries",
     }
 }
 
@@ -45,6 +53,22 @@ impl Output<'_> {
     /// Whether the client is to run it. Other calls run at the provider.
     pub(super) fn is_call(&self) -> bool {
         matches!(self.kind.json(), "\"function_call\"" | "\"custom_tool_call\"")
+    }
+
+    /// What the run of a tool at the provider costs by, and how often. Pages that a search opens are free; several
+    /// queries of one search are billed as several.
+    fn runs(&self) -> Option<(&'static str, u64)> {
+        match self.kind.text().as_deref()? {
+            "web_search_call"
+                if matches!(self.action.kind.text().as_deref(), None | Some("search")) =>
+            {
+                let queries = u64::try_from(self.action.queries.0.len()).unwrap_or(1);
+                Some(("web_searches", queries.max(1)))
+            }
+            "file_search_call" => Some(("storage_searches", 1)),
+            "code_interpreter_call" => Some(("code_executions", 1)),
+            _ => None,
+        }
     }
 }
 
@@ -101,7 +125,16 @@ impl Progress {
         Some(name)
     }
 
+    /// Counts an item that is whole, where it costs by itself.
+    pub(super) fn count_runs(&mut self, item: &Output<'_>) {
+        let Some((unit, more)) = item.runs() else { return };
+        if let Some(usage) = self.tally.count_runs(unit, |runs| runs.saturating_add(more)) {
+            self.seen.usage = Some(usage);
+        }
+    }
+
     fn item(&mut self, item: &Output<'_>) {
+        self.count_runs(item);
         if item.is_call() {
             let arguments = arguments_of(item.arguments);
             count_bytes(&mut self.seen, &arguments);
@@ -135,7 +168,7 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
         return Err(Unreadable("no answer of responses".to_owned()));
     }
     let mut progress = Progress::new();
-    progress.response(&response);
     response.output.0.iter().for_each(|item| progress.item(item));
+    progress.response(&response);
     Ok(progress.seen)
 }

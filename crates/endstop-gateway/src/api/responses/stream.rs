@@ -190,7 +190,11 @@ impl Reader {
     }
 
     fn finish_item(&mut self, index: u64, item: Raw<'_>) {
-        self.settle_arguments(index, item.read::<Output<'_>>().arguments);
+        let output: Output<'_> = item.read();
+        self.settle_arguments(index, output.arguments);
+        if !matches!(self.items.get(&index), Some(Progressing::Done(_))) {
+            self.progress.count_runs(&output);
+        }
         let mut whole = String::new();
         self.progress.room.push(&mut whole, item.json());
         if self.items.len() < MAX_ITEMS || self.items.contains_key(&index) {
