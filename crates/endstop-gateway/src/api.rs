@@ -186,8 +186,22 @@ pub struct Edits<'e> {
     pub force_usage: bool,
     /// The wrap-up: no tools, and this note.
     pub finish: Option<&'e str>,
+    /// How the wrap-up is kept from tools.
+    pub tools_off: ToolsOff,
     /// A note to the model, of a warning.
     pub note: Option<&'e str>,
+}
+
+/// How a wrap-up keeps the model from calling tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ToolsOff {
+    /// By the choice of none of them.
+    #[default]
+    Forbid,
+    /// They are not in the request: for servers that take no such choice.
+    Remove,
+    /// By the note alone: for servers that take no such choice where the conversation needs its tools.
+    Ask,
 }
 
 /// What an answer said.
@@ -268,6 +282,13 @@ pub trait Dialect: Send + Sync {
     /// # Errors
     /// Where it is not such a request.
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable>;
+
+    /// Whether a request is taken without its tools: not by interfaces that want them beside calls in the
+    /// conversation.
+    fn may_remove_tools(&self, body: &[u8]) -> bool {
+        let _ = body;
+        true
+    }
 
     /// Reads an answer that is not a stream.
     ///

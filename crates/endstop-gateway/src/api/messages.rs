@@ -146,6 +146,17 @@ impl Dialect for Messages {
         edit::edit(body, edits)
     }
 
+    fn may_remove_tools(&self, body: &[u8]) -> bool {
+        read_object::<Request<'_>>(body).is_ok_and(|request| {
+            let messages = request.messages.0.iter().map(|raw| raw.read::<Message<'_>>());
+            let mut blocks =
+                messages.flat_map(|message| message.content.read::<List<Block<'_>>>().0);
+            let is_of_tool =
+                |kind: &str| kind.ends_with("tool_use") || kind.ends_with("tool_result");
+            !blocks.any(|block| block.kind.text().is_some_and(|kind| is_of_tool(&kind)))
+        })
+    }
+
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
         answer::read(body)
     }

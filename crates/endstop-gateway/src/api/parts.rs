@@ -7,7 +7,7 @@ use memchr::memmem;
 use serde_json::Value;
 
 use super::reply::word;
-use super::{Edits, Unreadable};
+use super::{Edits, ToolsOff, Unreadable};
 use crate::json::{Changes, FromJson, Object, Raw, fields, parse};
 
 fields! {
@@ -107,6 +107,29 @@ pub(super) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, c
         }
     }
     is_there
+}
+
+/// Turns the tools of a wrap-up off. `offers` are the keys of tools, each with that of its choice, of which `none`
+/// is the one of none. Without tools a choice of them is refused, and so is leave to call several at once.
+pub(super) fn turn_tools_off(
+    changes: &mut Changes<'_>,
+    root: &Object<'_>,
+    edits: &Edits<'_>,
+    offers: &[(&str, &str)],
+    none: &str,
+) {
+    let has_any =
+        |key: &str| root.get(key).is_some_and(|place| !changes.value(&place).items().is_empty());
+    let offered: Vec<_> = offers.iter().filter(|(tools, _)| has_any(tools)).collect();
+    match edits.tools_off {
+        _ if edits.finish.is_none() || offered.is_empty() => {}
+        ToolsOff::Forbid => offered.iter().for_each(|(_, choice)| changes.set(root, choice, none)),
+        ToolsOff::Remove => {
+            let keys = offers.iter().flat_map(|(tools, choice)| [*tools, *choice]);
+            changes.remove(root, &keys.chain(["parallel_tool_calls"]).collect::<Vec<_>>());
+        }
+        ToolsOff::Ask => {}
+    }
 }
 
 /// The notes to the model, as one text.

@@ -35,8 +35,8 @@ pub(super) enum Asked {
     Answered(Response<Body>),
     /// The run wants another answer.
     Again(Box<Flight>),
-    /// The upstream takes no such output cap: the same call with a lower one.
-    Lower(Box<Flight>),
+    /// The upstream refuses what the gateway put into it: the same call in another form.
+    Otherwise(Box<Flight>),
 }
 
 /// The body of an answer, read.
@@ -58,6 +58,7 @@ impl Gate {
         head: &request::Parts,
     ) -> Response<Body> {
         let mut flight = flight;
+        self.choose(&mut flight, &taken);
         loop {
             let request = match self.request(&flight, &taken, head) {
                 Ok(request) => request,
@@ -71,7 +72,7 @@ impl Gate {
             };
             match self.ask_once(flight, &taken, request).await {
                 Asked::Answered(response) => return response,
-                Asked::Lower(lowered) => flight = lowered,
+                Asked::Otherwise(changed) => flight = changed,
                 Asked::Again(again) => {
                     drop(again);
                     let (provider, model) = (self.provider(taken.route.side), &taken.asked.model);
@@ -85,6 +86,7 @@ impl Gate {
                         Ok(next) => flight = next,
                         Err(answered) => return *answered,
                     }
+                    self.choose(&mut flight, &taken);
                 }
             }
         }
@@ -101,6 +103,7 @@ impl Gate {
             output_cap: flight.cap_to_send(),
             force_usage: asked.is_stream && !asked.wants_usage,
             finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
+            tools_off: flight.tools_off,
             note: None,
         };
         let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
@@ -146,14 +149,15 @@ impl Gate {
             flight.stopped_before();
             return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
         }
-        if parts.status == StatusCode::BAD_REQUEST && flight.may_lower() {
-            return self.refused_cap(flight, taken, headers, body).await;
+        if flight.may_change(parts.status) {
+            return self.refused(flight, taken, parts.status, headers, body).await;
         }
         if !parts.status.is_success() {
             flight.failed(&error_of(parts.status), None);
             return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
         }
         self.keep_cap(&flight, taken);
+        self.keep_choice(&flight, taken);
         if is_event_stream(&headers) {
             let driven = flight.driven.clone();
             let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);

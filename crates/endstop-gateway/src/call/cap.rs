@@ -82,22 +82,44 @@ pub(super) fn next_cap(words: &str, sent: u64, tries: u32) -> Option<u64> {
 
 impl Flight {
     /// Whether the cap that was sent is of the gateway's own, and a lower one can be tried.
-    pub(super) fn may_lower(&self) -> bool {
+    fn may_lower(&self) -> bool {
         self.sent.output_cap.is_none() && self.cap.is_some() && self.lowered < MAX_TRIES
+    }
+
+    /// Whether a refusal may be about what the gateway put into the request.
+    pub(super) fn may_change(&self, status: StatusCode) -> bool {
+        let is_refusal =
+            [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&status);
+        is_refusal && (self.may_lower() || self.may_turn_off_otherwise())
+    }
+
+    /// A lower cap, where these words refuse the one that was sent.
+    fn lower(&mut self, words: &str) -> bool {
+        let choices = self.sent.choices.max(1);
+        let sent = self.cap.unwrap_or_default() / choices;
+        if !self.may_lower() {
+            return false;
+        }
+        self.lowered += 1;
+        let next = next_cap(words, sent, self.lowered);
+        if let Some(cap) = next {
+            self.cap = Some(cap.saturating_mul(choices));
+        }
+        next.is_some()
     }
 }
 
 impl Gate {
-    /// The upstream says 400 to a call whose cap is of the gateway's own: what it says may be about that. Nothing is
-    /// charged for it, and the call keeps what it holds.
-    pub(super) async fn refused_cap(
+    /// The upstream refuses a call with a cap or a choice of tools of the gateway's own: what it says may be about
+    /// that. Nothing is charged for it, and the call keeps what it holds.
+    pub(super) async fn refused(
         &self,
         mut flight: Box<Flight>,
         taken: &Taken,
+        status: StatusCode,
         headers: HeaderMap,
         mut body: UpstreamBody,
     ) -> Asked {
-        let status = StatusCode::BAD_REQUEST;
         let mut came = 0;
         let read = read_whole(&mut body, MAX_WORDS, &mut came);
         let bytes = match guarded(&flight.driven, read).await {
@@ -110,15 +132,11 @@ impl Gate {
             }
             Ok(Err(_)) => Bytes::new(),
         };
-        let choices = flight.sent.choices.max(1);
-        let sent = flight.cap.unwrap_or_default() / choices;
-        flight.lowered += 1;
         let encoding = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
         let plain = encoding.map_or(Some(bytes.clone()), |it| decoded(&bytes, it, MAX_WORDS));
         let words = String::from_utf8_lossy(plain.as_deref().unwrap_or_default()).into_owned();
-        if let Some(cap) = next_cap(&words, sent, flight.lowered) {
-            flight.cap = Some(cap.saturating_mul(choices));
-            return Asked::Lower(flight);
+        if flight.turn_off_otherwise(taken, &words) || flight.lower(&words) {
+            return Asked::Otherwise(flight);
         }
         flight.failed(&error_of(status), None);
         Asked::Answered(respond(status, headers, Body::full(bytes)))

@@ -8,7 +8,7 @@ use endstop::core::units::TokenUsage;
 use endstop::model::{ModelError, ModelErrorKind};
 
 use super::take::Taken;
-use crate::api::Seen;
+use crate::api::{Seen, ToolsOff};
 use crate::run::{Identity, Prices, Seat, count};
 
 /// A call that has begun.
@@ -41,6 +41,8 @@ pub(crate) struct Flight {
     pub(super) cap: Option<u64>,
     /// How often an upstream refused a cap that the client did not ask for.
     pub(super) lowered: u32,
+    /// How the wrap-up is kept from tools.
+    pub(super) tools_off: ToolsOff,
     /// Bytes of an answer that is read as a whole.
     pub(super) came: u64,
     pub(super) prices: Arc<Prices>,
@@ -71,6 +73,7 @@ impl Flight {
             warning,
             first_piece_after: None,
             lowered: 0,
+            tools_off: ToolsOff::Forbid,
             came: 0,
             prices,
             sent,

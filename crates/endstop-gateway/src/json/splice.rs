@@ -7,6 +7,8 @@ use super::{Key, Members, Raw, parse};
 /// An object inside a text, with the place of each value.
 #[derive(Clone, Debug)]
 pub(crate) struct Object<'j> {
+    /// Of the opening brace.
+    start: usize,
     /// Of the closing brace.
     end: usize,
     members: Vec<(Key<'j>, Range<usize>)>,
@@ -57,10 +59,10 @@ impl<'j> Changes<'j> {
     }
 
     fn object_of(&self, value: Raw<'j>, members: Members<'j>) -> Option<Object<'j>> {
-        let end = self.end_of(value, '{')?;
+        let (start, end) = (self.place(value)?.start, self.end_of(value, '{')?);
         let members = members.0.into_iter();
         let members = members.map(|(key, value)| Some((key, self.place(value)?)));
-        Some(Object { end, members: members.collect::<Option<_>>()? })
+        Some(Object { start, end, members: members.collect::<Option<_>>()? })
     }
 
     /// The place of a value that was read from this text.
@@ -107,6 +109,26 @@ impl<'j> Changes<'j> {
         let is_first = object.members.is_empty() && !self.has_insertion(object.end);
         let comma = if is_first { "" } else { "," };
         self.splices.push((object.end..object.end, format!("{comma}\"{key}\":{value}")));
+    }
+
+    /// Removes all members with one of these keys, unless nothing else would be left. At most once for an object,
+    /// and not with another change of them.
+    pub(crate) fn remove(&mut self, object: &Object<'_>, keys: &[&str]) {
+        let stays = |(key, _): &(Key<'_>, Range<usize>)| !keys.contains(&key.as_str());
+        let Some(first) = object.members.iter().position(stays) else { return };
+        let mut before = object.start.saturating_add(1);
+        for (at, member) in object.members.iter().enumerate() {
+            if at > first && !stays(member) {
+                // With the comma before it.
+                self.replace(before..member.1.end, "");
+            } else if at.checked_add(1) == Some(first) {
+                let rest = self.text.get(member.1.end..).unwrap_or_default();
+                let comma = rest.find(',').map_or(0, |comma| comma.saturating_add(1));
+                let begin = object.start.saturating_add(1);
+                self.replace(begin..member.1.end.saturating_add(comma), "");
+            }
+            before = member.1.end;
+        }
     }
 
     /// Adds an element behind the others of the list at a place. `false` where there is no list.

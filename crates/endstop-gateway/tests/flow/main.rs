@@ -13,6 +13,7 @@ mod kit;
 mod apis;
 mod calls;
 mod failures;
+mod finish;
 mod keep;
 mod lanes;
 mod limits;

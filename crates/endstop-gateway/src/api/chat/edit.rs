@@ -2,12 +2,17 @@
 
 use serde_json::json;
 
-use super::super::parts::{add_to_content, changes_of, is_nothing, last_of, lower, note_of};
+use super::super::parts::{
+    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
+};
 use super::super::{Edits, Unreadable};
 use crate::json::{Changes, Entry, Object, Raw};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// Tools, and the choice of them, today and in the past.
+const OFFERS: &[(&str, &str)] = &[("tools", "tool_choice"), ("functions", "function_call")];
 
 pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
     if is_nothing(edits) {
@@ -20,16 +25,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
     if edits.force_usage {
         changes.set_inner(&root, "stream_options", "include_usage", "true");
     }
-    if edits.finish.is_some() {
-        for (offers, choice) in [("tools", "tool_choice"), ("functions", "function_call")] {
-            // Without tools a choice of them is refused.
-            let has_any =
-                root.get(offers).is_some_and(|place| !changes.value(&place).items().is_empty());
-            if has_any {
-                changes.set(&root, choice, "\"none\"");
-            }
-        }
-    }
+    turn_tools_off(&mut changes, &root, edits, OFFERS, "\"none\"");
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::parts::{changes_of, is_nothing, last_of, lower, note_of};
-use super::super::{Edits, Unreadable};
+use super::super::{Edits, ToolsOff, Unreadable};
 use super::{Content, Part, Tool, listed};
 use crate::json::{Changes, Object};
 
@@ -21,7 +21,11 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
         set_cap(&mut changes, &root, cap);
     }
     if edits.finish.is_some() && has_functions(&changes, &root) {
-        forbid_calls(&mut changes, &root);
+        match edits.tools_off {
+            ToolsOff::Forbid => forbid_calls(&mut changes, &root),
+            ToolsOff::Remove => changes.remove(&root, &["tools", "toolConfig", "tool_config"]),
+            ToolsOff::Ask => {}
+        }
     }
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);
