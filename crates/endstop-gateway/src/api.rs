@@ -290,6 +290,12 @@ pub trait Dialect: Send + Sync {
         true
     }
 
+    /// An answer that is not a stream with the first `keep` of its tool calls, at least one, and without the others.
+    ///
+    /// # Errors
+    /// Where it is not such an answer.
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable>;
+
     /// Reads an answer that is not a stream.
     ///
     /// # Errors
@@ -329,6 +335,10 @@ pub trait StreamReader: Send {
 
     /// Whether the stream could be ended here: no tool call has begun and is not whole.
     fn is_between_blocks(&self) -> bool;
+
+    /// Takes back all tool calls but the first `keep`: they are not passed on, and the stream is ended here. The
+    /// first of them began with this event, the last one that was taken in. Gives what is passed on of the event.
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8>;
 
     /// What was seen so far.
     fn seen(&self) -> &Seen;

@@ -157,6 +157,10 @@ impl Dialect for Messages {
         })
     }
 
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+        edit::keep_calls(body, keep)
+    }
+
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
         answer::read(body)
     }

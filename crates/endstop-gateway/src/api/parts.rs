@@ -1,6 +1,7 @@
 //! What the interfaces have in common: bodies, the text of content, changes of a request.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use endstop::price::CallContext;
 use memchr::memmem;
@@ -150,8 +151,21 @@ pub(super) fn add_to_content(
         || changes.push(&content, &part.to_string())
 }
 
+/// Leaves of the list at a place only the elements for which `stays` holds. They are asked about in order.
+pub(super) fn keep_items(
+    changes: &mut Changes<'_>,
+    list: Range<usize>,
+    mut stays: impl FnMut(Raw<'_>) -> bool,
+) {
+    let items = changes.value(&list).items();
+    let kept: Vec<&str> = items.iter().filter(|it| stays(**it)).map(|it| it.json()).collect();
+    if kept.len() < items.len() {
+        changes.replace(list, &format!("[{}]", kept.join(",")));
+    }
+}
+
 /// The last element of a list in an object.
-pub(super) fn last_of<'j>(changes: &Changes<'j>, list: &std::ops::Range<usize>) -> Option<Raw<'j>> {
+pub(super) fn last_of<'j>(changes: &Changes<'j>, list: &Range<usize>) -> Option<Raw<'j>> {
     changes.value(list).items().pop()
 }
 

@@ -178,6 +178,10 @@ impl Dialect for Responses {
         edit::edit(body, edits)
     }
 
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+        edit::keep_calls(body, keep)
+    }
+
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
         answer::read(body)
     }

@@ -91,9 +91,24 @@ pub(super) fn stop(
     signal: &StopSignal,
     with: StopWith,
 ) -> Response<Body> {
+    stop_after(run, dialect, asked, signal, with, "")
+}
+
+/// As [`stop`], in the place of an answer of the model that said something: it comes first.
+pub(super) fn stop_after(
+    run: &RunEntry,
+    dialect: &dyn Dialect,
+    asked: Option<&Asked>,
+    signal: &StopSignal,
+    with: StopWith,
+    said: &str,
+) -> Response<Body> {
     run.keep();
     count(&run.counters.stop_answers);
-    let text = StopText::of(signal);
+    let mut text = StopText::of(signal);
+    if !said.is_empty() {
+        text.text = format!("{said}\n\n{}", text.text);
+    }
     let own = match asked {
         Some(asked) if with == StopWith::Answer && asked.demands != Demands::Structure => {
             dialect.stop(asked, &text)

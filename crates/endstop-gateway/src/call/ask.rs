@@ -172,7 +172,7 @@ impl Gate {
         mut flight: Box<Flight>,
         taken: &Taken,
         status: StatusCode,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         mut body: UpstreamBody,
     ) -> Asked {
         let max = self.config.bounds.answer;
@@ -207,18 +207,24 @@ impl Gate {
         match flight.replied(&seen) {
             Settled::Again => return Asked::Again(flight),
             Settled::Refused => {
-                if let Some(signal) = flight.seat.run.stop() {
-                    return Asked::Answered(self.stop(&flight, taken, &signal));
+                if let Some(signal) = flight.stop() {
+                    let (run, asked) = (&flight.seat.run, Some(&taken.asked));
+                    let (with, said) = (self.config.stop_with, &seen.text);
+                    let answer = answer::stop_after(run, taken.dialect, asked, &signal, with, said);
+                    return Asked::Answered(answer);
+                }
+            }
+            Settled::Keep(keep) => {
+                let kept = plain(&headers, &bytes, max)
+                    .and_then(|plain| taken.dialect.keep_calls(&plain, keep).ok());
+                if let Some(kept) = kept {
+                    headers.remove(CONTENT_ENCODING);
+                    return Asked::Answered(respond(status, headers, Body::full(kept.into())));
                 }
             }
             Settled::Pass => {}
         }
         Asked::Answered(respond(status, headers, Body::full(bytes)))
-    }
-
-    fn stop(&self, flight: &Flight, taken: &Taken, signal: &StopSignal) -> Response<Body> {
-        let run = &flight.seat.run;
-        answer::stop(run, taken.dialect, Some(&taken.asked), signal, self.config.stop_with)
     }
 
     /// The answer to a call that the run has cut: an error where it was cut by hand.
@@ -317,12 +323,17 @@ fn bytes_of(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// What an answer says. One that cannot be read counts by its length.
-fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) -> Seen {
-    let plain = match headers.get(CONTENT_ENCODING).map(HeaderValue::to_str) {
+/// An answer without its encoding.
+fn plain(headers: &HeaderMap, bytes: &Bytes, max: usize) -> Option<Bytes> {
+    match headers.get(CONTENT_ENCODING).map(HeaderValue::to_str) {
         None => Some(bytes.clone()),
         Some(encoding) => encoding.ok().and_then(|encoding| decoded(bytes, encoding, max)),
-    };
+    }
+}
+
+/// What an answer says. One that cannot be read counts by its length.
+fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) -> Seen {
+    let plain = plain(headers, bytes, max);
     let output_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let unread = || Seen { output_bytes, ..Seen::default() };
     plain.and_then(|plain| taken.dialect.answer(&plain).ok()).unwrap_or_else(unread)

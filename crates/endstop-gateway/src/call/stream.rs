@@ -1,6 +1,7 @@
 //! Answers that are passed on while they come.
 
 mod guard;
+mod refuse;
 mod watch;
 
 use std::task::{Context, Poll};
@@ -23,6 +24,7 @@ use crate::sse::SseSplitter;
 use crate::stop::StopText;
 use crate::upstream::UpstreamBody;
 use guard::Guard;
+use refuse::{Refused, refused};
 pub(super) use watch::Watched;
 
 /// Most bytes that a part of an encoded stream may become.
@@ -70,6 +72,9 @@ pub(super) struct SseBody {
     unread_bytes: u64,
     /// The connection is to be cut.
     is_cut: bool,
+    /// Tool calls that are passed on, and the one that is not.
+    passed_calls: usize,
+    refused: Option<Box<Refused>>,
     /// The request demands a tool call or JSON of some schema: text cannot end it.
     needs_structure: bool,
 }
@@ -106,6 +111,8 @@ impl SseBody {
             is_unread,
             unread_bytes: 0,
             is_cut: false,
+            passed_calls: 0,
+            refused: None,
             needs_structure: taken.asked.demands != Demands::Text,
         }
     }
@@ -154,10 +161,18 @@ impl SseBody {
         if !last.is_empty() {
             last = self.read(&last).map_or(last, |(bytes, _)| bytes);
         }
-        if let Some(frame) = self.splitter.last_frame()
+        if self.refused.is_none()
+            && let Some(frame) = self.splitter.last_frame()
             && let Some(event) = frame.event()
         {
-            self.reader.event(&event);
+            let brought = self.reader.event(&event);
+            let flight = self.open.as_ref().map(|(flight, _)| &**flight);
+            let refused =
+                refused(&mut *self.reader, flight, &event, &brought, &mut self.passed_calls);
+            self.refused = refused.map(Box::new);
+        }
+        if let Some(refused) = self.refused.take() {
+            return self.end_refused(last.into(), &refused);
         }
         let rest = self.splitter.take_rest();
         if let Some((mut flight, _)) = self.open.take() {
@@ -211,6 +226,19 @@ impl SseBody {
                 EndsBy::Nothing => false,
             };
             text.push_str(&seen.text);
+            if let Some(event) = &event
+                && let Some(refused) = {
+                    let flight = self.open.as_ref().map(|(flight, _)| &**flight);
+                    refused(&mut *self.reader, flight, event, &seen, &mut self.passed_calls)
+                }
+            {
+                if is_as_it_came {
+                    out.extend_from_slice(bytes.get(..passed).unwrap_or_default());
+                }
+                self.refused = Some(Box::new(refused));
+                self.kept = 0;
+                return Some((out.freeze(), text));
+            }
             passed = passed.saturating_add(frame.raw.len());
             if seen.is_only_usage && self.strips_usage {
                 if is_as_it_came {
@@ -247,6 +275,9 @@ impl SseBody {
             // What stopped the run before lets what is in flight end by itself.
             let was_over = flight.driven.is_over();
             let directive = flight.driven.tell(&EventKind::Piece { text: &text }, Detail::None);
+            if let Some(refused) = self.refused.take() {
+                return Some(self.end_refused(BytesMut::from(out), &refused));
+            }
             let stops = directive.stops() && !was_over;
             if self.is_ended && !stops {
                 // Before its client can ask again.

@@ -65,6 +65,12 @@ impl<'j> Changes<'j> {
         Some(Object { start, end, members: members.collect::<Option<_>>()? })
     }
 
+    /// The objects in the list at a place.
+    pub(crate) fn objects(&self, list: &Range<usize>) -> Vec<Object<'j>> {
+        let items = self.value(list).items().into_iter();
+        items.filter_map(|item| self.object(self.place(item)?)).collect()
+    }
+
     /// The place of a value that was read from this text.
     pub(crate) fn place(&self, value: Raw<'j>) -> Option<Range<usize>> {
         let (text, part) = (self.text.as_ptr().addr(), value.json().as_ptr().addr());

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::parts::{
-    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
+    add_to_content, changes_of, is_nothing, keep_items, last_of, lower, note_of, turn_tools_off,
 };
 use super::super::{Edits, Unreadable};
 use crate::json::{Changes, Entry, Object, Raw};
@@ -70,4 +70,44 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
         return;
     }
     changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
+}
+
+/// An answer with the first calls of its first choice.
+pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    let mut at = 0usize;
+    let is_kept = |_: Raw<'_>| {
+        at = at.saturating_add(1);
+        at <= keep
+    };
+    without_calls(body, "message", is_kept)
+}
+
+/// An answer, or a chunk of one, with those calls of its first choice for which `stays` holds. `of` is the key of
+/// what the choice says.
+pub(super) fn without_calls(
+    body: &[u8],
+    of: &str,
+    mut stays: impl FnMut(Raw<'_>) -> bool,
+) -> Result<Vec<u8>, Unreadable> {
+    let (mut changes, root) = changes_of(body)?;
+    let choices = root.get("choices").map(|list| changes.objects(&list)).unwrap_or_default();
+    for choice in choices {
+        let index = choice.get("index").and_then(|place| changes.value(&place).count());
+        let message = choice.get(of).and_then(|place| changes.object(place));
+        if let (0, Some(message)) = (index.unwrap_or(0), message) {
+            if let Some(list) = message.get("tool_calls") {
+                keep_items(&mut changes, list, &mut stays);
+            }
+            if of == "delta" {
+                // It goes on, or has its end from elsewhere.
+                changes.set(&choice, "finish_reason", "null");
+                if let Some(call) = message.get("function_call")
+                    && !stays(changes.value(&call))
+                {
+                    changes.replace(call, "null");
+                }
+            }
+        }
+    }
+    Ok(changes.apply())
 }

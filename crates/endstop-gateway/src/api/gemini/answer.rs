@@ -4,10 +4,12 @@ use endstop::message::ToolCall;
 use endstop::price::UsageShape;
 
 use super::super::parts::{read_object, text_of_body};
-use super::super::reply::{MAX_CALLS, Reply, Room, count_bytes, error_words, word, words};
+use super::super::reply::{
+    MAX_CALLS, Reply, Room, changed_event, count_bytes, error_words, word, words,
+};
 use super::super::usage::Tally;
 use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
-use super::{Call, Part, write};
+use super::{Call, Part, edit, write};
 use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
@@ -195,6 +197,19 @@ impl StreamReader for Reader {
 
     fn is_between_blocks(&self) -> bool {
         !self.has_open_call
+    }
+
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8> {
+        let answer: Answer<'_> = parse(event.data).unwrap_or_default();
+        let first = answer.candidates.0.iter().filter(|it| it.index.count().unwrap_or(0) == 0);
+        let parts = first.flat_map(|candidate| &candidate.content.parts.0);
+        let begun = parts.filter(|part| part.call.name.is_some()).count();
+        let before = self.seen.tool_calls.len().saturating_sub(begun);
+        self.seen.tool_calls.truncate(keep);
+        self.seen.finish = None;
+        (self.seen.is_whole, self.has_open_call) = (false, false);
+        let mut left = keep.saturating_sub(before);
+        changed_event(edit::without_calls(event.data.as_bytes(), &mut left, true))
     }
 
     fn seen(&self) -> &Seen {

@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
-use super::super::parts::{changes_of, is_nothing, last_of, lower, note_of};
+use super::super::parts::{
+    changes_of, is_nothing, keep_items, last_of, lower, note_of, text_of_body,
+};
 use super::super::{Edits, ToolsOff, Unreadable};
 use super::{Content, Part, Tool, listed};
-use crate::json::{Changes, Object};
+use crate::json::{Changes, Object, Raw};
 
 const CONFIG: [&str; 2] = ["generationConfig", "generation_config"];
 const CAP: [&str; 2] = ["maxOutputTokens", "max_output_tokens"];
@@ -101,4 +103,49 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
         let one = changes.value(&list).json().to_owned();
         changes.replace(list, &format!("[{one},{whole}]"));
     }
+}
+
+/// An answer, or the list of its pieces, with its first calls.
+pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    let mut left = keep;
+    if !body.trim_ascii_start().starts_with(b"[") {
+        return without_calls(body, &mut left, false);
+    }
+    let pieces = Raw::of(text_of_body(body)?.trim_ascii()).items();
+    let pieces =
+        pieces.iter().map(|piece| without_calls(piece.json().as_bytes(), &mut left, false));
+    let pieces: Vec<Vec<u8>> = pieces.collect::<Result<_, _>>()?;
+    Ok([&b"["[..], &pieces.join(&b","[..]), b"]"].concat())
+}
+
+/// An answer, or a piece of one, with the first `left` of its first candidate's calls, and `left` what remains of
+/// that; where `goes_on`, without its end.
+pub(super) fn without_calls(
+    body: &[u8],
+    left: &mut usize,
+    goes_on: bool,
+) -> Result<Vec<u8>, Unreadable> {
+    let (mut changes, root) = changes_of(body)?;
+    let all = root.get("candidates").map(|list| changes.objects(&list)).unwrap_or_default();
+    let mut is_refused = false;
+    for candidate in all {
+        if candidate.get("index").and_then(|place| changes.value(&place).count()).unwrap_or(0) > 0 {
+            continue;
+        }
+        if goes_on {
+            changes.remove(&candidate, &["finishReason", "finish_reason"]);
+        }
+        let content = candidate.get("content").and_then(|place| changes.object(place));
+        let Some(parts) = content.and_then(|content| content.get("parts")) else { continue };
+        keep_items(&mut changes, parts, |part| {
+            let call = part.read::<Part<'_>>().call;
+            if call.name.is_some() {
+                is_refused = *left == 0;
+                *left = left.saturating_sub(1);
+            }
+            // What goes on with a call is as its beginning.
+            !is_refused || !(call.name.is_some() || call.partial.is_some())
+        });
+    }
+    Ok(changes.apply())
 }

@@ -267,6 +267,15 @@ impl StreamReader for Reader {
         self.open.values().all(|open| matches!(open, Open::Text | Open::Thinking))
     }
 
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8> {
+        let index = parse::<Event<'_>>(event.data).ok().and_then(|it| it.index.count());
+        let index = index.unwrap_or(0);
+        self.open.remove(&index);
+        self.next_index = self.next_index.min(index);
+        self.seen.tool_calls.truncate(keep);
+        Vec::new()
+    }
+
     fn seen(&self) -> &Seen {
         &self.seen
     }

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::super::parts::{
-    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
+    add_to_content, changes_of, is_nothing, keep_items, last_of, lower, note_of, turn_tools_off,
 };
 use super::super::{Edits, Unreadable};
-use super::Message;
+use super::{Block, Message};
 use crate::json::{Changes, Object};
 
 /// The least budget of thinking that the interface takes.
@@ -58,4 +58,18 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
         return;
     }
     changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
+}
+
+/// An answer with its first calls.
+pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    let (mut changes, root) = changes_of(body)?;
+    let mut at = 0usize;
+    if let Some(content) = root.get("content") {
+        keep_items(&mut changes, content, |block| {
+            let is_call = block.read::<Block<'_>>().kind.json() == "\"tool_use\"";
+            at = at.saturating_add(usize::from(is_call));
+            !is_call || at <= keep
+        });
+    }
+    Ok(changes.apply())
 }

@@ -220,6 +220,15 @@ impl StreamReader for Reader {
         !self.items.values().any(|item| matches!(item, Progressing::Call(_) | Progressing::Other))
     }
 
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8> {
+        let event: Event<'_> = parse(event.data).unwrap_or_default();
+        self.items.remove(&event.index.count().unwrap_or(0));
+        // The number of the event is that of the next one.
+        self.next_sequence = event.sequence.count().unwrap_or(self.next_sequence);
+        self.progress.seen.tool_calls.truncate(keep);
+        Vec::new()
+    }
+
     fn seen(&self) -> &Seen {
         &self.progress.seen
     }
