@@ -127,7 +127,8 @@ pub(super) fn turn_tools_off(
         ToolsOff::Forbid => offered.iter().for_each(|(_, choice)| changes.set(root, choice, none)),
         ToolsOff::Remove => {
             let keys = offers.iter().flat_map(|(tools, choice)| [*tools, *choice]);
-            changes.remove(root, &keys.chain(["parallel_tool_calls"]).collect::<Vec<_>>());
+            let keys: Vec<_> = keys.chain(["parallel_tool_calls"]).collect();
+            changes.remove(changes.whole(), &keys);
         }
         ToolsOff::Ask => {}
     }

@@ -90,8 +90,10 @@ pub(super) fn without_calls(
     mut stays: impl FnMut(Raw<'_>) -> bool,
 ) -> Result<Vec<u8>, Unreadable> {
     let (mut changes, root) = changes_of(body)?;
-    let choices = root.get("choices").map(|list| changes.objects(&list)).unwrap_or_default();
+    let choices = root.get("choices").map(|list| changes.value(&list).items()).unwrap_or_default();
     for choice in choices {
+        let choice = changes.place(choice).and_then(|place| changes.object(place));
+        let Some(choice) = choice else { continue };
         let index = choice.get("index").and_then(|place| changes.value(&place).count());
         let message = choice.get(of).and_then(|place| changes.object(place));
         if let (0, Some(message)) = (index.unwrap_or(0), message) {
