@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
-use super::parts::{arguments_of, beside, context, may_write_1h, read_object, text_of};
+use super::parts::{Kind, arguments_of, beside, context, may_write_1h, read_object, text_of};
 use super::reply::{MAX_CALLS, Reply};
 use super::strict::{Key, check, truth, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark_entry};
@@ -74,12 +74,6 @@ fields! {
         name: Raw<'j> = "name",
         parameters: Raw<'j> = "parameters",
         arguments: Raw<'j> = "arguments" | "input",
-    }
-}
-
-fields! {
-    Kind<'j> {
-        kind: Raw<'j> = "type",
     }
 }
 

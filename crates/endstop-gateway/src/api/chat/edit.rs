@@ -1,12 +1,10 @@
 //! Changes of a request.
 
-use serde_json::json;
-
 use super::super::parts::{
-    add_to_content, changes_of, is_nothing, keep_items, last_of, lower, note_of, turn_tools_off,
+    add_note, changes_of, is_nothing, keep_items, lower, note_of, turn_tools_off,
 };
 use super::super::{Edits, Unreadable};
-use crate::json::{Changes, Entry, Object, Raw};
+use crate::json::{Changes, Object, Raw};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
@@ -56,20 +54,6 @@ fn cap_field(model: &str) -> &'static str {
     };
     let is_openai = is_numbered("gpt-") || is_numbered("o") || name.starts_with("chatgpt-");
     if is_openai { "max_completion_tokens" } else { "max_tokens" }
-}
-
-/// Adds to the user's last message, or a message of the user. Not one of the system: many servers take that only
-/// as the first. Not a second one of the user: some templates want the roles to alternate.
-fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
-    let Some(list) = root.get("messages") else { return };
-    let last: Option<Raw<'_>> = last_of(changes, &list);
-    let is_user = last.is_some_and(|it| Entry::of(it).get("role").json() == "\"user\"");
-    let message = last.filter(|_| is_user).and_then(|last| changes.object(changes.place(last)?));
-    let part = json!({ "type": "text", "text": note });
-    if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
-        return;
-    }
-    changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
 }
 
 /// An answer with the first calls of its first choice.
