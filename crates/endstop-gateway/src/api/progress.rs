@@ -62,13 +62,13 @@ impl Progress {
     }
 
     /// Adds a call without its arguments. Gives the tool's name; none where there are too many calls.
-    pub(super) fn begin_call(&mut self, id: Raw<'_>, tool: Raw<'_>) -> Option<String> {
+    pub(super) fn begin_call(&mut self, id: Raw<'_>, tool: &str) -> Option<String> {
         if self.seen.tool_calls.len() >= MAX_CALLS {
             return None;
         }
         let mut call = ToolCall::default();
         self.room.push(&mut call.id, &id.text().unwrap_or_default());
-        self.room.push(&mut call.tool, &tool.text().unwrap_or_default());
+        self.room.push(&mut call.tool, tool);
         let name = call.tool.clone();
         self.seen.tool_calls.push(call);
         Some(name)

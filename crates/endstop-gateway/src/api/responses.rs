@@ -98,7 +98,7 @@ fields! {
         call_id: Raw<'j> = "call_id",
         id: Raw<'j> = "id",
         name: Raw<'j> = "name",
-        arguments: Raw<'j> = "arguments" | "input" | "action",
+        arguments: Raw<'j> = "arguments" | "input" | "action" | "operation",
         output: Raw<'j> = "output",
         content: Raw<'j> = "content",
     }

@@ -146,7 +146,7 @@ impl Reader {
     fn call(&mut self, piece: &Call<'_>, brought: &mut EventSeen) {
         let is_new = !self.has_open_call && piece.name.is_some();
         if is_new {
-            let name = self.progress.begin_call(piece.id, piece.name);
+            let name = self.progress.begin_call(piece.id, &piece.name.text().unwrap_or_default());
             brought.begins_call = brought.begins_call.take().or(name);
         }
         let arguments = if piece.args.is_some() { piece.args } else { piece.partial };

@@ -152,7 +152,10 @@ impl Reader {
         self.progress.words(&block.text.text().unwrap_or_default(), brought);
         self.progress.count(&block.thinking.text().unwrap_or_default());
         match open {
-            Open::Call => brought.begins_call = self.progress.begin_call(block.id, block.name),
+            Open::Call => {
+                brought.begins_call =
+                    self.progress.begin_call(block.id, &block.name.text().unwrap_or_default())
+            }
             Open::Other => self.progress.count(block.input.json()),
             Open::Text | Open::Thinking => {}
         }

@@ -1,5 +1,7 @@
 //! Answers: what they have in common, and those that come as a whole.
 
+use std::borrow::Cow;
+
 use endstop::price::UsageShape;
 
 use super::super::parts::{arguments_of, read_object, text_of};
@@ -7,6 +9,10 @@ use super::super::progress::Progress;
 use super::super::reply::word;
 use super::super::{EventSeen, Seen, Unreadable};
 use crate::json::{List, Raw, fields};
+
+/// Kinds of calls that the client runs.
+const CLIENT_CALLS: [&str; 5] =
+    ["function_call", "custom_tool_call", "local_shell_call", "apply_patch_call", "computer_call"];
 
 fields! {
     Response<'j> {
@@ -37,7 +43,7 @@ fields! {
         arguments: Raw<'j> = "arguments" | "input",
         content: Raw<'j> = "content",
         summary: Raw<'j> = "summary",
-        action: Action<'j> = "action",
+        action: Raw<'j> = "action" | "operation",
     }
 }
 
@@ -51,18 +57,29 @@ fields! {
 impl Output<'_> {
     /// Whether the client is to run it. Other calls run at the provider.
     pub(super) fn is_call(&self) -> bool {
-        matches!(self.kind.json(), "\"function_call\"" | "\"custom_tool_call\"")
+        self.kind.text().is_some_and(|kind| CLIENT_CALLS.contains(&&*kind))
+    }
+
+    /// The tool that is called: those of the interface's own have no other name than their kind.
+    fn tool(&self) -> Cow<'_, str> {
+        let kind = || self.kind.text().unwrap_or_default();
+        let own = || Cow::Owned(kind().trim_end_matches("_call").to_owned());
+        self.name.text().unwrap_or_else(own)
+    }
+
+    pub(super) fn arguments(&self) -> Cow<'_, str> {
+        arguments_of(if self.arguments.is_some() { self.arguments } else { self.action })
     }
 
     /// What the run of a tool at the provider costs by, and how often. Pages that a search opens are free; several
     /// queries of one search are billed as several.
     fn runs(&self) -> Option<(&'static str, u64)> {
         match self.kind.text().as_deref()? {
-            "web_search_call"
-                if matches!(self.action.kind.text().as_deref(), None | Some("search")) =>
-            {
-                let queries = u64::try_from(self.action.queries.0.len()).unwrap_or(1);
-                Some(("web_searches", queries.max(1)))
+            "web_search_call" => {
+                let action: Action<'_> = self.action.read();
+                let is_search = matches!(action.kind.text().as_deref(), None | Some("search"));
+                let queries = u64::try_from(action.queries.0.len()).unwrap_or(1);
+                is_search.then_some(("web_searches", queries.max(1)))
             }
             "file_search_call" => Some(("storage_searches", 1)),
             "code_interpreter_call" => Some(("code_executions", 1)),
@@ -94,13 +111,13 @@ pub(super) fn count_runs(progress: &mut Progress, item: &Output<'_>) {
 /// Adds a call, without its arguments.
 pub(super) fn begin_call(progress: &mut Progress, item: &Output<'_>) -> Option<String> {
     let id = if item.call_id.is_some() { item.call_id } else { item.id };
-    progress.begin_call(id, item.name)
+    progress.begin_call(id, &item.tool())
 }
 
 fn take_item(progress: &mut Progress, item: &Output<'_>) {
     count_runs(progress, item);
     if item.is_call() {
-        let arguments = arguments_of(item.arguments);
+        let arguments = item.arguments();
         progress.count(&arguments);
         if begin_call(progress, item).is_some() {
             progress.arguments(None, &arguments);

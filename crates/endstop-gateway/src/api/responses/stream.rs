@@ -112,7 +112,7 @@ impl Reader {
                 self.arguments(index, &event.delta.text().unwrap_or_default());
             }
             "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
-                self.settle_arguments(index, event.arguments);
+                self.settle_arguments(index, &arguments_of(event.arguments));
             }
             "response.output_item.done" => self.finish_item(index, event.item),
             "error" => {
@@ -172,19 +172,18 @@ impl Reader {
     }
 
     /// The arguments as a whole: some servers send no pieces of them.
-    fn settle_arguments(&mut self, index: u64, arguments: Raw<'_>) {
+    fn settle_arguments(&mut self, index: u64, whole: &str) {
         let Some(Progressing::Call(Some(at))) = self.items.get(&index) else { return };
         let Some(call) = self.progress.seen.tool_calls.get(*at) else { return };
-        let whole = arguments_of(arguments);
         if call.arguments.is_empty() && !whole.is_empty() {
-            self.progress.arguments(Some(*at), &whole);
-            self.progress.count(&whole);
+            self.progress.arguments(Some(*at), whole);
+            self.progress.count(whole);
         }
     }
 
     fn finish_item(&mut self, index: u64, item: Raw<'_>) {
         let output: Output<'_> = item.read();
-        self.settle_arguments(index, output.arguments);
+        self.settle_arguments(index, &output.arguments());
         if !matches!(self.items.get(&index), Some(Progressing::Done(_))) {
             count_runs(&mut self.progress, &output);
         }
