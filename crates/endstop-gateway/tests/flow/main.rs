@@ -18,6 +18,7 @@ mod finish;
 mod keep;
 mod lanes;
 mod limits;
+mod raw;
 mod runs;
 mod streams;
 mod transparent;
