@@ -240,6 +240,18 @@ pub struct UsageSeen {
     pub reasoning: Option<u64>,
     /// What the provider says that it billed, where it does: it wins over a computed price.
     pub billed: Option<Money>,
+    /// It was told before the output was made.
+    pub is_preliminary: bool,
+}
+
+impl UsageSeen {
+    /// Whether it tells all of an answer with this many bytes of output: neither input nor output is left out.
+    #[must_use]
+    pub const fn is_whole(&self, output_bytes: u64) -> bool {
+        let (input, output) = (self.tokens.total_input(), self.tokens.output);
+        let has_output = output > 0 && !self.is_preliminary || output_bytes == 0;
+        has_output && (input > 0 || output == 0)
+    }
 }
 
 /// What one event of a stream brought.

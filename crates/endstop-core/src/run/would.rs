@@ -41,7 +41,8 @@ impl Run {
             return self.would(event);
         }
         let meter = &mut self.meter;
-        let counted = (meter.totals.clone(), meter.own.clone(), meter.tools.clone(), meter.overflowed);
+        let counted =
+            (meter.totals.clone(), meter.own.clone(), meter.tools.clone(), meter.overflowed);
         let own = event.source == Source::Own;
         before.iter().for_each(|tool| meter.begin_tool(&self.program, own, tool));
         let directive = self.would(event);

@@ -104,7 +104,13 @@ impl Flight {
             Some(told) if told.tokens.total_input() > 0 => {
                 TokenUsage { output: told.tokens.output.max(output), ..told.tokens }
             }
-            _ => TokenUsage { input: open.estimated_input(), output, ..TokenUsage::default() },
+            // The output alone was told.
+            Some(told) => TokenUsage {
+                input: open.estimated_input(),
+                output: told.tokens.output.max(output),
+                ..TokenUsage::default()
+            },
+            None => TokenUsage { input: open.estimated_input(), output, ..TokenUsage::default() },
         }
     }
 

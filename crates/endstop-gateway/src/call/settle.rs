@@ -120,12 +120,12 @@ impl Flight {
     fn settle(&mut self, seen: &Seen, came: Came) -> Settled {
         let is_whole = came != Came::Cut && (came != Came::Refused || seen.is_whole);
         let Some(open) = self.open.take() else { return Settled::Pass };
-        let told = seen.usage.as_ref().filter(|told| {
-            // Nothing at all for an answer with words is no count.
-            is_whole && (told.tokens.total() > 0 || seen.output_bytes == 0)
-        });
+        let reported = seen.usage.as_ref().filter(|_| is_whole);
+        // No output for an answer with words is no count.
+        let told = reported.filter(|told| told.is_whole(seen.output_bytes));
         let usage = told.map_or_else(|| self.estimate(&open, seen), |told| told.tokens);
-        let cost = told.map(|told| self.price(told, seen.model.as_deref(), open.at()));
+        let billed = reported.and_then(|told| told.billed).map(Cost::Known);
+        let cost = told.map(|told| self.price(told, seen.model.as_deref(), open.at())).or(billed);
         let calls = if came == Came::Cut { &[] } else { &*seen.tool_calls };
         let calls = calls.get(..MAX_CALLS).unwrap_or(calls);
         let lowered_by = open.lowered_by();

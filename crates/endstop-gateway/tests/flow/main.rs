@@ -21,3 +21,4 @@ mod limits;
 mod runs;
 mod streams;
 mod transparent;
+mod usage;
