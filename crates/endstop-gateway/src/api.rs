@@ -76,6 +76,8 @@ pub(crate) const GEMINI: &dyn Dialect = &gemini::Gemini;
 pub struct Asked {
     /// The model; empty where none is named.
     pub model: String,
+    /// Other models that may answer in its stead.
+    pub fallbacks: Vec<String>,
     /// Whether the answer is to be a stream of events.
     pub is_stream: bool,
     /// Whether the answer is to be a JSON list of what would be events: Gemini's stream without `alt=sse`. Not
@@ -94,6 +96,8 @@ pub struct Asked {
     pub is_background: bool,
     /// Tools that run at the provider are offered: what they read is input too, and is in no request.
     pub has_server_tools: bool,
+    /// Most searches by them, each of which has its fee. Where a request sets no limit, this is a guess.
+    pub searches: u64,
     /// Something in it may be written to a cache for an hour, which costs more.
     pub may_write_1h: bool,
     /// The tier and speed that are asked for, as they change the price.
@@ -132,6 +136,8 @@ pub struct MessageMark {
     pub bound: u64,
     /// Whether the user wrote it.
     pub is_user: bool,
+    /// It refers to a file or a recording whose size is not known here: the bound is a guess.
+    pub is_open: bool,
 }
 
 /// What shape of answer the client insists on.

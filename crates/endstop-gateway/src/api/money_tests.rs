@@ -280,3 +280,37 @@ fn what_a_stream_of_messages_tells_at_its_beginning_is_not_its_output() {
     assert_eq!(told(&[end(json!({"output_tokens": 7}))]), (7, true));
     assert_eq!(told(&[end(json!({"output_tokens": 1}))]), (1, true));
 }
+
+#[test]
+fn a_request_says_who_may_answer_it_and_how_often_it_may_search() {
+    let asked = read(Api::Chat, &json!({"models": ["a", {"model": "b"}, 7], "fallbacks": ["c"]}));
+    assert_eq!(asked.fallbacks, ["a", "b", "", "c"]);
+    let many: Vec<String> = (0..65).map(|n| n.to_string()).collect();
+    assert!(is_refused(Api::Chat, &json!({"models": many}).to_string()));
+    let search = |kind: &str, most: Value| json!({"type": kind, "name": "s", "max_uses": most});
+    for (api, request, want) in [
+        (
+            Api::Chat,
+            json!({"tools": [{"type": "function", "function": {"name": "web_search"}}]}),
+            0,
+        ),
+        (Api::Chat, json!({"web_search_options": {}}), 10),
+        (Api::Messages, json!({"tools": [search("web_search_20250305", json!(3))]}), 3),
+        (Api::Messages, json!({"tools": [search("web_search_20250305", Value::Null)]}), 10),
+        (
+            Api::Messages,
+            json!({"tools": [search("tool_search_tool_regex_20251119", Value::Null)]}),
+            0,
+        ),
+        (
+            Api::Responses,
+            json!({"tools": [search("web_search", Value::Null)], "max_tool_calls": 2}),
+            2,
+        ),
+        (Api::Responses, json!({"tools": [{"type": "web_search"}, {"type": "file_search"}]}), 20),
+        (Api::Responses, json!({"tools": [{"type": "code_interpreter"}], "max_tool_calls": 2}), 0),
+        (Api::Gemini, json!({"tools": [{"googleSearch": {}}]}), 10),
+    ] {
+        assert_eq!(read(api, &request).searches, want, "{request}");
+    }
+}

@@ -79,6 +79,8 @@ pub(crate) struct InputBound {
     pub(crate) input: u64,
     /// Those of them that the upstream counted before.
     pub(crate) told: u64,
+    /// It has something of unknown size, so that the bound is a guess.
+    pub(crate) is_open: bool,
 }
 
 /// How well a request fits a conversation; more is better.
@@ -156,20 +158,24 @@ impl Memory {
         let sum = |marks: &[MessageMark]| {
             marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.bound))
         };
-        let all = asked.fixed_bound.saturating_add(sum(&asked.messages));
+        let has_open = |marks: &[MessageMark]| marks.iter().any(|mark| mark.is_open);
+        let (all, is_open) =
+            (asked.fixed_bound.saturating_add(sum(&asked.messages)), has_open(&asked.messages));
         if asked.thread != Thread::Whole {
             // What was told of another conversation says nothing of this one.
             let told = self.told.filter(|_| self.is_continued_by(asked))?;
             let before = told.input.saturating_add(told.output);
-            return Some(InputBound { input: before.saturating_add(all), told: before });
+            return Some(InputBound { input: before.saturating_add(all), told: before, is_open });
         }
         let is_same = |told: &Told| told.of == Identity::from(asked);
         let told = self.told.filter(is_same).filter(|_| self.continues(rolling));
         let by_told = told.map(|told| {
             let new = asked.messages.get(self.count..).unwrap_or_default();
-            InputBound { input: told.input.saturating_add(sum(new)), told: told.input }
+            let input = told.input.saturating_add(sum(new));
+            InputBound { input, told: told.input, is_open: has_open(new) }
         });
-        Some(by_told.filter(|by| by.input < all).unwrap_or(InputBound { input: all, told: 0 }))
+        let by_told = by_told.filter(|by| by.input < all || is_open && !by.is_open);
+        Some(by_told.unwrap_or(InputBound { input: all, told: 0, is_open }))
     }
 
     /// Remembers a request that is about to be sent.

@@ -58,3 +58,67 @@ async fn what_a_vendor_bills_by_a_key_of_the_callers_own_stops_the_run() {
     }
     assert_eq!(upstream.calls(), 3);
 }
+
+/// How many calls reach an upstream under a policy, and the answer.
+async fn sent(
+    policy: &str,
+    path: &str,
+    body: &Value,
+    allow_unmetered: bool,
+) -> (usize, Got, Option<u64>) {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let mut config = config(policy, upstream.addr);
+    config.allow_unmetered = allow_unmetered;
+    let gateway = endstop_gateway::Gateway::start(config).await.unwrap();
+    let got = post(&gateway, path, body).await;
+    let cap = upstream.seen().first().and_then(|it| it.json()["max_completion_tokens"].as_u64());
+    (upstream.calls(), got, cap)
+}
+
+const CHAT: &str = "/v1/chat/completions";
+const CENTS: &str = "[stop]\nlimit = \"cost >= $0.05\"\n";
+
+#[tokio::test]
+async fn a_call_that_a_dearer_model_may_answer_is_held_at_its_price() {
+    let body = |models: Value| {
+        json!({ "model": "gpt-4o-mini", "models": models,
+            "messages": [{ "role": "user", "content": "Go." }] })
+    };
+    let cap = async |models| sent(CENTS, CHAT, &body(models), false).await.2;
+    assert_eq!(cap(json!(["gpt-4o-mini"])).await, Some(1_000));
+    // A thousand tokens of gpt-4 are $0.06.
+    let lowered = cap(json!(["gpt-4o-mini", "gpt-4"])).await.unwrap();
+    assert!((700..834).contains(&lowered), "{lowered}");
+    let (calls, got, _) = sent(CENTS, CHAT, &body(json!(["nobody/knows-it"])), false).await;
+    assert_eq!((calls, got.header("x-endstop-reason").as_deref()), (0, Some("cost_limit")));
+}
+
+#[tokio::test]
+async fn a_recording_that_is_elsewhere_is_held_at_all_that_the_model_takes() {
+    let body = json!({ "generationConfig": { "maxOutputTokens": 100 }, "contents": [{ "parts": [
+        { "fileData": { "fileUri": "https://example.com/a.mp4" } }, { "text": "What is it?" }] }] });
+    let path = "/v1beta/models/gemini-2.5-pro:generateContent";
+    for (limit, calls) in [("$1", 0), ("$10", 1)] {
+        let policy = format!("[stop]\nlimit = \"cost >= {limit}\"\n");
+        assert_eq!(sent(&policy, path, &body, false).await.0, calls, "{limit}");
+    }
+    let tokens = "[stop]\nlimit = \"tokens >= 1_000_000\"\n";
+    let body = json!({ "model": "nobody-knows-it", "messages": [{ "role": "user", "content": [
+        { "type": "video_url", "video_url": { "url": "https://example.com/a.mp4" } }] }] });
+    let (calls, got, _) = sent(tokens, CHAT, &body, false).await;
+    assert_eq!((calls, got.status), (0, 402));
+    assert!(got.text().contains("--allow-unmetered"), "{got:?}");
+    assert_eq!(sent(tokens, CHAT, &body, true).await.0, 1);
+}
+
+#[tokio::test]
+async fn searches_at_the_provider_are_held_with_their_fees() {
+    let body = |most: u64| {
+        json!({ "model": "claude-sonnet-4-5", "max_tokens": 100,
+            "tools": [{ "type": "web_search_20250305", "name": "web_search", "max_uses": most }],
+            "messages": [{ "role": "user", "content": "Go." }] })
+    };
+    assert_eq!(sent(CENTS, "/v1/messages", &body(2), false).await.0, 1);
+    // Five of them are $0.05.
+    assert_eq!(sent(CENTS, "/v1/messages", &body(5), false).await.0, 0);
+}

@@ -9,7 +9,7 @@ use super::super::reply::{
 };
 use super::super::usage::Tally;
 use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
-use super::{Call, Part, edit, write};
+use super::{Call, Part, bills_by_request, edit, write};
 use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
@@ -127,7 +127,7 @@ impl Reader {
         brought
     }
 
-    /// Searches are billed by the query, of the models before the third generation by the request that had any.
+    /// Searches are billed by the query, or by the request that had any.
     fn count_searches(&mut self, grounding: &Grounding<'_>) {
         let mut queries: Vec<_> = grounding.queries.0.iter().filter_map(|it| word(*it)).collect();
         queries.sort_unstable();
@@ -136,9 +136,8 @@ impl Reader {
             return;
         }
         let model = self.seen.model.as_deref().unwrap_or(&self.reply.model);
-        let name = model.rsplit('/').next().unwrap_or(model);
-        let is_by_request = ["gemini-1", "gemini-2"].iter().any(|begin| name.starts_with(begin));
-        let most = if is_by_request { 1 } else { u64::try_from(queries.len()).unwrap_or(1) };
+        let most =
+            if bills_by_request(model) { 1 } else { u64::try_from(queries.len()).unwrap_or(1) };
         if let Some(usage) = self.tally.count_runs("web_searches", |runs| runs.max(most)) {
             self.seen.usage = Some(usage);
         }
