@@ -188,6 +188,9 @@ pub struct ToolResult {
 pub struct Edits<'e> {
     /// The output cap, of each choice.
     pub output_cap: Option<u64>,
+    /// A cap that the request has none of stands in the other field than the model's name suggests, where the
+    /// interface has two.
+    pub other_cap_field: bool,
     /// Ask for usage in the stream.
     pub force_usage: bool,
     /// The wrap-up: no tools, and this note.

@@ -98,10 +98,10 @@ impl Gate {
         taken: &Taken,
         head: &request::Parts,
     ) -> Result<Request<Bytes>, Unreadable> {
-        let asked = &taken.asked;
         let edits = Edits {
             output_cap: flight.cap_to_send(),
-            force_usage: asked.is_stream && !asked.wants_usage,
+            other_cap_field: flight.form.other_field,
+            force_usage: flight.forces_usage(),
             finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
             tools_off: flight.tools_off,
             note: None,
@@ -156,7 +156,7 @@ impl Gate {
             flight.failed(&error_of(parts.status), None);
             return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
         }
-        self.keep_cap(&flight, taken);
+        self.keep_form(&flight, taken);
         self.keep_choice(&flight, taken);
         if is_event_stream(&headers) {
             let driven = flight.driven.clone();

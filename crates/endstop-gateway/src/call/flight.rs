@@ -7,6 +7,7 @@ use endstop::agent::driver::{DrivenRun, OpenCall, Pricing};
 use endstop::core::units::TokenUsage;
 use endstop::model::{ModelError, ModelErrorKind};
 
+use super::cap::Form;
 use super::take::Taken;
 use crate::api::{Seen, ToolsOff};
 use crate::run::{Identity, Prices, Seat, count};
@@ -25,6 +26,8 @@ pub(super) struct Sent {
     pub(super) choices: u64,
     /// What the client asks for, of each choice.
     pub(super) output_cap: Option<u64>,
+    /// It is a stream, and the client does not ask for its usage.
+    pub(super) lacks_usage: bool,
 }
 
 /// A call in flight. One that is dropped, because its client went away, is settled with what came of it.
@@ -41,6 +44,11 @@ pub(crate) struct Flight {
     pub(super) cap: Option<u64>,
     /// How often an upstream refused a cap that the client did not ask for.
     pub(super) lowered: u32,
+    /// How what the gateway adds is written, and whether an upstream's refusal has changed that; the field of the cap
+    /// once at most.
+    pub(super) form: Form,
+    pub(super) is_reformed: bool,
+    pub(super) has_swapped: bool,
     /// How the wrap-up is kept from tools.
     pub(super) tools_off: ToolsOff,
     /// Bytes of an answer that is read as a whole.
@@ -63,6 +71,7 @@ impl Flight {
             identity: asked.into(),
             choices: asked.choices.max(1),
             output_cap: asked.output_cap,
+            lacks_usage: asked.is_stream && !asked.wants_usage,
         };
         Self {
             cap: begun.open.output_cap(),
@@ -73,6 +82,9 @@ impl Flight {
             warning,
             first_piece_after: None,
             lowered: 0,
+            form: Form::default(),
+            is_reformed: false,
+            has_swapped: false,
             tools_off: ToolsOff::Forbid,
             came: 0,
             prices,

@@ -98,6 +98,7 @@ impl SseBody {
             Some(Err(_)) => (None, true),
         };
         let guard = Guard::new(&flight.driven);
+        let strips_usage = flight.forces_usage();
         Self {
             open: Some((flight, guard)),
             upstream: Some(upstream),
@@ -105,7 +106,7 @@ impl SseBody {
             splitter: SseSplitter::new(max_event),
             reader: taken.dialect.stream(&taken.asked),
             kept: 0,
-            strips_usage: taken.asked.is_stream && !taken.asked.wants_usage,
+            strips_usage,
             ends_by: EndsBy::of(taken.route.api),
             is_ended: false,
             is_unread,

@@ -15,6 +15,7 @@ mod batches;
 mod calls;
 mod failures;
 mod finish;
+mod forms;
 mod keep;
 mod lanes;
 mod limits;
