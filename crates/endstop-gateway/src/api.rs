@@ -4,7 +4,7 @@
 
 use endstop::core::units::{Money, TokenUsage};
 use endstop::message::ToolCall;
-use endstop::price::{CallContext, UsageCounts};
+use endstop::price::{CallContext, Unit, UsageCounts};
 use http::StatusCode;
 use thiserror::Error;
 
@@ -260,6 +260,19 @@ impl UsageSeen {
         let (input, output) = (self.tokens.total_input(), self.tokens.output);
         let has_output = output > 0 && !self.is_preliminary || output_bytes == 0;
         has_output && (input > 0 || output == 0)
+    }
+
+    /// The report with these tokens, where it leaves some out; what it counts beside them stands.
+    #[must_use]
+    pub fn with_tokens(&self, tokens: &TokenUsage) -> Self {
+        let mut told = self.clone();
+        let all = [("input_tokens", tokens.total_input()), ("output_tokens", tokens.output)];
+        for (unit, count) in all {
+            // Beyond what can be counted it stays as it was reported.
+            let _ = Unit::named(unit).map(|unit| told.counts.set(unit, count));
+        }
+        told.tokens = *tokens;
+        told
     }
 }
 

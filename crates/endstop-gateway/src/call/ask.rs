@@ -201,6 +201,9 @@ impl Gate {
         if taken.route.api == Api::Responses && is_only_begun(&seen, &bytes) {
             flight.charge_all();
         }
+        if flight.erred(&seen) {
+            return Asked::Answered(respond(status, headers, Body::full(bytes)));
+        }
         if !seen.text.is_empty() {
             flight.driven.tell(&EventKind::Piece { text: &seen.text }, Detail::None);
         }

@@ -5,6 +5,7 @@
 //! and those of a wrap-up. What stopped the run before lets the steps in flight end whole, with their tools; a pause
 //! holds the next request.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use endstop::agent::driver::Outcome;
@@ -15,6 +16,7 @@ use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop::ledger::Amounts;
 use endstop::message::ToolCall;
+use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
 
 use super::flight::Flight;
@@ -59,7 +61,22 @@ impl Flight {
     /// The answer came to its end, and its client has it. It cannot be dropped any more: a retry rule that
     /// dislikes it shows in the events alone.
     pub(super) fn passed(&mut self, seen: &Seen) {
-        self.settle(seen, Came::Passed);
+        if !self.erred(seen) {
+            self.settle(seen, Came::Passed);
+        }
+    }
+
+    /// An answer that begins as a success and is an error is a failed attempt. False where it is none, or the call
+    /// is settled already.
+    pub(super) fn erred(&mut self, seen: &Seen) -> bool {
+        let Some(words) = seen.error.as_deref().filter(|_| self.open.is_some()) else {
+            return false;
+        };
+        // An error that nothing came of, and that tells no usage, costs nothing.
+        let is_charged = seen.usage.is_some() || seen.output_bytes > 0;
+        let error = ModelError::new(ModelErrorKind::Unavailable, words);
+        self.failed(&error, is_charged.then_some(seen));
+        true
     }
 
     /// The run has stopped in the middle of the answer, or before it.
@@ -124,8 +141,11 @@ impl Flight {
         // No output for an answer with words is no count.
         let told = reported.filter(|told| told.is_whole(seen.output_bytes));
         let usage = told.map_or_else(|| self.estimate(&open, seen), |told| told.tokens);
-        let billed = reported.and_then(|told| told.billed).map(Cost::Known);
-        let cost = told.map(|told| self.price(told, seen.model.as_deref(), open.at())).or(billed);
+        let priced = reported.map(|report| match told {
+            Some(told) => Cow::Borrowed(told),
+            None => Cow::Owned(report.with_tokens(&usage)),
+        });
+        let cost = priced.map(|told| self.price(&told, seen.model.as_deref(), open.at()));
         let calls = if came == Came::Cut { &[] } else { &*seen.tool_calls };
         let calls = calls.get(..MAX_CALLS).unwrap_or(calls);
         let lowered_by = open.lowered_by();

@@ -104,6 +104,9 @@ impl Progress {
             self.seen.error = Some(error);
         }
         let status = word(response.status);
+        if status.as_deref() == Some("failed") {
+            self.seen.error.get_or_insert_with(|| "the response has failed".to_owned());
+        }
         // One that runs in the background is only queued.
         if let Some(status) = status.filter(|status| is_end(status)) {
             self.seen.is_whole = true;
