@@ -314,3 +314,13 @@ async fn an_error_inside_a_success_is_a_failed_attempt_of_the_step() {
         assert_eq!(upstream.calls(), 2, "{path}");
     }
 }
+
+#[tokio::test]
+async fn a_mark_of_the_encoding_before_a_request_is_left_out() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 3\"\n", &upstream).await;
+    let body = format!("\u{feff}{}", Agent::new("Answer.").request());
+    let got = receive(send(gateway.addr(), "/v1/chat/completions", "", &body).await).await;
+    assert_eq!((got.status, upstream.calls()), (200, 1), "{got:?}");
+    assert!(upstream.seen()[0].body.starts_with('{'));
+}
