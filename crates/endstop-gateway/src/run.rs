@@ -11,6 +11,7 @@ mod own;
 mod pick;
 mod prices;
 mod registry;
+mod stuck;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ pub(crate) use lane::{LaneState, Seat, Step, close_step};
 pub(crate) use pick::NoSeat;
 pub(crate) use prices::Prices;
 pub(crate) use registry::{NoRun, Registry};
+pub(crate) use stuck::{Reading, Waiting};
 
 use crate::config::Config;
 use keep::{Keep, Trail};
@@ -90,6 +92,11 @@ pub(crate) struct RunEntry {
     lanes: Mutex<Lanes>,
     /// Model calls in flight.
     calls: AtomicUsize,
+    /// Those of them that wait for others, and the streams whose client does not read what it was given.
+    waiting: AtomicUsize,
+    unread: AtomicUsize,
+    /// Rises whenever a client reads on.
+    reads: AtomicU64,
     /// Rung whenever the run may have stopped, paused or gone on.
     bell: Notify,
     /// Whether the clock of the run stands still for a pause.
@@ -141,6 +148,9 @@ impl RunEntry {
             counters: Counters::default(),
             lanes,
             calls: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
+            reads: AtomicU64::new(0),
             bell: Notify::new(),
             is_held: AtomicBool::new(false),
             is_end_told: AtomicBool::new(false),

@@ -19,13 +19,18 @@ use super::take::Taken;
 use super::{Gate, answer};
 use crate::api::{Asked, ErrorKind, Thread, ToolResult};
 use crate::body::Body;
-use crate::run::{InputBound, LaneState, NoSeat, RunEntry, Seat, Step, close_step, stop_of};
+use crate::run::{
+    InputBound, LaneState, NoSeat, RunEntry, Seat, Step, Waiting, close_step, stop_of,
+};
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
 const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];
 
 /// How soon a call looks again that waits for others, which may be another run's.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long a call waits for others that cannot go on: a client that works on what it has read reads on by then.
+const STUCK: Duration = Duration::from_secs(10);
 
 /// Why a call does not begin.
 enum Held {
@@ -87,6 +92,7 @@ impl Gate {
             }
         };
         let (mut seat, mut is_taken_in) = (Some(seat), false);
+        let mut waiting = None;
         loop {
             let Some(taking) = seat.take() else { return Err(stopped(&answer::paused(run))) };
             let rung = run.rung();
@@ -99,6 +105,10 @@ impl Gate {
                     return Err(Box::new(answer::refused(run, dialect, text)));
                 }
                 Err((kept, Held::ByOthers)) => {
+                    let waiting = waiting.get_or_insert_with(|| Waiting::new(run));
+                    if waiting.stuck_for() >= STUCK.min(self.config.pause.0) {
+                        return Err(Box::new(answer::stuck(run, dialect)));
+                    }
                     // Where the run is cut meanwhile, the next look says so.
                     let settled = tokio::time::timeout(LOOK_AGAIN, rung);
                     let _ = guarded(&run.driven, settled).await;

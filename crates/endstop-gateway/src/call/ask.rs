@@ -1,6 +1,7 @@
 //! Sending a call, and reading an answer that comes as a whole.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -159,9 +160,9 @@ impl Gate {
         self.keep_form(&flight, taken);
         self.keep_choice(&flight, taken);
         if is_event_stream(&headers) {
-            let driven = flight.driven.clone();
+            let (driven, run) = (flight.driven.clone(), Arc::clone(&flight.seat.run));
             let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);
-            let stream = Watched::new(stream, &driven);
+            let stream = Watched::new(stream, &driven, &run);
             return Asked::Answered(respond(parts.status, headers, Body::stream(stream)));
         }
         self.whole(flight, taken, parts.status, headers, body).await
