@@ -3,6 +3,7 @@
 //! A run is a tree of [`DrivenRun`]s: the run itself, and one below it for each conversation beside the first.
 //! All draw on one ledger; what is about the words and results of a conversation is told apart.
 
+mod answers;
 mod conversation;
 mod held;
 mod keep;
@@ -23,6 +24,7 @@ use endstop::observe::{Observer, RunInfo};
 use endstop::store::RunId;
 use tokio::sync::Notify;
 
+pub(crate) use answers::Answers;
 pub(crate) use conversation::{Identity, InputBound, Memory, Rolling};
 pub(crate) use lane::{LaneState, Seat, Step, close_step};
 pub(crate) use pick::NoSeat;
@@ -86,6 +88,8 @@ pub(crate) struct RunEntry {
     /// The run itself; the first conversation is its own.
     pub(crate) driven: DrivenRun,
     pub(crate) counters: Counters,
+    /// What a request may go on from.
+    pub(crate) answers: Answers,
     /// Where its events are written, if it is kept.
     trail: Option<Arc<Trail>>,
     is_unkept_told: AtomicBool,
@@ -146,6 +150,7 @@ impl RunEntry {
             trail,
             is_unkept_told: AtomicBool::new(false),
             counters: Counters::default(),
+            answers: Answers::default(),
             lanes,
             calls: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),

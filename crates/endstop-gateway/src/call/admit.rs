@@ -168,7 +168,7 @@ impl Gate {
         if run.is_paused() || stop_of(&driven).is_some() || run.stop().is_some() {
             return Err(held());
         }
-        let bound = match state.memory.bound(asked, &taken.rolling) {
+        let bound = match state.memory.bound(asked, &taken.rolling, &run.answers) {
             Some(bound) => bound,
             None if self.is_metered(run) => return Err(Held::UnknownSize(UNKNOWN_THREAD)),
             None => InputBound { input: asked.fixed_bound, told: 0, is_open: false },

@@ -200,7 +200,7 @@ impl Gate {
         };
         let seen = read_answer(taken, &headers, &bytes, max);
         if taken.route.api == Api::Responses && is_only_begun(&seen, &bytes) {
-            flight.charge_all();
+            flight.only_begun(&seen);
         }
         if flight.erred(&seen) {
             return Asked::Answered(respond(status, headers, Body::full(bytes)));

@@ -9,8 +9,11 @@ use endstop::model::{ModelError, ModelErrorKind};
 
 use super::cap::Form;
 use super::take::Taken;
-use crate::api::{Seen, ToolsOff};
+use crate::api::{Api, Seen, ToolsOff};
 use crate::run::{Identity, Prices, Seat, count};
+
+/// Bytes that a token of an estimate has: a byte bound is three to four times too high.
+pub(super) const BYTES_OF_A_TOKEN: u64 = 3;
 
 /// A call that has begun.
 pub(super) struct Begun {
@@ -28,6 +31,8 @@ pub(super) struct Sent {
     pub(super) output_cap: Option<u64>,
     /// It is a stream, and the client does not ask for its usage.
     pub(super) lacks_usage: bool,
+    /// A later request may go on from its answer by naming that.
+    pub(super) may_be_continued: bool,
 }
 
 /// A call in flight. One that is dropped, because its client went away, is settled with what came of it.
@@ -72,6 +77,7 @@ impl Flight {
             choices: asked.choices.max(1),
             output_cap: asked.output_cap,
             lacks_usage: asked.is_stream && !asked.wants_usage,
+            may_be_continued: taken.route.api == Api::Responses,
         };
         Self {
             cap: begun.open.output_cap(),
@@ -109,8 +115,7 @@ impl Flight {
     /// What came of an answer that did not come to its end, or did not say what it used: what was told, and at
     /// least what was counted here.
     pub(super) fn estimate(&self, open: &OpenCall, seen: &Seen) -> TokenUsage {
-        // A byte bound is three to four times too high.
-        let counted = seen.output_bytes.div_ceil(3);
+        let counted = seen.output_bytes.div_ceil(BYTES_OF_A_TOKEN);
         let output = self.cap.map_or(counted, |cap| counted.min(cap));
         match &seen.usage {
             Some(told) if told.tokens.total_input() > 0 => {
@@ -132,11 +137,6 @@ impl Flight {
         count(&self.seat.run.counters.failed_calls);
         let usage = seen.map(|seen| self.estimate(&open, seen));
         open.failed(error, usage);
-    }
-
-    /// What the call uses is never told here: it is charged for all that it holds.
-    pub(super) fn charge_all(&mut self) {
-        drop(self.open.take());
     }
 
     /// What has come of an answer that is read as a whole, by its length.

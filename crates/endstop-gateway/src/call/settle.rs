@@ -19,7 +19,7 @@ use endstop::message::ToolCall;
 use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
 
-use super::flight::Flight;
+use super::flight::{BYTES_OF_A_TOKEN, Flight};
 use crate::api::{Seen, UsageSeen};
 use crate::run::{LaneState, Step, close_step, stop_of};
 
@@ -77,6 +77,13 @@ impl Flight {
         let error = ModelError::new(ModelErrorKind::Unavailable, words);
         self.failed(&error, is_charged.then_some(seen));
         true
+    }
+
+    /// The answer is made elsewhere, and what it uses is never told here: its output counts as all that is held for
+    /// it, or as none where nothing is.
+    pub(super) fn only_begun(&mut self, seen: &Seen) {
+        let output_bytes = self.cap.map_or(0, |cap| cap.saturating_mul(BYTES_OF_A_TOKEN));
+        self.settle(&Seen { output_bytes, ..seen.clone() }, Came::Passed);
     }
 
     /// The run has stopped in the middle of the answer, or before it.
@@ -178,6 +185,9 @@ impl Flight {
         lowered_by: Option<StopReason>,
     ) -> Settled {
         let id = seen.id.as_deref();
+        if let (Some(id), Some(told), true) = (id, told, self.sent.may_be_continued) {
+            self.seat.run.answers.keep(id, told.total());
+        }
         let was_stopped = self.stop().is_some();
         if calls.is_empty() {
             self.end_by_cap(seen, lowered_by);

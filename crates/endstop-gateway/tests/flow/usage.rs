@@ -122,3 +122,28 @@ async fn searches_at_the_provider_are_held_with_their_fees() {
     // Five of them are $0.05.
     assert_eq!(sent(CENTS, "/v1/messages", &body(5), false).await.0, 0);
 }
+
+#[tokio::test]
+async fn a_conversation_that_the_upstream_keeps_goes_on_from_any_answer_of_the_run() {
+    let upstream = Fake::start(|_, n| {
+        let usage = json!({ "input_tokens": 1_000, "output_tokens": 10, "total_tokens": 1_010 });
+        let answer = json!({ "id": format!("resp_{n}"), "object": "response", "status": "completed",
+            "model": "gpt-4o-mini", "output": [], "usage": usage });
+        json("200 OK", &answer.to_string())
+    })
+    .await;
+    let gateway = gateway("[stop]\nlimit = \"cost >= $5\"\n", &upstream).await;
+    let from =
+        |id: Value| json!({ "model": "gpt-4o-mini", "input": "Go.", "previous_response_id": id });
+    for (id, status) in [
+        (Value::Null, 200),
+        (json!("resp_0"), 200),
+        // Once more from the first one.
+        (json!("resp_0"), 200),
+        (json!("resp_1"), 200),
+        (json!("resp_9"), 402),
+    ] {
+        let got = post(&gateway, "/v1/responses", &from(id.clone())).await;
+        assert_eq!(got.status, status, "{id} {got:?}");
+    }
+}
