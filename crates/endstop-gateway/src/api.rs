@@ -25,6 +25,7 @@ mod messages;
 #[cfg(test)]
 mod money_tests;
 mod parts;
+mod progress;
 mod reply;
 mod responses;
 mod strict;

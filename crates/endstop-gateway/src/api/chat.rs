@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
 use super::parts::{
-    arguments_of, beside, context, fallbacks, may_write_1h, read_object, searches, text_of,
+    Kind, arguments_of, beside, context, fallbacks, may_write_1h, read_object, searches, text_of,
 };
 use super::reply::{MAX_CALLS, Reply};
 use super::strict::{Key, check, truth, whole};
@@ -81,12 +81,6 @@ fields! {
         name: Raw<'j> = "name",
         parameters: Raw<'j> = "parameters",
         arguments: Raw<'j> = "arguments" | "input",
-    }
-}
-
-fields! {
-    Kind<'j> {
-        kind: Raw<'j> = "type",
     }
 }
 

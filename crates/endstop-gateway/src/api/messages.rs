@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
 use super::parts::{
-    arguments_of, beside, context, fallbacks, may_write_1h, read_object, searches, text_of,
+    Kind, arguments_of, beside, context, fallbacks, keep_calls, may_write_1h, read_object,
+    searches, text_of,
 };
 use super::reply::{MAX_CALLS, Reply, json_answer};
 use super::strict::{Key, check, truth, whole};
@@ -76,12 +77,6 @@ fields! {
     Choice<'j> {
         kind: Raw<'j> = "type",
         name: Raw<'j> = "name",
-    }
-}
-
-fields! {
-    Kind<'j> {
-        kind: Raw<'j> = "type",
     }
 }
 
@@ -167,7 +162,9 @@ impl Dialect for Messages {
     }
 
     fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
-        edit::keep_calls(body, keep)
+        keep_calls(body, "content", keep, |block| {
+            block.read::<Kind<'_>>().kind.json() == "\"tool_use\""
+        })
     }
 
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {

@@ -5,15 +5,22 @@ use std::ops::Range;
 
 use endstop::price::CallContext;
 use memchr::memmem;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::reply::word;
 use super::{Edits, ToolsOff, Unreadable};
-use crate::json::{Changes, FromJson, Object, Raw, fields, parse};
+use crate::json::{Changes, Entry, FromJson, Object, Raw, fields, parse};
 
 fields! {
     Part<'j> {
         text: Raw<'j> = "text" | "refusal",
+    }
+}
+
+fields! {
+    /// What kind of thing an object is.
+    Kind<'j> {
+        kind: Raw<'j> = "type",
     }
 }
 
@@ -166,7 +173,8 @@ pub(super) fn turn_tools_off(
         ToolsOff::Forbid => offered.iter().for_each(|(_, choice)| changes.set(root, choice, none)),
         ToolsOff::Remove => {
             let keys = offers.iter().flat_map(|(tools, choice)| [*tools, *choice]);
-            changes.remove(root, &keys.chain(["parallel_tool_calls"]).collect::<Vec<_>>());
+            let keys: Vec<_> = keys.chain(["parallel_tool_calls"]).collect();
+            changes.remove(changes.whole(), &keys);
         }
         ToolsOff::Ask => {}
     }
@@ -176,6 +184,20 @@ pub(super) fn turn_tools_off(
 pub(super) fn note_of(edits: &Edits<'_>) -> Option<String> {
     let notes: Vec<&str> = [edits.finish, edits.note].into_iter().flatten().collect();
     (!notes.is_empty()).then(|| notes.join("\n\n"))
+}
+
+/// Adds to the user's last message, or a message of the user: behind what it has, as results of tools must come
+/// first. Not one of the system: many servers take that only as the first. Not a second one of the user: some
+/// templates want the roles to alternate.
+pub(super) fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
+    let Some(list) = root.get("messages") else { return };
+    let last = last_of(changes, &list).filter(|it| Entry::of(*it).get("role").json() == "\"user\"");
+    let message = last.and_then(|last| changes.object(changes.place(last)?));
+    let part = json!({ "type": "text", "text": note });
+    if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
+        return;
+    }
+    changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
 }
 
 /// Adds a note to the content of a message: to its text, or as one more part. `false` where it has no content.
@@ -201,6 +223,25 @@ pub(super) fn keep_items(
     if kept.len() < items.len() {
         changes.replace(list, &format!("[{}]", kept.join(",")));
     }
+}
+
+/// An answer without all but the first `keep` calls in the list under a key.
+pub(super) fn keep_calls(
+    body: &[u8],
+    key: &str,
+    keep: usize,
+    is_call: impl Fn(Raw<'_>) -> bool,
+) -> Result<Vec<u8>, Unreadable> {
+    let (mut changes, root) = changes_of(body)?;
+    let mut at = 0usize;
+    if let Some(list) = root.get(key) {
+        keep_items(&mut changes, list, |item| {
+            let is_call = is_call(item);
+            at = at.saturating_add(usize::from(is_call));
+            !is_call || at <= keep
+        });
+    }
+    Ok(changes.apply())
 }
 
 /// The last element of a list in an object.

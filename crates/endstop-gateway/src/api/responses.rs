@@ -10,7 +10,8 @@ use http::StatusCode;
 use super::chat::{insists_by_word, openai_error};
 use super::demand::{Insists, Offer, demands};
 use super::parts::{
-    arguments_of, context, fallbacks, may_write_1h, read_object, searches, text_of,
+    Kind, arguments_of, context, fallbacks, keep_calls, may_write_1h, read_object, searches,
+    text_of,
 };
 use super::reply::{MAX_CALLS, Reply};
 use super::strict::{Key, check, truth, whole};
@@ -89,12 +90,6 @@ fields! {
 fields! {
     Text<'j> {
         format: Kind<'j> = "format",
-    }
-}
-
-fields! {
-    Kind<'j> {
-        kind: Raw<'j> = "type",
     }
 }
 
@@ -190,7 +185,7 @@ impl Dialect for Responses {
     }
 
     fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
-        edit::keep_calls(body, keep)
+        keep_calls(body, "output", keep, |item| item.read::<answer::Output<'_>>().is_call())
     }
 
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {

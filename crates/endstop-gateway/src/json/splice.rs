@@ -7,8 +7,6 @@ use super::{Key, Members, Raw, parse};
 /// An object inside a text, with the place of each value.
 #[derive(Clone, Debug)]
 pub(crate) struct Object<'j> {
-    /// Of the opening brace.
-    start: usize,
     /// Of the closing brace.
     end: usize,
     members: Vec<(Key<'j>, Range<usize>)>,
@@ -59,16 +57,15 @@ impl<'j> Changes<'j> {
     }
 
     fn object_of(&self, value: Raw<'j>, members: Members<'j>) -> Option<Object<'j>> {
-        let (start, end) = (self.place(value)?.start, self.end_of(value, '{')?);
+        let end = self.end_of(value, '{')?;
         let members = members.0.into_iter();
         let members = members.map(|(key, value)| Some((key, self.place(value)?)));
-        Some(Object { start, end, members: members.collect::<Option<_>>()? })
+        Some(Object { end, members: members.collect::<Option<_>>()? })
     }
 
-    /// The objects in the list at a place.
-    pub(crate) fn objects(&self, list: &Range<usize>) -> Vec<Object<'j>> {
-        let items = self.value(list).items().into_iter();
-        items.filter_map(|item| self.object(self.place(item)?)).collect()
+    /// The whole text.
+    pub(crate) const fn whole(&self) -> Raw<'j> {
+        Raw::of(self.text)
     }
 
     /// The place of a value that was read from this text.
@@ -117,20 +114,23 @@ impl<'j> Changes<'j> {
         self.splices.push((object.end..object.end, format!("{comma}\"{key}\":{value}")));
     }
 
-    /// Removes all members with one of these keys, unless nothing else would be left. At most once for an object,
-    /// and not with another change of them.
-    pub(crate) fn remove(&mut self, object: &Object<'_>, keys: &[&str]) {
+    /// Removes all members of an object with one of these keys, unless nothing else would be left. At most once of
+    /// an object, and not with another change of them.
+    pub(crate) fn remove(&mut self, object: Raw<'j>, keys: &[&str]) {
+        let places = self.place(object).zip(self.place(object).and_then(|it| self.object(it)));
+        let Some((whole, Object { members, .. })) = places else { return };
         let stays = |(key, _): &(Key<'_>, Range<usize>)| !keys.contains(&key.as_str());
-        let Some(first) = object.members.iter().position(stays) else { return };
-        let mut before = object.start.saturating_add(1);
-        for (at, member) in object.members.iter().enumerate() {
+        let Some(first) = members.iter().position(stays) else { return };
+        let opening = self.text.get(whole.start..).and_then(|text| text.find('{')).unwrap_or(0);
+        let begin = whole.start.saturating_add(opening).saturating_add(1);
+        let mut before = begin;
+        for (at, member) in members.iter().enumerate() {
             if at > first && !stays(member) {
                 // With the comma before it.
                 self.replace(before..member.1.end, "");
             } else if at.checked_add(1) == Some(first) {
                 let rest = self.text.get(member.1.end..).unwrap_or_default();
                 let comma = rest.find(',').map_or(0, |comma| comma.saturating_add(1));
-                let begin = object.start.saturating_add(1);
                 self.replace(begin..member.1.end.saturating_add(comma), "");
             }
             before = member.1.end;

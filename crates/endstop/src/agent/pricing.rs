@@ -25,6 +25,8 @@ pub struct Pricing {
 /// What a provider may serve a request at that leaves the tier to it.
 const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
+/// Tokens.
+const LARGEST_WINDOW: u64 = 2 << 20;
 
 impl Pricing {
     pub(super) fn of(model: &dyn Model, table: &'static PriceTable) -> Self {
@@ -66,10 +68,11 @@ impl Pricing {
         Self { others, searches, ..self }
     }
 
-    /// The most tokens that a request can have, where that is known of all who may answer it.
+    /// The most tokens that a request can have, by those who may answer it; unknown where the table lacks one of
+    /// them. One that is listed without its window has the largest of those that are sold.
     #[must_use]
     pub fn context_window(&self) -> Option<u64> {
-        let own = self.price.as_ref()?.context_window()?;
+        let own = self.price.as_ref()?.context_window().unwrap_or(LARGEST_WINDOW);
         self.others.iter().try_fold(own, |most, other| Some(most.max(other.context_window()?)))
     }
 
@@ -204,6 +207,8 @@ mod tests {
         let either = cheap.clone().or_others(vec![dear.clone(), cheap.clone()], 0);
         assert_eq!(picos(&either), picos(&dear));
         assert_eq!(either.context_window(), cheap.context_window());
+        assert!(cheap.context_window().is_some_and(|window| window < LARGEST_WINDOW));
+        assert_eq!(of("gpt-4.5-preview").context_window(), Some(LARGEST_WINDOW));
         let unknown = cheap.clone().or_others(vec![of("no-such-model")], 0);
         assert_eq!((picos(&unknown), unknown.context_window()), (None, None));
         let searching = cheap.clone().or_others(Vec::new(), 5);

@@ -9,15 +9,15 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::super::again::Around;
-use super::super::parts::{arguments_of, read_object, text_of};
+use super::super::parts::{Kind, arguments_of, read_object, text_of};
 use super::super::reply::{
     MAX_CALLS, Reply, Room, changed_event, count_bytes, error_words, word, words, write_event,
 };
 use super::super::usage::Tally;
 use super::super::{EventSeen, Seen, StreamReader, Unreadable};
+use super::Function;
 use super::edit;
 use super::write::{self, DONE, Head};
-use super::{Function, Kind};
 use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;

@@ -1,12 +1,10 @@
 //! Changes of a request.
 
-use serde_json::json;
-
 use super::super::parts::{
-    add_to_content, changes_of, is_nothing, keep_items, last_of, lower, note_of, turn_tools_off,
+    add_note, changes_of, is_nothing, keep_items, lower, note_of, turn_tools_off,
 };
 use super::super::{Edits, Unreadable};
-use crate::json::{Changes, Entry, Object, Raw};
+use crate::json::{Changes, Object, Raw};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
@@ -61,20 +59,6 @@ fn cap_field(model: &str) -> &'static str {
     if is_openai { "max_completion_tokens" } else { "max_tokens" }
 }
 
-/// Adds to the user's last message, or a message of the user. Not one of the system: many servers take that only
-/// as the first. Not a second one of the user: some templates want the roles to alternate.
-fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
-    let Some(list) = root.get("messages") else { return };
-    let last: Option<Raw<'_>> = last_of(changes, &list);
-    let is_user = last.is_some_and(|it| Entry::of(it).get("role").json() == "\"user\"");
-    let message = last.filter(|_| is_user).and_then(|last| changes.object(changes.place(last)?));
-    let part = json!({ "type": "text", "text": note });
-    if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
-        return;
-    }
-    changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
-}
-
 /// An answer with the first calls of its first choice.
 pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
     let mut at = 0usize;
@@ -93,8 +77,10 @@ pub(super) fn without_calls(
     mut stays: impl FnMut(Raw<'_>) -> bool,
 ) -> Result<Vec<u8>, Unreadable> {
     let (mut changes, root) = changes_of(body)?;
-    let choices = root.get("choices").map(|list| changes.objects(&list)).unwrap_or_default();
+    let choices = root.get("choices").map(|list| changes.value(&list).items()).unwrap_or_default();
     for choice in choices {
+        let choice = changes.place(choice).and_then(|place| changes.object(place));
+        let Some(choice) = choice else { continue };
         let index = choice.get("index").and_then(|place| changes.value(&place).count());
         let message = choice.get(of).and_then(|place| changes.object(place));
         if let (0, Some(message)) = (index.unwrap_or(0), message) {

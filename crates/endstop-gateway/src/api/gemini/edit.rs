@@ -25,7 +25,9 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
     if edits.finish.is_some() && has_functions(&changes, &root) {
         match edits.tools_off {
             ToolsOff::Forbid => forbid_calls(&mut changes, &root),
-            ToolsOff::Remove => changes.remove(&root, &["tools", "toolConfig", "tool_config"]),
+            ToolsOff::Remove => {
+                changes.remove(changes.whole(), &["tools", "toolConfig", "tool_config"]);
+            }
             ToolsOff::Ask => {}
         }
     }
@@ -126,14 +128,16 @@ pub(super) fn without_calls(
     goes_on: bool,
 ) -> Result<Vec<u8>, Unreadable> {
     let (mut changes, root) = changes_of(body)?;
-    let all = root.get("candidates").map(|list| changes.objects(&list)).unwrap_or_default();
+    let all = root.get("candidates").map(|list| changes.value(&list).items()).unwrap_or_default();
     let mut is_refused = false;
-    for candidate in all {
+    for whole in all {
+        let candidate = changes.place(whole).and_then(|place| changes.object(place));
+        let Some(candidate) = candidate else { continue };
         if candidate.get("index").and_then(|place| changes.value(&place).count()).unwrap_or(0) > 0 {
             continue;
         }
         if goes_on {
-            changes.remove(&candidate, &["finishReason", "finish_reason"]);
+            changes.remove(whole, &["finishReason", "finish_reason"]);
         }
         let content = candidate.get("content").and_then(|place| changes.object(place));
         let Some(parts) = content.and_then(|content| content.get("parts")) else { continue };

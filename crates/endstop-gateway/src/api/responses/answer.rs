@@ -1,12 +1,11 @@
 //! Answers: what they have in common, and those that come as a whole.
 
-use endstop::message::ToolCall;
 use endstop::price::UsageShape;
 
 use super::super::parts::{arguments_of, read_object, text_of};
-use super::super::reply::{MAX_CALLS, Room, count_bytes, error_words, word};
-use super::super::usage::Tally;
-use super::super::{Seen, Unreadable};
+use super::super::progress::Progress;
+use super::super::reply::word;
+use super::super::{EventSeen, Seen, Unreadable};
 use crate::json::{List, Raw, fields};
 
 fields! {
@@ -72,89 +71,51 @@ impl Output<'_> {
     }
 }
 
-/// An answer so far.
-#[derive(Debug)]
-pub(super) struct Progress {
-    pub(super) seen: Seen,
-    pub(super) room: Room,
-    pub(super) tally: Tally,
+/// Takes in what a response says of itself, without its output.
+pub(super) fn take_response(progress: &mut Progress, response: &Response<'_>) {
+    progress.names(response.id, response.model);
+    progress.usage(response.usage, response.service_tier);
+    progress.error(response.error);
+    let status = word(response.status);
+    if status.as_deref() == Some("failed") {
+        progress.seen.error.get_or_insert_with(|| "the response has failed".to_owned());
+    }
+    // One that runs in the background is only queued.
+    if let Some(status) = status.filter(|status| is_end(status)) {
+        progress.seen.is_whole = true;
+        progress.seen.finish = Some(word(response.incomplete.reason).unwrap_or(status));
+    }
 }
 
-impl Progress {
-    pub(super) fn new() -> Self {
-        Self {
-            seen: Seen::default(),
-            room: Room::default(),
-            tally: Tally::new(UsageShape::OpenAiResponses),
-        }
+/// Counts an item that is whole, where it costs by itself.
+pub(super) fn count_runs(progress: &mut Progress, item: &Output<'_>) {
+    if let Some((unit, more)) = item.runs() {
+        progress.runs(unit, |runs| runs.saturating_add(more));
     }
+}
 
-    /// Takes in what a response says of itself, without its output.
-    pub(super) fn response(&mut self, response: &Response<'_>) {
-        if self.seen.id.is_none() {
-            self.seen.id = word(response.id);
+/// Adds a call, without its arguments.
+pub(super) fn begin_call(progress: &mut Progress, item: &Output<'_>) -> Option<String> {
+    let id = if item.call_id.is_some() { item.call_id } else { item.id };
+    progress.begin_call(id, item.name)
+}
+
+fn take_item(progress: &mut Progress, item: &Output<'_>) {
+    count_runs(progress, item);
+    if item.is_call() {
+        let arguments = arguments_of(item.arguments);
+        progress.count(&arguments);
+        if begin_call(progress, item).is_some() {
+            progress.arguments(None, &arguments);
         }
-        if self.seen.model.is_none() {
-            self.seen.model = word(response.model);
-        }
-        if let Some(usage) = self.tally.take(response.usage, response.service_tier) {
-            self.seen.usage = Some(usage);
-        }
-        if let Some(error) = error_words(response.error) {
-            self.seen.error = Some(error);
-        }
-        let status = word(response.status);
-        if status.as_deref() == Some("failed") {
-            self.seen.error.get_or_insert_with(|| "the response has failed".to_owned());
-        }
-        // One that runs in the background is only queued.
-        if let Some(status) = status.filter(|status| is_end(status)) {
-            self.seen.is_whole = true;
-            self.seen.finish = Some(word(response.incomplete.reason).unwrap_or(status));
-        }
+        return;
     }
-
-    /// Adds a call, without its arguments.
-    pub(super) fn call(&mut self, item: &Output<'_>) -> Option<String> {
-        if self.seen.tool_calls.len() >= MAX_CALLS {
-            return None;
-        }
-        let mut call = ToolCall::default();
-        let id = if item.call_id.is_some() { item.call_id } else { item.id };
-        self.room.push(&mut call.id, &id.text().unwrap_or_default());
-        self.room.push(&mut call.tool, &item.name.text().unwrap_or_default());
-        let name = call.tool.clone();
-        self.seen.tool_calls.push(call);
-        Some(name)
-    }
-
-    /// Counts an item that is whole, where it costs by itself.
-    pub(super) fn count_runs(&mut self, item: &Output<'_>) {
-        let Some((unit, more)) = item.runs() else { return };
-        if let Some(usage) = self.tally.count_runs(unit, |runs| runs.saturating_add(more)) {
-            self.seen.usage = Some(usage);
-        }
-    }
-
-    fn item(&mut self, item: &Output<'_>) {
-        self.count_runs(item);
-        if item.is_call() {
-            let arguments = arguments_of(item.arguments);
-            count_bytes(&mut self.seen, &arguments);
-            if self.call(item).is_some()
-                && let Some(call) = self.seen.tool_calls.last_mut()
-            {
-                self.room.push(&mut call.arguments, &arguments);
-            }
-            return;
-        }
-        let text = text_of(item.content);
-        count_bytes(&mut self.seen, &text);
-        if item.kind.json() == "\"message\"" {
-            self.room.push(&mut self.seen.text, &text);
-        } else {
-            count_bytes(&mut self.seen, &text_of(item.summary));
-            count_bytes(&mut self.seen, item.arguments.json());
+    let text = text_of(item.content);
+    if item.kind.json() == "\"message\"" {
+        progress.words(&text, &mut EventSeen::default());
+    } else {
+        for part in [&*text, &*text_of(item.summary), item.arguments.json()] {
+            progress.count(part);
         }
     }
 }
@@ -170,8 +131,8 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
     if !is_one && !response.error.is_some() {
         return Err(Unreadable("no answer of responses".to_owned()));
     }
-    let mut progress = Progress::new();
-    response.output.0.iter().for_each(|item| progress.item(item));
-    progress.response(&response);
+    let mut progress = Progress::new(UsageShape::OpenAiResponses);
+    response.output.0.iter().for_each(|item| take_item(&mut progress, item));
+    take_response(&mut progress, &response);
     Ok(progress.seen)
 }

@@ -3,10 +3,9 @@
 use serde_json::json;
 
 use super::super::parts::{
-    add_to_content, changes_of, is_nothing, keep_items, last_of, lower, note_of, turn_tools_off,
+    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
 };
 use super::super::{Edits, Unreadable};
-use super::answer::Output;
 use super::{From, Item};
 use crate::json::{Changes, Object};
 
@@ -45,18 +44,4 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     }
     let item = json!({ "type": "message", "role": "user", "content": [part] });
     changes.push(&input, &item.to_string());
-}
-
-/// An answer with its first calls.
-pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
-    let (mut changes, root) = changes_of(body)?;
-    let mut at = 0usize;
-    if let Some(output) = root.get("output") {
-        keep_items(&mut changes, output, |item| {
-            let is_call = item.read::<Output<'_>>().is_call();
-            at = at.saturating_add(usize::from(is_call));
-            !is_call || at <= keep
-        });
-    }
-    Ok(changes.apply())
 }
