@@ -1,7 +1,7 @@
 //! Reading usage reports.
 
 use endstop_core::units::{Money, TokenUsage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
