@@ -159,7 +159,7 @@ impl Gate {
         }
         self.keep_form(&flight, taken);
         self.keep_choice(&flight, taken);
-        if is_event_stream(&headers) {
+        if is_event_stream(&headers) || taken.asked.is_list && is_json(&headers) {
             let (driven, run) = (flight.driven.clone(), Arc::clone(&flight.seat.run));
             let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);
             let stream = Watched::new(stream, &driven, &run);
@@ -350,9 +350,17 @@ const fn is_only_begun(seen: &Seen, bytes: &Bytes) -> bool {
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
+    is_of(headers, "text/event-stream")
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    is_of(headers, "application/json")
+}
+
+fn is_of(headers: &HeaderMap, wanted: &str) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.map(|value| value.split(';').next().unwrap_or("").trim());
-    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(wanted))
 }
 
 /// A response with an upstream's head.

@@ -19,6 +19,7 @@ mod forms;
 mod keep;
 mod lanes;
 mod limits;
+mod lists;
 mod runs;
 mod streams;
 mod transparent;
