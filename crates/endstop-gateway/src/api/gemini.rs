@@ -1,7 +1,7 @@
 //! Gemini `generateContent` and `streamGenerateContent`.
 //!
 //! The model and whether it is a stream stand in the path, not in the body. A stream is one of events only with
-//! `alt=sse`; without, it is a JSON list that grows, which is read as a whole. Keys may be in camel case or with
+//! `alt=sse`; without, it is a JSON list that grows. Keys may be in camel case or with
 //! underscores, as in all interfaces of that family.
 
 use http::StatusCode;
