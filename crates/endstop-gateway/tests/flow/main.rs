@@ -20,6 +20,7 @@ mod keep;
 mod lanes;
 mod limits;
 mod lists;
+mod raw;
 mod runs;
 mod streams;
 mod transparent;
