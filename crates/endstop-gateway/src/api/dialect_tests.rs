@@ -293,6 +293,7 @@ proptest! {
             prop_assert_eq!(&dialect.edit(body.as_bytes(), &Edits::default()).unwrap(), body.as_bytes());
             let edits = Edits {
                 output_cap: Some(cap),
+                other_cap_field: cap % 3 == 0,
                 force_usage: true,
                 finish: Some("finish \"now\""),
                 note: Some("note"),

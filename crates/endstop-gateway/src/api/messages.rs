@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
 use super::parts::{
-    Kind, arguments_of, beside, context, keep_calls, may_write_1h, read_object, text_of,
+    Kind, arguments_of, beside, context, fallbacks, keep_calls, may_write_1h, read_object,
+    searches, text_of,
 };
 use super::reply::{MAX_CALLS, Reply, json_answer};
 use super::strict::{Key, check, truth, whole};
@@ -40,6 +41,8 @@ const KEYS: &[Key] = &[
     Key::of(&["service_tier"]),
     Key::of(&["speed"]),
     Key::of(&["thread"]),
+    Key::of(&["models"]),
+    Key::of(&["fallbacks"]),
 ];
 
 fields! {
@@ -49,6 +52,8 @@ fields! {
         tier: Raw<'j> = "service_tier",
         speed: Raw<'j> = "speed",
         servers: List<Raw<'j>> = "mcp_servers",
+        models: Raw<'j> = "models",
+        fallbacks: Raw<'j> = "fallbacks",
         max_tokens: Raw<'j> = "max_tokens",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Choice<'j> = "tool_choice",
@@ -63,6 +68,7 @@ fields! {
     Tool<'j> {
         kind: Raw<'j> = "type",
         name: Raw<'j> = "name",
+        most: Raw<'j> = "max_uses",
         schema: Raw<'j> = "input_schema",
     }
 }
@@ -121,7 +127,9 @@ impl Dialect for Messages {
             is_stream: truth(request.stream, "stream")?,
             wants_usage: true,
             output_cap: whole(request.max_tokens, "max_tokens", 0)?,
+            fallbacks: fallbacks([request.models, request.fallbacks])?,
             has_server_tools: request.has_server_tools(),
+            searches: request.searches(),
             may_write_1h: may_write_1h(body),
             context: context(request.tier, request.speed),
             choices: 1,
@@ -191,6 +199,11 @@ impl<'j> Request<'j> {
     fn offers(&self) -> Vec<Offer<'j>> {
         let offers = self.tools.0.iter();
         offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
+    }
+
+    fn searches(&self) -> u64 {
+        let of = |it: &Tool<'_>| searches(&it.kind.text().unwrap_or_default(), it.most);
+        self.tools.0.iter().map(of).fold(0, u64::saturating_add)
     }
 
     fn has_server_tools(&self) -> bool {

@@ -228,3 +228,89 @@ fn searches_that_are_reported_are_not_counted_twice() {
     let events = [json!({"type": "message_start", "message": answer})];
     assert_eq!(runs(Api::Messages, &answer, &events), [Some(3), None, None]);
 }
+
+/// Input and output of a report, and whether it is all of an answer with some words.
+fn halves(api: Api, answer: &Value) -> Option<(u64, u64, bool)> {
+    let usage = answered(api, answer).usage?;
+    let is_whole = usage.is_whole(40);
+    Some((usage.tokens.total_input(), usage.tokens.output, is_whole))
+}
+
+#[test]
+fn half_a_report_is_known_for_what_it_is() {
+    let chat = |usage: Value| {
+        halves(Api::Chat, &json!({"choices": [{"message": {"content": "a"}}], "usage": usage}))
+    };
+    let gemini =
+        |usage: Value| halves(Api::Gemini, &json!({"candidates": [], "usageMetadata": usage}));
+    let whole = json!({"prompt_tokens": 1000, "completion_tokens": 5, "total_tokens": 1005});
+    assert_eq!(chat(whole), Some((1000, 5, true)));
+    assert_eq!(chat(json!({"prompt_tokens": 1000})), Some((1000, 0, false)));
+    assert_eq!(chat(json!({"completion_tokens": 5})), Some((0, 5, false)));
+    let zero = json!({"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000});
+    assert_eq!(chat(zero), Some((1000, 0, false)));
+    assert_eq!(gemini(json!({"promptTokenCount": 1000})), Some((1000, 0, false)));
+    // The total tells the other half.
+    let rest = json!({"prompt_tokens": 1000, "completion_tokens": null, "total_tokens": 1600});
+    assert_eq!(chat(rest), Some((1000, 600, true)));
+    let rest = json!({"completion_tokens": 600, "total_tokens": 1600});
+    assert_eq!(chat(rest), Some((1000, 600, true)));
+    let rest = json!({"promptTokenCount": 1000, "totalTokenCount": 7000});
+    assert_eq!(gemini(rest), Some((1000, 6000, true)));
+    assert_eq!(chat(json!({})), None);
+}
+
+#[test]
+fn what_a_stream_of_messages_tells_at_its_beginning_is_not_its_output() {
+    let told = |ends: &[Value]| {
+        let usage = json!({"input_tokens": 10, "output_tokens": 1});
+        let mut events =
+            vec![json!({"type": "message_start", "message": {"type": "message", "usage": usage}})];
+        events.extend_from_slice(ends);
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let mut reader = dialect(Api::Messages).stream(&Asked::default());
+        feed(reader.as_mut(), stream.as_bytes());
+        let usage = reader.seen().usage.clone().unwrap();
+        (usage.tokens.output, usage.is_whole(40))
+    };
+    let end = |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
+    assert_eq!(told(&[]), (1, false));
+    assert_eq!(told(&[end(Value::Null)]), (1, false));
+    assert_eq!(told(&[end(json!({"input_tokens": 12}))]), (1, false));
+    assert_eq!(told(&[end(json!({"output_tokens": 7}))]), (7, true));
+    assert_eq!(told(&[end(json!({"output_tokens": 1}))]), (1, true));
+}
+
+#[test]
+fn a_request_says_who_may_answer_it_and_how_often_it_may_search() {
+    let asked = read(Api::Chat, &json!({"models": ["a", {"model": "b"}, 7], "fallbacks": ["c"]}));
+    assert_eq!(asked.fallbacks, ["a", "b", "", "c"]);
+    let many: Vec<String> = (0..65).map(|n| n.to_string()).collect();
+    assert!(is_refused(Api::Chat, &json!({"models": many}).to_string()));
+    let search = |kind: &str, most: Value| json!({"type": kind, "name": "s", "max_uses": most});
+    for (api, request, want) in [
+        (
+            Api::Chat,
+            json!({"tools": [{"type": "function", "function": {"name": "web_search"}}]}),
+            0,
+        ),
+        (Api::Chat, json!({"web_search_options": {}}), 10),
+        (Api::Messages, json!({"tools": [search("web_search_20250305", json!(3))]}), 3),
+        (Api::Messages, json!({"tools": [search("web_search_20250305", Value::Null)]}), 10),
+        (
+            Api::Messages,
+            json!({"tools": [search("tool_search_tool_regex_20251119", Value::Null)]}),
+            0,
+        ),
+        (
+            Api::Responses,
+            json!({"tools": [search("web_search", Value::Null)], "max_tool_calls": 2}),
+            2,
+        ),
+        (Api::Responses, json!({"tools": [{"type": "web_search"}, {"type": "file_search"}]}), 20),
+        (Api::Responses, json!({"tools": [{"type": "code_interpreter"}], "max_tool_calls": 2}), 0),
+        (Api::Gemini, json!({"tools": [{"googleSearch": {}}]}), 10),
+    ] {
+        assert_eq!(read(api, &request).searches, want, "{request}");
+    }
+}

@@ -92,6 +92,45 @@ pub(super) fn context(tier: Raw<'_>, speed: Raw<'_>) -> CallContext {
     CallContext { service_tier, speed, ..CallContext::default() }
 }
 
+/// Most models that may answer in a model's stead.
+const MAX_FALLBACKS: usize = 64;
+
+fields! {
+    Named<'j> {
+        model: Raw<'j> = "model",
+    }
+}
+
+/// The models that may answer in a model's stead: names, or objects that have one.
+pub(super) fn fallbacks<'j>(
+    lists: impl IntoIterator<Item = Raw<'j>>,
+) -> Result<Vec<String>, Unreadable> {
+    let all = lists.into_iter().flat_map(Raw::items);
+    // One that cannot be read has no price.
+    let name = |it: Raw<'_>| {
+        it.text().or_else(|| it.read::<Named<'_>>().model.text()).unwrap_or_default().into_owned()
+    };
+    let names: Vec<String> = all.take(MAX_FALLBACKS.saturating_add(1)).map(name).collect();
+    if names.len() > MAX_FALLBACKS {
+        return Err(Unreadable(format!(
+            "more than {MAX_FALLBACKS} models are named to fall back on"
+        )));
+    }
+    Ok(names)
+}
+
+/// Searches that are expected of a tool at the provider whose number nothing limits: Anthropic's pauses after ten
+/// rounds, the others say nothing of it.
+const SEARCHES: u64 = 10;
+
+/// Most searches with a fee of a tool of this kind at the provider, where the request allows so many runs of it.
+pub(super) fn searches(kind: &str, most: Raw<'_>) -> u64 {
+    let kind = kind.to_ascii_lowercase();
+    // A search among the tools that are offered costs its tokens.
+    let has_fee = kind.contains("search") && !kind.starts_with("tool_search");
+    if has_fee { most.count().unwrap_or(SEARCHES) } else { 0 }
+}
+
 /// Whether nothing is to be changed.
 pub(super) fn is_nothing(edits: &Edits<'_>) -> bool {
     edits.output_cap.is_none()

@@ -1,6 +1,7 @@
 //! Sending a call, and reading an answer that comes as a whole.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -98,10 +99,10 @@ impl Gate {
         taken: &Taken,
         head: &request::Parts,
     ) -> Result<Request<Bytes>, Unreadable> {
-        let asked = &taken.asked;
         let edits = Edits {
             output_cap: flight.cap_to_send(),
-            force_usage: asked.is_stream && !asked.wants_usage,
+            other_cap_field: flight.form.other_field,
+            force_usage: flight.forces_usage(),
             finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
             tools_off: flight.tools_off,
             note: None,
@@ -158,12 +159,12 @@ impl Gate {
             let body = RawBody::new(body).into_body_of(&flight.driven);
             return Asked::Answered(respond(parts.status, headers, body));
         }
-        self.keep_cap(&flight, taken);
+        self.keep_form(&flight, taken);
         self.keep_choice(&flight, taken);
-        if is_event_stream(&headers) {
-            let driven = flight.driven.clone();
+        if is_event_stream(&headers) || taken.asked.is_list && is_json(&headers) {
+            let (driven, run) = (flight.driven.clone(), Arc::clone(&flight.seat.run));
             let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);
-            let stream = Watched::new(stream, &driven);
+            let stream = Watched::new(stream, &driven, &run);
             return Asked::Answered(respond(parts.status, headers, Body::stream(stream)));
         }
         self.whole(flight, taken, parts.status, headers, body).await
@@ -201,7 +202,10 @@ impl Gate {
         };
         let seen = read_answer(taken, &headers, &bytes, max);
         if taken.route.api == Api::Responses && is_only_begun(&seen, &bytes) {
-            flight.charge_all();
+            flight.only_begun(&seen);
+        }
+        if flight.erred(&seen) {
+            return Asked::Answered(respond(status, headers, Body::full(bytes)));
         }
         if !seen.text.is_empty() {
             flight.driven.tell(&EventKind::Piece { text: &seen.text }, Detail::None);
@@ -363,9 +367,17 @@ const fn is_only_begun(seen: &Seen, bytes: &Bytes) -> bool {
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
+    is_of(headers, "text/event-stream")
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    is_of(headers, "application/json")
+}
+
+fn is_of(headers: &HeaderMap, wanted: &str) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.map(|value| value.split(';').next().unwrap_or("").trim());
-    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(wanted))
 }
 
 /// A response with an upstream's head.

@@ -6,6 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Gate;
+use super::cap::letters;
 use super::flight::Flight;
 use super::take::Taken;
 use crate::api::{Api, ToolsOff};
@@ -37,8 +38,7 @@ impl Choices {
 
 /// Whether a refusal is about the choice of tools, by any interface's name of it.
 fn names_choice(words: &str) -> bool {
-    let letters = words.chars().filter(char::is_ascii_alphabetic);
-    let letters: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    let letters = letters(words);
     ["toolchoice", "toolconfig", "functioncall"].iter().any(|name| letters.contains(name))
 }
 
@@ -78,6 +78,7 @@ fn without_choice(taken: &Taken, off: ToolsOff) -> ToolsOff {
 impl Gate {
     /// Begins with what the upstream is known to take.
     pub(super) fn choose(&self, flight: &mut Flight, taken: &Taken) {
+        flight.form = self.form(taken);
         if flight.is_wrap_up {
             flight.turn_off_by(without_choice(taken, self.choices.of(taken.route.api)));
         }

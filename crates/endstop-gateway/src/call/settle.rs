@@ -5,6 +5,7 @@
 //! and those of a wrap-up. What stopped the run before lets the steps in flight end whole, with their tools; a pause
 //! holds the next request.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use endstop::agent::driver::Outcome;
@@ -15,9 +16,10 @@ use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop::ledger::Amounts;
 use endstop::message::ToolCall;
+use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
 
-use super::flight::Flight;
+use super::flight::{BYTES_OF_A_TOKEN, Flight};
 use crate::api::{Seen, UsageSeen};
 use crate::run::{LaneState, Step, close_step, stop_of};
 
@@ -59,7 +61,29 @@ impl Flight {
     /// The answer came to its end, and its client has it. It cannot be dropped any more: a retry rule that
     /// dislikes it shows in the events alone.
     pub(super) fn passed(&mut self, seen: &Seen) {
-        self.settle(seen, Came::Passed);
+        if !self.erred(seen) {
+            self.settle(seen, Came::Passed);
+        }
+    }
+
+    /// An answer that begins as a success and is an error is a failed attempt. False where it is none, or the call
+    /// is settled already.
+    pub(super) fn erred(&mut self, seen: &Seen) -> bool {
+        let Some(words) = seen.error.as_deref().filter(|_| self.open.is_some()) else {
+            return false;
+        };
+        // An error that nothing came of, and that tells no usage, costs nothing.
+        let is_charged = seen.usage.is_some() || seen.output_bytes > 0;
+        let error = ModelError::new(ModelErrorKind::Unavailable, words);
+        self.failed(&error, is_charged.then_some(seen));
+        true
+    }
+
+    /// The answer is made elsewhere, and what it uses is never told here: its output counts as all that is held for
+    /// it, or as none where nothing is.
+    pub(super) fn only_begun(&mut self, seen: &Seen) {
+        let output_bytes = self.cap.map_or(0, |cap| cap.saturating_mul(BYTES_OF_A_TOKEN));
+        self.settle(&Seen { output_bytes, ..seen.clone() }, Came::Passed);
     }
 
     /// The run has stopped in the middle of the answer, or before it.
@@ -120,12 +144,15 @@ impl Flight {
     fn settle(&mut self, seen: &Seen, came: Came) -> Settled {
         let is_whole = came != Came::Cut && (came != Came::Refused || seen.is_whole);
         let Some(open) = self.open.take() else { return Settled::Pass };
-        let told = seen.usage.as_ref().filter(|told| {
-            // Nothing at all for an answer with words is no count.
-            is_whole && (told.tokens.total() > 0 || seen.output_bytes == 0)
-        });
+        let reported = seen.usage.as_ref().filter(|_| is_whole);
+        // No output for an answer with words is no count.
+        let told = reported.filter(|told| told.is_whole(seen.output_bytes));
         let usage = told.map_or_else(|| self.estimate(&open, seen), |told| told.tokens);
-        let cost = told.map(|told| self.price(told, seen.model.as_deref(), open.at()));
+        let priced = reported.map(|report| match told {
+            Some(told) => Cow::Borrowed(told),
+            None => Cow::Owned(report.with_tokens(&usage)),
+        });
+        let cost = priced.map(|told| self.price(&told, seen.model.as_deref(), open.at()));
         let calls = if came == Came::Cut { &[] } else { &*seen.tool_calls };
         let calls = calls.get(..MAX_CALLS).unwrap_or(calls);
         let lowered_by = open.lowered_by();
@@ -158,6 +185,9 @@ impl Flight {
         lowered_by: Option<StopReason>,
     ) -> Settled {
         let id = seen.id.as_deref();
+        if let (Some(id), Some(told), true) = (id, told, self.sent.may_be_continued) {
+            self.seat.run.answers.keep(id, told.total());
+        }
         let was_stopped = self.stop().is_some();
         if calls.is_empty() {
             self.end_by_cap(seen, lowered_by);

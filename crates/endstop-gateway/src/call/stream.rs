@@ -1,6 +1,7 @@
 //! Answers that are passed on while they come.
 
 mod guard;
+mod list;
 mod refuse;
 mod watch;
 
@@ -20,10 +21,10 @@ use super::take::Taken;
 use crate::api::{Api, Demands, Seen, StreamReader};
 use crate::body::BodyError;
 use crate::decode::Decoder;
-use crate::sse::SseSplitter;
 use crate::stop::StopText;
 use crate::upstream::UpstreamBody;
 use guard::Guard;
+use list::Splitter;
 use refuse::{Refused, refused};
 pub(super) use watch::Watched;
 
@@ -59,7 +60,9 @@ pub(super) struct SseBody {
     open: Option<(Box<Flight>, Guard)>,
     upstream: Option<UpstreamBody>,
     decoder: Option<Decoder>,
-    splitter: SseSplitter,
+    splitter: Splitter,
+    /// Something of it is passed on.
+    has_passed: bool,
     reader: Box<dyn StreamReader>,
     /// Bytes of an event that is not whole, in the splitter.
     kept: usize,
@@ -98,14 +101,16 @@ impl SseBody {
             Some(Err(_)) => (None, true),
         };
         let guard = Guard::new(&flight.driven);
+        let strips_usage = flight.forces_usage();
         Self {
             open: Some((flight, guard)),
             upstream: Some(upstream),
             decoder,
-            splitter: SseSplitter::new(max_event),
+            splitter: Splitter::new(taken.asked.is_list, max_event),
+            has_passed: false,
             reader: taken.dialect.stream(&taken.asked),
             kept: 0,
-            strips_usage: taken.asked.is_stream && !taken.asked.wants_usage,
+            strips_usage,
             ends_by: EndsBy::of(taken.route.api),
             is_ended: false,
             is_unread,
@@ -145,9 +150,16 @@ impl SseBody {
                 return Poll::Ready(Some(Err(BodyError::Cut)));
             }
         } else {
-            passed.extend_from_slice(&self.reader.end(&StopText::of(&signal)));
+            self.write_end(&mut passed, &signal);
         }
         Poll::Ready(Some(Ok(passed.freeze())))
+    }
+
+    /// What ends the stream for its client.
+    fn write_end(&mut self, out: &mut BytesMut, signal: &StopSignal) {
+        let events = self.reader.end(&StopText::of(signal));
+        out.extend_from_slice(&self.splitter.written(events, &mut self.has_passed));
+        out.extend_from_slice(self.splitter.end(self.has_passed).as_bytes());
     }
 
     /// The upstream's stream has come to its end.
@@ -172,7 +184,7 @@ impl SseBody {
             self.refused = refused.map(Box::new);
         }
         if let Some(refused) = self.refused.take() {
-            return self.end_refused(last.into(), &refused);
+            return self.end_refused(last.into(), *refused);
         }
         let rest = self.splitter.take_rest();
         if let Some((mut flight, _)) = self.open.take() {
@@ -240,6 +252,7 @@ impl SseBody {
                 return Some((out.freeze(), text));
             }
             passed = passed.saturating_add(frame.raw.len());
+            self.has_passed = true;
             if seen.is_only_usage && self.strips_usage {
                 if is_as_it_came {
                     let before = passed.saturating_sub(frame.raw.len());
@@ -276,7 +289,7 @@ impl SseBody {
             let was_over = flight.driven.is_over();
             let directive = flight.driven.tell(&EventKind::Piece { text: &text }, Detail::None);
             if let Some(refused) = self.refused.take() {
-                return Some(self.end_refused(BytesMut::from(out), &refused));
+                return Some(self.end_refused(BytesMut::from(out), *refused));
             }
             let stops = directive.stops() && !was_over;
             if self.is_ended && !stops {

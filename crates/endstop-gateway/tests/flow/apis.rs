@@ -165,7 +165,7 @@ async fn searches_at_the_provider_are_in_the_bill() {
     let fake = Fake::start(|_, _| {
         let search = json!({ "type": "web_search_call", "id": "ws_1", "status": "completed",
             "action": { "type": "search", "query": "q" } });
-        let usage = json!({ "input_tokens": 0, "output_tokens": 1, "total_tokens": 1 });
+        let usage = json!({ "input_tokens": 10, "output_tokens": 1, "total_tokens": 11 });
         let answer = json!({ "id": "resp_1", "object": "response", "status": "completed",
             "model": "gpt-4o-mini", "output": [search], "usage": usage });
         fake::json("200 OK", &answer.to_string())
@@ -176,6 +176,6 @@ async fn searches_at_the_provider_are_in_the_bill() {
     body["tools"] = json!([{ "type": "web_search" }]);
     assert_eq!(post(&gateway, "/v1/responses", &body).await.status, 200);
     let spent = gateway.run(&id()).unwrap().budget().settled().cost;
-    // $10 for 1,000 searches, and a token.
-    assert_eq!(spent.picos(), 10_000_000_000 + 600_000);
+    // $10 for 1,000 searches, and the tokens.
+    assert_eq!(spent.picos(), 10_000_000_000 + 10 * 150_000 + 600_000);
 }

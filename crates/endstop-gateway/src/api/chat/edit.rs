@@ -18,7 +18,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
     }
     let (mut changes, root) = changes_of(body)?;
     if let Some(cap) = edits.output_cap {
-        set_cap(&mut changes, &root, cap);
+        set_cap(&mut changes, &root, cap, edits.other_cap_field);
     }
     if edits.force_usage {
         changes.set_inner(&root, "stream_options", "include_usage", "true");
@@ -30,7 +30,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
     Ok(changes.apply())
 }
 
-fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
+fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64, is_other: bool) {
     let is_set = |key: &&&str| root.all(key).any(|place| changes.value(&place).is_some());
     let set: Vec<&str> = CAPS.iter().filter(is_set).copied().collect();
     for key in &set {
@@ -38,7 +38,9 @@ fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
     }
     if set.is_empty() {
         let model = root.get("model").map(|place| changes.value(&place)).unwrap_or_default();
-        changes.set(root, cap_field(&model.text().unwrap_or_default()), &cap.to_string());
+        let usual = cap_field(&model.text().unwrap_or_default());
+        let field = CAPS.iter().find(|field| is_other != (**field == usual)).unwrap_or(&usual);
+        changes.set(root, field, &cap.to_string());
     }
 }
 
@@ -48,6 +50,7 @@ fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
 /// an answer would have no cap at all. But OpenAI's own newer models refuse the old field, and both at once.
 fn cap_field(model: &str) -> &'static str {
     let name = model.rsplit('/').next().unwrap_or(model);
+    let name = name.strip_prefix("ft:").unwrap_or(name);
     let is_numbered = |prefix: &str| {
         name.strip_prefix(prefix)
             .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))

@@ -6,7 +6,7 @@ use super::super::parts::{read_object, text_of_body};
 use super::super::progress::Progress;
 use super::super::reply::{Reply, changed_event, word, words};
 use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
-use super::{Call, Part, edit, write};
+use super::{Call, Part, bills_by_request, edit, write};
 use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
@@ -111,7 +111,7 @@ impl Reader {
         brought
     }
 
-    /// Searches are billed by the query, of the models before the third generation by the request that had any.
+    /// Searches are billed by the query, or by the request that had any.
     fn count_searches(&mut self, grounding: &Grounding<'_>) {
         let mut queries: Vec<_> = grounding.queries.0.iter().filter_map(|it| word(*it)).collect();
         queries.sort_unstable();
@@ -120,9 +120,8 @@ impl Reader {
             return;
         }
         let model = self.progress.seen.model.as_deref().unwrap_or(&self.reply.model);
-        let name = model.rsplit('/').next().unwrap_or(model);
-        let is_by_request = ["gemini-1", "gemini-2"].iter().any(|begin| name.starts_with(begin));
-        let most = if is_by_request { 1 } else { u64::try_from(queries.len()).unwrap_or(1) };
+        let most =
+            if bills_by_request(model) { 1 } else { u64::try_from(queries.len()).unwrap_or(1) };
         self.progress.runs("web_searches", |runs| runs.max(most));
     }
 

@@ -62,6 +62,12 @@ fields! {
     }
 }
 
+fields! {
+    Told<'j> {
+        output: Raw<'j> = "output_tokens",
+    }
+}
+
 impl Event<'_> {
     fn has_only_words(&self) -> bool {
         let is_piece = self.kind.json() == "\"content_block_delta\"";
@@ -182,7 +188,12 @@ impl Reader {
         let mut brought = EventSeen::default();
         let index = event.index.count().unwrap_or(0);
         match event.kind.text().as_deref() {
-            Some("message_start") => self.message(&event.message),
+            Some("message_start") => {
+                self.message(&event.message);
+                if let Some(usage) = &mut self.progress.seen.usage {
+                    usage.is_preliminary = true;
+                }
+            }
             Some("content_block_start") => {
                 self.open(index, &event.block, &mut brought);
                 if event.block.input.json().len() > "{}".len() {
@@ -203,7 +214,13 @@ impl Reader {
                 if let Some(reason) = word(event.delta.reason) {
                     self.progress.seen.finish = Some(reason);
                 }
+                let known = self.progress.seen.usage.as_ref();
+                let was = known.is_some_and(|usage| usage.is_preliminary);
+                let is_told = event.usage.read::<Told<'_>>().output.is_some();
                 self.progress.usage(event.usage, Raw::default());
+                if let Some(usage) = &mut self.progress.seen.usage {
+                    usage.is_preliminary = was && !is_told;
+                }
             }
             Some("message_stop") => {
                 self.is_done = true;

@@ -94,6 +94,9 @@ pub(super) fn take_response(progress: &mut Progress, response: &Response<'_>) {
     progress.usage(response.usage, response.service_tier);
     progress.error(response.error);
     let status = word(response.status);
+    if status.as_deref() == Some("failed") {
+        progress.seen.error.get_or_insert_with(|| "the response has failed".to_owned());
+    }
     // One that runs in the background is only queued.
     if let Some(status) = status.filter(|status| is_end(status)) {
         progress.seen.is_whole = true;

@@ -10,7 +10,6 @@ use crate::api::{EventSeen, Seen, StreamReader};
 use crate::body::BodyError;
 use crate::call::flight::Flight;
 use crate::sse::SseEvent;
-use crate::stop::StopText;
 
 /// A call that is refused.
 pub(super) struct Refused {
@@ -41,10 +40,11 @@ pub(super) fn refused(
 impl SseBody {
     /// Ends the stream after `out`, which is all before the event with the refused call: properly, so that the client runs the
     /// calls that it has and comes back, unless one of them is not whole.
-    pub(super) fn end_refused(&mut self, mut out: BytesMut, refused: &Refused) -> Part {
+    pub(super) fn end_refused(&mut self, mut out: BytesMut, refused: Refused) -> Part {
         self.upstream = None;
         let Some((mut flight, _)) = self.open.take() else { return Poll::Ready(None) };
-        out.extend_from_slice(&refused.rest);
+        let rest = self.splitter.written(refused.rest, &mut self.has_passed);
+        out.extend_from_slice(&rest);
         let seen = &refused.seen;
         let output_bytes = seen.output_bytes.saturating_add(self.unread_bytes);
         flight.refused(&Seen { output_bytes, ..seen.clone() });
@@ -54,7 +54,7 @@ impl SseBody {
         drop(flight);
         let has_structure = !self.needs_structure || !self.reader.seen().tool_calls.is_empty();
         if has_structure && self.reader.is_between_blocks() {
-            out.extend_from_slice(&self.reader.end(&StopText::of(&signal)));
+            self.write_end(&mut out, &signal);
         } else {
             self.is_cut = true;
             if out.is_empty() {
