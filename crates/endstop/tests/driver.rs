@@ -307,3 +307,19 @@ fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
     let again = DrivenRun::replayed(info(), replayed, Surroundings::default());
     assert_eq!(again.status(), run.status());
 }
+
+#[test]
+fn a_call_is_foretold_with_those_before_it_in_its_batch() {
+    let parent = root("tool_calls >= 3");
+    parent.tell(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    let child = parent.child(RunId::new(), "child", without_rules());
+    child.begin();
+    for run in [&parent, &child] {
+        assert_eq!(run.would_call(&[], "a"), Directive::Proceed);
+        assert_eq!(run.would_call(&["a", "b"], "a"), Directive::Proceed);
+        assert_eq!(run.would_call(&["a", "b", "a"], "b"), Directive::Stop);
+    }
+    // Nothing was counted.
+    assert_eq!(parent.look(|run| run.reading("tool_calls")), Some(0));
+    assert!(!parent.is_over() && parent.would(&EventKind::ToolBegin { tool: "a" }));
+}

@@ -7,8 +7,8 @@ use endstop_core::expr::parse;
 use endstop_core::policy::{Action, FallbackRates, Policy, Rule};
 use endstop_core::units::TokenUsage;
 
-use super::super::play::{Play, policy};
 use super::super::Detail;
+use super::super::play::{Play, policy};
 use super::*;
 use crate::ledger::Limits;
 
