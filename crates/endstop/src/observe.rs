@@ -7,6 +7,7 @@
 //! No sink reads a clock: what it prints or stores comes from the times of the events.
 
 mod console;
+mod doubts;
 mod fan_out;
 mod leaves;
 #[cfg(feature = "otel")]
@@ -35,11 +36,12 @@ use crate::model::ModelError;
 use crate::store::RunId;
 
 pub use console::ConsoleObserver;
+pub use doubts::Doubts;
 pub use fan_out::Observers;
 #[cfg(feature = "otel")]
 pub use otel::OtelObserver;
 pub use recording::{Recorded, Recording};
-pub use report::{Doubts, MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
+pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
 pub use screen::Screen;
 pub use shadow::{Shadow, ShadowStop};
 pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, render};

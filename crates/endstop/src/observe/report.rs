@@ -13,7 +13,7 @@ use endstop_core::units::{Cost, Millis, Money};
 use endstop_core::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
-use super::{Observation, Observer, RunInfo, clean};
+use super::{Doubts, Observation, Observer, RunInfo, clean};
 use crate::ledger::{Amounts, Budget};
 use crate::store::RunId;
 
@@ -124,28 +124,6 @@ pub struct SubAgent {
     pub tokens: u64,
     /// What it cost, its own sub-agents included.
     pub money: MoneySpent,
-}
-
-/// Calls of a run whose money is not exactly known, descendants' included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Doubts {
-    /// Without a price.
-    pub unpriced: u64,
-    /// Whose tokens no provider told.
-    pub estimated: u64,
-}
-
-impl Doubts {
-    /// Takes in an event; `is_estimate` as [`Detail::is_estimate`] says.
-    pub(crate) fn take(&mut self, kind: &EventKind<'_>, is_estimate: bool) {
-        let is_unpriced = match kind {
-            EventKind::Reply { cost, .. } => !matches!(cost, Some(Cost::Known(_))),
-            EventKind::AttemptFailed { cost, .. } => *cost == Some(Cost::Unpriced),
-            _ => return,
-        };
-        self.unpriced = self.unpriced.saturating_add(u64::from(is_unpriced));
-        self.estimated = self.estimated.saturating_add(u64::from(is_estimate));
-    }
 }
 
 /// What the core does not count.
