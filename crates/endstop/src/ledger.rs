@@ -52,6 +52,7 @@ mod tree;
 use std::fmt;
 use std::sync::Arc;
 
+use endstop_core::units::Money;
 use serde::{Deserialize, Serialize};
 
 pub use amounts::{Amounts, Dimension, Limits};
@@ -149,6 +150,12 @@ impl Budget {
     #[must_use]
     pub fn held(&self) -> Amounts {
         self.snapshot().held
+    }
+
+    /// Whether anybody who shares the outermost budget holds tokens or money.
+    pub(crate) fn is_anything_held(&self) -> bool {
+        let held = self.0.books().held_at_root(self.0.slot());
+        held.tokens > 0 || held.cost > Money::ZERO
     }
 
     /// Settled and held together.

@@ -261,6 +261,17 @@ impl Books {
         }
     }
 
+    /// What is held at the root above a node, and so anywhere in the tree.
+    pub(super) fn held_at_root(&self, slot: usize) -> Amounts {
+        let mut root = None;
+        let mut at = slot;
+        while let Some(node) = self.entries.get(at) {
+            root = Some(node);
+            at = node.parent;
+        }
+        root.map_or(Amounts::ZERO, |root| Amounts::from_words(held(root)))
+    }
+
     pub(super) const fn is_overflowed(&self) -> bool {
         self.overflow.is_some()
     }
