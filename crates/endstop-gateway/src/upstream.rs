@@ -5,6 +5,7 @@
 //! the answer, and dropping it closes the connection. Connections of HTTP/2 are shared and have a task each;
 //! dropping an answer resets its stream.
 
+mod chunks;
 mod connect;
 mod exchange;
 mod headers;
