@@ -114,7 +114,8 @@ async fn connection<H, F>(
     // A socket that cannot be set so is slower and nothing else.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        let answer = handler(request, PeerInfo { addr });
+        // A connection has room for its call as long as it lives, in use or not: so it is not in the connection.
+        let answer = Box::pin(handler(request, PeerInfo { addr }));
         async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let mut connection = pin!(
