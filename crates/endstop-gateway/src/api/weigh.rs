@@ -28,9 +28,20 @@ const CACHE_MARK: &str = "cache_control";
 
 static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CACHE_MARK));
 
-/// What a value with an image or a file has somewhere, or may have behind an escape.
-static FIND_MEDIA: LazyLock<[Finder<'static>; 6]> = LazyLock::new(|| {
-    ["image", "file", "inlineData", "inline_data", "document", "\\u"].map(Finder::new)
+/// What a value with an image or a file has somewhere as a key or a kind, or may have behind an escape. The words
+/// alone are in every other text that an agent reads.
+static FIND_MEDIA: LazyLock<[Finder<'static>; 8]> = LazyLock::new(|| {
+    let words = [
+        r#""image"#,
+        r#""file"#,
+        r#"_image""#,
+        r#"_file""#,
+        r#""inlineData"#,
+        r#""inline_data"#,
+        r#""document""#,
+        r"\u",
+    ];
+    words.map(Finder::new)
 });
 
 fields! {
