@@ -19,7 +19,7 @@ use bytes::Bytes;
 use http::{Request, Response, Uri};
 use thiserror::Error;
 
-pub(crate) use headers::forwardable;
+pub(crate) use headers::{forwardable, only_forwardable};
 
 use crate::body::{BodyError, BodySource};
 use connect::Connector;

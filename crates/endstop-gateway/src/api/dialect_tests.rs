@@ -296,6 +296,7 @@ proptest! {
                 force_usage: true,
                 finish: Some("finish \"now\""),
                 note: Some("note"),
+                root: None,
             };
             let Ok(edited) = dialect.edit(body.as_bytes(), &edits) else {
                 prop_assert!(!json.is_object());

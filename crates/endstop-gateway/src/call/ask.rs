@@ -22,7 +22,7 @@ use super::{Gate, answer};
 use crate::api::{Api, Edits, ErrorKind, Seen, Unreadable};
 use crate::body::Body;
 use crate::run::count;
-use crate::upstream::{UpstreamBody, UpstreamError, forwardable};
+use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
 
 /// What the model is told at the beginning of a wrap-up.
 const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
@@ -102,6 +102,7 @@ impl Gate {
             force_usage: asked.is_stream && !asked.wants_usage,
             finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
             note: None,
+            root: asked.root.as_ref(),
         };
         let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
         let body = if is_changed {
@@ -138,11 +139,12 @@ impl Gate {
         };
         count(&flight.seat.run.counters.upstream_calls);
         let (parts, body) = response.into_parts();
-        let mut headers = forwardable(&parts.headers);
+        let is_stopped = parts.headers.contains_key(answer::REASON_HEADER);
+        let mut headers = only_forwardable(parts.headers, &[]);
         if let Some(warning) = flight.warning.as_deref().and_then(answer::header_text) {
             headers.insert(answer::WARNING_HEADER, warning);
         }
-        if parts.headers.contains_key(answer::REASON_HEADER) {
+        if is_stopped {
             flight.stopped_before();
             return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
         }

@@ -16,7 +16,7 @@ use http::header::CONTENT_ENCODING;
 
 use super::flight::Flight;
 use super::take::Taken;
-use crate::api::{Api, Demands, Seen, StreamReader};
+use crate::api::{Api, Demands, Seen, StreamReader, is_done};
 use crate::body::BodyError;
 use crate::decode::Decoder;
 use crate::sse::SseSplitter;
@@ -204,15 +204,23 @@ impl SseBody {
                 }
             };
             let event = frame.event();
-            let seen = event.map(|event| self.reader.event(&event)).unwrap_or_default();
+            let mut is_only_usage = false;
+            if let Some(event) = &event {
+                if let Some(words) = self.reader.words(event) {
+                    text.push_str(words);
+                } else {
+                    let seen = self.reader.event(event);
+                    text.push_str(&seen.text);
+                    is_only_usage = seen.is_only_usage;
+                }
+            }
             self.is_ended |= match self.ends_by {
-                EndsBy::Done => event.is_some_and(|event| event.data.trim() == "[DONE]"),
+                EndsBy::Done => event.is_some_and(|event| is_done(event.data)),
                 EndsBy::Event => self.reader.seen().is_whole,
                 EndsBy::Nothing => false,
             };
-            text.push_str(&seen.text);
             passed = passed.saturating_add(frame.raw.len());
-            if seen.is_only_usage && self.strips_usage {
+            if is_only_usage && self.strips_usage {
                 if is_as_it_came {
                     let before = passed.saturating_sub(frame.raw.len());
                     out.extend_from_slice(bytes.get(..before).unwrap_or_default());

@@ -1,15 +1,39 @@
 //! Changes of single values: the rest of the text stays byte for byte.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Key, Members, Raw, parse};
 
 /// An object inside a text, with the place of each value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Object<'j> {
     /// Of the closing brace.
     end: usize,
+    is_empty: bool,
     members: Vec<(Key<'j>, Range<usize>)>,
+}
+
+impl Object<'static> {
+    /// The object that `text` is, whose members are known, as far as it is about `keys`.
+    pub(crate) fn known(
+        text: &str,
+        members: &[(Key<'_>, Raw<'_>)],
+        keys: &[&'static str],
+    ) -> Option<Self> {
+        let end = text.trim_ascii_end().strip_suffix('}')?.len();
+        let place = |raw: Raw<'_>| {
+            let start = raw.json().as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+            Some(start..start.checked_add(raw.json().len())?)
+        };
+        let mut known = Vec::with_capacity(members.len());
+        for (key, value) in members {
+            if let Some(key) = keys.iter().find(|known| **known == key.as_str()) {
+                known.push((Key(Cow::Borrowed(*key)), place(*value)?));
+            }
+        }
+        Some(Self { end, is_empty: members.is_empty(), members: known })
+    }
 }
 
 impl Object<'_> {
@@ -39,10 +63,15 @@ impl<'j> Changes<'j> {
     /// None yet, and the object that they are of. Says what is wrong where the text is none.
     pub(crate) fn of(body: &'j [u8]) -> Result<(Self, Object<'j>), String> {
         let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-        let changes = Self { text, splices: Vec::new() };
+        let changes = Self::of_text(text);
         let members: Members<'_> = parse(text).map_err(|error| error.to_string())?;
         let root = changes.object_of(changes.value(&(0..text.len())), members);
         Ok((changes, root.ok_or("not an object that can be read")?))
+    }
+
+    /// None yet, of a text whose places are known.
+    pub(crate) const fn of_text(text: &'j str) -> Self {
+        Self { text, splices: Vec::new() }
     }
 
     /// The value at a place.
@@ -58,9 +87,10 @@ impl<'j> Changes<'j> {
 
     fn object_of(&self, value: Raw<'j>, members: Members<'j>) -> Option<Object<'j>> {
         let end = self.end_of(value, '{')?;
+        let is_empty = members.0.is_empty();
         let members = members.0.into_iter();
         let members = members.map(|(key, value)| Some((key, self.place(value)?)));
-        Some(Object { end, members: members.collect::<Option<_>>()? })
+        Some(Object { end, is_empty, members: members.collect::<Option<_>>()? })
     }
 
     /// The place of a value that was read from this text.
@@ -104,7 +134,7 @@ impl<'j> Changes<'j> {
 
     /// Adds a member behind the others.
     pub(crate) fn add(&mut self, object: &Object<'_>, key: &str, value: &str) {
-        let is_first = object.members.is_empty() && !self.has_insertion(object.end);
+        let is_first = object.is_empty && !self.has_insertion(object.end);
         let comma = if is_first { "" } else { "," };
         self.splices.push((object.end..object.end, format!("{comma}\"{key}\":{value}")));
     }

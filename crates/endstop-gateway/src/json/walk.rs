@@ -6,10 +6,13 @@
 use memchr::memchr2;
 use thiserror::Error;
 
-use super::{Key, Raw};
+use super::{Key, MAX_ITEMS, Raw};
 
 /// How many times eight bytes a string has that is short.
 const SHORT: usize = 4;
+
+/// Members that the object of a request has, with room for some more.
+const USUAL_MEMBERS: usize = 16;
 
 /// Why a text cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -27,10 +30,25 @@ pub(crate) trait FromJson<'j>: Sized {
 
 /// Reads a text that is one value.
 pub(crate) fn parse<'j, T: FromJson<'j>>(text: &'j str) -> Result<T, Broken> {
-    let mut walk = Walk { text, at: 0, open: Vec::new() };
+    parse_with(text, None).map(|(value, _)| value)
+}
+
+/// As [`parse`], with the members of the object that the text is, as they are: in order, with all duplicates.
+pub(crate) fn parse_noting<'j, T: FromJson<'j>>(
+    text: &'j str,
+) -> Result<(T, Vec<(Key<'j>, Raw<'j>)>), Broken> {
+    let (value, noted) = parse_with(text, Some(Vec::with_capacity(USUAL_MEMBERS)))?;
+    Ok((value, noted.unwrap_or_default()))
+}
+
+fn parse_with<'j, T: FromJson<'j>>(
+    text: &'j str,
+    noted: Option<Vec<(Key<'j>, Raw<'j>)>>,
+) -> Result<(T, Option<Vec<(Key<'j>, Raw<'j>)>>), Broken> {
+    let mut walk = Walk { text, at: 0, open: Vec::new(), noted };
     let value = T::from_json(&mut walk)?;
     match walk.next() {
-        None => Ok(value),
+        None => Ok((value, walk.noted)),
         Some(_) => Err(walk.broken("more than one value")),
     }
 }
@@ -42,6 +60,8 @@ pub(crate) struct Walk<'j> {
     at: usize,
     /// What closes the lists and objects that are being skipped.
     open: Vec<u8>,
+    /// The members of the next object, if they are to be noted.
+    noted: Option<Vec<(Key<'j>, Raw<'j>)>>,
 }
 
 impl<'j> Walk<'j> {
@@ -57,10 +77,22 @@ impl<'j> Walk<'j> {
         if self.takes(b'}') {
             return Ok(());
         }
+        // Not those of objects in it.
+        let mut noted = self.noted.take();
         loop {
             let key = self.key()?;
-            member(key, self)?;
+            match &mut noted {
+                None => member(key, self)?,
+                Some(noted) if noted.len() < MAX_ITEMS => {
+                    self.next();
+                    let start = self.at;
+                    member(key.clone(), self)?;
+                    noted.push((key, self.text_since(start)));
+                }
+                Some(_) => return Err(self.broken("too many members")),
+            }
             if self.takes(b'}') {
+                self.noted = noted;
                 return Ok(());
             }
             self.expect(b',')?;

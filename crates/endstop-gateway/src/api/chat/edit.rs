@@ -2,23 +2,48 @@
 
 use serde_json::json;
 
-use super::super::parts::{add_to_content, changes_of, is_nothing, last_of, lower, note_of};
+use super::super::parts::{
+    add_to_content, changes_of, is_nothing, last_of, lower, note_of, text_of_body,
+};
 use super::super::{Edits, Unreadable};
 use crate::json::{Changes, Entry, Object, Raw};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
+/// The members that changes are about.
+pub(super) const KEYS: &[&str] = &[
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+];
+
 pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
     if is_nothing(edits) {
         return Ok(body.to_vec());
     }
-    let (mut changes, root) = changes_of(body)?;
+    let (mut changes, found);
+    let root = match edits.root {
+        Some(root) => {
+            changes = Changes::of_text(text_of_body(body)?);
+            root
+        }
+        None => {
+            (changes, found) = changes_of(body)?;
+            &found
+        }
+    };
     if let Some(cap) = edits.output_cap {
-        set_cap(&mut changes, &root, cap);
+        set_cap(&mut changes, root, cap);
     }
     if edits.force_usage {
-        changes.set_inner(&root, "stream_options", "include_usage", "true");
+        changes.set_inner(root, "stream_options", "include_usage", "true");
     }
     if edits.finish.is_some() {
         for (offers, choice) in [("tools", "tool_choice"), ("functions", "function_call")] {
@@ -26,12 +51,12 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
             let has_any =
                 root.get(offers).is_some_and(|place| !changes.value(&place).items().is_empty());
             if has_any {
-                changes.set(&root, choice, "\"none\"");
+                changes.set(root, choice, "\"none\"");
             }
         }
     }
     if let Some(note) = note_of(edits) {
-        add_note(&mut changes, &root, &note);
+        add_note(&mut changes, root, &note);
     }
     Ok(changes.apply())
 }
