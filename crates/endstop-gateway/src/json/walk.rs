@@ -91,11 +91,10 @@ impl<'j> Walk<'j> {
                 }
                 Some(_) => return Err(self.broken("too many members")),
             }
-            if self.takes(b'}') {
+            if self.ends(b'}')? {
                 self.noted = noted;
                 return Ok(());
             }
-            self.expect(b',')?;
         }
     }
 
@@ -113,10 +112,9 @@ impl<'j> Walk<'j> {
         }
         loop {
             element(self)?;
-            if self.takes(b']') {
+            if self.ends(b']')? {
                 return Ok(());
             }
-            self.expect(b',')?;
         }
     }
 
@@ -178,11 +176,10 @@ impl<'j> Walk<'j> {
     /// After a value that is skipped: whether it was the last one. If not, the next one follows.
     fn ends_all(&mut self) -> Result<bool, Broken> {
         while let Some(&close) = self.open.last() {
-            if self.takes(close) {
+            if self.ends(close)? {
                 self.open.pop();
                 continue;
             }
-            self.expect(b',')?;
             if close == b'}' {
                 self.skip_key()?;
             }
@@ -319,6 +316,16 @@ impl<'j> Walk<'j> {
                 other => return other,
             }
         }
+    }
+
+    /// After a member or an element: whether it was the last one. Takes what closes, or the comma.
+    fn ends(&mut self, close: u8) -> Result<bool, Broken> {
+        let next = self.next();
+        if next != Some(close) && next != Some(b',') {
+            return Err(self.broken("another character is expected"));
+        }
+        self.step();
+        Ok(next == Some(close))
     }
 
     /// Takes a byte if it is the next one.
