@@ -108,9 +108,9 @@ fn a_command_that_ignores_the_stop_and_the_signal_is_killed_with_all_it_began() 
 #[test]
 fn what_a_stopped_command_left_behind_has_the_grace_and_is_ended_then() {
     let script = format!("setsid sleep 60 >/dev/null 2>&1 & echo $!; {AGENT} >/dev/null");
-    let (output, told) = run("left", &["--steps", "1", "--grace", "1500ms"], &script);
+    let (output, told) = run("left", &["--steps", "1", "--grace", "5s"], &script);
     let stderr = text(&output.stderr);
-    assert!(told["elapsed_ms"].as_u64().unwrap() >= 1_500, "{told}");
+    assert!(told["elapsed_ms"].as_u64().unwrap() >= 5_000, "{told}");
     assert!(stderr.contains("given the rest of --grace"), "{stderr}");
     assert!(stderr.contains("endstop: sent SIGTERM"), "{stderr}");
     assert_eq!(output.status.code(), Some(124));
@@ -146,8 +146,8 @@ fn a_dry_run_sees_a_limit_in_time_without_a_call() {
     assert_eq!((output.status.code(), &told["stopped"]), (Some(0), &false.into()));
     let dry = &told["dry_run"];
     assert_eq!((&dry["would_have_stopped"], &dry["reason"]), (&true.into(), &"time_limit".into()));
-    assert!((200..600).contains(&dry["at_ms"].as_u64().unwrap()), "{dry}");
-    assert!(told["elapsed_ms"].as_u64().unwrap() >= 600, "the bill is of the whole run");
+    let (at, elapsed) = (dry["at_ms"].as_u64().unwrap(), told["elapsed_ms"].as_u64().unwrap());
+    assert!(200 <= at && at <= elapsed && elapsed >= 600, "the bill is of the whole run: {told}");
 }
 
 #[test]
@@ -188,8 +188,8 @@ fn a_pause_waits_for_an_approval() {
     let policy = folder("pause").join("policy.toml");
     std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
         .unwrap();
-    // The command approves itself as soon as it is held up, which a person would do.
-    let script = format!("(sleep 1; kill -USR1 $PPID) & {AGENT}");
+    // The command approves itself once it is held up, which a person would do. Before, it has no effect.
+    let script = format!("(while sleep 0.2; do kill -USR1 $PPID; done) & {AGENT}; kill $!");
     let flags = ["--policy", policy.to_str().unwrap()];
     let (output, told) = run("pause-run", &flags, &script);
     let stderr = text(&output.stderr);
