@@ -90,11 +90,24 @@ fn a_time_limit_ends_a_command_that_makes_no_call() {
 }
 
 #[test]
+fn a_time_limit_ends_a_command_that_hangs_on_when_its_agent_has_ended() {
+    let script = "\"$AGENT\" demo-agent --iterations 1 --searches 1; exec sleep 300";
+    let (output, told) = run("hangs-on", &["--timeout", "3s", "--grace", "0s"], script);
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+    assert_eq!((&told["command_exit_code"], &told["stopped"]), (&143.into(), &true.into()));
+    assert_eq!(told["report"]["reason"], "time_limit");
+}
+
+#[test]
 fn a_command_that_ignores_the_stop_and_the_signal_is_killed_with_all_it_began() {
-    // The grandchild has a session of its own, and its parent is gone.
-    let script = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.1; done' &); \
-                  while :; do sleep 0.1; done";
-    let (output, told) = run("kill", &["--timeout", "300ms", "--grace", "100ms"], script);
+    // The grandchild has a session of its own, and its parent is gone. The limit is reached once both ignore it.
+    let deaf = folder("deaf").join("pid");
+    let script = format!(
+        "trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >{file}; while :; do sleep 0.1; done' &); \
+         until [ -s {file} ]; do sleep 0.1; done; cat {file}; {AGENT} >/dev/null; while :; do sleep 0.1; done",
+        file = deaf.display(),
+    );
+    let (output, told) = run("kill", &["--steps", "1", "--grace", "100ms"], &script);
     assert_eq!(output.status.code(), Some(124));
     assert_eq!(told["command_exit_code"], 137);
     let stderr = text(&output.stderr);
