@@ -5,6 +5,7 @@
 //! and its ancestors are locked together, root first; the ledger's lock is taken inside them.
 
 mod chain;
+mod ends;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,7 @@ use endstop_core::wire::v1::trace::Line;
 use tokio::time::Instant;
 
 pub(super) use chain::Chain;
+use ends::Ends;
 
 use super::keep::Keeper;
 use super::source::CancellationSource;
@@ -59,6 +61,7 @@ pub(crate) struct Scope {
     outside: Mutex<Vec<Outside>>,
     /// How long hooks may take since the run was cut.
     late_until: Mutex<Option<Instant>>,
+    ends: Ends,
     core: Mutex<Core>,
 }
 
@@ -122,6 +125,7 @@ impl Scope {
             in_flight,
             outside,
             late_until,
+            ends: Ends::default(),
             core,
         }
     }
