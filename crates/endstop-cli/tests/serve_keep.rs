@@ -241,6 +241,8 @@ fn all_runs_together_are_held_to_their_total_over_restarts() {
             assert!(sim.upstream_calls() <= 10_000);
         }
         let now = sim.upstream_calls();
+        // What the total refused is no step of the run.
+        assert_eq!(gateway.steps(run), now - calls);
         if now == calls {
             return;
         }

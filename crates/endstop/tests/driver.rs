@@ -16,7 +16,7 @@ use endstop::core::run::{Directive, Run, Status};
 use endstop::core::signal::StopReason;
 use endstop::core::units::{Cost, Money, TokenUsage};
 use endstop::core::wire::v1::trace::Line;
-use endstop::ledger::Budget;
+use endstop::ledger::{Budget, Limits};
 use endstop::observe::{Detail, Observation, Observer, Recording, RunInfo};
 use endstop::price::PriceTable;
 use endstop::store::RunId;
@@ -259,6 +259,44 @@ fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
     assert_eq!(replayed.added().last().map(|event| event.kind.clone()), Some(EventKind::Resumed));
     let again = DrivenRun::replayed(info(), replayed, Surroundings::default());
     assert_eq!(again.status(), run.status());
+}
+
+#[test]
+fn a_call_that_a_shared_budget_refuses_is_no_step() {
+    let pricing = pricing();
+    // Money that is spent, attempts that are spent, and money that nobody can tell.
+    let limits = [
+        Limits { cost: Some(Money::from_picos(1_000_000_000)), ..Limits::unlimited() },
+        Limits { attempts: Some(1), ..Limits::unlimited() },
+    ];
+    for limits in limits {
+        let shared = Budget::root(limits);
+        let another = || {
+            let around = Surroundings { budget: Some(shared.clone()), ..Surroundings::default() };
+            let run = DrivenRun::root(info(), program("steps >= 9"), around);
+            run.begin();
+            run
+        };
+        let first = another();
+        assert!(step(&first, &pricing, 10, 60), "{limits:?}");
+        let second = another();
+        assert!(!step(&second, &pricing, 10, 60), "{limits:?}");
+        let readings =
+            second.look(|run| (run.reading("steps"), run.reading("attempts"), run.status()));
+        assert_eq!(readings, (Some(0), Some(0), Status::Stopped), "{limits:?}");
+        assert_eq!((shared.settled().steps, second.budget().settled().steps), (1, 0));
+        let message = second.look(|run| run.last_stop_signal().map(|it| it.source.clone()));
+        assert_eq!(message, Some(Some("budget".to_owned())));
+        // One that has begun is not undone by it.
+        assert!(!step(&first, &pricing, 10, 60));
+        assert_eq!(first.look(|run| run.reading("steps")), Some(1));
+    }
+    let around = Surroundings { budget: Some(Budget::root(limits[0])), ..Surroundings::default() };
+    let run = DrivenRun::root(info(), program("steps >= 9"), around);
+    run.begin();
+    let nameless = Pricing::new("nobody", "no-such-model", PriceTable::embedded());
+    assert!(!step(&run, &nameless, 10, 10));
+    assert_eq!((run.look(|run| run.reading("steps")), run.status()), (Some(0), Status::Stopped));
 }
 
 /// Calls back into the run at its end, and waits there until it is let go on.

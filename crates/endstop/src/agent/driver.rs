@@ -274,8 +274,17 @@ impl DrivenRun {
     }
 
     /// Lets a step begin, whose call is known, for the run and all above it. `Finish`: it begins as the
-    /// wrap-up. Where it does not begin, the run says why.
+    /// wrap-up. Where it does not begin, the run says why: also where the budget that is shared with other runs has
+    /// no room for the call, which then is no step of this one.
     pub fn begin_step(&self, call: &Call<'_>) -> Directive {
+        if self.scope.budget_is_shared() && self.would(&EventKind::StepBegin) {
+            let plan = self.plan(call);
+            let checked = self.scope.chain().check_shared(&plan);
+            if let Err(why) = checked {
+                self.not_admitted(&why, call.pricing.model());
+                return Directive::Stop;
+            }
+        }
         let needs_look_ahead = self
             .look(|run| run.program().needs_reserve() && run.program().has_action(Action::Finish));
         if needs_look_ahead {

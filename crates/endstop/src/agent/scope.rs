@@ -179,6 +179,15 @@ impl Scope {
         Chain { ancestors, own: self, core, now: Instant::now() }
     }
 
+    /// Whether a budget stands above that of the outermost run.
+    pub(super) fn budget_is_shared(&self) -> bool {
+        let mut root = self;
+        while let Some(parent) = root.parent.as_deref() {
+            root = parent;
+        }
+        root.budget.parent().is_some()
+    }
+
     /// Takes in what happened.
     pub(super) fn tell(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         self.chain().tell(kind, detail)
