@@ -179,6 +179,22 @@ fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
 }
 
 #[test]
+fn the_status_line_of_a_dry_run_has_the_limits_and_says_when_they_are_passed() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let agent =
+        format!("\"{}\" demo-agent --iterations 1 --searches 1; read go", endstop.display());
+    let agent = format!("{agent}; {agent}");
+    let arguments = ["run", "--dry-run", "--upstream", "sim", "--steps", "3"];
+    let command = Command::new(endstop).args(arguments).args(["--", "/bin/sh", "-c", &agent]);
+    let mut terminal = Terminal::begin(command);
+    terminal.expect("dry run \u{b7} step 2/3");
+    terminal.send("\r");
+    terminal.expect("dry run, past steps_limit \u{b7} step ");
+    terminal.send("\r");
+    assert_eq!(terminal.code(), Some(0));
+}
+
+#[test]
 fn nothing_is_said_into_a_screen_that_the_command_draws() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_terminal-stop");

@@ -328,7 +328,7 @@ impl Supervisor<'_> {
             && self.state.suspended.is_none()
             && self.state.ended.is_none()
         {
-            self.line.draw(run, terminal, calls, self.begun);
+            self.line.draw(run, self.shadow, terminal, calls, self.begun);
         }
     }
 
