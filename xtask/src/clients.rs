@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn each_client_has_its_program_and_a_pinned_version() {
-        let root = crate::tree::root();
+        let root = crate::root::root();
         for client in CLIENTS {
             assert!(root.join(list::FOLDER).join(client.program).exists(), "{}", client.program);
             let version = install::version(&root, client.group, client.package).unwrap();

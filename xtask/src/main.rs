@@ -8,15 +8,16 @@
 mod bench;
 mod bench_gateway;
 mod clients;
-mod detection;
-mod docs;
 mod prices;
+#[cfg(feature = "project")]
+mod project;
 mod real_model;
+mod root;
 mod test;
-mod tidy;
-mod tree;
 
 use std::process::ExitCode;
+
+use root::root;
 
 const USAGE: &str = "\
 Usage: cargo xtask <task>
@@ -45,15 +46,12 @@ fn main() -> ExitCode {
     let passed = match words.as_slice() {
         ["test"] => test::run(test::Depth::Push),
         ["nightly"] => test::run(test::Depth::Nightly),
-        ["tidy"] => tidy_and_report(),
-        ["docs"] => write_docs_and_report(),
+        ["tidy" | "docs" | "detection", ..] => with_the_project(&words),
         ["prices"] => report(prices::run()),
-        ["clients", words @ ..] => report(clients::run(&tree::root(), words)),
-        ["detection", "--write"] => report(detection::write(&tree::root())),
-        ["detection", forms @ ..] => report(detection::print(&tree::root(), forms)),
-        ["bench"] => report(bench::run(&tree::root())),
-        ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&tree::root(), rest)),
-        ["real-model"] => report(real_model::run(&tree::root())),
+        ["clients", words @ ..] => report(clients::run(&root(), words)),
+        ["bench"] => report(bench::run(&root())),
+        ["bench", "gateway", rest @ ..] => report(bench_gateway::run(&root(), rest)),
+        ["real-model"] => report(real_model::run(&root())),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -66,34 +64,20 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn tidy_and_report() -> bool {
-    match tidy::run(&tree::root()) {
-        Ok(findings) => {
-            for finding in &findings {
-                println!("{finding}");
-            }
-            findings.is_empty()
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            false
-        }
-    }
+/// Tasks that need the project to be built.
+#[cfg(feature = "project")]
+fn with_the_project(words: &[&str]) -> bool {
+    project::run(words)
 }
 
-fn write_docs_and_report() -> bool {
-    match docs::write(&tree::root()) {
-        Ok(written) => {
-            for path in written {
-                println!("wrote {path}");
-            }
-            true
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            false
-        }
-    }
+/// The same, by a build of this program that has them.
+#[cfg(not(feature = "project"))]
+fn with_the_project(words: &[&str]) -> bool {
+    let cargo = ["run", "--quiet", "--package", "xtask", "--"];
+    let task = std::process::Command::new("cargo").args(cargo).args(words).status();
+    report(task.map_err(|error| format!("cannot run `cargo`: {error}")).and_then(|status| {
+        if status.success() { Ok(()) } else { Err(format!("`{}`: {status}", words.join(" "))) }
+    }))
 }
 
 fn report(result: Result<(), String>) -> bool {

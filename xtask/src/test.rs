@@ -1,16 +1,18 @@
 //! `cargo xtask test`: everything that a change has to pass, in one command.
 //!
 //! Each row of [`STEPS`] says what it runs, or aloud why it runs nothing. A failed step does not hide
-//! the others: all run, and the summary names those that failed.
+//! the others: all run, the summary names those that failed, and the end of what they printed stands below
+//! it, where a log that was cut from above still has it.
 
 mod steps;
+mod tail;
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::tree;
+use crate::root::root;
 use steps::{Plan, STEPS};
+use tail::Tail;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,13 +27,13 @@ pub(crate) enum Depth {
 #[derive(Debug)]
 enum Outcome {
     Passed,
-    Failed(String),
+    Failed { reason: String, printed: Tail },
     Skipped(String),
 }
 
 /// Runs the steps of this depth and whether none failed.
 pub(crate) fn run(depth: Depth) -> bool {
-    let root = tree::root();
+    let root = root();
     let mut summary = Vec::new();
     for step in STEPS.iter().filter(|step| step.depth <= depth) {
         println!("\n== {}", step.name);
@@ -43,25 +45,29 @@ pub(crate) fn run(depth: Depth) -> bool {
                 Outcome::Skipped(reason)
             }
         };
-        if let Outcome::Failed(reason) = &outcome {
+        if let Outcome::Failed { reason, .. } = &outcome {
             eprintln!("failed: {reason}");
         }
         summary.push((step.name, outcome, started.elapsed()));
     }
     print_summary(&summary);
-    !summary.iter().any(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_)))
+    !summary.iter().any(|(_, outcome, _)| matches!(outcome, Outcome::Failed { .. }))
 }
 
 fn run_all(root: &Path, commands: &[Vec<String>]) -> Outcome {
     for words in commands {
         let line = words.join(" ");
         println!("$ {line}");
-        let Some((program, arguments)) = words.split_first() else { continue };
-        match Command::new(program).args(arguments).current_dir(root).status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => return Outcome::Failed(format!("`{line}`: {status}")),
-            Err(error) => return Outcome::Failed(format!("cannot run `{program}`: {error}")),
-        }
+        let (started, mut printed) = (Instant::now(), Tail::default());
+        let reason = match tail::run(root, words, &mut printed) {
+            Ok(status) if status.success() => {
+                println!("({} s)", started.elapsed().as_secs());
+                continue;
+            }
+            Ok(status) => format!("`{line}`: {status}"),
+            Err(error) => format!("cannot run `{line}`: {error}"),
+        };
+        return Outcome::Failed { reason, printed };
     }
     Outcome::Passed
 }
@@ -71,13 +77,18 @@ fn print_summary(summary: &[(&str, Outcome, Duration)]) {
     for (name, outcome, spent) in summary {
         let result = match outcome {
             Outcome::Passed => "ok".to_owned(),
-            Outcome::Failed(reason) => format!("FAILED: {reason}"),
+            Outcome::Failed { reason, .. } => format!("FAILED: {reason}"),
             Outcome::Skipped(reason) => format!("skipped: {reason}"),
         };
         println!("{:>6}.{} s  {name:<14} {result}", spent.as_secs(), spent.subsec_millis() / 100);
     }
     let total: Duration = summary.iter().map(|(_, _, spent)| *spent).sum();
     println!("{:>6}.{} s  in all", total.as_secs(), total.subsec_millis() / 100);
+    for (name, outcome, _) in summary {
+        if let Outcome::Failed { printed, .. } = outcome {
+            println!("\n== the last lines of {name}\n{printed}");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -90,16 +101,15 @@ mod tests {
 
     #[test]
     fn a_failed_command_fails_the_step_and_ends_it() {
-        let root = tree::root();
+        let root = root();
         assert!(matches!(run_all(&root, &[words("cargo --version")]), Outcome::Passed));
         let outcome = run_all(&root, &[words("cargo no-such-task"), words("no-such-program")]);
-        assert!(
-            matches!(&outcome, Outcome::Failed(why) if why.contains("no-such-task")),
-            "{outcome:?}"
-        );
+        let Outcome::Failed { reason, printed } = outcome else { panic!("{outcome:?}") };
+        assert!(reason.contains("no-such-task"), "{reason}");
+        assert!(printed.to_string().contains("no such command"), "{printed}");
         let outcome = run_all(&root, &[words("no-such-program")]);
         assert!(
-            matches!(&outcome, Outcome::Failed(why) if why.contains("cannot run")),
+            matches!(&outcome, Outcome::Failed { reason, .. } if reason.contains("cannot run")),
             "{outcome:?}"
         );
     }

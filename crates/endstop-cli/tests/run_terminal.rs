@@ -51,7 +51,7 @@ fn a_command_that_ctrl_c_ends_ends_endstop_in_the_same_way() {
 fn ctrl_c_ends_the_loop_of_the_shell_too() {
     let mut terminal = shell();
     terminal.send("for n in 1 2; do endstop -q run -- sh -c 'echo r\"\"un; exec sleep 60'; done\r");
-    terminal.expect("\nrun");
+    terminal.expect("run\r\n");
     terminal.send("\u{3}");
     terminal.expect("prompt> ");
     terminal.send("echo code=$?\r");

@@ -61,6 +61,17 @@ const LONG_MODEL_CASES: u32 = 20_000;
 /// Enough to run the corpus and find what lies on the surface.
 const SHORT_FUZZ_SECONDS: u32 = 5;
 
+/// What libFuzzer needs to see which branches an input takes.
+const COVERAGE_FLAGS: &[&str] = &[
+    "--cfg=fuzzing",
+    "-Cdebug-assertions",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+];
+
 /// Ten minutes a target find what a push does not have time for.
 const LONG_FUZZ_SECONDS: u32 = 600;
 
@@ -77,8 +88,8 @@ fn lints(_: &Path) -> Plan {
 fn tests(_: &Path) -> Plan {
     let lines = if cargo_has("nextest") {
         [
-            "cargo nextest run --workspace --features endstop/otel --no-fail-fast",
-            "cargo nextest run -p endstop --features models,sqlite --no-fail-fast -E binary(/^model/)+test(/^provider::/)",
+            "cargo nextest run --workspace --features endstop/otel --no-fail-fast --failure-output final",
+            "cargo nextest run -p endstop --features models,sqlite --no-fail-fast --failure-output final --test model_* --test agent -E binary(/^model/)+test(/^provider::/)",
         ]
     } else {
         [
@@ -145,28 +156,39 @@ fn licences(_: &Path) -> Plan {
     one("cargo deny check bans licenses sources")
 }
 
+/// Every target for some seconds, built at once by the toolchain of the project: no other is needed, and no
+/// address sanitizer, for there is no `unsafe` in what is fuzzed.
 fn short_fuzz(root: &Path) -> Plan {
-    fuzz(root, SHORT_FUZZ_SECONDS)
-}
-
-fn long_fuzz(root: &Path) -> Plan {
-    fuzz(root, LONG_FUZZ_SECONDS)
-}
-
-fn fuzz(root: &Path, seconds: u32) -> Plan {
     let targets = fuzz_targets(root);
     if targets.is_empty() {
         return Plan::Skip("there is no fuzz target".to_owned());
     }
+    let flags = format!("CARGO_ENCODED_RUSTFLAGS={}", COVERAGE_FLAGS.join("\u{1f}"));
+    let cargo = |verb: &str| {
+        let words = ["env", &flags, "cargo", verb, "--quiet", "--release"];
+        let places = "--manifest-path fuzz/Cargo.toml --target-dir target/fuzz --target host-tuple";
+        words.into_iter().chain(places.split(' ')).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let runs = targets.iter().map(|target| {
+        let limits = format!(
+            "--bin {target} -- -verbosity=0 -max_total_time={SHORT_FUZZ_SECONDS} -artifact_prefix=target/fuzz/{target}-"
+        );
+        [cargo("run"), words(&limits)].concat()
+    });
+    Plan::Run([cargo("build")].into_iter().chain(runs).collect())
+}
+
+/// With the address sanitizer and a corpus that is kept, by `cargo fuzz` on a nightly toolchain.
+fn long_fuzz(root: &Path) -> Plan {
     if !answers("cargo", &["+nightly", "--version"]) {
         return Plan::Skip("no nightly toolchain is installed".to_owned());
     }
     // Kept below `target`, so that a second run finds it.
     let mut lines =
         vec![words("cargo install --quiet --locked --root target/tools cargo-fuzz@0.13.2")];
-    lines.extend(targets.iter().map(|target| {
+    lines.extend(fuzz_targets(root).iter().map(|target| {
         words(&format!(
-            "rustup run nightly target/tools/bin/cargo-fuzz fuzz run {target} -- -max_total_time={seconds}"
+            "rustup run nightly target/tools/bin/cargo-fuzz fuzz run {target} -- -max_total_time={LONG_FUZZ_SECONDS}"
         ))
     }));
     Plan::Run(lines)
@@ -263,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_project_without_fuzz_targets_skips_fuzzing() {
-        let plan = fuzz(Path::new("no-such-folder"), 1);
+        let plan = short_fuzz(Path::new("no-such-folder"));
         assert_eq!(plan, Plan::Skip("there is no fuzz target".to_owned()));
     }
 }

@@ -7,7 +7,7 @@ use syn::Lit;
 
 use super::tokens::{is_punct, is_word, line_of, walk, without_tests};
 use super::{Finding, TidyError};
-use crate::tree::Tree;
+use crate::project::tree::Tree;
 
 const CORE_ROOT: &str = "crates/endstop-core/src/lib.rs";
 const CORE_SOURCES: &str = "crates/endstop-core/src/";

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use toml::{Table, Value};
 
 use super::{Finding, TidyError};
-use crate::tree::{self, Tree};
+use crate::project::tree::{self, Tree};
 
 const LOCK_FILE: &str = "Cargo.lock";
 

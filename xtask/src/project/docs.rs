@@ -10,8 +10,8 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::tidy::Finding;
-use crate::tree::Tree;
+use crate::project::tidy::Finding;
+use crate::project::tree::Tree;
 
 /// A generated page: its path from the root, and what makes its text.
 type Page = (&'static str, fn() -> String);

@@ -4,7 +4,7 @@ use proc_macro2::Span;
 use syn::visit::{self, Visit};
 
 use super::Finding;
-use crate::tree::Tree;
+use crate::project::tree::Tree;
 
 /// A function of this many lines, from its signature to its closing brace, fits on one screen.
 const MAX_LINES: usize = 70;

@@ -5,7 +5,7 @@ use std::path::Path;
 use pulldown_cmark::{Event, Parser, Tag};
 
 use super::Finding;
-use crate::tree::Tree;
+use crate::project::tree::Tree;
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.ending_in(".md").flat_map(|(path, text)| check_file(&tree.root, path, text)).collect()
@@ -40,17 +40,16 @@ fn local_target(link: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree;
+    use crate::root::root;
 
     #[test]
     fn links_are_followed() {
-        let check = |text| check_file(&tree::root(), "docs/a.md", text).len();
+        let check = |text| check_file(&root(), "docs/a.md", text).len();
         assert_eq!(check("[a](../README.md#top) [b](https://example.com) [c](#here)"), 0);
         assert_eq!(check("[a](../no-such-file.md)"), 1);
         assert_eq!(check("![a](no-such-picture.png)"), 1);
         assert_eq!(check("```\n[a](no-such-file.md)\n```\n`[b](no-such-file.md)`"), 0);
-        let findings =
-            check_file(&tree::root(), "a.md", "one\n\ntwo [a][b]\n\n[b]: no-such-file.md\n");
+        let findings = check_file(&root(), "a.md", "one\n\ntwo [a][b]\n\n[b]: no-such-file.md\n");
         assert_eq!(findings.first().map(|finding| finding.line), Some(3));
     }
 }

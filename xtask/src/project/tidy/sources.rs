@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::Finding;
 use super::tokens::{group_of, is_punct, is_word, line_of, walk};
-use crate::tree::Tree;
+use crate::project::tree::Tree;
 
 /// A file of this many lines can still be read in one sitting.
 const MAX_LINES: usize = 400;

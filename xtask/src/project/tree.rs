@@ -29,12 +29,6 @@ pub(crate) struct Tree {
     pub(crate) texts: BTreeMap<String, String>,
 }
 
-/// The root of the project.
-pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_path_buf()
-}
-
 impl Tree {
     /// Reads every text file that git tracks or would track, so that a new file is checked before it is
     /// committed. Binary and very large files are left out.

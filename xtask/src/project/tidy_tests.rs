@@ -1,11 +1,11 @@
 //! Runs the house rules over the project itself.
 
 use super::*;
-use crate::tree;
+use crate::root::root;
 
 #[test]
 fn the_project_is_tidy() {
-    let findings = run(&tree::root()).unwrap();
+    let findings = run(&root()).unwrap();
     let list: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(list.is_empty(), "\n{}\n", list.join("\n"));
 }

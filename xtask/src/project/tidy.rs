@@ -15,8 +15,8 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use crate::docs;
-use crate::tree::{Tree, TreeError};
+use crate::project::docs;
+use crate::project::tree::{Tree, TreeError};
 
 /// A check over all files.
 type Check = fn(&Tree) -> Result<Vec<Finding>, TidyError>;

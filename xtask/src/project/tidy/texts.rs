@@ -1,7 +1,7 @@
 //! All text files: no paths of one machine, no hosts of package registries.
 
 use super::Finding;
-use crate::tree::Tree;
+use crate::project::tree::Tree;
 
 /// Beginnings of paths that exist on one machine only; split so that this file does not contain them.
 const MACHINE_PATHS: [&str; 3] =

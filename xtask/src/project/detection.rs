@@ -18,7 +18,7 @@ use table::Tally;
 /// The page that holds the tables.
 const PAGE: &str = "docs/detection.md";
 /// What the default policy says of loops, which is what is published.
-const DEFAULT: &str = include_str!("../../crates/endstop-cli/data/default-policy.toml");
+const DEFAULT: &str = include_str!("../../../crates/endstop-cli/data/default-policy.toml");
 /// The rule of the default policy that looks for loops.
 const RULE: &str = "stuck";
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn tallies() -> Option<Vec<(&'static str, Tally)>> {
-        let Some(sets) = data::read(&crate::tree::root()).unwrap() else {
+        let Some(sets) = data::read(&crate::root::root()).unwrap() else {
             println!("skipped: the recorded runs are not there");
             return None;
         };

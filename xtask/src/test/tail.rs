@@ -1,0 +1,125 @@
+//! Runs a command, shows what it prints as it comes, and keeps the end of that.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Enough for the names of the tests that failed and the last words of some; a log is often cut to less.
+const KEPT_BYTES: usize = 8 * 1024;
+
+/// How often the command is asked whether it has ended, while it prints nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// The last lines of what a command printed.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Tail {
+    fn push(&mut self, line: Vec<u8>) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.bytes > KEPT_BYTES && self.lines.len() > 1 {
+            self.bytes -= self.lines.pop_front().map_or(0, |first| first.len());
+        }
+    }
+}
+
+impl fmt::Display for Tail {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| formatter.write_str(&String::from_utf8_lossy(line)))
+    }
+}
+
+/// Runs the command in `root`, with its output passed on and its end kept.
+///
+/// # Errors
+/// Where it cannot be started or waited for.
+pub(super) fn run(root: &Path, words: &[String], kept: &mut Tail) -> io::Result<ExitStatus> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Ok(ExitStatus::default());
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    let mut child = command.spawn()?;
+    let (sender, receiver) = channel();
+    if let Some(out) = child.stdout.take() {
+        let sender = sender.clone();
+        thread::spawn(move || pass_on(out, &mut io::stdout(), &sender));
+    }
+    if let Some(err) = child.stderr.take() {
+        thread::spawn(move || pass_on(err, &mut io::stderr(), &sender));
+    }
+    // What the command left behind in the background may hold the pipes open: it is not waited for.
+    let status = loop {
+        match (receiver.recv_timeout(LOOK_EVERY), child.try_wait()?) {
+            (Ok(line), _) => kept.push(line),
+            (Err(RecvTimeoutError::Timeout), Some(status)) => break status,
+            (Err(RecvTimeoutError::Timeout), None) => {}
+            (Err(RecvTimeoutError::Disconnected), _) => break child.wait()?,
+        }
+    };
+    Ok(status)
+}
+
+/// A line that cannot be shown, for nobody reads it any more, is still kept.
+fn pass_on(pipe: impl Read, shown: &mut impl Write, kept: &Sender<Vec<u8>>) {
+    let mut pipe = BufReader::new(pipe);
+    loop {
+        let mut line = Vec::new();
+        match pipe.by_ref().take(KEPT_BYTES as u64).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let _ = shown.write_all(&line).and_then(|()| shown.flush());
+        if kept.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> (ExitStatus, String) {
+        let words = ["sh", "-c", script].map(str::to_owned);
+        let mut kept = Tail::default();
+        let status = run(Path::new("."), &words, &mut kept).expect("a shell");
+        (status, kept.to_string())
+    }
+
+    #[test]
+    fn the_end_of_both_streams_is_kept() {
+        let (status, kept) = shell("echo one; echo two >&2; printf three; exit 3");
+        assert_eq!(status.code(), Some(3));
+        for word in ["one\n", "two\n", "three"] {
+            assert!(kept.contains(word), "{kept:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_leaves_something_behind_ends_all_the_same() {
+        let (status, kept) = shell("sleep 60 & echo done");
+        assert!(status.success());
+        assert_eq!(kept, "done\n");
+    }
+
+    #[test]
+    fn a_long_output_is_kept_from_its_end_only() {
+        let (_, kept) = shell("seq 1 20000");
+        assert!(kept.len() <= KEPT_BYTES && kept.ends_with("\n20000\n"), "{}", kept.len());
+        let (_, kept) = shell("head -c 100000 /dev/zero; echo; echo end");
+        assert!(kept.len() <= KEPT_BYTES && kept.ends_with("end\n"), "{}", kept.len());
+    }
+}
