@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn bash(folders: &Folders, command: &str) -> String {
     let running = folders.run(Builtin::Bash, json!({ "command": command }));
-    tokio::time::timeout(PATIENCE, running).await.expect("it ends").unwrap()
+    tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap()
 }
 
 /// Whether the process is there and no zombie.
