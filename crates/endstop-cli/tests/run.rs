@@ -2,6 +2,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -128,6 +130,57 @@ fn the_command_is_pointed_at_the_gateway() {
     assert_eq!(&words[2..], ["127.0.0.1,localhost", "endstop-sim"]);
     let output = run(&["-q"], "echo \"<$OPENAI_API_KEY>\"; test -n \"$ENDSTOP_RUN\"");
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("<>\n", Some(0)));
+}
+
+/// A proxy that is asked once, and answers as the upstream would; its address, and what it was asked.
+fn proxy() -> (String, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let asked = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 16 << 10];
+        let read = stream.read(&mut request).unwrap();
+        let body = r#"{"id":"1","type":"message","role":"assistant","model":"m","stop_reason":"end_turn",
+            "content":[{"type":"text","text":"Through the proxy."}],
+            "usage":{"input_tokens":1,"output_tokens":1}}"#;
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length";
+        write!(stream, "{head}: {}\r\n\r\n{body}", body.len()).unwrap();
+        text(request.get(..read).unwrap())
+    });
+    (address, asked)
+}
+
+#[test]
+fn calls_go_through_the_proxy_and_the_command_reaches_the_gateway_past_it() {
+    let (address, asked) = proxy();
+    let file = folder("proxy").join("run.json");
+    let script = "echo $HTTP_PROXY $NO_PROXY; \"$AGENT\" demo-agent --iterations 1";
+    let mut command = endstop(&["run", "--upstream", "http://models.example/v1"]);
+    command.args(["--json-file", file.to_str().unwrap(), "--", "/bin/sh", "-c", script]);
+    command.env("AGENT", snapbox::cmd::cargo_bin!("endstop"));
+    command.env("HTTP_PROXY", format!("http://me:secret@{address}")).env_remove("REQUEST_METHOD");
+    let output = command.env_remove("no_proxy").output().unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.contains("Through the proxy."), "{stdout}{stderr}");
+    assert!(stdout.contains(&format!("@{address} 127.0.0.1,localhost")), "{stdout}");
+    let asked = asked.join().unwrap();
+    let target = "POST http://models.example/v1/messages HTTP/1.1\r\n";
+    assert!(asked.starts_with(target), "{asked}");
+    assert!(asked.contains("proxy-authorization: Basic bWU6c2VjcmV0\r\n"), "{asked}");
+    let told = std::fs::read_to_string(&file).unwrap();
+    assert!(!stderr.contains("secret") && !told.contains("secret"), "{stderr}{told}");
+}
+
+#[test]
+fn an_upstream_that_never_answers_is_given_up() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let upstream = format!("http://{}", listener.local_addr().unwrap());
+    let flags = ["run", "--answer-within", "300ms", "--upstream", &upstream, "--"];
+    let agent = snapbox::cmd::cargo_bin!("endstop").to_str().unwrap();
+    let output = endstop(&[&flags[..], &[agent, "demo-agent"]].concat()).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("504") && stderr.contains("not answered within 300ms"), "{stderr}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub struct Config {
     pub default_output: u64,
     /// The prices.
     pub prices: &'static PriceTable,
-    /// Sizes and counts beyond which nothing is taken.
+    /// Sizes, counts and times beyond which nothing is taken.
     pub bounds: Bounds,
     /// What the control interface (`/endstop/v1/`) asks for as a bearer token; there is none without.
     pub control_token: Option<Key>,
@@ -116,7 +116,7 @@ impl Default for PauseLimit {
     }
 }
 
-/// Sizes and counts beyond which nothing is taken.
+/// Sizes, counts and times beyond which nothing is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of a request's head.
@@ -136,7 +136,14 @@ pub struct Bounds {
     pub runs: usize,
     /// Conversations of a run that are told apart at the same time.
     pub conversations: usize,
+    /// How long an upstream may take from the request to the head of its answer; then the client gets 504, and the
+    /// call is charged what it sent. What the answer takes after that is bounded by limits of the run alone.
+    pub answer_within: Duration,
 }
+
+/// Models think for many minutes before an answer that comes as a whole, and none of the usual clients waits longer
+/// than an hour. Without a bound a dead upstream would hold its calls, and what they reserve, for ever.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60 * 60);
 
 impl Default for Bounds {
     fn default() -> Self {
@@ -149,6 +156,7 @@ impl Default for Bounds {
             calls: 1_024,
             runs: 10_000,
             conversations: 256,
+            answer_within: ANSWER_WITHIN,
         }
     }
 }

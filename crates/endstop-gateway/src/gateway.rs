@@ -71,7 +71,8 @@ impl Gateway {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let addr = config.listen;
         let client = Client::from_environment(|name| std::env::var(name).ok())
-            .map_err(|error| StartError::Certificates(error.to_string()))?;
+            .map_err(|error| StartError::Certificates(error.to_string()))?
+            .answering_within(config.bounds.answer_within);
         let listener = tokio::net::TcpListener::bind(addr)
             .await
             .map_err(|error| StartError::Listen { addr, error })?;

@@ -2,20 +2,24 @@
 //!
 //! An upstream over plain TCP is spoken to in HTTP/1.1; over TLS in whatever it prefers of HTTP/2 and HTTP/1.1. An
 //! exchange over HTTP/1.1 runs in the task of the call that it is for: no task of its own, so no switch per part of
-//! the answer, and dropping it closes the connection. Connections of HTTP/2 are shared and have a task each;
-//! dropping an answer resets its stream.
+//! the answer, and dropping it closes the connection. Connections of HTTP/2 are shared and have tasks of their own;
+//! dropping an answer resets its stream. There are as many as the calls at one time need by what the upstream takes
+//! on each.
 
 mod connect;
 mod exchange;
 mod headers;
 mod pool;
+mod proxy;
 mod shared;
+mod trunk;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use thiserror::Error;
 
 pub(crate) use headers::forwardable;
@@ -24,6 +28,7 @@ use crate::body::{BodyError, BodySource};
 use connect::Connector;
 use exchange::Exchange;
 use pool::Pools;
+use proxy::Proxies;
 use shared::Stream;
 
 /// Why an upstream gave no answer, or broke it off. Nothing in it comes from a header or a body.
@@ -40,15 +45,32 @@ pub(crate) enum UpstreamError {
     /// The path of the request cannot be put behind that of the base.
     #[error("the path of the request is not valid")]
     Path,
+    /// It said twice that it does not take the request, or closed before it was written: it was not processed.
+    #[error("the upstream does not take the request: {0}")]
+    Refused(hyper::Error),
+    /// It took the request, or may have, and did not begin an answer.
+    #[error("the upstream has not answered within {within:?}")]
+    Silent {
+        /// How long it had.
+        within: Duration,
+    },
     /// It broke off, or what it says is not HTTP. The request may have reached it.
     #[error("the upstream broke off: {0}")]
     Broken(#[from] hyper::Error),
 }
 
 impl UpstreamError {
+    /// What the client gets.
+    pub(crate) const fn status(&self) -> StatusCode {
+        match self {
+            Self::Silent { .. } => StatusCode::GATEWAY_TIMEOUT,
+            _ => StatusCode::BAD_GATEWAY,
+        }
+    }
+
     /// Whether the request may have reached the upstream, which may charge for it then.
     pub(crate) const fn may_have_arrived(&self) -> bool {
-        matches!(self, Self::Broken(_))
+        matches!(self, Self::Broken(_) | Self::Silent { .. })
     }
 }
 
@@ -59,45 +81,50 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// One that trusts the public certificate authorities.
+    /// One that trusts the public certificate authorities and uses no proxy.
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
-        Self { pools: Pools::new(Connector::public()) }
+        Self { pools: Pools::new(Connector::public(), Proxies::default()) }
     }
 
-    /// One that trusts what the file in `SSL_CERT_FILE` holds and nothing else, as OpenSSL does; without the
-    /// variable as [`new`](Self::new).
+    /// One that trusts what the file in `SSL_CERT_FILE` holds and nothing else, as OpenSSL does, and without the
+    /// variable the public certificate authorities. It uses the proxies of the environment; one that cannot be
+    /// used fails the calls that would go through it.
     ///
     /// # Errors
     /// Where the file cannot be read or holds no certificate.
     pub(crate) fn from_environment(
         get: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, CertificatesError> {
-        match get("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
+        let connector = match get("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
             Some(path) => {
-                let pem = std::fs::read(&path).map_err(|error| CertificatesError {
-                    path: path.clone(),
-                    why: error.to_string(),
-                })?;
-                Self::trusting(&pem).map_err(|why| CertificatesError { path, why })
+                let pem = std::fs::read(&path).map_err(|error| error.to_string());
+                let connector = pem.and_then(|pem| Connector::trusting(&pem));
+                connector.map_err(|why| CertificatesError { path, why })?
             }
-            None => Ok(Self::new()),
-        }
+            None => Connector::public(),
+        };
+        Ok(Self { pools: Pools::new(connector, Proxies::from_environment(get)) })
     }
 
-    /// One that trusts these certificates (PEM) and no others.
-    ///
-    /// # Errors
-    /// What is wrong with them.
+    /// One that trusts these certificates (PEM) and no others, and uses no proxy.
+    #[cfg(test)]
     pub(crate) fn trusting(pem: &[u8]) -> Result<Self, String> {
-        Ok(Self { pools: Pools::new(Connector::trusting(pem)?) })
+        Ok(Self { pools: Pools::new(Connector::trusting(pem)?, Proxies::default()) })
     }
 
-    /// Sends a request and waits for the head of its answer, however long that takes; connecting takes ten seconds
-    /// at most. The path of the request is put behind the path of `base`; host, length and framing are set here.
+    /// With a bound for the time from a request to the head of its answer; there is none before.
+    pub(crate) const fn answering_within(mut self, within: Duration) -> Self {
+        self.pools.answer_within = within;
+        self
+    }
+
+    /// Sends a request and waits for the head of its answer; connecting takes ten seconds at most. The path of the request is put behind the path of `base`; host, length and framing are set here.
     ///
-    /// A request is sent a second time only if it certainly was not sent the first time: the kept connection that
-    /// it was meant for had closed before a byte of it was written. Anything else may have been processed, and a
-    /// model call that is sent twice may be charged twice.
+    /// A request is sent a second time, over a new connection, only if it certainly was not processed the first
+    /// time: the kept connection that it was meant for had closed before a byte of it was written, or the upstream
+    /// says so in the terms of HTTP/2. Anything else may have been processed, and a model call that is sent twice
+    /// may be charged twice.
     ///
     /// # Cancellation safety
     /// Dropped, the exchange is closed (HTTP/1.1) or reset (HTTP/2).
@@ -185,6 +212,10 @@ impl BodySource for UpstreamBody {
 #[cfg(test)]
 mod fake;
 #[cfg(test)]
+mod frames;
+#[cfg(test)]
+mod proxy_tests;
+#[cfg(test)]
 mod relay_tests;
 #[cfg(test)]
 mod secure;
@@ -193,3 +224,5 @@ mod secure_tests;
 #[cfg(test)]
 #[path = "upstream_tests.rs"]
 mod tests;
+#[cfg(test)]
+mod trunk_tests;

@@ -41,6 +41,9 @@ pub(super) struct GatewayArgs {
     /// How long a call is held while its run is paused; then it is answered with a stop
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
     pub(super) pause_limit: Duration,
+    /// How long an upstream may take to begin an answer; then the call fails with 504
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "1h")]
+    answer_within: Duration,
     /// The output cap of calls that bring none, where money or tokens are limited
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_output: u64,
@@ -136,7 +139,7 @@ impl GatewayArgs {
             pause: PauseLimit(self.pause_limit),
             default_output: self.max_output,
             prices,
-            bounds: Bounds::default(),
+            bounds: Bounds { answer_within: self.answer_within, ..Bounds::default() },
             control_token: setting.control_token,
             keep: setting.keep,
         };
@@ -167,9 +170,6 @@ impl GatewayArgs {
         };
         let upstreams =
             upstreams.map_err(|error| CliError::new(causes(&error)).with_hint(upstream::HINT))?;
-        if let Some(warning) = upstream::past_a_proxy(&upstreams, environment) {
-            output::warn(&warning);
-        }
         Ok((upstreams, None))
     }
 }

@@ -19,9 +19,9 @@ use super::settle::Settled;
 use super::stream::{SseBody, Watched};
 use super::take::{Taken, decoded};
 use super::{Gate, answer};
-use crate::api::{Api, Edits, ErrorKind, Seen, Unreadable};
+use crate::api::{self, Api, Dialect, Edits, ErrorKind, Seen, Unreadable};
 use crate::body::Body;
-use crate::run::count;
+use crate::run::{RunEntry, count};
 use crate::upstream::{UpstreamBody, UpstreamError, forwardable};
 
 /// What the model is told at the beginning of a wrap-up.
@@ -144,14 +144,16 @@ impl Gate {
         }
         if parts.headers.contains_key(answer::REASON_HEADER) {
             flight.stopped_before();
-            return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
+            let body = RawBody::new(body).into_body_of(&flight.driven);
+            return Asked::Answered(respond(parts.status, headers, body));
         }
         if parts.status == StatusCode::BAD_REQUEST && flight.may_lower() {
             return self.refused_cap(flight, taken, headers, body).await;
         }
         if !parts.status.is_success() {
             flight.failed(&error_of(parts.status), None);
-            return Asked::Answered(respond(parts.status, headers, RawBody::new(body).into_body()));
+            let body = RawBody::new(body).into_body_of(&flight.driven);
+            return Asked::Answered(respond(parts.status, headers, body));
         }
         self.keep_cap(&flight, taken);
         if is_event_stream(&headers) {
@@ -188,7 +190,7 @@ impl Gate {
             Ok(Ok(Whole::TooLong(begun))) => {
                 let output_bytes = u64::try_from(begun.len()).unwrap_or(u64::MAX);
                 flight.passed(&Seen { output_bytes, ..Seen::default() });
-                let body = RawBody::after(begun, body).into_body();
+                let body = RawBody::after(begun, body).into_body_of(&flight.driven);
                 return Asked::Answered(respond(status, headers, body));
             }
             Ok(Ok(Whole::All(bytes))) => bytes,
@@ -222,13 +224,24 @@ impl Gate {
         let seen = flight.unread();
         flight.cut_short(&seen);
         flight.driven.checkpoint();
-        let signal = flight.seat.run.stop().unwrap_or_else(|| {
+        self.cut_answer(&flight.seat.run, &flight.driven, taken.dialect, Some(&taken.asked))
+    }
+
+    /// As [`Gate::cut`], for what is not settled; `asked` is none where it was not read.
+    pub(super) fn cut_answer(
+        &self,
+        run: &RunEntry,
+        driven: &DrivenRun,
+        dialect: &dyn Dialect,
+        asked: Option<&api::Asked>,
+    ) -> Response<Body> {
+        let signal = run.stop().unwrap_or_else(|| {
             StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
         });
         let is_by_hand = signal.reason == StopReason::UserRequested
-            && flight.driven.token().urgency() == Some(Urgency::Now);
+            && driven.token().urgency() == Some(Urgency::Now);
         let with = if is_by_hand { crate::StopWith::Error } else { self.config.stop_with };
-        answer::stop(&flight.seat.run, taken.dialect, Some(&taken.asked), &signal, with)
+        answer::stop(run, dialect, asked, &signal, with)
     }
 }
 
@@ -264,8 +277,12 @@ fn unreachable(flight: &mut Flight, taken: &Taken, error: &UpstreamError) -> Res
     if charged.is_some() {
         count(&flight.seat.run.counters.upstream_calls);
     }
-    flight.failed(&ModelError::new(ModelErrorKind::Connection, text.clone()), charged);
-    answer::error(taken.dialect, StatusCode::BAD_GATEWAY, ErrorKind::Upstream, &text)
+    let kind = match error {
+        UpstreamError::Silent { .. } => ModelErrorKind::TimedOut,
+        _ => ModelErrorKind::Connection,
+    };
+    flight.failed(&ModelError::new(kind, text.clone()), charged);
+    answer::error(taken.dialect, error.status(), ErrorKind::Upstream, &text)
 }
 
 /// What an upstream's refusal is for the run.

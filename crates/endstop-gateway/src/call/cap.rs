@@ -105,7 +105,7 @@ impl Gate {
             Ok(Ok(Whole::All(bytes))) => bytes,
             Ok(Ok(Whole::TooLong(begun))) => {
                 flight.failed(&error_of(status), None);
-                let body = RawBody::after(begun, body).into_body();
+                let body = RawBody::after(begun, body).into_body_of(&flight.driven);
                 return Asked::Answered(respond(status, headers, body));
             }
             Ok(Err(_)) => Bytes::new(),

@@ -5,14 +5,14 @@ use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, request};
 use hyper::body::{Body as _, Incoming};
 
-use super::ask::respond;
+use super::ask::{Cut, guarded, respond};
 use super::raw::RawBody;
 use super::{Gate, answer, take};
-use crate::api::{Api, ErrorKind};
+use crate::api::{Api, Dialect, ErrorKind};
 use crate::body::Body;
 use crate::route::Route;
-use crate::run::count;
-use crate::upstream::forwardable;
+use crate::run::{RunEntry, count};
+use crate::upstream::{UpstreamBody, forwardable};
 
 impl Gate {
     /// Passes a request on whose usage cannot be read, or that costs nothing.
@@ -46,37 +46,56 @@ impl Gate {
             );
             return answer::refused(&run, dialect, &text);
         }
-        let body = match take::raw_body(&self.config, incoming, dialect).await {
-            Ok(body) => body,
-            Err(refused) => return *refused,
+        // What passes a stopped run is not cut by it.
+        let driven = (!is_preflight).then_some(&run.driven);
+        let asking = self.pass_on(&route, head, incoming, dialect, &run);
+        let answered = match driven {
+            Some(driven) => guarded(driven, asking).await,
+            None => Ok(asking.await),
         };
-        count(&run.counters.unmetered);
-        let request = match self.passed(&route, head, body) {
-            Ok(request) => request,
-            Err(error) => {
-                let text = format!("the path of the request is not valid: {error}");
-                let status = StatusCode::BAD_REQUEST;
-                return answer::error(dialect, status, ErrorKind::Invalid, &text);
+        let (parts, body) = match answered {
+            Err(Cut) => {
+                run.driven.checkpoint();
+                return self.cut_answer(&run, &run.driven, dialect, None);
             }
+            Ok(Err(answered)) => return *answered,
+            Ok(Ok(response)) => response.into_parts(),
         };
-        match self.client.send(self.base(route.side), request).await {
-            Ok(response) => {
-                let (parts, body) = response.into_parts();
-                let headers = forwardable(&parts.headers);
-                let raw = RawBody::new(body).into_body();
-                let mut answer = respond(parts.status, headers, raw);
-                if head.method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED {
-                    // It is of the body that is not sent.
-                    let length = parts.headers.get(CONTENT_LENGTH).cloned();
-                    answer.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));
-                }
-                answer
-            }
-            Err(error) => {
-                let (status, text) = (StatusCode::BAD_GATEWAY, error.to_string());
-                answer::error(dialect, status, ErrorKind::Upstream, &text)
-            }
+        let headers = forwardable(&parts.headers);
+        let raw = RawBody::new(body);
+        let raw = match driven {
+            Some(driven) => raw.into_body_of(driven),
+            None => raw.into_body(),
+        };
+        let mut answer = respond(parts.status, headers, raw);
+        if head.method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED {
+            // It is of the body that is not sent.
+            let length = parts.headers.get(CONTENT_LENGTH).cloned();
+            answer.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));
         }
+        answer
+    }
+
+    /// Reads a request as it is and sends it; the answer to the client where there is none from upstream.
+    async fn pass_on(
+        &self,
+        route: &Route,
+        head: &request::Parts,
+        incoming: Incoming,
+        dialect: &dyn Dialect,
+        run: &RunEntry,
+    ) -> Result<Response<UpstreamBody>, Box<Response<Body>>> {
+        let body = take::raw_body(&self.config, incoming, dialect).await?;
+        count(&run.counters.unmetered);
+        let request = self.passed(route, head, body).map_err(|error| {
+            let text = format!("the path of the request is not valid: {error}");
+            let status = StatusCode::BAD_REQUEST;
+            Box::new(answer::error(dialect, status, ErrorKind::Invalid, &text))
+        })?;
+        self.client.send(self.base(route.side), request).await.map_err(|error| {
+            let (status, text) = (error.status(), error.to_string());
+            Box::new(answer::error(dialect, status, ErrorKind::Upstream, &text))
+        })
     }
 
     fn passed(

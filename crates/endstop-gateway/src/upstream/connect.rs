@@ -1,4 +1,4 @@
-//! Connections to upstreams: TCP, and TLS over it.
+//! Connections to upstreams: TCP, through a proxy where there is one, and TLS over that.
 
 use std::io;
 use std::pin::Pin;
@@ -16,22 +16,35 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::proxy::Proxy;
+
 /// A peer that is gone without a word is noticed after this and some probes; a model may be silent for long.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const PROBE: Duration = Duration::from_secs(10);
 
 /// Where an upstream is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) is_tls: bool,
     pub(super) host: String,
     pub(super) port: u16,
+    /// The proxy on the way there; why there is none although there ought to be.
+    pub(super) proxy: Option<Result<Arc<Proxy>, String>>,
+}
+
+impl Place {
+    /// The proxy that is asked for what the upstream has, rather than for a connection to it.
+    pub(super) fn asked_proxy(&self) -> Option<&Proxy> {
+        self.proxy.as_ref()?.as_deref().ok().filter(|_| !self.is_tls)
+    }
 }
 
 /// Makes connections.
 #[derive(Clone)]
 pub(super) struct Connector {
     tls: TlsConnector,
+    /// For proxies, which speak HTTP/1.1.
+    proxy_tls: TlsConnector,
 }
 
 impl Connector {
@@ -58,28 +71,62 @@ impl Connector {
         #[expect(clippy::expect_used, reason = "the provider has suites for both versions")]
         let builder = builder.expect("ring speaks TLS 1.2 and 1.3");
         let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Self { tls: TlsConnector::from(Arc::new(config)) }
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let proxy_tls = TlsConnector::from(Arc::new(config.clone()));
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        Self { tls: TlsConnector::from(Arc::new(config)), proxy_tls }
     }
 
     /// Connects; says whether the peer wants HTTP/2.
     pub(super) async fn connect(&self, place: &Place) -> io::Result<(Wire, bool)> {
-        // An address in brackets or without is connected to as it is; a name is looked up by the system.
-        let host = place.host.trim_start_matches('[').trim_end_matches(']');
-        let stream = TcpStream::connect((host, place.port)).await?;
-        stream.set_nodelay(true)?;
-        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(PROBE);
-        // Without it a dead peer is noticed later and nothing else.
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        let tcp = Socket { stream, look: Look::default() };
+        let wire = match &place.proxy {
+            None => tcp(&place.host, place.port).await?,
+            Some(Err(why)) => return Err(io::Error::other(why.clone())),
+            Some(Ok(proxy)) => {
+                let wire = self.reach(proxy).await.map_err(|error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", proxy.name()))
+                })?;
+                if !place.is_tls {
+                    return Ok((wire, false));
+                }
+                proxy.tunnel(wire, &format!("{}:{}", place.host, place.port)).await?
+            }
+        };
         if !place.is_tls {
-            return Ok((Wire::Plain(tcp), false));
+            return Ok((wire, false));
         }
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let stream = self.tls.connect(name, tcp).await.map_err(not_tls)?;
-        let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok((Wire::Tls(Box::new(stream)), is_h2))
+        secured(&self.tls, &place.host, wire).await
     }
+
+    async fn reach(&self, proxy: &Proxy) -> io::Result<Wire> {
+        let wire = tcp(&proxy.host, proxy.port).await?;
+        if !proxy.is_tls {
+            return Ok(wire);
+        }
+        secured(&self.proxy_tls, &proxy.host, wire).await.map(|(wire, _)| wire)
+    }
+}
+
+/// An address in brackets or without is connected to as it is; a name is looked up by the system.
+fn unbracketed(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<Wire> {
+    let stream = TcpStream::connect((unbracketed(host), port)).await?;
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(PROBE);
+    // Without it a dead peer is noticed later and nothing else.
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+    Ok(Wire::Plain(Socket { stream, look: Look::default() }))
+}
+
+/// TLS over a connection; says whether the peer wants HTTP/2.
+async fn secured(tls: &TlsConnector, host: &str, wire: Wire) -> io::Result<(Wire, bool)> {
+    let name = ServerName::try_from(unbracketed(host).to_owned()).map_err(io::Error::other)?;
+    let stream = tls.connect(name, wire).await.map_err(not_tls)?;
+    let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    Ok((Wire::Tls(Box::new(stream)), is_h2))
 }
 
 /// Says in words what a peer does that answers a TLS handshake in plain text.
@@ -172,7 +219,8 @@ impl AsyncWrite for Socket {
 #[derive(Debug)]
 pub(super) enum Wire {
     Plain(Socket),
-    Tls(Box<TlsStream<Socket>>),
+    /// Over a socket, or within the TLS of a proxy.
+    Tls(Box<TlsStream<Wire>>),
 }
 
 impl Wire {
@@ -180,7 +228,7 @@ impl Wire {
     pub(super) fn look(&self) -> Look {
         match self {
             Self::Plain(tcp) => tcp.look.clone(),
-            Self::Tls(stream) => stream.get_ref().0.look.clone(),
+            Self::Tls(stream) => stream.get_ref().0.look(),
         }
     }
 }

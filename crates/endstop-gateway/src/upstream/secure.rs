@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// The upstream. It answers `/echo` with the method, target and body; `/parts` with what is sent to it here.
 pub(super) struct Secure {
-    addr: SocketAddr,
+    pub(super) addr: SocketAddr,
     /// What a client trusts who trusts it.
     pub(super) authority: String,
     connections: Arc<AtomicUsize>,
@@ -108,14 +108,15 @@ async fn answer(
     Response::new(Full::new(Bytes::from(text)).boxed_unsync())
 }
 
-fn certified(protocol: &str) -> (ServerConfig, String) {
+pub(super) fn certified(protocol: &str) -> (ServerConfig, String) {
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let pem = authority.self_signed(&authority_key).unwrap().pem();
     let issuer = Issuer::new(authority, authority_key);
     let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let params =
+        CertificateParams::new(vec!["localhost".to_owned(), "models.test".to_owned()]).unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());

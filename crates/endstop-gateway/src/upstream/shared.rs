@@ -7,6 +7,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::UpstreamError;
+use super::trunk::Slot;
 
 /// Most bytes that are put together: what comes faster than this is large enough as it is.
 const MAX_GATHERED: usize = 256 << 10;
@@ -63,26 +64,27 @@ pub(super) fn gather(
 #[derive(Debug)]
 pub(super) struct Stream {
     body: Incoming,
-    has_ended: bool,
+    /// None at the end.
+    slot: Option<Slot>,
     kept_error: Option<UpstreamError>,
 }
 
 impl Stream {
-    pub(super) const fn new(body: Incoming) -> Self {
-        Self { body, has_ended: false, kept_error: None }
+    pub(super) const fn new(body: Incoming, slot: Slot) -> Self {
+        Self { body, slot: Some(slot), kept_error: None }
     }
 
     pub(super) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, UpstreamError>>> {
-        if self.has_ended {
+        if self.slot.is_none() {
             return Poll::Ready(self.kept_error.take().map(Err));
         }
         let Gathered { data, end } = gather(&mut self.body, cx, |_| ());
         match end {
             Some(end) => {
-                self.has_ended = true;
+                self.slot = None;
                 self.kept_error = end.err().map(Into::into);
             }
             None if data.is_empty() => return Poll::Pending,
@@ -95,7 +97,7 @@ impl Stream {
     }
 
     pub(super) fn is_end(&self) -> bool {
-        self.kept_error.is_none() && (self.has_ended || self.body.is_end_stream())
+        self.kept_error.is_none() && (self.slot.is_none() || self.body.is_end_stream())
     }
 
     pub(super) fn remaining(&self) -> Option<u64> {

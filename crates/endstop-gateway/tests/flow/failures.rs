@@ -1,10 +1,13 @@
 //! Upstreams that fail, requests that cannot be taken.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use endstop::core::run::Status;
 use endstop_gateway::{Gateway, StopWith};
 use serde_json::json;
 
-use crate::fake::{Act, Fake, json};
+use crate::fake::{Act, Fake, json, json_with};
 use crate::kit::*;
 
 const ERROR: &str = "{\"error\":{\"message\":\"slow down\",\"type\":\"rate_limit\"}}";
@@ -58,6 +61,52 @@ async fn retries_end_at_their_limit() {
     }
     assert_eq!(last.header("x-endstop-reason").as_deref(), Some("retry_limit"));
     assert_eq!(upstream.calls(), 3);
+}
+
+#[tokio::test]
+async fn an_upstream_that_never_answers_is_given_up_and_the_attempt_is_charged() {
+    let upstream = Fake::start(|_, n| match n {
+        0 | 1 => vec![Act::AwaitClose],
+        _ => json("200 OK", &reply_text("Done.")),
+    })
+    .await;
+    let mut config = config("[stop]\nlimit = \"tokens >= 100_000\"\n", upstream.addr);
+    config.bounds.answer_within = Duration::from_millis(500);
+    let gateway = Gateway::start(config).await.unwrap();
+    let request = Agent::new("Answer.").request();
+    for turn in 1..3 {
+        let got = chat(&gateway, &request).await;
+        assert_eq!(got.status, 504, "{got:?}");
+        let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("has not answered within 500ms"), "{message}");
+        until("closed", || upstream.closed.load(Ordering::SeqCst) == turn).await;
+    }
+    let (usage, is_estimate) = gateway.run(&id()).unwrap().usage();
+    assert!(is_estimate && usage.input > 0 && usage.output == 0, "{usage:?}");
+    assert_eq!(chat(&gateway, &request).await.status, 200);
+    let gauges = ["steps", "attempts", "retries", "errors"].map(|gauge| reading(&gateway, gauge));
+    assert_eq!((gauges, upstream.calls()), ([1, 3, 2, 2], 3));
+}
+
+#[tokio::test]
+async fn the_wait_for_an_answer_ends_with_its_head_and_holds_for_what_is_not_read() {
+    let upstream = Fake::start(|arrived, _| {
+        if arrived.head.contains("/audio/") {
+            return vec![Act::AwaitClose];
+        }
+        let text = reply_text("Done.");
+        let body = Act::Send(text.clone().into_bytes());
+        vec![json_with("", text.len()), Act::Wait(Duration::from_millis(1_500)), body]
+    })
+    .await;
+    let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
+    config.bounds.answer_within = Duration::from_millis(1_000);
+    let gateway = Gateway::start(config).await.unwrap();
+    let got = chat(&gateway, &Agent::new("Answer.").request()).await;
+    assert_eq!((got.status, got.words().as_str()), (200, "Done."));
+    let got = post(&gateway, "/v1/audio/speech", &json!({})).await;
+    assert_eq!(got.status, 504, "{got:?}");
+    assert!(got.json()["error"]["message"].is_string());
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ mod failures;
 mod keep;
 mod lanes;
 mod limits;
+mod raw;
 mod runs;
 mod streams;
 mod transparent;

@@ -1,7 +1,5 @@
 //! What `--upstream` says.
 
-use std::net::IpAddr;
-
 use endstop_gateway::{Upstreams, UpstreamsError};
 
 use super::script;
@@ -14,8 +12,6 @@ const INTERFACES: [(&str, &str); 3] = [
     ("anthropic", "ANTHROPIC_BASE_URL"),
     ("gemini", "GOOGLE_GEMINI_BASE_URL"),
 ];
-/// What names a proxy for the usual clients; the gateway reads none of them.
-const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
 /// Where calls go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,23 +101,6 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// What is said where a proxy is named for other programs and an upstream is beyond this machine.
-pub(super) fn past_a_proxy(
-    upstreams: &Upstreams,
-    get: impl Fn(&str) -> Option<String>,
-) -> Option<String> {
-    let proxy = PROXIES.into_iter().find(|name| get(name).is_some())?;
-    let bases = [&upstreams.openai, &upstreams.anthropic, &upstreams.gemini];
-    let hosts = bases.into_iter().filter_map(|base| base.host());
-    let far = hosts.into_iter().find(|host| !is_loopback(host))?;
-    Some(format!("{proxy} is not used: the gateway connects to {far} itself"))
-}
-
-fn is_loopback(host: &str) -> bool {
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    ip.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,16 +142,5 @@ mod tests {
         }
         let error = Upstream::parse("sim:nope").unwrap_err();
         assert_eq!(error.matches("nope").count(), 1, "{error}");
-    }
-
-    #[test]
-    fn a_proxy_is_warned_of_where_a_call_leaves_the_machine() {
-        let set = |name: &str| (name == "HTTPS_PROXY").then(|| "http://proxy:1".to_owned());
-        let far = Upstreams::all("https://models.example/v1").unwrap();
-        let warning = past_a_proxy(&far, set).unwrap();
-        assert!(warning.contains("HTTPS_PROXY") && warning.contains("models.example"), "{warning}");
-        assert_eq!(past_a_proxy(&far, |_| None), None);
-        let near = Upstreams::all("http://localhost:8000").unwrap();
-        assert_eq!(past_a_proxy(&near, set), None);
     }
 }

@@ -1,0 +1,179 @@
+//! Proxies between the gateway and its upstreams: those that the gateway's own environment names, and no others.
+
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{HOST, HeaderValue, PROXY_AUTHORIZATION};
+use http::{Request, StatusCode, Uri};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::client::proxy::matcher::Matcher;
+use hyper_util::rt::TokioIo;
+
+use super::connect::Wire;
+
+/// Bytes of the head of a proxy's answer.
+const MAX_HEAD: usize = 64 << 10;
+
+/// The proxies of the environment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Proxies {
+    http: Option<Named>,
+    https: Option<Named>,
+    /// Takes in what goes past them.
+    past: Option<Arc<Matcher>>,
+}
+
+/// What a variable names; the reason where it cannot be used.
+type Named = Result<Arc<Proxy>, String>;
+
+/// A proxy.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    /// The variable that names it.
+    variable: &'static str,
+    pub(super) is_tls: bool,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// Marked as sensitive: it is shown nowhere.
+    authorization: Option<HeaderValue>,
+}
+
+impl Proxies {
+    /// Those of `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY`, each also in lower case, past which goes what
+    /// `NO_PROXY` says. An empty variable is none. In the environment of a CGI script `HTTP_PROXY` is what a
+    /// request's header says, and not looked at.
+    pub(super) fn from_environment(get: impl Fn(&str) -> Option<String>) -> Self {
+        let get = |name: &str| get(name).filter(|value| !value.trim().is_empty());
+        let is_cgi = get("REQUEST_METHOD").is_some();
+        let first = |names: &[&'static str]| {
+            let names = names.iter().filter(|name| !(is_cgi && **name == "HTTP_PROXY"));
+            names.copied().find_map(|name| Some(Proxy::parse(name, get(name)?.trim())))
+        };
+        let past = get("NO_PROXY").or_else(|| get("no_proxy"));
+        Self {
+            http: first(&["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]),
+            https: first(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]),
+            past: past.map(|hosts| {
+                // Many write `*.host`, which is `.host`.
+                let hosts = hosts.replace("*.", ".");
+                Arc::new(Matcher::builder().all("http://any").no(hosts).build())
+            }),
+        }
+    }
+
+    /// The proxy on the way to an upstream. Loopback is reached without one.
+    pub(super) fn on_the_way_to(&self, base: &Uri) -> Option<Named> {
+        let is_past = |past: &Arc<Matcher>| past.intercept(base).is_none();
+        if is_loopback(base.host()?) || self.past.as_ref().is_some_and(is_past) {
+            return None;
+        }
+        if base.scheme_str() == Some("http") { self.http.clone() } else { self.https.clone() }
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_here = |ip: IpAddr| {
+        let ip = ip.to_canonical();
+        ip.is_loopback() || ip.is_unspecified()
+    };
+    host.parse().map_or_else(|_| host.eq_ignore_ascii_case("localhost"), is_here)
+}
+
+impl Proxy {
+    fn parse(variable: &'static str, value: &str) -> Named {
+        let unusable = |why: &str| Err(format!("the proxy of {variable} cannot be used: {why}"));
+        let any = Uri::from_static("http://any");
+        let Some(found) = Matcher::builder().all(value).build().intercept(&any) else {
+            return unusable("it is no address such as http://HOST:PORT");
+        };
+        let uri = found.uri();
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(scheme) => return unusable(&format!("{scheme} is not spoken here, only HTTP")),
+            None => return unusable("it is no address such as http://HOST:PORT"),
+        };
+        let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
+            return unusable("it has no host");
+        };
+        Ok(Arc::new(Self {
+            variable,
+            is_tls,
+            host: host.to_owned(),
+            port: uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
+            authorization: found.basic_auth().cloned(),
+        }))
+    }
+
+    /// Who it is, without what may be a password.
+    pub(super) fn name(&self) -> String {
+        format!("the proxy {}:{} of {}", self.host, self.port, self.variable)
+    }
+
+    /// A request for an upstream that the proxy itself asks: it bears the proxy's password, and no other one.
+    pub(super) fn authorize<B>(&self, request: &mut Request<B>) {
+        let authorization = self.authorization.clone();
+        request.headers_mut().remove(PROXY_AUTHORIZATION);
+        request.headers_mut().extend(authorization.map(|value| (PROXY_AUTHORIZATION, value)));
+    }
+
+    /// What its refusal says.
+    pub(super) fn refusal(&self, status: StatusCode) -> io::Error {
+        let variable = self.variable;
+        let remedy = match (status, &self.authorization) {
+            (StatusCode::PROXY_AUTHENTICATION_REQUIRED, None) => {
+                format!("; it asks for {variable}=http://USER:PASSWORD@HOST:PORT")
+            }
+            (StatusCode::PROXY_AUTHENTICATION_REQUIRED, Some(_)) => {
+                format!("; it does not take the user and password of {variable}")
+            }
+            _ => String::new(),
+        };
+        io::Error::other(format!("{} answers {status}{remedy}", self.name()))
+    }
+
+    /// Asks the proxy, over a connection to it, for one to `target` (`host:port`).
+    pub(super) async fn tunnel(&self, wire: Wire, target: &str) -> io::Result<Wire> {
+        let broken =
+            |error: hyper::Error| io::Error::other(format!("{} breaks off: {error}", self.name()));
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(MAX_HEAD)
+            .handshake::<_, Empty<Bytes>>(TokioIo::new(wire))
+            .await
+            .map_err(broken)?;
+        let mut request = Request::connect(target)
+            .header(HOST, target)
+            .body(Empty::new())
+            .map_err(io::Error::other)?;
+        self.authorize(&mut request);
+        let asked = async {
+            let answer = sender.send_request(request).await.map_err(broken)?;
+            if !answer.status().is_success() {
+                return Err(self.refusal(answer.status()));
+            }
+            hyper::upgrade::on(answer).await.map_err(broken)
+        };
+        let tunnel = beside(connection.with_upgrades(), asked).await?;
+        match tunnel.downcast::<TokioIo<Wire>>() {
+            Ok(parts) if parts.read_buf.is_empty() => Ok(parts.io.into_inner()),
+            _ => Err(io::Error::other(format!("{} speaks out of turn", self.name()))),
+        }
+    }
+}
+
+/// The output of `future`, while `connection` is driven on.
+async fn beside<T>(connection: impl Future, future: impl Future<Output = T>) -> T {
+    let (mut connection, mut future) = (pin!(connection), pin!(future));
+    tokio::select! {
+        biased;
+        output = &mut future => output,
+        // What went wrong is told by what waits for the answer.
+        _ = &mut connection => future.await,
+    }
+}
