@@ -355,3 +355,19 @@ fn whoever_is_told_of_the_end_may_look_at_the_run_and_holds_nothing_up() {
         [(1, Status::Completed, Status::Completed), (3, Status::Stopped, Status::Stopped),]
     );
 }
+
+#[test]
+fn a_call_is_foretold_with_those_before_it_in_its_batch() {
+    let parent = root("tool_calls >= 3");
+    parent.tell(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    let child = parent.child(RunId::new(), "child", without_rules());
+    child.begin();
+    for run in [&parent, &child] {
+        assert_eq!(run.would_call(&[], "a"), Directive::Proceed);
+        assert_eq!(run.would_call(&["a", "b"], "a"), Directive::Proceed);
+        assert_eq!(run.would_call(&["a", "b", "a"], "b"), Directive::Stop);
+    }
+    // Nothing was counted.
+    assert_eq!(parent.look(|run| run.reading("tool_calls")), Some(0));
+    assert!(!parent.is_over() && parent.would(&EventKind::ToolBegin { tool: "a" }));
+}

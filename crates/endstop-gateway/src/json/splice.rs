@@ -63,6 +63,11 @@ impl<'j> Changes<'j> {
         Some(Object { end, members: members.collect::<Option<_>>()? })
     }
 
+    /// The whole text.
+    pub(crate) const fn whole(&self) -> Raw<'j> {
+        Raw::of(self.text)
+    }
+
     /// The place of a value that was read from this text.
     pub(crate) fn place(&self, value: Raw<'j>) -> Option<Range<usize>> {
         let (text, part) = (self.text.as_ptr().addr(), value.json().as_ptr().addr());
@@ -107,6 +112,29 @@ impl<'j> Changes<'j> {
         let is_first = object.members.is_empty() && !self.has_insertion(object.end);
         let comma = if is_first { "" } else { "," };
         self.splices.push((object.end..object.end, format!("{comma}\"{key}\":{value}")));
+    }
+
+    /// Removes all members of an object with one of these keys, unless nothing else would be left. At most once of
+    /// an object, and not with another change of them.
+    pub(crate) fn remove(&mut self, object: Raw<'j>, keys: &[&str]) {
+        let places = self.place(object).zip(self.place(object).and_then(|it| self.object(it)));
+        let Some((whole, Object { members, .. })) = places else { return };
+        let stays = |(key, _): &(Key<'_>, Range<usize>)| !keys.contains(&key.as_str());
+        let Some(first) = members.iter().position(stays) else { return };
+        let opening = self.text.get(whole.start..).and_then(|text| text.find('{')).unwrap_or(0);
+        let begin = whole.start.saturating_add(opening).saturating_add(1);
+        let mut before = begin;
+        for (at, member) in members.iter().enumerate() {
+            if at > first && !stays(member) {
+                // With the comma before it.
+                self.replace(before..member.1.end, "");
+            } else if at.checked_add(1) == Some(first) {
+                let rest = self.text.get(member.1.end..).unwrap_or_default();
+                let comma = rest.find(',').map_or(0, |comma| comma.saturating_add(1));
+                self.replace(begin..member.1.end.saturating_add(comma), "");
+            }
+            before = member.1.end;
+        }
     }
 
     /// Adds an element behind the others of the list at a place. `false` where there is no list.

@@ -56,6 +56,19 @@ async fn an_answer_that_is_only_queued_is_charged_in_full() {
     assert_eq!(post(&gateway, "/v1/responses", &body).await.status, 200);
     let run = gateway.run(&id()).unwrap();
     assert_eq!((run.usage().0.output, run.budget().held().is_zero()), (1_000, true));
+    assert_eq!((reading(&gateway, "errors"), gateway.counts(&id()).unwrap().failed_calls), (0, 0));
+}
+
+#[tokio::test]
+async fn an_answer_in_the_background_is_no_failure_and_costs_no_output_that_nothing_holds() {
+    let queued = json!({ "id": "resp_1", "object": "response", "status": "queued", "output": [] });
+    let upstream = Fake::start(move |_, _| json("200 OK", &queued.to_string())).await;
+    let gateway = gateway(STEPS, &upstream).await;
+    let body = json!({ "model": "gpt-4o-mini", "input": "Go.", "background": true });
+    assert_eq!(post(&gateway, "/v1/responses", &body).await.status, 200);
+    let (tokens, is_estimate) = gateway.run(&id()).unwrap().usage();
+    assert!(tokens.total_input() > 0 && tokens.output == 0 && is_estimate, "{tokens:?}");
+    assert_eq!((reading(&gateway, "errors"), reading(&gateway, "steps")), (0, 1));
 }
 
 #[tokio::test]

@@ -324,3 +324,64 @@ async fn nothing_hangs_or_stays_held_when_everything_happens_at_once() {
     assert!(upstream.calls() > 50 && counts.upstream_calls > 0, "{counts:?}");
     assert!(run.usage().0.total() > 0, "{counts:?}");
 }
+
+#[tokio::test]
+async fn an_error_inside_a_success_is_a_failed_attempt_of_the_step() {
+    let usage = json!({ "input_tokens": 1_000, "output_tokens": 5, "total_tokens": 1_005 });
+    let failed = json!({ "id": "resp_1", "object": "response", "status": "failed", "model": "gpt-4o-mini",
+        "error": { "code": "server_error", "message": "broken" }, "output": [], "usage": usage });
+    let event = json!({ "type": "response.failed", "sequence_number": 0, "response": failed });
+    let stream = format!("event: response.failed\ndata: {event}\n\n");
+    let chat_error = json!({ "error": { "message": "no provider", "code": 502 } }).to_string();
+    for (path, body, answer, tokens) in [
+        (
+            "/v1/chat/completions",
+            json!({ "messages": [] }),
+            crate::fake::json("200 OK", &chat_error),
+            0,
+        ),
+        (
+            "/v1/responses",
+            json!({ "input": "a" }),
+            crate::fake::json("200 OK", &failed.to_string()),
+            1_005,
+        ),
+        (
+            "/v1/responses",
+            json!({ "input": "a", "stream": true }),
+            vec![
+                crate::fake::sse_head(),
+                crate::fake::chunk(stream.as_bytes()),
+                crate::fake::sse_end(),
+            ],
+            1_005,
+        ),
+    ] {
+        let upstream = Fake::start(move |_, _| answer.clone()).await;
+        let gateway = gateway("[stop]\nlimit = \"steps >= 9 or errors >= 2\"\n", &upstream).await;
+        let mut body = body;
+        body["model"] = json!("gpt-4o-mini");
+        for errors in 1..=2 {
+            let got = post(&gateway, path, &body).await;
+            assert_eq!(got.status, 200, "{got:?}");
+            assert_eq!(
+                (reading(&gateway, "errors"), reading(&gateway, "own.steps")),
+                (errors, 1),
+                "{path}"
+            );
+        }
+        assert_eq!(gateway.run(&id()).unwrap().usage().0.total(), 2 * tokens, "{path}");
+        post(&gateway, path, &body).await;
+        assert_eq!(upstream.calls(), 2, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_mark_of_the_encoding_before_a_request_is_left_out() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let gateway = gateway("[stop]\nlimit = \"steps >= 3\"\n", &upstream).await;
+    let body = format!("\u{feff}{}", Agent::new("Answer.").request());
+    let got = receive(send(gateway.addr(), "/v1/chat/completions", "", &body).await).await;
+    assert_eq!((got.status, upstream.calls()), (200, 1), "{got:?}");
+    assert!(upstream.seen()[0].body.starts_with('{'));
+}

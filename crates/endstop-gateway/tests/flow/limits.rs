@@ -155,3 +155,37 @@ async fn a_call_waits_for_what_others_in_flight_only_hold() {
     assert_eq!((run.status(), run.usage().0.total()), (Status::Completed, 660));
     assert!(upstream.seen().iter().all(|it| it.json()["max_completion_tokens"] == 4_500));
 }
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_a_stream_of_its_own_run_that_nobody_reads() {
+    let upstream = Fake::start(|_, n| {
+        if n > 0 {
+            return json("200 OK", &reply_text("Done."));
+        }
+        let words =
+            json!({ "choices": [{ "index": 0, "delta": { "content": "a".repeat(1 << 20) } }] });
+        let event = crate::fake::chunk(format!("data: {words}\n\n").as_bytes());
+        let mut acts = vec![crate::fake::sse_head()];
+        acts.extend(std::iter::repeat_n(event, 40));
+        acts.push(crate::fake::Act::AwaitClose);
+        acts
+    })
+    .await;
+    let mut config = config("[stop]\nlimit = \"tokens >= 10_000\"\n", upstream.addr);
+    config.pause = endstop_gateway::PauseLimit(std::time::Duration::from_millis(300));
+    let gateway = endstop_gateway::Gateway::start(config).await.unwrap();
+    let body = |is_stream: bool| {
+        json!({ "model": "gpt-4o-mini", "max_completion_tokens": 9_000, "stream": is_stream,
+            "messages": [{ "role": "user", "content": "Go." }] })
+    };
+    let parent = send(gateway.addr(), CHAT, "", &body(true).to_string()).await;
+    until("it has begun", || upstream.calls() == 1).await;
+    let got = chat(&gateway, &body(false)).await;
+    assert_eq!((got.status, upstream.calls()), (402, 1), "{got:?}");
+    assert!(got.text().contains("does not read on"), "{got:?}");
+    assert_eq!(got.header("x-should-retry").as_deref(), Some("false"));
+    assert_eq!((status(&gateway), gateway.counts(&id()).unwrap().refused), (Status::InProgress, 1));
+    // Its client goes: what it held comes back.
+    drop(parent);
+    until("it is closed", || upstream.closed.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+}

@@ -241,3 +241,19 @@ async fn a_client_that_asks_again_at_once_stays_in_its_conversation() {
     assert_eq!((reading(&gateway, "own.steps"), reading(&gateway, "subagents")), (3, 0));
     assert_eq!(gateway.counts(&id()).unwrap().client_disconnects, 0);
 }
+
+#[tokio::test]
+async fn a_retry_rule_ends_a_run_whose_streams_it_dislikes_too_often() {
+    let events = words(&["no", "nsense"]);
+    let upstream = Fake::start(move |_, _| streamed(&events)).await;
+    let policy = "[stop]\nlimit = \"steps >= 9\"\n[retry]\nbad = 'said(\"nonsense\")'\n";
+    let gateway = gateway(policy, &upstream).await;
+    for turn in 0..5 {
+        let mut agent = Agent::new(&format!("Say {turn}."));
+        agent.is_stream = true;
+        let got = chat(&gateway, &agent.request()).await;
+        let is_stopped = got.header("x-endstop-reason").is_some();
+        assert_eq!(is_stopped, turn > 2, "{turn} {got:?}");
+    }
+    assert_eq!((upstream.calls(), reading(&gateway, "steps")), (3, 3));
+}

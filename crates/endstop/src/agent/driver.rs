@@ -175,6 +175,12 @@ impl DrivenRun {
         self.scope.chain().would(|_, _| kind.clone())
     }
 
+    /// What would become of a tool call, once calls of the tools `before` had begun. Nothing is counted.
+    #[must_use]
+    pub fn would_call(&self, before: &[&str], tool: &str) -> Directive {
+        self.scope.chain().would_after(before, |_, _| EventKind::ToolBegin { tool })
+    }
+
     /// Whether a step below is refused only because the run's next one is to be its wrap-up, or is it already.
     #[must_use]
     pub fn awaits_wrap_up(&self) -> bool {
