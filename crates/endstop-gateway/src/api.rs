@@ -4,7 +4,7 @@
 
 use endstop::core::units::{Money, TokenUsage};
 use endstop::message::ToolCall;
-use endstop::price::{CallContext, UsageCounts};
+use endstop::price::{CallContext, Unit, UsageCounts};
 use http::StatusCode;
 use thiserror::Error;
 
@@ -26,6 +26,7 @@ mod messages;
 #[cfg(test)]
 mod money_tests;
 mod parts;
+mod progress;
 mod reply;
 mod responses;
 mod strict;
@@ -77,6 +78,8 @@ pub(crate) const GEMINI: &dyn Dialect = &gemini::Gemini;
 pub struct Asked {
     /// The model; empty where none is named.
     pub model: String,
+    /// Other models that may answer in its stead.
+    pub fallbacks: Vec<String>,
     /// Whether the answer is to be a stream of events.
     pub is_stream: bool,
     /// Whether the answer is to be a JSON list of what would be events: Gemini's stream without `alt=sse`. Not
@@ -95,6 +98,8 @@ pub struct Asked {
     pub is_background: bool,
     /// Tools that run at the provider are offered: what they read is input too, and is in no request.
     pub has_server_tools: bool,
+    /// Most searches by them, each of which has its fee. Where a request sets no limit, this is a guess.
+    pub searches: u64,
     /// Something in it may be written to a cache for an hour, which costs more.
     pub may_write_1h: bool,
     /// The tier and speed that are asked for, as they change the price.
@@ -135,6 +140,8 @@ pub struct MessageMark {
     pub bound: u64,
     /// Whether the user wrote it.
     pub is_user: bool,
+    /// It refers to a file or a recording whose size is not known here: the bound is a guess.
+    pub is_open: bool,
 }
 
 /// What shape of answer the client insists on.
@@ -185,14 +192,31 @@ pub struct ToolResult {
 pub struct Edits<'e> {
     /// The output cap, of each choice.
     pub output_cap: Option<u64>,
+    /// A cap that the request has none of stands in the other field than the model's name suggests, where the
+    /// interface has two.
+    pub other_cap_field: bool,
     /// Ask for usage in the stream.
     pub force_usage: bool,
     /// The wrap-up: no tools, and this note.
     pub finish: Option<&'e str>,
+    /// How the wrap-up is kept from tools.
+    pub tools_off: ToolsOff,
     /// A note to the model, of a warning.
     pub note: Option<&'e str>,
     /// [`Asked::root`] of the same request, so that it is not read a second time.
     pub(crate) root: Option<&'e Object<'static>>,
+}
+
+/// How a wrap-up keeps the model from calling tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ToolsOff {
+    /// By the choice of none of them.
+    #[default]
+    Forbid,
+    /// They are not in the request: for servers that take no such choice.
+    Remove,
+    /// By the note alone: for servers that take no such choice where the conversation needs its tools.
+    Ask,
 }
 
 /// What an answer said.
@@ -231,6 +255,31 @@ pub struct UsageSeen {
     pub reasoning: Option<u64>,
     /// What the provider says that it billed, where it does: it wins over a computed price.
     pub billed: Option<Money>,
+    /// It was told before the output was made.
+    pub is_preliminary: bool,
+}
+
+impl UsageSeen {
+    /// Whether it tells all of an answer with this many bytes of output: neither input nor output is left out.
+    #[must_use]
+    pub const fn is_whole(&self, output_bytes: u64) -> bool {
+        let (input, output) = (self.tokens.total_input(), self.tokens.output);
+        let has_output = output > 0 && !self.is_preliminary || output_bytes == 0;
+        has_output && (input > 0 || output == 0)
+    }
+
+    /// The report with these tokens, where it leaves some out; what it counts beside them stands.
+    #[must_use]
+    pub fn with_tokens(&self, tokens: &TokenUsage) -> Self {
+        let mut told = self.clone();
+        let all = [("input_tokens", tokens.total_input()), ("output_tokens", tokens.output)];
+        for (unit, count) in all {
+            // Beyond what can be counted it stays as it was reported.
+            let _ = Unit::named(unit).map(|unit| told.counts.set(unit, count));
+        }
+        told.tokens = *tokens;
+        told
+    }
 }
 
 /// What one event of a stream brought.
@@ -273,6 +322,19 @@ pub trait Dialect: Send + Sync {
     /// # Errors
     /// Where it is not such a request.
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable>;
+
+    /// Whether a request is taken without its tools: not by interfaces that want them beside calls in the
+    /// conversation.
+    fn may_remove_tools(&self, body: &[u8]) -> bool {
+        let _ = body;
+        true
+    }
+
+    /// An answer that is not a stream with the first `keep` of its tool calls, at least one, and without the others.
+    ///
+    /// # Errors
+    /// Where it is not such an answer.
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable>;
 
     /// Reads an answer that is not a stream.
     ///
@@ -325,6 +387,10 @@ pub trait StreamReader: Send {
 
     /// Whether the stream could be ended here: no tool call has begun and is not whole.
     fn is_between_blocks(&self) -> bool;
+
+    /// Takes back all tool calls but the first `keep`: they are not passed on, and the stream is ended here. The
+    /// first of them began with this event, the last one that was taken in. Gives what is passed on of the event.
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8>;
 
     /// What was seen so far.
     fn seen(&self) -> &Seen;

@@ -10,6 +10,7 @@ mod admit;
 mod answer;
 mod ask;
 mod cap;
+mod choice;
 mod flight;
 mod pass;
 mod raw;
@@ -31,6 +32,7 @@ use crate::run::{Prices, Registry, RunEntry};
 use crate::server::PeerInfo;
 use crate::upstream::Client;
 use cap::Caps;
+use choice::Choices;
 
 /// All that calls share.
 #[derive(Debug)]
@@ -39,6 +41,7 @@ pub(crate) struct Gate {
     pub(crate) registry: Arc<Registry>,
     prices: Arc<Prices>,
     caps: Caps,
+    choices: Choices,
     client: Client,
     /// Whose prices hold, of each side.
     providers: [&'static str; 3],
@@ -54,7 +57,8 @@ impl Gate {
             provider_of(&at.anthropic, "anthropic"),
             provider_of(&at.gemini, "google"),
         ];
-        Self { config, registry, prices, caps: Caps::default(), client, providers }
+        let (caps, choices) = (Caps::default(), Choices::default());
+        Self { config, registry, prices, caps, choices, client, providers }
     }
 
     /// Answers a request.

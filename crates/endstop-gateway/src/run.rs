@@ -3,6 +3,7 @@
 //! A run is a tree of [`DrivenRun`]s: the run itself, and one below it for each conversation beside the first.
 //! All draw on one ledger; what is about the words and results of a conversation is told apart.
 
+mod answers;
 mod conversation;
 mod held;
 mod keep;
@@ -11,6 +12,7 @@ mod own;
 mod pick;
 mod prices;
 mod registry;
+mod stuck;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,11 +24,13 @@ use endstop::observe::{Observer, RunInfo};
 use endstop::store::RunId;
 use tokio::sync::Notify;
 
+pub(crate) use answers::Answers;
 pub(crate) use conversation::{Identity, InputBound, Memory, Rolling};
 pub(crate) use lane::{LaneState, Seat, Step, close_step};
 pub(crate) use pick::NoSeat;
 pub(crate) use prices::Prices;
 pub(crate) use registry::{NoRun, Registry};
+pub(crate) use stuck::{Reading, Waiting};
 
 use crate::config::Config;
 use keep::{Keep, Trail};
@@ -84,12 +88,19 @@ pub(crate) struct RunEntry {
     /// The run itself; the first conversation is its own.
     pub(crate) driven: DrivenRun,
     pub(crate) counters: Counters,
+    /// What a request may go on from.
+    pub(crate) answers: Answers,
     /// Where its events are written, if it is kept.
     trail: Option<Arc<Trail>>,
     is_unkept_told: AtomicBool,
     lanes: Mutex<Lanes>,
     /// Model calls in flight.
     calls: AtomicUsize,
+    /// Those of them that wait for others, and the streams whose client does not read what it was given.
+    waiting: AtomicUsize,
+    unread: AtomicUsize,
+    /// Rises whenever a client reads on.
+    reads: AtomicU64,
     /// Rung whenever the run may have stopped, paused or gone on.
     bell: Notify,
     /// Whether the clock of the run stands still for a pause.
@@ -139,8 +150,12 @@ impl RunEntry {
             trail,
             is_unkept_told: AtomicBool::new(false),
             counters: Counters::default(),
+            answers: Answers::default(),
             lanes,
             calls: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
+            reads: AtomicU64::new(0),
             bell: Notify::new(),
             is_held: AtomicBool::new(false),
             is_end_told: AtomicBool::new(false),

@@ -33,6 +33,12 @@ impl<'e> Frame<'e> {
         Some(SseEvent { name: &self.name, data: self.data.as_ref()? })
     }
 
+    /// A frame whose event is all that stands behind `begin`.
+    pub(crate) fn of_data(raw: &'e [u8], begin: usize) -> Self {
+        let data = Some(text(raw.get(begin..).unwrap_or_default()));
+        Self { raw, name: Cow::Borrowed(""), data }
+    }
+
     /// The event that `bytes` begin with, where it looks as almost all do: a name or none, one line of data, LF
     /// at the ends.
     fn plain(bytes: &'e [u8]) -> Option<Self> {

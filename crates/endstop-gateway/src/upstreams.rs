@@ -99,11 +99,14 @@ fn address(text: &str) -> Result<Uri, UpstreamsError> {
 }
 
 fn wrong(text: &str, why: &str) -> UpstreamsError {
-    // What stands before an `@` may be a password.
-    let text = match text.rsplit_once('@') {
-        Some((_, rest)) => format!("…@{rest}"),
-        None => text.to_owned(),
-    };
+    // What stands before an `@` may be a password, and what comes after a `?` or `#` a key.
+    let end = text.find(['?', '#']).map_or(text.len(), |at| at.saturating_add(1));
+    let begin = text.rfind('@').map_or(0, |at| at.saturating_add(1));
+    // Where the one comes behind the other, nothing is sure.
+    let shown = text.get(begin..end).unwrap_or_default();
+    let before = if begin > 0 { "…@" } else { "" };
+    let after = if end < text.len() { "…" } else { "" };
+    let text = format!("{before}{shown}{after}");
     UpstreamsError::Address { text, why: why.to_owned() }
 }
 

@@ -65,8 +65,18 @@ fn what_is_no_base_is_refused() {
 
 #[test]
 fn a_refusal_does_not_repeat_a_password() {
-    let error = Upstreams::all("http://me:hunter2@h").unwrap_err().to_string();
-    assert!(!error.contains("hunter2"), "{error}");
+    for text in [
+        "http://me:hunter2@h",
+        "http://h/v1?key=hunter2",
+        "http://h/v1?key=a@hunter2",
+        "http://me:hunter2?@h",
+        "http://h/#hunter2",
+    ] {
+        let error = Upstreams::all(text).unwrap_err().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+    let error = Upstreams::all("http://h/v1?key=hunter2").unwrap_err().to_string();
+    assert!(error.contains("`http://h/v1?…`"), "{error}");
 }
 
 #[test]

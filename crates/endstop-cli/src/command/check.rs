@@ -8,6 +8,7 @@ use endstop::core::policy::{Bound, Bounds, OnUnpriced, Policy};
 use endstop::core::units::{Millis, Money, WallTime};
 use serde_json::{Value, json};
 
+use super::gateway::unseen::unseen;
 use crate::error::{CliError, ExitMeaning};
 use crate::policy_source::PolicySource;
 
@@ -92,6 +93,7 @@ fn warnings(policy: &Policy, bounds: &Bounds) -> Vec<String> {
             ));
         }
     }
+    warnings.extend(unseen(policy));
     warnings
 }
 

@@ -1,5 +1,6 @@
 //! What `endstop run` and `endstop serve` have in common: the flags of a gateway, and starting one.
 
+pub(super) mod unseen;
 mod upstream;
 
 use std::net::SocketAddr;
@@ -119,6 +120,7 @@ impl GatewayArgs {
     pub(super) async fn open(&self, setting: Setting) -> Result<Open, CliError> {
         let prices = self.table()?;
         let program = compiled(&setting.policy)?;
+        unseen::unseen(&setting.policy).iter().for_each(|warning| output::warn(warning));
         let (upstreams, sim) = self.upstreams().await?;
         let mut around = setting.around;
         if let Some(file) = &self.kill_file {

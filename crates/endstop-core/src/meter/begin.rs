@@ -141,14 +141,8 @@ impl Meter {
                 }
             }
             EventKind::ToolBegin { tool } => {
-                self.count(own, Counter::ToolCalls, 1);
                 self.step.called_tool |= own;
-                if let Some(index) = program.tools.iter().position(|name| name == tool)
-                    && let Some((total, own_calls)) = self.tools.get_mut(index)
-                {
-                    *total = total.saturating_add(1);
-                    *own_calls = own_calls.saturating_add(u64::from(own));
-                }
+                self.begin_tool(program, own, tool);
             }
             EventKind::ChildBegin { .. } => self.count(own, Counter::Subagents, 1),
             EventKind::HandOff { to } => {
@@ -158,6 +152,17 @@ impl Meter {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Counts a tool call.
+    pub(crate) fn begin_tool(&mut self, program: &Program, own: bool, tool: &str) {
+        self.count(own, Counter::ToolCalls, 1);
+        if let Some(index) = program.tools.iter().position(|name| name == tool)
+            && let Some((total, own_calls)) = self.tools.get_mut(index)
+        {
+            *total = total.saturating_add(1);
+            *own_calls = own_calls.saturating_add(u64::from(own));
         }
     }
 

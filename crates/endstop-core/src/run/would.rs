@@ -35,6 +35,23 @@ impl Run {
         directive
     }
 
+    /// As [`Run::would`], once calls of the tools `before` had begun too: so a driver knows of a batch, before it
+    /// is whole, which of its calls will begin.
+    pub fn would_after(&mut self, before: &[&str], event: &Event<'_>) -> Directive {
+        if before.is_empty() {
+            return self.would(event);
+        }
+        let meter = &mut self.meter;
+        let counted =
+            (meter.totals.clone(), meter.own.clone(), meter.tools.clone(), meter.overflowed);
+        let own = event.source == Source::Own;
+        before.iter().for_each(|tool| meter.begin_tool(&self.program, own, tool));
+        let directive = self.would(event);
+        let meter = &mut self.meter;
+        (meter.totals, meter.own, meter.tools, meter.overflowed) = counted;
+        directive
+    }
+
     fn answer_to(&mut self, event: &Event<'_>) -> Directive {
         let begins_step = matches!(event.kind, EventKind::StepBegin);
         let has_stopped = self.ended.as_ref().is_some_and(|ended| !ended.natural);

@@ -6,7 +6,10 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
-use super::parts::{Noted, arguments_of, beside, context, may_write_1h, read_noting, text_of};
+use super::parts::{
+    Kind, Noted, arguments_of, beside, context, fallbacks, may_write_1h, read_noting, searches,
+    text_of,
+};
 use super::reply::{MAX_CALLS, Reply};
 use super::strict::{Key, check_members, truth, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark_entry};
@@ -34,6 +37,8 @@ const KEYS: &[Key] = &[
     Key::of(&["n"]),
     Key::of(&["best_of"]),
     Key::of(&["service_tier"]),
+    Key::of(&["models"]),
+    Key::of(&["fallbacks"]),
 ];
 
 fields! {
@@ -47,6 +52,8 @@ fields! {
         best_of: Raw<'j> = "best_of",
         tier: Raw<'j> = "service_tier",
         search: Raw<'j> = "web_search_options" | "search_parameters" | "plugins",
+        models: Raw<'j> = "models",
+        fallbacks: Raw<'j> = "fallbacks",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Raw<'j> = "tool_choice",
         functions: List<Function<'j>> = "functions",
@@ -65,6 +72,7 @@ fields! {
 fields! {
     Tool<'j> {
         kind: Raw<'j> = "type",
+        most: Raw<'j> = "max_uses",
         function: Function<'j> = "function" | "custom",
     }
 }
@@ -74,12 +82,6 @@ fields! {
         name: Raw<'j> = "name",
         parameters: Raw<'j> = "parameters",
         arguments: Raw<'j> = "arguments" | "input",
-    }
-}
-
-fields! {
-    Kind<'j> {
-        kind: Raw<'j> = "type",
     }
 }
 
@@ -121,7 +123,9 @@ impl Dialect for Chat {
             output_cap: old_cap.max(cap),
             // The best of several are all paid.
             choices: choices.max(best_of).unwrap_or(1),
+            fallbacks: fallbacks([request.models, request.fallbacks])?,
             has_server_tools: request.has_server_tools(),
+            searches: request.searches(),
             may_write_1h: may_write_1h(body),
             context: context(request.tier, Raw::default()),
             demands: request.demands(),
@@ -140,6 +144,10 @@ impl Dialect for Chat {
 
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
         edit::edit(body, edits)
+    }
+
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+        edit::keep_calls(body, keep)
     }
 
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
@@ -178,6 +186,13 @@ impl<'j> Request<'j> {
         functions
             .filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.parameters }))
             .collect()
+    }
+
+    fn searches(&self) -> u64 {
+        let by_tools =
+            self.tools.0.iter().map(|it| searches(&it.kind.text().unwrap_or_default(), it.most));
+        let by_option = if self.search.is_some() { searches("search", Raw::default()) } else { 0 };
+        by_tools.fold(by_option, u64::saturating_add)
     }
 
     /// Other kinds of tools run at the provider.

@@ -4,7 +4,7 @@ use http::StatusCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Api, Asked, Demands, Dialect, Edits, ErrorKind, Seen, StreamReader};
+use super::{Api, Asked, Demands, Dialect, Edits, ErrorKind, Seen, StreamReader, ToolsOff};
 use crate::sse::SseSplitter;
 use crate::stop::StopText;
 
@@ -293,10 +293,12 @@ proptest! {
             prop_assert_eq!(&dialect.edit(body.as_bytes(), &Edits::default()).unwrap(), body.as_bytes());
             let edits = Edits {
                 output_cap: Some(cap),
+                other_cap_field: cap % 3 == 0,
                 force_usage: true,
                 finish: Some("finish \"now\""),
                 note: Some("note"),
                 root: None,
+                tools_off: if cap % 2 == 0 { ToolsOff::Remove } else { ToolsOff::Forbid },
             };
             let Ok(edited) = dialect.edit(body.as_bytes(), &edits) else {
                 prop_assert!(!json.is_object());
@@ -311,5 +313,35 @@ proptest! {
                 prop_assert!(asked.output_cap.unwrap() <= before, "{api:?} {value}");
             }
         }
+    }
+}
+
+#[test]
+fn a_wrap_up_forbids_tools_or_has_none_or_only_asks() {
+    let chat = json!({"tools": [{"type": "function", "function": {"name": "a"}}], "functions": [{"name": "b"}],
+        "tool_choice": "auto", "parallel_tool_calls": true, "messages": []});
+    let responses =
+        json!({"tools": [{"type": "function", "name": "a"}], "tool_choice": "auto", "input": "x"});
+    let messages =
+        json!({"tools": [{"name": "a"}], "tool_choice": {"type": "auto"}, "messages": []});
+    let gemini = json!({"tools": [{"functionDeclarations": [{"name": "a"}]}], "contents": [],
+        "toolConfig": {"functionCallingConfig": {"mode": "AUTO"}}});
+    for (api, request) in [
+        (Api::Chat, chat),
+        (Api::Responses, responses),
+        (Api::Messages, messages),
+        (Api::Gemini, gemini),
+    ] {
+        let sent = |tools_off| {
+            let edits = Edits { finish: Some("Finish."), tools_off, ..Edits::default() };
+            let sent = edited(api, &request, &edits);
+            assert!(sent.to_string().contains("Finish."), "{api:?}");
+            sent
+        };
+        let of_tools = ["tools", "tool_choice", "toolConfig", "functions", "parallel_tool_calls"];
+        let kept = |sent: &Value| of_tools.map(|key| sent[key].clone());
+        assert!(sent(ToolsOff::Forbid).to_string().to_lowercase().contains("\"none\""), "{api:?}");
+        assert_eq!(kept(&sent(ToolsOff::Remove)), [const { Value::Null }; 5], "{api:?}");
+        assert_eq!(kept(&sent(ToolsOff::Ask)), kept(&request), "{api:?}");
     }
 }

@@ -1,14 +1,14 @@
 //! Gemini `generateContent` and `streamGenerateContent`.
 //!
 //! The model and whether it is a stream stand in the path, not in the body. A stream is one of events only with
-//! `alt=sse`; without, it is a JSON list that grows, which is read as a whole. Keys may be in camel case or with
+//! `alt=sse`; without, it is a JSON list that grows. Keys may be in camel case or with
 //! underscores, as in all interfaces of that family.
 
 use http::StatusCode;
 use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
-use super::parts::{beside, context, read_object};
+use super::parts::{beside, context, read_object, searches};
 use super::reply::{FINAL_ANSWER, MAX_CALLS, Reply, json_answer};
 use super::strict::{Key, check, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark};
@@ -148,6 +148,7 @@ impl Dialect for Gemini {
             is_list: is_streamed && !is_events,
             wants_usage: true,
             has_server_tools: request.has_server_tools(),
+            searches: request.searches(&model_in(path)),
             context: context(request.tier, Raw::default()),
             output_cap: whole(config.cap, "maxOutputTokens", 0)?,
             choices: whole(config.choices, "candidateCount", 1)?.unwrap_or(1),
@@ -167,6 +168,10 @@ impl Dialect for Gemini {
 
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
         edit::edit(body, edits)
+    }
+
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+        edit::keep_calls(body, keep)
     }
 
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
@@ -194,6 +199,13 @@ impl Dialect for Gemini {
     }
 }
 
+/// Whether searches of a model are billed by the request that had any, and not by the query: those before the third
+/// generation.
+fn bills_by_request(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    ["gemini-1", "gemini-2"].iter().any(|begin| name.starts_with(begin))
+}
+
 /// The model of a path such as `/v1beta/models/gemini-pro:generateContent`.
 fn model_in(path: &str) -> String {
     let last = path.rsplit('/').next().unwrap_or(path);
@@ -211,6 +223,13 @@ impl<'j> Request<'j> {
                 Some(Offer { name: declared.name.text()?, schema: declared.schema })
             })
             .collect()
+    }
+
+    fn searches(&self, model: &str) -> u64 {
+        let tools = listed(self.tools).into_iter().flat_map(Raw::members);
+        let all = tools.map(|(key, _)| searches(key.as_str(), Raw::default()));
+        let all = all.fold(0, u64::saturating_add);
+        if bills_by_request(model) { all.min(1) } else { all }
     }
 
     /// All but functions and the use of a computer run at the provider.

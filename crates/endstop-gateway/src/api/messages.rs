@@ -6,7 +6,10 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
-use super::parts::{arguments_of, beside, context, may_write_1h, read_object, text_of};
+use super::parts::{
+    Kind, arguments_of, beside, context, fallbacks, keep_calls, may_write_1h, read_object,
+    searches, text_of,
+};
 use super::reply::{MAX_CALLS, Reply, json_answer};
 use super::strict::{Key, check, truth, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark};
@@ -38,6 +41,8 @@ const KEYS: &[Key] = &[
     Key::of(&["service_tier"]),
     Key::of(&["speed"]),
     Key::of(&["thread"]),
+    Key::of(&["models"]),
+    Key::of(&["fallbacks"]),
 ];
 
 fields! {
@@ -47,6 +52,8 @@ fields! {
         tier: Raw<'j> = "service_tier",
         speed: Raw<'j> = "speed",
         servers: List<Raw<'j>> = "mcp_servers",
+        models: Raw<'j> = "models",
+        fallbacks: Raw<'j> = "fallbacks",
         max_tokens: Raw<'j> = "max_tokens",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Choice<'j> = "tool_choice",
@@ -61,6 +68,7 @@ fields! {
     Tool<'j> {
         kind: Raw<'j> = "type",
         name: Raw<'j> = "name",
+        most: Raw<'j> = "max_uses",
         schema: Raw<'j> = "input_schema",
     }
 }
@@ -69,12 +77,6 @@ fields! {
     Choice<'j> {
         kind: Raw<'j> = "type",
         name: Raw<'j> = "name",
-    }
-}
-
-fields! {
-    Kind<'j> {
-        kind: Raw<'j> = "type",
     }
 }
 
@@ -125,7 +127,9 @@ impl Dialect for Messages {
             is_stream: truth(request.stream, "stream")?,
             wants_usage: true,
             output_cap: whole(request.max_tokens, "max_tokens", 0)?,
+            fallbacks: fallbacks([request.models, request.fallbacks])?,
             has_server_tools: request.has_server_tools(),
+            searches: request.searches(),
             may_write_1h: may_write_1h(body),
             context: context(request.tier, request.speed),
             choices: 1,
@@ -144,6 +148,23 @@ impl Dialect for Messages {
 
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
         edit::edit(body, edits)
+    }
+
+    fn may_remove_tools(&self, body: &[u8]) -> bool {
+        read_object::<Request<'_>>(body).is_ok_and(|request| {
+            let messages = request.messages.0.iter().map(|raw| raw.read::<Message<'_>>());
+            let mut blocks =
+                messages.flat_map(|message| message.content.read::<List<Block<'_>>>().0);
+            let is_of_tool =
+                |kind: &str| kind.ends_with("tool_use") || kind.ends_with("tool_result");
+            !blocks.any(|block| block.kind.text().is_some_and(|kind| is_of_tool(&kind)))
+        })
+    }
+
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+        keep_calls(body, "content", keep, |block| {
+            block.read::<Kind<'_>>().kind.json() == "\"tool_use\""
+        })
     }
 
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
@@ -178,6 +199,11 @@ impl<'j> Request<'j> {
     fn offers(&self) -> Vec<Offer<'j>> {
         let offers = self.tools.0.iter();
         offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
+    }
+
+    fn searches(&self) -> u64 {
+        let of = |it: &Tool<'_>| searches(&it.kind.text().unwrap_or_default(), it.most);
+        self.tools.0.iter().map(of).fold(0, u64::saturating_add)
     }
 
     fn has_server_tools(&self) -> bool {

@@ -138,3 +138,179 @@ fn tools_that_run_at_the_provider_double_the_bound() {
         assert_eq!(asked.with_server_tools(100), want, "{tools}");
     }
 }
+
+/// What an answer and the stream of the same say of searches on the web, in files, and runs of code.
+fn runs(api: Api, answer: &Value, events: &[Value]) -> [Option<u64>; 3] {
+    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let mut reader = dialect(api).stream(&Asked::default());
+    feed(reader.as_mut(), stream.as_bytes());
+    let [whole, streamed] = [answered(api, answer), reader.seen().clone()].map(|seen| {
+        let counts = seen.usage.expect("usage").counts;
+        ["web_searches", "storage_searches", "code_executions"]
+            .map(|unit| counts.get(endstop::price::Unit::named(unit).unwrap()))
+    });
+    assert_eq!(whole, streamed, "{api:?} {answer}");
+    whole
+}
+
+#[test]
+fn tools_at_openai_that_cost_by_the_run_are_counted() {
+    let items = [
+        json!({"type": "web_search_call", "id": "1", "action": {"type": "search", "query": "q"}}),
+        json!({"type": "web_search_call", "id": "2", "action": {"type": "search", "queries": ["a", "b"]}}),
+        json!({"type": "web_search_call", "id": "3", "action": {"type": "open_page", "url": "u"}}),
+        json!({"type": "web_search_call", "id": "4"}),
+        json!({"type": "file_search_call", "id": "5", "queries": ["a"]}),
+        json!({"type": "code_interpreter_call", "id": "6", "code": "1"}),
+        json!({"type": "message", "id": "7", "content": []}),
+    ];
+    let usage = json!({"input_tokens": 10, "output_tokens": 5, "total_tokens": 15});
+    let response = json!({"id": "1", "object": "response", "status": "completed", "output": items, "usage": usage});
+    let mut events = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let mut begun = item.clone();
+        begun.as_object_mut().unwrap().remove("action");
+        for (kind, item) in [("added", &begun), ("done", item), ("done", item)] {
+            let kind = format!("response.output_item.{kind}");
+            events.push(json!({"type": kind, "output_index": index, "item": item}));
+        }
+    }
+    events.push(json!({"type": "response.completed", "response": response}));
+    assert_eq!(runs(Api::Responses, &response, &events), [Some(4), Some(1), Some(1)]);
+}
+
+#[test]
+fn an_answer_of_chat_that_cites_the_web_has_searched_it() {
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
+    let cited = json!([{"type": "url_citation", "url_citation": {"url": "u"}}]);
+    for (annotations, want) in [(cited, Some(1)), (json!([]), None), (Value::Null, None)] {
+        let message = json!({"content": "a", "annotations": annotations});
+        let answer = json!({"id": "1", "choices": [{"message": message, "finish_reason": "stop"}], "usage": usage});
+        let events = [
+            json!({"id": "1", "choices": [{"delta": {"content": "a"}}], "usage": usage}),
+            json!({"id": "1", "choices": [{"delta": {"annotations": annotations}}], "usage": usage}),
+        ];
+        assert_eq!(runs(Api::Chat, &answer, &events), [want, None, None], "{annotations}");
+    }
+}
+
+#[test]
+fn searches_of_gemini_are_counted_as_they_are_billed() {
+    let usage = json!({"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15});
+    let queries = json!(["a", "", "b", "a"]);
+    for (model, queries, want) in [
+        ("gemini-2.5-flash", &queries, Some(1)),
+        ("models/gemini-2.0-flash", &queries, Some(1)),
+        ("gemini-3-flash-preview", &queries, Some(2)),
+        ("gemini-3-flash-preview", &json!([""]), None),
+    ] {
+        let piece = |text: &str, grounding: Value| {
+            let content = json!({"parts": [{"text": text}], "role": "model"});
+            json!({"modelVersion": model, "usageMetadata": usage,
+                "candidates": [{"content": content, "finishReason": "STOP", "groundingMetadata": grounding}]})
+        };
+        let grounding = json!({"webSearchQueries": queries});
+        let events =
+            [piece("a", Value::Null), piece("b", grounding.clone()), piece("", grounding.clone())];
+        assert_eq!(
+            runs(Api::Gemini, &piece("ab", grounding), &events),
+            [want, None, None],
+            "{model}"
+        );
+    }
+}
+
+#[test]
+fn searches_that_are_reported_are_not_counted_twice() {
+    let usage = json!({"input_tokens": 10, "output_tokens": 5, "server_tool_use": {"web_search_requests": 3}});
+    let answer =
+        json!({"type": "message", "content": [], "usage": usage, "stop_reason": "end_turn"});
+    let events = [json!({"type": "message_start", "message": answer})];
+    assert_eq!(runs(Api::Messages, &answer, &events), [Some(3), None, None]);
+}
+
+/// Input and output of a report, and whether it is all of an answer with some words.
+fn halves(api: Api, answer: &Value) -> Option<(u64, u64, bool)> {
+    let usage = answered(api, answer).usage?;
+    let is_whole = usage.is_whole(40);
+    Some((usage.tokens.total_input(), usage.tokens.output, is_whole))
+}
+
+#[test]
+fn half_a_report_is_known_for_what_it_is() {
+    let chat = |usage: Value| {
+        halves(Api::Chat, &json!({"choices": [{"message": {"content": "a"}}], "usage": usage}))
+    };
+    let gemini =
+        |usage: Value| halves(Api::Gemini, &json!({"candidates": [], "usageMetadata": usage}));
+    let whole = json!({"prompt_tokens": 1000, "completion_tokens": 5, "total_tokens": 1005});
+    assert_eq!(chat(whole), Some((1000, 5, true)));
+    assert_eq!(chat(json!({"prompt_tokens": 1000})), Some((1000, 0, false)));
+    assert_eq!(chat(json!({"completion_tokens": 5})), Some((0, 5, false)));
+    let zero = json!({"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000});
+    assert_eq!(chat(zero), Some((1000, 0, false)));
+    assert_eq!(gemini(json!({"promptTokenCount": 1000})), Some((1000, 0, false)));
+    // The total tells the other half.
+    let rest = json!({"prompt_tokens": 1000, "completion_tokens": null, "total_tokens": 1600});
+    assert_eq!(chat(rest), Some((1000, 600, true)));
+    let rest = json!({"completion_tokens": 600, "total_tokens": 1600});
+    assert_eq!(chat(rest), Some((1000, 600, true)));
+    let rest = json!({"promptTokenCount": 1000, "totalTokenCount": 7000});
+    assert_eq!(gemini(rest), Some((1000, 6000, true)));
+    assert_eq!(chat(json!({})), None);
+}
+
+#[test]
+fn what_a_stream_of_messages_tells_at_its_beginning_is_not_its_output() {
+    let told = |ends: &[Value]| {
+        let usage = json!({"input_tokens": 10, "output_tokens": 1});
+        let mut events =
+            vec![json!({"type": "message_start", "message": {"type": "message", "usage": usage}})];
+        events.extend_from_slice(ends);
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let mut reader = dialect(Api::Messages).stream(&Asked::default());
+        feed(reader.as_mut(), stream.as_bytes());
+        let usage = reader.seen().usage.clone().unwrap();
+        (usage.tokens.output, usage.is_whole(40))
+    };
+    let end = |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
+    assert_eq!(told(&[]), (1, false));
+    assert_eq!(told(&[end(Value::Null)]), (1, false));
+    assert_eq!(told(&[end(json!({"input_tokens": 12}))]), (1, false));
+    assert_eq!(told(&[end(json!({"output_tokens": 7}))]), (7, true));
+    assert_eq!(told(&[end(json!({"output_tokens": 1}))]), (1, true));
+}
+
+#[test]
+fn a_request_says_who_may_answer_it_and_how_often_it_may_search() {
+    let asked = read(Api::Chat, &json!({"models": ["a", {"model": "b"}, 7], "fallbacks": ["c"]}));
+    assert_eq!(asked.fallbacks, ["a", "b", "", "c"]);
+    let many: Vec<String> = (0..65).map(|n| n.to_string()).collect();
+    assert!(is_refused(Api::Chat, &json!({"models": many}).to_string()));
+    let search = |kind: &str, most: Value| json!({"type": kind, "name": "s", "max_uses": most});
+    for (api, request, want) in [
+        (
+            Api::Chat,
+            json!({"tools": [{"type": "function", "function": {"name": "web_search"}}]}),
+            0,
+        ),
+        (Api::Chat, json!({"web_search_options": {}}), 10),
+        (Api::Messages, json!({"tools": [search("web_search_20250305", json!(3))]}), 3),
+        (Api::Messages, json!({"tools": [search("web_search_20250305", Value::Null)]}), 10),
+        (
+            Api::Messages,
+            json!({"tools": [search("tool_search_tool_regex_20251119", Value::Null)]}),
+            0,
+        ),
+        (
+            Api::Responses,
+            json!({"tools": [search("web_search", Value::Null)], "max_tool_calls": 2}),
+            2,
+        ),
+        (Api::Responses, json!({"tools": [{"type": "web_search"}, {"type": "file_search"}]}), 20),
+        (Api::Responses, json!({"tools": [{"type": "code_interpreter"}], "max_tool_calls": 2}), 0),
+        (Api::Gemini, json!({"tools": [{"googleSearch": {}}]}), 10),
+    ] {
+        assert_eq!(read(api, &request).searches, want, "{request}");
+    }
+}

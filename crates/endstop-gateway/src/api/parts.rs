@@ -1,19 +1,27 @@
 //! What the interfaces have in common: bodies, the text of content, changes of a request.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use endstop::price::CallContext;
 use memchr::memmem::Finder;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::reply::word;
-use super::{Edits, Unreadable};
-use crate::json::{Changes, FromJson, Key, Object, Raw, fields, parse, parse_noting};
+use super::{Edits, ToolsOff, Unreadable};
+use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
 
 fields! {
     Part<'j> {
         text: Raw<'j> = "text" | "refusal",
+    }
+}
+
+fields! {
+    /// What kind of thing an object is.
+    Kind<'j> {
+        kind: Raw<'j> = "type",
     }
 }
 
@@ -110,6 +118,45 @@ pub(super) fn context(tier: Raw<'_>, speed: Raw<'_>) -> CallContext {
     CallContext { service_tier, speed, ..CallContext::default() }
 }
 
+/// Most models that may answer in a model's stead.
+const MAX_FALLBACKS: usize = 64;
+
+fields! {
+    Named<'j> {
+        model: Raw<'j> = "model",
+    }
+}
+
+/// The models that may answer in a model's stead: names, or objects that have one.
+pub(super) fn fallbacks<'j>(
+    lists: impl IntoIterator<Item = Raw<'j>>,
+) -> Result<Vec<String>, Unreadable> {
+    let all = lists.into_iter().flat_map(Raw::items);
+    // One that cannot be read has no price.
+    let name = |it: Raw<'_>| {
+        it.text().or_else(|| it.read::<Named<'_>>().model.text()).unwrap_or_default().into_owned()
+    };
+    let names: Vec<String> = all.take(MAX_FALLBACKS.saturating_add(1)).map(name).collect();
+    if names.len() > MAX_FALLBACKS {
+        return Err(Unreadable(format!(
+            "more than {MAX_FALLBACKS} models are named to fall back on"
+        )));
+    }
+    Ok(names)
+}
+
+/// Searches that are expected of a tool at the provider whose number nothing limits: Anthropic's pauses after ten
+/// rounds, the others say nothing of it.
+const SEARCHES: u64 = 10;
+
+/// Most searches with a fee of a tool of this kind at the provider, where the request allows so many runs of it.
+pub(super) fn searches(kind: &str, most: Raw<'_>) -> u64 {
+    let kind = kind.to_ascii_lowercase();
+    // A search among the tools that are offered costs its tokens.
+    let has_fee = kind.contains("search") && !kind.starts_with("tool_search");
+    if has_fee { most.count().unwrap_or(SEARCHES) } else { 0 }
+}
+
 /// Whether nothing is to be changed.
 pub(super) fn is_nothing(edits: &Edits<'_>) -> bool {
     edits.output_cap.is_none()
@@ -135,10 +182,48 @@ pub(super) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, c
     is_there
 }
 
+/// Turns the tools of a wrap-up off. `offers` are the keys of tools, each with that of its choice, of which `none`
+/// is the one of none. Without tools a choice of them is refused, and so is leave to call several at once.
+pub(super) fn turn_tools_off(
+    changes: &mut Changes<'_>,
+    root: &Object<'_>,
+    edits: &Edits<'_>,
+    offers: &[(&str, &str)],
+    none: &str,
+) {
+    let has_any =
+        |key: &str| root.get(key).is_some_and(|place| !changes.value(&place).items().is_empty());
+    let offered: Vec<_> = offers.iter().filter(|(tools, _)| has_any(tools)).collect();
+    match edits.tools_off {
+        _ if edits.finish.is_none() || offered.is_empty() => {}
+        ToolsOff::Forbid => offered.iter().for_each(|(_, choice)| changes.set(root, choice, none)),
+        ToolsOff::Remove => {
+            let keys = offers.iter().flat_map(|(tools, choice)| [*tools, *choice]);
+            let keys: Vec<_> = keys.chain(["parallel_tool_calls"]).collect();
+            changes.remove(changes.whole(), &keys);
+        }
+        ToolsOff::Ask => {}
+    }
+}
+
 /// The notes to the model, as one text.
 pub(super) fn note_of(edits: &Edits<'_>) -> Option<String> {
     let notes: Vec<&str> = [edits.finish, edits.note].into_iter().flatten().collect();
     (!notes.is_empty()).then(|| notes.join("\n\n"))
+}
+
+/// Adds to the user's last message, or a message of the user: behind what it has, as results of tools must come
+/// first. Not one of the system: many servers take that only as the first. Not a second one of the user: some
+/// templates want the roles to alternate.
+pub(super) fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
+    let Some(list) = root.get("messages") else { return };
+    let last = last_of(changes, &list).filter(|it| Entry::of(*it).get("role").json() == "\"user\"");
+    let message = last.and_then(|last| changes.object(changes.place(last)?));
+    let part = json!({ "type": "text", "text": note });
+    if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
+        return;
+    }
+    changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
 }
 
 /// Adds a note to the content of a message: to its text, or as one more part. `false` where it has no content.
@@ -153,8 +238,40 @@ pub(super) fn add_to_content(
         || changes.push(&content, &part.to_string())
 }
 
+/// Leaves of the list at a place only the elements for which `stays` holds. They are asked about in order.
+pub(super) fn keep_items(
+    changes: &mut Changes<'_>,
+    list: Range<usize>,
+    mut stays: impl FnMut(Raw<'_>) -> bool,
+) {
+    let items = changes.value(&list).items();
+    let kept: Vec<&str> = items.iter().filter(|it| stays(**it)).map(|it| it.json()).collect();
+    if kept.len() < items.len() {
+        changes.replace(list, &format!("[{}]", kept.join(",")));
+    }
+}
+
+/// An answer without all but the first `keep` calls in the list under a key.
+pub(super) fn keep_calls(
+    body: &[u8],
+    key: &str,
+    keep: usize,
+    is_call: impl Fn(Raw<'_>) -> bool,
+) -> Result<Vec<u8>, Unreadable> {
+    let (mut changes, root) = changes_of(body)?;
+    let mut at = 0usize;
+    if let Some(list) = root.get(key) {
+        keep_items(&mut changes, list, |item| {
+            let is_call = is_call(item);
+            at = at.saturating_add(usize::from(is_call));
+            !is_call || at <= keep
+        });
+    }
+    Ok(changes.apply())
+}
+
 /// The last element of a list in an object.
-pub(super) fn last_of<'j>(changes: &Changes<'j>, list: &std::ops::Range<usize>) -> Option<Raw<'j>> {
+pub(super) fn last_of<'j>(changes: &Changes<'j>, list: &Range<usize>) -> Option<Raw<'j>> {
     changes.value(list).items().pop()
 }
 

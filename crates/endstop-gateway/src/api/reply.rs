@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Asked, Demands, OwnAnswer, Seen};
+use super::{Asked, Demands, OwnAnswer, Seen, Unreadable};
 use crate::json::{Raw, fields};
 use crate::stop::StopText;
 
@@ -89,6 +89,12 @@ pub(super) fn write_event(out: &mut Vec<u8>, name: &str, data: &Value) {
         out.extend_from_slice(format!("event: {name}\n").as_bytes());
     }
     out.extend_from_slice(format!("data: {data}\n\n").as_bytes());
+}
+
+/// An event of data alone that is passed on in the place of another.
+pub(super) fn changed_event(data: Result<Vec<u8>, Unreadable>) -> Vec<u8> {
+    // What cannot be read has no calls either.
+    data.map_or(Vec::new(), |data| [&b"data: "[..], &data, b"\n\n"].concat())
 }
 
 /// How much more of an answer is kept: text, names and arguments of calls.

@@ -9,7 +9,10 @@ use http::StatusCode;
 
 use super::chat::{insists_by_word, openai_error};
 use super::demand::{Insists, Offer, demands};
-use super::parts::{arguments_of, context, may_write_1h, read_object, text_of};
+use super::parts::{
+    Kind, arguments_of, context, fallbacks, keep_calls, may_write_1h, read_object, searches,
+    text_of,
+};
 use super::reply::{MAX_CALLS, Reply};
 use super::strict::{Key, check, truth, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark};
@@ -50,6 +53,9 @@ const KEYS: &[Key] = &[
     Key::of(&["conversation"]),
     Key::of(&["prompt"]),
     Key::of(&["service_tier"]),
+    Key::of(&["max_tool_calls"]),
+    Key::of(&["models"]),
+    Key::of(&["fallbacks"]),
 ];
 
 fields! {
@@ -66,6 +72,9 @@ fields! {
         prompt: Raw<'j> = "prompt",
         background: Raw<'j> = "background",
         tier: Raw<'j> = "service_tier",
+        most_runs: Raw<'j> = "max_tool_calls",
+        models: Raw<'j> = "models",
+        fallbacks: Raw<'j> = "fallbacks",
     }
 }
 
@@ -73,6 +82,7 @@ fields! {
     Tool<'j> {
         kind: Raw<'j> = "type",
         name: Raw<'j> = "name",
+        most: Raw<'j> = "max_uses",
         parameters: Raw<'j> = "parameters",
     }
 }
@@ -80,12 +90,6 @@ fields! {
 fields! {
     Text<'j> {
         format: Kind<'j> = "format",
-    }
-}
-
-fields! {
-    Kind<'j> {
-        kind: Raw<'j> = "type",
     }
 }
 
@@ -104,7 +108,7 @@ fields! {
         call_id: Raw<'j> = "call_id",
         id: Raw<'j> = "id",
         name: Raw<'j> = "name",
-        arguments: Raw<'j> = "arguments" | "input" | "action",
+        arguments: Raw<'j> = "arguments" | "input" | "action" | "operation",
         output: Raw<'j> = "output",
         content: Raw<'j> = "content",
     }
@@ -148,7 +152,9 @@ impl Dialect for Responses {
             is_background: request.background.is_truthy(),
             continues: request.continues(),
             output_cap: whole(request.cap, "max_output_tokens", 0)?,
+            fallbacks: fallbacks([request.models, request.fallbacks])?,
             has_server_tools: request.has_server_tools(),
+            searches: request.searches(),
             may_write_1h: may_write_1h(body),
             context: context(request.tier, Raw::default()),
             choices: 1,
@@ -176,6 +182,10 @@ impl Dialect for Responses {
 
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
         edit::edit(body, edits)
+    }
+
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+        keep_calls(body, "output", keep, |item| item.read::<answer::Output<'_>>().is_call())
     }
 
     fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
@@ -212,6 +222,13 @@ impl<'j> Request<'j> {
         offers
             .filter_map(|tool| Some(Offer { name: tool.name.text()?, schema: tool.parameters }))
             .collect()
+    }
+
+    fn searches(&self) -> u64 {
+        let of = |it: &Tool<'_>| searches(&it.kind.text().unwrap_or_default(), it.most);
+        let all = self.tools.0.iter().map(of).fold(0, u64::saturating_add);
+        // It limits those of all of them together.
+        self.most_runs.count().filter(|_| all > 0).unwrap_or(all)
     }
 
     fn has_server_tools(&self) -> bool {

@@ -19,12 +19,20 @@ pub(super) struct Tally {
     around: Value,
     service_tier: Option<String>,
     last: String,
+    /// How often tools ran at the provider that cost by the run, as far as no report says so.
+    runs: Vec<(Unit, u64)>,
 }
 
 impl Tally {
     /// Nothing reported yet.
     pub(super) fn new(shape: UsageShape) -> Self {
-        Self { shape, around: Value::Null, service_tier: None, last: String::new() }
+        Self {
+            shape,
+            around: Value::Null,
+            service_tier: None,
+            last: String::new(),
+            runs: Vec::new(),
+        }
     }
 
     /// Takes a report in, and the tier that stands beside it, and gives what was used as far as it is known.
@@ -55,22 +63,83 @@ impl Tally {
         self.seen()
     }
 
+    /// Counts runs of a tool at the provider that stand in the answer and in no report: `of` gives their number so
+    /// far for the one before. Gives what was used, where that is reported already.
+    pub(super) fn count_runs(&mut self, unit: &str, of: impl Fn(u64) -> u64) -> Option<UsageSeen> {
+        let unit = Unit::named(unit)?;
+        match self.runs.iter_mut().find(|(known, _)| *known == unit) {
+            Some((_, runs)) => *runs = of(*runs),
+            None => self.runs.push((unit, of(0))),
+        }
+        self.seen()
+    }
+
     fn seen(&self) -> Option<UsageSeen> {
         let usage = self.around.get("usage")?;
         let others = || detect_shape(usage).and_then(|shape| read_usage(shape, usage).ok());
-        let counts = read_usage(self.shape, usage).ok().or_else(others)?;
+        let half = || read_usage(self.shape, &with_both_halves(usage)?).ok();
+        let counts = read_usage(self.shape, usage).ok().or_else(others).or_else(half)?;
         let reasoning = Unit::named("output_reasoning_tokens").and_then(|unit| counts.get(unit));
-        let counts = with_reasoning(counts, usage, reasoning);
+        let mut counts = with_rest(with_reasoning(counts, usage, reasoning), usage);
+        for (unit, runs) in &self.runs {
+            let reported = counts.get(*unit).unwrap_or(0);
+            // Beyond what can be counted it stays as it was reported.
+            let _ = counts.set(*unit, reported.max(*runs));
+        }
         let tokens = counts.token_usage();
         let (context, billed) = (context_of(&self.around), billed_cost(usage));
-        Some(UsageSeen { counts, tokens, context, reasoning, billed })
+        Some(UsageSeen { counts, tokens, context, reasoning, billed, is_preliminary: false })
     }
+}
+
+/// Input and output, as the interfaces name them.
+const HALVES: [[&str; 2]; 3] = [
+    ["prompt_tokens", "completion_tokens"],
+    ["input_tokens", "output_tokens"],
+    ["promptTokenCount", "candidatesTokenCount"],
+];
+
+/// A report of input or output alone, with zero for the half that it does not tell.
+fn with_both_halves(usage: &Value) -> Option<Value> {
+    let mut both = usage.as_object()?.clone();
+    let is_told =
+        |report: &Map<String, Value>, key: &str| report.get(key).is_some_and(Value::is_u64);
+    let halves = HALVES.iter().find(|keys| keys.iter().any(|key| is_told(&both, key)))?;
+    for key in halves {
+        if both.get(*key).is_none_or(Value::is_null) {
+            both.insert((*key).to_owned(), Value::from(0));
+        }
+    }
+    Some(Value::Object(both))
+}
+
+fn total_of(usage: &Value) -> Option<u64> {
+    let total = usage.get("total_tokens").or_else(|| usage.get("totalTokenCount"));
+    total.and_then(Value::as_u64).filter(|total| *total < MAX_COUNT)
+}
+
+/// Where a report has input or output alone, and a total, the other one is the rest.
+fn with_rest(mut counts: UsageCounts, usage: &Value) -> UsageCounts {
+    let tokens = counts.token_usage();
+    let (input, output) = (tokens.total_input(), tokens.output);
+    let Some(rest) = total_of(usage).and_then(|total| total.checked_sub(input.max(output))) else {
+        return counts;
+    };
+    let unit = match (input, output) {
+        (1.., 0) => Unit::named("output_tokens"),
+        (0, 1..) => Unit::named("input_tokens"),
+        _ => None,
+    };
+    if let Some(unit) = unit {
+        // Below the total, which can be counted.
+        let _ = counts.add(unit, rest);
+    }
+    counts
 }
 
 /// Some servers count reasoning beside the output and not in it; the total tells.
 fn with_reasoning(mut counts: UsageCounts, usage: &Value, reasoning: Option<u64>) -> UsageCounts {
-    let total =
-        usage.get("total_tokens").and_then(Value::as_u64).filter(|total| *total < MAX_COUNT);
+    let total = total_of(usage);
     let unit = Unit::named("output_tokens");
     if let (Some(total), Some(reasoning), Some(unit)) = (total, reasoning, unit)
         && reasoning > 0

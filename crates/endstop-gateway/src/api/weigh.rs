@@ -13,7 +13,7 @@ use crate::json::{Entry, Key, Raw, fields};
 /// providers charge for their largest images, but for a few models with surcharges on images.
 pub(super) const IMAGE_TOKENS: u64 = 20_000;
 
-/// Tokens that a file is counted as that the request only refers to: about a whole context window, since its size
+/// Tokens that a file is counted as that the request only refers to, where nothing is known of the model: its size
 /// is not known here.
 pub(super) const FILE_TOKENS: u64 = 200_000;
 
@@ -28,18 +28,18 @@ const CACHE_MARK: &str = "cache_control";
 
 static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CACHE_MARK));
 
-/// What a value with an image or a file has somewhere as a key or a kind, or may have behind an escape. The words
-/// alone are in every other text that an agent reads.
-static FIND_MEDIA: LazyLock<[Finder<'static>; 8]> = LazyLock::new(|| {
+/// What a value with an image or a file has somewhere, or may have behind an escape.
+static FIND_MEDIA: LazyLock<[Finder<'static>; 9]> = LazyLock::new(|| {
     let words = [
-        r#""image"#,
-        r#""file"#,
-        r#"_image""#,
-        r#"_file""#,
-        r#""inlineData"#,
-        r#""inline_data"#,
-        r#""document""#,
-        r"\u",
+        "image",
+        "file",
+        "inlineData",
+        "inline_data",
+        "document",
+        "audio",
+        "video",
+        "_url\"",
+        "\\u",
     ];
     words.map(Finder::new)
 });
@@ -74,7 +74,7 @@ fields! {
 
 fields! {
     Address<'j> {
-        url: Raw<'j> = "url",
+        url: Raw<'j> = "url" | "data",
     }
 }
 
@@ -85,16 +85,17 @@ pub(super) fn mark(message: Raw<'_>, is_user: bool) -> MessageMark {
 
 /// As [`mark`], of a message whose members are known.
 pub(super) fn mark_entry(message: &Entry<'_>, is_user: bool) -> MessageMark {
-    MessageMark { digest: digest(message), bound: bound(message.raw()), is_user }
+    let Weight { tokens, is_open } = weigh(message.raw());
+    MessageMark { digest: digest(message), bound: tokens, is_user, is_open }
 }
 
 /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
-pub(super) fn bound(value: Raw<'_>) -> u64 {
-    let mut weight = Weight { tokens: length(value.json()) };
+fn weigh(value: Raw<'_>) -> Weight {
+    let mut weight = Weight { tokens: length(value.json()), is_open: false };
     if may_have_media(value.json()) {
         weight.part(value, MAX_DEPTH);
     }
-    weight.tokens
+    weight
 }
 
 fn length(text: &str) -> u64 {
@@ -107,6 +108,8 @@ fn may_have_media(json: &str) -> bool {
 
 struct Weight {
     tokens: u64,
+    /// Something is only referred to.
+    is_open: bool,
 }
 
 impl Weight {
@@ -138,8 +141,10 @@ impl Weight {
             Some("file" | "input_file" | "container_upload") => {
                 let file: Part<'_> = part.file.read();
                 let is_named = part.file_id.is_some() || file.file_id.is_some();
-                self.file(is_named || part.file_url.is_some());
+                let data = [part.reference, file.reference, file.file_url];
+                self.file(is_named || part.file_url.is_some() || data.into_iter().any(refers));
             }
+            Some(kind) if is_recording(kind) => self.recording(value, kind),
             _ if part.inline.mime.text().is_some_and(|mime| mime.starts_with("image/")) => {
                 self.image(part.inline.data);
             }
@@ -154,10 +159,35 @@ impl Weight {
         self.tokens = self.tokens.saturating_sub(data).saturating_add(IMAGE_TOKENS);
     }
 
+    /// What a part of this kind has under the name of its kind: inside itself, or somewhere else.
+    fn recording(&mut self, part: Raw<'_>, kind: &str) {
+        let members = part.members();
+        let media = members.iter().find(|(key, _)| key.as_str() == kind).map(|(_, value)| *value);
+        let media = media.unwrap_or_default();
+        let address: Address<'_> = media.read();
+        let place = if address.url.is_some() { address.url } else { media };
+        // A list of frames is one of addresses.
+        self.file(!place.json().starts_with('"') || refers(place));
+    }
+
     fn file(&mut self, is_reference: bool) {
+        self.is_open |= is_reference;
         let tokens = if is_reference { FILE_TOKENS } else { IMAGE_TOKENS };
         self.tokens = self.tokens.saturating_add(tokens);
     }
+}
+
+/// Whether parts of this kind are a recording or a document, by the names that servers of OpenAI's interfaces use.
+fn is_recording(kind: &str) -> bool {
+    matches!(kind, "video" | "input_video" | "audio" | "input_audio") || kind.ends_with("_url")
+}
+
+/// Whether a text is an address of something elsewhere.
+fn refers(place: Raw<'_>) -> bool {
+    let head: Vec<u8> = place.json().bytes().take(24).collect();
+    let is_inline = head.to_ascii_lowercase().starts_with(b"\"data:");
+    // The slashes may stand behind escapes.
+    !is_inline && head.starts_with(b"\"") && head.contains(&b':')
 }
 
 /// What is inside an address.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop::agent::MIN_OUTPUT_TOKENS;
-use endstop::agent::driver::{Call, DrivenRun, NotBegun, OpenCall};
+use endstop::agent::driver::{Call, DrivenRun, NotBegun, OpenCall, Pricing};
 use endstop::core::event::EventKind;
 use endstop::core::run::Directive;
 use endstop::core::signal::{StopReason, StopSignal};
@@ -17,15 +17,20 @@ use super::ask::guarded;
 use super::flight::{Begun, Flight};
 use super::take::Taken;
 use super::{Gate, answer};
-use crate::api::{ErrorKind, Thread, ToolResult};
+use crate::api::{Asked, ErrorKind, Thread, ToolResult};
 use crate::body::Body;
-use crate::run::{InputBound, LaneState, NoSeat, RunEntry, Seat, Step, close_step, stop_of};
+use crate::run::{
+    InputBound, LaneState, NoSeat, RunEntry, Seat, Step, Waiting, close_step, stop_of,
+};
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
 const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];
 
 /// How soon a call looks again that waits for others, which may be another run's.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long a call waits for others that cannot go on: a client that works on what it has read reads on by then.
+const STUCK: Duration = Duration::from_secs(10);
 
 /// Why a call does not begin.
 enum Held {
@@ -35,9 +40,15 @@ enum Held {
     Stopped(Box<StopSignal>),
     /// A person decides.
     Paused,
-    /// It continues a conversation of unknown size, and tokens or money are limited.
-    UnknownSize,
+    /// Tokens or money are limited, and it has something of unknown size: so it is refused with these words.
+    UnknownSize(&'static str),
 }
+
+/// Why a call cannot be bounded.
+const UNKNOWN_THREAD: &str = "the request continues a conversation that the upstream keeps, so what it costs cannot \
+    be bounded: send the whole conversation";
+const UNKNOWN_MEDIA: &str = "the request refers to a file or a recording, whose size is not known here, and how much the \
+    model takes at most is not known either, so what it costs cannot be bounded: send it inside the request";
 
 impl Gate {
     /// Lets a call begin, or gives the answer that it gets instead. Waits while the run is paused.
@@ -81,6 +92,7 @@ impl Gate {
             }
         };
         let (mut seat, mut is_taken_in) = (Some(seat), false);
+        let mut waiting = None;
         loop {
             let Some(taking) = seat.take() else { return Err(stopped(&answer::paused(run))) };
             let rung = run.rung();
@@ -89,12 +101,14 @@ impl Gate {
                 Ok(flight) if run.keep() => return Ok(flight),
                 Ok(flight) => return Err(stopped(&not_sent(run, flight))),
                 Err((_, Held::Stopped(signal))) => return Err(stopped(&signal)),
-                Err((_, Held::UnknownSize)) => {
-                    let text = "the request continues a conversation that the upstream keeps, so what it \
-                        costs cannot be bounded: send the whole conversation";
+                Err((_, Held::UnknownSize(text))) => {
                     return Err(Box::new(answer::refused(run, dialect, text)));
                 }
                 Err((kept, Held::ByOthers)) => {
+                    let waiting = waiting.get_or_insert_with(|| Waiting::new(run));
+                    if waiting.stuck_for() >= STUCK.min(self.config.pause.0) {
+                        return Err(Box::new(answer::stuck(run, dialect)));
+                    }
                     // Where the run is cut meanwhile, the next look says so.
                     let settled = tokio::time::timeout(LOOK_AGAIN, rung);
                     let _ = guarded(&run.driven, settled).await;
@@ -154,21 +168,28 @@ impl Gate {
         if run.is_paused() || stop_of(&driven).is_some() || run.stop().is_some() {
             return Err(held());
         }
-        let bound = match state.memory.bound(asked, &taken.rolling) {
+        let bound = match state.memory.bound(asked, &taken.rolling, &run.answers) {
             Some(bound) => bound,
-            None if self.is_metered(run) => return Err(Held::UnknownSize),
-            None => InputBound { input: asked.fixed_bound, told: 0 },
+            None if self.is_metered(run) => return Err(Held::UnknownSize(UNKNOWN_THREAD)),
+            None => InputBound { input: asked.fixed_bound, told: 0, is_open: false },
         };
         let provider = self.provider(taken.route.side);
-        let pricing = self.prices.of(provider, &asked.model);
-        let pricing = pricing.for_request(&asked.context, asked.may_write_1h);
+        let pricing = self.pricing(provider, asked);
+        let input = match pricing.context_window() {
+            // An upstream takes no more than that.
+            Some(window) if bound.is_open => bound.input.max(window),
+            None if bound.is_open && self.is_metered(run) => {
+                return Err(Held::UnknownSize(UNKNOWN_MEDIA));
+            }
+            _ => bound.input,
+        };
         let choices = asked.choices.max(1);
         let wanted = asked
             .output_cap
             .unwrap_or_else(|| self.caps.of(provider, &asked.model, self.config.default_output));
         let mut call = Call {
             pricing: &pricing,
-            input: asked.with_server_tools(bound.input),
+            input: asked.with_server_tools(input),
             told: bound.told,
             max_output: wanted.saturating_mul(choices),
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
@@ -179,6 +200,19 @@ impl Gate {
         let is_wrap_up = call.is_wrap_up;
         drop(state);
         Ok(Begun { open, is_wrap_up, pricing, driven })
+    }
+}
+
+impl Gate {
+    /// What a request costs, whoever answers it.
+    fn pricing(&self, provider: &'static str, asked: &Asked) -> Pricing {
+        let of = |model: &str| self.prices.of(provider, model);
+        let pricing = of(&asked.model).for_request(&asked.context, asked.may_write_1h);
+        if asked.fallbacks.is_empty() && asked.searches == 0 {
+            return pricing;
+        }
+        let others = asked.fallbacks.iter().map(|model| of(model)).collect();
+        pricing.or_others(others, asked.searches.saturating_mul(asked.choices.max(1)))
     }
 }
 

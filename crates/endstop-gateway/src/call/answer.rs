@@ -76,9 +76,23 @@ pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response
 
 /// What cannot be admitted although the run goes on: not to be tried again.
 pub(super) fn refused(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    not_admitted(run, dialect, &format!("{message}; {REMEDY}"))
+}
+
+/// What waits for others of its run that do not go on.
+pub(super) fn stuck(run: &RunEntry, dialect: &dyn Dialect) -> Response<Body> {
+    let id = &run.driven.info().id;
+    let text = format!(
+        "all that run `{id}` has left is held for streams of its own whose client does not read on, so this call would \
+         wait for ever: read those to their end or close them, then ask again; or lower their output caps, so that \
+         they hold less"
+    );
+    not_admitted(run, dialect, &text)
+}
+
+fn not_admitted(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
     count(&run.counters.refused);
-    let message = format!("{message}; {REMEDY}");
-    let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, &message);
+    let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, message);
     answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
     answer
 }
@@ -91,9 +105,24 @@ pub(super) fn stop(
     signal: &StopSignal,
     with: StopWith,
 ) -> Response<Body> {
+    stop_after(run, dialect, asked, signal, with, "")
+}
+
+/// As [`stop`], in the place of an answer of the model that said something: it comes first.
+pub(super) fn stop_after(
+    run: &RunEntry,
+    dialect: &dyn Dialect,
+    asked: Option<&Asked>,
+    signal: &StopSignal,
+    with: StopWith,
+    said: &str,
+) -> Response<Body> {
     run.keep();
     count(&run.counters.stop_answers);
-    let text = StopText::of(signal);
+    let mut text = StopText::of(signal);
+    if !said.is_empty() {
+        text.text = format!("{said}\n\n{}", text.text);
+    }
     let own = match asked {
         Some(asked) if with == StopWith::Answer && asked.demands != Demands::Structure => {
             dialect.stop(asked, &text)

@@ -1,6 +1,7 @@
 //! Sending a call, and reading an answer that comes as a whole.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -35,8 +36,8 @@ pub(super) enum Asked {
     Answered(Response<Body>),
     /// The run wants another answer.
     Again(Box<Flight>),
-    /// The upstream takes no such output cap: the same call with a lower one.
-    Lower(Box<Flight>),
+    /// The upstream refuses what the gateway put into it: the same call in another form.
+    Otherwise(Box<Flight>),
 }
 
 /// The body of an answer, read.
@@ -58,6 +59,7 @@ impl Gate {
         head: &request::Parts,
     ) -> Response<Body> {
         let mut flight = flight;
+        self.choose(&mut flight, &taken);
         loop {
             let request = match self.request(&flight, &taken, head) {
                 Ok(request) => request,
@@ -71,7 +73,7 @@ impl Gate {
             };
             match self.ask_once(flight, &taken, request).await {
                 Asked::Answered(response) => return response,
-                Asked::Lower(lowered) => flight = lowered,
+                Asked::Otherwise(changed) => flight = changed,
                 Asked::Again(again) => {
                     drop(again);
                     let (provider, model) = (self.provider(taken.route.side), &taken.asked.model);
@@ -85,6 +87,7 @@ impl Gate {
                         Ok(next) => flight = next,
                         Err(answered) => return *answered,
                     }
+                    self.choose(&mut flight, &taken);
                 }
             }
         }
@@ -96,13 +99,14 @@ impl Gate {
         taken: &Taken,
         head: &request::Parts,
     ) -> Result<Request<Bytes>, Unreadable> {
-        let asked = &taken.asked;
         let edits = Edits {
             output_cap: flight.cap_to_send(),
-            force_usage: asked.is_stream && !asked.wants_usage,
+            other_cap_field: flight.form.other_field,
+            force_usage: flight.forces_usage(),
             finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
+            tools_off: flight.tools_off,
             note: None,
-            root: asked.root.as_ref(),
+            root: taken.asked.root.as_ref(),
         };
         let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
         let body = if is_changed {
@@ -149,19 +153,20 @@ impl Gate {
             let body = RawBody::new(body).into_body_of(&flight.driven);
             return Asked::Answered(respond(parts.status, headers, body));
         }
-        if parts.status == StatusCode::BAD_REQUEST && flight.may_lower() {
-            return self.refused_cap(flight, taken, headers, body).await;
+        if flight.may_change(parts.status) {
+            return self.refused(flight, taken, parts.status, headers, body).await;
         }
         if !parts.status.is_success() {
             flight.failed(&error_of(parts.status), None);
             let body = RawBody::new(body).into_body_of(&flight.driven);
             return Asked::Answered(respond(parts.status, headers, body));
         }
-        self.keep_cap(&flight, taken);
-        if is_event_stream(&headers) {
-            let driven = flight.driven.clone();
+        self.keep_form(&flight, taken);
+        self.keep_choice(&flight, taken);
+        if is_event_stream(&headers) || taken.asked.is_list && is_json(&headers) {
+            let (driven, run) = (flight.driven.clone(), Arc::clone(&flight.seat.run));
             let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);
-            let stream = Watched::new(stream, &driven);
+            let stream = Watched::new(stream, &driven, &run);
             return Asked::Answered(respond(parts.status, headers, Body::stream(stream)));
         }
         self.whole(flight, taken, parts.status, headers, body).await
@@ -172,7 +177,7 @@ impl Gate {
         mut flight: Box<Flight>,
         taken: &Taken,
         status: StatusCode,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         mut body: UpstreamBody,
     ) -> Asked {
         let max = self.config.bounds.answer;
@@ -199,7 +204,10 @@ impl Gate {
         };
         let seen = read_answer(taken, &headers, &bytes, max);
         if taken.route.api == Api::Responses && is_only_begun(&seen, &bytes) {
-            flight.charge_all();
+            flight.only_begun(&seen);
+        }
+        if flight.erred(&seen) {
+            return Asked::Answered(respond(status, headers, Body::full(bytes)));
         }
         if !seen.text.is_empty() {
             flight.driven.tell(&EventKind::Piece { text: &seen.text }, Detail::None);
@@ -207,18 +215,24 @@ impl Gate {
         match flight.replied(&seen) {
             Settled::Again => return Asked::Again(flight),
             Settled::Refused => {
-                if let Some(signal) = flight.seat.run.stop() {
-                    return Asked::Answered(self.stop(&flight, taken, &signal));
+                if let Some(signal) = flight.stop() {
+                    let (run, asked) = (&flight.seat.run, Some(&taken.asked));
+                    let (with, said) = (self.config.stop_with, &seen.text);
+                    let answer = answer::stop_after(run, taken.dialect, asked, &signal, with, said);
+                    return Asked::Answered(answer);
+                }
+            }
+            Settled::Keep(keep) => {
+                let kept = plain(&headers, &bytes, max)
+                    .and_then(|plain| taken.dialect.keep_calls(&plain, keep).ok());
+                if let Some(kept) = kept {
+                    headers.remove(CONTENT_ENCODING);
+                    return Asked::Answered(respond(status, headers, Body::full(kept.into())));
                 }
             }
             Settled::Pass => {}
         }
         Asked::Answered(respond(status, headers, Body::full(bytes)))
-    }
-
-    fn stop(&self, flight: &Flight, taken: &Taken, signal: &StopSignal) -> Response<Body> {
-        let run = &flight.seat.run;
-        answer::stop(run, taken.dialect, Some(&taken.asked), signal, self.config.stop_with)
     }
 
     /// The answer to a call that the run has cut: an error where it was cut by hand.
@@ -332,12 +346,17 @@ fn bytes_of(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// What an answer says. One that cannot be read counts by its length.
-fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) -> Seen {
-    let plain = match headers.get(CONTENT_ENCODING).map(HeaderValue::to_str) {
+/// An answer without its encoding.
+fn plain(headers: &HeaderMap, bytes: &Bytes, max: usize) -> Option<Bytes> {
+    match headers.get(CONTENT_ENCODING).map(HeaderValue::to_str) {
         None => Some(bytes.clone()),
         Some(encoding) => encoding.ok().and_then(|encoding| decoded(bytes, encoding, max)),
-    };
+    }
+}
+
+/// What an answer says. One that cannot be read counts by its length.
+fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) -> Seen {
+    let plain = plain(headers, bytes, max);
     let output_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let unread = || Seen { output_bytes, ..Seen::default() };
     plain.and_then(|plain| taken.dialect.answer(&plain).ok()).unwrap_or_else(unread)
@@ -350,9 +369,17 @@ const fn is_only_begun(seen: &Seen, bytes: &Bytes) -> bool {
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
+    is_of(headers, "text/event-stream")
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    is_of(headers, "application/json")
+}
+
+fn is_of(headers: &HeaderMap, wanted: &str) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.map(|value| value.split(';').next().unwrap_or("").trim());
-    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("text/event-stream"))
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(wanted))
 }
 
 /// A response with an upstream's head.

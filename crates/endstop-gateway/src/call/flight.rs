@@ -7,9 +7,13 @@ use endstop::agent::driver::{DrivenRun, OpenCall, Pricing};
 use endstop::core::units::TokenUsage;
 use endstop::model::{ModelError, ModelErrorKind};
 
+use super::cap::Form;
 use super::take::Taken;
-use crate::api::Seen;
+use crate::api::{Api, Seen, ToolsOff};
 use crate::run::{Identity, Prices, Seat, count};
+
+/// Bytes that a token of an estimate has: a byte bound is three to four times too high.
+pub(super) const BYTES_OF_A_TOKEN: u64 = 3;
 
 /// A call that has begun.
 pub(super) struct Begun {
@@ -25,6 +29,10 @@ pub(super) struct Sent {
     pub(super) choices: u64,
     /// What the client asks for, of each choice.
     pub(super) output_cap: Option<u64>,
+    /// It is a stream, and the client does not ask for its usage.
+    pub(super) lacks_usage: bool,
+    /// A later request may go on from its answer by naming that.
+    pub(super) may_be_continued: bool,
 }
 
 /// A call in flight. One that is dropped, because its client went away, is settled with what came of it.
@@ -41,6 +49,13 @@ pub(crate) struct Flight {
     pub(super) cap: Option<u64>,
     /// How often an upstream refused a cap that the client did not ask for.
     pub(super) lowered: u32,
+    /// How what the gateway adds is written, and whether an upstream's refusal has changed that; the field of the cap
+    /// once at most.
+    pub(super) form: Form,
+    pub(super) is_reformed: bool,
+    pub(super) has_swapped: bool,
+    /// How the wrap-up is kept from tools.
+    pub(super) tools_off: ToolsOff,
     /// Bytes of an answer that is read as a whole.
     pub(super) came: u64,
     pub(super) prices: Arc<Prices>,
@@ -61,6 +76,8 @@ impl Flight {
             identity: asked.into(),
             choices: asked.choices.max(1),
             output_cap: asked.output_cap,
+            lacks_usage: asked.is_stream && !asked.wants_usage,
+            may_be_continued: taken.route.api == Api::Responses,
         };
         Self {
             cap: begun.open.output_cap(),
@@ -71,6 +88,10 @@ impl Flight {
             warning,
             first_piece_after: None,
             lowered: 0,
+            form: Form::default(),
+            is_reformed: false,
+            has_swapped: false,
+            tools_off: ToolsOff::Forbid,
             came: 0,
             prices,
             sent,
@@ -94,14 +115,19 @@ impl Flight {
     /// What came of an answer that did not come to its end, or did not say what it used: what was told, and at
     /// least what was counted here.
     pub(super) fn estimate(&self, open: &OpenCall, seen: &Seen) -> TokenUsage {
-        // A byte bound is three to four times too high.
-        let counted = seen.output_bytes.div_ceil(3);
+        let counted = seen.output_bytes.div_ceil(BYTES_OF_A_TOKEN);
         let output = self.cap.map_or(counted, |cap| counted.min(cap));
         match &seen.usage {
             Some(told) if told.tokens.total_input() > 0 => {
                 TokenUsage { output: told.tokens.output.max(output), ..told.tokens }
             }
-            _ => TokenUsage { input: open.estimated_input(), output, ..TokenUsage::default() },
+            // The output alone was told.
+            Some(told) => TokenUsage {
+                input: open.estimated_input(),
+                output: told.tokens.output.max(output),
+                ..TokenUsage::default()
+            },
+            None => TokenUsage { input: open.estimated_input(), output, ..TokenUsage::default() },
         }
     }
 
@@ -111,11 +137,6 @@ impl Flight {
         count(&self.seat.run.counters.failed_calls);
         let usage = seen.map(|seen| self.estimate(&open, seen));
         open.failed(error, usage);
-    }
-
-    /// What the call uses is never told here: it is charged for all that it holds.
-    pub(super) fn charge_all(&mut self) {
-        drop(self.open.take());
     }
 
     /// What has come of an answer that is read as a whole, by its length.

@@ -1,24 +1,27 @@
 //! Settling a call whose answer came, or was cut by the run itself.
 //!
-//! A batch of tool calls is in the client's hands at once: a limit on tool calls that is reached inside it stops
-//! the run, and the rest of the batch may still be called. Only an answer whose first call is refused, and that
-//! is not a stream, is replaced by the stop.
+//! Tool calls that the run does not let begin are not passed on: those before them are, so that a limit of 3 lets 3
+//! calls of a batch of 5 run, and the client's next request gets the stop. Refused are calls beyond a limit on them,
+//! and those of a wrap-up. What stopped the run before lets the steps in flight end whole, with their tools; a pause
+//! holds the next request.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use endstop::agent::driver::Outcome;
 use endstop::core::condition::fact::normalised_finish;
 use endstop::core::event::EventKind;
-use endstop::core::run::Directive;
+use endstop::core::run::{Directive, Status};
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop::ledger::Amounts;
 use endstop::message::ToolCall;
+use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
 
-use super::flight::Flight;
+use super::flight::{BYTES_OF_A_TOKEN, Flight};
 use crate::api::{Seen, UsageSeen};
-use crate::run::{LaneState, Step, close_step};
+use crate::run::{LaneState, Step, close_step, stop_of};
 
 /// Most calls of one reply that are told apart.
 const MAX_CALLS: usize = 1_024;
@@ -32,6 +35,8 @@ enum Came {
     Passed,
     /// Not to its end.
     Cut,
+    /// Up to a tool call that the run does not let begin, which is the last one that was seen.
+    Refused,
 }
 
 /// What the run makes of an answer.
@@ -41,6 +46,8 @@ pub(super) enum Settled {
     Pass,
     /// A retry rule dislikes it.
     Again,
+    /// Only so many of its tool calls, at least one, are passed on.
+    Keep(usize),
     /// It asks for tools, and not even the first may be called: the run has stopped.
     Refused,
 }
@@ -54,12 +61,58 @@ impl Flight {
     /// The answer came to its end, and its client has it. It cannot be dropped any more: a retry rule that
     /// dislikes it shows in the events alone.
     pub(super) fn passed(&mut self, seen: &Seen) {
-        self.settle(seen, Came::Passed);
+        if !self.erred(seen) {
+            self.settle(seen, Came::Passed);
+        }
+    }
+
+    /// An answer that begins as a success and is an error is a failed attempt. False where it is none, or the call
+    /// is settled already.
+    pub(super) fn erred(&mut self, seen: &Seen) -> bool {
+        let Some(words) = seen.error.as_deref().filter(|_| self.open.is_some()) else {
+            return false;
+        };
+        // An error that nothing came of, and that tells no usage, costs nothing.
+        let is_charged = seen.usage.is_some() || seen.output_bytes > 0;
+        let error = ModelError::new(ModelErrorKind::Unavailable, words);
+        self.failed(&error, is_charged.then_some(seen));
+        true
+    }
+
+    /// The answer is made elsewhere, and what it uses is never told here: its output counts as all that is held for
+    /// it, or as none where nothing is.
+    pub(super) fn only_begun(&mut self, seen: &Seen) {
+        let output_bytes = self.cap.map_or(0, |cap| cap.saturating_mul(BYTES_OF_A_TOKEN));
+        self.settle(&Seen { output_bytes, ..seen.clone() }, Came::Passed);
     }
 
     /// The run has stopped in the middle of the answer, or before it.
     pub(super) fn cut_short(&mut self, seen: &Seen) {
         self.settle(seen, Came::Cut);
+    }
+
+    /// The answer has come up to a tool call that the run does not let begin. It has stopped then.
+    pub(super) fn refused(&mut self, seen: &Seen) {
+        self.settle(seen, Came::Refused);
+    }
+
+    /// How many of these calls may be passed on, the first `passed` of which are already.
+    pub(super) fn admits(&self, calls: &[ToolCall], passed: usize) -> usize {
+        if self.stop().is_some() {
+            return calls.len();
+        }
+        let names: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
+        let is_refused = |at: &usize| {
+            let before = names.get(..*at).unwrap_or_default();
+            let directive = names.get(*at).map(|tool| self.driven.would_call(before, tool));
+            directive.is_some_and(|it| !it.admits() && it != Directive::Pause)
+        };
+        (passed..calls.len()).find(is_refused).unwrap_or(calls.len())
+    }
+
+    /// Why nothing more begins.
+    pub(super) fn stop(&self) -> Option<StopSignal> {
+        self.seat.run.stop().or_else(|| stop_of(&self.driven))
     }
 
     /// A gateway before the upstream has stopped the call: it was not made. The stop is passed on.
@@ -89,15 +142,18 @@ impl Flight {
     }
 
     fn settle(&mut self, seen: &Seen, came: Came) -> Settled {
-        let is_whole = came != Came::Cut;
+        let is_whole = came != Came::Cut && (came != Came::Refused || seen.is_whole);
         let Some(open) = self.open.take() else { return Settled::Pass };
-        let told = seen.usage.as_ref().filter(|told| {
-            // Nothing at all for an answer with words is no count.
-            is_whole && (told.tokens.total() > 0 || seen.output_bytes == 0)
-        });
+        let reported = seen.usage.as_ref().filter(|_| is_whole);
+        // No output for an answer with words is no count.
+        let told = reported.filter(|told| told.is_whole(seen.output_bytes));
         let usage = told.map_or_else(|| self.estimate(&open, seen), |told| told.tokens);
-        let cost = told.map(|told| self.price(told, seen.model.as_deref(), open.at()));
-        let calls = if is_whole { &*seen.tool_calls } else { &[] };
+        let priced = reported.map(|report| match told {
+            Some(told) => Cow::Borrowed(told),
+            None => Cow::Owned(report.with_tokens(&usage)),
+        });
+        let cost = priced.map(|told| self.price(&told, seen.model.as_deref(), open.at()));
+        let calls = if came == Came::Cut { &[] } else { &*seen.tool_calls };
         let calls = calls.get(..MAX_CALLS).unwrap_or(calls);
         let lowered_by = open.lowered_by();
         let outcome = Outcome {
@@ -129,7 +185,10 @@ impl Flight {
         lowered_by: Option<StopReason>,
     ) -> Settled {
         let id = seen.id.as_deref();
-        let was_stopped = self.seat.run.stop().is_some();
+        if let (Some(id), Some(told), true) = (id, told, self.sent.may_be_continued) {
+            self.seat.run.answers.keep(id, told.total());
+        }
+        let was_stopped = self.stop().is_some();
         if calls.is_empty() {
             self.end_by_cap(seen, lowered_by);
             state.memory.keep_reply(self.sent.identity, told, id, Vec::new());
@@ -138,10 +197,18 @@ impl Flight {
         }
         let admitted: Vec<ToolCall> =
             calls.iter().filter(|call| self.begin_tool(call)).cloned().collect();
-        let is_refused = admitted.is_empty() && !was_stopped && self.seat.run.stop().is_some();
+        let (admitted_calls, is_paused) = (admitted.len(), self.driven.status() == Status::Paused);
         state.memory.keep_reply(self.sent.identity, told, id, admitted);
         state.step = Step::Replied;
-        if is_refused { Settled::Refused } else { Settled::Pass }
+        match admitted_calls {
+            _ if was_stopped || is_paused || admitted_calls == calls.len() => Settled::Pass,
+            0 => {
+                // Nothing is waited for.
+                close_step(state);
+                Settled::Refused
+            }
+            keep => Settled::Keep(keep),
+        }
     }
 
     fn begin_tool(&self, call: &ToolCall) -> bool {

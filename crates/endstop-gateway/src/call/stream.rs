@@ -1,6 +1,8 @@
 //! Answers that are passed on while they come.
 
 mod guard;
+mod list;
+mod refuse;
 mod watch;
 
 use std::task::{Context, Poll};
@@ -16,13 +18,14 @@ use http::header::CONTENT_ENCODING;
 
 use super::flight::Flight;
 use super::take::Taken;
-use crate::api::{Api, Demands, Seen, StreamReader, is_done};
+use crate::api::{Api, Demands, EventSeen, Seen, StreamReader, is_done};
 use crate::body::BodyError;
 use crate::decode::Decoder;
-use crate::sse::SseSplitter;
 use crate::stop::StopText;
 use crate::upstream::UpstreamBody;
 use guard::Guard;
+use list::Splitter;
+use refuse::{Refused, refused};
 pub(super) use watch::Watched;
 
 /// Most bytes that a part of an encoded stream may become.
@@ -57,7 +60,9 @@ pub(super) struct SseBody {
     open: Option<(Box<Flight>, Guard)>,
     upstream: Option<UpstreamBody>,
     decoder: Option<Decoder>,
-    splitter: SseSplitter,
+    splitter: Splitter,
+    /// Something of it is passed on.
+    has_passed: bool,
     reader: Box<dyn StreamReader>,
     /// Bytes of an event that is not whole, in the splitter.
     kept: usize,
@@ -70,6 +75,9 @@ pub(super) struct SseBody {
     unread_bytes: u64,
     /// The connection is to be cut.
     is_cut: bool,
+    /// Tool calls that are passed on, and the one that is not.
+    passed_calls: usize,
+    refused: Option<Box<Refused>>,
     /// The request demands a tool call or JSON of some schema: text cannot end it.
     needs_structure: bool,
 }
@@ -93,19 +101,23 @@ impl SseBody {
             Some(Err(_)) => (None, true),
         };
         let guard = Guard::new(&flight.driven);
+        let strips_usage = flight.forces_usage();
         Self {
             open: Some((flight, guard)),
             upstream: Some(upstream),
             decoder,
-            splitter: SseSplitter::new(max_event),
+            splitter: Splitter::new(taken.asked.is_list, max_event),
+            has_passed: false,
             reader: taken.dialect.stream(&taken.asked),
             kept: 0,
-            strips_usage: taken.asked.is_stream && !taken.asked.wants_usage,
+            strips_usage,
             ends_by: EndsBy::of(taken.route.api),
             is_ended: false,
             is_unread,
             unread_bytes: 0,
             is_cut: false,
+            passed_calls: 0,
+            refused: None,
             needs_structure: taken.asked.demands != Demands::Text,
         }
     }
@@ -138,9 +150,16 @@ impl SseBody {
                 return Poll::Ready(Some(Err(BodyError::Cut)));
             }
         } else {
-            passed.extend_from_slice(&self.reader.end(&StopText::of(&signal)));
+            self.write_end(&mut passed, &signal);
         }
         Poll::Ready(Some(Ok(passed.freeze())))
+    }
+
+    /// What ends the stream for its client.
+    fn write_end(&mut self, out: &mut BytesMut, signal: &StopSignal) {
+        let events = self.reader.end(&StopText::of(signal));
+        out.extend_from_slice(&self.splitter.written(events, &mut self.has_passed));
+        out.extend_from_slice(self.splitter.end(self.has_passed).as_bytes());
     }
 
     /// The upstream's stream has come to its end.
@@ -154,10 +173,18 @@ impl SseBody {
         if !last.is_empty() {
             last = self.read(&last).map_or(last, |(bytes, _)| bytes);
         }
-        if let Some(frame) = self.splitter.last_frame()
+        if self.refused.is_none()
+            && let Some(frame) = self.splitter.last_frame()
             && let Some(event) = frame.event()
         {
-            self.reader.event(&event);
+            let brought = self.reader.event(&event);
+            let flight = self.open.as_ref().map(|(flight, _)| &**flight);
+            let refused =
+                refused(&mut *self.reader, flight, &event, &brought, &mut self.passed_calls);
+            self.refused = refused.map(Box::new);
+        }
+        if let Some(refused) = self.refused.take() {
+            return self.end_refused(last.into(), *refused);
         }
         let rest = self.splitter.take_rest();
         if let Some((mut flight, _)) = self.open.take() {
@@ -204,14 +231,14 @@ impl SseBody {
                 }
             };
             let event = frame.event();
-            let mut is_only_usage = false;
+            let (mut seen, mut has_only_words) = (EventSeen::default(), false);
             if let Some(event) = &event {
                 if let Some(words) = self.reader.words(event) {
                     text.push_str(words);
+                    has_only_words = true;
                 } else {
-                    let seen = self.reader.event(event);
+                    seen = self.reader.event(event);
                     text.push_str(&seen.text);
-                    is_only_usage = seen.is_only_usage;
                 }
             }
             self.is_ended |= match self.ends_by {
@@ -219,8 +246,23 @@ impl SseBody {
                 EndsBy::Event => self.reader.seen().is_whole,
                 EndsBy::Nothing => false,
             };
+            if !has_only_words
+                && let Some(event) = &event
+                && let Some(refused) = {
+                    let flight = self.open.as_ref().map(|(flight, _)| &**flight);
+                    refused(&mut *self.reader, flight, event, &seen, &mut self.passed_calls)
+                }
+            {
+                if is_as_it_came {
+                    out.extend_from_slice(bytes.get(..passed).unwrap_or_default());
+                }
+                self.refused = Some(Box::new(refused));
+                self.kept = 0;
+                return Some((out.freeze(), text));
+            }
             passed = passed.saturating_add(frame.raw.len());
-            if is_only_usage && self.strips_usage {
+            self.has_passed = true;
+            if seen.is_only_usage && self.strips_usage {
                 if is_as_it_came {
                     let before = passed.saturating_sub(frame.raw.len());
                     out.extend_from_slice(bytes.get(..before).unwrap_or_default());
@@ -255,6 +297,9 @@ impl SseBody {
             // What stopped the run before lets what is in flight end by itself.
             let was_over = flight.driven.is_over();
             let directive = flight.driven.tell(&EventKind::Piece { text: &text }, Detail::None);
+            if let Some(refused) = self.refused.take() {
+                return Some(self.end_refused(BytesMut::from(out), *refused));
+            }
             let stops = directive.stops() && !was_over;
             if self.is_ended && !stops {
                 // Before its client can ask again.

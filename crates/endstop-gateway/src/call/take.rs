@@ -14,6 +14,9 @@ use crate::route::Route;
 use crate::run::Rolling;
 use crate::server::{TooLargeOrBroken, read_body};
 
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A request that has been read.
 pub(super) struct Taken {
     pub(super) route: Route,
@@ -79,6 +82,11 @@ pub(super) fn decoded(body: &[u8], encoding: &str, max: usize) -> Option<Bytes> 
     Some(Bytes::from([first, last].concat()))
 }
 
+/// A body without the mark of its encoding, which some programs write before JSON.
+fn without_mark(body: Bytes) -> Bytes {
+    if body.starts_with(BYTE_ORDER_MARK) { body.slice(BYTE_ORDER_MARK.len()..) } else { body }
+}
+
 /// Reads a model call; the answer where it cannot be read.
 pub(super) async fn take(
     config: &Config,
@@ -87,7 +95,7 @@ pub(super) async fn take(
     incoming: Incoming,
     dialect: &'static dyn Dialect,
 ) -> Result<Taken, Box<Response<Body>>> {
-    let body = body(config, headers, incoming, dialect).await?;
+    let body = without_mark(body(config, headers, incoming, dialect).await?);
     let asked = match dialect.read(&route.rest, &body) {
         Ok(asked) => asked,
         Err(error) => {

@@ -10,12 +10,11 @@ use super::{Key, Members, Raw, parse};
 pub(crate) struct Object<'j> {
     /// Of the closing brace.
     end: usize,
-    is_empty: bool,
     members: Vec<(Key<'j>, Range<usize>)>,
 }
 
 impl Object<'static> {
-    /// The object that `text` is, whose members are known, as far as it is about `keys`.
+    /// The object that `text` is, whose members are known. `keys` are those that need not be copied.
     pub(crate) fn known(
         text: &str,
         members: &[(Key<'_>, Raw<'_>)],
@@ -28,11 +27,12 @@ impl Object<'static> {
         };
         let mut known = Vec::with_capacity(members.len());
         for (key, value) in members {
-            if let Some(key) = keys.iter().find(|known| **known == key.as_str()) {
-                known.push((Key(Cow::Borrowed(*key)), place(*value)?));
-            }
+            let usual = keys.iter().find(|usual| **usual == key.as_str());
+            let key =
+                usual.map_or_else(|| Cow::Owned(key.as_str().to_owned()), |it| Cow::Borrowed(*it));
+            known.push((Key(key), place(*value)?));
         }
-        Some(Self { end, is_empty: members.is_empty(), members: known })
+        Some(Self { end, members: known })
     }
 }
 
@@ -87,10 +87,14 @@ impl<'j> Changes<'j> {
 
     fn object_of(&self, value: Raw<'j>, members: Members<'j>) -> Option<Object<'j>> {
         let end = self.end_of(value, '{')?;
-        let is_empty = members.0.is_empty();
         let members = members.0.into_iter();
         let members = members.map(|(key, value)| Some((key, self.place(value)?)));
-        Some(Object { end, is_empty, members: members.collect::<Option<_>>()? })
+        Some(Object { end, members: members.collect::<Option<_>>()? })
+    }
+
+    /// The whole text.
+    pub(crate) const fn whole(&self) -> Raw<'j> {
+        Raw::of(self.text)
     }
 
     /// The place of a value that was read from this text.
@@ -134,9 +138,32 @@ impl<'j> Changes<'j> {
 
     /// Adds a member behind the others.
     pub(crate) fn add(&mut self, object: &Object<'_>, key: &str, value: &str) {
-        let is_first = object.is_empty && !self.has_insertion(object.end);
+        let is_first = object.members.is_empty() && !self.has_insertion(object.end);
         let comma = if is_first { "" } else { "," };
         self.splices.push((object.end..object.end, format!("{comma}\"{key}\":{value}")));
+    }
+
+    /// Removes all members of an object with one of these keys, unless nothing else would be left. At most once of
+    /// an object, and not with another change of them.
+    pub(crate) fn remove(&mut self, object: Raw<'j>, keys: &[&str]) {
+        let places = self.place(object).zip(self.place(object).and_then(|it| self.object(it)));
+        let Some((whole, Object { members, .. })) = places else { return };
+        let stays = |(key, _): &(Key<'_>, Range<usize>)| !keys.contains(&key.as_str());
+        let Some(first) = members.iter().position(stays) else { return };
+        let opening = self.text.get(whole.start..).and_then(|text| text.find('{')).unwrap_or(0);
+        let begin = whole.start.saturating_add(opening).saturating_add(1);
+        let mut before = begin;
+        for (at, member) in members.iter().enumerate() {
+            if at > first && !stays(member) {
+                // With the comma before it.
+                self.replace(before..member.1.end, "");
+            } else if at.checked_add(1) == Some(first) {
+                let rest = self.text.get(member.1.end..).unwrap_or_default();
+                let comma = rest.find(',').map_or(0, |comma| comma.saturating_add(1));
+                self.replace(begin..member.1.end.saturating_add(comma), "");
+            }
+            before = member.1.end;
+        }
     }
 
     /// Adds an element behind the others of the list at a place. `false` where there is no list.

@@ -81,10 +81,36 @@ proptest! {
             prop_assert!(!json.is_object());
             return Ok(());
         };
+        let mut without = changes.clone();
         changes.set(&root, &key, "[1]");
         let got: Value = serde_json::from_slice(&changes.apply()).unwrap();
+        without.remove(without.whole(), &[&key]);
+        let left: Value = serde_json::from_slice(&without.apply()).unwrap();
         let mut want = json;
         want[&key] = json!([1]);
-        prop_assert_eq!(got, want);
+        prop_assert_eq!(&got, &want);
+        want.as_object_mut().unwrap().remove(&key);
+        prop_assert!(left == want || want == json!({}), "{left} {want}");
     }
+}
+
+#[test]
+fn members_are_removed_and_nothing_else_changes() {
+    for (text, want) in [
+        (r#"{"a":1,"n":[2],"b":3}"#, r#"{"a":1,"b":3}"#),
+        (r#"{ "n" : 1 , "a":2 }"#, r#"{ "a":2 }"#),
+        (r#"{"n":1,"m":"},","n":2, "a":2}"#, r#"{ "a":2}"#),
+        (r#"{"a":2 , "n":1}"#, r#"{"a":2}"#),
+        (r#"{"a":2,"n":1,"m":{},"b":[],"m":0 }"#, r#"{"a":2,"b":[] }"#),
+        (r#"{"a":2}"#, r#"{"a":2}"#),
+        (r#"{"n":2}"#, r#"{"n":2}"#),
+        ("{}", "{}"),
+    ] {
+        assert_eq!(changed(text, |changes, _| changes.remove(changes.whole(), &["n", "m"])), want);
+    }
+    let both = changed(r#"{"n":1,"a":[],"m":2}"#, |changes, root| {
+        changes.remove(changes.whole(), &["n", "m"]);
+        changes.add(root, "z", "9");
+    });
+    assert_eq!(both, r#"{"a":[],"z":9}"#);
 }

@@ -28,23 +28,24 @@ pub(crate) trait FromJson<'j>: Sized {
     fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken>;
 }
 
+/// The members of an object as they are: in order, with all duplicates.
+type Listed<'j> = Vec<(Key<'j>, Raw<'j>)>;
+
 /// Reads a text that is one value.
 pub(crate) fn parse<'j, T: FromJson<'j>>(text: &'j str) -> Result<T, Broken> {
     parse_with(text, None).map(|(value, _)| value)
 }
 
-/// As [`parse`], with the members of the object that the text is, as they are: in order, with all duplicates.
-pub(crate) fn parse_noting<'j, T: FromJson<'j>>(
-    text: &'j str,
-) -> Result<(T, Vec<(Key<'j>, Raw<'j>)>), Broken> {
+/// As [`parse`], with the members of the object that the text is.
+pub(crate) fn parse_noting<'j, T: FromJson<'j>>(text: &'j str) -> Result<(T, Listed<'j>), Broken> {
     let (value, noted) = parse_with(text, Some(Vec::with_capacity(USUAL_MEMBERS)))?;
     Ok((value, noted.unwrap_or_default()))
 }
 
 fn parse_with<'j, T: FromJson<'j>>(
     text: &'j str,
-    noted: Option<Vec<(Key<'j>, Raw<'j>)>>,
-) -> Result<(T, Option<Vec<(Key<'j>, Raw<'j>)>>), Broken> {
+    noted: Option<Listed<'j>>,
+) -> Result<(T, Option<Listed<'j>>), Broken> {
     let mut walk = Walk { text, at: 0, open: Vec::new(), noted };
     let value = T::from_json(&mut walk)?;
     match walk.next() {
@@ -61,7 +62,7 @@ pub(crate) struct Walk<'j> {
     /// What closes the lists and objects that are being skipped.
     open: Vec<u8>,
     /// The members of the next object, if they are to be noted.
-    noted: Option<Vec<(Key<'j>, Raw<'j>)>>,
+    noted: Option<Listed<'j>>,
 }
 
 impl<'j> Walk<'j> {

@@ -4,6 +4,7 @@
 use endstop::core::units::TokenUsage;
 use endstop::message::ToolCall;
 
+use super::Answers;
 use crate::api::{Asked, MessageMark, Thread};
 
 /// Last messages of a request by which a conversation is known again after its history was rewritten.
@@ -53,7 +54,6 @@ impl From<&Asked> for Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Told {
     input: u64,
-    output: u64,
     of: Identity,
 }
 
@@ -79,6 +79,8 @@ pub(crate) struct InputBound {
     pub(crate) input: u64,
     /// Those of them that the upstream counted before.
     pub(crate) told: u64,
+    /// It has something of unknown size, so that the bound is a guess.
+    pub(crate) is_open: bool,
 }
 
 /// How well a request fits a conversation; more is better.
@@ -152,24 +154,32 @@ impl Memory {
     /// The most tokens that a request can be. None where it continues a conversation of unknown size.
     ///
     /// A count of the same beginning, instructions and model stands for what it counted; the rest is bounded.
-    pub(crate) fn bound(&self, asked: &Asked, rolling: &Rolling) -> Option<InputBound> {
+    pub(crate) fn bound(
+        &self,
+        asked: &Asked,
+        rolling: &Rolling,
+        answers: &Answers,
+    ) -> Option<InputBound> {
         let sum = |marks: &[MessageMark]| {
             marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.bound))
         };
-        let all = asked.fixed_bound.saturating_add(sum(&asked.messages));
+        let has_open = |marks: &[MessageMark]| marks.iter().any(|mark| mark.is_open);
+        let (all, is_open) =
+            (asked.fixed_bound.saturating_add(sum(&asked.messages)), has_open(&asked.messages));
         if asked.thread != Thread::Whole {
             // What was told of another conversation says nothing of this one.
-            let told = self.told.filter(|_| self.is_continued_by(asked))?;
-            let before = told.input.saturating_add(told.output);
-            return Some(InputBound { input: before.saturating_add(all), told: before });
+            let before = answers.tokens(asked.continues.as_deref()?)?;
+            return Some(InputBound { input: before.saturating_add(all), told: before, is_open });
         }
         let is_same = |told: &Told| told.of == Identity::from(asked);
         let told = self.told.filter(is_same).filter(|_| self.continues(rolling));
         let by_told = told.map(|told| {
             let new = asked.messages.get(self.count..).unwrap_or_default();
-            InputBound { input: told.input.saturating_add(sum(new)), told: told.input }
+            let input = told.input.saturating_add(sum(new));
+            InputBound { input, told: told.input, is_open: has_open(new) }
         });
-        Some(by_told.filter(|by| by.input < all).unwrap_or(InputBound { input: all, told: 0 }))
+        let by_told = by_told.filter(|by| by.input < all || is_open && !by.is_open);
+        Some(by_told.unwrap_or(InputBound { input: all, told: 0, is_open }))
     }
 
     /// Remembers a request that is about to be sent.
@@ -203,8 +213,7 @@ impl Memory {
         calls: Vec<ToolCall>,
     ) {
         self.reply = id.filter(|id| id.len() <= MAX_ID).map(str::to_owned);
-        let told =
-            |usage: &TokenUsage| Told { input: usage.total_input(), output: usage.output, of };
+        let told = |usage: &TokenUsage| Told { input: usage.total_input(), of };
         self.told = usage.map(told);
         self.calls = calls;
     }

@@ -4,6 +4,7 @@ use endstop_gateway::Gateway;
 use endstop_gateway::sim::{Script, Sim};
 use serde_json::{Value, json};
 
+use crate::fake::{self, Fake};
 use crate::kit::*;
 
 struct Case {
@@ -157,4 +158,24 @@ async fn a_conversation_that_the_upstream_keeps_is_bounded_by_what_it_told() {
     let second = post(&gateway, "/v1/responses", &body).await;
     assert_eq!((second.status, sim.calls()), (200, 2), "{second:?}");
     assert_eq!((reading(&gateway, "own.steps"), reading(&gateway, "subagents")), (2, 0));
+}
+
+#[tokio::test]
+async fn searches_at_the_provider_are_in_the_bill() {
+    let fake = Fake::start(|_, _| {
+        let search = json!({ "type": "web_search_call", "id": "ws_1", "status": "completed",
+            "action": { "type": "search", "query": "q" } });
+        let usage = json!({ "input_tokens": 10, "output_tokens": 1, "total_tokens": 11 });
+        let answer = json!({ "id": "resp_1", "object": "response", "status": "completed",
+            "model": "gpt-4o-mini", "output": [search], "usage": usage });
+        fake::json("200 OK", &answer.to_string())
+    })
+    .await;
+    let gateway = gateway("[stop]\nmoney = \"cost >= $5\"\n", &fake).await;
+    let mut body = (CASES[1].body)(0);
+    body["tools"] = json!([{ "type": "web_search" }]);
+    assert_eq!(post(&gateway, "/v1/responses", &body).await.status, 200);
+    let spent = gateway.run(&id()).unwrap().budget().settled().cost;
+    // $10 for 1,000 searches, and the tokens.
+    assert_eq!(spent.picos(), 10_000_000_000 + 10 * 150_000 + 600_000);
 }

@@ -106,13 +106,16 @@ async fn a_hundred_calls_at_once_on_a_budget_for_ten_are_ten() {
     let all = futures_util::future::join_all(calls);
     let opened = async {
         until("ten are there", || upstream.calls() >= 10).await;
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        for _ in 0..100 {
+        all_that_is_on_its_way().await;
+        loop {
             gate.notify_one();
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
     };
-    let (answers, ()) = futures_util::future::join(all, opened).await;
+    let answers = tokio::select! {
+        answers = all => answers,
+        () = opened => unreachable!(),
+    };
     let through = answers.iter().filter(|got| got.words() == "Done.").count();
     assert_eq!((through, upstream.calls()), (10, 10));
     let run = gateway.run(&id()).unwrap();
@@ -136,22 +139,53 @@ async fn a_call_waits_for_what_others_in_flight_only_hold() {
     let calls = futures_util::future::join_all((0..6).map(|_| chat(&gateway, &body)));
     let opened = async {
         until("two are there", || upstream.calls() >= 2).await;
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        all_that_is_on_its_way().await;
         assert_eq!(upstream.calls(), 2);
-        while upstream.calls() < 6 {
-            gate.notify_one();
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        for _ in 0..6 {
+        loop {
             gate.notify_one();
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    let opened = tokio::time::timeout(std::time::Duration::from_secs(30), opened);
-    let (answers, opened) = futures_util::future::join(calls, opened).await;
-    opened.expect("they never began");
+    let answers = tokio::select! {
+        answers = calls => answers,
+        () = opened => unreachable!(),
+    };
     assert!(answers.iter().all(|got| got.words().starts_with("Done")), "{answers:?}");
     let run = gateway.run(&id()).unwrap();
     assert_eq!((run.status(), run.usage().0.total()), (Status::Completed, 660));
     assert!(upstream.seen().iter().all(|it| it.json()["max_completion_tokens"] == 4_500));
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_a_stream_of_its_own_run_that_nobody_reads() {
+    let upstream = Fake::start(|_, n| {
+        if n > 0 {
+            return json("200 OK", &reply_text("Done."));
+        }
+        let words =
+            json!({ "choices": [{ "index": 0, "delta": { "content": "a".repeat(1 << 20) } }] });
+        let event = crate::fake::chunk(format!("data: {words}\n\n").as_bytes());
+        let mut acts = vec![crate::fake::sse_head()];
+        acts.extend(std::iter::repeat_n(event, 40));
+        acts.push(crate::fake::Act::AwaitClose);
+        acts
+    })
+    .await;
+    let mut config = config("[stop]\nlimit = \"tokens >= 10_000\"\n", upstream.addr);
+    config.pause = endstop_gateway::PauseLimit(std::time::Duration::from_millis(300));
+    let gateway = endstop_gateway::Gateway::start(config).await.unwrap();
+    let body = |is_stream: bool| {
+        json!({ "model": "gpt-4o-mini", "max_completion_tokens": 9_000, "stream": is_stream,
+            "messages": [{ "role": "user", "content": "Go." }] })
+    };
+    let parent = send(gateway.addr(), CHAT, "", &body(true).to_string()).await;
+    until("it has begun", || upstream.calls() == 1).await;
+    let got = chat(&gateway, &body(false)).await;
+    assert_eq!((got.status, upstream.calls()), (402, 1), "{got:?}");
+    assert!(got.text().contains("does not read on"), "{got:?}");
+    assert_eq!(got.header("x-should-retry").as_deref(), Some("false"));
+    assert_eq!((status(&gateway), gateway.counts(&id()).unwrap().refused), (Status::InProgress, 1));
+    // Its client goes: what it held comes back.
+    drop(parent);
+    until("it is closed", || upstream.closed.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
 }

@@ -11,12 +11,17 @@ mod fake;
 mod kit;
 
 mod apis;
+mod batches;
 mod calls;
 mod failures;
+mod finish;
+mod forms;
 mod keep;
 mod lanes;
 mod limits;
+mod lists;
 mod raw;
 mod runs;
 mod streams;
 mod transparent;
+mod usage;

@@ -116,7 +116,7 @@ async fn a_client_that_goes_away_pays_for_what_came() {
             use tokio::io::AsyncReadExt as _;
             let mut some = vec![0u8; 1];
             stream.read_exact(&mut some).await.unwrap();
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            all_that_is_on_its_way().await;
         }
         drop(stream);
         until("upstream is closed", || {
@@ -161,7 +161,7 @@ async fn a_kill_cuts_a_stream_without_its_end() {
     let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
     let killing = async {
         until("it is there", || upstream.calls() == 1).await;
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        all_that_is_on_its_way().await;
         gateway.cancel(&id(), "enough", endstop::cancel::Urgency::Now);
     };
     let request = agent().request();
@@ -240,4 +240,20 @@ async fn a_client_that_asks_again_at_once_stays_in_its_conversation() {
     }
     assert_eq!((reading(&gateway, "own.steps"), reading(&gateway, "subagents")), (3, 0));
     assert_eq!(gateway.counts(&id()).unwrap().client_disconnects, 0);
+}
+
+#[tokio::test]
+async fn a_retry_rule_ends_a_run_whose_streams_it_dislikes_too_often() {
+    let events = words(&["no", "nsense"]);
+    let upstream = Fake::start(move |_, _| streamed(&events)).await;
+    let policy = "[stop]\nlimit = \"steps >= 9\"\n[retry]\nbad = 'said(\"nonsense\")'\n";
+    let gateway = gateway(policy, &upstream).await;
+    for turn in 0..5 {
+        let mut agent = Agent::new(&format!("Say {turn}."));
+        agent.is_stream = true;
+        let got = chat(&gateway, &agent.request()).await;
+        let is_stopped = got.header("x-endstop-reason").is_some();
+        assert_eq!(is_stopped, turn > 2, "{turn} {got:?}");
+    }
+    assert_eq!((upstream.calls(), reading(&gateway, "steps")), (3, 3));
 }

@@ -6,7 +6,7 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 use crate::model::Model;
-use crate::price::{CallContext, ModelPrice, PriceTable, UsageCounts};
+use crate::price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
 
 /// Prices calls of one model.
 #[derive(Clone, Debug)]
@@ -18,7 +18,17 @@ pub struct Pricing {
     /// What a request asks for that may make it dearer.
     asked: CallContext,
     may_write_1h: bool,
+    /// Who may answer in the model's stead.
+    others: Vec<Self>,
+    /// Most searches that run at the provider.
+    searches: u64,
 }
+
+/// What a provider may serve a request at that leaves the tier to it.
+const LEFT_TO_THE_PROVIDER: &str = "auto";
+const DEAREST_TIER: &str = "priority";
+/// Tokens.
+const LARGEST_WINDOW: u64 = 2 << 20;
 
 impl Pricing {
     pub(super) fn of(model: &dyn Model, table: &'static PriceTable) -> Self {
@@ -37,6 +47,8 @@ impl Pricing {
             price,
             asked: CallContext::default(),
             may_write_1h: false,
+            others: Vec::new(),
+            searches: 0,
         }
     }
 
@@ -44,7 +56,26 @@ impl Pricing {
     /// exactly costs what the dearer of both costs, with and without.
     #[must_use]
     pub fn for_request(self, asked: &CallContext, may_write_1h: bool) -> Self {
-        Self { asked: asked.clone(), may_write_1h, ..self }
+        let mut asked = asked.clone();
+        if asked.service_tier.as_deref() == Some(LEFT_TO_THE_PROVIDER) {
+            asked.service_tier = Some(DEAREST_TIER.to_owned());
+        }
+        Self { asked, may_write_1h, ..self }
+    }
+
+    /// For a request that one of these may answer in the model's stead, at up to so many searches at the provider.
+    /// It costs at most what the dearest of them costs; unknown where one has no price.
+    #[must_use]
+    pub fn or_others(self, others: Vec<Self>, searches: u64) -> Self {
+        Self { others, searches, ..self }
+    }
+
+    /// The most tokens that a request can have, by those who may answer it; unknown where the table lacks one of
+    /// them. One that is listed without its window has the largest of those that are sold.
+    #[must_use]
+    pub fn context_window(&self) -> Option<u64> {
+        let own = self.price.as_ref()?.context_window().unwrap_or(LARGEST_WINDOW);
+        self.others.iter().try_fold(own, |most, other| Some(most.max(other.context_window()?)))
     }
 
     /// The model as it was named.
@@ -76,26 +107,48 @@ impl Pricing {
     #[must_use]
     pub fn cost(&self, usage: &TokenUsage, at: WallTime) -> Cost {
         let Ok(counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
+        self.dearest(&counts, at)
+    }
+
+    /// What so much costs at most: at the tier that was asked for or without it, whoever answers.
+    fn dearest(&self, counts: &UsageCounts, at: WallTime) -> Cost {
         let plain = CallContext::default();
-        let cost = self.exact(&counts, at, &plain);
-        if self.asked == plain {
-            return cost;
+        let of_one = |one: &Self| {
+            let cost = one.exact(counts, at, &plain);
+            if self.asked == plain {
+                return cost;
+            }
+            dearer(cost, one.exact(counts, at, &self.asked))
+        };
+        self.others.iter().fold(of_one(self), |dearest, other| match (dearest, of_one(other)) {
+            (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),
+            _ => Cost::Unpriced,
+        })
+    }
+
+    /// As [`Pricing::cost`], with the most searches.
+    fn with_searches(&self, usage: &TokenUsage, at: WallTime) -> Cost {
+        let Ok(mut counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
+        if let Some(unit) = Unit::named("web_searches").filter(|_| self.searches > 0)
+            && counts.set(unit, self.searches).is_err()
+        {
+            return Cost::Unpriced;
         }
-        dearer(cost, self.exact(&counts, at, &self.asked))
+        self.dearest(&counts, at)
     }
 
     /// The most that a call with so many tokens can cost: all input uncached, or all of it written to a
     /// cache where that costs more.
     pub(super) fn worst(&self, input: u64, output: u64, at: WallTime) -> Cost {
-        let plain = self.cost(&TokenUsage { input, output, ..TokenUsage::default() }, at);
-        let written =
-            self.cost(&TokenUsage { cache_write: input, output, ..TokenUsage::default() }, at);
+        let cost = |usage: TokenUsage| self.with_searches(&usage, at);
+        let plain = cost(TokenUsage { input, output, ..TokenUsage::default() });
+        let written = cost(TokenUsage { cache_write: input, output, ..TokenUsage::default() });
         let worst = dearer(plain, written);
         if !self.may_write_1h {
             return worst;
         }
         let usage = TokenUsage { cache_write_1h: input, output, ..TokenUsage::default() };
-        dearer(worst, self.cost(&usage, at))
+        dearer(worst, cost(usage))
     }
 }
 
@@ -141,5 +194,27 @@ mod tests {
         };
         assert!(tier("priority") > tier("default"));
         assert_eq!(tier("flex"), tier("default"), "it may be served at the usual price");
+        assert_eq!(tier("auto"), tier("priority"), "it may be served at any");
+    }
+
+    #[test]
+    fn the_worst_case_is_that_of_the_dearest_who_may_answer_with_all_searches() {
+        let at = WallTime(1_795_000_000_000);
+        let of = |model: &str| Pricing::new("openai", model, PriceTable::embedded());
+        let picos = |pricing: &Pricing| match pricing.worst(1_000, 100, at) {
+            Cost::Known(money) => Some(money.picos()),
+            Cost::Unpriced => None,
+        };
+        let (cheap, dear) = (of("gpt-4o-mini"), of("gpt-4"));
+        let either = cheap.clone().or_others(vec![dear.clone(), cheap.clone()], 0);
+        assert_eq!(picos(&either), picos(&dear));
+        assert_eq!(either.context_window(), cheap.context_window());
+        assert!(cheap.context_window().is_some_and(|window| window < LARGEST_WINDOW));
+        assert_eq!(of("gpt-4.5-preview").context_window(), Some(LARGEST_WINDOW));
+        let unknown = cheap.clone().or_others(vec![of("no-such-model")], 0);
+        assert_eq!((picos(&unknown), unknown.context_window()), (None, None));
+        let searching = cheap.clone().or_others(Vec::new(), 5);
+        // $10 per thousand.
+        assert_eq!(picos(&searching), picos(&cheap).map(|cost| cost + 50_000_000_000));
     }
 }

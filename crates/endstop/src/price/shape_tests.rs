@@ -1,7 +1,7 @@
 //! Reading usage reports.
 
 use endstop_core::units::{Money, TokenUsage};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -145,6 +145,22 @@ fn the_billed_amount_is_read_exactly() {
         assert_eq!(billed(none), None, "{none}");
     }
     assert_eq!(billed_cost(&json!({})), None);
+}
+
+#[test]
+fn a_call_by_a_key_of_the_callers_own_is_billed_by_the_vendor_too() {
+    let billed = |is_byok: Value, upstream: Value| {
+        let usage = json!({"cost": 0.001, "is_byok": is_byok,
+            "cost_details": {"upstream_inference_cost": upstream}});
+        billed_cost(&usage).map(Money::picos)
+    };
+    assert_eq!(billed(json!(true), json!(0.02)), Some(21_000_000_000));
+    assert_eq!(billed(Value::Null, json!(0.02)), Some(21_000_000_000));
+    // There it is a part of what is billed.
+    assert_eq!(billed(json!(false), json!(0.02)), Some(1_000_000_000));
+    assert_eq!(billed(Value::Null, Value::Null), Some(1_000_000_000));
+    // The fee alone says nothing of the whole.
+    assert_eq!(billed(json!(true), Value::Null), None);
 }
 
 #[test]

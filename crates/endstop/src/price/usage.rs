@@ -211,9 +211,24 @@ pub(crate) fn read_count(
 /// It wins over a computed price. A JSON number is a double: beyond 15 significant digits it is noise, which
 /// is left out. Decimals beyond a pico-dollar round up. `None` where it is absent, no
 /// number, negative or above $9,000,000.
+///
+/// Where the call was made with the caller's own key at the vendor (`is_byok`), `cost` is the fee alone: what the
+/// vendor bills (`cost_details.upstream_inference_cost`) is added, and the amount is `None` where that is not told.
 #[must_use]
 pub fn billed_cost(usage: &Value) -> Option<Money> {
-    let Value::Number(cost) = usage.get("cost")? else { return None };
+    let fee = dollars(usage.get("cost")?)?;
+    let is_own_key = usage.get("is_byok").and_then(Value::as_bool);
+    let of_vendor = usage.pointer("/cost_details/upstream_inference_cost").and_then(dollars);
+    match (is_own_key, of_vendor) {
+        (Some(false), _) | (None, None) => Some(fee),
+        (Some(true), None) => None,
+        (_, Some(more)) => fee.checked_add(more),
+    }
+}
+
+/// An amount in dollars, as [`billed_cost`] reads it.
+fn dollars(amount: &Value) -> Option<Money> {
+    let Value::Number(cost) = amount else { return None };
     let text = cost.to_string();
     let mantissa = text.split(['e', 'E']).next().unwrap_or("").trim_start_matches(['-', '0', '.']);
     let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();

@@ -1,5 +1,6 @@
 //! Answers: as a whole, and as a stream of chunks.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use endstop::message::ToolCall;
@@ -8,13 +9,14 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::super::again::Around;
-use super::super::parts::{arguments_of, read_object, text_of};
+use super::super::parts::{Kind, arguments_of, read_object, text_of};
 use super::super::reply::{
-    MAX_CALLS, Reply, Room, count_bytes, error_words, word, words, write_event,
+    MAX_CALLS, Reply, Room, changed_event, count_bytes, error_words, word, words, write_event,
 };
 use super::super::usage::Tally;
 use super::super::{EventSeen, Seen, StreamReader, Unreadable, is_done};
 use super::Function;
+use super::edit;
 use super::write::{self, DONE, Head};
 use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
@@ -57,6 +59,7 @@ fields! {
         reasoning: Raw<'j> = "reasoning_content" | "reasoning",
         calls: List<Piece<'j>> = "tool_calls",
         function_call: Function<'j> = "function_call",
+        annotations: Raw<'j> = "annotations",
     }
 }
 
@@ -75,6 +78,12 @@ impl Choice<'_> {
         let others =
             [self.finish, message.refusal, message.reasoning, function.name, function.arguments];
         message.calls.0.is_empty() && !others.iter().any(|other| other.is_some())
+    }
+}
+
+impl<'j> Piece<'j> {
+    fn id(&self) -> Option<Cow<'j, str>> {
+        self.id.text().filter(|id| !id.is_empty())
     }
 }
 
@@ -110,6 +119,8 @@ pub(super) struct Reader {
     /// The index that the stream gives to each call of `seen`.
     places: Vec<Option<u64>>,
     is_legacy: bool,
+    /// Calls were taken back: those before them are whole, as another had begun.
+    has_refused: bool,
     is_done: bool,
     /// Of the last chunk that had words of a choice and nothing else, and which choice that was.
     around: Around,
@@ -127,6 +138,7 @@ impl Reader {
             choices: BTreeMap::new(),
             places: Vec::new(),
             is_legacy: false,
+            has_refused: false,
             is_done: false,
             around: Around::default(),
             speaker: 0,
@@ -178,6 +190,7 @@ impl Reader {
         let message = &choice.message;
         self.words_of(index, &text_of(message.content), brought);
         self.words_of(index, &text_of(message.refusal), brought);
+        self.count_searches(message.annotations);
         let progress = self.choices.entry(index).or_default();
         count_bytes(&mut self.seen, &text_of(message.reasoning));
         let legacy = &message.function_call;
@@ -214,6 +227,17 @@ impl Reader {
         }
     }
 
+    /// An answer that cites the web has searched it: how often is not said.
+    fn count_searches(&mut self, annotations: Raw<'_>) {
+        let cites = |it: &Raw<'_>| it.read::<Kind<'_>>().kind.json() == "\"url_citation\"";
+        if annotations.is_list()
+            && annotations.items().iter().any(cites)
+            && let Some(usage) = self.tally.count_runs("web_searches", |_| 1)
+        {
+            self.seen.usage = Some(usage);
+        }
+    }
+
     /// Keeps what is around the words of a chunk that has nothing else which could count again.
     fn keep_around(&mut self, data: &str, chunk: &Chunk<'_>) {
         self.around.forget();
@@ -225,6 +249,16 @@ impl Reader {
         }
     }
 
+    /// Which call a piece is of.
+    fn call_of(&self, piece: &Piece<'_>) -> Option<usize> {
+        let (place, id) = (piece.index.count(), piece.id());
+        let is_it = |(call, known): (&ToolCall, &Option<u64>)| {
+            let is_place = place.is_none() || *known == place;
+            is_place && id.as_ref().is_none_or(|id| call.id.is_empty() || call.id == *id)
+        };
+        self.seen.tool_calls.iter().zip(&self.places).rposition(is_it)
+    }
+
     /// Takes in a piece of a call. Some servers leave out the index, or give all calls the same one.
     fn piece(&mut self, choice: u64, piece: &Piece<'_>, brought: &mut EventSeen) {
         let arguments = arguments_of(piece.function.arguments);
@@ -232,13 +266,8 @@ impl Reader {
         if choice != 0 {
             return;
         }
-        let place = piece.index.count();
-        let id = piece.id.text().filter(|id| !id.is_empty());
-        let is_it = |(call, known): (&ToolCall, &Option<u64>)| {
-            let is_place = place.is_none() || *known == place;
-            is_place && id.as_ref().is_none_or(|id| call.id.is_empty() || call.id == *id)
-        };
-        let mut known = self.seen.tool_calls.iter().zip(&self.places).rposition(is_it);
+        let (place, id) = (piece.index.count(), piece.id());
+        let mut known = self.call_of(piece);
         if known.is_none() && self.seen.tool_calls.len() < MAX_CALLS {
             known = Some(self.seen.tool_calls.len());
             self.seen.tool_calls.push(ToolCall::default());
@@ -261,6 +290,9 @@ impl Reader {
     fn has_whole_calls(&self, choice: u64) -> bool {
         let last = self.seen.tool_calls.last().filter(|_| choice == 0);
         last.is_some_and(|call| {
+            if self.has_refused && call.arguments.is_empty() {
+                return true;
+            }
             call.arguments.trim_start().starts_with('{')
                 && serde_json::from_str::<IgnoredAny>(&call.arguments).is_ok()
         })
@@ -297,6 +329,19 @@ impl StreamReader for Reader {
         self.choices
             .iter()
             .all(|(index, it)| it.is_finished || !it.has_call || self.has_whole_calls(*index))
+    }
+
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8> {
+        let is_kept = |piece: Raw<'_>| self.call_of(&piece.read()).is_some_and(|at| at < keep);
+        let changed = edit::without_calls(event.data.as_bytes(), "delta", is_kept);
+        self.seen.tool_calls.truncate(keep);
+        self.places.truncate(keep);
+        (self.seen.finish, self.seen.is_whole) = (None, false);
+        (self.has_refused, self.is_legacy) = (true, self.is_legacy && keep > 0);
+        if let Some(choice) = self.choices.get_mut(&0) {
+            (choice.has_call, choice.is_finished) = (keep > 0, false);
+        }
+        changed_event(changed)
     }
 
     fn seen(&self) -> &Seen {

@@ -1,17 +1,15 @@
 //! Changes of a request.
 
-use serde_json::json;
-
 use super::super::parts::{
-    add_to_content, changes_of, is_nothing, last_of, lower, note_of, text_of_body,
+    add_note, changes_of, is_nothing, keep_items, lower, note_of, text_of_body, turn_tools_off,
 };
 use super::super::{Edits, Unreadable};
-use crate::json::{Changes, Entry, Object, Raw};
+use crate::json::{Changes, Object, Raw};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
-/// The members that changes are about.
+/// The members that changes are about, as a rule.
 pub(super) const KEYS: &[&str] = &[
     "model",
     "messages",
@@ -23,6 +21,9 @@ pub(super) const KEYS: &[&str] = &[
     "max_tokens",
     "max_completion_tokens",
 ];
+
+/// Tools, and the choice of them, today and in the past.
+const OFFERS: &[(&str, &str)] = &[("tools", "tool_choice"), ("functions", "function_call")];
 
 pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
     if is_nothing(edits) {
@@ -40,28 +41,19 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
         }
     };
     if let Some(cap) = edits.output_cap {
-        set_cap(&mut changes, root, cap);
+        set_cap(&mut changes, root, cap, edits.other_cap_field);
     }
     if edits.force_usage {
         changes.set_inner(root, "stream_options", "include_usage", "true");
     }
-    if edits.finish.is_some() {
-        for (offers, choice) in [("tools", "tool_choice"), ("functions", "function_call")] {
-            // Without tools a choice of them is refused.
-            let has_any =
-                root.get(offers).is_some_and(|place| !changes.value(&place).items().is_empty());
-            if has_any {
-                changes.set(root, choice, "\"none\"");
-            }
-        }
-    }
+    turn_tools_off(&mut changes, root, edits, OFFERS, "\"none\"");
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, root, &note);
     }
     Ok(changes.apply())
 }
 
-fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
+fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64, is_other: bool) {
     let is_set = |key: &&&str| root.all(key).any(|place| changes.value(&place).is_some());
     let set: Vec<&str> = CAPS.iter().filter(is_set).copied().collect();
     for key in &set {
@@ -69,7 +61,9 @@ fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
     }
     if set.is_empty() {
         let model = root.get("model").map(|place| changes.value(&place)).unwrap_or_default();
-        changes.set(root, cap_field(&model.text().unwrap_or_default()), &cap.to_string());
+        let usual = cap_field(&model.text().unwrap_or_default());
+        let field = CAPS.iter().find(|field| is_other != (**field == usual)).unwrap_or(&usual);
+        changes.set(root, field, &cap.to_string());
     }
 }
 
@@ -79,6 +73,7 @@ fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
 /// an answer would have no cap at all. But OpenAI's own newer models refuse the old field, and both at once.
 fn cap_field(model: &str) -> &'static str {
     let name = model.rsplit('/').next().unwrap_or(model);
+    let name = name.strip_prefix("ft:").unwrap_or(name);
     let is_numbered = |prefix: &str| {
         name.strip_prefix(prefix)
             .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
@@ -87,16 +82,44 @@ fn cap_field(model: &str) -> &'static str {
     if is_openai { "max_completion_tokens" } else { "max_tokens" }
 }
 
-/// Adds to the user's last message, or a message of the user. Not one of the system: many servers take that only
-/// as the first. Not a second one of the user: some templates want the roles to alternate.
-fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
-    let Some(list) = root.get("messages") else { return };
-    let last: Option<Raw<'_>> = last_of(changes, &list);
-    let is_user = last.is_some_and(|it| Entry::of(it).get("role").json() == "\"user\"");
-    let message = last.filter(|_| is_user).and_then(|last| changes.object(changes.place(last)?));
-    let part = json!({ "type": "text", "text": note });
-    if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
-        return;
+/// An answer with the first calls of its first choice.
+pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    let mut at = 0usize;
+    let is_kept = |_: Raw<'_>| {
+        at = at.saturating_add(1);
+        at <= keep
+    };
+    without_calls(body, "message", is_kept)
+}
+
+/// An answer, or a chunk of one, with those calls of its first choice for which `stays` holds. `of` is the key of
+/// what the choice says.
+pub(super) fn without_calls(
+    body: &[u8],
+    of: &str,
+    mut stays: impl FnMut(Raw<'_>) -> bool,
+) -> Result<Vec<u8>, Unreadable> {
+    let (mut changes, root) = changes_of(body)?;
+    let choices = root.get("choices").map(|list| changes.value(&list).items()).unwrap_or_default();
+    for choice in choices {
+        let choice = changes.place(choice).and_then(|place| changes.object(place));
+        let Some(choice) = choice else { continue };
+        let index = choice.get("index").and_then(|place| changes.value(&place).count());
+        let message = choice.get(of).and_then(|place| changes.object(place));
+        if let (0, Some(message)) = (index.unwrap_or(0), message) {
+            if let Some(list) = message.get("tool_calls") {
+                keep_items(&mut changes, list, &mut stays);
+            }
+            if of == "delta" {
+                // It goes on, or has its end from elsewhere.
+                changes.set(&choice, "finish_reason", "null");
+                if let Some(call) = message.get("function_call")
+                    && !stays(changes.value(&call))
+                {
+                    changes.replace(call, "null");
+                }
+            }
+        }
     }
-    changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
+    Ok(changes.apply())
 }

@@ -1,13 +1,12 @@
 //! Answers: as a whole, as a list of pieces, and as a stream of them.
 
-use endstop::message::ToolCall;
 use endstop::price::UsageShape;
 
 use super::super::parts::{read_object, text_of_body};
-use super::super::reply::{MAX_CALLS, Reply, Room, count_bytes, error_words, word, words};
-use super::super::usage::Tally;
+use super::super::progress::Progress;
+use super::super::reply::{Reply, changed_event, word, words};
 use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
-use super::{Call, Part, write};
+use super::{Call, Part, bills_by_request, edit, write};
 use crate::json::{List, Raw, fields, parse};
 use crate::sse::SseEvent;
 use crate::stop::StopText;
@@ -34,6 +33,13 @@ fields! {
         index: Raw<'j> = "index",
         content: Content<'j> = "content",
         finish: Raw<'j> = "finishReason" | "finish_reason",
+        grounding: Grounding<'j> = "groundingMetadata" | "grounding_metadata",
+    }
+}
+
+fields! {
+    Grounding<'j> {
+        queries: List<Raw<'j>> = "webSearchQueries" | "web_search_queries",
     }
 }
 
@@ -50,7 +56,7 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
         let pieces: List<Answer<'_>> =
             parse(text_of_body(body)?).map_err(|error| Unreadable(error.to_string()))?;
         pieces.0.iter().for_each(|piece| drop(reader.answer(piece)));
-        return Ok(reader.seen);
+        return Ok(reader.progress.seen);
     }
     let answer: Answer<'_> = read_object(body)?;
     let says_something =
@@ -59,17 +65,15 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
         return Err(Unreadable("no answer of generateContent".to_owned()));
     }
     reader.answer(&answer);
-    reader.seen.is_whole = reader.seen.error.is_none();
-    Ok(reader.seen)
+    reader.progress.seen.is_whole = reader.progress.seen.error.is_none();
+    Ok(reader.progress.seen)
 }
 
 /// Reads a stream.
 #[derive(Debug)]
 pub(super) struct Reader {
     reply: Reply,
-    seen: Seen,
-    room: Room,
-    tally: Tally,
+    progress: Progress,
     has_open_call: bool,
     is_done: bool,
 }
@@ -78,9 +82,7 @@ impl Reader {
     pub(super) fn new(reply: Reply) -> Self {
         Self {
             reply,
-            seen: Seen::default(),
-            room: Room::default(),
-            tally: Tally::new(UsageShape::Gemini),
+            progress: Progress::new(UsageShape::Gemini),
             has_open_call: false,
             is_done: false,
         }
@@ -88,45 +90,51 @@ impl Reader {
 
     fn answer(&mut self, answer: &Answer<'_>) -> EventSeen {
         let mut brought = EventSeen::default();
-        if self.seen.model.is_none() {
-            self.seen.model = word(answer.model);
-        }
-        if self.seen.id.is_none() {
-            self.seen.id = word(answer.id);
-        }
-        if let Some(usage) = self.tally.take(answer.usage, Raw::default()) {
-            self.seen.usage = Some(usage);
-        }
-        if let Some(error) = error_words(answer.error) {
-            self.seen.error = Some(error);
-        }
+        self.progress.names(answer.id, answer.model);
+        self.progress.usage(answer.usage, Raw::default());
+        self.progress.error(answer.error);
         for candidate in &answer.candidates.0 {
             let is_first = candidate.index.count().unwrap_or(0) == 0;
             for part in &candidate.content.parts.0 {
                 self.part(part, is_first, &mut brought);
             }
+            self.count_searches(&candidate.grounding);
             if let Some(finish) = word(candidate.finish).filter(|_| is_first) {
-                self.seen.finish = Some(finish);
+                self.progress.seen.finish = Some(finish);
             }
         }
         // A request that is blocked has no candidate that could finish.
         if let Some(block) = word(answer.feedback.block) {
-            self.seen.finish.get_or_insert(block);
+            self.progress.seen.finish.get_or_insert(block);
         }
-        self.seen.is_whole = self.seen.finish.is_some();
+        self.progress.seen.is_whole = self.progress.seen.finish.is_some();
         brought
+    }
+
+    /// Searches are billed by the query, or by the request that had any.
+    fn count_searches(&mut self, grounding: &Grounding<'_>) {
+        let mut queries: Vec<_> = grounding.queries.0.iter().filter_map(|it| word(*it)).collect();
+        queries.sort_unstable();
+        queries.dedup();
+        if queries.is_empty() {
+            return;
+        }
+        let model = self.progress.seen.model.as_deref().unwrap_or(&self.reply.model);
+        let most =
+            if bills_by_request(model) { 1 } else { u64::try_from(queries.len()).unwrap_or(1) };
+        self.progress.runs("web_searches", |runs| runs.max(most));
     }
 
     fn part(&mut self, part: &Part<'_>, is_first: bool, brought: &mut EventSeen) {
         let text = part.text.text().unwrap_or_default();
-        count_bytes(&mut self.seen, &text);
         if is_first && !part.thought.is_true() {
-            self.room.push(&mut self.seen.text, &text);
-            brought.text.push_str(&text);
+            self.progress.words(&text, brought);
+        } else {
+            self.progress.count(&text);
         }
         let call = &part.call;
-        count_bytes(&mut self.seen, call.args.json());
-        count_bytes(&mut self.seen, call.partial.json());
+        self.progress.count(call.args.json());
+        self.progress.count(call.partial.json());
         let is_call = call.name.is_some() || call.partial.is_some() || self.has_open_call;
         if is_first && is_call && !text_only(part) {
             self.call(call, brought);
@@ -136,18 +144,13 @@ impl Reader {
     /// A call comes whole, or, where that was asked for, in pieces that say whether more follows.
     fn call(&mut self, piece: &Call<'_>, brought: &mut EventSeen) {
         let is_new = !self.has_open_call && piece.name.is_some();
-        if is_new && self.seen.tool_calls.len() < MAX_CALLS {
-            let mut call = ToolCall::default();
-            self.room.push(&mut call.id, &piece.id.text().unwrap_or_default());
-            self.room.push(&mut call.tool, &piece.name.text().unwrap_or_default());
-            brought.begins_call.get_or_insert_with(|| call.tool.clone());
-            self.seen.tool_calls.push(call);
+        if is_new {
+            let name = self.progress.begin_call(piece.id, &piece.name.text().unwrap_or_default());
+            brought.begins_call = brought.begins_call.take().or(name);
         }
         let arguments = if piece.args.is_some() { piece.args } else { piece.partial };
         let arguments = if is_new && !arguments.is_some() { "{}" } else { arguments.json() };
-        if let Some(call) = self.seen.tool_calls.last_mut() {
-            self.room.push(&mut call.arguments, arguments);
-        }
+        self.progress.arguments(None, arguments);
         self.has_open_call = piece.continues.is_true();
     }
 }
@@ -162,7 +165,7 @@ impl StreamReader for Reader {
     fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
         let Ok(answer) = parse::<Answer<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
-            count_bytes(&mut self.seen, event.data);
+            self.progress.count(event.data);
             return EventSeen::default();
         };
         self.answer(&answer)
@@ -172,22 +175,33 @@ impl StreamReader for Reader {
         !self.has_open_call
     }
 
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8> {
+        let answer: Answer<'_> = parse(event.data).unwrap_or_default();
+        let first = answer.candidates.0.iter().filter(|it| it.index.count().unwrap_or(0) == 0);
+        let parts = first.flat_map(|candidate| &candidate.content.parts.0);
+        let begun = parts.filter(|part| part.call.name.is_some()).count();
+        let before = self.progress.seen.tool_calls.len().saturating_sub(begun);
+        self.progress.seen.tool_calls.truncate(keep);
+        self.progress.seen.finish = None;
+        (self.progress.seen.is_whole, self.has_open_call) = (false, false);
+        let mut left = keep.saturating_sub(before);
+        changed_event(edit::without_calls(event.data.as_bytes(), &mut left, true))
+    }
+
     fn seen(&self) -> &Seen {
-        &self.seen
+        &self.progress.seen
     }
 
     fn end(&mut self, stop: &StopText) -> Vec<u8> {
-        if std::mem::replace(&mut self.is_done, true) || self.seen.finish.is_some() {
+        if std::mem::replace(&mut self.is_done, true) || self.progress.seen.finish.is_some() {
             return Vec::new();
         }
-        let model = self.seen.model.as_deref().unwrap_or(&self.reply.model);
-        let usage = self
-            .seen
-            .usage
-            .as_ref()
-            .map_or([0, 0], |usage| [usage.tokens.total_input(), usage.tokens.output]);
-        let Some(id) = &self.seen.id else {
-            if self.seen == Seen::default() {
+        let model = self.progress.seen.model.as_deref().unwrap_or(&self.reply.model);
+        let seen = &self.progress.seen;
+        let usage = seen.usage.as_ref().map(|usage| usage.tokens).unwrap_or_default();
+        let usage = [usage.total_input(), usage.output];
+        let Some(id) = &self.progress.seen.id else {
+            if self.progress.seen == Seen::default() {
                 return write::stream(&self.reply, stop);
             }
             return write::last(&self.last_words(stop), model, &self.reply.id, usage);
@@ -199,10 +213,10 @@ impl StreamReader for Reader {
 impl Reader {
     /// What the last event says: nothing where there are calls, so that the client makes them and comes back.
     fn last_words(&self, stop: &StopText) -> String {
-        if !self.seen.tool_calls.is_empty() {
+        if !self.progress.seen.tool_calls.is_empty() {
             return String::new();
         }
-        let gap = if self.seen.text.is_empty() { "" } else { "\n\n" };
+        let gap = if self.progress.seen.text.is_empty() { "" } else { "\n\n" };
         format!("{gap}{}", words(stop))
     }
 }

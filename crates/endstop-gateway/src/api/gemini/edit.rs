@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
-use super::super::parts::{changes_of, is_nothing, last_of, lower, note_of};
-use super::super::{Edits, Unreadable};
+use super::super::parts::{
+    changes_of, is_nothing, keep_items, last_of, lower, note_of, text_of_body,
+};
+use super::super::{Edits, ToolsOff, Unreadable};
 use super::{Content, Part, Tool, listed};
-use crate::json::{Changes, Object};
+use crate::json::{Changes, Object, Raw};
 
 const CONFIG: [&str; 2] = ["generationConfig", "generation_config"];
 const CAP: [&str; 2] = ["maxOutputTokens", "max_output_tokens"];
@@ -21,7 +23,13 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
         set_cap(&mut changes, &root, cap);
     }
     if edits.finish.is_some() && has_functions(&changes, &root) {
-        forbid_calls(&mut changes, &root);
+        match edits.tools_off {
+            ToolsOff::Forbid => forbid_calls(&mut changes, &root),
+            ToolsOff::Remove => {
+                changes.remove(changes.whole(), &["tools", "toolConfig", "tool_config"]);
+            }
+            ToolsOff::Ask => {}
+        }
     }
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);
@@ -97,4 +105,51 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
         let one = changes.value(&list).json().to_owned();
         changes.replace(list, &format!("[{one},{whole}]"));
     }
+}
+
+/// An answer, or the list of its pieces, with its first calls.
+pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    let mut left = keep;
+    if !body.trim_ascii_start().starts_with(b"[") {
+        return without_calls(body, &mut left, false);
+    }
+    let pieces = Raw::of(text_of_body(body)?.trim_ascii()).items();
+    let pieces =
+        pieces.iter().map(|piece| without_calls(piece.json().as_bytes(), &mut left, false));
+    let pieces: Vec<Vec<u8>> = pieces.collect::<Result<_, _>>()?;
+    Ok([&b"["[..], &pieces.join(&b","[..]), b"]"].concat())
+}
+
+/// An answer, or a piece of one, with the first `left` of its first candidate's calls, and `left` what remains of
+/// that; where `goes_on`, without its end.
+pub(super) fn without_calls(
+    body: &[u8],
+    left: &mut usize,
+    goes_on: bool,
+) -> Result<Vec<u8>, Unreadable> {
+    let (mut changes, root) = changes_of(body)?;
+    let all = root.get("candidates").map(|list| changes.value(&list).items()).unwrap_or_default();
+    let mut is_refused = false;
+    for whole in all {
+        let candidate = changes.place(whole).and_then(|place| changes.object(place));
+        let Some(candidate) = candidate else { continue };
+        if candidate.get("index").and_then(|place| changes.value(&place).count()).unwrap_or(0) > 0 {
+            continue;
+        }
+        if goes_on {
+            changes.remove(whole, &["finishReason", "finish_reason"]);
+        }
+        let content = candidate.get("content").and_then(|place| changes.object(place));
+        let Some(parts) = content.and_then(|content| content.get("parts")) else { continue };
+        keep_items(&mut changes, parts, |part| {
+            let call = part.read::<Part<'_>>().call;
+            if call.name.is_some() {
+                is_refused = *left == 0;
+                *left = left.saturating_sub(1);
+            }
+            // What goes on with a call is as its beginning.
+            !is_refused || !(call.name.is_some() || call.partial.is_some())
+        });
+    }
+    Ok(changes.apply())
 }

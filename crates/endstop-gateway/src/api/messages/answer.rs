@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use endstop::message::ToolCall;
 use endstop::price::UsageShape;
 use serde_json::json;
 
 use super::super::again::Around;
 use super::super::parts::{arguments_of, read_object};
-use super::super::reply::{MAX_CALLS, Reply, Room, count_bytes, error_words, word, words};
-use super::super::usage::Tally;
+use super::super::progress::Progress;
+use super::super::reply::{Reply, error_words, word, words};
 use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
 use super::write;
 use crate::json::{List, Raw, fields, parse};
@@ -63,6 +62,12 @@ fields! {
     }
 }
 
+fields! {
+    Told<'j> {
+        output: Raw<'j> = "output_tokens",
+    }
+}
+
 impl Event<'_> {
     fn has_only_words(&self) -> bool {
         let is_piece = self.kind.json() == "\"content_block_delta\"";
@@ -75,8 +80,8 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
     let answer: Answer<'_> = read_object(body)?;
     let mut reader = Reader::new(Reply::to(&Asked::default()));
     if let Some(error) = error_words(answer.error) {
-        reader.seen.error = Some(error);
-        return Ok(reader.seen);
+        reader.progress.seen.error = Some(error);
+        return Ok(reader.progress.seen);
     }
     if answer.kind.json() != "\"message\"" && !answer.usage.is_some() {
         return Err(Unreadable("no answer of messages".to_owned()));
@@ -89,8 +94,8 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
         reader.arguments(&input);
         reader.close(0);
     }
-    reader.seen.is_whole = true;
-    Ok(reader.seen)
+    reader.progress.seen.is_whole = true;
+    Ok(reader.progress.seen)
 }
 
 /// What an open block is.
@@ -108,9 +113,7 @@ enum Open {
 #[derive(Debug)]
 pub(super) struct Reader {
     reply: Reply,
-    seen: Seen,
-    room: Room,
-    tally: Tally,
+    progress: Progress,
     open: BTreeMap<u64, Open>,
     next_index: u64,
     has_started: bool,
@@ -123,9 +126,7 @@ impl Reader {
     pub(super) fn new(reply: Reply) -> Self {
         Self {
             reply,
-            seen: Seen::default(),
-            room: Room::default(),
-            tally: Tally::new(UsageShape::Anthropic),
+            progress: Progress::new(UsageShape::Anthropic),
             open: BTreeMap::new(),
             next_index: 0,
             has_started: false,
@@ -136,22 +137,11 @@ impl Reader {
 
     fn message(&mut self, answer: &Answer<'_>) {
         self.has_started = true;
-        if self.seen.id.is_none() {
-            self.seen.id = word(answer.id);
-        }
-        if self.seen.model.is_none() {
-            self.seen.model = word(answer.model);
-        }
+        self.progress.names(answer.id, answer.model);
         if let Some(reason) = word(answer.reason) {
-            self.seen.finish = Some(reason);
+            self.progress.seen.finish = Some(reason);
         }
-        self.usage(answer.usage);
-    }
-
-    fn usage(&mut self, usage: Raw<'_>) {
-        if let Some(usage) = self.tally.take(usage, Raw::default()) {
-            self.seen.usage = Some(usage);
-        }
+        self.progress.usage(answer.usage, Raw::default());
     }
 
     fn open(&mut self, index: u64, block: &Content<'_>, brought: &mut EventSeen) {
@@ -165,42 +155,32 @@ impl Reader {
         if self.open.len() < MAX_OPEN || self.open.contains_key(&index) {
             self.open.insert(index, open);
         }
-        self.words(&block.text.text().unwrap_or_default(), brought);
-        count_bytes(&mut self.seen, &block.thinking.text().unwrap_or_default());
-        if open == Open::Call && self.seen.tool_calls.len() < MAX_CALLS {
-            let mut call = ToolCall::default();
-            self.room.push(&mut call.id, &block.id.text().unwrap_or_default());
-            self.room.push(&mut call.tool, &block.name.text().unwrap_or_default());
-            brought.begins_call = Some(call.tool.clone());
-            self.seen.tool_calls.push(call);
-        } else if open == Open::Other {
-            count_bytes(&mut self.seen, block.input.json());
+        self.progress.words(&block.text.text().unwrap_or_default(), brought);
+        self.progress.count(&block.thinking.text().unwrap_or_default());
+        match open {
+            Open::Call => {
+                brought.begins_call =
+                    self.progress.begin_call(block.id, &block.name.text().unwrap_or_default())
+            }
+            Open::Other => self.progress.count(block.input.json()),
+            Open::Text | Open::Thinking => {}
         }
-    }
-
-    fn words(&mut self, text: &str, brought: &mut EventSeen) {
-        count_bytes(&mut self.seen, text);
-        self.room.push(&mut self.seen.text, text);
-        brought.text.push_str(text);
     }
 
     /// Adds to the arguments of the call that is open.
     fn arguments(&mut self, more: &str) {
         if self.open.values().any(|open| *open == Open::Call) {
-            count_bytes(&mut self.seen, more);
-            if let Some(call) = self.seen.tool_calls.last_mut() {
-                self.room.push(&mut call.arguments, more);
-            }
+            self.progress.count(more);
+            self.progress.arguments(None, more);
         }
     }
 
     fn close(&mut self, index: u64) {
         let was = self.open.remove(&index);
-        if let Some(call) = self.seen.tool_calls.last_mut().filter(|_| was == Some(Open::Call))
-            && call.arguments.is_empty()
-        {
+        let last = self.progress.seen.tool_calls.last().filter(|_| was == Some(Open::Call));
+        if last.is_some_and(|call| call.arguments.is_empty()) {
             // So the interface writes a call without arguments.
-            self.room.push(&mut call.arguments, "{}");
+            self.progress.arguments(None, "{}");
         }
     }
 
@@ -208,7 +188,12 @@ impl Reader {
         let mut brought = EventSeen::default();
         let index = event.index.count().unwrap_or(0);
         match event.kind.text().as_deref() {
-            Some("message_start") => self.message(&event.message),
+            Some("message_start") => {
+                self.message(&event.message);
+                if let Some(usage) = &mut self.progress.seen.usage {
+                    usage.is_preliminary = true;
+                }
+            }
             Some("content_block_start") => {
                 self.open(index, &event.block, &mut brought);
                 if event.block.input.json().len() > "{}".len() {
@@ -216,27 +201,33 @@ impl Reader {
                 }
             }
             Some("content_block_delta") => {
-                self.words(&event.delta.text.text().unwrap_or_default(), &mut brought);
-                count_bytes(&mut self.seen, &event.delta.thinking.text().unwrap_or_default());
+                self.progress.words(&event.delta.text.text().unwrap_or_default(), &mut brought);
+                self.progress.count(&event.delta.thinking.text().unwrap_or_default());
                 let json = event.delta.json.text().unwrap_or_default();
                 match self.open.get(&index) {
                     Some(Open::Call) => self.arguments(&json),
-                    _ => count_bytes(&mut self.seen, &json),
+                    _ => self.progress.count(&json),
                 }
             }
             Some("content_block_stop") => self.close(index),
             Some("message_delta") => {
                 if let Some(reason) = word(event.delta.reason) {
-                    self.seen.finish = Some(reason);
+                    self.progress.seen.finish = Some(reason);
                 }
-                self.usage(event.usage);
+                let known = self.progress.seen.usage.as_ref();
+                let was = known.is_some_and(|usage| usage.is_preliminary);
+                let is_told = event.usage.read::<Told<'_>>().output.is_some();
+                self.progress.usage(event.usage, Raw::default());
+                if let Some(usage) = &mut self.progress.seen.usage {
+                    usage.is_preliminary = was && !is_told;
+                }
             }
             Some("message_stop") => {
                 self.is_done = true;
-                self.seen.is_whole = true;
+                self.progress.seen.is_whole = true;
             }
             Some("error") => {
-                self.seen.error = error_words(event.error).or(Some("error".to_owned()))
+                self.progress.seen.error = error_words(event.error).or(Some("error".to_owned()))
             }
             _ => {}
         }
@@ -248,12 +239,12 @@ impl StreamReader for Reader {
     fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
         if let Some(words) = self.around.words(event.data) {
             let mut brought = EventSeen::default();
-            self.words(words, &mut brought);
+            self.progress.words(words, &mut brought);
             return brought;
         }
         let Ok(read) = parse::<Event<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
-            count_bytes(&mut self.seen, event.data);
+            self.progress.count(event.data);
             return EventSeen::default();
         };
         self.around.forget();
@@ -267,8 +258,17 @@ impl StreamReader for Reader {
         self.open.values().all(|open| matches!(open, Open::Text | Open::Thinking))
     }
 
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8> {
+        let index = parse::<Event<'_>>(event.data).ok().and_then(|it| it.index.count());
+        let index = index.unwrap_or(0);
+        self.open.remove(&index);
+        self.next_index = self.next_index.min(index);
+        self.progress.seen.tool_calls.truncate(keep);
+        Vec::new()
+    }
+
     fn seen(&self) -> &Seen {
-        &self.seen
+        &self.progress.seen
     }
 
     fn end(&mut self, stop: &StopText) -> Vec<u8> {
@@ -279,12 +279,12 @@ impl StreamReader for Reader {
             return write::stream(&self.reply, stop);
         }
         let mut out = Vec::new();
-        let output = self.seen.usage.as_ref().map_or(0, |usage| usage.tokens.output);
-        if self.seen.finish.is_some() {
+        let output = self.progress.seen.usage.as_ref().map_or(0, |usage| usage.tokens.output);
+        if self.progress.seen.finish.is_some() {
             write::end(&mut out);
             return out;
         }
-        let has_calls = !self.seen.tool_calls.is_empty();
+        let has_calls = !self.progress.seen.tool_calls.is_empty();
         let mut is_said = has_calls;
         for (index, open) in std::mem::take(&mut self.open) {
             if open == Open::Text && !is_said {

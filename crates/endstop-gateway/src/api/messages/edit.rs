@@ -1,10 +1,7 @@
 //! Changes of a request.
 
-use serde_json::json;
-
-use super::super::parts::{add_to_content, changes_of, is_nothing, last_of, lower, note_of};
+use super::super::parts::{add_note, changes_of, is_nothing, lower, note_of, turn_tools_off};
 use super::super::{Edits, Unreadable};
-use super::Message;
 use crate::json::{Changes, Object};
 
 /// The least budget of thinking that the interface takes.
@@ -21,10 +18,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
         }
         lower_thinking(&mut changes, &root, cap);
     }
-    let has_tools = root.get("tools").is_some_and(|at| !changes.value(&at).items().is_empty());
-    if edits.finish.is_some() && has_tools {
-        changes.set(&root, "tool_choice", r#"{"type":"none"}"#);
-    }
+    turn_tools_off(&mut changes, &root, edits, &[("tools", "tool_choice")], r#"{"type":"none"}"#);
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);
     }
@@ -45,18 +39,4 @@ fn lower_thinking(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
             changes.replace(place, r#"{"type":"disabled"}"#);
         }
     }
-}
-
-/// Adds behind what the user's last message has: behind the results of tools, where it has them, which must come
-/// first.
-fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
-    let Some(list) = root.get("messages") else { return };
-    let last = last_of(changes, &list);
-    let is_user = last.is_some_and(|it| it.read::<Message<'_>>().role.json() == "\"user\"");
-    let message = last.filter(|_| is_user).and_then(|last| changes.object(changes.place(last)?));
-    let part = json!({ "type": "text", "text": note });
-    if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
-        return;
-    }
-    changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
 }

@@ -1,13 +1,18 @@
 //! Answers: what they have in common, and those that come as a whole.
 
-use endstop::message::ToolCall;
+use std::borrow::Cow;
+
 use endstop::price::UsageShape;
 
 use super::super::parts::{arguments_of, read_object, text_of};
-use super::super::reply::{MAX_CALLS, Room, count_bytes, error_words, word};
-use super::super::usage::Tally;
-use super::super::{Seen, Unreadable};
+use super::super::progress::Progress;
+use super::super::reply::word;
+use super::super::{EventSeen, Seen, Unreadable};
 use crate::json::{List, Raw, fields};
+
+/// Kinds of calls that the client runs.
+const CLIENT_CALLS: [&str; 5] =
+    ["function_call", "custom_tool_call", "local_shell_call", "apply_patch_call", "computer_call"];
 
 fields! {
     Response<'j> {
@@ -38,87 +43,96 @@ fields! {
         arguments: Raw<'j> = "arguments" | "input",
         content: Raw<'j> = "content",
         summary: Raw<'j> = "summary",
+        action: Raw<'j> = "action" | "operation",
+    }
+}
+
+fields! {
+    Action<'j> {
+        kind: Raw<'j> = "type",
+        queries: List<Raw<'j>> = "queries",
     }
 }
 
 impl Output<'_> {
     /// Whether the client is to run it. Other calls run at the provider.
     pub(super) fn is_call(&self) -> bool {
-        matches!(self.kind.json(), "\"function_call\"" | "\"custom_tool_call\"")
-    }
-}
-
-/// An answer so far.
-#[derive(Debug)]
-pub(super) struct Progress {
-    pub(super) seen: Seen,
-    pub(super) room: Room,
-    pub(super) tally: Tally,
-}
-
-impl Progress {
-    pub(super) fn new() -> Self {
-        Self {
-            seen: Seen::default(),
-            room: Room::default(),
-            tally: Tally::new(UsageShape::OpenAiResponses),
-        }
+        self.kind.text().is_some_and(|kind| CLIENT_CALLS.contains(&&*kind))
     }
 
-    /// Takes in what a response says of itself, without its output.
-    pub(super) fn response(&mut self, response: &Response<'_>) {
-        if self.seen.id.is_none() {
-            self.seen.id = word(response.id);
-        }
-        if self.seen.model.is_none() {
-            self.seen.model = word(response.model);
-        }
-        if let Some(usage) = self.tally.take(response.usage, response.service_tier) {
-            self.seen.usage = Some(usage);
-        }
-        if let Some(error) = error_words(response.error) {
-            self.seen.error = Some(error);
-        }
-        let status = word(response.status);
-        // One that runs in the background is only queued.
-        if let Some(status) = status.filter(|status| is_end(status)) {
-            self.seen.is_whole = true;
-            self.seen.finish = Some(word(response.incomplete.reason).unwrap_or(status));
-        }
+    /// The tool that is called: those of the interface's own have no other name than their kind.
+    fn tool(&self) -> Cow<'_, str> {
+        let kind = || self.kind.text().unwrap_or_default();
+        let own = || Cow::Owned(kind().trim_end_matches("_call").to_owned());
+        self.name.text().unwrap_or_else(own)
     }
 
-    /// Adds a call, without its arguments.
-    pub(super) fn call(&mut self, item: &Output<'_>) -> Option<String> {
-        if self.seen.tool_calls.len() >= MAX_CALLS {
-            return None;
-        }
-        let mut call = ToolCall::default();
-        let id = if item.call_id.is_some() { item.call_id } else { item.id };
-        self.room.push(&mut call.id, &id.text().unwrap_or_default());
-        self.room.push(&mut call.tool, &item.name.text().unwrap_or_default());
-        let name = call.tool.clone();
-        self.seen.tool_calls.push(call);
-        Some(name)
+    pub(super) fn arguments(&self) -> Cow<'_, str> {
+        arguments_of(if self.arguments.is_some() { self.arguments } else { self.action })
     }
 
-    fn item(&mut self, item: &Output<'_>) {
-        if item.is_call() {
-            let arguments = arguments_of(item.arguments);
-            count_bytes(&mut self.seen, &arguments);
-            if self.call(item).is_some()
-                && let Some(call) = self.seen.tool_calls.last_mut()
-            {
-                self.room.push(&mut call.arguments, &arguments);
+    /// What the run of a tool at the provider costs by, and how often. Pages that a search opens are free; several
+    /// queries of one search are billed as several.
+    fn runs(&self) -> Option<(&'static str, u64)> {
+        match self.kind.text().as_deref()? {
+            "web_search_call" => {
+                let action: Action<'_> = self.action.read();
+                let is_search = matches!(action.kind.text().as_deref(), None | Some("search"));
+                let queries = u64::try_from(action.queries.0.len()).unwrap_or(1);
+                is_search.then_some(("web_searches", queries.max(1)))
             }
-            return;
+            "file_search_call" => Some(("storage_searches", 1)),
+            "code_interpreter_call" => Some(("code_executions", 1)),
+            _ => None,
         }
-        let text = text_of(item.content);
-        count_bytes(&mut self.seen, &text);
-        if item.kind.json() == "\"message\"" {
-            self.room.push(&mut self.seen.text, &text);
-        } else {
-            count_bytes(&mut self.seen, &text_of(item.summary));
-            count_bytes(&mut self.seen, item.arguments.json());
+    }
+}
+
+/// Takes in what a response says of itself, without its output.
+pub(super) fn take_response(progress: &mut Progress, response: &Response<'_>) {
+    progress.names(response.id, response.model);
+    progress.usage(response.usage, response.service_tier);
+    progress.error(response.error);
+    let status = word(response.status);
+    if status.as_deref() == Some("failed") {
+        progress.seen.error.get_or_insert_with(|| "the response has failed".to_owned());
+    }
+    // One that runs in the background is only queued.
+    if let Some(status) = status.filter(|status| is_end(status)) {
+        progress.seen.is_whole = true;
+        progress.seen.finish = Some(word(response.incomplete.reason).unwrap_or(status));
+    }
+}
+
+/// Counts an item that is whole, where it costs by itself.
+pub(super) fn count_runs(progress: &mut Progress, item: &Output<'_>) {
+    if let Some((unit, more)) = item.runs() {
+        progress.runs(unit, |runs| runs.saturating_add(more));
+    }
+}
+
+/// Adds a call, without its arguments.
+pub(super) fn begin_call(progress: &mut Progress, item: &Output<'_>) -> Option<String> {
+    let id = if item.call_id.is_some() { item.call_id } else { item.id };
+    progress.begin_call(id, &item.tool())
+}
+
+fn take_item(progress: &mut Progress, item: &Output<'_>) {
+    count_runs(progress, item);
+    if item.is_call() {
+        let arguments = item.arguments();
+        progress.count(&arguments);
+        if begin_call(progress, item).is_some() {
+            progress.arguments(None, &arguments);
+        }
+        return;
+    }
+    let text = text_of(item.content);
+    if item.kind.json() == "\"message\"" {
+        progress.words(&text, &mut EventSeen::default());
+    } else {
+        for part in [&*text, &*text_of(item.summary), item.arguments.json()] {
+            progress.count(part);
         }
     }
 }
@@ -134,8 +148,8 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
     if !is_one && !response.error.is_some() {
         return Err(Unreadable("no answer of responses".to_owned()));
     }
-    let mut progress = Progress::new();
-    progress.response(&response);
-    response.output.0.iter().for_each(|item| progress.item(item));
+    let mut progress = Progress::new(UsageShape::OpenAiResponses);
+    response.output.0.iter().for_each(|item| take_item(&mut progress, item));
+    take_response(&mut progress, &response);
     Ok(progress.seen)
 }

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::super::parts::{add_to_content, changes_of, is_nothing, last_of, lower, note_of};
+use super::super::parts::{
+    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
+};
 use super::super::{Edits, Unreadable};
 use super::{From, Item};
 use crate::json::{Changes, Object};
@@ -17,10 +19,7 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
     {
         changes.add(&root, "max_output_tokens", &cap.to_string());
     }
-    let has_tools = root.get("tools").is_some_and(|at| !changes.value(&at).items().is_empty());
-    if edits.finish.is_some() && has_tools {
-        changes.set(&root, "tool_choice", "\"none\"");
-    }
+    turn_tools_off(&mut changes, &root, edits, &[("tools", "tool_choice")], "\"none\"");
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);
     }

@@ -280,3 +280,32 @@ fn an_event_begins_a_call() {
         Some("look")
     );
 }
+
+#[test]
+fn calls_of_the_interfaces_own_tools_that_the_client_runs_are_calls() {
+    let items = [
+        json!({"type": "local_shell_call", "id": "i", "call_id": "1", "action": {"command": ["ls"]}}),
+        json!({"type": "apply_patch_call", "id": "j", "call_id": "2", "operation": {"type": "x"}}),
+        json!({"type": "computer_call", "id": "k", "call_id": "3", "action": {"type": "click"}}),
+        json!({"type": "mcp_call", "id": "l", "name": "remote", "arguments": "{}"}),
+    ];
+    let mut answer = response("completed", json!({"input_tokens": 3, "output_tokens": 4}));
+    answer["output"] = json!(items);
+    let whole = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
+    let pieces = items.iter().enumerate().flat_map(|(index, item)| {
+        ["added", "done"].map(|kind| {
+            json!({"type": format!("response.output_item.{kind}"), "output_index": index, "item": item})
+        })
+    });
+    let streamed = streamed(Api::Responses, events(&pieces.collect::<Vec<_>>()).as_bytes());
+    for seen in [whole, streamed] {
+        let calls = seen.tool_calls.iter();
+        let calls: Vec<_> = calls.map(|it| [&*it.id, &*it.tool, &*it.arguments]).collect();
+        let want = [
+            ["1", "local_shell", r#"{"command":["ls"]}"#],
+            ["2", "apply_patch", r#"{"type":"x"}"#],
+            ["3", "computer", r#"{"type":"click"}"#],
+        ];
+        assert_eq!(calls, want);
+    }
+}

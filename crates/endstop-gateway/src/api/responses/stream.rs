@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::parts::arguments_of;
-use super::super::reply::{Reply, count_bytes, error_words, words};
+use endstop::price::UsageShape;
+
+use super::super::parts::{Kind, arguments_of};
+use super::super::progress::Progress;
+use super::super::reply::{Reply, error_words, words};
 use super::super::{EventSeen, Seen, StreamReader};
-use super::answer::{Output, Progress, Response};
+use super::answer::{Output, Response, begin_call, count_runs, take_response};
 use super::write::{Ending, OpenText, stream};
 use crate::json::{Raw, fields, parse};
 use crate::sse::SseEvent;
@@ -23,17 +26,11 @@ fields! {
         content_index: Raw<'j> = "content_index",
         item_id: Raw<'j> = "item_id",
         item: Raw<'j> = "item",
-        part: Part<'j> = "part",
+        part: Kind<'j> = "part",
         delta: Raw<'j> = "delta",
         arguments: Raw<'j> = "arguments" | "input",
         error: Raw<'j> = "error",
         message: Raw<'j> = "message",
-    }
-}
-
-fields! {
-    Part<'j> {
-        kind: Raw<'j> = "type",
     }
 }
 
@@ -68,7 +65,7 @@ impl Reader {
     pub(super) fn new(reply: Reply) -> Self {
         Self {
             reply,
-            progress: Progress::new(),
+            progress: Progress::new(UsageShape::OpenAiResponses),
             response: String::new(),
             next_sequence: 0,
             items: BTreeMap::new(),
@@ -88,12 +85,12 @@ impl Reader {
                 if self.response.is_empty() {
                     self.progress.room.push(&mut self.response, event.response.json());
                 }
-                self.progress.response(&event.response.read());
+                take_response(&mut self.progress, &event.response.read());
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
                 self.is_done = true;
                 let response: Response<'_> = event.response.read();
-                self.progress.response(&response);
+                take_response(&mut self.progress, &response);
             }
             "response.output_item.added" => brought.begins_call = self.begin(index, event.item),
             "response.content_part.added" => {
@@ -115,7 +112,7 @@ impl Reader {
                 self.arguments(index, &event.delta.text().unwrap_or_default());
             }
             "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
-                self.settle_arguments(index, event.arguments);
+                self.settle_arguments(index, &arguments_of(event.arguments));
             }
             "response.output_item.done" => self.finish_item(index, event.item),
             "error" => {
@@ -125,7 +122,7 @@ impl Reader {
             }
             other if other.ends_with(".delta") => {
                 let delta = event.delta.text().unwrap_or_default();
-                count_bytes(&mut self.progress.seen, &delta);
+                self.progress.count(&delta);
             }
             _ => {}
         }
@@ -150,7 +147,7 @@ impl Reader {
                 Progressing::Reasoning(whole)
             }
             Some(_) if output.is_call() => {
-                began = self.progress.call(&output);
+                began = begin_call(&mut self.progress, &output);
                 let last = self.progress.seen.tool_calls.len().checked_sub(1);
                 Progressing::Call(last.filter(|_| began.is_some()))
             }
@@ -161,36 +158,35 @@ impl Reader {
     }
 
     fn words(&mut self, index: u64, delta: &str, brought: &mut EventSeen) {
-        count_bytes(&mut self.progress.seen, delta);
-        brought.text.push_str(delta);
-        self.progress.room.push(&mut self.progress.seen.text, delta);
+        self.progress.words(delta, brought);
         if let Some(Progressing::Message { text, .. }) = self.items.get_mut(&index) {
             self.progress.room.push(text, delta);
         }
     }
 
     fn arguments(&mut self, index: u64, delta: &str) {
-        count_bytes(&mut self.progress.seen, delta);
-        if let Some(Progressing::Call(Some(at))) = self.items.get(&index)
-            && let Some(call) = self.progress.seen.tool_calls.get_mut(*at)
-        {
-            self.progress.room.push(&mut call.arguments, delta);
+        self.progress.count(delta);
+        if let Some(Progressing::Call(Some(at))) = self.items.get(&index) {
+            self.progress.arguments(Some(*at), delta);
         }
     }
 
     /// The arguments as a whole: some servers send no pieces of them.
-    fn settle_arguments(&mut self, index: u64, arguments: Raw<'_>) {
+    fn settle_arguments(&mut self, index: u64, whole: &str) {
         let Some(Progressing::Call(Some(at))) = self.items.get(&index) else { return };
-        let Some(call) = self.progress.seen.tool_calls.get_mut(*at) else { return };
-        let whole = arguments_of(arguments);
+        let Some(call) = self.progress.seen.tool_calls.get(*at) else { return };
         if call.arguments.is_empty() && !whole.is_empty() {
-            self.progress.room.push(&mut call.arguments, &whole);
-            count_bytes(&mut self.progress.seen, &whole);
+            self.progress.arguments(Some(*at), whole);
+            self.progress.count(whole);
         }
     }
 
     fn finish_item(&mut self, index: u64, item: Raw<'_>) {
-        self.settle_arguments(index, item.read::<Output<'_>>().arguments);
+        let output: Output<'_> = item.read();
+        self.settle_arguments(index, &output.arguments());
+        if !matches!(self.items.get(&index), Some(Progressing::Done(_))) {
+            count_runs(&mut self.progress, &output);
+        }
         let mut whole = String::new();
         self.progress.room.push(&mut whole, item.json());
         if self.items.len() < MAX_ITEMS || self.items.contains_key(&index) {
@@ -206,7 +202,7 @@ impl StreamReader for Reader {
         }
         let Ok(read) = parse::<Event<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
-            count_bytes(&mut self.progress.seen, event.data);
+            self.progress.count(event.data);
             return EventSeen::default();
         };
         self.read_event(&read)
@@ -214,6 +210,15 @@ impl StreamReader for Reader {
 
     fn is_between_blocks(&self) -> bool {
         !self.items.values().any(|item| matches!(item, Progressing::Call(_) | Progressing::Other))
+    }
+
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8> {
+        let event: Event<'_> = parse(event.data).unwrap_or_default();
+        self.items.remove(&event.index.count().unwrap_or(0));
+        // The number of the event is that of the next one.
+        self.next_sequence = event.sequence.count().unwrap_or(self.next_sequence);
+        self.progress.seen.tool_calls.truncate(keep);
+        Vec::new()
     }
 
     fn seen(&self) -> &Seen {

@@ -1,9 +1,13 @@
 //! Tests of digests and bounds of messages.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{FILE_TOKENS, IMAGE_TOKENS, bound, mark};
+use super::{FILE_TOKENS, IMAGE_TOKENS, mark, weigh};
 use crate::json::Raw;
+
+fn bound(value: Raw<'_>) -> u64 {
+    weigh(value).tokens
+}
 
 fn digest(json: &str) -> u64 {
     mark(Raw::of(json), false).digest
@@ -102,8 +106,38 @@ fn a_file_that_is_only_named_counts_as_a_window() {
         json!({"content": [{"type": "file", "file": {"file_id": "file-1"}}]}),
         json!({"parts": [{"fileData": {"fileUri": "https://example.com/a.mp4"}}]}),
     ] {
-        let got = bound(Raw::of(&message.to_string()));
-        assert!((FILE_TOKENS..FILE_TOKENS + 200).contains(&got), "{message} {got}");
+        let got = weigh(Raw::of(&message.to_string()));
+        assert!((FILE_TOKENS..FILE_TOKENS + 200).contains(&got.tokens), "{message}");
+        assert!(got.is_open, "{message}");
+    }
+}
+
+#[test]
+fn what_is_elsewhere_is_told_from_what_is_inside() {
+    let part = |kind: &str, media: Value| json!({"content": [{"type": kind, kind: media}]});
+    let far = "https://example.com/a.mp4";
+    for open in [
+        part("video_url", json!({"url": far})),
+        part("video_url", json!({"url": "https:\\/\\/example.com"})),
+        part("audio_url", json!(far)),
+        part("document_url", json!(far)),
+        part("video", json!([far, far])),
+        part("input_audio", json!({"data": far, "format": "wav"})),
+        part("file", json!({"file_data": far})),
+        json!({"content": [{"type": "input_file", "file_url": far}]}),
+    ] {
+        assert!(weigh(Raw::of(&open.to_string())).is_open, "{open}");
+    }
+    let inside = "data:video/mp4;base64,AAAA";
+    for known in [
+        part("video_url", json!({"url": inside})),
+        part("input_audio", json!({"data": "UklGRiQAAABXQVZF", "format": "wav"})),
+        part("file", json!({"file_data": inside, "filename": "a.pdf"})),
+        part("image_url", json!({"url": far})),
+        json!({"content": [{"type": "text", "text": "the video_url is https://example.com"}]}),
+        json!({"content": "an audio file"}),
+    ] {
+        assert!(!weigh(Raw::of(&known.to_string())).is_open, "{known}");
     }
 }
 

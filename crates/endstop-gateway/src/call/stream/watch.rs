@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use super::super::ask::guarded;
 use super::{Part, SseBody};
 use crate::body::BodySource;
+use crate::run::{Reading, RunEntry};
 
 /// How long the body of a stream has to end by itself.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -23,6 +24,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 pub(in crate::call) struct Watched {
     stream: Arc<Mutex<SseBody>>,
     watch: AbortHandle,
+    reading: Reading,
 }
 
 fn lock(stream: &Mutex<SseBody>) -> MutexGuard<'_, SseBody> {
@@ -30,7 +32,7 @@ fn lock(stream: &Mutex<SseBody>) -> MutexGuard<'_, SseBody> {
 }
 
 impl Watched {
-    pub(in crate::call) fn new(stream: SseBody, driven: &DrivenRun) -> Self {
+    pub(in crate::call) fn new(stream: SseBody, driven: &DrivenRun, run: &Arc<RunEntry>) -> Self {
         let stream = Arc::new(Mutex::new(stream));
         let (watched, driven) = (Arc::downgrade(&stream), driven.clone());
         let watch = tokio::spawn(async move {
@@ -40,13 +42,20 @@ impl Watched {
                 lock(&stream).cut_unread();
             }
         });
-        Self { stream, watch: watch.abort_handle() }
+        Self { stream, watch: watch.abort_handle(), reading: Reading::new(run) }
     }
 }
 
 impl BodySource for Watched {
-    fn poll_data(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Part {
-        lock(&self.stream).next_part(cx)
+    fn poll_data(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Part {
+        let this = &mut *self;
+        this.reading.goes_on();
+        let mut stream = lock(&this.stream);
+        let part = stream.next_part(cx);
+        if stream.open.is_some() && part.is_ready() {
+            this.reading.has_given();
+        }
+        part
     }
 
     fn is_end(&self) -> bool {

@@ -92,17 +92,27 @@ impl Chain<'_> {
         &mut self,
         kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
     ) -> bool {
+        self.would_after(&[], kind_of).admits()
+    }
+
+    /// What the first core that would not let it begin would say, once calls of the tools `before` had begun.
+    pub(in crate::agent) fn would_after<'k>(
+        &mut self,
+        before: &[&str],
+        kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
+    ) -> Directive {
         let own = (self.own, Source::Own, &mut *self.core);
         let above = self.ancestors.iter_mut().map(|(scope, core)| {
             let core: &mut Core = core;
             (*scope, Source::Descendant, core)
         });
-        let (mut all, now) = (above.chain([own]), self.now);
-        all.all(|(scope, source, core)| {
+        let (all, now) = (above.chain([own]), self.now);
+        let mut answers = all.map(|(scope, source, core)| {
             let kind = kind_of(&scope.budget, unpriced_of(core));
             let event = scope.event(core, now, source, &kind);
-            core.run.would(&event).admits()
-        })
+            core.run.would_after(before, &event)
+        });
+        answers.find(|directive| !directive.admits()).unwrap_or(Directive::Proceed)
     }
 
     /// What the run's own core would say.
