@@ -3,6 +3,7 @@
 //! At every checkpoint (01-semantics section 5): if signals stand and no continuation is requested, stop;
 //! else if one is requested, go on; else if the model asked for tools, go on; else stop, completed.
 
+mod copy;
 mod decide;
 mod finish;
 pub mod overrides;

@@ -223,3 +223,25 @@ fn a_call_that_was_cut_is_in_the_trip_record_once_it_is_settled() {
     // A count inside a step is shown as it is.
     assert_eq!(verdict.rules[0].tree.observed.as_deref(), Some("1"));
 }
+
+#[test]
+fn a_frozen_copy_keeps_what_a_probe_has_told() {
+    let probes = Probes::new().with_local("seen", || {
+        let mut seen = 0;
+        move |_: &Event<'_>| {
+            seen += 1;
+            Some(seen)
+        }
+    });
+    let policy = Policy::stop(parse("probe(\"seen\") >= 9").unwrap());
+    let mut run = Run::new(Arc::new(Program::new(&policy, &probes).unwrap()));
+    run.observe(&Event::new(Millis(0), STEP));
+    let mut frozen = run.frozen();
+    let told = run.verdict().to_json();
+    run.observe(&Event::new(Millis(0), END));
+    assert_eq!(frozen.verdict().to_json(), told);
+    assert_ne!(run.verdict().to_json(), told);
+    frozen.observe(&Event::new(Millis(0), END));
+    let told = frozen.verdict().to_json();
+    assert!(told.contains("\"1\"") || told.contains(":1"), "{told}");
+}

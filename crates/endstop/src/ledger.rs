@@ -116,6 +116,14 @@ impl Budget {
         Ok(Hold::new(self.clone(), amounts))
     }
 
+    /// Whether so much could be reserved now; nothing is.
+    ///
+    /// # Errors
+    /// As [`Budget::reserve`].
+    pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
+        self.0.books().check(self.0.slot(), &amounts.words())
+    }
+
     /// Settles amounts that were not reserved: restored spend, free-standing costs. Never refuses.
     pub fn charge(&self, amounts: Amounts) {
         self.settle(&Amounts::ZERO, &amounts);

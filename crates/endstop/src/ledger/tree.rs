@@ -151,7 +151,9 @@ impl Books {
         self.free.push(slot);
     }
 
-    pub(super) fn reserve(&mut self, slot: usize, asked: &Words) -> Result<(), Refused> {
+    /// Whether so much could be reserved now.
+    #[inline]
+    pub(super) fn check(&self, slot: usize, asked: &Words) -> Result<(), Refused> {
         let mut refusing = None;
         let mut at = slot;
         while let Some(node) = self.entries.get(at) {
@@ -165,6 +167,11 @@ impl Books {
         if refusing.is_some() || self.overflow.is_some() {
             return Err(self.refusal(refusing.unwrap_or(slot), asked));
         }
+        Ok(())
+    }
+
+    pub(super) fn reserve(&mut self, slot: usize, asked: &Words) -> Result<(), Refused> {
+        self.check(slot, asked)?;
         let mut at = slot;
         while let Some(node) = self.entries.get_mut(at) {
             for (room, asked) in node.room.iter_mut().zip(asked) {

@@ -169,7 +169,7 @@ impl DrivenRun {
         self.raise(&signal);
     }
 
-    fn not_admitted(&self, why: &NotAdmitted, model: &str) {
+    pub(super) fn not_admitted(&self, why: &NotAdmitted, model: &str) {
         let signal = match why {
             NotAdmitted::Ledger(refused) => return self.refused_by_ledger(refused),
             NotAdmitted::Unpriced => {
