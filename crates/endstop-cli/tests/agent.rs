@@ -246,7 +246,7 @@ fn a_kill_file_refuses_new_runs() {
 mod signals {
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Child, ChildStderr};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
 
@@ -266,6 +266,13 @@ mod signals {
             line.clear();
             assert_ne!(from.read_line(&mut line).unwrap(), 0, "ended before `{wanted}`");
         }
+    }
+
+    /// What is kept of the runs so far.
+    fn traces(place: &Place) -> String {
+        let runs = std::fs::read_dir(place.0.join("endstop/runs")).into_iter().flatten();
+        let traces = runs.map(|run| run.unwrap().path().join("trace.jsonl"));
+        traces.map(|trace| std::fs::read_to_string(trace).unwrap_or_default()).collect()
     }
 
     fn send(signal: &str, child: &Child) {
@@ -291,7 +298,6 @@ mod signals {
         assert_eq!((code, answer.as_str()), (Some(130), SENTENCE), "{said}");
         assert!(said.contains("stopped: user_requested"), "{said}");
 
-        let begun = Instant::now();
         let (child, mut stderr) = slow(&place);
         send("-INT", &child);
         read_to(&mut stderr, "stopping after what is in flight");
@@ -300,16 +306,16 @@ mod signals {
         assert_eq!(code, Some(130), "{said}");
         assert!(answer.len() < SENTENCE.len(), "{answer}");
         assert!(said.contains("stopped: user_requested"), "{said}");
-        // The whole answer takes almost four seconds.
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     }
 
     #[test]
     fn a_run_whose_process_was_killed_in_its_first_step_goes_on() {
         let place = Place::new("killed");
         let (mut child, _stderr) = slow(&place);
-        // The request is sent right after the line that was read; its answer takes almost four seconds.
-        std::thread::sleep(Duration::from_secs(1));
+        // That the request is sent is written before; its answer takes almost four seconds.
+        while !traces(&place).contains("attempt_begin") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         send("-KILL", &child);
         child.wait().unwrap();
         let report = place.json(0, &["--resume", "last", "-m", "scripted"]);

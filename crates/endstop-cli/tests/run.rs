@@ -195,8 +195,11 @@ fn the_limits_are_said_before_and_a_command_without_calls_is_told_so() {
 fn a_process_that_is_left_behind_keeps_the_gateway_until_it_ends() {
     let folder = folder("left");
     let file = folder.join("ended");
-    let script =
-        format!("setsid sh -c 'sleep 0.5; touch {}' >/dev/null 2>&1 & exit 4", file.display());
+    // It outlives the command for certain: it waits until that has gone.
+    let script = format!(
+        "setsid sh -c 'while kill -0 '$$'; do sleep 0.1; done; sleep 1; touch {}' >/dev/null 2>&1 & exit 4",
+        file.display()
+    );
     let output = run(&[], &script);
     assert_eq!(output.status.code(), Some(4));
     assert!(file.exists(), "it was not waited for");
@@ -209,7 +212,7 @@ fn a_process_that_is_left_behind_keeps_the_gateway_until_it_ends() {
 
 #[test]
 fn a_silent_daemon_is_not_waited_for() {
-    let output = run(&["--linger", "0s"], "setsid sleep 30 >/dev/null 2>&1 & echo $!");
+    let output = run(&["--linger", "0s"], "setsid sleep 300 >/dev/null 2>&1 & echo $!");
     assert_eq!(output.status.code(), Some(0));
     let pid = text(&output.stdout).trim().to_owned();
     assert!(Path::new("/proc").join(&pid).exists(), "it was ended, and nothing was stopped");
@@ -218,8 +221,10 @@ fn a_silent_daemon_is_not_waited_for() {
 
 #[test]
 fn orphans_that_end_leave_no_zombies() {
-    let script = "for n in 1 2 3; do (sleep 0.1 &) ; done; sleep 0.6; \
-                  grep -l ') Z ' /proc/[0-9]*/stat 2>/dev/null | while read f; do cut -d' ' -f4 $f; done | grep -cx $PPID";
+    let script = "zombies() { grep -l ') Z ' /proc/[0-9]*/stat 2>/dev/null | while read f; do \
+                  cut -d' ' -f4 $f; done | grep -cx $PPID; }; \
+                  for n in 1 2 3; do (sleep 0.1 &) ; done; sleep 0.6; \
+                  for n in $(seq 300); do test $(zombies) = 0 && break; sleep 0.2; done; zombies";
     let output = run(&["-q"], script);
     assert_eq!(text(&output.stdout), "0\n");
 }
@@ -245,7 +250,8 @@ fn the_json_file_is_written_whole() {
 #[test]
 fn other_signals_are_handed_on_and_do_not_end_endstop_alone() {
     for signal in ["USR2", "ALRM"] {
-        let script = format!("trap 'exit 8' {signal}; kill -{signal} $PPID; sleep 5 & wait");
+        let script =
+            format!("trap 'kill $!; exit 8' {signal}; sleep 300 & kill -{signal} $PPID; wait");
         let output = run(&["-q", "--linger", "0s"], &script);
         assert_eq!(output.status.code(), Some(8), "{signal} {}", text(&output.stderr));
     }

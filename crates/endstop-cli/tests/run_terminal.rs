@@ -179,17 +179,38 @@ fn the_status_line_has_a_row_of_its_own_and_gives_it_back() {
 }
 
 #[test]
+fn the_status_line_of_a_dry_run_has_the_limits_and_says_when_they_are_passed() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let agent =
+        format!("\"{}\" demo-agent --iterations 1 --searches 1; read go", endstop.display());
+    let agent = format!("{agent}; {agent}");
+    let arguments = ["run", "--dry-run", "--upstream", "sim", "--steps", "3"];
+    let command = Command::new(endstop).args(arguments).args(["--", "/bin/sh", "-c", &agent]);
+    let mut terminal = Terminal::begin(command);
+    terminal.expect("dry run \u{b7} step 2/3");
+    terminal.send("\r");
+    terminal.expect("dry run, past steps_limit \u{b7} step ");
+    terminal.send("\r");
+    assert_eq!(terminal.code(), Some(0));
+}
+
+#[test]
 fn nothing_is_said_into_a_screen_that_the_command_draws() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
-    let script = "stty -icanon -echo; printf 'drawn'; sleep 1; stty sane; printf 'over'";
-    let arguments = ["run", "--timeout", "300ms", "--", "/bin/sh", "-c", script];
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_terminal-stop");
+    drop(std::fs::remove_file(&file));
+    // The run is stopped when the screen is drawn, and the command hears of it by a signal.
+    let script = "trap 'heard=1' TERM; stty -icanon -echo; printf 'drawn'; touch \"$0\"; \
+                  until [ \"$heard\" ]; do sleep 0.1; done; sleep 1; stty sane; printf 'over'";
+    let file = file.to_str().unwrap();
+    let arguments = ["run", "--kill-file", file, "--", "/bin/sh", "-c", script, file];
     let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
     assert_eq!(terminal.code(), Some(124));
     let seen = terminal.seen();
     let (drawn, after) = seen.split_once("over").unwrap();
     assert!(!drawn.contains("stopped:"), "{seen:?}");
     // As many blanks as columns end the unfinished line.
-    let line = format!("{}\rendstop: stopped: time_limit", " ".repeat(100));
+    let line = format!("{}\rendstop: stopped: user_requested", " ".repeat(100));
     assert!(after.starts_with(&line), "{seen:?}");
 }
 
@@ -206,9 +227,11 @@ fn a_run_inside_a_run_has_no_status_line() {
 #[test]
 fn a_command_that_reads_single_keys_gets_no_status_line() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
-    let script = "stty -icanon -echo; sleep 3; stty sane; echo over";
-    let mut terminal =
-        Terminal::begin(Command::new(endstop).args(["run", "--", "/bin/sh", "-c", script]));
+    // From the beginning, so that it makes no difference how soon the command is there.
+    let script =
+        "stty -icanon -echo; \"$0\" run -- sleep 3; code=$?; stty sane; echo over; exit $code";
+    let command = Command::new("/bin/sh").args(["-c", script, endstop.to_str().unwrap()]);
+    let mut terminal = Terminal::begin(command);
     assert_eq!(terminal.code(), Some(0));
     let seen = terminal.seen();
     assert!(seen.contains("over") && !seen.contains("\u{1b}[1;23r"), "{seen:?}");

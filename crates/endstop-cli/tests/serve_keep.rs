@@ -146,7 +146,9 @@ fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
         let pid = gateway.child.id().to_string();
         let (asking, count) = (Arc::clone(&gateway), Arc::clone(&answered));
         let agent = std::thread::spawn(move || {
-            while let Some(got) = asking.chat("a") {
+            // However late the kill comes, the limit is not reached before the last one.
+            for _ in 1..LIMIT / KILLS {
+                let Some(got) = asking.chat("a") else { return };
                 got.unwrap();
                 count.fetch_add(1, Ordering::SeqCst);
             }
@@ -239,6 +241,8 @@ fn all_runs_together_are_held_to_their_total_over_restarts() {
             assert!(sim.upstream_calls() <= 10_000);
         }
         let now = sim.upstream_calls();
+        // What the total refused is no step of the run.
+        assert_eq!(gateway.steps(run), now - calls);
         if now == calls {
             return;
         }

@@ -144,7 +144,7 @@ impl Clocks {
 }
 
 /// The state of one run, as far as conditions can see it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Meter {
     pub(crate) totals: Counters,
     pub(crate) own: Counters,

@@ -57,6 +57,31 @@ impl<P: Probe> RunningProbe for Saved<P> {
     }
 }
 
+/// What a probe told last, in a copy of its run.
+#[derive(Debug)]
+struct Still {
+    value: Option<u64>,
+    saved: Option<String>,
+}
+
+impl RunningProbe for Still {
+    fn observe(&mut self, _: &Event<'_>) {}
+
+    fn value(&self) -> Option<u64> {
+        self.value
+    }
+
+    fn save(&self) -> Option<String> {
+        self.saved.clone()
+    }
+}
+
+impl Clone for Box<dyn RunningProbe> {
+    fn clone(&self) -> Self {
+        Box::new(Still { value: self.value(), saved: self.save() })
+    }
+}
+
 struct Local<F> {
     name: String,
     measure: F,

@@ -3,6 +3,7 @@
 //! At every checkpoint (01-semantics section 5): if signals stand and no continuation is requested, stop;
 //! else if one is requested, go on; else if the model asked for tools, go on; else stop, completed.
 
+mod copy;
 mod decide;
 mod finish;
 pub mod overrides;
@@ -135,10 +136,15 @@ pub(crate) struct Raised {
 /// How a run ended, or will.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
-    pub(crate) verdict: Box<Verdict>,
+    /// None of a run that ended by itself while nothing has come since: most go on at once with a user's message
+    /// or another step, and then nobody has asked for it.
+    pub(crate) verdict: Option<Box<Verdict>>,
     /// It ended by itself: a user's message or another step goes on.
     pub(crate) natural: bool,
 }
+
+/// What a run ends by that ends by itself.
+static COMPLETED: StopSignal = StopSignal::new(StopReason::Completed);
 
 /// One run of an agent under one policy.
 ///
@@ -203,6 +209,10 @@ impl Run {
     /// Takes in an event and says what to do next. O(conditions of the policy); allocates only when
     /// something trips.
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
+        let goes_on = matches!(event.kind, EventKind::UserMessage | EventKind::StepBegin);
+        if !(goes_on && event.source == Source::Own) {
+            self.record_end();
+        }
         self.hide_next_cost();
         self.meter.arrive(event);
         let after_step = self.meter.closes_own_step(event);
@@ -227,12 +237,28 @@ impl Run {
         self.decide(event, after_step)
     }
 
+    /// Makes the trip record of a run that has just ended by itself, before anything changes that it tells of.
+    #[inline]
+    fn record_end(&mut self) {
+        if self.ended.as_ref().is_some_and(|ended| ended.verdict.is_none()) {
+            let verdict = Some(Box::new(self.natural_end()));
+            self.ended = Some(Ended { verdict, natural: true });
+        }
+    }
+
+    /// The trip record of a run that has just ended by itself.
+    fn natural_end(&self) -> Verdict {
+        Verdict::new(self, core::iter::once(COMPLETED.clone()).collect(), None)
+    }
+
     /// What was in flight when the run stopped is in the trip record once it is settled.
     fn settle_late(&mut self, event: &Event<'_>) {
         let settles =
             matches!(event.kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. });
         if settles && let Some(mut ended) = self.ended.take() {
-            ended.verdict.settle(self);
+            if let Some(verdict) = &mut ended.verdict {
+                verdict.settle(self);
+            }
             self.ended = Some(ended);
         }
     }

@@ -206,6 +206,29 @@ fn a_pause_on_numbers_does_not_hold_up_a_run_that_ended_by_itself() {
 }
 
 #[test]
+fn the_trip_record_of_a_run_that_ended_by_itself_is_of_that_moment() {
+    let ended = || {
+        let mut run = Driver::toml("[stop]\ns = \"steps >= 9\"\nt = \"elapsed >= 1h\"");
+        run.see(STEP);
+        run.see(reply(Some(1), Some(1), 0));
+        assert_eq!(run.see(END), Stop);
+        run.0
+    };
+    let at_once = ended().verdict();
+    assert_eq!((at_once.at_ms, at_once.steps), (0, 1));
+    let later = Event::new(Millis(60_000), EventKind::Tick);
+    let mut run = ended();
+    run.observe(&later);
+    assert_eq!(run.verdict(), at_once, "nobody had asked for it before");
+    let mut run = ended();
+    run.would(&Event { kind: STEP, ..later });
+    assert_eq!(run.verdict(), at_once, "to ask what would be changes nothing");
+    let state = ended().save().unwrap();
+    let restored = Run::restore(Arc::clone(run.program()), &state).unwrap();
+    assert_eq!(restored.verdict(), at_once);
+}
+
+#[test]
 fn a_call_that_was_cut_is_in_the_trip_record_once_it_is_settled() {
     let mut driver = Driver::toml("[stop]\nsteps = \"steps >= 9\"");
     driver.see(EventKind::StepBegin);
@@ -222,4 +245,26 @@ fn a_call_that_was_cut_is_in_the_trip_record_once_it_is_settled() {
     assert_eq!((verdict.tokens, verdict.cost_usd.as_deref()), (42, Some("0.25")));
     // A count inside a step is shown as it is.
     assert_eq!(verdict.rules[0].tree.observed.as_deref(), Some("1"));
+}
+
+#[test]
+fn a_frozen_copy_keeps_what_a_probe_has_told() {
+    let probes = Probes::new().with_local("seen", || {
+        let mut seen = 0;
+        move |_: &Event<'_>| {
+            seen += 1;
+            Some(seen)
+        }
+    });
+    let policy = Policy::stop(parse("probe(\"seen\") >= 9").unwrap());
+    let mut run = Run::new(Arc::new(Program::new(&policy, &probes).unwrap()));
+    run.observe(&Event::new(Millis(0), STEP));
+    let mut frozen = run.frozen();
+    let told = run.verdict().to_json();
+    run.observe(&Event::new(Millis(0), END));
+    assert_eq!(frozen.verdict().to_json(), told);
+    assert_ne!(run.verdict().to_json(), told);
+    frozen.observe(&Event::new(Millis(0), END));
+    let told = frozen.verdict().to_json();
+    assert!(told.contains("\"1\"") || told.contains(":1"), "{told}");
 }

@@ -8,6 +8,7 @@ use endstop::price::{CallContext, Unit, UsageCounts};
 use http::StatusCode;
 use thiserror::Error;
 
+use crate::json::Object;
 use crate::sse::SseEvent;
 use crate::stop::StopText;
 
@@ -117,6 +118,8 @@ pub struct Asked {
     pub results: Vec<ToolResult>,
     /// Whether the user said something after the last message of the model.
     pub has_user_message: bool,
+    /// Where in the request its members are that may have to be changed; none where nobody has looked.
+    pub(crate) root: Option<Object<'static>>,
 }
 
 impl Asked {
@@ -200,6 +203,8 @@ pub struct Edits<'e> {
     pub tools_off: ToolsOff,
     /// A note to the model, of a warning.
     pub note: Option<&'e str>,
+    /// [`Asked::root`] of the same request, so that it is not read a second time.
+    pub(crate) root: Option<&'e Object<'static>>,
 }
 
 /// How a wrap-up keeps the model from calling tools.
@@ -363,10 +368,22 @@ pub enum ErrorKind {
     Overloaded,
 }
 
+/// Whether an event is the mark of the end. What ends otherwise is not looked at from its beginning.
+pub(crate) fn is_done(data: &str) -> bool {
+    data.trim_end().ends_with("[DONE]") && data.trim() == "[DONE]"
+}
+
 /// Reads one stream.
 pub trait StreamReader: Send {
     /// Takes in an event.
     fn event(&mut self, event: &SseEvent<'_>) -> EventSeen;
+
+    /// Takes in an event that brings nothing but words, and gives those that count as the answer's text. `None`
+    /// where it may be another one: then it was not taken in.
+    fn words<'e>(&mut self, event: &SseEvent<'e>) -> Option<&'e str> {
+        let _ = event;
+        None
+    }
 
     /// Whether the stream could be ended here: no tool call has begun and is not whole.
     fn is_between_blocks(&self) -> bool;

@@ -139,11 +139,7 @@ impl Gate {
 
     /// What is sent upstream of a request's head.
     fn forwarded(&self, route: &route::Route, headers: &HeaderMap) -> HeaderMap {
-        let mut sent = crate::upstream::forwardable(headers);
-        for name in [route::RUN_HEADER, route::CHILD_HEADER, "expect"].iter().chain(METHOD_HEADERS)
-        {
-            sent.remove(*name);
-        }
+        let mut sent = crate::upstream::only_forwardable(headers.clone(), OWN_HEADERS);
         if route.has_issued_key {
             route::strip_keys(&mut sent);
             route::use_key(&mut sent, route.side, &self.config.upstream_keys);
@@ -152,8 +148,14 @@ impl Gate {
     }
 }
 
-/// They make another method of a request than the one that was looked at.
-const METHOD_HEADERS: &[&str] = &["x-http-method", "x-http-method-override", "x-method-override"];
+/// They are for the gateway, or make another method of a request than the one that was looked at.
+const OWN_HEADERS: &[&str] = &[
+    route::RUN_HEADER,
+    route::CHILD_HEADER,
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
 
 /// Providers whose prices differ from those of the vendors whose interface they speak.
 const HOSTS: &[(&str, &str)] = &[

@@ -14,7 +14,7 @@ mod splice;
 mod walk;
 
 pub(crate) use splice::{Changes, Object};
-pub(crate) use walk::{Broken, FromJson, Walk, is_plain, parse};
+pub(crate) use walk::{Broken, FromJson, Walk, is_plain, parse, parse_noting};
 
 /// Most elements of one list, and members of one object, that are read; more is an error.
 pub(crate) const MAX_ITEMS: usize = 1 << 16;

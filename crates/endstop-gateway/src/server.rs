@@ -39,6 +39,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a client may be silent within the body of its request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// A timer that is due before all that wait for heads. The runtime wakes itself, by a write to the system, for one
+/// that is due before all others; without this one that is the timer of every other request.
+const BEAT: Duration = Duration::from_secs(25);
+
 /// How long to wait after an error of the listener, which is out of file descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -75,6 +79,7 @@ pub(crate) async fn serve<H, F>(
     let room = Arc::new(Semaphore::new(bounds.connections));
     let mut connections = JoinSet::new();
     let mut stopped = pin!(stop.cancelled());
+    let mut beat = tokio::time::interval(BEAT);
     loop {
         let accepted = async {
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
@@ -85,6 +90,7 @@ pub(crate) async fn serve<H, F>(
         tokio::select! {
             _ = &mut stopped => break,
             Some(_) = connections.join_next() => {}
+            _ = beat.tick() => {}
             (accepted, permit) = accepted => match accepted {
                 Ok((stream, addr)) => {
                     let connection = connection(stream, bounds, handler.clone(), addr, stop.clone());
@@ -114,7 +120,8 @@ async fn connection<H, F>(
     // A socket that cannot be set so is slower and nothing else.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        let answer = handler(request, PeerInfo { addr });
+        // A connection has room for its call as long as it lives, in use or not: so it is not in the connection.
+        let answer = Box::pin(handler(request, PeerInfo { addr }));
         async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let mut connection = pin!(

@@ -14,7 +14,7 @@ use super::corpus::{ambiguous, plain};
 use super::*;
 use crate::body::{BodyError, BodySource};
 
-const NET: Duration = Duration::from_secs(20);
+const NET: Duration = Duration::from_secs(100);
 
 /// A server that reads each request whole and answers with its body.
 struct Echo {

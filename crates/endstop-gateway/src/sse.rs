@@ -95,7 +95,7 @@ fn plain_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Bytes as text. What is text is found several bytes at a time, which the lossy way does not do.
 fn text(bytes: &[u8]) -> Cow<'_, str> {
-    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+    simdutf8::basic::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// An event is larger than events may be.

@@ -6,6 +6,7 @@
 //! dropping an answer resets its stream. There are as many as the calls at one time need by what the upstream takes
 //! on each.
 
+mod chunks;
 mod connect;
 mod exchange;
 mod headers;
@@ -22,7 +23,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri};
 use thiserror::Error;
 
-pub(crate) use headers::forwardable;
+pub(crate) use headers::{forwardable, only_forwardable};
 
 use crate::body::{BodyError, BodySource};
 use connect::Connector;

@@ -52,6 +52,7 @@ mod tree;
 use std::fmt;
 use std::sync::Arc;
 
+use endstop_core::units::Money;
 use serde::{Deserialize, Serialize};
 
 pub use amounts::{Amounts, Dimension, Limits};
@@ -116,6 +117,14 @@ impl Budget {
         Ok(Hold::new(self.clone(), amounts))
     }
 
+    /// Whether so much could be reserved now; nothing is.
+    ///
+    /// # Errors
+    /// As [`Budget::reserve`].
+    pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
+        self.0.books().check(self.0.slot(), &amounts.words())
+    }
+
     /// Settles amounts that were not reserved: restored spend, free-standing costs. Never refuses.
     pub fn charge(&self, amounts: Amounts) {
         self.settle(&Amounts::ZERO, &amounts);
@@ -149,6 +158,12 @@ impl Budget {
     #[must_use]
     pub fn held(&self) -> Amounts {
         self.snapshot().held
+    }
+
+    /// Whether anybody who shares the outermost budget holds tokens or money.
+    pub(crate) fn is_anything_held(&self) -> bool {
+        let held = self.0.books().held_at_root(self.0.slot());
+        held.tokens > 0 || held.cost > Money::ZERO
     }
 
     /// Settled and held together.

@@ -203,7 +203,8 @@ pub trait Observer: Send + Sync {
         let _ = (info, notice, run);
     }
 
-    /// The run is over or paused and its state is final: `run` gives status, verdict and totals.
+    /// The run is over or paused and its state is final: `run` gives status, verdict and totals. It is a copy, so
+    /// the run waits for nobody here and may be called back.
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
         let _ = (info, run, budget);
     }

@@ -36,7 +36,7 @@ fn be_interrupted() {
         token.cut().await;
         say(&format!("{:?}, {}", token.urgency().unwrap(), token.signal().unwrap()));
         // Nobody is left behind if the third interrupt does not end it.
-        tokio::time::sleep(PATIENCE).await;
+        tokio::time::sleep(PATIENCE * 2).await;
     });
 }
 
@@ -77,7 +77,7 @@ impl Interrupted {
 
     fn exit_code(&mut self) -> Option<i32> {
         let began = Instant::now();
-        while began.elapsed() < PATIENCE / 2 {
+        while began.elapsed() < PATIENCE {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code();
             }

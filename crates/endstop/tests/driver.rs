@@ -2,7 +2,9 @@
 //! for all of them.
 #![expect(clippy::expect_used, reason = "helpers of tests")]
 
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use endstop::agent::MIN_OUTPUT_TOKENS;
 use endstop::agent::driver::{Call, DrivenRun, Outcome, Pricing, Replay, Surroundings};
@@ -11,11 +13,12 @@ use endstop::core::event::EventKind;
 use endstop::core::expr::parse;
 use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
-use endstop::core::run::{Directive, Status};
+use endstop::core::run::{Directive, Run, Status};
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Cost, Money, TokenUsage};
 use endstop::core::wire::v1::trace::Line;
-use endstop::observe::{Detail, MoneyIs, Observer, Recording, RunInfo};
+use endstop::ledger::{Budget, Limits};
+use endstop::observe::{Detail, MoneyIs, Observation, Observer, Recording, RunInfo};
 use endstop::price::PriceTable;
 use endstop::store::RunId;
 
@@ -306,6 +309,101 @@ fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
     assert_eq!(replayed.added().last().map(|event| event.kind.clone()), Some(EventKind::Resumed));
     let again = DrivenRun::replayed(info(), replayed, Surroundings::default());
     assert_eq!(again.status(), run.status());
+}
+
+#[test]
+fn a_call_that_a_shared_budget_refuses_is_no_step() {
+    let pricing = pricing();
+    // Money that is spent, attempts that are spent, and money that nobody can tell.
+    let limits = [
+        Limits { cost: Some(Money::from_picos(1_000_000_000)), ..Limits::unlimited() },
+        Limits { attempts: Some(1), ..Limits::unlimited() },
+    ];
+    for limits in limits {
+        let shared = Budget::root(limits);
+        let another = || {
+            let around = Surroundings { budget: Some(shared.clone()), ..Surroundings::default() };
+            let run = DrivenRun::root(info(), program("steps >= 9"), around);
+            run.begin();
+            run
+        };
+        let first = another();
+        assert!(step(&first, &pricing, 10, 60), "{limits:?}");
+        let second = another();
+        assert!(!step(&second, &pricing, 10, 60), "{limits:?}");
+        let readings =
+            second.look(|run| (run.reading("steps"), run.reading("attempts"), run.status()));
+        assert_eq!(readings, (Some(0), Some(0), Status::Stopped), "{limits:?}");
+        assert_eq!((shared.settled().steps, second.budget().settled().steps), (1, 0));
+        let message = second.look(|run| run.last_stop_signal().map(|it| it.source.clone()));
+        assert_eq!(message, Some(Some("budget".to_owned())));
+        // One that has begun is not undone by it.
+        assert!(!step(&first, &pricing, 10, 60));
+        assert_eq!(first.look(|run| run.reading("steps")), Some(1));
+    }
+    let around = Surroundings { budget: Some(Budget::root(limits[0])), ..Surroundings::default() };
+    let run = DrivenRun::root(info(), program("steps >= 9"), around);
+    run.begin();
+    let nameless = Pricing::new("nobody", "no-such-model", PriceTable::embedded());
+    assert!(!step(&run, &nameless, 10, 10));
+    assert_eq!((run.look(|run| run.reading("steps")), run.status()), (Some(0), Status::Stopped));
+}
+
+/// Calls back into the run at its end, and waits there until it is let go on.
+struct Curious {
+    run: OnceLock<DrivenRun>,
+    is_asked: Sender<()>,
+    goes_on: Mutex<Receiver<()>>,
+    told: Arc<Mutex<Vec<(u64, Status, Status)>>>,
+}
+
+impl Observer for Curious {
+    fn observe(&self, _: &Observation<'_>) {}
+
+    fn run_ended(&self, _: &RunInfo, seen: &Run, _: &Budget) {
+        let run = self.run.get().expect("the run");
+        let told = (seen.reading("steps").unwrap_or(0), seen.status(), run.status());
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+        self.is_asked.send(()).expect("the test waits");
+        let going = self.goes_on.lock().unwrap_or_else(PoisonError::into_inner);
+        going.recv_timeout(Duration::from_secs(60)).expect("it is let go on");
+    }
+}
+
+#[test]
+fn whoever_is_told_of_the_end_may_look_at_the_run_and_holds_nothing_up() {
+    let ((is_asked, asked), (go, goes_on)) = (channel(), channel());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let goes_on = Mutex::new(goes_on);
+    let curious =
+        Arc::new(Curious { run: OnceLock::new(), is_asked, goes_on, told: Arc::clone(&told) });
+    let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&curious) as _];
+    let around = Surroundings { observers, ..Surroundings::default() };
+    let run = DrivenRun::root(info(), program("steps >= 3"), around);
+    run.begin();
+    curious.run.set(run.clone()).expect("set once");
+    let pricing = pricing();
+    assert!(step(&run, &pricing, 10, 10));
+    let telling = std::thread::spawn({
+        let run = run.clone();
+        move || run.ended()
+    });
+    let patience = Duration::from_secs(60);
+    asked.recv_timeout(patience).expect("the observer is asked");
+    // The run goes on meanwhile, and its next end comes after this one.
+    assert!(step(&run, &pricing, 10, 10) && step(&run, &pricing, 10, 10));
+    assert!(!step(&run, &pricing, 10, 10));
+    run.ended();
+    assert_eq!(told.lock().unwrap_or_else(PoisonError::into_inner).len(), 1);
+    go.send(()).expect("it listens");
+    asked.recv_timeout(patience).expect("the observer is asked again");
+    go.send(()).expect("it listens");
+    telling.join().expect("it was told");
+    let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!(
+        *told,
+        [(1, Status::Completed, Status::Completed), (3, Status::Stopped, Status::Stopped),]
+    );
 }
 
 #[test]

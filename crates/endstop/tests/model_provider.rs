@@ -486,19 +486,20 @@ async fn an_error_in_the_stream_is_that_error() {
 
 #[tokio::test]
 async fn silence_is_a_timeout_and_slowness_is_not() {
-    let timeouts =
-        Timeouts { first: Duration::from_millis(400), between: Duration::from_millis(400) };
+    let second = Duration::from_secs(1);
+    let timeouts = |time| Timeouts { first: time, between: time };
     let words = || Answer::events(chat::answer(&["a", "b", "c", "d"]));
     let long = Duration::from_secs(60);
+    // The slow answer takes longer than the timeout, and each of its waits is far from it on a busy machine too.
     let table = [
-        ("no headers", words().late(long), false),
-        ("headers and nothing", words().hesitating(long), false),
-        ("silence in the middle", Answer::events([chat::piece("a")]).silent(), false),
-        ("slow", words().slowly(Duration::from_millis(120)), true),
+        ("no headers", words().late(long), second * 2, false),
+        ("headers and nothing", words().hesitating(long), second * 2, false),
+        ("silence in the middle", Answer::events([chat::piece("a")]).silent(), second * 2, false),
+        ("slow", words().slowly(second), second * 5, true),
     ];
-    for (name, answer, is_answered) in table {
+    let checks = table.map(async |(name, answer, time, is_answered)| {
         let server = Server::start(vec![answer]).await;
-        let model = model_with(&server, "openai", timeouts);
+        let model = model_with(&server, "openai", timeouts(time));
         let heard = hear(&model, &[Message::user("x")], &[]).await;
         assert_eq!(heard.end.is_some(), is_answered, "{name}: {heard:?}");
         if !is_answered {
@@ -509,7 +510,8 @@ async fn silence_is_a_timeout_and_slowness_is_not() {
             );
             server.left(1).await;
         }
-    }
+    });
+    futures_util::future::join_all(checks).await;
 }
 
 #[tokio::test]

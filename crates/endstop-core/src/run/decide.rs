@@ -241,9 +241,7 @@ impl Run {
         if !self.ends_naturally() {
             return Directive::Proceed;
         }
-        let signals = core::iter::once(StopSignal::new(StopReason::Completed)).collect();
-        let verdict = Box::new(Verdict::new(self, signals, None));
-        self.ended = Some(Ended { verdict, natural: true });
+        self.ended = Some(Ended { verdict: None, natural: true });
         self.status = Status::Completed;
         Directive::Stop
     }
@@ -336,17 +334,18 @@ impl Run {
         let verdict = Verdict::new(self, self.standing_signals(natural), refused);
         let reason = verdict.primary.as_ref().map_or(StopReason::Unknown, |signal| signal.reason);
         self.status = Status::after(reason);
-        self.ended = Some(Ended { verdict: Box::new(verdict), natural: false });
+        self.ended = Some(Ended { verdict: Some(Box::new(verdict)), natural: false });
         self.stop_directive(event)
     }
 
     /// A run that has stopped keeps its reason; an error that comes after it makes the run fail all the same.
     fn record_late(&mut self, event: &Event<'_>) {
-        if let (EventKind::StopRaised { signal }, Some(ended)) = (&event.kind, &mut self.ended)
+        let verdict = self.ended.as_mut().and_then(|ended| ended.verdict.as_mut());
+        if let (EventKind::StopRaised { signal }, Some(verdict)) = (&event.kind, verdict)
             && signal.reason == StopReason::ErrorForbade
         {
-            ended.verdict.add_error((*signal).clone());
-            self.status = ended.verdict.status;
+            verdict.add_error((*signal).clone());
+            self.status = verdict.status;
         }
     }
 

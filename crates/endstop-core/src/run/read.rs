@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Notice, Run, Status};
+use super::{COMPLETED, Ended, Notice, Run, Status};
 use crate::meter::Reading;
 use crate::meter::counters::{Counter, NAMES};
 use crate::policy::next_trip::{Axis, NextTrip, Reserved};
@@ -30,7 +30,8 @@ impl Run {
     /// The signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
-        self.ended.as_ref().and_then(|ended| ended.verdict.primary.as_ref())
+        let ended = self.ended.as_ref()?;
+        ended.verdict.as_ref().map_or(Some(&COMPLETED), |verdict| verdict.primary.as_ref())
     }
 
     /// Whether a signal of this reason was raised and stands, whatever the run ended by.
@@ -74,7 +75,8 @@ impl Run {
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
         let stop_signals: StopSignals = match &self.ended {
-            Some(ended) => ended.verdict.signals.clone(),
+            Some(Ended { verdict: Some(verdict), .. }) => verdict.signals.clone(),
+            Some(_) => core::iter::once(COMPLETED.clone()).collect(),
             None => self.standing_signals(false),
         };
         ExecutionContinuation {
@@ -87,7 +89,8 @@ impl Run {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match &self.ended {
-            Some(ended) => (*ended.verdict).clone(),
+            Some(Ended { verdict: Some(verdict), .. }) => (**verdict).clone(),
+            Some(_) => self.natural_end(),
             None => Verdict::new(self, self.standing_signals(false), None),
         }
     }
@@ -95,9 +98,10 @@ impl Run {
     /// As [`Run::verdict`], of a run that is no longer needed: nothing is copied.
     #[must_use]
     pub fn into_verdict(mut self) -> Verdict {
+        self.record_end();
         match self.ended.take() {
-            Some(ended) => *ended.verdict,
-            None => self.verdict(),
+            Some(Ended { verdict: Some(verdict), .. }) => *verdict,
+            _ => self.verdict(),
         }
     }
 

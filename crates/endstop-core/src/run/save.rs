@@ -112,7 +112,7 @@ impl Run {
         state.next_cost =
             self.shown_next_cost().map(|cost| wire::NextCostState { picos: known_picos(cost) });
         state.retries_in_row = self.retries_in_row;
-        state.ended = self.ended.as_ref().map(|ended| (*ended.verdict).clone());
+        state.ended = self.ended.as_ref().map(|_| self.verdict());
         state.ended_naturally = self.ended.as_ref().is_some_and(|ended| ended.natural);
         Ok(state)
     }
@@ -195,9 +195,10 @@ impl Run {
             cost: ahead.picos.map(|picos| Cost::Known(Money::from_picos(picos))),
         });
         run.retries_in_row = state.retries_in_row;
-        run.ended = state
-            .ended
-            .map(|verdict| Ended { verdict: Box::new(verdict), natural: state.ended_naturally });
+        run.ended = state.ended.map(|verdict| Ended {
+            verdict: Some(Box::new(verdict)),
+            natural: state.ended_naturally,
+        });
         Ok(run)
     }
 

@@ -16,6 +16,7 @@ impl Run {
         if !event.kind.is_intention() {
             return Directive::Proceed;
         }
+        self.record_end();
         let (last_activity, next_cost) = (self.meter.clocks.last_activity, self.meter.next_cost);
         self.meter.arrive(event);
         self.meter.set_aside();

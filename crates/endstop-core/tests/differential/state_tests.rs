@@ -85,6 +85,9 @@ fn check_each_event(policy: &Policy, events: &[Event<'static>]) -> Result<(), Te
             index,
             event
         );
+        let frozen = run.frozen();
+        prop_assert_eq!(run.save(), frozen.save());
+        prop_assert_eq!(run.verdict().to_json(), frozen.verdict().to_json());
         prop_assert_eq!(run.continuation(), copy.continuation());
         prop_assert_eq!(run.status(), copy.status());
         // Notices are handed out, not kept.

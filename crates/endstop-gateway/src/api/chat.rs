@@ -7,15 +7,16 @@ use serde_json::json;
 
 use super::demand::{Insists, Offer, demands};
 use super::parts::{
-    Kind, arguments_of, beside, context, fallbacks, may_write_1h, read_object, searches, text_of,
+    Kind, Noted, arguments_of, beside, context, fallbacks, may_write_1h, read_noting, searches,
+    text_of,
 };
 use super::reply::{MAX_CALLS, Reply};
-use super::strict::{Key, check, truth, whole};
+use super::strict::{Key, check_members, truth, whole};
 use super::weigh::{TOOL_INSTRUCTIONS, mark_entry};
 use super::{
     Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
 };
-use crate::json::{Entry, List, Raw, fields};
+use crate::json::{Entry, List, Object, Raw, fields};
 use crate::stop::StopText;
 
 mod answer;
@@ -107,8 +108,8 @@ fields! {
 
 impl Dialect for Chat {
     fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
-        let request: Request<'_> = read_object(body)?;
-        check(body, KEYS)?;
+        let Noted { text, value: request, members } = read_noting::<Request<'_>>(body)?;
+        check_members(&members, KEYS)?;
         let [old_cap, cap] = [
             whole(request.max_tokens, "max_tokens", 0)?,
             whole(request.max_completion_tokens, "max_completion_tokens", 0)?,
@@ -131,6 +132,7 @@ impl Dialect for Chat {
             tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
             thread: Thread::Whole,
             fixed_bound: beside(body, request.messages.0.iter().map(Entry::raw)),
+            root: Object::known(text, &members, edit::KEYS),
             ..Asked::default()
         };
         if !asked.tools.is_empty() {

@@ -297,6 +297,7 @@ proptest! {
                 force_usage: true,
                 finish: Some("finish \"now\""),
                 note: Some("note"),
+                root: None,
                 tools_off: if cap % 2 == 0 { ToolsOff::Remove } else { ToolsOff::Forbid },
             };
             let Ok(edited) = dialect.edit(body.as_bytes(), &edits) else {

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use endstop::price::CallContext;
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use super::reply::word;
 use super::{Edits, ToolsOff, Unreadable};
-use crate::json::{Changes, Entry, FromJson, Object, Raw, fields, parse};
+use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
 
 fields! {
     Part<'j> {
@@ -33,8 +34,29 @@ pub(super) fn read_object<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<T, Unre
     parse(text).map_err(|error| Unreadable(error.to_string()))
 }
 
+/// As [`read_object`], with the members of the object.
+pub(super) fn read_noting<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<Noted<'j, T>, Unreadable> {
+    let text = text_of_body(body)?;
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Unreadable("not a JSON object".to_owned()));
+    }
+    let (value, members) = parse_noting(text).map_err(|error| Unreadable(error.to_string()))?;
+    Ok(Noted { text, value, members })
+}
+
+/// What a body says.
+pub(super) struct Noted<'j, T> {
+    pub(super) text: &'j str,
+    pub(super) value: T,
+    /// In order, with all duplicates.
+    pub(super) members: Vec<(Key<'j>, Raw<'j>)>,
+}
+
 /// A body as text.
 pub(super) fn text_of_body(body: &[u8]) -> Result<&str, Unreadable> {
+    if let Ok(text) = simdutf8::basic::from_utf8(body) {
+        return Ok(text);
+    }
     std::str::from_utf8(body).map_err(|error| Unreadable(error.to_string()))
 }
 
@@ -81,9 +103,13 @@ pub(super) fn beside<'j>(
     u64::try_from(body.len().saturating_sub(end.saturating_sub(begin))).unwrap_or(u64::MAX)
 }
 
+/// An hour, also where a letter of it is an escape.
+static FIND_1H: LazyLock<[Finder<'static>; 3]> =
+    LazyLock::new(|| [r#""1h""#, r"\u0031", r"\u0068"].map(Finder::new));
+
 /// Whether a request may say that something is to be cached for an hour.
 pub(super) fn may_write_1h(body: &[u8]) -> bool {
-    [r#""1h""#, r"\u0031", r"\u0068"].iter().any(|it| memmem::find(body, it.as_bytes()).is_some())
+    FIND_1H.iter().any(|it| it.find(body).is_some())
 }
 
 /// The tier and speed that a request asks for.

@@ -26,7 +26,7 @@ const STOPPED: &str = "Endstop stopped this run.";
 pub(super) const FINAL_ANSWER: &str = "final_answer";
 
 /// What an answer of the gateway needs to know of the request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reply {
     /// 32 hexadecimal digits. Equal for equal conversations: clients that know messages by their ids take a
     /// repeated stop for the same, and a stop of a longer conversation for another one.

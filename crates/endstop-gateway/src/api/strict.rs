@@ -4,7 +4,7 @@
 //! is lowered in one of them would leave the other one in force.
 
 use super::Unreadable;
-use crate::json::Raw;
+use crate::json::{self, Raw};
 
 /// A key that decides.
 pub(super) struct Key {
@@ -41,8 +41,16 @@ fn check_object(object: Raw<'_>, keys: &[Key]) -> Result<(), Unreadable> {
     if members.is_empty() && object.json().bytes().any(|byte| byte == b'"') {
         return Err(Unreadable("an object has too many members".to_owned()));
     }
+    check_members(&members, keys)
+}
+
+/// As [`check`], of an object whose members are known.
+pub(super) fn check_members(
+    members: &[(json::Key<'_>, Raw<'_>)],
+    keys: &[Key],
+) -> Result<(), Unreadable> {
     let mut found = vec![false; keys.len()];
-    for (name, value) in &members {
+    for (name, value) in members {
         let name = name.as_str();
         let is_it = |(key, _): &(&Key, &mut bool)| {
             key.spellings.iter().any(|spelling| is_same_folded(name, spelling))

@@ -70,15 +70,8 @@ impl Gate {
             run.ring();
             return Err(stopped(&signal));
         }
-        if asked.thread == Thread::CanResend && self.is_metered(run) {
-            let text = "this gateway keeps no threads: send the whole conversation";
-            let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);
-            return Err(Box::new(answer::error(dialect, status, kind, text)));
-        }
-        if asked.is_background && self.is_metered(run) {
-            let text = "the request runs in the background (`background`), so what it costs is told to nobody \
-                here: send it without";
-            return Err(Box::new(answer::refused(run, dialect, text)));
+        if let Some(refused) = self.refuse_uncounted(run, taken) {
+            return Err(Box::new(refused));
         }
         let bounds = &self.config.bounds;
         let seat = match run.sit(&taken.route.child, asked, &taken.rolling, bounds) {
@@ -127,6 +120,24 @@ impl Gate {
                 }
             }
         }
+    }
+
+    /// The answer to a request whose cost nobody tells here, where it has to be counted.
+    fn refuse_uncounted(&self, run: &RunEntry, taken: &Taken) -> Option<Response<Body>> {
+        let (dialect, asked) = (taken.dialect, &taken.asked);
+        if !self.is_metered(run) {
+            return None;
+        }
+        if asked.thread == Thread::CanResend {
+            let text = "this gateway keeps no threads: send the whole conversation";
+            let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);
+            return Some(answer::error(dialect, status, kind, text));
+        }
+        asked.is_background.then(|| {
+            let text = "the request runs in the background (`background`), so what it costs is told to nobody \
+                here: send it without";
+            answer::refused(run, dialect, text)
+        })
     }
 
     /// Tells the run what the request says, and lets the call begin.

@@ -23,7 +23,7 @@ use super::{Gate, answer};
 use crate::api::{self, Api, Dialect, Edits, ErrorKind, Seen, Unreadable};
 use crate::body::Body;
 use crate::run::{RunEntry, count, uncount};
-use crate::upstream::{UpstreamBody, UpstreamError, forwardable};
+use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
 
 /// What the model is told at the beginning of a wrap-up.
 const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
@@ -106,6 +106,7 @@ impl Gate {
             finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
             tools_off: flight.tools_off,
             note: None,
+            root: taken.asked.root.as_ref(),
         };
         let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
         let body = if is_changed {
@@ -143,11 +144,12 @@ impl Gate {
             Ok(Ok(response)) => response,
         };
         let (parts, body) = response.into_parts();
-        let mut headers = forwardable(&parts.headers);
+        let is_stopped = parts.headers.contains_key(answer::REASON_HEADER);
+        let mut headers = only_forwardable(parts.headers, &[]);
         if let Some(warning) = flight.warning.as_deref().and_then(answer::header_text) {
             headers.insert(answer::WARNING_HEADER, warning);
         }
-        if parts.headers.contains_key(answer::REASON_HEADER) {
+        if is_stopped {
             flight.stopped_before();
             let body = RawBody::new(body).into_body_of(&flight.driven);
             return Asked::Answered(respond(parts.status, headers, body));

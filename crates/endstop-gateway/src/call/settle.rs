@@ -148,7 +148,15 @@ impl Flight {
         let reported = seen.usage.as_ref().filter(|_| is_whole);
         // No output for an answer with words is no count.
         let told = reported.filter(|told| told.is_whole(seen.output_bytes));
-        let usage = told.map_or_else(|| self.estimate(&open, seen), |told| told.tokens);
+        let usage = match (told, reported) {
+            (Some(told), _) => told.tokens,
+            (None, Some(half)) if half.tokens.output > 0 && !half.is_preliminary => TokenUsage {
+                input: open.estimated_input(),
+                output: half.tokens.output,
+                ..TokenUsage::default()
+            },
+            _ => self.estimate(&open, seen),
+        };
         let priced = reported.map(|report| match told {
             Some(told) => Cow::Borrowed(told),
             None => Cow::Owned(report.with_tokens(&usage)),

@@ -18,7 +18,7 @@ use http::header::CONTENT_ENCODING;
 
 use super::flight::Flight;
 use super::take::Taken;
-use crate::api::{Api, Demands, Seen, StreamReader};
+use crate::api::{Api, Demands, EventSeen, Seen, StreamReader, is_done};
 use crate::body::BodyError;
 use crate::decode::Decoder;
 use crate::stop::StopText;
@@ -231,14 +231,23 @@ impl SseBody {
                 }
             };
             let event = frame.event();
-            let seen = event.map(|event| self.reader.event(&event)).unwrap_or_default();
+            let (mut seen, mut has_only_words) = (EventSeen::default(), false);
+            if let Some(event) = &event {
+                if let Some(words) = self.reader.words(event) {
+                    text.push_str(words);
+                    has_only_words = true;
+                } else {
+                    seen = self.reader.event(event);
+                    text.push_str(&seen.text);
+                }
+            }
             self.is_ended |= match self.ends_by {
-                EndsBy::Done => event.is_some_and(|event| event.data.trim() == "[DONE]"),
+                EndsBy::Done => event.is_some_and(|event| is_done(event.data)),
                 EndsBy::Event => self.reader.seen().is_whole,
                 EndsBy::Nothing => false,
             };
-            text.push_str(&seen.text);
-            if let Some(event) = &event
+            if !has_only_words
+                && let Some(event) = &event
                 && let Some(refused) = {
                     let flight = self.open.as_ref().map(|(flight, _)| &**flight);
                     refused(&mut *self.reader, flight, event, &seen, &mut self.passed_calls)

@@ -1,15 +1,39 @@
 //! Changes of single values: the rest of the text stays byte for byte.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::{Key, Members, Raw, parse};
 
 /// An object inside a text, with the place of each value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Object<'j> {
     /// Of the closing brace.
     end: usize,
     members: Vec<(Key<'j>, Range<usize>)>,
+}
+
+impl Object<'static> {
+    /// The object that `text` is, whose members are known. `keys` are those that need not be copied.
+    pub(crate) fn known(
+        text: &str,
+        members: &[(Key<'_>, Raw<'_>)],
+        keys: &[&'static str],
+    ) -> Option<Self> {
+        let end = text.trim_ascii_end().strip_suffix('}')?.len();
+        let place = |raw: Raw<'_>| {
+            let start = raw.json().as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+            Some(start..start.checked_add(raw.json().len())?)
+        };
+        let mut known = Vec::with_capacity(members.len());
+        for (key, value) in members {
+            let usual = keys.iter().find(|usual| **usual == key.as_str());
+            let key =
+                usual.map_or_else(|| Cow::Owned(key.as_str().to_owned()), |it| Cow::Borrowed(*it));
+            known.push((Key(key), place(*value)?));
+        }
+        Some(Self { end, members: known })
+    }
 }
 
 impl Object<'_> {
@@ -39,10 +63,15 @@ impl<'j> Changes<'j> {
     /// None yet, and the object that they are of. Says what is wrong where the text is none.
     pub(crate) fn of(body: &'j [u8]) -> Result<(Self, Object<'j>), String> {
         let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-        let changes = Self { text, splices: Vec::new() };
+        let changes = Self::of_text(text);
         let members: Members<'_> = parse(text).map_err(|error| error.to_string())?;
         let root = changes.object_of(changes.value(&(0..text.len())), members);
         Ok((changes, root.ok_or("not an object that can be read")?))
+    }
+
+    /// None yet, of a text whose places are known.
+    pub(crate) const fn of_text(text: &'j str) -> Self {
+        Self { text, splices: Vec::new() }
     }
 
     /// The value at a place.

@@ -6,10 +6,13 @@
 use memchr::memchr2;
 use thiserror::Error;
 
-use super::{Key, Raw};
+use super::{Key, MAX_ITEMS, Raw};
 
 /// How many times eight bytes a string has that is short.
 const SHORT: usize = 4;
+
+/// Members that the object of a request has, with room for some more.
+const USUAL_MEMBERS: usize = 16;
 
 /// Why a text cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -25,12 +28,28 @@ pub(crate) trait FromJson<'j>: Sized {
     fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken>;
 }
 
+/// The members of an object as they are: in order, with all duplicates.
+type Listed<'j> = Vec<(Key<'j>, Raw<'j>)>;
+
 /// Reads a text that is one value.
 pub(crate) fn parse<'j, T: FromJson<'j>>(text: &'j str) -> Result<T, Broken> {
-    let mut walk = Walk { text, at: 0, open: Vec::new() };
+    parse_with(text, None).map(|(value, _)| value)
+}
+
+/// As [`parse`], with the members of the object that the text is.
+pub(crate) fn parse_noting<'j, T: FromJson<'j>>(text: &'j str) -> Result<(T, Listed<'j>), Broken> {
+    let (value, noted) = parse_with(text, Some(Vec::with_capacity(USUAL_MEMBERS)))?;
+    Ok((value, noted.unwrap_or_default()))
+}
+
+fn parse_with<'j, T: FromJson<'j>>(
+    text: &'j str,
+    noted: Option<Listed<'j>>,
+) -> Result<(T, Option<Listed<'j>>), Broken> {
+    let mut walk = Walk { text, at: 0, open: Vec::new(), noted };
     let value = T::from_json(&mut walk)?;
     match walk.next() {
-        None => Ok(value),
+        None => Ok((value, walk.noted)),
         Some(_) => Err(walk.broken("more than one value")),
     }
 }
@@ -42,6 +61,8 @@ pub(crate) struct Walk<'j> {
     at: usize,
     /// What closes the lists and objects that are being skipped.
     open: Vec<u8>,
+    /// The members of the next object, if they are to be noted.
+    noted: Option<Listed<'j>>,
 }
 
 impl<'j> Walk<'j> {
@@ -57,13 +78,24 @@ impl<'j> Walk<'j> {
         if self.takes(b'}') {
             return Ok(());
         }
+        // Not those of objects in it.
+        let mut noted = self.noted.take();
         loop {
             let key = self.key()?;
-            member(key, self)?;
-            if self.takes(b'}') {
+            match &mut noted {
+                None => member(key, self)?,
+                Some(noted) if noted.len() < MAX_ITEMS => {
+                    self.next();
+                    let start = self.at;
+                    member(key.clone(), self)?;
+                    noted.push((key, self.text_since(start)));
+                }
+                Some(_) => return Err(self.broken("too many members")),
+            }
+            if self.ends(b'}')? {
+                self.noted = noted;
                 return Ok(());
             }
-            self.expect(b',')?;
         }
     }
 
@@ -81,10 +113,9 @@ impl<'j> Walk<'j> {
         }
         loop {
             element(self)?;
-            if self.takes(b']') {
+            if self.ends(b']')? {
                 return Ok(());
             }
-            self.expect(b',')?;
         }
     }
 
@@ -146,11 +177,10 @@ impl<'j> Walk<'j> {
     /// After a value that is skipped: whether it was the last one. If not, the next one follows.
     fn ends_all(&mut self) -> Result<bool, Broken> {
         while let Some(&close) = self.open.last() {
-            if self.takes(close) {
+            if self.ends(close)? {
                 self.open.pop();
                 continue;
             }
-            self.expect(b',')?;
             if close == b'}' {
                 self.skip_key()?;
             }
@@ -287,6 +317,16 @@ impl<'j> Walk<'j> {
                 other => return other,
             }
         }
+    }
+
+    /// After a member or an element: whether it was the last one. Takes what closes, or the comma.
+    fn ends(&mut self, close: u8) -> Result<bool, Broken> {
+        let next = self.next();
+        if next != Some(close) && next != Some(b',') {
+            return Err(self.broken("another character is expected"));
+        }
+        self.step();
+        Ok(next == Some(close))
     }
 
     /// Takes a byte if it is the next one.

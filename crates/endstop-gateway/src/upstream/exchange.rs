@@ -16,6 +16,7 @@ use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use super::UpstreamError;
+use super::chunks::{Joined, NewAnswer};
 use super::connect::{Look, Wire};
 use super::pool::Pool;
 use super::shared::{Gathered, gather};
@@ -26,8 +27,9 @@ const MAX_HEAD: usize = 256 << 10;
 /// A connection that no task runs: whoever waits for its answer polls it.
 pub(super) struct Line {
     look: Look,
+    answer: NewAnswer,
     sender: SendRequest<Full<Bytes>>,
-    connection: Connection<TokioIo<Wire>, Full<Bytes>>,
+    connection: Connection<TokioIo<Joined<Wire>>, Full<Bytes>>,
     is_over: bool,
     /// When it was last used.
     pub(super) used: Instant,
@@ -37,12 +39,15 @@ impl Line {
     /// Over a new connection.
     pub(super) async fn open(wire: Wire) -> Result<Box<Self>, hyper::Error> {
         let look = wire.look();
+        let wire = Joined::new(wire);
+        let answer = wire.answer();
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD)
             // A hundred header fields at most, which is the default: a number of one's own costs an allocation.
             .handshake(TokioIo::new(wire))
             .await?;
-        Ok(Box::new(Self { look, sender, connection, is_over: false, used: Instant::now() }))
+        let used = Instant::now();
+        Ok(Box::new(Self { look, answer, sender, connection, is_over: false, used }))
     }
 
     /// Whether another exchange can begin, as far as is known without asking the system.
@@ -72,6 +77,7 @@ impl Line {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
+        self.answer.begins();
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
             self.drive(cx);

@@ -72,6 +72,15 @@ impl Fake {
     }
 }
 
+/// Waits until what was sent has arrived and was looked at. In a test everything runs in one thread, and each
+/// turn of its loop takes what is on its way one station further, however long the machine lets it wait.
+pub(super) async fn all_that_is_on_its_way() {
+    const TURNS: usize = 25;
+    for _ in 0..TURNS {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}
+
 async fn serve(
     mut stream: TcpStream,
     script: Vec<Vec<Act>>,

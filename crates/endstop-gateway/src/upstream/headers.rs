@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::PathAndQuery;
 use http::{Request, Uri, Version};
@@ -11,33 +11,43 @@ use http::{Request, Uri, Version};
 use super::UpstreamError;
 
 /// What a message says of its own connection and framing, and not of its content.
-const OF_ONE_HOP: [HeaderName; 13] = [
-    CONNECTION,
-    CONTENT_LENGTH,
-    EXPECT,
-    HOST,
-    HeaderName::from_static("http2-settings"),
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
+fn is_of_one_hop(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "connection"
+            | "content-length"
+            | "expect"
+            | "host"
+            | "http2-settings"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
 
 /// The fields of a message that are passed on, in either direction: all but those of its connection and framing,
 /// those that `Connection` names, and `Host`. The length is set anew from the body that is really sent.
 pub(crate) fn forwardable(headers: &HeaderMap) -> HeaderMap {
-    let mut passed = headers.clone();
-    for named in headers.get_all(CONNECTION) {
+    only_forwardable(headers.clone(), &[])
+}
+
+/// As [`forwardable`], of headers that are needed no more, and without those of these names.
+pub(crate) fn only_forwardable(headers: HeaderMap, but: &[&str]) -> HeaderMap {
+    let mut passed = headers;
+    let mut dropped: Vec<HeaderName> = Vec::new();
+    for named in passed.get_all(CONNECTION) {
         let names = named.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        for name in names.filter_map(|name| HeaderName::from_bytes(name).ok()) {
-            passed.remove(name);
-        }
+        dropped.extend(names.filter_map(|name| HeaderName::from_bytes(name).ok()));
     }
-    for name in &OF_ONE_HOP {
+    // Most of them are not there, so that to look at those that are costs less.
+    let is_dropped = |name: &&HeaderName| is_of_one_hop(name) || but.contains(&name.as_str());
+    dropped.extend(passed.keys().filter(is_dropped).cloned());
+    for name in dropped {
         passed.remove(name);
     }
     passed
@@ -58,7 +68,11 @@ pub(super) fn aimed(base: &Uri, request: Request<Bytes>) -> Result<Request<Bytes
     parts.version = Version::HTTP_11;
     let host = base.authority().ok_or(UpstreamError::Path)?.as_str();
     let host = HeaderValue::from_str(host).map_err(|_| UpstreamError::Path)?;
-    for name in [CONNECTION, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE] {
+    let is_of_framing = |name: &&HeaderName| {
+        [CONNECTION, EXPECT, TE, TRAILER, TRANSFER_ENCODING, UPGRADE].contains(*name)
+    };
+    let dropped: Vec<HeaderName> = parts.headers.keys().filter(is_of_framing).cloned().collect();
+    for name in dropped {
         parts.headers.remove(name);
     }
     parts.headers.insert(HOST, host);

@@ -19,7 +19,7 @@ use crate::body::Body;
 use crate::config::Bounds;
 use crate::server::{read_body, serve};
 
-const NET: Duration = Duration::from_secs(20);
+const NET: Duration = Duration::from_secs(100);
 const STREAM: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Mine: 1\r\n\r\n";
 const POST: &[u8] =
     b"POST /chat HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";

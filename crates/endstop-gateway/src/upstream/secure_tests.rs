@@ -8,7 +8,7 @@ use http::{Request, Response};
 use super::secure::Secure;
 use super::*;
 
-const NET: Duration = Duration::from_secs(20);
+const NET: Duration = Duration::from_secs(100);
 
 fn post(path: &str) -> Request<Bytes> {
     Request::post(path)
@@ -80,7 +80,7 @@ async fn parts_that_come_at_once_over_http2_are_handed_over_in_few() {
     upstream.parts.send(Bytes::new()).unwrap();
     let answer = client.send(&upstream.base(), post("/parts")).await.unwrap();
     // The frames travel; what has arrived when they are asked for comes as one.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    super::fake::all_that_is_on_its_way().await;
     let mut body = answer.into_body();
     let (mut parts, mut all) = (0, Vec::new());
     while let Some(part) = body.data().await {

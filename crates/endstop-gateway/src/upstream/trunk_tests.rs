@@ -174,7 +174,7 @@ async fn a_connection_that_is_dead_is_noticed_before_and_within_an_answer() {
             _ => Act::Answer,
         })
         .await;
-        let client = client_that_pings(&upstream, 50);
+        let client = client_that_pings(&upstream, 250);
         let error = call(&client, &upstream).await.unwrap_err();
         assert!(error.may_have_arrived(), "{act:?}: {error}");
         assert_eq!(call(&client, &upstream).await.unwrap(), "ok");

@@ -1,7 +1,6 @@
 //! What a call is admitted for, what it is charged, and how it ends.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use endstop::cancel::Urgency;
 use endstop::core::run::Status;
@@ -87,7 +86,11 @@ async fn a_client_that_reads_nothing_does_not_keep_a_cut_call_alive() {
         send(gateway.addr(), "/v1/chat/completions", "", &agent().request().to_string()).await;
     until("it has arrived", || upstream.calls() == 1).await;
     // Until nothing more fits anywhere.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut sent = 0;
+    while sent == 0 || upstream.sent() > sent {
+        sent = upstream.sent();
+        all_that_is_on_its_way().await;
+    }
     let run = gateway.run(&id()).unwrap();
     assert!(!run.budget().held().is_zero() && upstream.closed.load(Ordering::SeqCst) == 0);
     gateway.cancel(&id(), "enough", Urgency::Now);
@@ -148,7 +151,7 @@ async fn a_client_that_leaves_a_whole_answer_pays_for_what_came() {
     let body = Agent::new("Answer.").request().to_string();
     let stream = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
     until("it has arrived", || upstream.calls() == 1).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    all_that_is_on_its_way().await;
     drop(stream);
     let run = gateway.run(&id()).unwrap();
     until("it is settled", || run.budget().held().is_zero()).await;

@@ -41,6 +41,7 @@ pub(crate) struct Fake {
     pub(crate) addr: SocketAddr,
     seen: Arc<Mutex<Vec<Arrived>>>,
     pub(crate) closed: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -54,19 +55,26 @@ impl Fake {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let closed = Arc::new(AtomicUsize::new(0));
         let script: Arc<Script> = Arc::new(script);
+        let sent = Arc::new(AtomicUsize::new(0));
         let (requests, closes) = (Arc::clone(&seen), Arc::clone(&closed));
+        let acts = Arc::clone(&sent);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (script, seen) = (Arc::clone(&script), Arc::clone(&requests));
-                let closed = Arc::clone(&closes);
-                tokio::spawn(async move { serve(stream, &*script, &seen, &closed).await });
+                let (closed, sent) = (Arc::clone(&closes), Arc::clone(&acts));
+                tokio::spawn(async move { serve(stream, &*script, &seen, &closed, &sent).await });
             }
         });
-        Self { addr, seen, closed, task }
+        Self { addr, seen, closed, sent, task }
     }
 
     pub(crate) fn calls(&self) -> usize {
         self.seen.lock().unwrap().len()
+    }
+
+    /// How often something was sent whole.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::SeqCst)
     }
 
     pub(crate) fn seen(&self) -> Vec<Arrived> {
@@ -85,6 +93,7 @@ async fn serve(
     script: &Script,
     seen: &Mutex<Vec<Arrived>>,
     closed: &AtomicUsize,
+    sent: &AtomicUsize,
 ) {
     let mut buffer = Vec::new();
     while let Some(arrived) = read_request(&mut stream, &mut buffer).await {
@@ -100,6 +109,7 @@ async fn serve(
                         closed.fetch_add(1, Ordering::SeqCst);
                         return;
                     }
+                    sent.fetch_add(1, Ordering::SeqCst);
                 }
                 Act::Wait(time) => tokio::time::sleep(time).await,
                 Act::Gate(gate) => gate.notified().await,

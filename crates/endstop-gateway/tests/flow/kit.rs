@@ -96,7 +96,7 @@ pub(crate) async fn send(to: SocketAddr, path: &str, headers: &str, body: &str) 
 /// The whole answer.
 pub(crate) async fn receive(mut stream: TcpStream) -> Got {
     let mut all = Vec::new();
-    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut all)).await;
+    let read = tokio::time::timeout(Duration::from_secs(100), stream.read_to_end(&mut all)).await;
     let is_clean = read.expect("no answer in time").is_ok();
     parse(&all, is_clean)
 }
@@ -247,9 +247,18 @@ pub(crate) fn status(gateway: &Gateway) -> Status {
     gateway.run(&id()).unwrap().status()
 }
 
+/// Waits until what was sent has arrived and was looked at. In a test everything runs in one thread, and each
+/// turn of its loop takes what is on its way one station further, however long the machine lets it wait.
+pub(crate) async fn all_that_is_on_its_way() {
+    const TURNS: usize = 50;
+    for _ in 0..TURNS {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 /// Waits until something is so.
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..2_000 {
+    for _ in 0..20_000 {
         if is_so() {
             return;
         }

@@ -13,7 +13,7 @@ use crate::fake::{Act, Fake, chunk, json, sse_head};
 use crate::kit::*;
 
 const STEPS: &str = "[stop]\nlimit = \"steps >= 9\"\n";
-const SOON: &str = "[stop]\nlimit = \"elapsed >= 400ms\"\n";
+const SOON: &str = "[stop]\nlimit = \"elapsed >= 2s\"\n";
 /// It is not read, and costs nothing that is limited here.
 const SPEECH: &str = "/v1/audio/speech";
 
@@ -93,7 +93,7 @@ async fn a_kill_closes_the_upstream_of_a_client_that_does_not_read() {
     let gateway = gateway(STEPS, &upstream).await;
     let stream = send(gateway.addr(), SPEECH, "", "{}").await;
     until("it is there", || upstream.calls() == 1).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    all_that_is_on_its_way().await;
     kill(&gateway);
     is_closed(&upstream).await;
     drop(stream);
@@ -127,7 +127,7 @@ async fn a_kill_or_a_limit_in_time_ends_a_request_that_is_still_coming() {
         let head = format!("POST {SPEECH} HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(b"half").await.unwrap();
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        all_that_is_on_its_way().await;
         if policy == STEPS {
             kill(&gateway);
         }

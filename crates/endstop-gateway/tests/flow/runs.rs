@@ -121,7 +121,7 @@ async fn a_paused_call_is_held_until_a_person_approves() {
     let mut agent = Agent::new("Look.");
     let approving = async {
         assert_eq!(gateway.held_up(&id()).await, Status::Paused);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        all_that_is_on_its_way().await;
         assert_eq!(upstream.calls(), 2);
         assert!(gateway.approve(&id(), None));
         assert!(!gateway.approve(&id(), Some(Money::from_picos(1))));

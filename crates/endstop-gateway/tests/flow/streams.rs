@@ -116,7 +116,7 @@ async fn a_client_that_goes_away_pays_for_what_came() {
             use tokio::io::AsyncReadExt as _;
             let mut some = vec![0u8; 1];
             stream.read_exact(&mut some).await.unwrap();
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            all_that_is_on_its_way().await;
         }
         drop(stream);
         until("upstream is closed", || {
@@ -161,7 +161,7 @@ async fn a_kill_cuts_a_stream_without_its_end() {
     let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
     let killing = async {
         until("it is there", || upstream.calls() == 1).await;
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        all_that_is_on_its_way().await;
         gateway.cancel(&id(), "enough", endstop::cancel::Urgency::Now);
     };
     let request = agent().request();

@@ -233,13 +233,8 @@ impl Drive {
             let asked = self.held_up.take().filter(|_| core.run.status() == Status::Paused);
             let verdict = asked.unwrap_or_else(|| Box::new(core.run.verdict()));
             self.state.execution.verdict = Some(verdict);
-            for observer in &self.scope.shared.observers {
-                let told = std::panic::AssertUnwindSafe(|| {
-                    observer.run_ended(&self.scope.info, &core.run, &self.scope.budget);
-                });
-                let _ = std::panic::catch_unwind(told);
-            }
         }
+        self.scope.tell_end();
         self.save().await;
     }
 

@@ -280,21 +280,25 @@ impl DrivenRun {
         !caps.is_empty()
     }
 
-    /// Tells every observer that the run is over, or paused.
+    /// Tells every observer that the run is over, or paused. They may take their time, and look at the run: it
+    /// waits for none of them. Ends of one run are told one after the other; one that comes while another is being
+    /// told, by an observer or in another thread, is told by whoever tells that one.
     pub fn ended(&self) {
-        let core = self.scope.core();
-        for observer in &self.scope.shared.observers {
-            let told = std::panic::AssertUnwindSafe(|| {
-                observer.run_ended(&self.scope.info, &core.run, &self.scope.budget);
-            });
-            // A sink that fails must not end what it watches.
-            let _ = std::panic::catch_unwind(told);
-        }
+        self.scope.tell_end();
     }
 
     /// Lets a step begin, whose call is known, for the run and all above it. `Finish`: it begins as the
-    /// wrap-up. Where it does not begin, the run says why.
+    /// wrap-up. Where it does not begin, the run says why: also where the budget that is shared with other runs has
+    /// no room for the call, which then is no step of this one.
     pub fn begin_step(&self, call: &Call<'_>) -> Directive {
+        if self.scope.budget_is_shared() && self.would(&EventKind::StepBegin) {
+            let plan = self.plan(call);
+            let checked = self.scope.chain().check_shared(&plan);
+            if let Err(why) = checked {
+                self.not_admitted(&why, call.pricing.model());
+                return Directive::Stop;
+            }
+        }
         let needs_look_ahead = self
             .look(|run| run.program().needs_reserve() && run.program().has_action(Action::Finish));
         if needs_look_ahead {

@@ -199,6 +199,25 @@ impl Chain<'_> {
         plan.unpriced == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
     }
 
+    /// Whether the budget above the outermost run refuses even the least of a call, and not only for what others
+    /// hold now: then nothing is to begin of it, its step neither.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(super) fn check_shared(&self, plan: &CallPlan<'_>) -> Result<(), NotAdmitted> {
+        let Some(shared) = self.shared_budget() else { return Ok(()) };
+        if self.is_untold_money(plan) {
+            return Err(NotAdmitted::Unpriced);
+        }
+        let least = plan.worst(plan.min_output.min(plan.max_output));
+        match shared.check(&plan.amounts(least)) {
+            Err(refused) if !(plan.can_wait && is_only_held(&refused)) => {
+                Err(NotAdmitted::Ledger(refused))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
     /// core begins the wrap-up early enough.
     pub(super) fn look_ahead(&mut self, plan: &CallPlan<'_>) {

@@ -1,5 +1,7 @@
 //! What a model call costs: at most before it is made, and exactly once its usage is known.
 
+use std::sync::Arc;
+
 use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
@@ -9,8 +11,8 @@ use crate::price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
 /// Prices calls of one model.
 #[derive(Clone, Debug)]
 pub struct Pricing {
-    provider: String,
-    model: String,
+    provider: Arc<str>,
+    model: Arc<str>,
     /// Looking up a name is slow; it is done once.
     price: Option<ModelPrice<'static>>,
     /// What a request asks for that may make it dearer.
@@ -40,8 +42,8 @@ impl Pricing {
         let named = Some(provider).filter(|name| !name.is_empty());
         let price = table.find_or_vendor(named, model);
         Self {
-            provider: provider.to_owned(),
-            model: model.to_owned(),
+            provider: provider.into(),
+            model: model.into(),
             price,
             asked: CallContext::default(),
             may_write_1h: false,
@@ -97,8 +99,8 @@ impl Pricing {
     /// The exact cost of one call, of all that a provider counted.
     #[must_use]
     pub fn exact(&self, usage: &UsageCounts, at: WallTime, context: &CallContext) -> Cost {
-        let priced = self.price.as_ref().and_then(|price| price.price(usage, at, context).ok());
-        priced.map_or(Cost::Unpriced, |priced| Cost::Known(priced.total))
+        let total = self.price.as_ref().and_then(|price| price.total(usage, at, context).ok());
+        total.map_or(Cost::Unpriced, Cost::Known)
     }
 
     /// The cost of one call; the tier that was asked for counts where it is dearer.

@@ -5,6 +5,7 @@
 //! and its ancestors are locked together, root first; the ledger's lock is taken inside them.
 
 mod chain;
+mod ends;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,7 @@ use endstop_core::wire::v1::trace::Line;
 use tokio::time::Instant;
 
 pub(super) use chain::Chain;
+use ends::Ends;
 
 use super::keep::Keeper;
 use super::source::CancellationSource;
@@ -59,6 +61,7 @@ pub(crate) struct Scope {
     outside: Mutex<Vec<Outside>>,
     /// How long hooks may take since the run was cut.
     late_until: Mutex<Option<Instant>>,
+    ends: Ends,
     core: Mutex<Core>,
 }
 
@@ -125,6 +128,7 @@ impl Scope {
             in_flight,
             outside,
             late_until,
+            ends: Ends::default(),
             core,
         }
     }
@@ -176,6 +180,15 @@ impl Scope {
         let core = self.core();
         // Read under the locks: no core takes in an earlier time after a later one.
         Chain { ancestors, own: self, core, now: Instant::now() }
+    }
+
+    /// Whether a budget stands above that of the outermost run.
+    pub(super) fn budget_is_shared(&self) -> bool {
+        let mut root = self;
+        while let Some(parent) = root.parent.as_deref() {
+            root = parent;
+        }
+        root.budget.parent().is_some()
     }
 
     /// Takes in what happened.

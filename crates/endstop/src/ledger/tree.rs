@@ -151,7 +151,9 @@ impl Books {
         self.free.push(slot);
     }
 
-    pub(super) fn reserve(&mut self, slot: usize, asked: &Words) -> Result<(), Refused> {
+    /// Whether so much could be reserved now.
+    #[inline]
+    pub(super) fn check(&self, slot: usize, asked: &Words) -> Result<(), Refused> {
         let mut refusing = None;
         let mut at = slot;
         while let Some(node) = self.entries.get(at) {
@@ -165,6 +167,11 @@ impl Books {
         if refusing.is_some() || self.overflow.is_some() {
             return Err(self.refusal(refusing.unwrap_or(slot), asked));
         }
+        Ok(())
+    }
+
+    pub(super) fn reserve(&mut self, slot: usize, asked: &Words) -> Result<(), Refused> {
+        self.check(slot, asked)?;
         let mut at = slot;
         while let Some(node) = self.entries.get_mut(at) {
             for (room, asked) in node.room.iter_mut().zip(asked) {
@@ -259,6 +266,17 @@ impl Books {
             settled: Amounts::from_words(node.settled),
             held: Amounts::from_words(held(node)),
         }
+    }
+
+    /// What is held at the root above a node, and so anywhere in the tree.
+    pub(super) fn held_at_root(&self, slot: usize) -> Amounts {
+        let mut root = None;
+        let mut at = slot;
+        while let Some(node) = self.entries.get(at) {
+            root = Some(node);
+            at = node.parent;
+        }
+        root.map_or(Amounts::ZERO, |root| Amounts::from_words(held(root)))
     }
 
     pub(super) const fn is_overflowed(&self) -> bool {

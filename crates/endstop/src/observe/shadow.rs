@@ -77,6 +77,11 @@ impl Shadow {
         self.lock().paused.clone()
     }
 
+    /// Looks at the core that the policy decides on, under the shadow's lock. After the first stop it stands still.
+    pub fn look<T>(&self, look: impl FnOnce(&Run) -> T) -> T {
+        look(&self.lock().run)
+    }
+
     /// When the policy could stop the run next by time alone, from the last event on; none once it has. Whoever
     /// drives the run ticks it then: without an event no time passes here.
     #[must_use]

@@ -232,6 +232,7 @@ pub fn render(view: &StatusView, width: usize) -> String {
     if view.held_tokens > 0 {
         held.push(format!("{} tok", count(view.held_tokens)));
     }
+    let held_at = (!held.is_empty()).then_some(parts.len());
     if !held.is_empty() {
         parts.push(format!("held {}", held.join(" + ")));
     }
@@ -243,7 +244,13 @@ pub fn render(view: &StatusView, width: usize) -> String {
             Nearness::After(time) => format!("next: {rule} in {}", clock(time)),
         });
     }
-    truncate(&parts.join(" \u{b7} "), width)
+    let mut line = parts.join(" \u{b7} ");
+    // What comes next is worth more than what is held, which comes and goes with each call.
+    if let Some(at) = held_at.filter(|_| super::text::width(&line) > width) {
+        parts.remove(at);
+        line = parts.join(" \u{b7} ");
+    }
+    truncate(&line, width)
 }
 
 /// `0:48`, `12:03`, `1:02:03`.

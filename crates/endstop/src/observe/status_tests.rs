@@ -56,6 +56,10 @@ fn it_tells_where_the_run_is_and_what_comes_next() {
         "step 7 \u{b7} 41.2k/2.0M tok \u{b7} \u{2265} $0.0004 \u{b7} held $0.05 + 950 tok \u{b7} 1:02:03 \
          \u{b7} next: time\\u{1b}[2J in 4:12"
     );
+    // Where not everything has room, what is held goes first.
+    let held = StatusView { held_cost: dollars("0.05"), held_tokens: 950, ..view() };
+    assert_eq!(render(&held, 80), render(&view(), 200));
+    assert!(render(&held, 200).contains("held $0.05 + 950 tok"));
     assert_eq!(render(&StatusView::default(), 99), "step 0 \u{b7} 0 tok \u{b7} $0.00 \u{b7} 0:00");
 }
 

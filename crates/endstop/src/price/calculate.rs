@@ -146,31 +146,58 @@ impl<'t> ModelPrice<'t> {
         at: WallTime,
         context: &CallContext,
     ) -> Result<Priced, PriceError> {
+        self.price_with(usage, at, context, true)
+    }
+
+    /// As [`ModelPrice::price`], the whole alone.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn total(
+        &self,
+        usage: &UsageCounts,
+        at: WallTime,
+        context: &CallContext,
+    ) -> Result<Money, PriceError> {
+        self.price_with(usage, at, context, false).map(|priced| priced.total)
+    }
+
+    fn price_with(
+        &self,
+        usage: &UsageCounts,
+        at: WallTime,
+        context: &CallContext,
+        has_lines: bool,
+    ) -> Result<Priced, PriceError> {
         let adjusted = self.with_minimum(usage);
         let usage = adjusted.as_ref().unwrap_or(usage);
         let rates = self.in_force(at, context);
-        let rows: Vec<(Unit, &UnitRow, &Rate)> = rates
-            .iter()
-            .filter_map(|&(unit, rate)| Some((unit, units().get(unit)?, rate)))
-            .collect();
-        let is_tiered = rows.iter().any(|(_, _, rate)| !rate.tiers.is_empty());
+        let mut rows: Vec<Row<'_>> = Vec::with_capacity(rates.len());
+        rows.extend(rates.iter().filter_map(|&(unit, rate)| {
+            Some(Row { unit, row: units().get(unit)?, rate, leaf: None })
+        }));
+        let is_tiered = rows.iter().any(|row| !row.rate.tiers.is_empty());
         let total_input = match units().by_key(TOTAL_INPUT) {
             Some(unit) if is_tiered => reported_or_zero(unit, usage)?,
             _ => 0,
         };
-        let counts = leaf_counts(&rows, usage)?;
+        count_leaves(&mut rows, usage)?;
         let mut priced = Priced {
-            lines: Vec::with_capacity(rows.len()),
+            lines: Vec::with_capacity(if has_lines { rows.len() } else { 0 }),
             input: ExactUsd::ZERO,
             output: ExactUsd::ZERO,
             exact: ExactUsd::ZERO,
             total: Money::ZERO,
         };
-        for (&(unit, row, rate), count) in rows.iter().zip(counts) {
+        for &Row { unit, row, rate, leaf } in &rows {
+            let count = leaf.unwrap_or(0);
             if count > 0 {
                 let attos = rate.at(total_input);
                 let amount = ExactUsd::of(count, attos, row.per).ok_or(PriceError::TooLarge)?;
-                priced.lines.push(Line { unit, count, rate: UnitRate(attos), amount });
+                if has_lines {
+                    priced.lines.push(Line { unit, count, rate: UnitRate(attos), amount });
+                }
                 add(&mut priced, row.direction, amount).ok_or(PriceError::TooLarge)?;
             }
         }
@@ -212,39 +239,40 @@ fn add(priced: &mut Priced, direction: Direction, amount: ExactUsd) -> Option<()
     Some(())
 }
 
-/// For each priced unit what remains of its count after its priced parts: the parts without a price stay
-/// in the whole.
-fn leaf_counts(
-    rows: &[(Unit, &UnitRow, &Rate)],
-    usage: &UsageCounts,
-) -> Result<Vec<u64>, PriceError> {
-    let mut leaves: Vec<Option<u64>> = vec![None; rows.len()];
-    let mut order: Vec<(usize, Unit, &UnitRow)> =
-        rows.iter().enumerate().map(|(index, &(unit, row, _))| (index, unit, row)).collect();
-    // The most special first: a part is known before its whole.
-    order.sort_by_key(|(_, _, row)| std::cmp::Reverse(row.dimensions.count_ones()));
-    for (index, unit, row) in order {
-        let leaf = if row.is_request { 1 } else { leaf_count(unit, row, rows, &leaves, usage)? };
-        if let Some(slot) = leaves.get_mut(index) {
-            *slot = Some(leaf);
-        }
-    }
-    Ok(leaves.into_iter().map(Option::unwrap_or_default).collect())
+/// A priced unit of a call.
+#[derive(Clone, Copy)]
+struct Row<'t> {
+    unit: Unit,
+    row: &'t UnitRow,
+    rate: &'t Rate,
+    /// What remains of its count after its priced parts, once that is known.
+    leaf: Option<u64>,
 }
 
-fn leaf_count(
-    unit: Unit,
-    row: &UnitRow,
-    rows: &[(Unit, &UnitRow, &Rate)],
-    leaves: &[Option<u64>],
-    usage: &UsageCounts,
-) -> Result<u64, PriceError> {
+/// Finds what remains of the count of each unit after its priced parts: the parts without a price stay in the whole.
+fn count_leaves(rows: &mut [Row<'_>], usage: &UsageCounts) -> Result<(), PriceError> {
+    // The most special first: a part is known before its whole.
+    while let Some((index, next)) = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.leaf.is_none())
+        .max_by_key(|(index, it)| (it.row.dimensions.count_ones(), std::cmp::Reverse(*index)))
+    {
+        let leaf = if next.row.is_request { 1 } else { leaf_count(next, rows, usage)? };
+        if let Some(row) = rows.get_mut(index) {
+            row.leaf = Some(leaf);
+        }
+    }
+    Ok(())
+}
+
+fn leaf_count(of: &Row<'_>, rows: &[Row<'_>], usage: &UsageCounts) -> Result<u64, PriceError> {
+    let unit = of.unit;
     let count = reported_or_zero(unit, usage)?;
     let parts: u128 = rows
         .iter()
-        .zip(leaves)
-        .filter(|((other, part, _), _)| *other != unit && row.contains(part))
-        .filter_map(|(_, leaf)| leaf.map(u128::from))
+        .filter(|other| other.unit != unit && of.row.contains(other.row))
+        .filter_map(|other| other.leaf.map(u128::from))
         .sum();
     u64::try_from(parts)
         .ok()
@@ -258,6 +286,12 @@ fn reported_or_zero(unit: Unit, usage: &UsageCounts) -> Result<u64, PriceError> 
         return Ok(count);
     }
     let Some(row) = units().get(unit) else { return Ok(0) };
+    let rows =
+        || usage.iter().filter(|(_, count)| *count > 0).filter_map(|(it, _)| units().get(it));
+    // Two that overlap in it are both more general.
+    if !rows().any(|it| row.contains(it)) && rows().filter(|it| it.contains(row)).nth(1).is_none() {
+        return Ok(0);
+    }
     let reported: Vec<(Unit, &UnitRow)> = usage
         .iter()
         .filter(|&(_, count)| count > 0)

@@ -1,6 +1,5 @@
 //! What a call used, as its provider reported it.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use endstop_core::units::{Money, TokenUsage};
@@ -25,6 +24,9 @@ static TOKEN_UNITS: LazyLock<[Option<Unit>; 6]> = LazyLock::new(|| {
     ];
     names.map(Unit::named)
 });
+
+/// Units that a report has, with room for some more.
+const USUAL_UNITS: usize = 8;
 
 /// Decimals of a count of milliseconds that is reported in seconds.
 const MILLI_DECIMALS: u32 = 3;
@@ -80,7 +82,8 @@ pub enum UsageError {
 /// `cache_read_tokens` too).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageCounts {
-    counts: BTreeMap<Unit, u64>,
+    /// In order of the unit, each once: a handful, set and read for the price of every call.
+    counts: Vec<(Unit, u64)>,
     pub(crate) was_exclusive: bool,
 }
 
@@ -111,7 +114,7 @@ impl UsageCounts {
     /// The count of a unit, or `None` where it was not reported. Milliseconds for durations.
     #[must_use]
     pub fn get(&self, unit: Unit) -> Option<u64> {
-        self.counts.get(&unit).copied()
+        self.counts.iter().find(|(known, _)| *known == unit).map(|(_, count)| *count)
     }
 
     /// Sets the count of a unit; milliseconds for durations.
@@ -124,7 +127,16 @@ impl UsageCounts {
             let (path, found) = (unit.key().to_owned(), count.to_string());
             return Err(UsageError::NotACount { path, found });
         }
-        self.counts.insert(unit, count);
+        let place = self.counts.partition_point(|(known, _)| *known < unit);
+        match self.counts.get_mut(place) {
+            Some((known, old)) if *known == unit => *old = count,
+            _ => {
+                if self.counts.capacity() == 0 {
+                    self.counts.reserve(USUAL_UNITS);
+                }
+                self.counts.insert(place, (unit, count));
+            }
+        }
         Ok(())
     }
 
@@ -139,7 +151,7 @@ impl UsageCounts {
 
     /// All reported counts, in order of the unit.
     pub fn iter(&self) -> impl Iterator<Item = (Unit, u64)> {
-        self.counts.iter().map(|(&unit, &count)| (unit, count))
+        self.counts.iter().copied()
     }
 
     /// Whether the input was taken as *without* the cached tokens against the convention of its shape,

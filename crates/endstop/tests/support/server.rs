@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 /// The longest that a test waits for something that has to happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a request is answered with.
 #[derive(Clone, Debug)]
@@ -238,6 +238,15 @@ impl Server {
     }
 }
 
+/// Waits until what was sent has arrived and was looked at. In a test everything runs in one thread, and each
+/// turn of its loop takes what is on its way one station further, however long the machine lets it wait.
+pub(crate) async fn all_that_is_on_its_way() {
+    const TURNS: usize = 25;
+    for _ in 0..TURNS {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 impl State {
     fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
@@ -307,7 +316,7 @@ async fn send(answer: &Answer, writer: &mut OwnedWriteHalf, sent: &mut usize) ->
         Ending::Whole => writer.write_all(b"0\r\n\r\n").await,
         // What was sent has to arrive before the reset, which overtakes it.
         Ending::Reset => {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            all_that_is_on_its_way().await;
             Ok(())
         }
         Ending::Silence => std::future::pending().await,

@@ -8,7 +8,8 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use endstop::agent::driver::DrivenRun;
-use endstop::observe::{Nearness, StatusView, render};
+use endstop::core::Run;
+use endstop::observe::{Nearness, Shadow, StatusView, clean, render};
 
 use super::terminal::Terminal;
 use crate::output;
@@ -47,10 +48,12 @@ impl StatusRow {
         self.is_wanted
     }
 
-    /// Draws how the run stands, `since` its beginning, if a row can be had.
+    /// Draws how the run stands, `since` its beginning, if a row can be had; under `--dry-run` how it would
+    /// stand.
     pub(super) fn draw(
         &mut self,
         run: &DrivenRun,
+        shadow: Option<&Shadow>,
         terminal: &Terminal,
         calls: u64,
         since: Instant,
@@ -72,7 +75,7 @@ impl StatusRow {
         if self.shown.is_none() && calls == 0 && elapsed < SETTLING {
             return;
         }
-        let view = run.look(|core| {
+        let view_of = |core: &Run| {
             let mut view = StatusView::of(core, run.budget());
             let silent = elapsed.saturating_sub(Duration::from_millis(core.at().0));
             view.elapsed = elapsed;
@@ -82,9 +85,17 @@ impl StatusRow {
                 *left = left.saturating_sub(silent);
             }
             view
-        });
+        };
         // A line that fills the last column makes some terminals wrap.
-        let text = render(&view, usize::from(columns).saturating_sub(1));
+        let room = usize::from(columns).saturating_sub(1);
+        let text = match shadow.map(|shadow| (shadow, shadow.first_stop())) {
+            None => render(&run.look(view_of), room),
+            Some((shadow, None)) => dry("dry run", &shadow.look(view_of), room),
+            Some((_, Some(stop))) => {
+                let rule = clean(&stop.signal.reason.to_string());
+                dry(&format!("dry run, past {rule}"), &run.look(view_of), room)
+            }
+        };
         self.show(Shown { rows, text });
     }
 
@@ -109,6 +120,14 @@ impl StatusRow {
             write(&format!("\u{1b}7\u{1b}[r\u{1b}[{};1H\u{1b}[0m\u{1b}[K\u{1b}8", shown.rows));
         }
     }
+}
+
+/// The line of a run that nothing stops.
+fn dry(what: &str, view: &StatusView, room: usize) -> String {
+    let head = format!("{what} \u{b7} ");
+    let line = render(view, room.saturating_sub(head.chars().count()));
+    // What has no room at all is cut from the whole.
+    format!("{head}{line}").chars().take(room).collect()
 }
 
 impl Drop for StatusRow {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use endstop::agent::driver::DrivenRun;
 use endstop::cancel::kill_signal;
+use endstop::core::run::Status;
 use endstop::core::signal::StopSignal;
 use endstop::core::units::Millis;
 use endstop::observe::Shadow;
@@ -202,7 +203,9 @@ impl Supervisor<'_> {
     }
 
     fn limit_in_time(&self) -> Option<Instant> {
-        let driven = self.driven.as_ref().filter(|driven| !driven.is_over())?;
+        // A run that ended by itself is not over for the command, which may hang on.
+        let is_stopped = |run: &DrivenRun| matches!(run.status(), Status::Stopped | Status::Failed);
+        let driven = self.driven.as_ref().filter(|driven| !is_stopped(driven))?;
         let of_shadow = self.shadow.and_then(Shadow::next_limit_in_time);
         let Millis(left) = driven.next_limit_in_time().into_iter().chain(of_shadow).min()?;
         let Millis(at) = driven.look(|run| run.at());
@@ -325,14 +328,17 @@ impl Supervisor<'_> {
             && self.state.suspended.is_none()
             && self.state.ended.is_none()
         {
-            self.line.draw(run, terminal, calls, self.begun);
+            self.line.draw(run, self.shadow, terminal, calls, self.begun);
         }
     }
 
     fn wake(&self) -> Instant {
         let is_near = self.line.is_wanted() || self.state.ended.is_some();
         let look = Instant::now() + if is_near { LOOK_OFTEN } else { LOOK };
-        let due = [self.stages.due(), self.state.suspended, self.limit_in_time()];
+        // What was due just now and has not stopped the run is not asked for again at once.
+        let now = Instant::now();
+        let limit = self.limit_in_time().map(|due| if due > now { due } else { now + LOOK_OFTEN });
+        let due = [self.stages.due(), self.state.suspended, limit];
         due.into_iter().flatten().fold(look, Instant::min)
     }
 }

@@ -14,7 +14,7 @@ use super::super::reply::{
     MAX_CALLS, Reply, Room, changed_event, count_bytes, error_words, word, words, write_event,
 };
 use super::super::usage::Tally;
-use super::super::{EventSeen, Seen, StreamReader, Unreadable};
+use super::super::{EventSeen, Seen, StreamReader, Unreadable, is_done};
 use super::Function;
 use super::edit;
 use super::write::{self, DONE, Head};
@@ -93,7 +93,7 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
     if chunk.choices.0.is_empty() && !chunk.usage.is_some() && !chunk.error.is_some() {
         return Err(Unreadable("no answer of chat completions".to_owned()));
     }
-    let mut reader = Reader::new(Reply::to(&super::Asked::default()));
+    let mut reader = Reader::new(Reply::default());
     reader.chunk(&chunk);
     reader.seen.is_whole = reader.seen.error.is_none();
     Ok(reader.seen)
@@ -188,8 +188,8 @@ impl Reader {
             return;
         }
         let message = &choice.message;
-        self.words(index, &text_of(message.content), brought);
-        self.words(index, &text_of(message.refusal), brought);
+        self.words_of(index, &text_of(message.content), brought);
+        self.words_of(index, &text_of(message.refusal), brought);
         self.count_searches(message.annotations);
         let progress = self.choices.entry(index).or_default();
         count_bytes(&mut self.seen, &text_of(message.reasoning));
@@ -212,11 +212,17 @@ impl Reader {
         }
     }
 
-    fn words(&mut self, index: u64, words: &str, brought: &mut EventSeen) {
+    fn words_of(&mut self, index: u64, words: &str, brought: &mut EventSeen) {
+        self.take_words(index, words);
+        if index == 0 {
+            brought.text.push_str(words);
+        }
+    }
+
+    fn take_words(&mut self, index: u64, words: &str) {
         self.choices.entry(index).or_default().has_text |= !words.is_empty();
         count_bytes(&mut self.seen, words);
         if index == 0 {
-            brought.text.push_str(words);
             self.room.push(&mut self.seen.text, words);
         }
     }
@@ -295,12 +301,10 @@ impl Reader {
 
 impl StreamReader for Reader {
     fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
-        if let Some(words) = self.around.words(event.data) {
-            let mut brought = EventSeen::default();
-            self.words(self.speaker, words, &mut brought);
-            return brought;
+        if let Some(words) = StreamReader::words(self, event) {
+            return EventSeen { text: words.to_owned(), ..EventSeen::default() };
         }
-        if event.data.trim() == "[DONE]" {
+        if is_done(event.data) {
             self.is_done = true;
             self.seen.is_whole = true;
             return EventSeen::default();
@@ -313,6 +317,12 @@ impl StreamReader for Reader {
         let brought = self.chunk(&chunk);
         self.keep_around(event.data, &chunk);
         brought
+    }
+
+    fn words<'e>(&mut self, event: &SseEvent<'e>) -> Option<&'e str> {
+        let words = self.around.words(event.data)?;
+        self.take_words(self.speaker, words);
+        Some(if self.speaker == 0 { words } else { "" })
     }
 
     fn is_between_blocks(&self) -> bool {

@@ -1,13 +1,26 @@
 //! Changes of a request.
 
 use super::super::parts::{
-    add_note, changes_of, is_nothing, keep_items, lower, note_of, turn_tools_off,
+    add_note, changes_of, is_nothing, keep_items, lower, note_of, text_of_body, turn_tools_off,
 };
 use super::super::{Edits, Unreadable};
 use crate::json::{Changes, Object, Raw};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// The members that changes are about, as a rule.
+pub(super) const KEYS: &[&str] = &[
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+];
 
 /// Tools, and the choice of them, today and in the past.
 const OFFERS: &[(&str, &str)] = &[("tools", "tool_choice"), ("functions", "function_call")];
@@ -16,16 +29,26 @@ pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable
     if is_nothing(edits) {
         return Ok(body.to_vec());
     }
-    let (mut changes, root) = changes_of(body)?;
+    let (mut changes, found);
+    let root = match edits.root {
+        Some(root) => {
+            changes = Changes::of_text(text_of_body(body)?);
+            root
+        }
+        None => {
+            (changes, found) = changes_of(body)?;
+            &found
+        }
+    };
     if let Some(cap) = edits.output_cap {
-        set_cap(&mut changes, &root, cap, edits.other_cap_field);
+        set_cap(&mut changes, root, cap, edits.other_cap_field);
     }
     if edits.force_usage {
-        changes.set_inner(&root, "stream_options", "include_usage", "true");
+        changes.set_inner(root, "stream_options", "include_usage", "true");
     }
-    turn_tools_off(&mut changes, &root, edits, OFFERS, "\"none\"");
+    turn_tools_off(&mut changes, root, edits, OFFERS, "\"none\"");
     if let Some(note) = note_of(edits) {
-        add_note(&mut changes, &root, &note);
+        add_note(&mut changes, root, &note);
     }
     Ok(changes.apply())
 }

@@ -117,9 +117,13 @@ impl DrivenRun {
     /// Nothing begins.
     #[must_use]
     pub fn waits_for_others(&self, call: &Call<'_>) -> bool {
+        // Where nobody holds anything there is nobody to wait for; so it is of most calls.
+        if !self.scope.budget.is_anything_held() || !self.is_metered() {
+            return false;
+        }
         let plan = self.plan(call);
         let finishes = self.look(|run| run.program().has_action(Action::Finish));
-        self.is_metered() && self.scope.chain().step_waits(&plan, finishes)
+        self.scope.chain().step_waits(&plan, finishes)
     }
 
     /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
@@ -169,7 +173,7 @@ impl DrivenRun {
         self.raise(&signal);
     }
 
-    fn not_admitted(&self, why: &NotAdmitted, model: &str) {
+    pub(super) fn not_admitted(&self, why: &NotAdmitted, model: &str) {
         let signal = match why {
             NotAdmitted::Ledger(refused) => return self.refused_by_ledger(refused),
             NotAdmitted::Unpriced => {
