@@ -9,7 +9,7 @@ use endstop_core::event::{EventKind, Source};
 use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Status;
 use endstop_core::signal::StopReason;
-use endstop_core::units::{Cost, Millis, Money};
+use endstop_core::units::{Millis, Money};
 use endstop_core::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use endstop_core::expr::parse;
 use endstop_core::policy::{Action, FallbackRates, Policy, Rule};
-use endstop_core::units::TokenUsage;
+use endstop_core::units::{Cost, TokenUsage};
 
 use super::super::Detail;
 use super::super::play::{Play, policy};
