@@ -56,7 +56,8 @@ pub(crate) fn run(depth: Depth) -> bool {
 
 fn run_all(root: &Path, commands: &[Vec<String>]) -> Outcome {
     for words in commands {
-        let line = words.join(" ");
+        // Flags of the compiler that go through the environment are parted by this character.
+        let line = words.join(" ").replace('\u{1f}', " ");
         println!("$ {line}");
         let (started, mut printed) = (Instant::now(), Tail::default());
         let reason = match tail::run(root, words, &mut printed) {

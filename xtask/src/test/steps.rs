@@ -171,7 +171,7 @@ fn short_fuzz(root: &Path) -> Plan {
     };
     let runs = targets.iter().map(|target| {
         let limits = format!(
-            "--bin {target} -- -verbosity=0 -max_total_time={SHORT_FUZZ_SECONDS} -artifact_prefix=target/fuzz/{target}-"
+            "--bin {target} -- -verbosity=0 -print_final_stats=1 -max_total_time={SHORT_FUZZ_SECONDS} -artifact_prefix=target/fuzz/{target}-"
         );
         [cargo("run"), words(&limits)].concat()
     });
