@@ -82,18 +82,22 @@ fn money_is_as_sure_as_its_least_sure_call() {
     play.tell(0, BEGIN, Detail::None);
     step(&mut play, false);
     play.tell(0, EventKind::StepBegin, Detail::None);
-    let reply = EventKind::Reply {
-        model: None,
-        usage: Some(TokenUsage::default()),
-        cost: Some(Cost::Unpriced),
-        finish: None,
-        tool_calls: 0,
-    };
-    play.tell(0, reply, estimate(false));
+    play.tell(0, unpriced(0), estimate(false));
     play.end();
     let spent = reports.lock().unwrap().pop().unwrap().money;
     assert_eq!(spent.is, MoneyIs::LowerBound);
     assert_eq!(spent.to_string(), "at least $0.001 (1 call without a price)");
+}
+
+/// A reply to so many tokens, of a model without a price.
+fn unpriced(input: u64) -> EventKind<'static> {
+    EventKind::Reply {
+        model: None,
+        usage: Some(TokenUsage { input, ..TokenUsage::default() }),
+        cost: Some(Cost::Unpriced),
+        finish: None,
+        tool_calls: 0,
+    }
 }
 
 #[test]
@@ -105,14 +109,7 @@ fn calls_without_a_price_are_known_by_the_rates_of_the_policy() {
     let mut play = Play::new(&reporter, "r1", limits);
     play.tell(0, BEGIN, Detail::None);
     play.tell(0, EventKind::StepBegin, Detail::None);
-    let reply = EventKind::Reply {
-        model: None,
-        usage: Some(TokenUsage { input: 1_000, ..TokenUsage::default() }),
-        cost: Some(Cost::Unpriced),
-        finish: None,
-        tool_calls: 0,
-    };
-    play.tell(0, reply, estimate(false));
+    play.tell(0, unpriced(1_000), estimate(false));
     play.end();
     let spent = reports.lock().unwrap().pop().unwrap().money;
     assert_eq!(spent.is, MoneyIs::Estimate);
