@@ -1,0 +1,1 @@
+//! What a model call costs: price data, usage objects, exact money.

@@ -1,0 +1,1 @@
+//! Stop policies over recorded agent runs: replay, sweep, suggest and drift.
