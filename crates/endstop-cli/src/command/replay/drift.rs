@@ -12,13 +12,14 @@ use serde_json::json;
 
 use super::{Args, Inputs, counted as replayed};
 use crate::error::{CliError, ExitMeaning};
+use crate::input::read_text;
+use crate::limits::MAX_JSON_BYTES;
 use crate::output::{counted, money, short, table};
 
 /// Reads what an earlier replay printed.
 pub(super) fn baseline(path: &Path) -> Result<Baseline, CliError> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::new(format!("cannot read the baseline `{shown}`: {error}")))?;
+    let text = read_text(path, "baseline", MAX_JSON_BYTES)?;
     Baseline::from_json(&text).map_err(|error| {
         CliError::new(format!("`{shown}` is no baseline: {error}"))
             .with_hint("make one with `endstop replay --json PATH... > baseline.json`")

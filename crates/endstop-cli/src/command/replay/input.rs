@@ -8,6 +8,8 @@ use endstop::price::PriceTable;
 use serde_json::Value;
 
 use crate::error::{CliError, causes};
+use crate::input::read_text;
+use crate::limits::MAX_JSON_BYTES;
 use crate::output;
 
 /// Says each kind of warning once: with hundreds of files, the same line for each would hide the others.
@@ -47,8 +49,7 @@ pub(crate) fn transcripts(
 /// `{id: bool}` or `{id: {"resolved": bool, ..}}`; other keys are ignored.
 pub(super) fn outcomes(path: &Path) -> Result<BTreeMap<String, bool>, CliError> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::new(format!("cannot read the outcomes `{shown}`: {error}")))?;
+    let text = read_text(path, "outcomes", MAX_JSON_BYTES)?;
     let form = "outcomes are JSON: {\"id\": true} or {\"id\": {\"resolved\": true}}";
     let bad = |message: String| CliError::new(message).with_hint(form);
     let value: Value = serde_json::from_str(&text)
@@ -82,8 +83,7 @@ pub(super) fn outcomes(path: &Path) -> Result<BTreeMap<String, bool>, CliError> 
 pub(crate) fn prices(path: Option<&Path>) -> Result<Option<PriceTable>, CliError> {
     let Some(path) = path else { return Ok(None) };
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::new(format!("cannot read the prices `{shown}`: {error}")))?;
+    let text = read_text(path, "prices", MAX_JSON_BYTES)?;
     let table = PriceTable::from_json(&text);
     table.map(Some).map_err(|error| CliError::new(format!("`{shown}`: {error}")))
 }

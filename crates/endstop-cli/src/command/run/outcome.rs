@@ -32,7 +32,7 @@ const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one
 const SHOWN_AGENTS: usize = 5;
 
 /// What there is to tell.
-pub(super) struct Story<'s> {
+pub(super) struct RunOutcome<'s> {
     pub(super) run: String,
     pub(super) command: &'s [OsString],
     pub(super) ended: Ended,
@@ -51,7 +51,7 @@ pub(super) struct Story<'s> {
     pub(super) shadow: Option<&'s Shadow>,
 }
 
-impl Story<'_> {
+impl RunOutcome<'_> {
     /// The code of the process.
     pub(super) fn exit_code(&self) -> u8 {
         let is_forced = self.stopped.as_ref().is_some_and(|signal| signal.reason.is_forced());

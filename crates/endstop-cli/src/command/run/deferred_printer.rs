@@ -26,13 +26,13 @@ impl Line {
 
 /// Says lines, or keeps them until the command has ended.
 #[derive(Debug)]
-pub(super) struct Voice {
+pub(super) struct DeferredPrinter {
     /// Standard error is a terminal that understands a carriage return.
     is_terminal: bool,
     held: Vec<Line>,
 }
 
-impl Voice {
+impl DeferredPrinter {
     pub(super) fn new() -> Self {
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         Self { is_terminal: !is_dumb && std::io::stderr().is_terminal(), held: Vec::new() }

@@ -1,4 +1,4 @@
-//! Stopping in stages: the command is told by its model calls first, then by a signal, then it is ended.
+//! Stopping in shutdown: the command is told by its model calls first, then by a signal, then it is ended.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const ROUNDS: u32 = 25;
 
 /// What is done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum ShutdownAction {
     /// Ask the processes to end.
     Terminate,
     /// End them.
@@ -22,7 +22,7 @@ pub(super) enum Act {
 
 /// How far a stop is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stages {
+pub(super) enum ShutdownPhase {
     /// Nothing is stopped.
     Going,
     /// Model calls are answered with the stop; the command may end by itself.
@@ -33,7 +33,7 @@ pub(super) enum Stages {
     Killed { again: Instant, rounds: u32 },
 }
 
-impl Stages {
+impl ShutdownPhase {
     /// The run was stopped; the command has so long to end by itself. Only the first stop counts.
     pub(super) fn stop(&mut self, now: Instant, grace: Duration) {
         if *self == Self::Going {
@@ -51,19 +51,21 @@ impl Stages {
     }
 
     /// What is to be done now, which counts as done.
-    pub(super) fn act(&mut self, now: Instant) -> Option<Act> {
+    pub(super) fn act(&mut self, now: Instant) -> Option<ShutdownAction> {
         if self.due().is_none_or(|due| now < due) {
             return None;
         }
         let (next, act) = match *self {
             Self::Going => return None,
             Self::Answered { .. } => {
-                (Self::Terminated { until: now + TERM_TO_KILL }, Act::Terminate)
+                (Self::Terminated { until: now + TERM_TO_KILL }, ShutdownAction::Terminate)
             }
-            Self::Terminated { .. } => (Self::Killed { again: now + AGAIN, rounds: 1 }, Act::Kill),
-            Self::Killed { rounds: ROUNDS.., .. } => return Some(Act::GiveUp),
+            Self::Terminated { .. } => {
+                (Self::Killed { again: now + AGAIN, rounds: 1 }, ShutdownAction::Kill)
+            }
+            Self::Killed { rounds: ROUNDS.., .. } => return Some(ShutdownAction::GiveUp),
             Self::Killed { rounds, .. } => {
-                (Self::Killed { again: now + AGAIN, rounds: rounds + 1 }, Act::Kill)
+                (Self::Killed { again: now + AGAIN, rounds: rounds + 1 }, ShutdownAction::Kill)
             }
         };
         *self = next;
@@ -84,26 +86,27 @@ mod tests {
     fn the_stages_follow_each_other_in_time() {
         let begin = Instant::now();
         let at = |millis| begin + Duration::from_millis(millis);
-        let mut stages = Stages::Going;
-        assert_eq!((stages.act(at(0)), stages.due()), (None, None));
-        stages.stop(at(0), Duration::from_secs(10));
-        stages.stop(at(5_000), Duration::from_secs(10));
-        assert_eq!(stages.act(at(9_999)), None);
-        assert_eq!(stages.act(at(10_000)), Some(Act::Terminate));
-        assert_eq!(stages.act(at(14_999)), None);
-        assert_eq!(stages.act(at(15_000)), Some(Act::Kill));
-        let acts: Vec<Act> = (0..30).filter_map(|n| stages.act(at(15_200 + n * 200))).collect();
-        assert_eq!(acts.iter().filter(|act| **act == Act::Kill).count(), 24);
-        assert_eq!(acts.last(), Some(&Act::GiveUp));
+        let mut shutdown = ShutdownPhase::Going;
+        assert_eq!((shutdown.act(at(0)), shutdown.due()), (None, None));
+        shutdown.stop(at(0), Duration::from_secs(10));
+        shutdown.stop(at(5_000), Duration::from_secs(10));
+        assert_eq!(shutdown.act(at(9_999)), None);
+        assert_eq!(shutdown.act(at(10_000)), Some(ShutdownAction::Terminate));
+        assert_eq!(shutdown.act(at(14_999)), None);
+        assert_eq!(shutdown.act(at(15_000)), Some(ShutdownAction::Kill));
+        let acts: Vec<ShutdownAction> =
+            (0..30).filter_map(|n| shutdown.act(at(15_200 + n * 200))).collect();
+        assert_eq!(acts.iter().filter(|act| **act == ShutdownAction::Kill).count(), 24);
+        assert_eq!(acts.last(), Some(&ShutdownAction::GiveUp));
     }
 
     #[test]
     fn without_grace_the_signal_follows_at_once() {
         let begin = Instant::now();
-        let mut stages = Stages::Going;
-        stages.stop(begin, Duration::ZERO);
-        assert!(!stages.has_signalled());
-        assert_eq!(stages.act(begin), Some(Act::Terminate));
-        assert!(stages.has_signalled());
+        let mut shutdown = ShutdownPhase::Going;
+        shutdown.stop(begin, Duration::ZERO);
+        assert!(!shutdown.has_signalled());
+        assert_eq!(shutdown.act(begin), Some(ShutdownAction::Terminate));
+        assert!(shutdown.has_signalled());
     }
 }
