@@ -52,7 +52,8 @@ impl Run {
         Directive::Finish
     }
 
-    /// What the run ends by after its wrap-up: what the rule says now, or what it said would happen.
+    /// Returns the signal that ends the run after its wrap-up. A wrap-up that started early for money or tokens may
+    /// never reach the limit of its rule, so the signal that was foreseen then is used.
     pub(super) fn signal_of_finish(&self, rule: usize) -> StopSignal {
         match &self.finish_signal {
             Some(foreseen) if !self.rule_holds(rule) => foreseen.clone(),

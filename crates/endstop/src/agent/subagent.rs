@@ -1,4 +1,8 @@
 //! An agent as a tool of another: one ledger, one tree of tokens, one set of observers.
+//!
+//! A sub-agent is never resumed. If a pause rule of an ancestor trips inside it, it ends with its partial answer, and
+//! the ancestor pauses at its own next checkpoint. If its own pause rule trips, it ends too, and the parent's model
+//! reads what waits for approval.
 
 use std::sync::Arc;
 

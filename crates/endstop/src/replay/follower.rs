@@ -24,7 +24,8 @@ pub struct Cut {
 pub(super) struct Follower {
     testable: Arc<Testable>,
     run: Run,
-    /// A stop that has not cut anything yet: the run may have been over anyway.
+    /// A stop that has ended nothing yet. A run that the policy would have stopped after its last event does not count
+    /// as stopped, because nothing that was recorded would have been prevented.
     tripped: Option<Cut>,
     is_cut: bool,
     /// Results of calls that did not begin are not taken in.
