@@ -5,7 +5,6 @@ mod check;
 mod compile;
 mod file;
 mod merge;
-pub mod next_trip;
 pub mod program;
 pub(crate) mod projected;
 mod write;

@@ -4,12 +4,12 @@ use super::{Directive, Run};
 use crate::event::{Event, EventKind, Source};
 use crate::meter::project::{Ahead, Projection};
 use crate::policy::Action;
-use crate::policy::next_trip::{Axis, Reserved, next_trip};
 use crate::policy::program::Class;
 use crate::policy::projected::Part;
+use crate::run::next_trip::{Axis, Reserved, next_trip};
 use crate::signal::StopSignal;
+use crate::trip_record::signal_of;
 use crate::units::Money;
-use crate::verdict::signal_of;
 
 impl Run {
     /// Whether a reserve is that of the next own step and the wrap-up after it.

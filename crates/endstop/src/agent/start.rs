@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use endstop_core::policy::Program;
+use endstop_core::Program;
 use endstop_core::run::{Run, Status};
 use endstop_core::units::Millis;
 use tokio::task::JoinSet;

@@ -173,7 +173,7 @@ impl Scope {
     /// What is left, for a note to the model.
     pub(super) fn what_is_left(&self) -> String {
         use endstop_core::policy::Action;
-        use endstop_core::policy::next_trip::Axis;
+        use endstop_core::run::next_trip::Axis;
         let core = self.core();
         let left = |axis| core.run.next_trip(axis, &[Action::Stop]).map(|trip| trip.distance);
         let mut parts = Vec::new();

@@ -8,13 +8,13 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Action;
-use super::program::{OpKind, Program, Read};
-use super::projected::Part;
 use crate::condition::Window;
 use crate::meter::counters::Counter;
 use crate::meter::evaluate::Inputs;
 use crate::meter::{Meter, bit};
+use crate::policy::program::{OpKind, Program, Read};
+use crate::policy::projected::Part;
+use crate::policy::{Action, Rule};
 use crate::units::{Millis, Money};
 
 /// What moves.
@@ -221,12 +221,7 @@ impl Trial<'_> {
         u64::try_from(ring.iter().filter(is_in).count()).ok()
     }
 
-    fn first_rule(
-        &self,
-        distance: u64,
-        actions: &[Action],
-        disarmed: &[bool],
-    ) -> Option<&super::Rule> {
+    fn first_rule(&self, distance: u64, actions: &[Action], disarmed: &[bool]) -> Option<&Rule> {
         let at = match self.axis {
             Axis::Time => Millis(self.meter.clocks.at.0.saturating_add(distance)),
             _ => self.meter.clocks.at,
