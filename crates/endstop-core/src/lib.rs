@@ -16,8 +16,8 @@ pub mod probe;
 pub mod run;
 pub mod signal;
 mod text;
+pub mod trip_record;
 pub mod units;
-pub mod verdict;
 pub mod wire;
 
 pub use condition::Condition;
@@ -25,4 +25,4 @@ pub use event::{Event, EventKind};
 pub use meter::Truth;
 pub use policy::{Action, Policy, Program};
 pub use run::{Directive, Run, Status};
-pub use verdict::Verdict;
+pub use trip_record::TripRecord;
