@@ -42,7 +42,7 @@ impl Write for Shared {
     }
 }
 
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "a helper of tests")]
 pub struct Play<'o> {
     pub info: RunInfo,
     pub run: Run,
