@@ -72,7 +72,7 @@ pub enum EventKind<'a> {
     ///
     /// Announced by the run itself between steps, it is what the next ordinary step and the wrap-up after it
     /// may spend. Then it refuses nothing; the next own step begins as the wrap-up if that would no longer
-    /// fit afterwards (01-semantics section 10).
+    /// fit afterwards (docs/semantics.md, section 10).
     Reserve {
         /// Input tokens, cached ones included.
         input_tokens: u64,

@@ -82,7 +82,7 @@ pub struct Grant {
 }
 
 impl Default for Grant {
-    /// One step and no money (08, `bounds`).
+    /// One step and no money (docs/semantics.md, section 5).
     fn default() -> Self {
         Self { steps: 1, money: Money::ZERO, tokens: 0, time: Millis(0) }
     }
@@ -128,7 +128,7 @@ impl Rule {
         }
     }
 
-    /// Whether no continuation can override it (01-semantics section 2): money and token rules are hard
+    /// Whether no continuation can override it (docs/semantics.md, section 2): money and token rules are hard
     /// unless they say otherwise, and a money rule without a grant of money stays hard.
     #[must_use]
     pub fn is_hard(&self) -> bool {

@@ -1,6 +1,6 @@
 //! A run: events in, directives out. The only place that decides whether a run goes on.
 //!
-//! At every checkpoint (01-semantics section 5): if signals stand and no continuation is requested, stop;
+//! At every checkpoint (docs/semantics.md, section 5): if signals stand and no continuation is requested, stop;
 //! else if one is requested, go on; else if the model asked for tools, go on; else stop, completed.
 
 mod copy;
@@ -62,7 +62,7 @@ impl Directive {
     }
 }
 
-/// Where a run stands (01-semantics section 6).
+/// The status of a run (docs/semantics.md, section 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {

@@ -1,4 +1,4 @@
-//! Corners of 01-semantics: what is unknown, what begins after an answer, what one override lets pass.
+//! Edge cases: unknown readings, calls that begin after a final answer, the steps that one override allows.
 #![expect(
     clippy::indexing_slicing,
     clippy::unwrap_used,

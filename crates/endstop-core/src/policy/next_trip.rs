@@ -1,4 +1,4 @@
-//! What is left: the least distance along one axis at which a rule holds (08, `next_trip`).
+//! The least distance along one axis at which a rule trips (docs/semantics.md, section 2).
 //!
 //! Nothing else sets timers, caps the next call's output, or shows "82 % of tokens".
 

@@ -1,4 +1,4 @@
-//! Leaves that see money and tokens before they are spent (01-semantics section 2).
+//! Leaves that see money and tokens before they are spent (docs/semantics.md, section 2).
 //!
 //! Only a lower bound of a stop or a finish rule does: what may be spent can bring those nearer and nothing
 //! else. Every other leaf reads what is settled.

@@ -1,4 +1,4 @@
-//! The decision at a checkpoint (01-semantics section 5).
+//! The decision at a checkpoint (docs/semantics.md, section 5).
 
 use alloc::boxed::Box;
 use alloc::format;

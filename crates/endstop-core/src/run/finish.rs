@@ -1,4 +1,4 @@
-//! The wrap-up: when it begins, and what is held back beside it (01-semantics section 10).
+//! The wrap-up: when it begins, and how much of a limit is kept for it (docs/semantics.md, section 10).
 
 use super::{Directive, Run};
 use crate::event::{Event, EventKind, Source};

@@ -1,4 +1,4 @@
-//! Signals, continuations, cancellation (sections 4, 5 and 9).
+//! Signals, continuations and cancellation (docs/semantics.md, sections 4, 5 and 9).
 
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::{Directive, EventKind, Status};

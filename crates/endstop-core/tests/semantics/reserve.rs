@@ -1,4 +1,4 @@
-//! What a model request may spend, judged before it is made (01-semantics section 2).
+//! The worst case of a model request, judged before the request is sent (docs/semantics.md, section 2).
 
 use endstop_core::event::Source;
 use endstop_core::policy::next_trip::{Axis, Reserved};

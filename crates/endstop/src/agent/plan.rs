@@ -18,7 +18,7 @@ use super::scope::Chain;
 use crate::ledger::{Amounts, Budget, Hold, Refused};
 use crate::observe::Detail;
 
-/// Output tokens below which a call is not worth making (01-semantics section 2).
+/// Output tokens below which a call is not worth making (docs/semantics.md, section 2).
 pub const MIN_OUTPUT_TOKENS: u64 = 16;
 /// The output that is reserved for a call where neither the agent nor the model sets a cap.
 pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 8_192;

@@ -1,7 +1,7 @@
 //! What a rule needs to be tested, and what a format supplies.
 //!
 //! A rule on something that a format does not record is not testable for its runs: it is counted as
-//! such and never stops one (01-semantics section 2).
+//! such and never stops one (docs/semantics.md, section 2).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
