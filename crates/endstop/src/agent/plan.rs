@@ -4,9 +4,9 @@ mod context;
 mod fit;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::next_trip::Axis;
 use endstop_core::policy::{Action, FallbackRates, OnUnpriced};
 use endstop_core::run::Directive;
+use endstop_core::run::next_trip::Axis;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
@@ -311,7 +311,7 @@ impl Chain<'_> {
         }
         let worst = plan.worst_with_wrap_up(0);
         let Cost::Known(cost) = worst.cost else { return u64::MAX };
-        let reserved = endstop_core::policy::next_trip::Reserved {
+        let reserved = endstop_core::run::next_trip::Reserved {
             input_tokens: worst.input,
             output_tokens: worst.output,
             cost,
