@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use endstop::core::policy::Policy;
-use endstop::import::{self, Transcript};
-use endstop::price::PriceTable;
-use endstop::replay::{Options, Report, RunReport, replay};
+use endstop_price::PriceTable;
+use endstop_replay::{Options, Report, RunReport, replay};
+use endstop_transcript::{self, Transcript};
 
 use crate::error::{CliError, causes};
 use crate::output;

@@ -21,9 +21,9 @@ use crate::clock::WallClock;
 use crate::ledger::Budget;
 use crate::model::Model;
 use crate::observe::Observer;
-use crate::price::PriceTable;
 use crate::store::Store;
 use crate::tool::{Tool, ToolSet, ToolSetError};
+use endstop_price::PriceTable;
 
 /// The policy of an agent that was given none: an endstop far away, but there.
 pub const DEFAULT_POLICY: &str = "steps >= 50 or active >= 1h";

@@ -14,9 +14,9 @@ use endstop_core::run::Status;
 use endstop_core::wire::v1::trace::{Header, Line, VERSION};
 
 use super::{Observation, Observer, RunInfo};
-use crate::import::CostIs;
 use crate::ledger::Budget;
 use crate::store::RunId;
+use endstop_price::CostIs;
 
 /// Most files that are open at the same time: half of the descriptors that a process usually may have.
 const MAX_OPEN: usize = 512;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use endstop::agent::AgentState;
-use endstop::import::CostIs;
 use endstop::model::Model;
 use endstop::observe::{RunInfo, TraceRecorder, trace_header};
-use endstop::price::PriceTable;
 use endstop::store::Store;
+use endstop_price::CostIs;
+use endstop_price::PriceTable;
 
 use super::keep;
 use crate::error::CliError;

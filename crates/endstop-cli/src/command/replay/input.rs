@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use endstop::import::{self, Transcript};
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
+use endstop_transcript::{self, Transcript};
 use serde_json::Value;
 
 use crate::error::{CliError, causes};
