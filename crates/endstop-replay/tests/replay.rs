@@ -98,7 +98,7 @@ fn interventions() -> Transcript {
 }
 
 fn transcripts() -> Vec<Transcript> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../endstop-transcript/tests/data");
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let mut folders: Vec<PathBuf> = vec![data];
     for folder in ["openai-chat", "codex", "claude-code"] {

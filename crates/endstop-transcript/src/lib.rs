@@ -49,6 +49,7 @@ mod conversation;
 mod discover;
 mod document;
 mod endstop_trace;
+pub mod export;
 mod gemini_cli;
 mod groups;
 mod head;

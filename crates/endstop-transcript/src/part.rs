@@ -98,8 +98,9 @@ impl Part {
         }
     }
 
-    /// How many bytes there are, where that is known and pieces can be taken from them.
-    pub(crate) fn length(&self) -> Option<u64> {
+    /// The length in bytes, if it is known and pieces can be taken.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
         match &self.content {
             Content::File(path) => {
                 let about = path.metadata().ok()?;
@@ -110,8 +111,11 @@ impl Part {
         }
     }
 
-    /// How many line feeds there are.
-    pub(crate) fn line_feeds(&self) -> io::Result<u64> {
+    /// The number of line feeds.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn line_feeds(&self) -> io::Result<u64> {
         let (mut reader, mut chunk, mut feeds) = (self.open()?, Vec::new(), 0u64);
         loop {
             chunk.clear();

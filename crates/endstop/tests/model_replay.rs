@@ -57,7 +57,7 @@ fn chat(id: &str, messages: Value) -> Transcript {
 }
 
 fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../endstop-transcript/tests/data")
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// What was found to replay, and with what.
 struct Inputs {
     transcripts: Vec<Transcript>,
-    warnings: Vec<import::Warning>,
+    warnings: Vec<endstop_transcript::Warning>,
     is_sample: bool,
     outcomes: BTreeMap<String, bool>,
     prices: Option<PriceTable>,
@@ -151,7 +151,7 @@ impl Inputs {
     }
 
     /// What comes after the answer: warnings, each kind once.
-    fn warn(&self, runs: &[RunReport], more: &[import::Warning]) {
+    fn warn(&self, runs: &[RunReport], more: &[endstop_transcript::Warning]) {
         let known: BTreeSet<&str> = runs.iter().map(|run| run.id.as_str()).collect();
         let mut strange = self.outcomes.keys().filter(|id| !known.contains(id.as_str()));
         if let Some(first) = strange.next() {
@@ -161,7 +161,7 @@ impl Inputs {
                 output::counted(self.outcomes.len() as u64, "outcome"),
             ));
         }
-        let all: Vec<import::Warning> = self.warnings.iter().chain(more).cloned().collect();
+        let all: Vec<endstop_transcript::Warning> = self.warnings.iter().chain(more).cloned().collect();
         warn_folded(&all);
     }
 
