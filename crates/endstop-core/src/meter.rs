@@ -1,7 +1,7 @@
 //! The meter: all state that conditions are judged on. A plain value whose size is set by the policy.
 //!
 //! `view` holds the numbers as they are compared. A count inside a step is brought up to date there only
-//! when one more of it would begin (01-semantics section 2); the counters themselves are always exact.
+//! when one more of it would begin (docs/semantics.md, section 2); the counters themselves are always exact.
 
 mod apply;
 mod begin;

@@ -1,5 +1,5 @@
 //! Stop reasons, signals, collections of them, and the continuation that may override them
-//! (01-semantics sections 3 and 4).
+//! (docs/semantics.md, sections 3 and 4).
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};

@@ -1,4 +1,4 @@
-//! 01-semantics sections 3 and 4, row by row.
+//! Sections 3 and 4 of docs/semantics.md, row by row.
 
 use alloc::string::ToString;
 use alloc::vec;

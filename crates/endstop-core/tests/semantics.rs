@@ -1,4 +1,4 @@
-//! 01-semantics, rule by rule: each test is named after the rule it shows.
+//! The rules of docs/semantics.md, one by one: each test is named after the rule that it shows.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

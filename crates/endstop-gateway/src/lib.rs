@@ -19,7 +19,6 @@ mod json;
 mod route;
 mod run;
 mod server;
-pub mod sim;
 pub mod sse;
 pub mod stop;
 mod upstream;

@@ -44,7 +44,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop_core::policy::Program;
+use endstop_core::Program;
 use futures_util::Stream;
 use thiserror::Error;
 

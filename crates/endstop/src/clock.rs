@@ -1,7 +1,7 @@
 //! Time for runs: a monotonic offset that goes on over save and resume, and wall time.
 //!
 //! Monotonic time is that of `tokio::time`, so that tests on a paused clock run in simulated time. Time in
-//! which a run was not loaded counts in nothing (01-semantics section 1).
+//! which a run was not loaded counts in nothing (docs/semantics.md, section 1).
 
 use std::fmt;
 use std::sync::Arc;

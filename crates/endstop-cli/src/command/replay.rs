@@ -161,7 +161,8 @@ impl Inputs {
                 output::counted(self.outcomes.len() as u64, "outcome"),
             ));
         }
-        let all: Vec<endstop_transcript::Warning> = self.warnings.iter().chain(more).cloned().collect();
+        let all: Vec<endstop_transcript::Warning> =
+            self.warnings.iter().chain(more).cloned().collect();
         warn_folded(&all);
     }
 

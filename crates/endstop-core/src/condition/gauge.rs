@@ -20,7 +20,7 @@ pub enum Unit {
     WallTime,
 }
 
-/// When a gauge is brought up to date for comparison (01-semantics section 2).
+/// When a gauge is brought up to date for comparison (docs/semantics.md, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compared {
     /// A count: inside a step only when one more of it would begin, between steps as it stands.
@@ -182,7 +182,7 @@ impl Gauge {
     }
 
     /// Whether a limit on it is one of the built-in numeric limits, which do not stand against a step
-    /// that ended naturally (01-semantics section 2).
+    /// that ended naturally (docs/semantics.md, section 2).
     #[must_use]
     pub const fn is_numeric_limit(&self) -> bool {
         !matches!(self.id, GaugeId::Fact | GaugeId::Probe)

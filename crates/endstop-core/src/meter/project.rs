@@ -1,4 +1,4 @@
-//! What is judged before it is spent: settled amounts with a worst case on top (01-semantics section 2).
+//! Money and tokens judged before they are spent: settled amounts plus a worst case (docs/semantics.md, section 2).
 
 use super::Meter;
 use crate::event::EventKind;

@@ -1,4 +1,4 @@
-//! How far a policy lets a run go at the most, proved from the policy alone (08, `bounds`).
+//! The upper bound of what a policy lets a run use, proved from the policy alone (docs/semantics.md, section 2).
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,7 +1,10 @@
-//! Leaves that see money and tokens before they are spent (01-semantics section 2).
+//! Leaves that see money and tokens before they are spent (docs/semantics.md, section 2).
 //!
 //! Only a lower bound of a stop or a finish rule does: what may be spent can bring those nearer and nothing
 //! else. Every other leaf reads what is settled.
+//!
+//! Pause rules are among those: they read settled amounts only, because a person decides about money that was spent
+//! and not about worst cases.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! The wrap-up begins early enough for money and tokens too (01-semantics section 10).
+//! The wrap-up begins early enough for money and tokens too (docs/semantics.md, section 10).
 
 use endstop_core::event::Source;
 use endstop_core::signal::StopReason;

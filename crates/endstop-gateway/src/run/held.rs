@@ -92,7 +92,7 @@ impl RunEntry {
     /// reached the cap. Whether there was one, and it could be.
     pub(crate) fn approve(&self, cap: Option<Money>) -> bool {
         let rules: Vec<String> = {
-            let verdict = self.driven.look(endstop::core::run::Run::verdict);
+            let verdict = self.driven.look(endstop::core::run::Run::trip_record);
             let rules = verdict.rules.iter();
             let held = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
             held.map(|rule| rule.id.clone()).collect()

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop::agent::driver::{Replay, Replayed};
-use endstop::core::policy::Program;
+use endstop::core::Program;
 use endstop::core::wire::v1::trace::{Header, Line, VERSION};
 use endstop::ledger::Amounts;
 use endstop::observe::{Observation, Observer, RunInfo, push_seen, push_trace_line, trace_header};

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop::agent::driver::DrivenRun;
+use endstop::core::Program;
 use endstop::core::event::EventKind;
-use endstop::core::policy::Program;
 use endstop::core::signal::StopReason;
 use endstop::observe::Detail;
 use endstop::store::RunId;

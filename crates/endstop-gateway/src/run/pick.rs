@@ -108,9 +108,9 @@ impl RunEntry {
         if stop_of(&own).is_none() || stop_of(&above).is_some() {
             return Ok(());
         }
-        if own
-            .look(|run| run.verdict().rules.iter().any(|it| it.action == Action::Stop && it.holds))
-        {
+        if own.look(|run| {
+            run.trip_record().rules.iter().any(|it| it.action == Action::Stop && it.holds)
+        }) {
             return Ok(());
         }
         end_child(lane);

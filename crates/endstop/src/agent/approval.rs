@@ -87,7 +87,7 @@ impl Drive {
         let approver = self.agent.approver.as_ref().or(self.first.approver.as_ref());
         let Some(approver) = approver.cloned() else { return Flow::Pause };
         self.sync();
-        let verdict = Box::new(self.scope.core().run.verdict());
+        let verdict = Box::new(self.scope.core().run.trip_record());
         let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
         let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
         let message = verdict.to_string();

@@ -13,8 +13,8 @@ mod replay;
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::next_trip::Axis;
 use endstop_core::policy::{Action, Program};
+use endstop_core::run::next_trip::Axis;
 use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};

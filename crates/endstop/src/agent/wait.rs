@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
-use endstop_core::policy::next_trip::Axis;
 use endstop_core::run::Directive;
+use endstop_core::run::next_trip::Axis;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 

@@ -9,8 +9,8 @@ use endstop_core::event::{EventKind, Source};
 use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Status;
 use endstop_core::signal::StopReason;
+use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Millis, Money};
-use endstop_core::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
 use super::{Doubts, Observation, Observer, RunInfo, clean};
@@ -56,7 +56,7 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sub_agents: Vec<SubAgent>,
     /// The trip record: every rule with its leaves.
-    pub verdict: Verdict,
+    pub verdict: TripRecord,
 }
 
 /// What a run used. None where that is not known in full.
@@ -183,7 +183,7 @@ impl Report {
             held: snapshot.held,
             overshoot: snapshot.overshoot(),
             sub_agents: tally.children.values().cloned().collect(),
-            verdict: run.verdict(),
+            verdict: run.trip_record(),
         }
     }
 

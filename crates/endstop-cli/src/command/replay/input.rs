@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use endstop_price::PriceTable;
-use endstop_transcript::{self, Transcript};
+use endstop_transcript::Transcript;
 use serde_json::Value;
 
 use crate::error::{CliError, causes};

@@ -116,7 +116,7 @@ impl Drive {
     /// Which limit refused the call, for the model.
     pub(super) fn refused_text(&self, tool: &str) -> String {
         let core = self.scope.core();
-        let verdict = core.run.verdict();
+        let verdict = core.run.trip_record();
         let program = core.run.program();
         let rule = verdict.rule.as_deref().or(core.run.finishing());
         let condition =

@@ -86,7 +86,7 @@ pub(super) fn run_attributes(run: &Run) -> Vec<KeyValue> {
         let source = signal.source.clone();
         attributes.extend(source.map(|source| KeyValue::new(names::STOP_SOURCE, source)));
     }
-    attributes.extend(run.verdict().rule.map(|rule| KeyValue::new(names::RULE, rule)));
+    attributes.extend(run.trip_record().rule.map(|rule| KeyValue::new(names::RULE, rule)));
     let tokens = [(names::INPUT_TOKENS, "input_tokens"), (names::OUTPUT_TOKENS, "output_tokens")];
     for (name, gauge) in tokens {
         attributes.extend(run.reading(gauge).map(|count| KeyValue::new(name, number(count))));

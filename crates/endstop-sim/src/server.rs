@@ -24,81 +24,33 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::ask::Ask;
-use super::kept::Kept;
-use super::plan::{self, Reply};
-use super::route::{self, Family, Route};
-use super::script::Script;
-use super::wire::{Answer, Piece, SLOW};
-use super::{chat, gemini, messages, responses};
-use crate::api::Api;
+use crate::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_LOGGED_CALLS, MAX_REQUEST};
+use crate::plan::{self, Reply};
+use crate::request::SimRequest;
+use crate::route::{self, Family, Route};
+use crate::script::Script;
+use crate::threads::Threads;
+use crate::wire::{Answer, Piece, SLOW};
+use crate::{Api, SimCall};
+use crate::{chat, gemini, messages, responses};
 
-/// Bytes of a request's body that are read.
-const MAX_REQUEST: usize = 32 << 20;
-/// Connections at the same time; more wait.
-const MAX_CONNECTIONS: usize = 4_096;
-/// A client has this long to send a request's head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between the half of an answer and the cut, so that the half is sent.
 const BEFORE_CUT: Duration = Duration::from_millis(20);
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A model call that reached the scripted model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SimCall {
-    /// The interface.
-    pub api: Api,
-    /// The model.
-    pub model: String,
-    /// Whether a stream was asked for.
-    pub is_stream: bool,
-    /// Whether usage was asked for in the stream; always true where it comes anyway.
-    pub wants_usage: bool,
-    /// Messages or items in the request.
-    pub messages: usize,
-    /// Results of tools in the request.
-    pub results: usize,
-    /// Tools that may be called: none where `tool_choice` forbids it.
-    pub tools: usize,
-    /// The output cap, in tokens.
-    pub output_cap: Option<u64>,
-    /// Bytes of the body.
-    pub bytes: usize,
-}
-
-impl SimCall {
-    /// How many are kept; the oldest is forgotten first.
-    pub const MAX_KEPT: usize = 1_000;
-
-    fn of(ask: &Ask, bytes: usize) -> Self {
-        let may_call = ask.choice != super::ask::Choice::None;
-        Self {
-            api: ask.api,
-            model: ask.model.chars().take(200).collect(),
-            is_stream: ask.is_stream,
-            wants_usage: ask.wants_usage,
-            messages: ask.messages,
-            results: ask.results,
-            tools: if may_call { ask.tools.len() } else { 0 },
-            output_cap: ask.cap,
-            bytes,
-        }
-    }
-}
-
 /// What all connections share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     script: Script,
     calls: AtomicU64,
     abandoned: AtomicU64,
     log: Mutex<VecDeque<SimCall>>,
-    kept: Mutex<Kept>,
+    kept: Mutex<Threads>,
 }
 
 impl Shared {
-    pub(super) fn new(script: Script) -> Self {
+    pub(crate) fn new(script: Script) -> Self {
         Self {
             script,
             calls: AtomicU64::new(0),
@@ -108,15 +60,15 @@ impl Shared {
         }
     }
 
-    pub(super) fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
-    pub(super) fn abandoned(&self) -> u64 {
+    pub(crate) fn abandoned(&self) -> u64 {
         self.abandoned.load(Ordering::SeqCst)
     }
 
-    pub(super) fn log(&self) -> Vec<SimCall> {
+    pub(crate) fn log(&self) -> Vec<SimCall> {
         lock(&self.log).iter().cloned().collect()
     }
 
@@ -124,7 +76,7 @@ impl Shared {
     fn remember(&self, call: SimCall) -> u64 {
         let mut log = lock(&self.log);
         log.push_back(call);
-        if log.len() > SimCall::MAX_KEPT {
+        if log.len() > MAX_LOGGED_CALLS {
             log.pop_front();
         }
         self.calls.fetch_add(1, Ordering::SeqCst).saturating_add(1)
@@ -136,7 +88,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Accepts connections until it is dropped, and its connections with it.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     while let Ok(place) = Arc::clone(&room).acquire_owned().await {
@@ -190,15 +142,15 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<B
         Err(_) => return failed(route.family(), 400, "The request did not come to its end."),
     };
     match read(&route, &bytes) {
-        Ok(ask) => answer(&route, ask, &bytes, shared).await,
+        Ok(request) => answer(&route, request, &bytes, shared).await,
         Err(why) => failed(route.family(), 400, &why),
     }
 }
 
-fn read(route: &Route, bytes: &[u8]) -> Result<Ask, String> {
+fn read(route: &Route, bytes: &[u8]) -> Result<SimRequest, String> {
     let body: Value =
         serde_json::from_slice(bytes).map_err(|error| format!("The body is no JSON: {error}."))?;
-    let mut ask = match route {
+    let mut request = match route {
         Route::Responses => responses::read(&body),
         Route::Messages => messages::read(&body),
         Route::CountTokens => messages::read_to_count(&body),
@@ -208,24 +160,29 @@ fn read(route: &Route, bytes: &[u8]) -> Result<Ask, String> {
         Route::GeminiCount { model } => gemini::read(&body, model, false, false),
         _ => chat::read(&body),
     }?;
-    ask.input_tokens = plan::tokens(bytes.len());
-    Ok(ask)
+    request.input_tokens = plan::tokens(bytes.len());
+    Ok(request)
 }
 
-async fn answer(route: &Route, mut ask: Ask, bytes: &[u8], shared: &Arc<Shared>) -> Response<Body> {
+async fn answer(
+    route: &Route,
+    mut request: SimRequest,
+    bytes: &[u8],
+    shared: &Arc<Shared>,
+) -> Response<Body> {
     match route {
-        Route::CountTokens => return json_response(200, &messages::tokens_counted(&ask)),
-        Route::GeminiCount { .. } => return json_response(200, &gemini::tokens_counted(&ask)),
+        Route::CountTokens => return json_response(200, &messages::tokens_counted(&request)),
+        Route::GeminiCount { .. } => return json_response(200, &gemini::tokens_counted(&request)),
         _ => {}
     }
-    let call = shared.remember(SimCall::of(&ask, bytes.len()));
-    if !lock(&shared.kept).complete(&mut ask) {
-        return match ask.api {
+    let call = shared.remember(SimCall::of(&request, bytes.len()));
+    if !lock(&shared.kept).complete(&mut request) {
+        return match request.api {
             Api::Messages => json_response(404, &route::thread_not_found()),
             _ => failed(route.family(), 400, "The previous response is not known here."),
         };
     }
-    let script = Script::of_model(&ask.model).unwrap_or(shared.script);
+    let script = Script::of_model(&request.model).unwrap_or(shared.script);
     if script == Script::Fail && call.is_multiple_of(2) {
         let status = match call % 6 {
             2 => 500,
@@ -234,19 +191,24 @@ async fn answer(route: &Route, mut ask: Ask, bytes: &[u8], shared: &Arc<Shared>)
         };
         return failed(route.family(), status, "The scripted model fails here.");
     }
-    let reply = Reply::of(script, &ask, format!("{:016x}", xxh3_64(bytes)));
-    let answer = match ask.api {
-        Api::Responses => responses::answer(&ask, &reply),
-        Api::Messages => messages::answer(&ask, &reply),
-        Api::Gemini => gemini::answer(&ask, &reply),
-        _ => chat::answer(&ask, &reply),
+    let reply = Reply::of(script, &request, format!("{:016x}", xxh3_64(bytes)));
+    let answer = match request.api {
+        Api::Responses => responses::answer(&request, &reply),
+        Api::Messages => messages::answer(&request, &reply),
+        Api::Gemini => gemini::answer(&request, &reply),
+        _ => chat::answer(&request, &reply),
     };
-    lock(&shared.kept).keep(&ask, &reply);
-    send(script, answer, &reply, Watched::new(shared)).await
+    lock(&shared.kept).keep(&request, &reply);
+    send(script, answer, &reply, AbandonGuard::new(shared)).await
 }
 
 /// Sends an answer as the script has it: at once, slowly, or in part.
-async fn send(script: Script, answer: Answer, reply: &Reply, watched: Watched) -> Response<Body> {
+async fn send(
+    script: Script,
+    answer: Answer,
+    reply: &Reply,
+    watched: AbandonGuard,
+) -> Response<Body> {
     match answer {
         Answer::Whole(value) => {
             if script == Script::Slow {
@@ -259,7 +221,8 @@ async fn send(script: Script, answer: Answer, reply: &Reply, watched: Watched) -
             }
             let text = Bytes::from(value.to_string());
             let half = text.slice(..text.len() / 2);
-            let acts = VecDeque::from([Act::Send(half), Act::Wait(BEFORE_CUT), Act::Cut]);
+            let acts =
+                VecDeque::from([SendStep::Send(half), SendStep::Wait(BEFORE_CUT), SendStep::Cut]);
             let mut response = response(200, "application/json", played(acts, watched));
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
             response
@@ -272,14 +235,14 @@ async fn send(script: Script, answer: Answer, reply: &Reply, watched: Watched) -
 
 /// What is done to send a stream.
 #[derive(Debug)]
-enum Act {
+enum SendStep {
     Wait(Duration),
     Send(Bytes),
     /// Ends the connection without the end of the answer.
     Cut,
 }
 
-fn acts(script: Script, mut pieces: Vec<Piece>) -> VecDeque<Act> {
+fn acts(script: Script, mut pieces: Vec<Piece>) -> VecDeque<SendStep> {
     let is_cut = script == Script::Cut;
     if is_cut {
         pieces.truncate(pieces.len().div_ceil(2));
@@ -287,28 +250,28 @@ fn acts(script: Script, mut pieces: Vec<Piece>) -> VecDeque<Act> {
     let mut acts = VecDeque::new();
     for piece in pieces {
         if script == Script::Slow && piece.is_word {
-            acts.push_back(Act::Wait(SLOW));
+            acts.push_back(SendStep::Wait(SLOW));
         }
-        acts.push_back(Act::Send(piece.bytes));
+        acts.push_back(SendStep::Send(piece.bytes));
     }
     if is_cut {
-        acts.extend([Act::Wait(BEFORE_CUT), Act::Cut]);
+        acts.extend([SendStep::Wait(BEFORE_CUT), SendStep::Cut]);
     }
     acts
 }
 
-fn played(acts: VecDeque<Act>, watched: Watched) -> Body {
+fn played(acts: VecDeque<SendStep>, watched: AbandonGuard) -> Body {
     let stream = unfold((acts, watched), |(mut acts, watched)| async move {
         loop {
             match acts.pop_front() {
-                Some(Act::Wait(time)) => tokio::time::sleep(time).await,
-                Some(Act::Send(bytes)) => {
+                Some(SendStep::Wait(time)) => tokio::time::sleep(time).await,
+                Some(SendStep::Send(bytes)) => {
                     return Some((Ok(Frame::data(bytes)), (acts, watched)));
                 }
-                Some(Act::Cut) => {
+                Some(SendStep::Cut) => {
                     watched.done();
                     let cut = io::Error::other("the script cuts here");
-                    return Some((Err(cut), (VecDeque::new(), Watched(None))));
+                    return Some((Err(cut), (VecDeque::new(), AbandonGuard(None))));
                 }
                 None => {
                     watched.done();
@@ -321,9 +284,9 @@ fn played(acts: VecDeque<Act>, watched: Watched) -> Body {
 }
 
 /// Counts an answer as abandoned if it is dropped before it is whole.
-struct Watched(Option<Arc<Shared>>);
+struct AbandonGuard(Option<Arc<Shared>>);
 
-impl Watched {
+impl AbandonGuard {
     fn new(shared: &Arc<Shared>) -> Self {
         Self(Some(Arc::clone(shared)))
     }
@@ -333,7 +296,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for AbandonGuard {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             shared.abandoned.fetch_add(1, Ordering::SeqCst);
@@ -356,3 +319,6 @@ fn response(status: u16, content_type: &'static str, body: Body) -> Response<Bod
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,8 +88,8 @@ pub(crate) fn primary_leaf_text(program: &Program, meter: &Meter, rule: usize) -
     })
 }
 
-/// Whether a rule holds on built-in numeric limits alone: such a signal does not stand against a step that
-/// ended by itself (01-semantics section 2).
+/// Returns whether a rule trips on built-in numeric limits alone. Such a signal does not stop a run whose step
+/// ended naturally (docs/semantics.md, section 5).
 pub(crate) fn rests_on_numbers(program: &Program, meter: &Meter, rule: usize) -> bool {
     true_leaves(program, meter, rule).iter().all(|leaf| match leaf.condition {
         Condition::Compare(comparison) => comparison.gauge.is_numeric_limit(),

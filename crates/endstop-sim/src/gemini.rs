@@ -2,39 +2,39 @@
 
 use serde_json::{Value, json};
 
-use super::ask::{Ask, Choice, Tool, count, list, text};
-use super::plan::{Reply, Said};
-use super::wire::{Answer, Events, words};
-use crate::api::Api;
+use crate::Api;
+use crate::plan::{Content, Reply};
+use crate::request::{SimRequest, Tool, ToolChoice, count, list, text};
+use crate::wire::{Answer, Events, words};
 
-pub(super) fn read(
+pub(crate) fn read(
     body: &Value,
     model: &str,
     is_stream: bool,
     is_sse: bool,
-) -> Result<Ask, &'static str> {
+) -> Result<SimRequest, &'static str> {
     let contents = body.get("contents").and_then(Value::as_array);
     let contents = contents.ok_or("contents is not specified")?;
-    let mut ask = Ask::new(Api::Gemini, body);
-    model.clone_into(&mut ask.model);
-    ask.is_stream = is_stream;
-    ask.is_sse = is_sse;
+    let mut request = SimRequest::new(Api::Gemini, body);
+    model.clone_into(&mut request.model);
+    request.is_stream = is_stream;
+    request.is_sse = is_sse;
     let functions = list(body, "tools")
         .iter()
         .filter_map(|tool| member(tool, "functionDeclarations")?.as_array());
-    ask.tools = functions.flatten().filter_map(tool).collect();
+    request.tools = functions.flatten().filter_map(tool).collect();
     let config = member(body, "toolConfig");
-    ask.choice = choice(config.and_then(|config| member(config, "functionCallingConfig")));
+    request.choice = choice(config.and_then(|config| member(config, "functionCallingConfig")));
     let config = member(body, "generationConfig").unwrap_or(&Value::Null);
     let formats = ["responseJsonSchema", "responseSchema"];
-    ask.format = formats.iter().find_map(|format| member(config, format)).cloned();
-    ask.turns = count(contents, |content| text(content, "role") == "model");
+    request.format = formats.iter().find_map(|format| member(config, format)).cloned();
+    request.turns = count(contents, |content| text(content, "role") == "model");
     let parts = contents.iter().flat_map(|content| list(content, "parts"));
-    ask.results = parts.filter(|part| member(part, "functionResponse").is_some()).count();
-    ask.messages = contents.len();
-    ask.cap = member(config, "maxOutputTokens").and_then(Value::as_u64);
-    ask.take_choices(member(config, "candidateCount"));
-    Ok(ask)
+    request.results = parts.filter(|part| member(part, "functionResponse").is_some()).count();
+    request.messages = contents.len();
+    request.cap = member(config, "maxOutputTokens").and_then(Value::as_u64);
+    request.take_choices(member(config, "candidateCount"));
+    Ok(request)
 }
 
 /// A member by either of its spellings: Google's own client sends `parameters_json_schema` beside camel case.
@@ -58,41 +58,41 @@ fn tool(function: &Value) -> Option<Tool> {
     Some(Tool { name, schema: schema.unwrap_or_default() })
 }
 
-fn choice(config: Option<&Value>) -> Choice {
-    let Some(config) = config else { return Choice::Auto };
+fn choice(config: Option<&Value>) -> ToolChoice {
+    let Some(config) = config else { return ToolChoice::Auto };
     let allowed = member(config, "allowedFunctionNames").and_then(Value::as_array);
     match (text(config, "mode"), allowed.and_then(|names| names.first())) {
-        ("NONE", _) => Choice::None,
-        ("ANY", Some(name)) => Choice::Named(name.as_str().unwrap_or_default().to_owned()),
-        ("ANY", None) => Choice::Any,
-        _ => Choice::Auto,
+        ("NONE", _) => ToolChoice::None,
+        ("ANY", Some(name)) => ToolChoice::Named(name.as_str().unwrap_or_default().to_owned()),
+        ("ANY", None) => ToolChoice::Any,
+        _ => ToolChoice::Auto,
     }
 }
 
-pub(super) fn tokens_counted(ask: &Ask) -> Value {
-    json!({ "totalTokens": ask.input_tokens })
+pub(crate) fn tokens_counted(request: &SimRequest) -> Value {
+    json!({ "totalTokens": request.input_tokens })
 }
 
-pub(super) fn answer(ask: &Ask, reply: &Reply) -> Answer {
-    let parts: Vec<Value> = match &reply.said {
-        Said::Text(text) if ask.is_stream => {
+pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
+    let parts: Vec<Value> = match &reply.content {
+        Content::Text(text) if request.is_stream => {
             words(text).map(|word| json!({ "text": word })).collect()
         }
-        Said::Text(text) => vec![json!({ "text": text })],
-        Said::Call { name, arguments } => {
+        Content::Text(text) => vec![json!({ "text": text })],
+        Content::Call { name, arguments } => {
             let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
             vec![json!({ "functionCall": { "name": name, "args": arguments } })]
         }
     };
-    if !ask.is_stream {
-        return Answer::Whole(part_of(ask, reply, &parts, true));
+    if !request.is_stream {
+        return Answer::Whole(part_of(request, reply, &parts, true));
     }
     let last = parts.len().saturating_sub(1);
-    let is_word = matches!(reply.said, Said::Text(_));
+    let is_word = matches!(reply.content, Content::Text(_));
     let mut events = Events::default();
     for (at, part) in parts.iter().enumerate() {
-        let chunk = part_of(ask, reply, std::slice::from_ref(part), at == last);
-        if ask.is_sse {
+        let chunk = part_of(request, reply, std::slice::from_ref(part), at == last);
+        if request.is_sse {
             // Gemini ends lines of its events with both characters.
             events.raw(format!("data: {chunk}\r\n\r\n"), is_word);
         } else {
@@ -101,11 +101,11 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> Answer {
             events.raw(format!("{before}{chunk}{after}"), is_word);
         }
     }
-    events.into_answer(if ask.is_sse { "text/event-stream" } else { "application/json" })
+    events.into_answer(if request.is_sse { "text/event-stream" } else { "application/json" })
 }
 
-fn part_of(ask: &Ask, reply: &Reply, parts: &[Value], is_last: bool) -> Value {
-    let candidates: Vec<Value> = (0..ask.choices)
+fn part_of(request: &SimRequest, reply: &Reply, parts: &[Value], is_last: bool) -> Value {
+    let candidates: Vec<Value> = (0..request.choices)
         .map(|index| {
             let mut candidate =
                 json!({ "index": index, "content": { "role": "model", "parts": parts } });
@@ -126,7 +126,7 @@ fn part_of(ask: &Ask, reply: &Reply, parts: &[Value], is_last: bool) -> Value {
     json!({
         "candidates": candidates,
         "usageMetadata": usage,
-        "modelVersion": ask.model,
+        "modelVersion": request.model,
         "responseId": reply.id,
     })
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::ask::{Ask, Choice, Tool};
-use super::schema;
-use super::script::Script;
-use super::wire;
+use crate::request::{SimRequest, Tool, ToolChoice};
+use crate::schema;
+use crate::script::Script;
+use crate::wire;
 
 /// Bytes that count as a token.
 const BYTES_PER_TOKEN: usize = 4;
@@ -22,7 +22,7 @@ const LOOKS: [&str; 10] =
 
 /// What the model says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(crate) enum Content {
     /// Words to the user.
     Text(String),
     /// A call of a tool, its arguments as JSON.
@@ -36,42 +36,42 @@ pub(super) enum Said {
 
 /// One answer.
 #[derive(Clone, Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     /// What ids are made of: the same for the same request.
-    pub(super) id: String,
-    pub(super) said: Said,
+    pub(crate) id: String,
+    pub(crate) content: Content,
     /// Whether the output cap ended it.
-    pub(super) is_capped: bool,
-    pub(super) input_tokens: u64,
+    pub(crate) is_capped: bool,
+    pub(crate) input_tokens: u64,
     /// Of all choices.
-    pub(super) output_tokens: u64,
+    pub(crate) output_tokens: u64,
 }
 
 impl Reply {
     /// What a script says to a request.
-    pub(super) fn of(script: Script, ask: &Ask, id: String) -> Self {
-        let mut said = said(script, ask);
+    pub(crate) fn of(script: Script, request: &SimRequest, id: String) -> Self {
+        let mut content = content(script, request);
         let mut is_capped = false;
-        if let Some(cap) = ask.cap
-            && said.tokens() > cap
+        if let Some(cap) = request.cap
+            && content.tokens() > cap
         {
-            said = said.capped(cap);
+            content = content.capped(cap);
             is_capped = true;
         }
-        let output_tokens = said.tokens().saturating_mul(ask.choices);
-        Self { id, said, is_capped, input_tokens: ask.input_tokens, output_tokens }
+        let output_tokens = content.tokens().saturating_mul(request.choices);
+        Self { id, content, is_capped, input_tokens: request.input_tokens, output_tokens }
     }
 
     /// Words that a slow script waits for.
-    pub(super) fn words(&self) -> usize {
-        match &self.said {
-            Said::Text(text) => wire::words(text).count(),
-            Said::Call { .. } => 0,
+    pub(crate) fn words(&self) -> usize {
+        match &self.content {
+            Content::Text(text) => wire::words(text).count(),
+            Content::Call { .. } => 0,
         }
     }
 }
 
-impl Said {
+impl Content {
     fn tokens(&self) -> u64 {
         match self {
             Self::Text(text) => tokens(text.len()),
@@ -92,30 +92,32 @@ impl Said {
 }
 
 /// Tokens of that many bytes.
-pub(super) fn tokens(bytes: usize) -> u64 {
+pub(crate) fn tokens(bytes: usize) -> u64 {
     bytes.div_ceil(BYTES_PER_TOKEN) as u64
 }
 
-fn said(script: Script, ask: &Ask) -> Said {
+fn content(script: Script, request: &SimRequest) -> Content {
     let wants_call = match script {
         Script::Loop | Script::Delegate | Script::Fail | Script::Cut | Script::Repeat => true,
-        Script::LoopFor(times) => ask.turns < times,
+        Script::LoopFor(times) => request.turns < times,
         Script::Answer | Script::Slow | Script::Long => false,
     };
-    let step = if script == Script::Repeat { 1 } else { ask.turns.saturating_add(1) };
-    let tool = match &ask.choice {
-        Choice::None => None,
-        Choice::Named(name) => ask.tools.iter().find(|tool| tool.name == *name),
-        Choice::Any if !wants_call => final_tool(&ask.tools),
-        Choice::Auto if !wants_call => ask.tools.iter().find(|tool| tool.name == "final_answer"),
-        Choice::Auto | Choice::Any => tool_of(script, &ask.tools),
+    let step = if script == Script::Repeat { 1 } else { request.turns.saturating_add(1) };
+    let tool = match &request.choice {
+        ToolChoice::None => None,
+        ToolChoice::Named(name) => request.tools.iter().find(|tool| tool.name == *name),
+        ToolChoice::Any if !wants_call => final_tool(&request.tools),
+        ToolChoice::Auto if !wants_call => {
+            request.tools.iter().find(|tool| tool.name == "final_answer")
+        }
+        ToolChoice::Auto | ToolChoice::Any => tool_of(script, &request.tools),
     };
     match tool {
-        Some(tool) => Said::Call {
+        Some(tool) => Content::Call {
             name: tool.name.clone(),
             arguments: arguments(&tool.schema, step).to_string(),
         },
-        None => Said::Text(words(script, ask)),
+        None => Content::Text(words(script, request)),
     }
 }
 
@@ -152,14 +154,14 @@ fn final_tool(tools: &[Tool]) -> Option<&Tool> {
     tools.iter().find(|tool| tool.name.starts_with("final")).or_else(|| tools.first())
 }
 
-fn words(script: Script, ask: &Ask) -> String {
-    if let Some(format) = &ask.format {
-        return schema::example(format, ask.turns.saturating_add(1)).to_string();
+fn words(script: Script, request: &SimRequest) -> String {
+    if let Some(format) = &request.format {
+        return schema::example(format, request.turns.saturating_add(1)).to_string();
     }
     match script {
         Script::Slow => numbered(SLOW_WORDS),
         Script::Long => numbered(LONG_WORDS),
-        _ => format!("The work is done after {} turns.", ask.turns),
+        _ => format!("The work is done after {} turns.", request.turns),
     }
 }
 

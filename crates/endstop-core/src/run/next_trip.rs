@@ -1,17 +1,20 @@
-//! What is left: the least distance along one axis at which a rule holds (08, `next_trip`).
+//! The least distance along one axis at which a rule trips (docs/semantics.md, section 2).
 //!
 //! Nothing else sets timers, caps the next call's output, or shows "82 % of tokens".
+//!
+//! On the time axis a `count` in a time window falls while its stamps leave the window, and can become false. A
+//! `streak` and other counts do not change with time.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Action;
-use super::program::{OpKind, Program, Read};
-use super::projected::Part;
 use crate::condition::Window;
 use crate::meter::counters::Counter;
 use crate::meter::evaluate::Inputs;
 use crate::meter::{Meter, bit};
+use crate::policy::program::{OpKind, Program, Read};
+use crate::policy::projected::Part;
+use crate::policy::{Action, Rule};
 use crate::units::{Millis, Money};
 
 /// What moves.
@@ -218,12 +221,7 @@ impl Trial<'_> {
         u64::try_from(ring.iter().filter(is_in).count()).ok()
     }
 
-    fn first_rule(
-        &self,
-        distance: u64,
-        actions: &[Action],
-        disarmed: &[bool],
-    ) -> Option<&super::Rule> {
+    fn first_rule(&self, distance: u64, actions: &[Action], disarmed: &[bool]) -> Option<&Rule> {
         let at = match self.axis {
             Axis::Time => Millis(self.meter.clocks.at.0.saturating_add(distance)),
             _ => self.meter.clocks.at,

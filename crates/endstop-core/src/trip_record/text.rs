@@ -6,9 +6,9 @@ use crate::meter::Truth;
 use crate::policy::Action;
 use crate::run::Status;
 
-use super::{NodeRecord, RuleRecord, Verdict};
+use super::{NodeRecord, RuleRecord, TripRecord};
 
-impl Display for Verdict {
+impl Display for TripRecord {
     /// The cause first, then every rule as a tree: `[x]` holds, `[ ]` does not, `[?]` is not known.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.primary {

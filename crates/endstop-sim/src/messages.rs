@@ -2,37 +2,37 @@
 
 use serde_json::{Value, json};
 
-use super::ask::{Ask, Choice, Tool, count, list, text};
-use super::plan::{Reply, Said};
-use super::wire::{Answer, Events, argument_pieces, words};
-use crate::api::Api;
+use crate::Api;
+use crate::plan::{Content, Reply};
+use crate::request::{SimRequest, Tool, ToolChoice, count, list, text};
+use crate::wire::{Answer, Events, argument_pieces, words};
 
-pub(super) fn read(body: &Value) -> Result<Ask, &'static str> {
-    let ask = read_to_count(body)?;
-    if ask.cap.is_none() {
+pub(crate) fn read(body: &Value) -> Result<SimRequest, &'static str> {
+    let request = read_to_count(body)?;
+    if request.cap.is_none() {
         return Err("max_tokens: Field required");
     }
-    Ok(ask)
+    Ok(request)
 }
 
 /// A request whose tokens are to be counted has no output cap.
-pub(super) fn read_to_count(body: &Value) -> Result<Ask, &'static str> {
+pub(crate) fn read_to_count(body: &Value) -> Result<SimRequest, &'static str> {
     let messages = body.get("messages").and_then(Value::as_array);
     let messages = messages.ok_or("messages: Field required")?;
-    let mut ask = Ask::new(Api::Messages, body);
-    ask.cap = body.get("max_tokens").and_then(Value::as_u64);
-    ask.tools = list(body, "tools").iter().filter_map(tool).collect();
-    ask.choice = choice(body.get("tool_choice"));
+    let mut request = SimRequest::new(Api::Messages, body);
+    request.cap = body.get("max_tokens").and_then(Value::as_u64);
+    request.tools = list(body, "tools").iter().filter_map(tool).collect();
+    request.choice = choice(body.get("tool_choice"));
     let formats = ["/output_config/format/schema", "/output_format/schema"];
-    ask.format = formats.iter().find_map(|format| body.pointer(format)).cloned();
-    ask.turns = count(messages, |message| text(message, "role") == "assistant");
+    request.format = formats.iter().find_map(|format| body.pointer(format)).cloned();
+    request.turns = count(messages, |message| text(message, "role") == "assistant");
     let blocks = messages.iter().flat_map(|message| list(message, "content"));
-    ask.results = blocks.filter(|block| text(block, "type") == "tool_result").count();
-    ask.messages = messages.len();
+    request.results = blocks.filter(|block| text(block, "type") == "tool_result").count();
+    request.messages = messages.len();
     let thread = body.pointer("/thread/previous_message_id").and_then(Value::as_str);
-    ask.continues = thread.map(str::to_owned);
-    ask.is_thread = body.get("thread").is_some();
-    Ok(ask)
+    request.continues = thread.map(str::to_owned);
+    request.is_thread = body.get("thread").is_some();
+    Ok(request)
 }
 
 /// Tools that the provider runs itself have no schema and are not called.
@@ -41,37 +41,37 @@ fn tool(tool: &Value) -> Option<Tool> {
     Some(Tool { name: tool.get("name")?.as_str()?.to_owned(), schema })
 }
 
-fn choice(value: Option<&Value>) -> Choice {
-    let Some(value) = value else { return Choice::Auto };
+fn choice(value: Option<&Value>) -> ToolChoice {
+    let Some(value) = value else { return ToolChoice::Auto };
     match text(value, "type") {
-        "none" => Choice::None,
-        "any" => Choice::Any,
-        "tool" => Choice::Named(text(value, "name").to_owned()),
-        _ => Choice::Auto,
+        "none" => ToolChoice::None,
+        "any" => ToolChoice::Any,
+        "tool" => ToolChoice::Named(text(value, "name").to_owned()),
+        _ => ToolChoice::Auto,
     }
 }
 
 /// The id of the answer; a later request may continue it as a thread.
-pub(super) fn id(reply: &Reply) -> String {
+pub(crate) fn id(reply: &Reply) -> String {
     format!("msg_{}", reply.id)
 }
 
-pub(super) fn tokens_counted(ask: &Ask) -> Value {
-    json!({ "input_tokens": ask.input_tokens })
+pub(crate) fn tokens_counted(request: &SimRequest) -> Value {
+    json!({ "input_tokens": request.input_tokens })
 }
 
-pub(super) fn answer(ask: &Ask, reply: &Reply) -> Answer {
-    if ask.is_stream {
-        return stream(ask, reply);
+pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
+    if request.is_stream {
+        return stream(request, reply);
     }
-    let block = match &reply.said {
-        Said::Text(text) => json!({ "type": "text", "text": text }),
-        Said::Call { name, arguments } => {
+    let block = match &reply.content {
+        Content::Text(text) => json!({ "type": "text", "text": text }),
+        Content::Call { name, arguments } => {
             let input: Value = serde_json::from_str(arguments).unwrap_or_default();
             json!({ "type": "tool_use", "id": call_id(reply), "name": name, "input": input })
         }
     };
-    let mut message = message(ask, reply, reply.output_tokens);
+    let mut message = message(request, reply, reply.output_tokens);
     if let Some(members) = message.as_object_mut() {
         members.insert("content".to_owned(), json!([block]));
         members.insert("stop_reason".to_owned(), json!(finish(reply)));
@@ -79,13 +79,13 @@ pub(super) fn answer(ask: &Ask, reply: &Reply) -> Answer {
     Answer::Whole(message)
 }
 
-/// The message before anything was said.
-fn message(ask: &Ask, reply: &Reply, output_tokens: u64) -> Value {
+/// The message before any content.
+fn message(request: &SimRequest, reply: &Reply, output_tokens: u64) -> Value {
     json!({
         "id": id(reply),
         "type": "message",
         "role": "assistant",
-        "model": ask.model,
+        "model": request.model,
         "content": [],
         "stop_reason": null,
         "stop_sequence": null,
@@ -99,13 +99,13 @@ fn message(ask: &Ask, reply: &Reply, output_tokens: u64) -> Value {
     })
 }
 
-fn stream(ask: &Ask, reply: &Reply) -> Answer {
+fn stream(request: &SimRequest, reply: &Reply) -> Answer {
     let mut events = Events::default();
-    let begun = message(ask, reply, 1);
+    let begun = message(request, reply, 1);
     events.named(&json!({ "type": "message_start", "message": begun }), false);
-    let block = match &reply.said {
-        Said::Text(_) => json!({ "type": "text", "text": "" }),
-        Said::Call { name, .. } => {
+    let block = match &reply.content {
+        Content::Text(_) => json!({ "type": "text", "text": "" }),
+        Content::Call { name, .. } => {
             json!({ "type": "tool_use", "id": call_id(reply), "name": name, "input": {} })
         }
     };
@@ -116,13 +116,13 @@ fn stream(ask: &Ask, reply: &Reply) -> Answer {
         let event = json!({ "type": "content_block_delta", "index": 0, "delta": delta });
         events.named(&event, is_word);
     };
-    match &reply.said {
-        Said::Text(text) => {
+    match &reply.content {
+        Content::Text(text) => {
             for word in words(text) {
                 delta(json!({ "type": "text_delta", "text": word }), true);
             }
         }
-        Said::Call { arguments, .. } => {
+        Content::Call { arguments, .. } => {
             delta(json!({ "type": "input_json_delta", "partial_json": "" }), false);
             for piece in argument_pieces(arguments) {
                 delta(json!({ "type": "input_json_delta", "partial_json": piece }), false);
@@ -145,9 +145,9 @@ fn call_id(reply: &Reply) -> String {
 }
 
 fn finish(reply: &Reply) -> &'static str {
-    match reply.said {
+    match reply.content {
         _ if reply.is_capped => "max_tokens",
-        Said::Text(_) => "end_turn",
-        Said::Call { .. } => "tool_use",
+        Content::Text(_) => "end_turn",
+        Content::Call { .. } => "tool_use",
     }
 }

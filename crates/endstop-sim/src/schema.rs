@@ -4,15 +4,10 @@
 
 use serde_json::{Map, Number, Value, json};
 
-/// Levels that are followed; below, values are as small as they can be.
-const MAX_DEPTH: usize = 24;
-/// Elements of an array and characters of a text that are made at most, whatever the schema asks for.
-const MAX_MADE: usize = 256;
-/// Values that are made at most: a small schema could ask for arrays of arrays of arrays.
-const MAX_VALUES: usize = 4_096;
+use crate::limits::{MAX_MADE, MAX_SCHEMA_DEPTH, MAX_VALUES};
 
 /// A value for a schema; `step` makes it differ.
-pub(super) fn example(schema: &Value, step: u64) -> Value {
+pub(crate) fn example(schema: &Value, step: u64) -> Value {
     Maker { root: schema, step, values: 0 }.value(schema, "", 0)
 }
 
@@ -26,7 +21,7 @@ impl<'s> Maker<'s> {
     fn value(&mut self, schema: &'s Value, name: &str, depth: usize) -> Value {
         self.values = self.values.saturating_add(1);
         let schema = self.resolved(schema);
-        if depth > MAX_DEPTH || self.values > MAX_VALUES {
+        if depth > MAX_SCHEMA_DEPTH || self.values > MAX_VALUES {
             return Value::Null;
         }
         if let Some(value) = schema.get("const") {
@@ -58,7 +53,7 @@ impl<'s> Maker<'s> {
     /// What a `$ref` within the schema points to.
     fn resolved(&self, schema: &'s Value) -> &'s Value {
         let mut schema = schema;
-        for _ in 0..MAX_DEPTH {
+        for _ in 0..MAX_SCHEMA_DEPTH {
             let reference = schema.get("$ref").and_then(Value::as_str);
             let Some(pointer) = reference.and_then(|text| text.strip_prefix('#')) else { break };
             match self.root.pointer(pointer) {
@@ -248,3 +243,6 @@ fn string(schema: &Value, name: &str, step: u64) -> String {
     text.extend(std::iter::repeat_n('.', missing));
     text
 }
+
+#[cfg(test)]
+mod tests;

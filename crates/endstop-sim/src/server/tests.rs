@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Script, Sim};
-use crate::api::Api;
+use crate::{Api, Script, Sim};
 
 /// Sends a request; gives the status and everything that came after the head.
 async fn send(sim: &Sim, line: &str, headers: &str, body: &str) -> (u16, String) {

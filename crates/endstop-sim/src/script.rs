@@ -75,7 +75,7 @@ impl fmt::Display for Script {
 
 impl Script {
     /// The script that a model's name asks for, `sim/<script>`.
-    pub(super) fn of_model(model: &str) -> Option<Self> {
+    pub(crate) fn of_model(model: &str) -> Option<Self> {
         model.strip_prefix("sim/")?.parse().ok()
     }
 }

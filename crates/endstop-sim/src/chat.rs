@@ -2,26 +2,26 @@
 
 use serde_json::{Value, json};
 
-use super::ask::{Ask, Choice, Tool, count, list, text};
-use super::plan::{Reply, Said};
-use super::wire::{Answer, CREATED, Events, argument_pieces, words};
-use crate::api::Api;
+use crate::Api;
+use crate::plan::{Content, Reply};
+use crate::request::{SimRequest, Tool, ToolChoice, count, list, text};
+use crate::wire::{Answer, CREATED, Events, argument_pieces, words};
 
-pub(super) fn read(body: &Value) -> Result<Ask, &'static str> {
+pub(crate) fn read(body: &Value) -> Result<SimRequest, &'static str> {
     let messages = body.get("messages").and_then(Value::as_array).ok_or("`messages` is missing")?;
-    let mut ask = Ask::new(Api::Chat, body);
-    ask.wants_usage =
+    let mut request = SimRequest::new(Api::Chat, body);
+    request.wants_usage =
         body.pointer("/stream_options/include_usage").and_then(Value::as_bool) == Some(true);
-    ask.tools = list(body, "tools").iter().filter_map(tool).collect();
-    ask.choice = choice(body.get("tool_choice"));
-    ask.format = format(body.get("response_format"));
-    ask.turns = count(messages, |message| text(message, "role") == "assistant");
-    ask.results = messages.iter().filter(|message| text(message, "role") == "tool").count();
-    ask.messages = messages.len();
+    request.tools = list(body, "tools").iter().filter_map(tool).collect();
+    request.choice = choice(body.get("tool_choice"));
+    request.format = format(body.get("response_format"));
+    request.turns = count(messages, |message| text(message, "role") == "assistant");
+    request.results = messages.iter().filter(|message| text(message, "role") == "tool").count();
+    request.messages = messages.len();
     let caps = ["max_completion_tokens", "max_tokens"];
-    ask.cap = caps.iter().find_map(|cap| body.get(cap).and_then(Value::as_u64));
-    ask.take_choices(body.get("n"));
-    Ok(ask)
+    request.cap = caps.iter().find_map(|cap| body.get(cap).and_then(Value::as_u64));
+    request.take_choices(body.get("n"));
+    Ok(request)
 }
 
 fn tool(tool: &Value) -> Option<Tool> {
@@ -31,15 +31,15 @@ fn tool(tool: &Value) -> Option<Tool> {
 }
 
 /// Also that of the responses interface, which names a function without nesting.
-pub(super) fn choice(value: Option<&Value>) -> Choice {
-    let Some(value) = value else { return Choice::Auto };
+pub(crate) fn choice(value: Option<&Value>) -> ToolChoice {
+    let Some(value) = value else { return ToolChoice::Auto };
     let mode = value.as_str().or_else(|| value.pointer("/allowed_tools/mode")?.as_str());
     let name = value.pointer("/function/name").or_else(|| value.get("name"));
     match (mode, name.and_then(Value::as_str)) {
-        (Some("none"), _) => Choice::None,
-        (Some("required"), _) => Choice::Any,
-        (None, Some(name)) => Choice::Named(name.to_owned()),
-        _ => Choice::Auto,
+        (Some("none"), _) => ToolChoice::None,
+        (Some("required"), _) => ToolChoice::Any,
+        (None, Some(name)) => ToolChoice::Named(name.to_owned()),
+        _ => ToolChoice::Auto,
     }
 }
 
@@ -52,18 +52,18 @@ fn format(value: Option<&Value>) -> Option<Value> {
     }
 }
 
-pub(super) fn answer(ask: &Ask, reply: &Reply) -> Answer {
-    if ask.is_stream { stream(ask, reply) } else { Answer::Whole(whole(ask, reply)) }
+pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
+    if request.is_stream { stream(request, reply) } else { Answer::Whole(whole(request, reply)) }
 }
 
-fn whole(ask: &Ask, reply: &Reply) -> Value {
-    let choices: Vec<Value> = (0..ask.choices)
+fn whole(request: &SimRequest, reply: &Reply) -> Value {
+    let choices: Vec<Value> = (0..request.choices)
         .map(|index| {
-            let message = match &reply.said {
-                Said::Text(text) => {
+            let message = match &reply.content {
+                Content::Text(text) => {
                     json!({ "role": "assistant", "content": text, "refusal": null })
                 }
-                Said::Call { name, arguments } => json!({
+                Content::Call { name, arguments } => json!({
                     "role": "assistant",
                     "content": null,
                     "refusal": null,
@@ -86,23 +86,23 @@ fn whole(ask: &Ask, reply: &Reply) -> Value {
         "id": format!("chatcmpl-{}", reply.id),
         "object": "chat.completion",
         "created": CREATED,
-        "model": ask.model,
+        "model": request.model,
         "choices": choices,
         "usage": usage(reply),
         "system_fingerprint": null,
     })
 }
 
-fn stream(ask: &Ask, reply: &Reply) -> Answer {
+fn stream(request: &SimRequest, reply: &Reply) -> Answer {
     let mut events = Events::default();
     let chunk = |index: u64, delta: Value, finish: Option<&str>| {
         let choice =
             json!({ "index": index, "delta": delta, "logprobs": null, "finish_reason": finish });
-        with_choices(ask, reply, json!([choice]))
+        with_choices(request, reply, json!([choice]))
     };
-    for index in 0..ask.choices {
-        match &reply.said {
-            Said::Text(text) => {
+    for index in 0..request.choices {
+        match &reply.content {
+            Content::Text(text) => {
                 events.data(
                     &chunk(index, json!({ "role": "assistant", "content": "" }), None),
                     false,
@@ -111,7 +111,7 @@ fn stream(ask: &Ask, reply: &Reply) -> Answer {
                     events.data(&chunk(index, json!({ "content": word }), None), true);
                 }
             }
-            Said::Call { name, arguments } => {
+            Content::Call { name, arguments } => {
                 let call = json!([{
                     "index": 0,
                     "id": call_id(reply, index),
@@ -128,8 +128,8 @@ fn stream(ask: &Ask, reply: &Reply) -> Answer {
         }
         events.data(&chunk(index, json!({}), Some(finish(reply))), false);
     }
-    if ask.wants_usage {
-        let mut last = with_choices(ask, reply, json!([]));
+    if request.wants_usage {
+        let mut last = with_choices(request, reply, json!([]));
         if let Some(members) = last.as_object_mut() {
             members.insert("usage".to_owned(), usage(reply));
         }
@@ -140,16 +140,16 @@ fn stream(ask: &Ask, reply: &Reply) -> Answer {
 }
 
 /// A chunk. Where usage was asked for, each chunk but the last says that it has none.
-fn with_choices(ask: &Ask, reply: &Reply, choices: Value) -> Value {
+fn with_choices(request: &SimRequest, reply: &Reply, choices: Value) -> Value {
     let mut chunk = json!({
         "id": format!("chatcmpl-{}", reply.id),
         "object": "chat.completion.chunk",
         "created": CREATED,
-        "model": ask.model,
+        "model": request.model,
         "system_fingerprint": null,
         "choices": choices,
     });
-    if ask.wants_usage
+    if request.wants_usage
         && let Some(members) = chunk.as_object_mut()
     {
         members.insert("usage".to_owned(), Value::Null);
@@ -162,10 +162,10 @@ fn call_id(reply: &Reply, index: u64) -> String {
 }
 
 fn finish(reply: &Reply) -> &'static str {
-    match reply.said {
+    match reply.content {
         _ if reply.is_capped => "length",
-        Said::Text(_) => "stop",
-        Said::Call { .. } => "tool_calls",
+        Content::Text(_) => "stop",
+        Content::Call { .. } => "tool_calls",
     }
 }
 

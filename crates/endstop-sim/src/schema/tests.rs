@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::schema::example;
+use super::example;
 
 fn assert_valid(schema: &Value, value: &Value) {
     let validator = jsonschema::validator_for(schema).unwrap();

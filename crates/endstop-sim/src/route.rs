@@ -3,11 +3,11 @@
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
-use super::ask::unescaped;
+use crate::request::unescaped;
 
 /// What a request is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(crate) enum Route {
     Chat,
     Responses,
     Messages,
@@ -23,14 +23,14 @@ pub(super) enum Route {
     Models(Family),
     /// `/sim/stats`.
     Stats,
-    /// The root, which clients ask whether anybody is there.
+    /// The root, which clients probe to see whether the server is up.
     Root,
     Unknown(Family),
 }
 
 /// Whose errors and lists are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Family {
+pub(crate) enum Family {
     OpenAi,
     Anthropic,
     Gemini,
@@ -38,7 +38,7 @@ pub(super) enum Family {
 
 impl Route {
     /// By method and path; version paths before the rest may be there or not.
-    pub(super) fn of(method: &Method, path: &str, query: &str, headers: &HeaderMap) -> Self {
+    pub(crate) fn of(method: &Method, path: &str, query: &str, headers: &HeaderMap) -> Self {
         let path = path.trim_end_matches('/');
         let family = family(path, headers);
         let is_get = matches!(*method, Method::GET | Method::HEAD);
@@ -66,7 +66,7 @@ impl Route {
         }
     }
 
-    pub(super) fn family(&self) -> Family {
+    pub(crate) fn family(&self) -> Family {
         match self {
             Self::Chat | Self::Responses | Self::Stats | Self::Root => Family::OpenAi,
             Self::Messages | Self::CountTokens => Family::Anthropic,
@@ -102,7 +102,7 @@ fn gemini(path: &str, query: &str) -> Option<Route> {
 }
 
 /// An error as the provider would write it.
-pub(super) fn error(family: Family, status: u16, message: &str) -> Value {
+pub(crate) fn error(family: Family, status: u16, message: &str) -> Value {
     match family {
         Family::OpenAi => json!({
             "error": {
@@ -147,7 +147,7 @@ pub(super) fn error(family: Family, status: u16, message: &str) -> Value {
 }
 
 /// The answer to a message that continues one which is not kept any more: the client sends everything again.
-pub(super) fn thread_not_found() -> Value {
+pub(crate) fn thread_not_found() -> Value {
     let mut error = error(Family::Anthropic, 404, "The thread is not known here.");
     if let Some(members) = error.pointer_mut("/error").and_then(Value::as_object_mut) {
         members.insert("details".to_owned(), json!({ "error_code": "thread_not_found" }));
@@ -156,7 +156,7 @@ pub(super) fn thread_not_found() -> Value {
 }
 
 /// The models that there are: one of each script that takes no number.
-pub(super) fn models(family: Family) -> Value {
+pub(crate) fn models(family: Family) -> Value {
     const NAMES: [&str; 9] = [
         "sim/loop",
         "sim/loop:3",
@@ -173,7 +173,7 @@ pub(super) fn models(family: Family) -> Value {
         Family::OpenAi => json!({
             "object": "list",
             "data": all(|name| json!({
-                "id": name, "object": "model", "created": super::wire::CREATED, "owned_by": "sim",
+                "id": name, "object": "model", "created": crate::wire::CREATED, "owned_by": "sim",
             })),
         }),
         Family::Anthropic => json!({

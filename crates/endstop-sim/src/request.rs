@@ -4,53 +4,51 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::api::Api;
-
-/// Answers to one request at most; more are not given.
-const MAX_CHOICES: u64 = 16;
+use crate::Api;
+use crate::limits::MAX_CHOICES;
 
 /// What a request asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) api: Api,
-    pub(super) model: String,
-    pub(super) is_stream: bool,
+pub(crate) struct SimRequest {
+    pub(crate) api: Api,
+    pub(crate) model: String,
+    pub(crate) is_stream: bool,
     /// Whether a stream is made of events; Gemini streams an array where that is not asked for.
-    pub(super) is_sse: bool,
+    pub(crate) is_sse: bool,
     /// Whether the stream is to bring usage, where that has to be asked for.
-    pub(super) wants_usage: bool,
-    pub(super) tools: Vec<Tool>,
-    pub(super) choice: Choice,
+    pub(crate) wants_usage: bool,
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) choice: ToolChoice,
     /// The schema that a text has to follow.
-    pub(super) format: Option<Value>,
+    pub(crate) format: Option<Value>,
     /// Turns of the model in the conversation so far.
-    pub(super) turns: u64,
+    pub(crate) turns: u64,
     /// Messages or items in the request.
-    pub(super) messages: usize,
+    pub(crate) messages: usize,
     /// Results of tools in the request.
-    pub(super) results: usize,
+    pub(crate) results: usize,
     /// The output cap in tokens.
-    pub(super) cap: Option<u64>,
+    pub(crate) cap: Option<u64>,
     /// Answers that are asked for; at least 1.
-    pub(super) choices: u64,
+    pub(crate) choices: u64,
     /// The id of the answer that this request continues, where the conversation is kept here.
-    pub(super) continues: Option<String>,
+    pub(crate) continues: Option<String>,
     /// Whether the client may continue with the id of the answer alone (Anthropic message threads).
-    pub(super) is_thread: bool,
+    pub(crate) is_thread: bool,
     /// Input tokens, at four bytes each.
-    pub(super) input_tokens: u64,
+    pub(crate) input_tokens: u64,
 }
 
 /// A tool that is offered.
 #[derive(Clone, Debug)]
-pub(super) struct Tool {
-    pub(super) name: String,
-    pub(super) schema: Value,
+pub(crate) struct Tool {
+    pub(crate) name: String,
+    pub(crate) schema: Value,
 }
 
 /// Whether a tool is to be called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(crate) enum ToolChoice {
     #[default]
     Auto,
     None,
@@ -58,9 +56,9 @@ pub(super) enum Choice {
     Named(String),
 }
 
-impl Ask {
+impl SimRequest {
     /// With what every interface has in the same place.
-    pub(super) fn new(api: Api, body: &Value) -> Self {
+    pub(crate) fn new(api: Api, body: &Value) -> Self {
         Self {
             api,
             model: text(body, "model").to_owned(),
@@ -68,7 +66,7 @@ impl Ask {
             is_sse: true,
             wants_usage: true,
             tools: Vec::new(),
-            choice: Choice::Auto,
+            choice: ToolChoice::Auto,
             format: None,
             turns: 0,
             messages: 0,
@@ -82,33 +80,33 @@ impl Ask {
     }
 
     /// Takes the number of answers asked for, within bounds.
-    pub(super) fn take_choices(&mut self, value: Option<&Value>) {
+    pub(crate) fn take_choices(&mut self, value: Option<&Value>) {
         self.choices = value.and_then(Value::as_u64).unwrap_or(1).clamp(1, MAX_CHOICES);
     }
 }
 
 /// A text member; empty where there is none.
-pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Whether a member is `true`.
-pub(super) fn flag(value: &Value, key: &str) -> bool {
+pub(crate) fn flag(value: &Value, key: &str) -> bool {
     value.get(key).and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// The elements of an array member; none where it is not an array.
-pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// How many elements fulfil something, as a count of turns.
-pub(super) fn count(elements: &[Value], counts: impl Fn(&&Value) -> bool) -> u64 {
+pub(crate) fn count(elements: &[Value], counts: impl Fn(&&Value) -> bool) -> u64 {
     elements.iter().filter(counts).count() as u64
 }
 
 /// A path's part with `%XX` resolved where that stands for ASCII.
-pub(super) fn unescaped(part: &str) -> Cow<'_, str> {
+pub(crate) fn unescaped(part: &str) -> Cow<'_, str> {
     if !part.contains('%') {
         return Cow::Borrowed(part);
     }

@@ -25,7 +25,7 @@ pub const VERSION: u32 = 1;
 
 /// Why a run stopped, or how near it is. Built only when something tripped, or when asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct TripRecord {
     /// [`VERSION`].
     pub version: u32,
     /// The run's status at that time.
@@ -92,7 +92,7 @@ pub struct NodeRecord {
     pub parts: Vec<NodeRecord>,
 }
 
-impl Verdict {
+impl TripRecord {
     pub(crate) fn new(run: &Run, signals: StopSignals, refused: Option<String>) -> Self {
         let (program, meter) = (&*run.program, &run.meter);
         let primary = signals.highest().cloned();

@@ -2,33 +2,33 @@
 
 use serde_json::{Value, json};
 
-use super::ask::{Ask, Tool, count, list, text};
-use super::chat::choice;
-use super::plan::{Reply, Said};
-use super::wire::{Answer, CREATED, Events, argument_pieces, words};
-use crate::api::Api;
+use crate::Api;
+use crate::chat::choice;
+use crate::plan::{Content, Reply};
+use crate::request::{SimRequest, Tool, count, list, text};
+use crate::wire::{Answer, CREATED, Events, argument_pieces, words};
 
-pub(super) fn read(body: &Value) -> Result<Ask, &'static str> {
-    let mut ask = Ask::new(Api::Responses, body);
-    ask.continues = body.get("previous_response_id").and_then(Value::as_str).map(str::to_owned);
+pub(crate) fn read(body: &Value) -> Result<SimRequest, &'static str> {
+    let mut request = SimRequest::new(Api::Responses, body);
+    request.continues = body.get("previous_response_id").and_then(Value::as_str).map(str::to_owned);
     match body.get("input") {
-        Some(Value::String(_)) => ask.messages = 1,
+        Some(Value::String(_)) => request.messages = 1,
         Some(Value::Array(items)) => {
             let is_turn = |item: &&Value| {
                 text(item, "role") == "assistant" || text(item, "type") == "function_call"
             };
-            ask.turns = count(items, is_turn);
+            request.turns = count(items, is_turn);
             let is_result = |item: &&Value| text(item, "type") == "function_call_output";
-            ask.results = items.iter().filter(is_result).count();
-            ask.messages = items.len();
+            request.results = items.iter().filter(is_result).count();
+            request.messages = items.len();
         }
         _ => return Err("`input` is missing"),
     }
-    ask.tools = list(body, "tools").iter().filter_map(tool).collect();
-    ask.choice = choice(body.get("tool_choice"));
-    ask.format = body.get("text").and_then(|text| text.get("format")).and_then(format);
-    ask.cap = body.get("max_output_tokens").and_then(Value::as_u64);
-    Ok(ask)
+    request.tools = list(body, "tools").iter().filter_map(tool).collect();
+    request.choice = choice(body.get("tool_choice"));
+    request.format = body.get("text").and_then(|text| text.get("format")).and_then(format);
+    request.cap = body.get("max_output_tokens").and_then(Value::as_u64);
+    Ok(request)
 }
 
 fn tool(tool: &Value) -> Option<Tool> {
@@ -48,19 +48,19 @@ fn format(value: &Value) -> Option<Value> {
 }
 
 /// The id of the answer; a later request may continue it.
-pub(super) fn id(reply: &Reply) -> String {
+pub(crate) fn id(reply: &Reply) -> String {
     format!("resp_{}", reply.id)
 }
 
-pub(super) fn answer(ask: &Ask, reply: &Reply) -> Answer {
-    if ask.is_stream {
-        return stream(ask, reply);
+pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
+    if request.is_stream {
+        return stream(request, reply);
     }
-    Answer::Whole(response(ask, reply, Some(&item(reply, true))))
+    Answer::Whole(response(request, reply, Some(&item(reply, true))))
 }
 
 /// The response, before its end (without an item) or at it.
-fn response(ask: &Ask, reply: &Reply, item: Option<&Value>) -> Value {
+fn response(request: &SimRequest, reply: &Reply, item: Option<&Value>) -> Value {
     let status = match item {
         None => "in_progress",
         Some(_) if reply.is_capped => "incomplete",
@@ -77,12 +77,12 @@ fn response(ask: &Ask, reply: &Reply, item: Option<&Value>) -> Value {
         "error": null,
         "incomplete_details": details,
         "instructions": null,
-        "max_output_tokens": ask.cap,
+        "max_output_tokens": request.cap,
         "metadata": {},
-        "model": ask.model,
+        "model": request.model,
         "output": item.into_iter().collect::<Vec<_>>(),
         "parallel_tool_calls": true,
-        "previous_response_id": ask.continues,
+        "previous_response_id": request.continues,
         "reasoning": { "effort": null, "summary": null },
         "store": true,
         "temperature": 1.0,
@@ -102,8 +102,8 @@ fn item(reply: &Reply, is_done: bool) -> Value {
         true if reply.is_capped => "incomplete",
         true => "completed",
     };
-    match &reply.said {
-        Said::Text(text) => {
+    match &reply.content {
+        Content::Text(text) => {
             let content = if is_done { json!([part(text)]) } else { json!([]) };
             json!({
                 "type": "message",
@@ -113,7 +113,7 @@ fn item(reply: &Reply, is_done: bool) -> Value {
                 "content": content,
             })
         }
-        Said::Call { name, arguments } => json!({
+        Content::Call { name, arguments } => json!({
             "type": "function_call",
             "id": item_id(reply),
             "call_id": format!("call_{}", reply.id),
@@ -129,27 +129,27 @@ fn part(text: &str) -> Value {
 }
 
 fn item_id(reply: &Reply) -> String {
-    let kind = if matches!(reply.said, Said::Text(_)) { "msg" } else { "fc" };
+    let kind = if matches!(reply.content, Content::Text(_)) { "msg" } else { "fc" };
     format!("{kind}_{}", reply.id)
 }
 
-fn stream(ask: &Ask, reply: &Reply) -> Answer {
+fn stream(request: &SimRequest, reply: &Reply) -> Answer {
     let mut numbered = Numbered::default();
-    let begun = response(ask, reply, None);
+    let begun = response(request, reply, None);
     numbered.event(json!({ "type": "response.created", "response": begun }), false);
     numbered.event(json!({ "type": "response.in_progress", "response": begun }), false);
     let added = item(reply, false);
     let added = json!({ "type": "response.output_item.added", "output_index": 0, "item": added });
     numbered.event(added, false);
-    match &reply.said {
-        Said::Text(text) => numbered.text(reply, text),
-        Said::Call { arguments, .. } => numbered.call(reply, arguments),
+    match &reply.content {
+        Content::Text(text) => numbered.text(reply, text),
+        Content::Call { arguments, .. } => numbered.call(reply, arguments),
     }
     let whole = item(reply, true);
     let done = json!({ "type": "response.output_item.done", "output_index": 0, "item": whole });
     numbered.event(done, false);
     let name = if reply.is_capped { "response.incomplete" } else { "response.completed" };
-    let end = json!({ "type": name, "response": response(ask, reply, Some(&whole)) });
+    let end = json!({ "type": name, "response": response(request, reply, Some(&whole)) });
     numbered.event(end, false);
     numbered.events.into_answer("text/event-stream; charset=utf-8")
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::ask::Ask;
-use super::plan::Reply;
-use super::script::Script;
-use super::wire::Answer;
-use super::{chat, gemini, messages, responses};
+use crate::plan::Reply;
+use crate::request::SimRequest;
+use crate::script::Script;
+use crate::wire::Answer;
+use crate::{chat, gemini, messages, responses};
 
 fn schema() -> Value {
     json!({ "type": "object", "properties": { "step": { "type": "integer" } }, "required": ["step"] })
@@ -29,8 +29,8 @@ fn with(mut body: Value, key: &str, value: Value) -> Value {
     body
 }
 
-fn reply(script: Script, ask: &Ask) -> Reply {
-    Reply::of(script, ask, "0".repeat(16))
+fn reply(script: Script, request: &SimRequest) -> Reply {
+    Reply::of(script, request, "0".repeat(16))
 }
 
 fn whole(answer: Answer) -> Value {
@@ -53,8 +53,8 @@ fn data(answer: Answer) -> Vec<Value> {
 }
 
 fn chat_answer(script: Script, body: &Value) -> Value {
-    let ask = chat::read(body).unwrap();
-    whole(chat::answer(&ask, &reply(script, &ask)))
+    let request = chat::read(body).unwrap();
+    whole(chat::answer(&request, &reply(script, &request)))
 }
 
 fn at<'v>(value: &'v Value, pointer: &str) -> &'v Value {
@@ -162,8 +162,8 @@ fn all_choices_that_are_asked_for_come_and_are_counted() {
 fn usage_comes_in_a_chat_stream_only_if_asked_for() {
     let body = with(chat_body(), "stream", json!(true));
     let chunks = |body: &Value| {
-        let ask = chat::read(body).unwrap();
-        data(chat::answer(&ask, &reply(Script::Loop, &ask)))
+        let request = chat::read(body).unwrap();
+        data(chat::answer(&request, &reply(Script::Loop, &request)))
     };
     assert!(chunks(&body).iter().all(|chunk| chunk.get("usage").is_none()));
     let asked = chunks(&with(body, "stream_options", json!({ "include_usage": true })));
@@ -177,8 +177,8 @@ fn usage_comes_in_a_chat_stream_only_if_asked_for() {
 #[test]
 fn the_pieces_of_a_stream_are_the_whole_answer() {
     let body = with(chat_body(), "stream", json!(true));
-    let ask = chat::read(&body).unwrap();
-    let pieces: String = data(chat::answer(&ask, &reply(Script::Loop, &ask)))
+    let request = chat::read(&body).unwrap();
+    let pieces: String = data(chat::answer(&request, &reply(Script::Loop, &request)))
         .iter()
         .filter_map(|chunk| {
             chunk
@@ -190,18 +190,18 @@ fn the_pieces_of_a_stream_are_the_whole_answer() {
     assert_eq!(pieces, "{\"step\":2}");
 
     let body = json!({ "model": "m", "input": "go", "stream": true });
-    let ask = responses::read(&body).unwrap();
-    let events = data(responses::answer(&ask, &reply(Script::Answer, &ask)));
+    let request = responses::read(&body).unwrap();
+    let events = data(responses::answer(&request, &reply(Script::Answer, &request)));
     let numbers: Vec<u64> =
         events.iter().map(|event| at(event, "/sequence_number").as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
-    let said: String = events
+    let content: String = events
         .iter()
         .filter(|event| *at(event, "/type") == "response.output_text.delta")
         .map(|event| at(event, "/delta").as_str().unwrap())
         .collect();
     let last = events.last().unwrap();
-    assert_eq!(*at(last, "/response/output/0/content/0/text"), said);
+    assert_eq!(*at(last, "/response/output/0/content/0/text"), content);
     assert_eq!(*at(last, "/response/status"), "completed");
 }
 
@@ -217,9 +217,9 @@ fn responses_count_the_turns_of_the_model_in_their_items() {
         "tools": [{ "type": "function", "name": "counter", "parameters": schema() }, { "type": "web_search" }],
         "tool_choice": { "type": "function", "name": "counter" },
     });
-    let ask = responses::read(&body).unwrap();
-    assert_eq!((ask.messages, ask.results, ask.tools.len()), (3, 1, 1));
-    let answer = whole(responses::answer(&ask, &reply(Script::Loop, &ask)));
+    let request = responses::read(&body).unwrap();
+    assert_eq!((request.messages, request.results, request.tools.len()), (3, 1, 1));
+    let answer = whole(responses::answer(&request, &reply(Script::Loop, &request)));
     assert_eq!(*at(&answer, "/output/0/arguments"), "{\"step\":2}");
 }
 
@@ -231,8 +231,8 @@ fn messages_stream_a_call_as_blocks() {
         "tools": [{ "name": "counter", "input_schema": schema() }, { "type": "web_search_20250305", "name": "w" }],
         "tool_choice": { "type": "any" },
     });
-    let ask = messages::read(&body).unwrap();
-    let events = data(messages::answer(&ask, &reply(Script::Loop, &ask)));
+    let request = messages::read(&body).unwrap();
+    let events = data(messages::answer(&request, &reply(Script::Loop, &request)));
     let types: Vec<&str> =
         events.iter().map(|event| at(event, "/type").as_str().unwrap()).collect();
     assert_eq!(types.first(), Some(&"message_start"));
@@ -254,17 +254,17 @@ fn gemini_streams_events_or_an_array() {
         "contents": [{ "role": "user", "parts": [{ "text": "go" }] }],
         "tools": [{ "functionDeclarations": [{ "name": "counter", "parametersJsonSchema": schema() }] }],
     });
-    let ask = gemini::read(&body, "gemini-2.5-flash", false, false).unwrap();
-    let answer = whole(gemini::answer(&ask, &reply(Script::Loop, &ask)));
+    let request = gemini::read(&body, "gemini-2.5-flash", false, false).unwrap();
+    let answer = whole(gemini::answer(&request, &reply(Script::Loop, &request)));
     let call = at(&answer, "/candidates/0/content/parts/0/functionCall");
     assert_eq!(*call, json!({ "name": "counter", "args": { "step": 1 } }));
-    let ask = gemini::read(&body, "m", true, true).unwrap();
-    let events = data(gemini::answer(&ask, &reply(Script::Answer, &ask)));
+    let request = gemini::read(&body, "m", true, true).unwrap();
+    let events = data(gemini::answer(&request, &reply(Script::Answer, &request)));
     assert!(events.len() > 1);
     assert_eq!(*at(events.last().unwrap(), "/candidates/0/finishReason"), "STOP");
-    let ask = gemini::read(&body, "m", true, false).unwrap();
+    let request = gemini::read(&body, "m", true, false).unwrap();
     let Answer::Stream { pieces, content_type } =
-        gemini::answer(&ask, &reply(Script::Answer, &ask))
+        gemini::answer(&request, &reply(Script::Answer, &request))
     else {
         panic!("no stream")
     };
@@ -285,8 +285,8 @@ fn gemini_streams_events_or_an_array() {
         )
     );
     let none = with(body, "toolConfig", json!({ "functionCallingConfig": { "mode": "NONE" } }));
-    let ask = gemini::read(&none, "m", false, false).unwrap();
-    let answer = whole(gemini::answer(&ask, &reply(Script::Loop, &ask)));
+    let request = gemini::read(&none, "m", false, false).unwrap();
+    let answer = whole(gemini::answer(&request, &reply(Script::Loop, &request)));
     assert!(answer.pointer("/candidates/0/content/parts/0/text").is_some());
 }
 
@@ -300,9 +300,9 @@ fn gemini_is_read_in_both_of_its_spellings() {
             "function_calling_config": { "mode": "ANY", "allowed_function_names": ["counter"] },
         },
     });
-    let ask = gemini::read(&body, "m", false, false).unwrap();
-    assert_eq!((ask.cap, ask.choices), (Some(9), 2));
-    let answer = whole(gemini::answer(&ask, &reply(Script::Answer, &ask)));
+    let request = gemini::read(&body, "m", false, false).unwrap();
+    assert_eq!((request.cap, request.choices), (Some(9), 2));
+    let answer = whole(gemini::answer(&request, &reply(Script::Answer, &request)));
     let call = at(&answer, "/candidates/1/content/parts/0/functionCall");
     assert_eq!(*call, json!({ "name": "counter", "args": { "step": 2 } }));
 }
