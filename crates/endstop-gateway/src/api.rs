@@ -4,7 +4,7 @@
 
 use endstop::core::units::{Money, TokenUsage};
 use endstop::message::ToolCall;
-use endstop::price::{CallContext, Unit, UsageCounts};
+use endstop_price::{CallContext, Unit, UsageCounts};
 use http::StatusCode;
 use thiserror::Error;
 

@@ -147,7 +147,7 @@ fn runs(api: Api, answer: &Value, events: &[Value]) -> [Option<u64>; 3] {
     let [whole, streamed] = [answered(api, answer), reader.seen().clone()].map(|seen| {
         let counts = seen.usage.expect("usage").counts;
         ["web_searches", "storage_searches", "code_executions"]
-            .map(|unit| counts.get(endstop::price::Unit::named(unit).unwrap()))
+            .map(|unit| counts.get(endstop_price::Unit::named(unit).unwrap()))
     });
     assert_eq!(whole, streamed, "{api:?} {answer}");
     whole

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use endstop::price::CallContext;
+use endstop_price::CallContext;
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
 

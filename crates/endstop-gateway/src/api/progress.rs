@@ -1,7 +1,7 @@
 //! What is kept of an answer while it is read, alike in the interfaces that write it as blocks or items.
 
 use endstop::message::ToolCall;
-use endstop::price::UsageShape;
+use endstop_price::UsageShape;
 
 use super::reply::{MAX_CALLS, Room, count_bytes, error_words, word};
 use super::usage::Tally;

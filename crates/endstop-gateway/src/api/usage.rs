@@ -1,6 +1,6 @@
 //! Usage that a provider reports, at once or piece by piece.
 
-use endstop::price::{
+use endstop_price::{
     MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape, read_usage,
 };
 use serde_json::{Map, Value};

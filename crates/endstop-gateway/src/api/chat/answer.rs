@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use endstop::message::ToolCall;
-use endstop::price::UsageShape;
+use endstop_price::UsageShape;
 use serde::de::IgnoredAny;
 use serde_json::json;
 

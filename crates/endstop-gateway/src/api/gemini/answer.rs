@@ -1,6 +1,6 @@
 //! Answers: as a whole, as a list of pieces, and as a stream of them.
 
-use endstop::price::UsageShape;
+use endstop_price::UsageShape;
 
 use super::super::parts::{read_object, text_of_body};
 use super::super::progress::Progress;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use endstop::price::UsageShape;
+use endstop_price::UsageShape;
 use serde_json::json;
 
 use super::super::again::Around;

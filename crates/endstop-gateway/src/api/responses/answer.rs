@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use endstop::price::UsageShape;
+use endstop_price::UsageShape;
 
 use super::super::parts::{arguments_of, read_object, text_of};
 use super::super::progress::Progress;

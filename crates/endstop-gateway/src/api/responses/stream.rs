@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use endstop::price::UsageShape;
+use endstop_price::UsageShape;
 
 use super::super::parts::{Kind, arguments_of};
 use super::super::progress::Progress;
