@@ -3,23 +3,23 @@
 //! Which of two equal keys counts, and whether `MAX_TOKENS` is `max_tokens`, is for each server to say. A cap that
 //! is lowered in one of them would leave the other one in force.
 
-use super::Unreadable;
+use crate::ReadError;
 use crate::json::{self, Raw};
 
 /// A key that decides.
-pub(super) struct Key {
+pub(crate) struct DecidingKey {
     /// How it may be written: one word for one thing, so that two spellings are twice the same key.
     spellings: &'static [&'static str],
     /// Those of the object that is its value.
     inner: &'static [Self],
 }
 
-impl Key {
-    pub(super) const fn of(spellings: &'static [&'static str]) -> Self {
+impl DecidingKey {
+    pub(crate) const fn of(spellings: &'static [&'static str]) -> Self {
         Self { spellings, inner: &[] }
     }
 
-    pub(super) const fn with(self, inner: &'static [Self]) -> Self {
+    pub(crate) const fn with(self, inner: &'static [Self]) -> Self {
         Self { spellings: self.spellings, inner }
     }
 }
@@ -28,40 +28,40 @@ impl Key {
 ///
 /// # Errors
 /// Where one stands twice, or in letters of another case.
-pub(super) fn check(body: &[u8], keys: &[Key]) -> Result<(), Unreadable> {
-    let text = std::str::from_utf8(body).map_err(|error| Unreadable(error.to_string()))?;
+pub(crate) fn check(body: &[u8], keys: &[DecidingKey]) -> Result<(), ReadError> {
+    let text = std::str::from_utf8(body).map_err(|error| ReadError(error.to_string()))?;
     check_object(Raw::of(text.trim_ascii()), keys)
 }
 
-fn check_object(object: Raw<'_>, keys: &[Key]) -> Result<(), Unreadable> {
+fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> {
     if !object.is_object() {
         return Ok(());
     }
     let members = object.members();
     if members.is_empty() && object.json().bytes().any(|byte| byte == b'"') {
-        return Err(Unreadable("an object has too many members".to_owned()));
+        return Err(ReadError("an object has too many members".to_owned()));
     }
     check_members(&members, keys)
 }
 
 /// As [`check`], of an object whose members are known.
-pub(super) fn check_members(
+pub(crate) fn check_members(
     members: &[(json::Key<'_>, Raw<'_>)],
-    keys: &[Key],
-) -> Result<(), Unreadable> {
+    keys: &[DecidingKey],
+) -> Result<(), ReadError> {
     let mut found = vec![false; keys.len()];
     for (name, value) in members {
         let name = name.as_str();
-        let is_it = |(key, _): &(&Key, &mut bool)| {
+        let is_it = |(key, _): &(&DecidingKey, &mut bool)| {
             key.spellings.iter().any(|spelling| is_same_folded(name, spelling))
         };
         let Some((key, is_there)) = keys.iter().zip(&mut found).find(is_it) else { continue };
         if !key.spellings.contains(&name) {
             let known = key.spellings.join("` or `");
-            return Err(Unreadable(format!("`{name}` has to be written as `{known}`")));
+            return Err(ReadError(format!("`{name}` has to be written as `{known}`")));
         }
         if std::mem::replace(is_there, true) {
-            return Err(Unreadable(format!("`{name}` stands there twice")));
+            return Err(ReadError(format!("`{name}` stands there twice")));
         }
         if !key.inner.is_empty() {
             check_object(*value, key.inner)?;
@@ -88,12 +88,12 @@ fn is_same_folded(key: &str, spelling: &str) -> bool {
 ///
 /// # Errors
 /// Where it is anything else: a server may read a number in it that is not read here.
-pub(super) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64>, Unreadable> {
+pub(crate) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64>, ReadError> {
     if !value.is_some() {
         return Ok(None);
     }
     let count = value.count().filter(|count| *count >= least);
-    let wrong = || Unreadable(format!("`{name}` is not a whole number of at least {least}"));
+    let wrong = || ReadError(format!("`{name}` is not a whole number of at least {least}"));
     count.ok_or_else(wrong).map(Some)
 }
 
@@ -101,10 +101,10 @@ pub(super) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64
 ///
 /// # Errors
 /// Where it is anything else.
-pub(super) fn truth(value: Raw<'_>, name: &str) -> Result<bool, Unreadable> {
+pub(crate) fn truth(value: Raw<'_>, name: &str) -> Result<bool, ReadError> {
     match value.json() {
         "true" => Ok(true),
         "" | "null" | "false" => Ok(false),
-        _ => Err(Unreadable(format!("`{name}` is neither true nor false"))),
+        _ => Err(ReadError(format!("`{name}` is neither true nor false"))),
     }
 }

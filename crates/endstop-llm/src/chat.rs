@@ -5,40 +5,42 @@ use std::borrow::Cow;
 use http::StatusCode;
 use serde_json::json;
 
-use super::demand::{Insists, Offer, demands};
-use super::parts::{
+use crate::StopText;
+use crate::ambiguous_keys::{DecidingKey, check_members, truth, whole};
+use crate::json::{Entry, List, Object, Raw, fields};
+use crate::limits::MAX_CALLS;
+use crate::output_contract::{Offer, ToolRequirement, demands};
+use crate::parts::{
     Kind, Noted, arguments_of, beside, context, fallbacks, may_write_1h, read_noting, searches,
     text_of,
 };
-use super::reply::{MAX_CALLS, Reply};
-use super::strict::{Key, check_members, truth, whole};
-use super::weigh::{TOOL_INSTRUCTIONS, mark_entry};
-use super::{
-    Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
+use crate::response_outline::ResponseOutline;
+use crate::token_bound::{TOOL_INSTRUCTIONS, mark_entry};
+use crate::{
+    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
+    ToolResult, WrittenResponse,
 };
-use crate::json::{Entry, List, Object, Raw, fields};
-use crate::stop::StopText;
 
 mod answer;
 mod edit;
-mod write;
+mod stop;
 
 /// The dialect.
 #[derive(Debug)]
-pub(super) struct Chat;
+pub(crate) struct Chat;
 
 /// What decides the cost of an answer, and who gives it.
-const KEYS: &[Key] = &[
-    Key::of(&["model"]),
-    Key::of(&["stream"]),
-    Key::of(&["stream_options"]).with(&[Key::of(&["include_usage"])]),
-    Key::of(&["max_tokens"]),
-    Key::of(&["max_completion_tokens"]),
-    Key::of(&["n"]),
-    Key::of(&["best_of"]),
-    Key::of(&["service_tier"]),
-    Key::of(&["models"]),
-    Key::of(&["fallbacks"]),
+const KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["model"]),
+    DecidingKey::of(&["stream"]),
+    DecidingKey::of(&["stream_options"]).with(&[DecidingKey::of(&["include_usage"])]),
+    DecidingKey::of(&["max_tokens"]),
+    DecidingKey::of(&["max_completion_tokens"]),
+    DecidingKey::of(&["n"]),
+    DecidingKey::of(&["best_of"]),
+    DecidingKey::of(&["service_tier"]),
+    DecidingKey::of(&["models"]),
+    DecidingKey::of(&["fallbacks"]),
 ];
 
 fields! {
@@ -107,7 +109,7 @@ fields! {
 }
 
 impl Dialect for Chat {
-    fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
+    fn read(&self, _: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         let Noted { text, value: request, members } = read_noting::<Request<'_>>(body)?;
         check_members(&members, KEYS)?;
         let [old_cap, cap] = [
@@ -115,7 +117,7 @@ impl Dialect for Chat {
             whole(request.max_completion_tokens, "max_completion_tokens", 0)?,
         ];
         let [choices, best_of] = [whole(request.n, "n", 1)?, whole(request.best_of, "best_of", 1)?];
-        let mut asked = Asked {
+        let mut asked = CallRequest {
             model: request.model.text().unwrap_or_default().into_owned(),
             is_stream: truth(request.stream, "stream")?,
             wants_usage: request.stream_options.include_usage.is_true(),
@@ -133,7 +135,7 @@ impl Dialect for Chat {
             thread: Thread::Whole,
             fixed_bound: beside(body, request.messages.0.iter().map(Entry::raw)),
             root: Object::known(text, &members, edit::KEYS),
-            ..Asked::default()
+            ..CallRequest::default()
         };
         if !asked.tools.is_empty() {
             asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
@@ -142,33 +144,33 @@ impl Dialect for Chat {
         Ok(asked)
     }
 
-    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
         edit::edit(body, edits)
     }
 
-    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
         edit::keep_calls(body, keep)
     }
 
-    fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
+    fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError> {
         answer::read(body)
     }
 
-    fn stream(&self, asked: &Asked) -> Box<dyn StreamReader> {
-        Box::new(answer::Reader::new(Reply::to(asked)))
+    fn stream(&self, asked: &CallRequest) -> Box<dyn StreamReader> {
+        Box::new(answer::ChatStream::new(ResponseOutline::to(asked)))
     }
 
-    fn stop(&self, asked: &Asked, stop: &StopText) -> OwnAnswer {
-        write::stop(&Reply::to(asked), stop)
+    fn stop(&self, asked: &CallRequest, stop: &StopText) -> WrittenResponse {
+        stop::stop(&ResponseOutline::to(asked), stop)
     }
 
-    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
         openai_error(status, kind, message)
     }
 }
 
 /// An error as OpenAI writes it.
-pub(super) fn openai_error(status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+pub(crate) fn openai_error(status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
     let (kind, code) = match kind {
         ErrorKind::Stopped => ("insufficient_quota", Some("insufficient_quota")),
         ErrorKind::Invalid | ErrorKind::Thread => ("invalid_request_error", None),
@@ -176,7 +178,7 @@ pub(super) fn openai_error(status: StatusCode, kind: ErrorKind, message: &str) -
         ErrorKind::Overloaded => ("server_error", Some("overloaded")),
     };
     let error = json!({ "message": message, "type": kind, "param": null, "code": code });
-    super::reply::json_answer(status, &json!({ "error": error }))
+    crate::response_outline::json_answer(status, &json!({ "error": error }))
 }
 
 impl<'j> Request<'j> {
@@ -203,7 +205,7 @@ impl<'j> Request<'j> {
         self.search.is_some() || self.tools.0.iter().any(runs_there)
     }
 
-    fn demands(&self) -> super::Demands {
+    fn demands(&self) -> crate::OutputContract {
         let format = self.format.kind.text();
         let wants_json = matches!(format.as_deref(), Some("json_schema" | "json_object"));
         let choice = if self.tool_choice.is_some() { self.tool_choice } else { self.function_call };
@@ -212,32 +214,32 @@ impl<'j> Request<'j> {
 }
 
 /// What a `tool_choice` insists on. Some servers call `required` `any`.
-fn insists(choice: Raw<'_>) -> Insists {
+fn insists(choice: Raw<'_>) -> ToolRequirement {
     if let Some(word) = choice.text() {
         return insists_by_word(&word);
     }
     if !choice.is_object() {
-        return Insists::Free;
+        return ToolRequirement::Free;
     }
     let choice: Choice<'_> = choice.read();
     if let Some(mode) = choice.allowed.mode.text() {
         return insists_by_word(&mode);
     }
     let name = choice.function.name.text().or_else(|| choice.name.text());
-    name.map_or(Insists::Any, |name| Insists::On(name.into_owned()))
+    name.map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned()))
 }
 
 /// What a word insists on.
-pub(super) fn insists_by_word(word: &str) -> Insists {
+pub(crate) fn insists_by_word(word: &str) -> ToolRequirement {
     match word {
-        "none" => Insists::Never,
-        "required" | "any" => Insists::Any,
-        _ => Insists::Free,
+        "none" => ToolRequirement::Never,
+        "required" | "any" => ToolRequirement::Any,
+        _ => ToolRequirement::Free,
     }
 }
 
 /// Reads the messages, and what came after the model's last one.
-fn conversation(messages: &[Entry<'_>], asked: &mut Asked) {
+fn conversation(messages: &[Entry<'_>], asked: &mut CallRequest) {
     let mut calls: Vec<(Cow<'_, str>, Function<'_>)> = Vec::new();
     let mut was_model = false;
     for message in messages {
@@ -284,4 +286,4 @@ fn result(message: &Entry<'_>, calls: &[(Cow<'_, str>, Function<'_>)]) -> ToolRe
 }
 
 #[cfg(test)]
-mod chat_tests;
+mod tests;

@@ -4,16 +4,16 @@ use crate::json::{Raw, is_plain};
 
 /// What stood around the words of the last event.
 #[derive(Debug, Default)]
-pub(super) struct Around {
+pub(crate) struct DeltaTemplate {
     /// Up to the quote before the words; empty where nothing is kept.
     before: String,
     /// From the quote after them.
     after: String,
 }
 
-impl Around {
+impl DeltaTemplate {
     /// Keeps what is around `words`, a string in `data`. What is no string in it is not kept.
-    pub(super) fn keep(&mut self, data: &str, words: Raw<'_>) {
+    pub(crate) fn keep(&mut self, data: &str, words: Raw<'_>) {
         self.forget();
         let start = words.json().as_ptr().addr().checked_sub(data.as_ptr().addr());
         let Some(start) = start else { return };
@@ -29,14 +29,14 @@ impl Around {
     }
 
     /// Keeps nothing.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.before.clear();
         self.after.clear();
     }
 
     /// The words of an event with the same around them. They are no escapes, so that they are what a parser would
     /// find, and it would find nothing else that is new.
-    pub(super) fn words<'e>(&self, data: &'e str) -> Option<&'e str> {
+    pub(crate) fn words<'e>(&self, data: &'e str) -> Option<&'e str> {
         if self.before.is_empty() {
             return None;
         }
@@ -45,3 +45,6 @@ impl Around {
         is_plain(words).then_some(words)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,33 +7,35 @@
 use http::StatusCode;
 use serde_json::json;
 
-use super::demand::{Insists, Offer, demands};
-use super::parts::{beside, context, read_object, searches};
-use super::reply::{FINAL_ANSWER, MAX_CALLS, Reply, json_answer};
-use super::strict::{Key, check, whole};
-use super::weigh::{TOOL_INSTRUCTIONS, mark};
-use super::{
-    Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
-};
+use crate::StopText;
+use crate::ambiguous_keys::{DecidingKey, check, whole};
 use crate::json::{List, Raw, fields};
-use crate::stop::StopText;
+use crate::limits::MAX_CALLS;
+use crate::output_contract::{Offer, ToolRequirement, demands};
+use crate::parts::{beside, context, read_object, searches};
+use crate::response_outline::{FINAL_ANSWER, ResponseOutline, json_answer};
+use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
+use crate::{
+    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
+    ToolResult, WrittenResponse,
+};
 
 mod answer;
 mod edit;
-mod write;
+mod stop;
 
 /// The dialect.
 #[derive(Debug)]
-pub(super) struct Gemini;
+pub(crate) struct Gemini;
 
 /// What decides the cost of an answer.
-const KEYS: &[Key] = &[
-    Key::of(&["generationConfig", "generation_config"]).with(&[
-        Key::of(&["maxOutputTokens", "max_output_tokens"]),
-        Key::of(&["candidateCount", "candidate_count"]),
+const KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["generationConfig", "generation_config"]).with(&[
+        DecidingKey::of(&["maxOutputTokens", "max_output_tokens"]),
+        DecidingKey::of(&["candidateCount", "candidate_count"]),
     ]),
-    Key::of(&["cachedContent", "cached_content"]),
-    Key::of(&["model"]),
+    DecidingKey::of(&["cachedContent", "cached_content"]),
+    DecidingKey::of(&["model"]),
 ];
 
 fields! {
@@ -133,7 +135,7 @@ fn listed(value: Raw<'_>) -> Vec<Raw<'_>> {
 }
 
 impl Dialect for Gemini {
-    fn read(&self, path: &str, body: &[u8]) -> Result<Asked, Unreadable> {
+    fn read(&self, path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         let request: Request<'_> = read_object(body)?;
         check(body, KEYS)?;
         let config = &request.config;
@@ -142,7 +144,7 @@ impl Dialect for Gemini {
         let is_events = query.split('&').any(|pair| pair.eq_ignore_ascii_case("alt=sse"));
         let contents = listed(request.contents);
         let offers = request.offers();
-        let mut asked = Asked {
+        let mut asked = CallRequest {
             model: model_in(path),
             is_stream: is_streamed && is_events,
             is_list: is_streamed && !is_events,
@@ -157,7 +159,7 @@ impl Dialect for Gemini {
             // Cached content is part of the input, and its size is not known here.
             thread: if request.cached.is_some() { Thread::Continues } else { Thread::Whole },
             fixed_bound: beside(body, contents.iter().copied()),
-            ..Asked::default()
+            ..CallRequest::default()
         };
         if request.tools.is_some() {
             asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
@@ -166,27 +168,27 @@ impl Dialect for Gemini {
         Ok(asked)
     }
 
-    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
         edit::edit(body, edits)
     }
 
-    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
         edit::keep_calls(body, keep)
     }
 
-    fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
+    fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError> {
         answer::read(body)
     }
 
-    fn stream(&self, asked: &Asked) -> Box<dyn StreamReader> {
-        Box::new(answer::Reader::new(Reply::to(asked)))
+    fn stream(&self, asked: &CallRequest) -> Box<dyn StreamReader> {
+        Box::new(answer::GeminiStream::new(ResponseOutline::to(asked)))
     }
 
-    fn stop(&self, asked: &Asked, stop: &StopText) -> OwnAnswer {
-        write::stop(&Reply::to(asked), stop)
+    fn stop(&self, asked: &CallRequest, stop: &StopText) -> WrittenResponse {
+        stop::stop(&ResponseOutline::to(asked), stop)
     }
 
-    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
         let name = match kind {
             // RESOURCE_EXHAUSTED would say: try again later.
             ErrorKind::Stopped => "FAILED_PRECONDITION",
@@ -242,16 +244,16 @@ impl<'j> Request<'j> {
         })
     }
 
-    fn insists(&self) -> Insists {
+    fn insists(&self) -> ToolRequirement {
         let calling = &self.tool_config.calling;
         let names: Vec<_> = calling.names.0.iter().filter_map(|name| name.text()).collect();
         match calling.mode.text().map(|mode| mode.to_ascii_uppercase()).as_deref() {
-            Some("NONE") => Insists::Never,
+            Some("NONE") => ToolRequirement::Never,
             Some("ANY") if names.is_empty() || names.iter().any(|name| name == FINAL_ANSWER) => {
-                Insists::Any
+                ToolRequirement::Any
             }
-            Some("ANY") => Insists::On(names.concat()),
-            _ => Insists::Free,
+            Some("ANY") => ToolRequirement::On(names.concat()),
+            _ => ToolRequirement::Free,
         }
     }
 
@@ -266,7 +268,7 @@ impl<'j> Request<'j> {
 
 /// Reads the contents, and what came after the model's last one. Answers to calls name the function, and an id
 /// only lately: without one, the first answer of a name is that to the first call.
-fn conversation(contents: &[Raw<'_>], asked: &mut Asked) {
+fn conversation(contents: &[Raw<'_>], asked: &mut CallRequest) {
     let mut calls: Vec<Call<'_>> = Vec::new();
     let mut was_model = false;
     for raw in contents {
@@ -313,4 +315,4 @@ fn result(response: &Response<'_>, calls: &mut Vec<Call<'_>>) -> ToolResult {
 }
 
 #[cfg(test)]
-mod gemini_tests;
+mod tests;

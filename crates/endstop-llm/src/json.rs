@@ -4,6 +4,7 @@
 //! twice the last value counts (as in the usual parsers), and nothing is as deep as the text is: values that are
 //! not asked for are skipped without recursion.
 
+use crate::limits::MAX_ITEMS;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -15,9 +16,6 @@ mod walk;
 
 pub(crate) use splice::{Changes, Object};
 pub(crate) use walk::{Broken, FromJson, Walk, is_plain, parse, parse_noting};
-
-/// Most elements of one list, and members of one object, that are read; more is an error.
-pub(crate) const MAX_ITEMS: usize = 1 << 16;
 
 /// A value as its text; empty where it is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -229,8 +227,8 @@ macro_rules! fields {
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default)]
-        pub(super) struct $name<$life> {
-            $(pub(super) $field: $kind,)*
+        pub(crate) struct $name<$life> {
+            $(pub(crate) $field: $kind,)*
         }
 
         impl<$life> crate::json::FromJson<$life> for $name<$life> {
@@ -254,6 +252,4 @@ macro_rules! fields {
 pub(crate) use fields;
 
 #[cfg(test)]
-mod json_tests;
-#[cfg(test)]
-mod splice_tests;
+mod tests;

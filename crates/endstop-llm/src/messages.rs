@@ -5,23 +5,25 @@ use std::borrow::Cow;
 use http::StatusCode;
 use serde_json::json;
 
-use super::demand::{Insists, Offer, demands};
-use super::parts::{
+use crate::StopText;
+use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
+use crate::json::{List, Raw, fields};
+use crate::limits::MAX_CALLS;
+use crate::output_contract::{Offer, ToolRequirement, demands};
+use crate::parts::{
     Kind, arguments_of, beside, context, fallbacks, keep_calls, may_write_1h, read_object,
     searches, text_of,
 };
-use super::reply::{MAX_CALLS, Reply, json_answer};
-use super::strict::{Key, check, truth, whole};
-use super::weigh::{TOOL_INSTRUCTIONS, mark};
-use super::{
-    Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
+use crate::response_outline::{ResponseOutline, json_answer};
+use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
+use crate::{
+    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
+    ToolResult, WrittenResponse,
 };
-use crate::json::{List, Raw, fields};
-use crate::stop::StopText;
 
 mod answer;
 mod edit;
-mod write;
+mod stop;
 
 /// What programs add beside the results of tools in the user's name begins so.
 const REMINDER: &str = "<system-reminder>";
@@ -31,18 +33,18 @@ const CLIENT_TOOLS: [&str; 5] = ["custom", "bash_", "text_editor_", "computer_",
 
 /// The dialect.
 #[derive(Debug)]
-pub(super) struct Messages;
+pub(crate) struct Messages;
 
 /// What decides the cost of an answer, and who gives it.
-const KEYS: &[Key] = &[
-    Key::of(&["model"]),
-    Key::of(&["stream"]),
-    Key::of(&["max_tokens"]),
-    Key::of(&["service_tier"]),
-    Key::of(&["speed"]),
-    Key::of(&["thread"]),
-    Key::of(&["models"]),
-    Key::of(&["fallbacks"]),
+const KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["model"]),
+    DecidingKey::of(&["stream"]),
+    DecidingKey::of(&["max_tokens"]),
+    DecidingKey::of(&["service_tier"]),
+    DecidingKey::of(&["speed"]),
+    DecidingKey::of(&["thread"]),
+    DecidingKey::of(&["models"]),
+    DecidingKey::of(&["fallbacks"]),
 ];
 
 fields! {
@@ -114,7 +116,7 @@ fields! {
 }
 
 impl Dialect for Messages {
-    fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
+    fn read(&self, _: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         let request: Request<'_> = read_object(body)?;
         check(body, KEYS)?;
         let offers = request.offers();
@@ -122,7 +124,7 @@ impl Dialect for Messages {
         let continues = kind.as_deref() == Some("continue") || request.thread.previous.is_some();
         let formats = [request.format.kind, request.config.format.kind];
         let wants_json = formats.iter().any(|kind| kind.json() == "\"json_schema\"");
-        let mut asked = Asked {
+        let mut asked = CallRequest {
             model: request.model.text().unwrap_or_default().into_owned(),
             is_stream: truth(request.stream, "stream")?,
             wants_usage: true,
@@ -137,7 +139,7 @@ impl Dialect for Messages {
             tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
             thread: if continues { Thread::CanResend } else { Thread::Whole },
             fixed_bound: beside(body, request.messages.0.iter().copied()),
-            ..Asked::default()
+            ..CallRequest::default()
         };
         if !asked.tools.is_empty() {
             asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
@@ -146,7 +148,7 @@ impl Dialect for Messages {
         Ok(asked)
     }
 
-    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
         edit::edit(body, edits)
     }
 
@@ -161,25 +163,25 @@ impl Dialect for Messages {
         })
     }
 
-    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
         keep_calls(body, "content", keep, |block| {
             block.read::<Kind<'_>>().kind.json() == "\"tool_use\""
         })
     }
 
-    fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
+    fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError> {
         answer::read(body)
     }
 
-    fn stream(&self, asked: &Asked) -> Box<dyn StreamReader> {
-        Box::new(answer::Reader::new(Reply::to(asked)))
+    fn stream(&self, asked: &CallRequest) -> Box<dyn StreamReader> {
+        Box::new(answer::MessagesStream::new(ResponseOutline::to(asked)))
     }
 
-    fn stop(&self, asked: &Asked, stop: &StopText) -> OwnAnswer {
-        write::stop(&Reply::to(asked), stop)
+    fn stop(&self, asked: &CallRequest, stop: &StopText) -> WrittenResponse {
+        stop::stop(&ResponseOutline::to(asked), stop)
     }
 
-    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
         let name = match kind {
             ErrorKind::Stopped => "billing_error",
             ErrorKind::Invalid | ErrorKind::Thread => "invalid_request_error",
@@ -216,20 +218,21 @@ impl<'j> Request<'j> {
 }
 
 impl Choice<'_> {
-    fn insists(&self) -> Insists {
+    fn insists(&self) -> ToolRequirement {
         match self.kind.text().as_deref() {
-            Some("none") => Insists::Never,
-            Some("any") => Insists::Any,
-            Some("tool") => {
-                self.name.text().map_or(Insists::Any, |name| Insists::On(name.into_owned()))
-            }
-            _ => Insists::Free,
+            Some("none") => ToolRequirement::Never,
+            Some("any") => ToolRequirement::Any,
+            Some("tool") => self
+                .name
+                .text()
+                .map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned())),
+            _ => ToolRequirement::Free,
         }
     }
 }
 
 /// Reads the messages, and what came after the model's last one.
-fn conversation(messages: &[Raw<'_>], asked: &mut Asked) {
+fn conversation(messages: &[Raw<'_>], asked: &mut CallRequest) {
     let mut calls: Vec<Block<'_>> = Vec::new();
     let mut was_model = false;
     for raw in messages {
@@ -284,4 +287,4 @@ fn result(block: &Block<'_>, calls: &[Block<'_>]) -> ToolResult {
 }
 
 #[cfg(test)]
-mod messages_tests;
+mod tests;

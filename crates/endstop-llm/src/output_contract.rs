@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::Demands;
-use super::reply::FINAL_ANSWER;
+use crate::OutputContract;
 use crate::json::{List, Raw, fields};
+use crate::response_outline::FINAL_ANSWER;
 
 /// Which tools the model has to call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Insists {
+pub(crate) enum ToolRequirement {
     /// Any or none.
     #[default]
     Free,
@@ -22,9 +22,9 @@ pub(super) enum Insists {
 
 /// A tool that is offered, and the schema of its arguments.
 #[derive(Clone, Debug)]
-pub(super) struct Offer<'j> {
-    pub(super) name: Cow<'j, str>,
-    pub(super) schema: Raw<'j>,
+pub(crate) struct Offer<'j> {
+    pub(crate) name: Cow<'j, str>,
+    pub(crate) schema: Raw<'j>,
 }
 
 fields! {
@@ -41,19 +41,23 @@ fields! {
 }
 
 /// What the client insists on. A `final_answer` that may be called is called: it ends more loops than text does.
-pub(super) fn demands(offers: &[Offer<'_>], insists: &Insists, wants_json: bool) -> Demands {
+pub(crate) fn demands(
+    offers: &[Offer<'_>],
+    insists: &ToolRequirement,
+    wants_json: bool,
+) -> OutputContract {
     let may_call_it = match insists {
-        Insists::Never => false,
-        Insists::On(name) => name == FINAL_ANSWER,
-        Insists::Free | Insists::Any => true,
+        ToolRequirement::Never => false,
+        ToolRequirement::On(name) => name == FINAL_ANSWER,
+        ToolRequirement::Free | ToolRequirement::Any => true,
     };
     let offer = offers.iter().find(|offer| offer.name == FINAL_ANSWER).filter(|_| may_call_it);
     match offer.and_then(|offer| text_argument(offer.schema)) {
-        Some(argument) => Demands::FinalAnswer { argument },
-        None if wants_json || matches!(insists, Insists::Any | Insists::On(_)) => {
-            Demands::Structure
+        Some(argument) => OutputContract::FinalAnswer { argument },
+        None if wants_json || matches!(insists, ToolRequirement::Any | ToolRequirement::On(_)) => {
+            OutputContract::Structure
         }
-        None => Demands::Text,
+        None => OutputContract::Text,
     }
 }
 

@@ -8,9 +8,10 @@ use endstop::price::CallContext;
 use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
-use super::reply::word;
-use super::{Edits, ToolsOff, Unreadable};
 use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
+use crate::limits::MAX_FALLBACKS;
+use crate::response_outline::word;
+use crate::{Edits, ReadError, ToolsOff};
 
 fields! {
     Part<'j> {
@@ -26,42 +27,42 @@ fields! {
 }
 
 /// Reads a body that has to be an object.
-pub(super) fn read_object<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<T, Unreadable> {
+pub(crate) fn read_object<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<T, ReadError> {
     let text = text_of_body(body)?;
     if !text.trim_ascii_start().starts_with('{') {
-        return Err(Unreadable("not a JSON object".to_owned()));
+        return Err(ReadError("not a JSON object".to_owned()));
     }
-    parse(text).map_err(|error| Unreadable(error.to_string()))
+    parse(text).map_err(|error| ReadError(error.to_string()))
 }
 
 /// As [`read_object`], with the members of the object.
-pub(super) fn read_noting<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<Noted<'j, T>, Unreadable> {
+pub(crate) fn read_noting<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<Noted<'j, T>, ReadError> {
     let text = text_of_body(body)?;
     if !text.trim_ascii_start().starts_with('{') {
-        return Err(Unreadable("not a JSON object".to_owned()));
+        return Err(ReadError("not a JSON object".to_owned()));
     }
-    let (value, members) = parse_noting(text).map_err(|error| Unreadable(error.to_string()))?;
+    let (value, members) = parse_noting(text).map_err(|error| ReadError(error.to_string()))?;
     Ok(Noted { text, value, members })
 }
 
 /// What a body says.
-pub(super) struct Noted<'j, T> {
-    pub(super) text: &'j str,
-    pub(super) value: T,
+pub(crate) struct Noted<'j, T> {
+    pub(crate) text: &'j str,
+    pub(crate) value: T,
     /// In order, with all duplicates.
-    pub(super) members: Vec<(Key<'j>, Raw<'j>)>,
+    pub(crate) members: Vec<(Key<'j>, Raw<'j>)>,
 }
 
 /// A body as text.
-pub(super) fn text_of_body(body: &[u8]) -> Result<&str, Unreadable> {
+pub(crate) fn text_of_body(body: &[u8]) -> Result<&str, ReadError> {
     if let Ok(text) = simdutf8::basic::from_utf8(body) {
         return Ok(text);
     }
-    std::str::from_utf8(body).map_err(|error| Unreadable(error.to_string()))
+    std::str::from_utf8(body).map_err(|error| ReadError(error.to_string()))
 }
 
 /// The text of content: a string, or the texts of its parts, a line each.
-pub(super) fn text_of(content: Raw<'_>) -> Cow<'_, str> {
+pub(crate) fn text_of(content: Raw<'_>) -> Cow<'_, str> {
     if !content.is_list() {
         return content.text().unwrap_or_default();
     }
@@ -79,7 +80,7 @@ pub(super) fn text_of(content: Raw<'_>) -> Cow<'_, str> {
 }
 
 /// Arguments: a string as its characters, anything else as JSON.
-pub(super) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
+pub(crate) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
     arguments.text().unwrap_or(if arguments.is_some() {
         Cow::Borrowed(arguments.json())
     } else {
@@ -89,7 +90,7 @@ pub(super) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
 
 /// Bytes of a request before its messages and after them. What stands between them is no text, and would make
 /// a request that adds messages look like one with other instructions.
-pub(super) fn beside<'j>(
+pub(crate) fn beside<'j>(
     body: &[u8],
     mut messages: impl DoubleEndedIterator<Item = Raw<'j>>,
 ) -> u64 {
@@ -108,18 +109,15 @@ static FIND_1H: LazyLock<[Finder<'static>; 3]> =
     LazyLock::new(|| [r#""1h""#, r"\u0031", r"\u0068"].map(Finder::new));
 
 /// Whether a request may say that something is to be cached for an hour.
-pub(super) fn may_write_1h(body: &[u8]) -> bool {
+pub(crate) fn may_write_1h(body: &[u8]) -> bool {
     FIND_1H.iter().any(|it| it.find(body).is_some())
 }
 
 /// The tier and speed that a request asks for.
-pub(super) fn context(tier: Raw<'_>, speed: Raw<'_>) -> CallContext {
+pub(crate) fn context(tier: Raw<'_>, speed: Raw<'_>) -> CallContext {
     let [service_tier, speed] = [tier, speed].map(word);
     CallContext { service_tier, speed, ..CallContext::default() }
 }
-
-/// Most models that may answer in a model's stead.
-const MAX_FALLBACKS: usize = 64;
 
 fields! {
     Named<'j> {
@@ -128,9 +126,9 @@ fields! {
 }
 
 /// The models that may answer in a model's stead: names, or objects that have one.
-pub(super) fn fallbacks<'j>(
+pub(crate) fn fallbacks<'j>(
     lists: impl IntoIterator<Item = Raw<'j>>,
-) -> Result<Vec<String>, Unreadable> {
+) -> Result<Vec<String>, ReadError> {
     let all = lists.into_iter().flat_map(Raw::items);
     // One that cannot be read has no price.
     let name = |it: Raw<'_>| {
@@ -138,7 +136,7 @@ pub(super) fn fallbacks<'j>(
     };
     let names: Vec<String> = all.take(MAX_FALLBACKS.saturating_add(1)).map(name).collect();
     if names.len() > MAX_FALLBACKS {
-        return Err(Unreadable(format!(
+        return Err(ReadError(format!(
             "more than {MAX_FALLBACKS} models are named to fall back on"
         )));
     }
@@ -150,7 +148,7 @@ pub(super) fn fallbacks<'j>(
 const SEARCHES: u64 = 10;
 
 /// Most searches with a fee of a tool of this kind at the provider, where the request allows so many runs of it.
-pub(super) fn searches(kind: &str, most: Raw<'_>) -> u64 {
+pub(crate) fn searches(kind: &str, most: Raw<'_>) -> u64 {
     let kind = kind.to_ascii_lowercase();
     // A search among the tools that are offered costs its tokens.
     let has_fee = kind.contains("search") && !kind.starts_with("tool_search");
@@ -158,7 +156,7 @@ pub(super) fn searches(kind: &str, most: Raw<'_>) -> u64 {
 }
 
 /// Whether nothing is to be changed.
-pub(super) fn is_nothing(edits: &Edits<'_>) -> bool {
+pub(crate) fn is_nothing(edits: &Edits<'_>) -> bool {
     edits.output_cap.is_none()
         && !edits.force_usage
         && edits.finish.is_none()
@@ -166,12 +164,12 @@ pub(super) fn is_nothing(edits: &Edits<'_>) -> bool {
 }
 
 /// The beginning of a change of a body.
-pub(super) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object<'_>), Unreadable> {
-    Changes::of(body).map_err(Unreadable)
+pub(crate) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object<'_>), ReadError> {
+    Changes::of(body).map_err(ReadError)
 }
 
 /// Lowers a number to `cap` wherever the object has it. `false` where it has none: `null` is one that is not set.
-pub(super) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, cap: u64) -> bool {
+pub(crate) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, cap: u64) -> bool {
     let mut is_there = false;
     for place in object.all(key) {
         is_there = true;
@@ -184,7 +182,7 @@ pub(super) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, c
 
 /// Turns the tools of a wrap-up off. `offers` are the keys of tools, each with that of its choice, of which `none`
 /// is the one of none. Without tools a choice of them is refused, and so is leave to call several at once.
-pub(super) fn turn_tools_off(
+pub(crate) fn turn_tools_off(
     changes: &mut Changes<'_>,
     root: &Object<'_>,
     edits: &Edits<'_>,
@@ -207,7 +205,7 @@ pub(super) fn turn_tools_off(
 }
 
 /// The notes to the model, as one text.
-pub(super) fn note_of(edits: &Edits<'_>) -> Option<String> {
+pub(crate) fn note_of(edits: &Edits<'_>) -> Option<String> {
     let notes: Vec<&str> = [edits.finish, edits.note].into_iter().flatten().collect();
     (!notes.is_empty()).then(|| notes.join("\n\n"))
 }
@@ -215,7 +213,7 @@ pub(super) fn note_of(edits: &Edits<'_>) -> Option<String> {
 /// Adds to the user's last message, or a message of the user: behind what it has, as results of tools must come
 /// first. Not one of the system: many servers take that only as the first. Not a second one of the user: some
 /// templates want the roles to alternate.
-pub(super) fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
+pub(crate) fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(list) = root.get("messages") else { return };
     let last = last_of(changes, &list).filter(|it| Entry::of(*it).get("role").json() == "\"user\"");
     let message = last.and_then(|last| changes.object(changes.place(last)?));
@@ -227,7 +225,7 @@ pub(super) fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str)
 }
 
 /// Adds a note to the content of a message: to its text, or as one more part. `false` where it has no content.
-pub(super) fn add_to_content(
+pub(crate) fn add_to_content(
     changes: &mut Changes<'_>,
     message: &Object<'_>,
     note: &str,
@@ -239,7 +237,7 @@ pub(super) fn add_to_content(
 }
 
 /// Leaves of the list at a place only the elements for which `stays` holds. They are asked about in order.
-pub(super) fn keep_items(
+pub(crate) fn keep_items(
     changes: &mut Changes<'_>,
     list: Range<usize>,
     mut stays: impl FnMut(Raw<'_>) -> bool,
@@ -252,12 +250,12 @@ pub(super) fn keep_items(
 }
 
 /// An answer without all but the first `keep` calls in the list under a key.
-pub(super) fn keep_calls(
+pub(crate) fn keep_calls(
     body: &[u8],
     key: &str,
     keep: usize,
     is_call: impl Fn(Raw<'_>) -> bool,
-) -> Result<Vec<u8>, Unreadable> {
+) -> Result<Vec<u8>, ReadError> {
     let (mut changes, root) = changes_of(body)?;
     let mut at = 0usize;
     if let Some(list) = root.get(key) {
@@ -271,14 +269,14 @@ pub(super) fn keep_calls(
 }
 
 /// The last element of a list in an object.
-pub(super) fn last_of<'j>(changes: &Changes<'j>, list: &Range<usize>) -> Option<Raw<'j>> {
+pub(crate) fn last_of<'j>(changes: &Changes<'j>, list: &Range<usize>) -> Option<Raw<'j>> {
     changes.value(list).items().pop()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Dialect as _;
-    use super::super::messages::Messages;
+    use crate::Dialect as _;
+    use crate::messages::Messages;
 
     #[test]
     fn more_messages_do_not_change_what_stands_beside_them() {

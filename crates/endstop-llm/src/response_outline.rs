@@ -6,50 +6,42 @@ use http::StatusCode;
 use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Asked, Demands, OwnAnswer, Seen, Unreadable};
+use crate::StopText;
 use crate::json::{Raw, fields};
-use crate::stop::StopText;
-
-/// Most bytes that are kept of an answer: its text, and the names and arguments of its calls.
-const MAX_TEXT: usize = 4 << 20;
-
-/// Most tool calls that are kept of an answer.
-pub(super) const MAX_CALLS: usize = 1_024;
-
-/// Most choices that an answer of the gateway has: what the interfaces allow at most.
-const MAX_CHOICES: u64 = 128;
+use crate::limits::{MAX_CHOICES, MAX_TEXT};
+use crate::{CallRequest, CallResponse, OutputContract, ReadError, WrittenResponse};
 
 /// What is said where a stop has no words: an empty answer makes clients ask again.
 const STOPPED: &str = "Endstop stopped this run.";
 
 /// The tool whose call ends the loop of a client that takes no text for an answer.
-pub(super) const FINAL_ANSWER: &str = "final_answer";
+pub(crate) const FINAL_ANSWER: &str = "final_answer";
 
 /// What an answer of the gateway needs to know of the request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reply {
+pub(crate) struct ResponseOutline {
     /// 32 hexadecimal digits. Equal for equal conversations: clients that know messages by their ids take a
     /// repeated stop for the same, and a stop of a longer conversation for another one.
-    pub(super) id: String,
-    pub(super) model: String,
-    pub(super) choices: u64,
-    pub(super) wants_usage: bool,
-    pub(super) is_stream: bool,
-    pub(super) is_list: bool,
+    pub(crate) id: String,
+    pub(crate) model: String,
+    pub(crate) choices: u64,
+    pub(crate) wants_usage: bool,
+    pub(crate) is_stream: bool,
+    pub(crate) is_list: bool,
     /// The argument of `final_answer`, where that is to be called.
-    pub(super) argument: Option<String>,
+    pub(crate) argument: Option<String>,
 }
 
-impl Reply {
-    pub(super) fn to(asked: &Asked) -> Self {
+impl ResponseOutline {
+    pub(crate) fn to(asked: &CallRequest) -> Self {
         let mut hash = Xxh3::new();
         hash.update(asked.model.as_bytes());
         for message in &asked.messages {
             hash.update(&message.digest.to_le_bytes());
         }
         let argument = match &asked.demands {
-            Demands::FinalAnswer { argument } => Some(argument.clone()),
-            Demands::Text | Demands::Structure => None,
+            OutputContract::FinalAnswer { argument } => Some(argument.clone()),
+            OutputContract::Text | OutputContract::Structure => None,
         };
         Self {
             id: format!("{:032x}", hash.digest128()),
@@ -64,27 +56,31 @@ impl Reply {
 }
 
 /// The arguments of a call of `final_answer`.
-pub(super) fn final_arguments(argument: &str, text: &str) -> Value {
+pub(crate) fn final_arguments(argument: &str, text: &str) -> Value {
     Value::Object([(argument.to_owned(), Value::from(text))].into_iter().collect())
 }
 
 /// The words of a stop.
-pub(super) fn words(stop: &StopText) -> &str {
+pub(crate) fn words(stop: &StopText) -> &str {
     if stop.text.trim().is_empty() { STOPPED } else { &stop.text }
 }
 
 /// A JSON answer.
-pub(super) fn json_answer(status: StatusCode, body: &Value) -> OwnAnswer {
-    OwnAnswer { status, content_type: "application/json", body: body.to_string().into_bytes() }
+pub(crate) fn json_answer(status: StatusCode, body: &Value) -> WrittenResponse {
+    WrittenResponse {
+        status,
+        content_type: "application/json",
+        body: body.to_string().into_bytes(),
+    }
 }
 
 /// A stream of events that is whole.
-pub(super) fn stream_answer(body: Vec<u8>) -> OwnAnswer {
-    OwnAnswer { status: StatusCode::OK, content_type: "text/event-stream", body }
+pub(crate) fn stream_answer(body: Vec<u8>) -> WrittenResponse {
+    WrittenResponse { status: StatusCode::OK, content_type: "text/event-stream", body }
 }
 
 /// Writes an event; without a name, data alone.
-pub(super) fn write_event(out: &mut Vec<u8>, name: &str, data: &Value) {
+pub(crate) fn write_event(out: &mut Vec<u8>, name: &str, data: &Value) {
     if !name.is_empty() {
         out.extend_from_slice(format!("event: {name}\n").as_bytes());
     }
@@ -92,31 +88,31 @@ pub(super) fn write_event(out: &mut Vec<u8>, name: &str, data: &Value) {
 }
 
 /// An event of data alone that is passed on in the place of another.
-pub(super) fn changed_event(data: Result<Vec<u8>, Unreadable>) -> Vec<u8> {
+pub(crate) fn changed_event(data: Result<Vec<u8>, ReadError>) -> Vec<u8> {
     // What cannot be read has no calls either.
     data.map_or(Vec::new(), |data| [&b"data: "[..], &data, b"\n\n"].concat())
 }
 
 /// How much more of an answer is kept: text, names and arguments of calls.
 #[derive(Debug)]
-pub(super) struct Room(usize);
+pub(crate) struct TextRoom(usize);
 
-impl Default for Room {
+impl Default for TextRoom {
     fn default() -> Self {
         Self(MAX_TEXT)
     }
 }
 
-impl Room {
+impl TextRoom {
     /// Adds to a text as far as there is room, up to a border of characters.
-    pub(super) fn push(&mut self, text: &mut String, more: &str) {
+    pub(crate) fn push(&mut self, text: &mut String, more: &str) {
         let kept = more.get(..more.floor_char_boundary(self.0)).unwrap_or_default();
         self.0 = self.0.saturating_sub(kept.len());
         text.push_str(kept);
     }
 
     /// Puts a text in the place of another.
-    pub(super) fn set(&mut self, text: &mut String, new: &str) {
+    pub(crate) fn set(&mut self, text: &mut String, new: &str) {
         if text != new {
             self.0 = self.0.saturating_add(text.len());
             text.clear();
@@ -126,12 +122,12 @@ impl Room {
 }
 
 /// A word that is not empty.
-pub(super) fn word(raw: Raw<'_>) -> Option<String> {
+pub(crate) fn word(raw: Raw<'_>) -> Option<String> {
     raw.text().map(Cow::into_owned).filter(|word| !word.is_empty())
 }
 
 /// Counts bytes of output.
-pub(super) fn count_bytes(seen: &mut Seen, text: &str) {
+pub(crate) fn count_bytes(seen: &mut CallResponse, text: &str) {
     let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
     seen.output_bytes = seen.output_bytes.saturating_add(bytes);
 }
@@ -145,7 +141,7 @@ fields! {
 }
 
 /// The words of an error of any interface; `None` where there is no error.
-pub(super) fn error_words(error: Raw<'_>) -> Option<String> {
+pub(crate) fn error_words(error: Raw<'_>) -> Option<String> {
     if !error.is_some() || matches!(error.json(), "false" | "\"\"") {
         return None;
     }
@@ -153,6 +149,6 @@ pub(super) fn error_words(error: Raw<'_>) -> Option<String> {
     let places = [fields.message, fields.kind, fields.code, error];
     let words = places.iter().find_map(|place| place.text()).filter(|words| !words.is_empty());
     let mut kept = String::new();
-    Room::default().push(&mut kept, words.as_deref().unwrap_or(error.json()));
+    TextRoom::default().push(&mut kept, words.as_deref().unwrap_or(error.json()));
     Some(kept)
 }

@@ -7,25 +7,27 @@ use std::borrow::Cow;
 
 use http::StatusCode;
 
-use super::chat::{insists_by_word, openai_error};
-use super::demand::{Insists, Offer, demands};
-use super::parts::{
+use crate::StopText;
+use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
+use crate::chat::{insists_by_word, openai_error};
+use crate::json::{List, Raw, fields};
+use crate::limits::MAX_CALLS;
+use crate::output_contract::{Offer, ToolRequirement, demands};
+use crate::parts::{
     Kind, arguments_of, context, fallbacks, keep_calls, may_write_1h, read_object, searches,
     text_of,
 };
-use super::reply::{MAX_CALLS, Reply};
-use super::strict::{Key, check, truth, whole};
-use super::weigh::{TOOL_INSTRUCTIONS, mark};
-use super::{
-    Asked, Dialect, Edits, ErrorKind, OwnAnswer, Seen, StreamReader, Thread, ToolResult, Unreadable,
+use crate::response_outline::ResponseOutline;
+use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
+use crate::{
+    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
+    ToolResult, WrittenResponse,
 };
-use crate::json::{List, Raw, fields};
-use crate::stop::StopText;
 
 mod answer;
 mod edit;
+mod stop;
 mod stream;
-mod write;
 
 /// Kinds of tools that the client runs.
 const CLIENT_TOOLS: [&str; 8] = [
@@ -41,21 +43,21 @@ const CLIENT_TOOLS: [&str; 8] = [
 
 /// The dialect.
 #[derive(Debug)]
-pub(super) struct Responses;
+pub(crate) struct Responses;
 
 /// What decides the cost of an answer, and who gives it.
-const KEYS: &[Key] = &[
-    Key::of(&["model"]),
-    Key::of(&["stream"]),
-    Key::of(&["max_output_tokens"]),
-    Key::of(&["background"]),
-    Key::of(&["previous_response_id"]),
-    Key::of(&["conversation"]),
-    Key::of(&["prompt"]),
-    Key::of(&["service_tier"]),
-    Key::of(&["max_tool_calls"]),
-    Key::of(&["models"]),
-    Key::of(&["fallbacks"]),
+const KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["model"]),
+    DecidingKey::of(&["stream"]),
+    DecidingKey::of(&["max_output_tokens"]),
+    DecidingKey::of(&["background"]),
+    DecidingKey::of(&["previous_response_id"]),
+    DecidingKey::of(&["conversation"]),
+    DecidingKey::of(&["prompt"]),
+    DecidingKey::of(&["service_tier"]),
+    DecidingKey::of(&["max_tool_calls"]),
+    DecidingKey::of(&["models"]),
+    DecidingKey::of(&["fallbacks"]),
 ];
 
 fields! {
@@ -140,12 +142,12 @@ impl Item<'_> {
 }
 
 impl Dialect for Responses {
-    fn read(&self, _: &str, body: &[u8]) -> Result<Asked, Unreadable> {
+    fn read(&self, _: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         let request: Request<'_> = read_object(body)?;
         check(body, KEYS)?;
         let offers = request.offers();
         let beside = body.len().saturating_sub(request.input.json().len());
-        let mut asked = Asked {
+        let mut asked = CallRequest {
             model: request.model.text().unwrap_or_default().into_owned(),
             is_stream: truth(request.stream, "stream")?,
             wants_usage: true,
@@ -161,7 +163,7 @@ impl Dialect for Responses {
             demands: demands(&offers, &insists(request.tool_choice), request.wants_json()),
             tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
             fixed_bound: u64::try_from(beside).unwrap_or(u64::MAX),
-            ..Asked::default()
+            ..CallRequest::default()
         };
         if !request.tools.0.is_empty() {
             asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
@@ -180,33 +182,33 @@ impl Dialect for Responses {
         Ok(asked)
     }
 
-    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
         edit::edit(body, edits)
     }
 
-    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
         keep_calls(body, "output", keep, |item| item.read::<answer::Output<'_>>().is_call())
     }
 
-    fn answer(&self, body: &[u8]) -> Result<Seen, Unreadable> {
+    fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError> {
         answer::read(body)
     }
 
-    fn stream(&self, asked: &Asked) -> Box<dyn StreamReader> {
-        Box::new(stream::Reader::new(Reply::to(asked)))
+    fn stream(&self, asked: &CallRequest) -> Box<dyn StreamReader> {
+        Box::new(stream::ResponsesStream::new(ResponseOutline::to(asked)))
     }
 
-    fn stop(&self, asked: &Asked, stop: &StopText) -> OwnAnswer {
-        write::stop(&Reply::to(asked), stop)
+    fn stop(&self, asked: &CallRequest, stop: &StopText) -> WrittenResponse {
+        stop::stop(&ResponseOutline::to(asked), stop)
     }
 
-    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> OwnAnswer {
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
         openai_error(status, kind, message)
     }
 }
 
-fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, Unreadable> {
-    crate::json::parse(input.json()).map_err(|error| Unreadable(error.to_string()))
+fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, ReadError> {
+    crate::json::parse(input.json()).map_err(|error| ReadError(error.to_string()))
 }
 
 impl<'j> Request<'j> {
@@ -243,22 +245,25 @@ impl<'j> Request<'j> {
     }
 }
 
-fn insists(choice: Raw<'_>) -> Insists {
+fn insists(choice: Raw<'_>) -> ToolRequirement {
     if let Some(word) = choice.text() {
         return insists_by_word(&word);
     }
     if !choice.is_object() {
-        return Insists::Free;
+        return ToolRequirement::Free;
     }
     let choice: Choice<'_> = choice.read();
     match choice.mode.text() {
         Some(mode) => insists_by_word(&mode),
-        None => choice.name.text().map_or(Insists::Any, |name| Insists::On(name.into_owned())),
+        None => choice
+            .name
+            .text()
+            .map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned())),
     }
 }
 
 /// Reads the items, and what came after the model's last one.
-fn conversation(items: &[Raw<'_>], asked: &mut Asked) {
+fn conversation(items: &[Raw<'_>], asked: &mut CallRequest) {
     let mut calls: Vec<Item<'_>> = Vec::new();
     for raw in items {
         let item: Item<'_> = raw.read();
@@ -302,4 +307,4 @@ fn result(item: &Item<'_>, calls: &[Item<'_>]) -> ToolResult {
 }
 
 #[cfg(test)]
-mod responses_tests;
+mod tests;

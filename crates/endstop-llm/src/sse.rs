@@ -243,4 +243,4 @@ impl Scan {
 }
 
 #[cfg(test)]
-mod sse_tests;
+mod tests;

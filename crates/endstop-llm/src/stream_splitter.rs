@@ -2,50 +2,62 @@
 
 use crate::sse::{Frame, SseSplitter, TooLong};
 
-/// Cuts a stream into what is read at once.
+/// Cuts the bytes of a stream into events: server-sent events, or the elements of a JSON list.
 #[derive(Debug)]
-pub(super) enum Splitter {
+pub struct StreamSplitter(Framing);
+
+#[derive(Debug)]
+enum Framing {
     Events(SseSplitter),
-    List(ListSplitter),
+    List(JsonListSplitter),
 }
 
-impl Splitter {
-    pub(super) const fn new(is_list: bool, max: usize) -> Self {
-        if is_list {
-            Self::List(ListSplitter::new(max))
+impl StreamSplitter {
+    /// A splitter at the start of a stream. `is_list` is [`CallRequest::is_list`](crate::CallRequest::is_list) of its
+    /// request, and `max` the most bytes of one event.
+    #[must_use]
+    pub const fn new(is_list: bool, max: usize) -> Self {
+        Self(if is_list {
+            Framing::List(JsonListSplitter::new(max))
         } else {
-            Self::Events(SseSplitter::new(max))
-        }
+            Framing::Events(SseSplitter::new(max))
+        })
     }
 
-    pub(super) fn next_frame<'e, 'c: 'e>(
+    /// Returns the next whole event and takes its bytes from the front of `chunk`, or `None` at the end of `chunk`.
+    ///
+    /// # Errors
+    /// [`TooLong`] for an event of more than `max` bytes. Nothing more can be read then.
+    pub fn next_frame<'e, 'c: 'e>(
         &'e mut self,
         chunk: &mut &'c [u8],
     ) -> Result<Option<Frame<'e>>, TooLong> {
-        match self {
-            Self::Events(events) => events.next_frame(chunk),
-            Self::List(list) => list.next_frame(chunk),
+        match &mut self.0 {
+            Framing::Events(events) => events.next_frame(chunk),
+            Framing::List(list) => list.next_frame(chunk),
         }
     }
 
-    pub(super) fn take_rest(&mut self) -> Vec<u8> {
-        match self {
-            Self::Events(events) => events.take_rest(),
-            Self::List(list) => list.take_rest(),
+    /// Takes the bytes of the event that is not whole.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        match &mut self.0 {
+            Framing::Events(events) => events.take_rest(),
+            Framing::List(list) => list.take_rest(),
         }
     }
 
-    pub(super) fn last_frame(&mut self) -> Option<Frame<'_>> {
-        match self {
-            Self::Events(events) => events.last_frame(),
-            Self::List(_) => None,
+    /// Returns the event that the stream ended in without its blank line, if it has data.
+    pub fn last_frame(&mut self) -> Option<Frame<'_>> {
+        match &mut self.0 {
+            Framing::Events(events) => events.last_frame(),
+            Framing::List(_) => None,
         }
     }
 
-    /// Events of the gateway's own, as they stand in the stream: `has_passed` says whether something of it stands
-    /// before them.
-    pub(super) fn written(&self, events: Vec<u8>, has_passed: &mut bool) -> Vec<u8> {
-        if matches!(self, Self::Events(_)) {
+    /// Returns server-sent events in the framing of this stream. `has_passed` says whether part of the stream stands
+    /// before them, and becomes `true` if any are written.
+    pub fn written(&self, events: Vec<u8>, has_passed: &mut bool) -> Vec<u8> {
+        if matches!(self.0, Framing::Events(_)) {
             return events;
         }
         let mut out = Vec::new();
@@ -58,19 +70,20 @@ impl Splitter {
         out
     }
 
-    /// What ends the stream behind its last event.
-    pub(super) const fn end(&self, has_passed: bool) -> &'static str {
-        match self {
-            Self::Events(_) => "",
-            Self::List(_) if has_passed => "]",
-            Self::List(_) => "[]",
+    /// Returns what ends the stream after its last event.
+    #[must_use]
+    pub const fn end(&self, has_passed: bool) -> &'static str {
+        match &self.0 {
+            Framing::Events(_) => "",
+            Framing::List(_) if has_passed => "]",
+            Framing::List(_) => "[]",
         }
     }
 }
 
 /// Cuts a list into its objects, each with what stands before it.
 #[derive(Debug)]
-pub(super) struct ListSplitter {
+struct JsonListSplitter {
     max: usize,
     /// The part of an element that came in earlier chunks; or the last frame that was given out.
     rest: Vec<u8>,
@@ -82,7 +95,7 @@ pub(super) struct ListSplitter {
     begun: Option<(usize, u32)>,
 }
 
-impl ListSplitter {
+impl JsonListSplitter {
     const fn new(max: usize) -> Self {
         Self {
             max,
@@ -172,7 +185,7 @@ mod tests {
 
     /// The frames and their objects of a list in chunks of a size, and what is left.
     fn frames(list: &[u8], size: usize, max: usize) -> (Vec<(Vec<u8>, String)>, Vec<u8>) {
-        let mut splitter = ListSplitter::new(max);
+        let mut splitter = JsonListSplitter::new(max);
         let mut all = Vec::new();
         for chunk in list.chunks(size) {
             let mut left = chunk;
@@ -199,7 +212,7 @@ mod tests {
     fn what_is_no_list_and_what_is_too_long_is_left_over() {
         assert_eq!(frames(b"no list ]}", 3, 1_000), (Vec::new(), b"no list ]}".to_vec()));
         assert_eq!(frames(b"{\"error\":{}}", 2, 1_000).0.len(), 1);
-        let mut splitter = ListSplitter::new(8);
+        let mut splitter = JsonListSplitter::new(8);
         assert!(splitter.next_frame(&mut &b"[{\"a\":\"bcdefgh\"}]"[..]).is_err());
         assert_eq!(splitter.take_rest(), b"[{\"a\":\"bcdefgh\"}");
     }

@@ -4,34 +4,39 @@ use http::StatusCode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Api, Asked, Demands, Dialect, Edits, ErrorKind, Seen, StreamReader, ToolsOff};
+use crate::StopText;
 use crate::sse::SseSplitter;
-use crate::stop::StopText;
+use crate::{
+    Api, CallRequest, CallResponse, Dialect, Edits, ErrorKind, OutputContract, StreamReader,
+    ToolsOff,
+};
 
-pub(super) const ALL: [Api; 4] = [Api::Chat, Api::Responses, Api::Messages, Api::Gemini];
+mod cost;
 
-pub(super) fn dialect(api: Api) -> &'static dyn Dialect {
+pub(crate) const ALL: [Api; 4] = [Api::Chat, Api::Responses, Api::Messages, Api::Gemini];
+
+pub(crate) fn dialect(api: Api) -> &'static dyn Dialect {
     api.dialect().unwrap()
 }
 
-pub(super) fn stop() -> StopText {
+pub(crate) fn stop() -> StopText {
     StopText { reason: "cost_limit".to_owned(), text: "Stopped: $2 of \"$2\" spent\n.".to_owned() }
 }
 
 /// A request as it is read.
-pub(super) fn read(api: Api, request: &Value) -> Asked {
+pub(crate) fn read(api: Api, request: &Value) -> CallRequest {
     let path = "/v1beta/models/gemini-pro:streamGenerateContent?alt=sse";
     dialect(api).read(path, request.to_string().as_bytes()).unwrap()
 }
 
 /// A request as it is sent, with changes.
-pub(super) fn edited(api: Api, request: &Value, edits: &Edits<'_>) -> Value {
+pub(crate) fn edited(api: Api, request: &Value, edits: &Edits<'_>) -> Value {
     let body = dialect(api).edit(request.to_string().as_bytes(), edits).unwrap();
     serde_json::from_slice(&body).unwrap()
 }
 
 /// Gives a stream to a reader.
-pub(super) fn feed(reader: &mut dyn StreamReader, stream: &[u8]) -> String {
+pub(crate) fn feed(reader: &mut dyn StreamReader, stream: &[u8]) -> String {
     let mut splitter = SseSplitter::new(1 << 20);
     let mut text = String::new();
     let mut left = stream;
@@ -45,8 +50,8 @@ pub(super) fn feed(reader: &mut dyn StreamReader, stream: &[u8]) -> String {
 }
 
 /// What a stream says.
-pub(super) fn streamed(api: Api, stream: &[u8]) -> Seen {
-    let mut reader = dialect(api).stream(&Asked::default());
+pub(crate) fn streamed(api: Api, stream: &[u8]) -> CallResponse {
+    let mut reader = dialect(api).stream(&CallRequest::default());
     feed(&mut *reader, stream);
     reader.seen().clone()
 }
@@ -60,7 +65,7 @@ fn borders(stream: &str) -> Vec<usize> {
 fn check_cuts(api: Api, stream: &[u8]) {
     let whole = streamed(api, stream);
     for cut in 0..=stream.len() {
-        let mut reader = dialect(api).stream(&Asked::default());
+        let mut reader = dialect(api).stream(&CallRequest::default());
         let mut splitter = SseSplitter::new(1 << 20);
         let (head, tail) = stream.split_at(cut);
         for mut left in [head, tail] {
@@ -74,12 +79,13 @@ fn check_cuts(api: Api, stream: &[u8]) {
 
 /// For every border of a stream: its first part with the end that the reader writes for it, where it may end there.
 /// Whatever the border, the result is whole, and says the stop or has the calls that were passed on.
-pub(super) fn check_ends(api: Api, stream: &str, calls: usize) -> usize {
+pub(crate) fn check_ends(api: Api, stream: &str, calls: usize) -> usize {
     let mut ends = 0;
     check_cuts(api, stream.as_bytes());
     for border in [0].into_iter().chain(borders(stream)) {
         let head = &stream.as_bytes()[..border];
-        let mut reader = dialect(api).stream(&Asked { wants_usage: true, ..Asked::default() });
+        let mut reader =
+            dialect(api).stream(&CallRequest { wants_usage: true, ..CallRequest::default() });
         feed(&mut *reader, head);
         if !reader.is_between_blocks() {
             continue;
@@ -100,15 +106,15 @@ pub(super) fn check_ends(api: Api, stream: &str, calls: usize) -> usize {
     ends
 }
 
-fn asked(demands: Demands, [is_stream, is_list]: [bool; 2]) -> Asked {
-    Asked {
+fn asked(demands: OutputContract, [is_stream, is_list]: [bool; 2]) -> CallRequest {
+    CallRequest {
         model: "some-model".to_owned(),
         is_stream,
         is_list,
         wants_usage: true,
         choices: 1,
         demands,
-        ..Asked::default()
+        ..CallRequest::default()
     }
 }
 
@@ -118,9 +124,9 @@ fn a_stop_reads_as_an_answer_that_ends_the_loop() {
     for api in ALL {
         for shape in [[false, false], [true, false], [false, true]] {
             for demands in [
-                Demands::Text,
-                Demands::Structure,
-                Demands::FinalAnswer { argument: argument.clone() },
+                OutputContract::Text,
+                OutputContract::Structure,
+                OutputContract::FinalAnswer { argument: argument.clone() },
             ] {
                 let asked = asked(demands.clone(), shape);
                 let answer = dialect(api).stop(&asked, &stop());
@@ -135,7 +141,7 @@ fn a_stop_reads_as_an_answer_that_ends_the_loop() {
                 assert!(seen.is_whole && seen.error.is_none(), "{api:?}");
                 assert_eq!(seen.model.as_deref(), Some("some-model"), "{api:?}");
                 assert_eq!(seen.usage.as_ref().unwrap().tokens.total(), 0, "{api:?}");
-                let is_final = matches!(demands, Demands::FinalAnswer { .. });
+                let is_final = matches!(demands, OutputContract::FinalAnswer { .. });
                 let finish = match (api, is_final) {
                     (Api::Chat, false) => "stop",
                     (Api::Chat, true) => "tool_calls",
@@ -163,7 +169,7 @@ fn a_stop_reads_as_an_answer_that_ends_the_loop() {
 fn a_stop_without_words_still_has_some() {
     let silent = StopText { reason: String::new(), text: " ".to_owned() };
     for api in ALL {
-        let answer = dialect(api).stop(&asked(Demands::Text, [true, false]), &silent);
+        let answer = dialect(api).stop(&asked(OutputContract::Text, [true, false]), &silent);
         assert!(!streamed(api, &answer.body).text.trim().is_empty());
     }
 }
@@ -251,7 +257,7 @@ fn depth_does_not_overflow_the_stack() {
                 for api in ALL {
                     let _ = dialect(api).read("/", body.as_bytes());
                     let _ = dialect(api).answer(body.as_bytes());
-                    let mut reader = dialect(api).stream(&Asked::default());
+                    let mut reader = dialect(api).stream(&CallRequest::default());
                     reader.event(&crate::sse::SseEvent { name: "", data: &body });
                     let edits =
                         Edits { output_cap: Some(1), finish: Some("x"), ..Edits::default() };
@@ -264,7 +270,7 @@ fn depth_does_not_overflow_the_stack() {
 
 proptest! {
     #[test]
-    fn reading_is_total(json in super::garbage::json(), more in super::garbage::json()) {
+    fn reading_is_total(json in crate::garbage::json(), more in crate::garbage::json()) {
         for api in ALL {
             let dialect = dialect(api);
             let body = json.to_string();
@@ -286,7 +292,7 @@ proptest! {
     }
 
     #[test]
-    fn no_edits_change_nothing_and_any_edits_keep_it_json(json in super::garbage::json(), cap in 1_u64..5_000) {
+    fn no_edits_change_nothing_and_any_edits_keep_it_json(json in crate::garbage::json(), cap in 1_u64..5_000) {
         for api in ALL {
             let dialect = dialect(api);
             let body = json.to_string();
@@ -297,7 +303,7 @@ proptest! {
                 force_usage: true,
                 finish: Some("finish \"now\""),
                 note: Some("note"),
-                root: None,
+                request: None,
                 tools_off: if cap % 2 == 0 { ToolsOff::Remove } else { ToolsOff::Forbid },
             };
             let Ok(edited) = dialect.edit(body.as_bytes(), &edits) else {

@@ -6,22 +6,20 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::MessageMark;
+use crate::MessageMark;
 use crate::json::{Entry, Key, Raw, fields};
+use crate::limits::MAX_PART_DEPTH;
 
 /// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
 /// providers charge for their largest images, but for a few models with surcharges on images.
-pub(super) const IMAGE_TOKENS: u64 = 20_000;
+pub(crate) const IMAGE_TOKENS: u64 = 20_000;
 
 /// Tokens that a file is counted as that the request only refers to, where nothing is known of the model: its size
 /// is not known here.
-pub(super) const FILE_TOKENS: u64 = 200_000;
+pub(crate) const FILE_TOKENS: u64 = 200_000;
 
 /// Tokens of instructions of their own that providers add where tools are offered.
-pub(super) const TOOL_INSTRUCTIONS: u64 = 1_000;
-
-/// Parts hold parts (an image in a tool's result); deeper ones count as their bytes.
-const MAX_DEPTH: u8 = 8;
+pub(crate) const TOOL_INSTRUCTIONS: u64 = 1_000;
 
 /// The member that marks what is to be cached. It moves from message to message.
 const CACHE_MARK: &str = "cache_control";
@@ -79,12 +77,12 @@ fields! {
 }
 
 /// What is kept of a message.
-pub(super) fn mark(message: Raw<'_>, is_user: bool) -> MessageMark {
+pub(crate) fn mark(message: Raw<'_>, is_user: bool) -> MessageMark {
     mark_entry(&Entry::of(message), is_user)
 }
 
 /// As [`mark`], of a message whose members are known.
-pub(super) fn mark_entry(message: &Entry<'_>, is_user: bool) -> MessageMark {
+pub(crate) fn mark_entry(message: &Entry<'_>, is_user: bool) -> MessageMark {
     let Weight { tokens, is_open } = weigh(message.raw());
     MessageMark { digest: digest(message), bound: tokens, is_user, is_open }
 }
@@ -93,7 +91,7 @@ pub(super) fn mark_entry(message: &Entry<'_>, is_user: bool) -> MessageMark {
 fn weigh(value: Raw<'_>) -> Weight {
     let mut weight = Weight { tokens: length(value.json()), is_open: false };
     if may_have_media(value.json()) {
-        weight.part(value, MAX_DEPTH);
+        weight.part(value, MAX_PART_DEPTH);
     }
     weight
 }
@@ -271,7 +269,7 @@ fn digest_value(hash: &mut Xxh3, value: Raw<'_>) {
     let mut at = 0;
     if FIND_CACHE_MARK.find(value.json().as_bytes()).is_some() {
         let mut marks = Vec::new();
-        find_marks(value, 0, MAX_DEPTH, &mut marks);
+        find_marks(value, 0, MAX_PART_DEPTH, &mut marks);
         for mark in marks {
             hash.update(value.json().get(at..mark.start).unwrap_or_default().as_bytes());
             at = mark.end;
@@ -311,4 +309,4 @@ fn find_marks(value: Raw<'_>, base: usize, depth: u8, marks: &mut Vec<Range<usiz
 }
 
 #[cfg(test)]
-mod weigh_tests;
+mod tests;

@@ -1,19 +1,58 @@
 //! Usage that a provider reports, at once or piece by piece.
 
 use endstop::price::{
-    MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape, read_usage,
+    CallContext, MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape,
+    read_usage,
 };
+use endstop_core::units::{Money, TokenUsage};
 use serde_json::{Map, Value};
 
-use super::UsageSeen;
 use crate::json::Raw;
+use crate::limits::MAX_USAGE_REPORT;
 
-/// Most bytes of a report of usage. Real ones have some hundred.
-const MAX_REPORT: usize = 64 << 10;
+/// Usage as a provider counted it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReportedUsage {
+    /// All that was counted, for exact prices.
+    pub counts: UsageCounts,
+    /// In the core's classes.
+    pub tokens: TokenUsage,
+    /// Service tier, speed, batch.
+    pub context: CallContext,
+    /// Output tokens that were reasoning.
+    pub reasoning: Option<u64>,
+    /// What the provider says that it billed, where it does: it wins over a computed price.
+    pub billed: Option<Money>,
+    /// It was told before the output was made.
+    pub is_preliminary: bool,
+}
+
+impl ReportedUsage {
+    /// Whether it tells all of an answer with this many bytes of output: neither input nor output is left out.
+    #[must_use]
+    pub const fn is_whole(&self, output_bytes: u64) -> bool {
+        let (input, output) = (self.tokens.total_input(), self.tokens.output);
+        let has_output = output > 0 && !self.is_preliminary || output_bytes == 0;
+        has_output && (input > 0 || output == 0)
+    }
+
+    /// The report with these tokens, where it leaves some out; what it counts beside them stands.
+    #[must_use]
+    pub fn with_tokens(&self, tokens: &TokenUsage) -> Self {
+        let mut told = self.clone();
+        let all = [("input_tokens", tokens.total_input()), ("output_tokens", tokens.output)];
+        for (unit, count) in all {
+            // Beyond what can be counted it stays as it was reported.
+            let _ = Unit::named(unit).map(|unit| told.counts.set(unit, count));
+        }
+        told.tokens = *tokens;
+        told
+    }
+}
 
 /// The reports of one answer so far.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(crate) struct UsageTally {
     shape: UsageShape,
     /// An object as an answer has it: the reports merged into one as `usage`, and beside it the tier.
     around: Value,
@@ -23,9 +62,9 @@ pub(super) struct Tally {
     runs: Vec<(Unit, u64)>,
 }
 
-impl Tally {
+impl UsageTally {
     /// Nothing reported yet.
-    pub(super) fn new(shape: UsageShape) -> Self {
+    pub(crate) fn new(shape: UsageShape) -> Self {
         Self {
             shape,
             around: Value::Null,
@@ -37,7 +76,7 @@ impl Tally {
 
     /// Takes a report in, and the tier that stands beside it, and gives what was used as far as it is known.
     /// `None` where that tells nothing new, or cannot be read.
-    pub(super) fn take(&mut self, report: Raw<'_>, service_tier: Raw<'_>) -> Option<UsageSeen> {
+    pub(crate) fn take(&mut self, report: Raw<'_>, service_tier: Raw<'_>) -> Option<ReportedUsage> {
         if let Some(tier) =
             service_tier.text().filter(|tier| self.service_tier.as_deref() != Some(tier))
         {
@@ -45,7 +84,7 @@ impl Tally {
             self.last.clear();
         }
         let text = report.json();
-        if !report.is_object() || text.len() > MAX_REPORT || text == self.last {
+        if !report.is_object() || text.len() > MAX_USAGE_REPORT || text == self.last {
             return None;
         }
         let report: Map<String, Value> = serde_json::from_str(text).ok()?;
@@ -65,7 +104,11 @@ impl Tally {
 
     /// Counts runs of a tool at the provider that stand in the answer and in no report: `of` gives their number so
     /// far for the one before. Gives what was used, where that is reported already.
-    pub(super) fn count_runs(&mut self, unit: &str, of: impl Fn(u64) -> u64) -> Option<UsageSeen> {
+    pub(crate) fn count_runs(
+        &mut self,
+        unit: &str,
+        of: impl Fn(u64) -> u64,
+    ) -> Option<ReportedUsage> {
         let unit = Unit::named(unit)?;
         match self.runs.iter_mut().find(|(known, _)| *known == unit) {
             Some((_, runs)) => *runs = of(*runs),
@@ -74,7 +117,7 @@ impl Tally {
         self.seen()
     }
 
-    fn seen(&self) -> Option<UsageSeen> {
+    fn seen(&self) -> Option<ReportedUsage> {
         let usage = self.around.get("usage")?;
         let others = || detect_shape(usage).and_then(|shape| read_usage(shape, usage).ok());
         let half = || read_usage(self.shape, &with_both_halves(usage)?).ok();
@@ -88,7 +131,7 @@ impl Tally {
         }
         let tokens = counts.token_usage();
         let (context, billed) = (context_of(&self.around), billed_cost(usage));
-        Some(UsageSeen { counts, tokens, context, reasoning, billed, is_preliminary: false })
+        Some(ReportedUsage { counts, tokens, context, reasoning, billed, is_preliminary: false })
     }
 }
 

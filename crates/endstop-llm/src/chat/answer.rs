@@ -3,27 +3,25 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use endstop::message::ToolCall;
+use crate::ToolCall;
+use crate::limits::{MAX_CALLS, MAX_CHOICES};
 use endstop::price::UsageShape;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::super::again::Around;
-use super::super::parts::{Kind, arguments_of, read_object, text_of};
-use super::super::reply::{
-    MAX_CALLS, Reply, Room, changed_event, count_bytes, error_words, word, words, write_event,
-};
-use super::super::usage::Tally;
-use super::super::{EventSeen, Seen, StreamReader, Unreadable, is_done};
 use super::Function;
 use super::edit;
-use super::write::{self, DONE, Head};
+use super::stop::{self, DONE, Head};
+use crate::StopText;
+use crate::delta_template::DeltaTemplate;
 use crate::json::{List, Raw, fields, parse};
+use crate::parts::{Kind, arguments_of, read_object, text_of};
+use crate::response_outline::{
+    ResponseOutline, TextRoom, changed_event, count_bytes, error_words, word, words, write_event,
+};
 use crate::sse::SseEvent;
-use crate::stop::StopText;
-
-/// Most choices that are told apart.
-const MAX_CHOICES: usize = 128;
+use crate::usage::UsageTally;
+use crate::{CallResponse, EventContent, ReadError, StreamReader, is_done};
 
 fields! {
     Chunk<'j> {
@@ -88,12 +86,12 @@ impl<'j> Piece<'j> {
 }
 
 /// Reads an answer that is whole.
-pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
+pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let chunk: Chunk<'_> = read_object(body)?;
     if chunk.choices.0.is_empty() && !chunk.usage.is_some() && !chunk.error.is_some() {
-        return Err(Unreadable("no answer of chat completions".to_owned()));
+        return Err(ReadError("no answer of chat completions".to_owned()));
     }
-    let mut reader = Reader::new(Reply::default());
+    let mut reader = ChatStream::new(ResponseOutline::default());
     reader.chunk(&chunk);
     reader.seen.is_whole = reader.seen.error.is_none();
     Ok(reader.seen)
@@ -101,7 +99,7 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
 
 /// One choice so far.
 #[derive(Debug, Default)]
-struct Progress {
+struct ChoiceState {
     has_text: bool,
     has_call: bool,
     is_finished: bool,
@@ -109,13 +107,13 @@ struct Progress {
 
 /// Reads a stream.
 #[derive(Debug)]
-pub(super) struct Reader {
-    reply: Reply,
-    seen: Seen,
-    room: Room,
-    tally: Tally,
+pub(crate) struct ChatStream {
+    reply: ResponseOutline,
+    seen: CallResponse,
+    room: TextRoom,
+    tally: UsageTally,
     head: Option<Head>,
-    choices: BTreeMap<u64, Progress>,
+    choices: BTreeMap<u64, ChoiceState>,
     /// The index that the stream gives to each call of `seen`.
     places: Vec<Option<u64>>,
     is_legacy: bool,
@@ -123,30 +121,30 @@ pub(super) struct Reader {
     has_refused: bool,
     is_done: bool,
     /// Of the last chunk that had words of a choice and nothing else, and which choice that was.
-    around: Around,
+    around: DeltaTemplate,
     speaker: u64,
 }
 
-impl Reader {
-    pub(super) fn new(reply: Reply) -> Self {
+impl ChatStream {
+    pub(crate) fn new(reply: ResponseOutline) -> Self {
         Self {
             reply,
-            seen: Seen::default(),
-            room: Room::default(),
-            tally: Tally::new(UsageShape::OpenAiChat),
+            seen: CallResponse::default(),
+            room: TextRoom::default(),
+            tally: UsageTally::new(UsageShape::OpenAiChat),
             head: None,
             choices: BTreeMap::new(),
             places: Vec::new(),
             is_legacy: false,
             has_refused: false,
             is_done: false,
-            around: Around::default(),
+            around: DeltaTemplate::default(),
             speaker: 0,
         }
     }
 
-    fn chunk(&mut self, chunk: &Chunk<'_>) -> EventSeen {
-        let mut brought = EventSeen::default();
+    fn chunk(&mut self, chunk: &Chunk<'_>) -> EventContent {
+        let mut brought = EventContent::default();
         self.note_head(chunk);
         let usage = if chunk.usage.is_some() { chunk.usage } else { chunk.groq.usage };
         if let Some(usage) = self.tally.take(usage, chunk.service_tier) {
@@ -182,9 +180,9 @@ impl Reader {
         }
     }
 
-    fn choice(&mut self, choice: &Choice<'_>, brought: &mut EventSeen) {
+    fn choice(&mut self, choice: &Choice<'_>, brought: &mut EventContent) {
         let index = choice.index.count().unwrap_or(0);
-        if self.choices.len() >= MAX_CHOICES && !self.choices.contains_key(&index) {
+        if self.choices.len() as u64 >= MAX_CHOICES && !self.choices.contains_key(&index) {
             return;
         }
         let message = &choice.message;
@@ -212,7 +210,7 @@ impl Reader {
         }
     }
 
-    fn words_of(&mut self, index: u64, words: &str, brought: &mut EventSeen) {
+    fn words_of(&mut self, index: u64, words: &str, brought: &mut EventContent) {
         self.take_words(index, words);
         if index == 0 {
             brought.text.push_str(words);
@@ -260,7 +258,7 @@ impl Reader {
     }
 
     /// Takes in a piece of a call. Some servers leave out the index, or give all calls the same one.
-    fn piece(&mut self, choice: u64, piece: &Piece<'_>, brought: &mut EventSeen) {
+    fn piece(&mut self, choice: u64, piece: &Piece<'_>, brought: &mut EventContent) {
         let arguments = arguments_of(piece.function.arguments);
         count_bytes(&mut self.seen, &arguments);
         if choice != 0 {
@@ -299,20 +297,20 @@ impl Reader {
     }
 }
 
-impl StreamReader for Reader {
-    fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+impl StreamReader for ChatStream {
+    fn event(&mut self, event: &SseEvent<'_>) -> EventContent {
         if let Some(words) = StreamReader::words(self, event) {
-            return EventSeen { text: words.to_owned(), ..EventSeen::default() };
+            return EventContent { text: words.to_owned(), ..EventContent::default() };
         }
         if is_done(event.data) {
             self.is_done = true;
             self.seen.is_whole = true;
-            return EventSeen::default();
+            return EventContent::default();
         }
         let Ok(chunk) = parse::<Chunk<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             count_bytes(&mut self.seen, event.data);
-            return EventSeen::default();
+            return EventContent::default();
         };
         let brought = self.chunk(&chunk);
         self.keep_around(event.data, &chunk);
@@ -344,7 +342,7 @@ impl StreamReader for Reader {
         changed_event(changed)
     }
 
-    fn seen(&self) -> &Seen {
+    fn seen(&self) -> &CallResponse {
         &self.seen
     }
 
@@ -353,11 +351,11 @@ impl StreamReader for Reader {
             return Vec::new();
         }
         if self.head.is_none() && self.choices.is_empty() {
-            return write::stream(&self.reply, stop);
+            return stop::stream(&self.reply, stop);
         }
         let head = self.head.clone().unwrap_or_else(|| Head::of(&self.reply));
         if self.choices.is_empty() {
-            self.choices.insert(0, Progress::default());
+            self.choices.insert(0, ChoiceState::default());
         }
         let mut out = Vec::new();
         for (index, choice) in self.choices.iter().filter(|(_, choice)| !choice.is_finished) {

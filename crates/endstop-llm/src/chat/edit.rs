@@ -1,16 +1,16 @@
 //! Changes of a request.
 
-use super::super::parts::{
+use crate::json::{Changes, Object, Raw};
+use crate::parts::{
     add_note, changes_of, is_nothing, keep_items, lower, note_of, text_of_body, turn_tools_off,
 };
-use super::super::{Edits, Unreadable};
-use crate::json::{Changes, Object, Raw};
+use crate::{Edits, ReadError};
 
 /// The two fields that cap an answer.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// The members that changes are about, as a rule.
-pub(super) const KEYS: &[&str] = &[
+pub(crate) const KEYS: &[&str] = &[
     "model",
     "messages",
     "tools",
@@ -25,12 +25,12 @@ pub(super) const KEYS: &[&str] = &[
 /// Tools, and the choice of them, today and in the past.
 const OFFERS: &[(&str, &str)] = &[("tools", "tool_choice"), ("functions", "function_call")];
 
-pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
     if is_nothing(edits) {
         return Ok(body.to_vec());
     }
     let (mut changes, found);
-    let root = match edits.root {
+    let root = match edits.request.and_then(|request| request.root.as_ref()) {
         Some(root) => {
             changes = Changes::of_text(text_of_body(body)?);
             root
@@ -83,7 +83,7 @@ fn cap_field(model: &str) -> &'static str {
 }
 
 /// An answer with the first calls of its first choice.
-pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
     let mut at = 0usize;
     let is_kept = |_: Raw<'_>| {
         at = at.saturating_add(1);
@@ -94,11 +94,11 @@ pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable
 
 /// An answer, or a chunk of one, with those calls of its first choice for which `stays` holds. `of` is the key of
 /// what the choice says.
-pub(super) fn without_calls(
+pub(crate) fn without_calls(
     body: &[u8],
     of: &str,
     mut stays: impl FnMut(Raw<'_>) -> bool,
-) -> Result<Vec<u8>, Unreadable> {
+) -> Result<Vec<u8>, ReadError> {
     let (mut changes, root) = changes_of(body)?;
     let choices = root.get("choices").map(|list| changes.value(&list).items()).unwrap_or_default();
     for choice in choices {

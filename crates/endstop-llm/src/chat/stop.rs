@@ -3,26 +3,26 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::super::OwnAnswer;
-use super::super::reply::{
-    FINAL_ANSWER, Reply, final_arguments, json_answer, stream_answer, words, write_event,
+use crate::StopText;
+use crate::WrittenResponse;
+use crate::response_outline::{
+    FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };
-use crate::stop::StopText;
 
 /// What ends a stream of this interface.
-pub(super) const DONE: &str = "data: [DONE]\n\n";
+pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
 /// What all chunks of one answer have in common.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
-    pub(super) id: String,
-    pub(super) model: String,
+pub(crate) struct Head {
+    pub(crate) id: String,
+    pub(crate) model: String,
     /// Seconds since 1970. Nothing is known to read it; an answer of the gateway says 0.
-    pub(super) created: u64,
+    pub(crate) created: u64,
 }
 
 impl Head {
-    pub(super) fn of(reply: &Reply) -> Self {
+    pub(crate) fn of(reply: &ResponseOutline) -> Self {
         Self { id: format!("chatcmpl-{}", reply.id), model: reply.model.clone(), created: 0 }
     }
 
@@ -34,14 +34,14 @@ impl Head {
     }
 
     /// A piece of one choice.
-    pub(super) fn delta(&self, index: u64, delta: Value, finish: Option<&str>) -> Value {
+    pub(crate) fn delta(&self, index: u64, delta: Value, finish: Option<&str>) -> Value {
         let choice =
             json!({ "index": index, "delta": delta, "logprobs": null, "finish_reason": finish });
         self.chunk(json!([choice]))
     }
 
     /// The chunk that has only usage.
-    pub(super) fn usage(&self, input: u64, output: u64) -> Value {
+    pub(crate) fn usage(&self, input: u64, output: u64) -> Value {
         let mut chunk = self.chunk(json!([]));
         if let Some(members) = chunk.as_object_mut() {
             members.insert("usage".to_owned(), usage(input, output));
@@ -56,7 +56,7 @@ fn usage(input: u64, output: u64) -> Value {
     })
 }
 
-pub(super) fn stop(reply: &Reply, stop: &StopText) -> OwnAnswer {
+pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse {
     if reply.is_stream {
         return stream_answer(stream(reply, stop));
     }
@@ -75,7 +75,7 @@ pub(super) fn stop(reply: &Reply, stop: &StopText) -> OwnAnswer {
 }
 
 /// A whole stream that says so.
-pub(super) fn stream(reply: &Reply, stop: &StopText) -> Vec<u8> {
+pub(crate) fn stream(reply: &ResponseOutline, stop: &StopText) -> Vec<u8> {
     let head = Head::of(reply);
     let mut out = Vec::new();
     for index in 0..reply.choices {
@@ -101,7 +101,7 @@ pub(super) fn stream(reply: &Reply, stop: &StopText) -> Vec<u8> {
 }
 
 /// The message that ends the loop, and its finish reason.
-fn message(reply: &Reply, stop: &StopText) -> (Value, &'static str) {
+fn message(reply: &ResponseOutline, stop: &StopText) -> (Value, &'static str) {
     let text = words(stop);
     let Some(argument) = &reply.argument else {
         return (json!({ "role": "assistant", "content": text, "refusal": null }), "stop");

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::dialect_tests::{check_ends, dialect, edited, read, streamed};
-use super::super::{Api, Asked, Demands, Edits, Thread};
 use crate::sse::SseEvent;
+use crate::tests::{check_ends, dialect, edited, read, streamed};
+use crate::{Api, CallRequest, Edits, OutputContract, Thread};
 
-fn asked(request: &Value) -> Asked {
+fn asked(request: &Value) -> CallRequest {
     read(Api::Chat, request)
 }
 
@@ -46,26 +46,26 @@ fn bounds_cover_the_whole_request() {
 
 #[test]
 fn demands_follow_tool_choice_and_format() {
-    let end = Demands::FinalAnswer { argument: "answer".to_owned() };
+    let end = OutputContract::FinalAnswer { argument: "answer".to_owned() };
     let named = |name: &str| json!({"type": "function", "function": {"name": name}});
     let allowed =
         json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}});
     let schema = json!({"type": "json_schema", "json_schema": {}});
     for (tools, choice, format, want) in [
-        (vec!["a"], Value::Null, Value::Null, Demands::Text),
-        (vec!["a"], json!("auto"), json!({"type": "text"}), Demands::Text),
-        (vec!["a"], json!("none"), Value::Null, Demands::Text),
-        (vec!["a"], json!("required"), Value::Null, Demands::Structure),
-        (vec!["a"], json!("any"), Value::Null, Demands::Structure),
-        (vec!["a"], named("a"), Value::Null, Demands::Structure),
-        (vec!["a"], allowed, Value::Null, Demands::Structure),
-        (vec!["a"], Value::Null, schema.clone(), Demands::Structure),
-        (vec![], Value::Null, json!({"type": "json_object"}), Demands::Structure),
+        (vec!["a"], Value::Null, Value::Null, OutputContract::Text),
+        (vec!["a"], json!("auto"), json!({"type": "text"}), OutputContract::Text),
+        (vec!["a"], json!("none"), Value::Null, OutputContract::Text),
+        (vec!["a"], json!("required"), Value::Null, OutputContract::Structure),
+        (vec!["a"], json!("any"), Value::Null, OutputContract::Structure),
+        (vec!["a"], named("a"), Value::Null, OutputContract::Structure),
+        (vec!["a"], allowed, Value::Null, OutputContract::Structure),
+        (vec!["a"], Value::Null, schema.clone(), OutputContract::Structure),
+        (vec![], Value::Null, json!({"type": "json_object"}), OutputContract::Structure),
         (vec!["a", "final_answer"], json!("required"), Value::Null, end.clone()),
         (vec!["final_answer"], json!("auto"), schema, end.clone()),
         (vec!["final_answer"], named("final_answer"), Value::Null, end),
-        (vec!["a", "final_answer"], named("a"), Value::Null, Demands::Structure),
-        (vec!["final_answer"], json!("none"), Value::Null, Demands::Text),
+        (vec!["a", "final_answer"], named("a"), Value::Null, OutputContract::Structure),
+        (vec!["final_answer"], json!("none"), Value::Null, OutputContract::Text),
     ] {
         let tools: Vec<Value> = tools.into_iter().map(tool).collect();
         let request = json!({"tools": tools, "tool_choice": choice, "response_format": format});
@@ -85,9 +85,9 @@ fn a_final_answer_that_takes_no_text_is_not_called() {
         json!({"properties": {"answer": {"type": "string"}, "n": {"type": "integer"}}, "required": ["answer", "n"]}),
     ];
     for parameters in no {
-        assert_eq!(with(parameters), Demands::Structure);
+        assert_eq!(with(parameters), OutputContract::Structure);
     }
-    let end = |argument: &str| Demands::FinalAnswer { argument: argument.to_owned() };
+    let end = |argument: &str| OutputContract::FinalAnswer { argument: argument.to_owned() };
     assert_eq!(with(json!({"properties": {"x": {"type": ["string", "null"]}}})), end("x"));
     assert_eq!(
         with(json!({"properties": {"answer": {"type": "any"}}, "required": ["answer"]})),
@@ -277,7 +277,7 @@ fn usage_is_found_wherever_it_stands() {
 
 #[test]
 fn only_the_chunk_that_has_nothing_else_is_only_usage() {
-    let mut reader = dialect(Api::Chat).stream(&Asked::default());
+    let mut reader = dialect(Api::Chat).stream(&CallRequest::default());
     for (data, want) in [
         (json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}), true),
         (json!({"choices": [], "usage": null}), false),
@@ -294,7 +294,7 @@ fn only_the_chunk_that_has_nothing_else_is_only_usage() {
 
 #[test]
 fn what_begins_is_told_once() {
-    let mut reader = dialect(Api::Chat).stream(&Asked::default());
+    let mut reader = dialect(Api::Chat).stream(&CallRequest::default());
     let stream = tool_stream();
     let mut begun = Vec::new();
     for line in stream.lines().filter_map(|line| line.strip_prefix("data: ")) {
@@ -305,7 +305,7 @@ fn what_begins_is_told_once() {
 
 #[test]
 fn a_stream_can_be_ended_between_blocks_only() {
-    let mut reader = dialect(Api::Chat).stream(&Asked::default());
+    let mut reader = dialect(Api::Chat).stream(&CallRequest::default());
     let states: Vec<bool> = tool_stream()
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))
@@ -323,9 +323,9 @@ fn every_open_choice_is_ended() {
     let two = chunk(
         json!([{"index": 0, "delta": {"content": "a"}}, {"index": 3, "delta": {"content": "b"}}]),
     );
-    let mut reader = dialect(Api::Chat).stream(&Asked::default());
+    let mut reader = dialect(Api::Chat).stream(&CallRequest::default());
     reader.event(&SseEvent { name: "", data: two.trim().strip_prefix("data: ").unwrap() });
-    let end = String::from_utf8(reader.end(&super::super::dialect_tests::stop())).unwrap();
+    let end = String::from_utf8(reader.end(&crate::tests::stop())).unwrap();
     assert_eq!(end.matches("\"finish_reason\":\"stop\"").count(), 2);
     assert!(end.contains("\"id\":\"c1\"") && end.contains("\"created\":7"));
 }

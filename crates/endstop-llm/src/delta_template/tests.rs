@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::again::Around;
-use super::dialect_tests::dialect;
-use super::{Api, Asked, EventSeen, Seen};
+use crate::delta_template::DeltaTemplate;
 use crate::json::Raw;
 use crate::sse::SseEvent;
+use crate::tests::dialect;
+use crate::{Api, CallRequest, CallResponse, EventContent};
 
 /// Words as models write them, and as they do not.
 fn words() -> impl Strategy<Value = String> {
@@ -70,11 +70,11 @@ fn messages() -> impl Strategy<Value = Value> {
 }
 
 /// What a stream says in all, and event by event.
-fn read(api: Api, events: &[String]) -> (Vec<EventSeen>, Seen, bool, Vec<u8>) {
-    let mut reader = dialect(api).stream(&Asked::default());
+fn read(api: Api, events: &[String]) -> (Vec<EventContent>, CallResponse, bool, Vec<u8>) {
+    let mut reader = dialect(api).stream(&CallRequest::default());
     let brought = events.iter().map(|data| reader.event(&SseEvent { name: "", data })).collect();
     let (seen, is_between) = (reader.seen().clone(), reader.is_between_blocks());
-    (brought, seen, is_between, reader.end(&super::dialect_tests::stop()))
+    (brought, seen, is_between, reader.end(&crate::tests::stop()))
 }
 
 /// Events before which ever more space stands are never like the one before.
@@ -88,7 +88,7 @@ fn check(api: Api, events: &[Value]) {
 #[test]
 fn only_the_words_may_differ() {
     let data = r#"{"a":1,"text":"one","b":2}"#;
-    let mut around = Around::default();
+    let mut around = DeltaTemplate::default();
     assert_eq!(around.words(data), None);
     around.keep(data, Raw::of(&data[14..19]));
     for (data, words) in [
@@ -127,7 +127,7 @@ proptest! {
 
     #[test]
     fn any_events_say_the_same_however_they_are_read(
-        event in super::garbage::json(),
+        event in crate::garbage::json(),
         words in prop::collection::vec(words(), 1..4),
     ) {
         // The same event again and again, with other words wherever it has a word.

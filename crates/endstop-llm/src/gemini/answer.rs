@@ -2,14 +2,14 @@
 
 use endstop::price::UsageShape;
 
-use super::super::parts::{read_object, text_of_body};
-use super::super::progress::Progress;
-use super::super::reply::{Reply, changed_event, word, words};
-use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
-use super::{Call, Part, bills_by_request, edit, write};
+use super::{Call, Part, bills_by_request, edit, stop};
+use crate::StopText;
 use crate::json::{List, Raw, fields, parse};
+use crate::parts::{read_object, text_of_body};
+use crate::response_builder::ResponseBuilder;
+use crate::response_outline::{ResponseOutline, changed_event, word, words};
 use crate::sse::SseEvent;
-use crate::stop::StopText;
+use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
 
 fields! {
     Answer<'j> {
@@ -50,11 +50,11 @@ fields! {
 }
 
 /// Reads an answer that is whole: an object, or a list of them.
-pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
-    let mut reader = Reader::new(Reply::to(&Asked::default()));
+pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
+    let mut reader = GeminiStream::new(ResponseOutline::to(&CallRequest::default()));
     if body.trim_ascii_start().starts_with(b"[") {
         let pieces: List<Answer<'_>> =
-            parse(text_of_body(body)?).map_err(|error| Unreadable(error.to_string()))?;
+            parse(text_of_body(body)?).map_err(|error| ReadError(error.to_string()))?;
         pieces.0.iter().for_each(|piece| drop(reader.answer(piece)));
         return Ok(reader.progress.seen);
     }
@@ -62,7 +62,7 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
     let says_something =
         answer.usage.is_some() || answer.error.is_some() || answer.feedback.block.is_some();
     if answer.candidates.0.is_empty() && !says_something {
-        return Err(Unreadable("no answer of generateContent".to_owned()));
+        return Err(ReadError("no answer of generateContent".to_owned()));
     }
     reader.answer(&answer);
     reader.progress.seen.is_whole = reader.progress.seen.error.is_none();
@@ -71,25 +71,25 @@ pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
 
 /// Reads a stream.
 #[derive(Debug)]
-pub(super) struct Reader {
-    reply: Reply,
-    progress: Progress,
+pub(crate) struct GeminiStream {
+    reply: ResponseOutline,
+    progress: ResponseBuilder,
     has_open_call: bool,
     is_done: bool,
 }
 
-impl Reader {
-    pub(super) fn new(reply: Reply) -> Self {
+impl GeminiStream {
+    pub(crate) fn new(reply: ResponseOutline) -> Self {
         Self {
             reply,
-            progress: Progress::new(UsageShape::Gemini),
+            progress: ResponseBuilder::new(UsageShape::Gemini),
             has_open_call: false,
             is_done: false,
         }
     }
 
-    fn answer(&mut self, answer: &Answer<'_>) -> EventSeen {
-        let mut brought = EventSeen::default();
+    fn answer(&mut self, answer: &Answer<'_>) -> EventContent {
+        let mut brought = EventContent::default();
         self.progress.names(answer.id, answer.model);
         self.progress.usage(answer.usage, Raw::default());
         self.progress.error(answer.error);
@@ -125,7 +125,7 @@ impl Reader {
         self.progress.runs("web_searches", |runs| runs.max(most));
     }
 
-    fn part(&mut self, part: &Part<'_>, is_first: bool, brought: &mut EventSeen) {
+    fn part(&mut self, part: &Part<'_>, is_first: bool, brought: &mut EventContent) {
         let text = part.text.text().unwrap_or_default();
         if is_first && !part.thought.is_true() {
             self.progress.words(&text, brought);
@@ -142,7 +142,7 @@ impl Reader {
     }
 
     /// A call comes whole, or, where that was asked for, in pieces that say whether more follows.
-    fn call(&mut self, piece: &Call<'_>, brought: &mut EventSeen) {
+    fn call(&mut self, piece: &Call<'_>, brought: &mut EventContent) {
         let is_new = !self.has_open_call && piece.name.is_some();
         if is_new {
             let name = self.progress.begin_call(piece.id, &piece.name.text().unwrap_or_default());
@@ -161,12 +161,12 @@ fn text_only(part: &Part<'_>) -> bool {
     part.text.is_some() && !call.name.is_some() && !call.partial.is_some()
 }
 
-impl StreamReader for Reader {
-    fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+impl StreamReader for GeminiStream {
+    fn event(&mut self, event: &SseEvent<'_>) -> EventContent {
         let Ok(answer) = parse::<Answer<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             self.progress.count(event.data);
-            return EventSeen::default();
+            return EventContent::default();
         };
         self.answer(&answer)
     }
@@ -188,7 +188,7 @@ impl StreamReader for Reader {
         changed_event(edit::without_calls(event.data.as_bytes(), &mut left, true))
     }
 
-    fn seen(&self) -> &Seen {
+    fn seen(&self) -> &CallResponse {
         &self.progress.seen
     }
 
@@ -201,16 +201,16 @@ impl StreamReader for Reader {
         let usage = seen.usage.as_ref().map(|usage| usage.tokens).unwrap_or_default();
         let usage = [usage.total_input(), usage.output];
         let Some(id) = &self.progress.seen.id else {
-            if self.progress.seen == Seen::default() {
-                return write::stream(&self.reply, stop);
+            if self.progress.seen == CallResponse::default() {
+                return stop::stream(&self.reply, stop);
             }
-            return write::last(&self.last_words(stop), model, &self.reply.id, usage);
+            return stop::last(&self.last_words(stop), model, &self.reply.id, usage);
         };
-        write::last(&self.last_words(stop), model, id, usage)
+        stop::last(&self.last_words(stop), model, id, usage)
     }
 }
 
-impl Reader {
+impl GeminiStream {
     /// What the last event says: nothing where there are calls, so that the client makes them and comes back.
     fn last_words(&self, stop: &StopText) -> String {
         if !self.progress.seen.tool_calls.is_empty() {

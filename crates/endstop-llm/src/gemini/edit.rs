@@ -2,19 +2,17 @@
 
 use serde_json::json;
 
-use super::super::parts::{
-    changes_of, is_nothing, keep_items, last_of, lower, note_of, text_of_body,
-};
-use super::super::{Edits, ToolsOff, Unreadable};
 use super::{Content, Part, Tool, listed};
 use crate::json::{Changes, Object, Raw};
+use crate::parts::{changes_of, is_nothing, keep_items, last_of, lower, note_of, text_of_body};
+use crate::{Edits, ReadError, ToolsOff};
 
 const CONFIG: [&str; 2] = ["generationConfig", "generation_config"];
 const CAP: [&str; 2] = ["maxOutputTokens", "max_output_tokens"];
 const TOOL_CONFIG: [&str; 2] = ["toolConfig", "tool_config"];
 const CALLING: [&str; 2] = ["functionCallingConfig", "function_calling_config"];
 
-pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
     if is_nothing(edits) {
         return Ok(body.to_vec());
     }
@@ -108,7 +106,7 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
 }
 
 /// An answer, or the list of its pieces, with its first calls.
-pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable> {
+pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
     let mut left = keep;
     if !body.trim_ascii_start().starts_with(b"[") {
         return without_calls(body, &mut left, false);
@@ -122,11 +120,11 @@ pub(super) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, Unreadable
 
 /// An answer, or a piece of one, with the first `left` of its first candidate's calls, and `left` what remains of
 /// that; where `goes_on`, without its end.
-pub(super) fn without_calls(
+pub(crate) fn without_calls(
     body: &[u8],
     left: &mut usize,
     goes_on: bool,
-) -> Result<Vec<u8>, Unreadable> {
+) -> Result<Vec<u8>, ReadError> {
     let (mut changes, root) = changes_of(body)?;
     let all = root.get("candidates").map(|list| changes.value(&list).items()).unwrap_or_default();
     let mut is_refused = false;

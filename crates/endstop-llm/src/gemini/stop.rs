@@ -3,13 +3,13 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::super::OwnAnswer;
-use super::super::reply::{
-    FINAL_ANSWER, Reply, final_arguments, json_answer, stream_answer, words, write_event,
+use crate::StopText;
+use crate::WrittenResponse;
+use crate::response_outline::{
+    FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };
-use crate::stop::StopText;
 
-pub(super) fn stop(reply: &Reply, stop: &StopText) -> OwnAnswer {
+pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse {
     if reply.is_stream {
         return stream_answer(stream(reply, stop));
     }
@@ -18,13 +18,13 @@ pub(super) fn stop(reply: &Reply, stop: &StopText) -> OwnAnswer {
 }
 
 /// A whole stream that says so.
-pub(super) fn stream(reply: &Reply, stop: &StopText) -> Vec<u8> {
+pub(crate) fn stream(reply: &ResponseOutline, stop: &StopText) -> Vec<u8> {
     let mut out = Vec::new();
     write_event(&mut out, "", &whole(reply, stop));
     out
 }
 
-fn whole(reply: &Reply, stop: &StopText) -> Value {
+fn whole(reply: &ResponseOutline, stop: &StopText) -> Value {
     let part = match &reply.argument {
         Some(argument) => {
             let args = final_arguments(argument, words(stop));
@@ -55,7 +55,7 @@ fn answer(candidates: &[Value], model: &str, id: &str, [input, output]: [u64; 2]
 }
 
 /// The last event of a stream that is ended.
-pub(super) fn last(text: &str, model: &str, id: &str, usage: [u64; 2]) -> Vec<u8> {
+pub(crate) fn last(text: &str, model: &str, id: &str, usage: [u64; 2]) -> Vec<u8> {
     let mut out = Vec::new();
     let candidates = [candidate(0, json!({ "text": text }))];
     write_event(&mut out, "", &answer(&candidates, model, id, usage));

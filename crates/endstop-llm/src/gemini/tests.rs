@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::dialect_tests::{check_ends, dialect, edited, read, streamed};
-use super::super::{Api, Asked, Demands, Edits, Thread};
 use crate::sse::SseEvent;
+use crate::tests::{check_ends, dialect, edited, read, streamed};
+use crate::{Api, CallRequest, Edits, OutputContract, Thread};
 
-fn asked(request: &Value) -> Asked {
+fn asked(request: &Value) -> CallRequest {
     read(Api::Gemini, request)
 }
 
@@ -53,20 +53,20 @@ fn keys_may_have_either_case() {
 #[test]
 fn demands_follow_mode_and_schema() {
     let calling = |mode: &str, names: Value| json!({"functionCallingConfig": {"mode": mode, "allowedFunctionNames": names}});
-    let end = Demands::FinalAnswer { argument: "answer".to_owned() };
+    let end = OutputContract::FinalAnswer { argument: "answer".to_owned() };
     let none = || json!({});
     for (name, config, generation, want) in [
-        ("a", none(), none(), Demands::Text),
-        ("a", calling("AUTO", Value::Null), none(), Demands::Text),
-        ("a", calling("ANY", Value::Null), none(), Demands::Structure),
-        ("a", none(), json!({"responseSchema": {}}), Demands::Structure),
-        ("a", none(), json!({"responseJsonSchema": {}}), Demands::Structure),
-        ("a", none(), json!({"responseMimeType": "application/json"}), Demands::Structure),
-        ("a", none(), json!({"responseMimeType": "text/plain"}), Demands::Text),
+        ("a", none(), none(), OutputContract::Text),
+        ("a", calling("AUTO", Value::Null), none(), OutputContract::Text),
+        ("a", calling("ANY", Value::Null), none(), OutputContract::Structure),
+        ("a", none(), json!({"responseSchema": {}}), OutputContract::Structure),
+        ("a", none(), json!({"responseJsonSchema": {}}), OutputContract::Structure),
+        ("a", none(), json!({"responseMimeType": "application/json"}), OutputContract::Structure),
+        ("a", none(), json!({"responseMimeType": "text/plain"}), OutputContract::Text),
         ("final_answer", calling("ANY", Value::Null), none(), end.clone()),
         ("final_answer", calling("ANY", json!(["b", "final_answer"])), none(), end),
-        ("final_answer", calling("ANY", json!(["b"])), none(), Demands::Structure),
-        ("final_answer", calling("NONE", Value::Null), none(), Demands::Text),
+        ("final_answer", calling("ANY", json!(["b"])), none(), OutputContract::Structure),
+        ("final_answer", calling("NONE", Value::Null), none(), OutputContract::Text),
     ] {
         let request =
             json!({"tools": tools(name), "toolConfig": config, "generationConfig": generation});
@@ -87,7 +87,7 @@ fn results_are_those_after_the_last_content_of_the_model() {
             {"role": "user", "parts": [answer(second, json!({"error": "no"})), answer(first, json!({"result": 1}))]},
         ]})
     };
-    let short = |got: Asked| -> Vec<(String, String, bool)> {
+    let short = |got: CallRequest| -> Vec<(String, String, bool)> {
         got.results.into_iter().map(|it| (it.arguments, it.content, it.failed)).collect()
     };
     let row =
@@ -170,7 +170,7 @@ fn a_stream_is_assembled() {
 
 #[test]
 fn a_call_in_pieces_is_open_until_its_last() {
-    let mut reader = dialect(Api::Gemini).stream(&Asked::default());
+    let mut reader = dialect(Api::Gemini).stream(&CallRequest::default());
     let states = [
         json!({"functionCall": {"name": "look", "willContinue": true}}),
         json!({"functionCall": {"partialArgs": [{"jsonPath": "$.a", "numberValue": 1}], "willContinue": true}}),

@@ -213,3 +213,6 @@ impl<'j> Changes<'j> {
         self.splices.iter().any(|(place, _)| place.start == at && place.end == at)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,7 +90,7 @@ fn nearly_json() -> impl Strategy<Value = String> {
         "\\ud83d", "null", "t", "é", " ",
     ];
     let change = (any::<prop::sample::Index>(), 0_usize..3, prop::sample::select(marks.to_vec()));
-    let json = crate::api::garbage::json();
+    let json = crate::garbage::json();
     (json, any::<bool>(), prop::collection::vec(change, 0..3)).prop_map(
         |(json, is_long, changes)| {
             let text = if is_long { format!("{json:#}") } else { json.to_string() };
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn elements_are_those_of_any_parser(json in crate::api::garbage::json()) {
+    fn elements_are_those_of_any_parser(json in crate::garbage::json()) {
         let text = json.to_string();
         let items = Raw::of(&text).items().into_iter();
         let items: Vec<Value> = items.map(|it| serde_json::from_str(it.json()).unwrap()).collect();
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn members_are_those_of_any_parser(json in crate::api::garbage::json()) {
+    fn members_are_those_of_any_parser(json in crate::garbage::json()) {
         let text = json.to_string();
         let members = Raw::of(&text).members();
         match &json {

@@ -5,18 +5,16 @@ use std::collections::BTreeMap;
 use endstop::price::UsageShape;
 use serde_json::json;
 
-use super::super::again::Around;
-use super::super::parts::{arguments_of, read_object};
-use super::super::progress::Progress;
-use super::super::reply::{Reply, error_words, word, words};
-use super::super::{Asked, EventSeen, Seen, StreamReader, Unreadable};
-use super::write;
+use super::stop;
+use crate::StopText;
+use crate::delta_template::DeltaTemplate;
 use crate::json::{List, Raw, fields, parse};
+use crate::limits::MAX_OPEN_BLOCKS;
+use crate::parts::{arguments_of, read_object};
+use crate::response_builder::ResponseBuilder;
+use crate::response_outline::{ResponseOutline, error_words, word, words};
 use crate::sse::SseEvent;
-use crate::stop::StopText;
-
-/// Most blocks that are open at the same time. The interface has one.
-const MAX_OPEN: usize = 64;
+use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
 
 fields! {
     Answer<'j> {
@@ -76,19 +74,19 @@ impl Event<'_> {
 }
 
 /// Reads an answer that is whole.
-pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
+pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let answer: Answer<'_> = read_object(body)?;
-    let mut reader = Reader::new(Reply::to(&Asked::default()));
+    let mut reader = MessagesStream::new(ResponseOutline::to(&CallRequest::default()));
     if let Some(error) = error_words(answer.error) {
         reader.progress.seen.error = Some(error);
         return Ok(reader.progress.seen);
     }
     if answer.kind.json() != "\"message\"" && !answer.usage.is_some() {
-        return Err(Unreadable("no answer of messages".to_owned()));
+        return Err(ReadError("no answer of messages".to_owned()));
     }
     reader.message(&answer);
     for block in &answer.content.0 {
-        let mut brought = EventSeen::default();
+        let mut brought = EventContent::default();
         reader.open(0, block, &mut brought);
         let input = arguments_of(block.input);
         reader.arguments(&input);
@@ -111,27 +109,27 @@ enum Open {
 
 /// Reads a stream.
 #[derive(Debug)]
-pub(super) struct Reader {
-    reply: Reply,
-    progress: Progress,
+pub(crate) struct MessagesStream {
+    reply: ResponseOutline,
+    progress: ResponseBuilder,
     open: BTreeMap<u64, Open>,
     next_index: u64,
     has_started: bool,
     is_done: bool,
     /// Of the last piece of a text.
-    around: Around,
+    around: DeltaTemplate,
 }
 
-impl Reader {
-    pub(super) fn new(reply: Reply) -> Self {
+impl MessagesStream {
+    pub(crate) fn new(reply: ResponseOutline) -> Self {
         Self {
             reply,
-            progress: Progress::new(UsageShape::Anthropic),
+            progress: ResponseBuilder::new(UsageShape::Anthropic),
             open: BTreeMap::new(),
             next_index: 0,
             has_started: false,
             is_done: false,
-            around: Around::default(),
+            around: DeltaTemplate::default(),
         }
     }
 
@@ -144,7 +142,7 @@ impl Reader {
         self.progress.usage(answer.usage, Raw::default());
     }
 
-    fn open(&mut self, index: u64, block: &Content<'_>, brought: &mut EventSeen) {
+    fn open(&mut self, index: u64, block: &Content<'_>, brought: &mut EventContent) {
         self.next_index = self.next_index.max(index.saturating_add(1));
         let open = match block.kind.text().as_deref() {
             Some("text") => Open::Text,
@@ -152,7 +150,7 @@ impl Reader {
             Some("tool_use") => Open::Call,
             _ => Open::Other,
         };
-        if self.open.len() < MAX_OPEN || self.open.contains_key(&index) {
+        if self.open.len() < MAX_OPEN_BLOCKS || self.open.contains_key(&index) {
             self.open.insert(index, open);
         }
         self.progress.words(&block.text.text().unwrap_or_default(), brought);
@@ -184,8 +182,8 @@ impl Reader {
         }
     }
 
-    fn read_event(&mut self, event: &Event<'_>) -> EventSeen {
-        let mut brought = EventSeen::default();
+    fn read_event(&mut self, event: &Event<'_>) -> EventContent {
+        let mut brought = EventContent::default();
         let index = event.index.count().unwrap_or(0);
         match event.kind.text().as_deref() {
             Some("message_start") => {
@@ -235,17 +233,17 @@ impl Reader {
     }
 }
 
-impl StreamReader for Reader {
-    fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+impl StreamReader for MessagesStream {
+    fn event(&mut self, event: &SseEvent<'_>) -> EventContent {
         if let Some(words) = self.around.words(event.data) {
-            let mut brought = EventSeen::default();
+            let mut brought = EventContent::default();
             self.progress.words(words, &mut brought);
             return brought;
         }
         let Ok(read) = parse::<Event<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             self.progress.count(event.data);
-            return EventSeen::default();
+            return EventContent::default();
         };
         self.around.forget();
         if read.has_only_words() {
@@ -267,7 +265,7 @@ impl StreamReader for Reader {
         Vec::new()
     }
 
-    fn seen(&self) -> &Seen {
+    fn seen(&self) -> &CallResponse {
         &self.progress.seen
     }
 
@@ -276,12 +274,12 @@ impl StreamReader for Reader {
             return Vec::new();
         }
         if !self.has_started {
-            return write::stream(&self.reply, stop);
+            return stop::stream(&self.reply, stop);
         }
         let mut out = Vec::new();
         let output = self.progress.seen.usage.as_ref().map_or(0, |usage| usage.tokens.output);
         if self.progress.seen.finish.is_some() {
-            write::end(&mut out);
+            stop::end(&mut out);
             return out;
         }
         let has_calls = !self.progress.seen.tool_calls.is_empty();
@@ -289,15 +287,15 @@ impl StreamReader for Reader {
         for (index, open) in std::mem::take(&mut self.open) {
             if open == Open::Text && !is_said {
                 let text = format!("\n\n{}", words(stop));
-                write::delta(&mut out, index, json!({ "type": "text_delta", "text": text }));
+                stop::delta(&mut out, index, json!({ "type": "text_delta", "text": text }));
                 is_said = true;
             }
-            write::close(&mut out, index);
+            stop::close(&mut out, index);
         }
         if !is_said {
-            write::text_block(&mut out, self.next_index, words(stop));
+            stop::text_block(&mut out, self.next_index, words(stop));
         }
-        write::finish(&mut out, if has_calls { "tool_use" } else { "end_turn" }, output);
+        stop::finish(&mut out, if has_calls { "tool_use" } else { "end_turn" }, output);
         out
     }
 }

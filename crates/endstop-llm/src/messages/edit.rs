@@ -1,13 +1,13 @@
 //! Changes of a request.
 
-use super::super::parts::{add_note, changes_of, is_nothing, lower, note_of, turn_tools_off};
-use super::super::{Edits, Unreadable};
 use crate::json::{Changes, Object};
+use crate::parts::{add_note, changes_of, is_nothing, lower, note_of, turn_tools_off};
+use crate::{Edits, ReadError};
 
 /// The least budget of thinking that the interface takes.
 const LEAST_THINKING: u64 = 1_024;
 
-pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
     if is_nothing(edits) {
         return Ok(body.to_vec());
     }

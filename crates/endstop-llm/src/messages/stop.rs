@@ -3,13 +3,13 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::super::OwnAnswer;
-use super::super::reply::{
-    FINAL_ANSWER, Reply, final_arguments, json_answer, stream_answer, words, write_event,
+use crate::StopText;
+use crate::WrittenResponse;
+use crate::response_outline::{
+    FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };
-use crate::stop::StopText;
 
-pub(super) fn stop(reply: &Reply, stop: &StopText) -> OwnAnswer {
+pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse {
     if reply.is_stream {
         return stream_answer(stream(reply, stop));
     }
@@ -20,13 +20,13 @@ pub(super) fn stop(reply: &Reply, stop: &StopText) -> OwnAnswer {
     json_answer(StatusCode::OK, &message(reply, &[block], Some(reason)))
 }
 
-fn call(reply: &Reply, input: Value) -> Value {
+fn call(reply: &ResponseOutline, input: Value) -> Value {
     json!({
         "type": "tool_use", "id": format!("toolu_{}", reply.id), "name": FINAL_ANSWER, "input": input,
     })
 }
 
-fn message(reply: &Reply, content: &[Value], reason: Option<&str>) -> Value {
+fn message(reply: &ResponseOutline, content: &[Value], reason: Option<&str>) -> Value {
     json!({
         "id": format!("msg_{}", reply.id), "type": "message", "role": "assistant", "model": reply.model,
         "content": content, "stop_reason": reason, "stop_sequence": null,
@@ -38,7 +38,7 @@ fn message(reply: &Reply, content: &[Value], reason: Option<&str>) -> Value {
 }
 
 /// A whole stream that says so.
-pub(super) fn stream(reply: &Reply, stop: &StopText) -> Vec<u8> {
+pub(crate) fn stream(reply: &ResponseOutline, stop: &StopText) -> Vec<u8> {
     let mut out = Vec::new();
     let start = json!({ "type": "message_start", "message": message(reply, &[], None) });
     write_event(&mut out, "message_start", &start);
@@ -59,7 +59,7 @@ pub(super) fn stream(reply: &Reply, stop: &StopText) -> Vec<u8> {
 }
 
 /// A whole block of text.
-pub(super) fn text_block(out: &mut Vec<u8>, index: u64, text: &str) {
+pub(crate) fn text_block(out: &mut Vec<u8>, index: u64, text: &str) {
     let start = json!({ "type": "text", "text": "" });
     block(out, index, &start, json!({ "type": "text_delta", "text": text }));
 }
@@ -72,19 +72,19 @@ fn block(out: &mut Vec<u8>, index: u64, start: &Value, piece: Value) {
 }
 
 /// A piece of an open block.
-pub(super) fn delta(out: &mut Vec<u8>, index: u64, piece: Value) {
+pub(crate) fn delta(out: &mut Vec<u8>, index: u64, piece: Value) {
     let delta = json!({ "type": "content_block_delta", "index": index, "delta": piece });
     write_event(out, "content_block_delta", &delta);
 }
 
 /// The end of a block.
-pub(super) fn close(out: &mut Vec<u8>, index: u64) {
+pub(crate) fn close(out: &mut Vec<u8>, index: u64) {
     let stop = json!({ "type": "content_block_stop", "index": index });
     write_event(out, "content_block_stop", &stop);
 }
 
 /// The end of the message. `output` tokens were made.
-pub(super) fn finish(out: &mut Vec<u8>, reason: &str, output: u64) {
+pub(crate) fn finish(out: &mut Vec<u8>, reason: &str, output: u64) {
     let delta = json!({ "stop_reason": reason, "stop_sequence": null });
     let usage = json!({ "output_tokens": output });
     let event = json!({ "type": "message_delta", "delta": delta, "usage": usage });
@@ -93,6 +93,6 @@ pub(super) fn finish(out: &mut Vec<u8>, reason: &str, output: u64) {
 }
 
 /// The last event of a stream.
-pub(super) fn end(out: &mut Vec<u8>) {
+pub(crate) fn end(out: &mut Vec<u8>) {
     write_event(out, "message_stop", &json!({ "type": "message_stop" }));
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::dialect_tests::{check_ends, dialect, edited, feed, read, stop, streamed};
-use super::super::{Api, Asked, Demands, Edits, Thread};
 use crate::sse::SseEvent;
+use crate::tests::{check_ends, dialect, edited, feed, read, stop, streamed};
+use crate::{Api, CallRequest, Edits, OutputContract, Thread};
 
-fn asked(request: &Value) -> Asked {
+fn asked(request: &Value) -> CallRequest {
     read(Api::Messages, request)
 }
 
@@ -41,18 +41,22 @@ fn a_thread_that_continues_can_be_resent() {
 
 #[test]
 fn demands_follow_tool_choice_and_format() {
-    let end = Demands::FinalAnswer { argument: "answer".to_owned() };
+    let end = OutputContract::FinalAnswer { argument: "answer".to_owned() };
     for (name, more, want) in [
-        ("a", json!({}), Demands::Text),
-        ("a", json!({"tool_choice": {"type": "auto"}}), Demands::Text),
-        ("a", json!({"tool_choice": {"type": "any"}}), Demands::Structure),
-        ("a", json!({"tool_choice": {"type": "tool", "name": "a"}}), Demands::Structure),
-        ("a", json!({"output_format": {"type": "json_schema"}}), Demands::Structure),
-        ("a", json!({"output_config": {"format": {"type": "json_schema"}}}), Demands::Structure),
-        ("a", json!({"output_config": {"effort": "low"}}), Demands::Text),
+        ("a", json!({}), OutputContract::Text),
+        ("a", json!({"tool_choice": {"type": "auto"}}), OutputContract::Text),
+        ("a", json!({"tool_choice": {"type": "any"}}), OutputContract::Structure),
+        ("a", json!({"tool_choice": {"type": "tool", "name": "a"}}), OutputContract::Structure),
+        ("a", json!({"output_format": {"type": "json_schema"}}), OutputContract::Structure),
+        (
+            "a",
+            json!({"output_config": {"format": {"type": "json_schema"}}}),
+            OutputContract::Structure,
+        ),
+        ("a", json!({"output_config": {"effort": "low"}}), OutputContract::Text),
         ("final_answer", json!({"tool_choice": {"type": "any"}}), end.clone()),
         ("final_answer", json!({}), end),
-        ("final_answer", json!({"tool_choice": {"type": "none"}}), Demands::Text),
+        ("final_answer", json!({"tool_choice": {"type": "none"}}), OutputContract::Text),
     ] {
         let mut request = more;
         request["tools"] = json!([tool(name)]);
@@ -237,7 +241,7 @@ fn a_stream_that_is_cut_keeps_what_it_said() {
 #[test]
 fn a_stream_can_be_ended_between_blocks_only() {
     let stream = tool_stream();
-    let mut reader = dialect(Api::Messages).stream(&Asked::default());
+    let mut reader = dialect(Api::Messages).stream(&CallRequest::default());
     let mut states = Vec::new();
     for data in stream.lines().filter_map(|line| line.strip_prefix("data: ")) {
         reader.event(&SseEvent { name: "", data });
@@ -254,7 +258,7 @@ fn an_end_closes_what_is_open_and_goes_on_with_the_next_index() {
     let end_at = |mark: &str| {
         let at = stream.find(mark).unwrap();
         let at = at + stream[at..].find("\n\n").unwrap() + 2;
-        let mut reader = dialect(Api::Messages).stream(&Asked::default());
+        let mut reader = dialect(Api::Messages).stream(&CallRequest::default());
         feed(&mut *reader, &stream.as_bytes()[..at]);
         String::from_utf8(reader.end(&stop())).unwrap()
     };

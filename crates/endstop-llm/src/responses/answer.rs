@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use endstop::price::UsageShape;
 
-use super::super::parts::{arguments_of, read_object, text_of};
-use super::super::progress::Progress;
-use super::super::reply::word;
-use super::super::{EventSeen, Seen, Unreadable};
 use crate::json::{List, Raw, fields};
+use crate::parts::{arguments_of, read_object, text_of};
+use crate::response_builder::ResponseBuilder;
+use crate::response_outline::word;
+use crate::{CallResponse, EventContent, ReadError};
 
 /// Kinds of calls that the client runs.
 const CLIENT_CALLS: [&str; 5] =
@@ -56,7 +56,7 @@ fields! {
 
 impl Output<'_> {
     /// Whether the client is to run it. Other calls run at the provider.
-    pub(super) fn is_call(&self) -> bool {
+    pub(crate) fn is_call(&self) -> bool {
         self.kind.text().is_some_and(|kind| CLIENT_CALLS.contains(&&*kind))
     }
 
@@ -67,7 +67,7 @@ impl Output<'_> {
         self.name.text().unwrap_or_else(own)
     }
 
-    pub(super) fn arguments(&self) -> Cow<'_, str> {
+    pub(crate) fn arguments(&self) -> Cow<'_, str> {
         arguments_of(if self.arguments.is_some() { self.arguments } else { self.action })
     }
 
@@ -89,7 +89,7 @@ impl Output<'_> {
 }
 
 /// Takes in what a response says of itself, without its output.
-pub(super) fn take_response(progress: &mut Progress, response: &Response<'_>) {
+pub(crate) fn take_response(progress: &mut ResponseBuilder, response: &Response<'_>) {
     progress.names(response.id, response.model);
     progress.usage(response.usage, response.service_tier);
     progress.error(response.error);
@@ -105,19 +105,19 @@ pub(super) fn take_response(progress: &mut Progress, response: &Response<'_>) {
 }
 
 /// Counts an item that is whole, where it costs by itself.
-pub(super) fn count_runs(progress: &mut Progress, item: &Output<'_>) {
+pub(crate) fn count_runs(progress: &mut ResponseBuilder, item: &Output<'_>) {
     if let Some((unit, more)) = item.runs() {
         progress.runs(unit, |runs| runs.saturating_add(more));
     }
 }
 
 /// Adds a call, without its arguments.
-pub(super) fn begin_call(progress: &mut Progress, item: &Output<'_>) -> Option<String> {
+pub(crate) fn begin_call(progress: &mut ResponseBuilder, item: &Output<'_>) -> Option<String> {
     let id = if item.call_id.is_some() { item.call_id } else { item.id };
     progress.begin_call(id, &item.tool())
 }
 
-fn take_item(progress: &mut Progress, item: &Output<'_>) {
+fn take_item(progress: &mut ResponseBuilder, item: &Output<'_>) {
     count_runs(progress, item);
     if item.is_call() {
         let arguments = item.arguments();
@@ -129,7 +129,7 @@ fn take_item(progress: &mut Progress, item: &Output<'_>) {
     }
     let text = text_of(item.content);
     if item.kind.json() == "\"message\"" {
-        progress.words(&text, &mut EventSeen::default());
+        progress.words(&text, &mut EventContent::default());
     } else {
         for part in [&*text, &*text_of(item.summary), item.arguments.json()] {
             progress.count(part);
@@ -142,13 +142,13 @@ fn is_end(status: &str) -> bool {
 }
 
 /// Reads an answer that is whole.
-pub(super) fn read(body: &[u8]) -> Result<Seen, Unreadable> {
+pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let response: Response<'_> = read_object(body)?;
     let is_one = response.kind.json() == "\"response\"" || response.usage.is_some();
     if !is_one && !response.error.is_some() {
-        return Err(Unreadable("no answer of responses".to_owned()));
+        return Err(ReadError("no answer of responses".to_owned()));
     }
-    let mut progress = Progress::new(UsageShape::OpenAiResponses);
+    let mut progress = ResponseBuilder::new(UsageShape::OpenAiResponses);
     response.output.0.iter().for_each(|item| take_item(&mut progress, item));
     take_response(&mut progress, &response);
     Ok(progress.seen)

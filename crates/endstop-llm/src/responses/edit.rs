@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::super::parts::{
-    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
-};
-use super::super::{Edits, Unreadable};
 use super::{From, Item};
 use crate::json::{Changes, Object};
+use crate::parts::{
+    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
+};
+use crate::{Edits, ReadError};
 
-pub(super) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, Unreadable> {
+pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
     if is_nothing(edits) {
         return Ok(body.to_vec());
     }

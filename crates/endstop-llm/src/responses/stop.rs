@@ -6,13 +6,13 @@
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::super::OwnAnswer;
-use super::super::reply::{
-    FINAL_ANSWER, Reply, final_arguments, json_answer, stream_answer, words, write_event,
+use crate::StopText;
+use crate::WrittenResponse;
+use crate::response_outline::{
+    FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };
-use crate::stop::StopText;
 
-pub(super) fn stop(reply: &Reply, stop: &StopText) -> OwnAnswer {
+pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse {
     if reply.is_stream {
         return stream_answer(stream(reply, stop));
     }
@@ -26,7 +26,7 @@ pub(super) fn stop(reply: &Reply, stop: &StopText) -> OwnAnswer {
 }
 
 /// A whole stream that says so.
-pub(super) fn stream(reply: &Reply, stop: &StopText) -> Vec<u8> {
+pub(crate) fn stream(reply: &ResponseOutline, stop: &StopText) -> Vec<u8> {
     let mut ending = Ending::new(reply, "", 0);
     for kind in ["response.created", "response.in_progress"] {
         let response = Value::Object(ending.response.clone());
@@ -42,7 +42,7 @@ pub(super) fn stream(reply: &Reply, stop: &StopText) -> Vec<u8> {
 }
 
 /// A response that has only begun, with all that clients insist on.
-fn response(reply: &Reply) -> Map<String, Value> {
+fn response(reply: &ResponseOutline) -> Map<String, Value> {
     let response = json!({
         "id": format!("resp_{}", reply.id), "object": "response", "created_at": 0,
         "status": "in_progress", "background": false, "error": null, "incomplete_details": null,
@@ -77,7 +77,7 @@ fn message(id: &str, content: &[Value], is_whole: bool) -> Value {
     json!({ "id": id, "type": "message", "role": "assistant", "status": status, "content": content })
 }
 
-fn call(reply: &Reply, arguments: &str, is_whole: bool) -> Value {
+fn call(reply: &ResponseOutline, arguments: &str, is_whole: bool) -> Value {
     let status = if is_whole { "completed" } else { "in_progress" };
     json!({
         "id": format!("fc_{}", reply.id), "type": "function_call", "status": status,
@@ -87,18 +87,18 @@ fn call(reply: &Reply, arguments: &str, is_whole: bool) -> Value {
 
 /// A message that is not whole.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OpenText<'t> {
-    pub(super) id: &'t str,
-    pub(super) index: u64,
+pub(crate) struct OpenText<'t> {
+    pub(crate) id: &'t str,
+    pub(crate) index: u64,
     /// The part of it that is open.
-    pub(super) part: Option<u64>,
+    pub(crate) part: Option<u64>,
     /// What it said so far.
-    pub(super) text: &'t str,
+    pub(crate) text: &'t str,
 }
 
 /// The events that end a stream.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(crate) struct Ending {
     response: Map<String, Value>,
     next_sequence: u64,
     message_id: String,
@@ -108,7 +108,7 @@ pub(super) struct Ending {
 
 impl Ending {
     /// Goes on with a stream whose response began as `begun` and whose next event has this number.
-    pub(super) fn new(reply: &Reply, begun: &str, next_sequence: u64) -> Self {
+    pub(crate) fn new(reply: &ResponseOutline, begun: &str, next_sequence: u64) -> Self {
         Self {
             response: serde_json::from_str(begun).unwrap_or_else(|_| response(reply)),
             next_sequence,
@@ -128,12 +128,12 @@ impl Ending {
     }
 
     /// An item that is whole.
-    pub(super) fn keep(&mut self, item: &str) {
+    pub(crate) fn keep(&mut self, item: &str) {
         self.output.extend(serde_json::from_str::<Value>(item).ok());
     }
 
     /// Ends an item as it is.
-    pub(super) fn close(&mut self, index: u64, item: &str) {
+    pub(crate) fn close(&mut self, index: u64, item: &str) {
         if let Ok(item) = serde_json::from_str::<Value>(item) {
             self.item_done(index, item);
         }
@@ -145,7 +145,7 @@ impl Ending {
     }
 
     /// Says more in a message that is open, and ends it. `more` is empty where its one part has ended.
-    pub(super) fn close_text(&mut self, open: &OpenText<'_>, more: &str) {
+    pub(crate) fn close_text(&mut self, open: &OpenText<'_>, more: &str) {
         let place = |content: u64| json!({ "item_id": open.id, "output_index": open.index, "content_index": content });
         let with = |content: u64, key: &str, value: Value| {
             let mut event = place(content);
@@ -173,14 +173,14 @@ impl Ending {
     }
 
     /// A message of its own.
-    pub(super) fn say(&mut self, index: u64, text: &str) {
+    pub(crate) fn say(&mut self, index: u64, text: &str) {
         let id = self.message_id.clone();
         let added = json!({ "output_index": index, "item": message(&id, &[], false) });
         self.event("response.output_item.added", added);
         self.close_text(&OpenText { id: &id, index, part: None, text: "" }, text);
     }
 
-    fn call(&mut self, reply: &Reply, arguments: &str) {
+    fn call(&mut self, reply: &ResponseOutline, arguments: &str) {
         let added = json!({ "output_index": 0, "item": call(reply, "", false) });
         self.event("response.output_item.added", added);
         let item = call(reply, arguments, true);
@@ -195,7 +195,7 @@ impl Ending {
     }
 
     /// The last event.
-    pub(super) fn complete(mut self, usage: [u64; 2]) -> Vec<u8> {
+    pub(crate) fn complete(mut self, usage: [u64; 2]) -> Vec<u8> {
         let output = std::mem::take(&mut self.output);
         complete(&mut self.response, output, usage);
         let response = Value::Object(std::mem::take(&mut self.response));

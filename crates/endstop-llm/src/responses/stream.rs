@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 
 use endstop::price::UsageShape;
 
-use super::super::parts::{Kind, arguments_of};
-use super::super::progress::Progress;
-use super::super::reply::{Reply, error_words, words};
-use super::super::{EventSeen, Seen, StreamReader};
 use super::answer::{Output, Response, begin_call, count_runs, take_response};
-use super::write::{Ending, OpenText, stream};
+use super::stop::{Ending, OpenText, stream};
+use crate::StopText;
 use crate::json::{Raw, fields, parse};
+use crate::limits::MAX_OUTPUT_ITEMS;
+use crate::parts::{Kind, arguments_of};
+use crate::response_builder::ResponseBuilder;
+use crate::response_outline::{ResponseOutline, error_words, words};
 use crate::sse::SseEvent;
-use crate::stop::StopText;
-
-/// Most items of an answer that are told apart.
-const MAX_ITEMS: usize = 1_024;
+use crate::{CallResponse, EventContent, StreamReader};
 
 fields! {
     Event<'j> {
@@ -51,9 +49,9 @@ enum Progressing {
 
 /// Reads a stream.
 #[derive(Debug)]
-pub(super) struct Reader {
-    reply: Reply,
-    progress: Progress,
+pub(crate) struct ResponsesStream {
+    reply: ResponseOutline,
+    progress: ResponseBuilder,
     /// The response as the first event had it, and the number of the next event.
     response: String,
     next_sequence: u64,
@@ -61,11 +59,11 @@ pub(super) struct Reader {
     is_done: bool,
 }
 
-impl Reader {
-    pub(super) fn new(reply: Reply) -> Self {
+impl ResponsesStream {
+    pub(crate) fn new(reply: ResponseOutline) -> Self {
         Self {
             reply,
-            progress: Progress::new(UsageShape::OpenAiResponses),
+            progress: ResponseBuilder::new(UsageShape::OpenAiResponses),
             response: String::new(),
             next_sequence: 0,
             items: BTreeMap::new(),
@@ -73,8 +71,8 @@ impl Reader {
         }
     }
 
-    fn read_event(&mut self, event: &Event<'_>) -> EventSeen {
-        let mut brought = EventSeen::default();
+    fn read_event(&mut self, event: &Event<'_>) -> EventContent {
+        let mut brought = EventContent::default();
         if let Some(sequence) = event.sequence.count() {
             self.next_sequence = sequence.saturating_add(1);
         }
@@ -131,7 +129,7 @@ impl Reader {
 
     fn begin(&mut self, index: u64, item: Raw<'_>) -> Option<String> {
         let output: Output<'_> = item.read();
-        if self.items.len() >= MAX_ITEMS {
+        if self.items.len() >= MAX_OUTPUT_ITEMS {
             return None;
         }
         let mut began = None;
@@ -157,7 +155,7 @@ impl Reader {
         began
     }
 
-    fn words(&mut self, index: u64, delta: &str, brought: &mut EventSeen) {
+    fn words(&mut self, index: u64, delta: &str, brought: &mut EventContent) {
         self.progress.words(delta, brought);
         if let Some(Progressing::Message { text, .. }) = self.items.get_mut(&index) {
             self.progress.room.push(text, delta);
@@ -189,21 +187,21 @@ impl Reader {
         }
         let mut whole = String::new();
         self.progress.room.push(&mut whole, item.json());
-        if self.items.len() < MAX_ITEMS || self.items.contains_key(&index) {
+        if self.items.len() < MAX_OUTPUT_ITEMS || self.items.contains_key(&index) {
             self.items.insert(index, Progressing::Done(whole));
         }
     }
 }
 
-impl StreamReader for Reader {
-    fn event(&mut self, event: &SseEvent<'_>) -> EventSeen {
+impl StreamReader for ResponsesStream {
+    fn event(&mut self, event: &SseEvent<'_>) -> EventContent {
         if event.data.trim() == "[DONE]" {
-            return EventSeen::default();
+            return EventContent::default();
         }
         let Ok(read) = parse::<Event<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
             self.progress.count(event.data);
-            return EventSeen::default();
+            return EventContent::default();
         };
         self.read_event(&read)
     }
@@ -221,7 +219,7 @@ impl StreamReader for Reader {
         Vec::new()
     }
 
-    fn seen(&self) -> &Seen {
+    fn seen(&self) -> &CallResponse {
         &self.progress.seen
     }
 

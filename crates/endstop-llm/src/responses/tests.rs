@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::super::dialect_tests::{check_ends, dialect, edited, feed, read, stop, streamed};
-use super::super::{Api, Asked, Demands, Edits, Thread};
 use crate::sse::SseEvent;
+use crate::tests::{check_ends, dialect, edited, feed, read, stop, streamed};
+use crate::{Api, CallRequest, Edits, OutputContract, Thread};
 
-fn asked(request: &Value) -> Asked {
+fn asked(request: &Value) -> CallRequest {
     read(Api::Responses, request)
 }
 
@@ -46,17 +46,21 @@ fn input_that_is_elsewhere_makes_a_thread() {
 
 #[test]
 fn demands_follow_tool_choice_and_format() {
-    let end = Demands::FinalAnswer { argument: "answer".to_owned() };
+    let end = OutputContract::FinalAnswer { argument: "answer".to_owned() };
     for (name, more, want) in [
-        ("a", json!({}), Demands::Text),
-        ("a", json!({"tool_choice": "required"}), Demands::Structure),
-        ("a", json!({"tool_choice": {"type": "function", "name": "a"}}), Demands::Structure),
-        ("a", json!({"tool_choice": {"type": "allowed_tools", "mode": "auto"}}), Demands::Text),
-        ("a", json!({"tool_choice": {"type": "web_search"}}), Demands::Structure),
-        ("a", json!({"text": {"format": {"type": "json_schema"}}}), Demands::Structure),
-        ("a", json!({"text": {"format": {"type": "text"}}}), Demands::Text),
+        ("a", json!({}), OutputContract::Text),
+        ("a", json!({"tool_choice": "required"}), OutputContract::Structure),
+        ("a", json!({"tool_choice": {"type": "function", "name": "a"}}), OutputContract::Structure),
+        (
+            "a",
+            json!({"tool_choice": {"type": "allowed_tools", "mode": "auto"}}),
+            OutputContract::Text,
+        ),
+        ("a", json!({"tool_choice": {"type": "web_search"}}), OutputContract::Structure),
+        ("a", json!({"text": {"format": {"type": "json_schema"}}}), OutputContract::Structure),
+        ("a", json!({"text": {"format": {"type": "text"}}}), OutputContract::Text),
         ("final_answer", json!({"tool_choice": "required"}), end),
-        ("final_answer", json!({"tool_choice": "none"}), Demands::Text),
+        ("final_answer", json!({"tool_choice": "none"}), OutputContract::Text),
     ] {
         let mut request = more;
         request["tools"] = json!([tool(name)]);
@@ -179,7 +183,7 @@ fn a_stream_can_be_ended_between_blocks_only() {
 fn ended(count: usize) -> Vec<Value> {
     let stream = tool_stream();
     let at = stream.match_indices("\n\n").nth(count - 1).unwrap().0 + 2;
-    let mut reader = dialect(Api::Responses).stream(&Asked::default());
+    let mut reader = dialect(Api::Responses).stream(&CallRequest::default());
     feed(&mut *reader, &stream.as_bytes()[..at]);
     let all = stream[..at].to_owned() + std::str::from_utf8(&reader.end(&stop())).unwrap();
     let data = all.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -219,7 +223,7 @@ fn an_end_goes_on_with_the_response() {
 
 #[test]
 fn every_delta_of_a_stop_is_in_its_items() {
-    let asked = Asked { is_stream: true, model: "m".to_owned(), ..Asked::default() };
+    let asked = CallRequest { is_stream: true, model: "m".to_owned(), ..CallRequest::default() };
     let body = dialect(Api::Responses).stop(&asked, &stop()).body;
     let body = String::from_utf8(body).unwrap();
     let kinds: Vec<&str> =
@@ -274,7 +278,7 @@ fn an_event_begins_a_call() {
     let item = json!({"type": "function_call", "name": "look", "call_id": "1"});
     let data =
         json!({"type": "response.output_item.added", "output_index": 0, "item": item}).to_string();
-    let mut reader = dialect(Api::Responses).stream(&Asked::default());
+    let mut reader = dialect(Api::Responses).stream(&CallRequest::default());
     assert_eq!(
         reader.event(&SseEvent { name: "", data: &data }).begins_call.as_deref(),
         Some("look")

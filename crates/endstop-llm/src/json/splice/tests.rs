@@ -75,7 +75,7 @@ fn what_is_no_object_cannot_be_changed() {
 
 proptest! {
     #[test]
-    fn changes_are_those_of_the_value(json in crate::api::garbage::json(), key in "[a-c]{1}") {
+    fn changes_are_those_of_the_value(json in crate::garbage::json(), key in "[a-c]{1}") {
         let text = serde_json::to_string_pretty(&json).unwrap();
         let Ok((mut changes, root)) = Changes::of(text.as_bytes()) else {
             prop_assert!(!json.is_object());

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::dialect_tests::{dialect, feed, read};
-use super::{Api, Asked, Seen};
+use crate::tests::{dialect, feed, read};
+use crate::{Api, CallRequest, CallResponse};
 
-fn answered(api: Api, answer: &Value) -> Seen {
+fn answered(api: Api, answer: &Value) -> CallResponse {
     dialect(api).answer(answer.to_string().as_bytes()).unwrap()
 }
 
@@ -33,7 +33,7 @@ fn an_answer_has_an_id_and_a_request_names_the_one_that_it_continues() {
         assert_eq!(answered(api, &answer).id.as_deref(), Some("1"), "{api:?}");
     }
     let created = json!({"type": "response.created", "response": {"id": "resp_2"}});
-    let mut reader = dialect(Api::Responses).stream(&Asked::default());
+    let mut reader = dialect(Api::Responses).stream(&CallRequest::default());
     feed(reader.as_mut(), format!("data: {created}\n\n").as_bytes());
     assert_eq!(reader.seen().id.as_deref(), Some("resp_2"));
 }
@@ -142,7 +142,7 @@ fn tools_that_run_at_the_provider_double_the_bound() {
 /// What an answer and the stream of the same say of searches on the web, in files, and runs of code.
 fn runs(api: Api, answer: &Value, events: &[Value]) -> [Option<u64>; 3] {
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-    let mut reader = dialect(api).stream(&Asked::default());
+    let mut reader = dialect(api).stream(&CallRequest::default());
     feed(reader.as_mut(), stream.as_bytes());
     let [whole, streamed] = [answered(api, answer), reader.seen().clone()].map(|seen| {
         let counts = seen.usage.expect("usage").counts;
@@ -268,7 +268,7 @@ fn what_a_stream_of_messages_tells_at_its_beginning_is_not_its_output() {
             vec![json!({"type": "message_start", "message": {"type": "message", "usage": usage}})];
         events.extend_from_slice(ends);
         let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        let mut reader = dialect(Api::Messages).stream(&Asked::default());
+        let mut reader = dialect(Api::Messages).stream(&CallRequest::default());
         feed(reader.as_mut(), stream.as_bytes());
         let usage = reader.seen().usage.clone().unwrap();
         (usage.tokens.output, usage.is_whole(40))
