@@ -17,9 +17,9 @@ use super::plan::ContextBound;
 use super::scope::{Scope, is_over};
 use super::state::AgentState;
 use super::wait::Waited;
-use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
+use endstop_runtime::ledger::Amounts;
 
 /// Whether the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,11 +14,11 @@ use super::plan::ContextBound;
 use super::scope::{Core, Outside, Scope, Shared};
 use super::state::AgentState;
 use super::{AgentLoop, ExecuteError, Inner};
-use crate::cancel::{CancelToken, Urgency, watch_kill_switch};
-use crate::clock::RunClock;
-use crate::ledger::{Amounts, Budget, Limits};
 use crate::observe::RunInfo;
-use crate::store::{RunLock, Version};
+use endstop_runtime::cancel::{CancelToken, Urgency, watch_kill_switch};
+use endstop_runtime::clock::RunClock;
+use endstop_runtime::ledger::{Amounts, Budget, Limits};
+use endstop_runtime::store::{RunLock, Version};
 
 /// What a run is begun with.
 pub(super) struct Place {

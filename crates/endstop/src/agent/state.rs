@@ -15,8 +15,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::message::{Message, ToolOutcome};
-use crate::store::RunId;
 use crate::tool::Handoff;
+use endstop_runtime::store::RunId;
 
 /// The version that is written.
 pub const VERSION: u32 = 1;

@@ -19,11 +19,11 @@ use super::scope::{Scope, Shared};
 use super::start::{Place, drive, limits_of};
 use super::state::AgentState;
 use super::{AgentLoop, Iteration};
-use crate::cancel::CancelToken;
-use crate::ledger::Budget;
 use crate::message::ToolCall;
 use crate::tool::answers::{self, StoppedAgent};
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use endstop_runtime::cancel::CancelToken;
+use endstop_runtime::ledger::Budget;
 
 /// The tool that begins a run of an agent.
 struct SubAgent {

@@ -9,7 +9,7 @@ use endstop_core::run::Directive;
 use endstop_core::signal::StopReason;
 
 use super::{CallPlan, Chain, Worst};
-use crate::ledger::{Amounts, Budget, Dimension, Limits, Refused};
+use endstop_runtime::ledger::{Amounts, Budget, Dimension, Limits, Refused};
 
 /// The part of the output that a call could have alone, below which it waits.
 const WORTH_A_PART: u64 = 4;

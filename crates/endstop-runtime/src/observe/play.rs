@@ -14,19 +14,19 @@ use crate::ledger::{Amounts, Budget, Limits};
 use crate::store::RunId;
 
 /// 2026-11-01T14:05:10Z.
-pub(super) const BEGAN: u64 = 1_793_541_910_000;
+pub const BEGAN: u64 = 1_793_541_910_000;
 
 /// A writer that others look into.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared(Arc<Mutex<Vec<Vec<u8>>>>);
+pub struct Shared(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl Shared {
-    pub(super) fn writes(&self) -> Vec<String> {
+    pub fn writes(&self) -> Vec<String> {
         let writes = self.0.lock().unwrap();
         writes.iter().map(|bytes| String::from_utf8(bytes.clone()).unwrap()).collect()
     }
 
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         self.writes().concat()
     }
 }
@@ -42,24 +42,25 @@ impl Write for Shared {
     }
 }
 
-pub(super) struct Play<'o> {
-    pub(super) info: RunInfo,
-    pub(super) run: Run,
-    pub(super) budget: Budget,
+#[expect(missing_debug_implementations, reason = "a helper of tests")]
+pub struct Play<'o> {
+    pub info: RunInfo,
+    pub run: Run,
+    pub budget: Budget,
     observer: &'o dyn Observer,
     at: u64,
 }
 
-pub(super) fn policy(condition: &str) -> Policy {
+pub fn policy(condition: &str) -> Policy {
     Policy::stop(parse(condition).unwrap())
 }
 
-pub(super) fn dollars(text: &str) -> Cost {
+pub fn dollars(text: &str) -> Cost {
     Cost::Known(text.parse().unwrap())
 }
 
 impl<'o> Play<'o> {
-    pub(super) fn new(observer: &'o dyn Observer, id: &str, policy: Policy) -> Self {
+    pub fn new(observer: &'o dyn Observer, id: &str, policy: Policy) -> Self {
         let info = RunInfo {
             id: RunId::parse(id).unwrap(),
             parent: None,
@@ -74,7 +75,7 @@ impl<'o> Play<'o> {
     }
 
     /// A run that a tool call of this one begins.
-    pub(super) fn child(&self, id: &str, agent: &str, policy: Policy) -> Self {
+    pub fn child(&self, id: &str, agent: &str, policy: Policy) -> Self {
         let mut child = Self::new(self.observer, id, policy);
         child.info.parent = Some(self.info.id.clone());
         child.info.agent = agent.to_owned();
@@ -85,16 +86,11 @@ impl<'o> Play<'o> {
     }
 
     /// Something happens so many milliseconds after what happened before.
-    pub(super) fn tell(
-        &mut self,
-        after: u64,
-        kind: EventKind<'_>,
-        detail: Detail<'_>,
-    ) -> Directive {
+    pub fn tell(&mut self, after: u64, kind: EventKind<'_>, detail: Detail<'_>) -> Directive {
         self.tell_of(after, kind, detail, Source::Own)
     }
 
-    pub(super) fn tell_of(
+    pub fn tell_of(
         &mut self,
         after: u64,
         kind: EventKind<'_>,
@@ -115,12 +111,7 @@ impl<'o> Play<'o> {
     }
 
     /// A reply of so many tokens, for a tenth of a cent; settled in the ledger too.
-    pub(super) fn reply(
-        &mut self,
-        usage: (u64, u64),
-        tool_calls: u32,
-        detail: Detail<'_>,
-    ) -> Directive {
+    pub fn reply(&mut self, usage: (u64, u64), tool_calls: u32, detail: Detail<'_>) -> Directive {
         let usage = TokenUsage { input: usage.0, output: usage.1, ..TokenUsage::default() };
         let cost = Money::from_picos(1_000_000_000);
         let finish = if tool_calls > 0 { "tool_calls" } else { "stop" };
@@ -141,7 +132,7 @@ impl<'o> Play<'o> {
         self.tell(10, kind, detail)
     }
 
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         self.observer.run_ended(&self.info, &self.run, &self.budget);
     }
 }

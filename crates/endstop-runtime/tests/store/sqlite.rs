@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use endstop::store::{SqliteStore, Store, StoreError, Version};
+use endstop_runtime::store::{SqliteStore, Store, StoreError, Version};
 use futures_util::FutureExt;
 use rusqlite::Connection;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use endstop::cancel::{CancelToken, InMemoryCancellationSource, Urgency};
-use endstop::core::signal::{StopReason, StopSignal};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_runtime::cancel::{CancelToken, InMemoryCancellationSource, Urgency};
 
 fn signal(message: &str) -> StopSignal {
     StopSignal::new(StopReason::StopRequested).with_message(message)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use endstop::store::{
+use endstop_runtime::store::{
     Durability, MAX_APPEND_BYTES, MAX_STATE_BYTES, PAGE_BYTES, PAGE_LINES, RunId, RunSummary,
     StoreError, StoredState, Version,
 };

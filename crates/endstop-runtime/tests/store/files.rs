@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use endstop::store::{FileStore, Store, StoreError, Version};
+use endstop_runtime::store::{FileStore, Store, StoreError, Version};
 
 use super::place::{Kind, Place, id, whole_trace};
 

@@ -8,9 +8,9 @@ use endstop_core::expr::parse;
 use endstop_core::policy::{Action, Rule};
 use endstop_core::units::Millis;
 
-use super::super::Detail;
-use super::super::play::{Play, Shared, policy};
 use super::*;
+use crate::observe::Detail;
+use crate::observe::play::{Play, Shared, policy};
 
 const BEGIN: EventKind<'static> = EventKind::RunBegin { agent: None, depth: 0 };
 

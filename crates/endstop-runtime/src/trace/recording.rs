@@ -6,8 +6,8 @@ use endstop_core::Run;
 use endstop_core::run::{Directive, Notice, Status};
 use endstop_core::signal::StopReason;
 
-use super::{Observation, Observer, RunInfo};
 use crate::ledger::Budget;
+use crate::observe::{Observation, Observer, RunInfo};
 use crate::store::RunId;
 
 /// Entries that are kept unless said otherwise: a long test, and not a process that fills up.

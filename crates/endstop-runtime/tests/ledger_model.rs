@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use endstop::core::units::Money;
-use endstop::ledger::{Amounts, Budget, Dimension, Hold, Limits, OnDrop};
+use endstop_core::units::Money;
+use endstop_runtime::ledger::{Amounts, Budget, Dimension, Hold, Limits, OnDrop};
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 

@@ -19,7 +19,7 @@ pub enum OnDrop {
 /// [`release`](Self::release), or by being dropped. The types say so:
 ///
 /// ```compile_fail,E0382
-/// use endstop::ledger::{Amounts, Budget, Limits};
+/// use endstop_runtime::ledger::{Amounts, Budget, Limits};
 ///
 /// let hold = Budget::root(Limits::unlimited()).reserve(Amounts::ZERO).unwrap();
 /// hold.settle(Amounts::ZERO);
@@ -27,14 +27,14 @@ pub enum OnDrop {
 /// ```
 ///
 /// ```compile_fail,E0382
-/// # use endstop::ledger::{Amounts, Budget, Limits};
+/// # use endstop_runtime::ledger::{Amounts, Budget, Limits};
 /// let hold = Budget::root(Limits::unlimited()).reserve(Amounts::ZERO).unwrap();
 /// hold.settle(Amounts::ZERO);
 /// hold.release(); // what was settled cannot be given back
 /// ```
 ///
 /// ```compile_fail,E0277
-/// # use endstop::ledger::Hold;
+/// # use endstop_runtime::ledger::Hold;
 /// fn copied<T: Clone>(of: &T) -> T {
 ///     of.clone()
 /// }

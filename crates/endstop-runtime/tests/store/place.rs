@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(feature = "sqlite")]
-use endstop::store::SqliteStore;
-use endstop::store::{FileStore, MemoryStore, RunId, Store};
+use endstop_runtime::store::SqliteStore;
+use endstop_runtime::store::{FileStore, MemoryStore, RunId, Store};
 
 /// A store that the contract runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use endstop::cancel::{
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_runtime::cancel::{
     CancelToken, FileKillSwitch, KillSwitch, MIN_WATCH_INTERVAL, MemoryKillSwitch, NoKillSwitch,
     Urgency, watch_kill_switch,
 };
-use endstop::core::signal::{StopReason, StopSignal};
 use tokio::time::{Instant, advance, sleep};
 
 /// An empty directory of one test.

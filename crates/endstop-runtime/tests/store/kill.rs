@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use endstop::store::{FileStore, RunId, Store, StoreError};
+use endstop_runtime::store::{FileStore, RunId, Store, StoreError};
 use tokio::runtime::Runtime;
 
 use super::place::{Kind, Place, id, whole_trace};
@@ -47,7 +47,7 @@ fn file_store_keeps_what_it_acknowledged() {
 #[test]
 fn sqlite_store_keeps_what_it_acknowledged() {
     check("kill::sqlite_store_keeps_what_it_acknowledged", Kind::Sqlite, &|path| {
-        Box::new(endstop::store::SqliteStore::open(path).unwrap())
+        Box::new(endstop_runtime::store::SqliteStore::open(path).unwrap())
     });
 }
 

@@ -14,7 +14,8 @@ pub struct Doubts {
 
 impl Doubts {
     /// Takes in an event; `is_estimate` as [`Detail::is_estimate`] says.
-    pub(crate) fn take(&mut self, kind: &EventKind<'_>, is_estimate: bool) {
+    #[doc(hidden)]
+    pub fn take(&mut self, kind: &EventKind<'_>, is_estimate: bool) {
         let is_unpriced = match kind {
             EventKind::Reply { cost, .. } => !matches!(cost, Some(Cost::Known(_))),
             EventKind::AttemptFailed { cost, .. } => *cost == Some(Cost::Unpriced),

@@ -50,8 +50,8 @@ pub enum Urgency {
 /// One place in a tree of cancellations. Clones are the same place.
 ///
 /// ```
-/// use endstop::cancel::{CancelToken, Urgency};
-/// use endstop::core::signal::{StopReason, StopSignal};
+/// use endstop_runtime::cancel::{CancelToken, Urgency};
+/// use endstop_core::signal::{StopReason, StopSignal};
 ///
 /// let run = CancelToken::new();
 /// let child = run.child();

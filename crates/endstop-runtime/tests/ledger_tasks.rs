@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use endstop::core::units::Money;
-use endstop::ledger::{Amounts, Budget, Limits, OnDrop};
+use endstop_core::units::Money;
+use endstop_runtime::ledger::{Amounts, Budget, Limits, OnDrop};
 use tokio::sync::Barrier;
 
 fn steps(count: u64) -> Amounts {
@@ -173,5 +173,5 @@ fn a_hold_that_is_leaked_stays_held() {
 fn handles_and_holds_go_from_thread_to_thread() {
     fn crosses_threads<T: Send + Sync + 'static>() {}
     crosses_threads::<Budget>();
-    crosses_threads::<endstop::ledger::Hold>();
+    crosses_threads::<endstop_runtime::ledger::Hold>();
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use endstop::core::units::Money;
-use endstop::ledger::{
+use endstop_core::units::Money;
+use endstop_runtime::ledger::{
     Amounts, Budget, Dimension, Hold, LeaseError, LeaseTable, Limits, MAX_LEASES, OnDrop,
 };
 
@@ -318,7 +318,10 @@ fn a_snapshot_is_read_back_as_it_was_written_and_unlimited_is_written_out() {
         text,
         r#"{"budget":0,"limits":{"steps":null,"attempts":null,"tool_calls":null,"tokens":null,"cost_picos":1000000000000},"settled":{"steps":0,"attempts":0,"tool_calls":0,"tokens":0,"cost_picos":700000000000},"held":{"steps":1,"attempts":0,"tool_calls":0,"tokens":0,"cost_picos":400000000000}}"#
     );
-    assert_eq!(serde_json::from_str::<endstop::ledger::BudgetSnapshot>(&text).unwrap(), snapshot);
+    assert_eq!(
+        serde_json::from_str::<endstop_runtime::ledger::BudgetSnapshot>(&text).unwrap(),
+        snapshot
+    );
     for bad in [
         r#"{}"#,
         r#"{"steps":1}"#,

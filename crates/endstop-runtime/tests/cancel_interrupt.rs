@@ -13,8 +13,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use endstop::cancel::CancelToken;
-use endstop::cancel::interrupt::{EXIT_CODE, cancel_on_interrupt};
+use endstop_runtime::cancel::CancelToken;
+use endstop_runtime::cancel::interrupt::{EXIT_CODE, cancel_on_interrupt};
 
 const ROLE: &str = "ENDSTOP_TEST_IS_INTERRUPTED";
 const PATIENCE: Duration = Duration::from_secs(60);

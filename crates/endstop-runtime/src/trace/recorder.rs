@@ -13,15 +13,16 @@ use endstop_core::event::{Event, EventKind};
 use endstop_core::run::Status;
 use endstop_core::wire::v1::trace::{Header, Line, VERSION};
 
-use super::{Observation, Observer, RunInfo};
-use crate::import::CostIs;
 use crate::ledger::Budget;
+use crate::observe::{Observation, Observer, RunInfo};
 use crate::store::RunId;
 
 /// Most files that are open at the same time: half of the descriptors that a process usually may have.
 const MAX_OPEN: usize = 512;
 /// Paused runs that are remembered, so that they get no second header when they go on.
 const MAX_PAUSED: usize = 4_096;
+/// Live runs price their calls themselves.
+const COMPUTED: &str = "computed";
 /// What a line takes beside the texts of its event: keys, times, amounts.
 const LINE_BASE: usize = 192;
 
@@ -47,13 +48,13 @@ pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
 /// The line that a run's trace begins with, with its line feed. `prices` is the version of the price table
 /// that computes costs.
 #[must_use]
-pub fn trace_header(info: &RunInfo, cost_is: CostIs, prices: Option<&str>) -> String {
+pub fn trace_header(info: &RunInfo, prices: Option<&str>) -> String {
     let mut line = Vec::new();
     let header = Header {
         endstop_trace: VERSION,
         run: info.id.as_str().into(),
         model: Some(info.model.as_str()).filter(|model| !model.is_empty()).map(Into::into),
-        cost_is: Some(cost_is.value().into()),
+        cost_is: Some(COMPUTED.into()),
         prices: prices.map(Into::into),
     };
     push_json(&mut line, &header);
@@ -122,7 +123,6 @@ pub struct TraceProblems {
 /// An error of a writer stops no run: the trace of that run ends there, for one with a hole would replay as
 /// something else, and [`TraceRecorder::problems`] tells.
 pub struct TraceRecorder {
-    cost_is: CostIs,
     prices: Option<String>,
     flush: Flush,
     continues: bool,
@@ -147,7 +147,6 @@ struct Trace {
 impl fmt::Debug for TraceRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TraceRecorder")
-            .field("cost_is", &self.cost_is)
             .field("prices", &self.prices)
             .field("flush", &self.flush)
             .finish_non_exhaustive()
@@ -178,20 +177,7 @@ impl TraceRecorder {
             problems: TraceProblems::default(),
             line: Vec::new(),
         };
-        Self {
-            cost_is: CostIs::Computed,
-            prices: None,
-            flush: Flush::default(),
-            continues: false,
-            state: Mutex::new(state),
-        }
-    }
-
-    /// What the headers say that costs are; computed unless said otherwise.
-    #[must_use]
-    pub const fn cost_is(mut self, cost_is: CostIs) -> Self {
-        self.cost_is = cost_is;
-        self
+        Self { prices: None, flush: Flush::default(), continues: false, state: Mutex::new(state) }
     }
 
     /// The version of the price table that computes costs, for the headers.
@@ -230,7 +216,7 @@ impl TraceRecorder {
         if self.continues && info.is_resumed {
             return String::new();
         }
-        trace_header(info, self.cost_is, self.prices.as_deref())
+        trace_header(info, self.prices.as_deref())
     }
 }
 
@@ -326,5 +312,5 @@ impl Observer for TraceRecorder {
 }
 
 #[cfg(test)]
-#[path = "trace_tests.rs"]
+#[path = "recorder_tests.rs"]
 mod tests;

@@ -28,8 +28,8 @@
 //! that have to outlive the process go into a [`LeaseTable`].
 //!
 //! ```
-//! use endstop::core::units::Money;
-//! use endstop::ledger::{Amounts, Budget, Limits};
+//! use endstop_core::units::Money;
+//! use endstop_runtime::ledger::{Amounts, Budget, Limits};
 //!
 //! let dollar = Limits { cost: Some(Money::from_picos(1_000_000_000_000)), ..Limits::unlimited() };
 //! let run = Budget::root(dollar);
@@ -121,7 +121,8 @@ impl Budget {
     ///
     /// # Errors
     /// As [`Budget::reserve`].
-    pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
+    #[doc(hidden)]
+    pub fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
         self.0.books().check(self.0.slot(), &amounts.words())
     }
 
@@ -132,7 +133,8 @@ impl Budget {
 
     /// Settles here what was spent before this node was there, and not above: whoever shares the ancestors
     /// has counted it already, or did not share it.
-    pub(crate) fn bring_in(&self, before: Amounts) {
+    #[doc(hidden)]
+    pub fn bring_in(&self, before: Amounts) {
         self.0.books().bring_in(self.0.slot(), &before.words());
     }
 
@@ -161,7 +163,8 @@ impl Budget {
     }
 
     /// Whether anybody who shares the outermost budget holds tokens or money.
-    pub(crate) fn is_anything_held(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_anything_held(&self) -> bool {
         let held = self.0.books().held_at_root(self.0.slot());
         held.tokens > 0 || held.cost > Money::ZERO
     }
@@ -211,7 +214,8 @@ impl Budget {
     }
 
     /// Whether all that is spent here is spent in `other` as well.
-    pub(crate) fn is_within(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
         let mut next = Some(self);
         while let Some(budget) = next {
             if Arc::ptr_eq(&budget.0, &other.0) {
