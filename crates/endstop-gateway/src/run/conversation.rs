@@ -1,226 +1,237 @@
-//! What is remembered of a conversation: enough to know its next request, and how much of that an upstream
-//! has counted already.
+//! Lanes: one conversation each, with a run of its own below the one that pays.
+//!
+//! A lane that a request names is a sub-agent's, and announced as one. One that is only told apart by what is
+//! in it is a sibling of the first: nobody is told of a sub-agent, and what stops it stops the run above.
 
-use endstop::core::units::TokenUsage;
-use endstop::message::ToolCall;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Answers;
-use crate::api::{Asked, MessageMark, Thread};
+use endstop::agent::driver::DrivenRun;
+use endstop::core::event::EventKind;
+use endstop::core::policy::Program;
+use endstop::core::signal::StopReason;
+use endstop::observe::Detail;
+use endstop::store::RunId;
 
-/// Last messages of a request by which a conversation is known again after its history was rewritten.
-const TAIL: usize = 4;
-/// Longest id of a reply that is remembered, in bytes.
-const MAX_ID: usize = 512;
+use super::{Memory, RunEntry, own, stop_of};
 
-/// Digests of a request's messages: entry `n` is that of the first `n`.
+/// Where the lane's step stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// None is open.
+    #[default]
+    Closed,
+    /// It has its reply, and waits for the results of tools.
+    Replied,
+    /// It has no reply yet: a request with this body is one more attempt of it.
+    Asking {
+        /// Of the request's body.
+        digest: u64,
+        /// Attempts begun.
+        attempts: u32,
+        /// Whether it is the wrap-up.
+        is_wrap_up: bool,
+    },
+}
+
+/// One conversation.
 #[derive(Debug)]
-pub(crate) struct Rolling(Vec<u64>);
-
-impl Rolling {
-    pub(crate) fn of(marks: &[MessageMark]) -> Self {
-        let mut all = Vec::with_capacity(marks.len().saturating_add(1));
-        let mut sum = 0x9e37_79b9_7f4a_7c15u64;
-        all.push(sum);
-        for mark in marks {
-            sum = (sum.rotate_left(23) ^ mark.digest).wrapping_mul(0xff51_afd7_ed55_8ccd);
-            sum ^= sum >> 32;
-            all.push(sum);
-        }
-        Self(all)
-    }
-
-    fn of_first(&self, count: usize) -> Option<u64> {
-        self.0.get(count).copied()
-    }
+pub(crate) struct Lane {
+    /// The path of the child that it belongs to; empty for the run itself.
+    pub(super) group: String,
+    /// Whether it is the first of its group, which lasts as long as the run.
+    pub(super) is_main: bool,
+    pub(super) agent: String,
+    /// The lane whose run this one's is below; none for the run itself.
+    pub(super) parent: Option<Arc<Lane>>,
+    /// Whether a request named it; else its parent is its first sibling.
+    pub(super) kind: Kind,
+    state: Mutex<LaneState>,
 }
 
-/// What a count of a request's tokens is of, beside its messages.
+/// Whose conversation a lane is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// The bound of instructions and tools: others of the same length are rare.
-    fixed: u64,
-    /// Digest of the model's name.
-    model: u64,
+pub(super) enum Kind {
+    /// That of the run itself, or of a sub-agent that a request named.
+    Named,
+    /// One beside it.
+    Sibling,
 }
 
-impl From<&Asked> for Identity {
-    fn from(asked: &Asked) -> Self {
-        let model = xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes());
-        Self { fixed: asked.fixed_bound, model }
-    }
+/// What changes in a lane.
+#[derive(Debug)]
+pub(crate) struct LaneState {
+    pub(crate) driven: DrivenRun,
+    pub(crate) step: Step,
+    pub(crate) memory: Memory,
+    pub(super) is_busy: bool,
+    pub(super) used: u64,
 }
 
-/// What an upstream counted of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
-    input: u64,
-    of: Identity,
-}
-
-/// What is remembered of a conversation.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    count: usize,
-    rolling: u64,
-    first: Option<u64>,
-    tail: [Option<u64>; TAIL],
-    last_user: Option<u64>,
-    told: Option<Told>,
-    /// The id of the last reply, where the upstream gave one.
-    reply: Option<String>,
-    /// The calls of the last reply that have no result yet.
-    pub(crate) calls: Vec<ToolCall>,
-}
-
-/// How much of a request's input is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InputBound {
-    /// The most tokens that it can be.
-    pub(crate) input: u64,
-    /// Those of them that the upstream counted before.
-    pub(crate) told: u64,
-    /// It has something of unknown size, so that the bound is a guess.
-    pub(crate) is_open: bool,
-}
-
-/// How well a request fits a conversation; more is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fit {
-    /// The same first words of the user.
-    First,
-    /// One of the last messages is in it.
-    Tail,
-    /// It answers the last reply's calls.
-    Results,
-    /// It begins with all that the last request had: so many messages.
-    Continues(usize),
-}
-
-impl Memory {
-    /// Whether the model waits for results.
-    pub(crate) fn awaits_results(&self) -> bool {
-        !self.calls.is_empty()
+impl Lane {
+    pub(crate) fn state(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request belongs to this conversation.
-    pub(crate) fn fit(&self, asked: &Asked, rolling: &Rolling) -> Option<Fit> {
-        if asked.thread != Thread::Whole && self.is_continued_by(asked) {
-            return Some(Fit::Continues(usize::MAX));
-        }
-        if self.continues(rolling) {
-            return Some(Fit::Continues(self.count));
-        }
-        let answers = |call: &ToolCall| {
-            !call.id.is_empty() && asked.results.iter().any(|result| result.id == call.id)
-        };
-        if self.calls.iter().any(answers) {
-            return Some(Fit::Results);
-        }
-        let has = |digest: u64| asked.messages.iter().any(|mark| mark.digest == digest);
-        if self.tail.iter().flatten().any(|digest| has(*digest)) {
-            return Some(Fit::Tail);
-        }
-        let first = first_of_user(asked);
-        (first.is_some() && first == self.first).then_some(Fit::First)
+    pub(crate) const fn is_child(&self) -> bool {
+        self.parent.is_some()
     }
 
-    /// Whether a request names the last reply as what it goes on from.
-    fn is_continued_by(&self, asked: &Asked) -> bool {
-        asked.continues.is_some() && asked.continues == self.reply
-    }
-
-    fn continues(&self, rolling: &Rolling) -> bool {
-        self.count > 0 && rolling.of_first(self.count) == Some(self.rolling)
-    }
-
-    /// Whether the user has said something since the last request.
-    pub(crate) fn has_new_user_message(&self, asked: &Asked, rolling: &Rolling) -> bool {
-        if !asked.has_user_message {
-            return false;
-        }
-        if asked.thread == Thread::Whole {
-            if self.continues(rolling) {
-                return asked.messages.iter().skip(self.count).any(|mark| mark.is_user);
-            }
-            if asked.results.is_empty() {
-                // A task begins, in the same words or in others. A history that was rewritten has results.
-                return true;
-            }
-        }
-        let last = asked.messages.iter().rev().find(|mark| mark.is_user).map(|mark| mark.digest);
-        last.is_none() || last != self.last_user
-    }
-
-    /// The most tokens that a request can be. None where it continues a conversation of unknown size.
-    ///
-    /// A count of the same beginning, instructions and model stands for what it counted; the rest is bounded.
-    pub(crate) fn bound(
-        &self,
-        asked: &Asked,
-        rolling: &Rolling,
-        answers: &Answers,
-    ) -> Option<InputBound> {
-        let sum = |marks: &[MessageMark]| {
-            marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.bound))
-        };
-        let has_open = |marks: &[MessageMark]| marks.iter().any(|mark| mark.is_open);
-        let (all, is_open) =
-            (asked.fixed_bound.saturating_add(sum(&asked.messages)), has_open(&asked.messages));
-        if asked.thread != Thread::Whole {
-            // What was told of another conversation says nothing of this one.
-            let before = answers.tokens(asked.continues.as_deref()?)?;
-            return Some(InputBound { input: before.saturating_add(all), told: before, is_open });
-        }
-        let is_same = |told: &Told| told.of == Identity::from(asked);
-        let told = self.told.filter(is_same).filter(|_| self.continues(rolling));
-        let by_told = told.map(|told| {
-            let new = asked.messages.get(self.count..).unwrap_or_default();
-            let input = told.input.saturating_add(sum(new));
-            InputBound { input, told: told.input, is_open: has_open(new) }
-        });
-        let by_told = by_told.filter(|by| by.input < all || is_open && !by.is_open);
-        Some(by_told.unwrap_or(InputBound { input: all, told: 0, is_open }))
-    }
-
-    /// Remembers a request that is about to be sent.
-    pub(crate) fn keep_request(&mut self, asked: &Asked, rolling: &Rolling) {
-        let last_user = asked.messages.iter().rev().find(|mark| mark.is_user);
-        self.last_user = last_user.map(|mark| mark.digest).or(self.last_user);
-        if asked.thread != Thread::Whole {
+    /// What stops a sibling stops what both belong to, unless it only could not begin something just then.
+    pub(crate) fn stop_siblings(&self) {
+        let Some(first) = self.parent.as_ref().filter(|_| self.kind == Kind::Sibling) else {
             return;
-        }
-        if !self.continues(rolling) || self.count != asked.messages.len() {
-            // Until this request is counted too, the count is of what the lane no longer begins with.
-            self.told = None;
-        }
-        self.count = asked.messages.len();
-        self.rolling = rolling.of_first(self.count).unwrap_or_default();
-        self.first = first_of_user(asked);
-        self.tail = [None; TAIL];
-        // The first message says nothing of the rest: many conversations may share it.
-        let latest = asked.messages.iter().skip(1).rev();
-        for (place, mark) in self.tail.iter_mut().zip(latest) {
-            *place = Some(mark.digest);
+        };
+        let own = self.state().driven.clone();
+        let above = first.state().driven.clone();
+        let signal = stop_of(&own).filter(|signal| signal.reason != StopReason::StopRequested);
+        if let Some(signal) = signal.filter(|_| stop_of(&above).is_none()) {
+            above.raise(&signal);
         }
     }
 
-    /// Remembers what was counted of it, and the calls of the reply.
-    pub(crate) fn keep_reply(
-        &mut self,
-        of: Identity,
-        usage: Option<&TokenUsage>,
-        id: Option<&str>,
-        calls: Vec<ToolCall>,
-    ) {
-        self.reply = id.filter(|id| id.len() <= MAX_ID).map(str::to_owned);
-        let told = |usage: &TokenUsage| Told { input: usage.total_input(), of };
-        self.told = usage.map(told);
-        self.calls = calls;
+    fn new(
+        group: String,
+        kind: Kind,
+        agent: String,
+        parent: Option<Arc<Self>>,
+        driven: DrivenRun,
+    ) -> Self {
+        let state = LaneState {
+            driven,
+            step: Step::Closed,
+            memory: Memory::default(),
+            is_busy: false,
+            used: 0,
+        };
+        let is_main = kind == Kind::Named;
+        Self { group, is_main, agent, parent, kind, state: Mutex::new(state) }
     }
 }
 
-/// The task. Instructions, which agents of one kind share, do not tell conversations apart.
-fn first_of_user(asked: &Asked) -> Option<u64> {
-    let of_user = asked.messages.iter().find(|mark| mark.is_user);
-    of_user.or_else(|| asked.messages.first()).map(|mark| mark.digest)
+/// The lanes of a run, that of the run itself first.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub(super) all: Vec<Arc<Lane>>,
+    pub(super) uses: u64,
+    /// Lanes beyond which idle ones are ended.
+    pub(super) bound: usize,
+    /// Children begun, for their names.
+    begun: u64,
+    /// The policy of every child: what is its own of the run's. What is above limits the rest.
+    own: Option<Arc<Program>>,
+}
+
+/// The run above does not let a child begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotBegun;
+
+impl Lanes {
+    pub(super) fn new(driven: DrivenRun) -> Self {
+        let own = own::program(driven.look(|run| Arc::clone(run.program())).policy());
+        let main = Lane::new(String::new(), Kind::Named, "main".to_owned(), None, driven);
+        Self { all: vec![Arc::new(main)], uses: 0, bound: usize::MAX, begun: 0, own }
+    }
+
+    /// The number of the next child.
+    pub(super) const fn count_child(&self) -> u64 {
+        self.begun.saturating_add(1)
+    }
+
+    /// Begins a run below another, if all above let it.
+    pub(super) fn begin_child(
+        &mut self,
+        parent: &DrivenRun,
+        agent: &str,
+        kind: Kind,
+    ) -> Result<DrivenRun, NotBegun> {
+        let depth = parent.info().depth.saturating_add(1);
+        let begin = EventKind::ChildBegin { depth };
+        if kind == Kind::Named && !parent.intend(&begin, Detail::Child { agent }).admits() {
+            return Err(NotBegun);
+        }
+        self.begun = self.begun.saturating_add(1);
+        let of_parent = parent.info().id.as_str();
+        let id = RunId::parse(&format!("{of_parent}.{}", self.begun)).unwrap_or_default();
+        let own = self.own.clone().ok_or(NotBegun)?;
+        let child = parent.child(id, agent, own);
+        child.begin();
+        Ok(child)
+    }
+
+    pub(super) fn push(
+        &mut self,
+        group: &str,
+        kind: Kind,
+        agent: String,
+        parent: Arc<Lane>,
+        driven: DrivenRun,
+    ) -> Arc<Lane> {
+        let lane = Lane::new(group.to_owned(), kind, agent, Some(parent), driven);
+        let lane = Arc::new(lane);
+        self.all.push(Arc::clone(&lane));
+        lane
+    }
+}
+
+/// Tells the run above that a child has ended.
+pub(super) fn end_child(lane: &Lane) {
+    let Some(parent) = &lane.parent else { return };
+    let driven = lane.state().driven.clone();
+    close_step(&mut lane.state());
+    driven.ended();
+    if lane.kind == Kind::Sibling {
+        return;
+    }
+    let above = parent.state().driven.clone();
+    above.tell(&EventKind::ChildEnd, Detail::Child { agent: &lane.agent });
+}
+
+/// Ends the open step of a lane.
+pub(crate) fn close_step(state: &mut LaneState) {
+    if state.step != Step::Closed {
+        state.step = Step::Closed;
+        state.driven.tell(&EventKind::StepEnd, Detail::None);
+    }
+}
+
+/// A call's place in its lane; the lane takes the next call when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) run: Arc<RunEntry>,
+    pub(crate) lane: Arc<Lane>,
+}
+
+impl Seat {
+    /// Where the run is about to answer with what it has, a sibling's call is that answer: it takes the place
+    /// of the first, unless that has a call in flight. The sibling's own state is left as it is.
+    pub(crate) fn first_to_wrap_up(&self) -> Option<Arc<Lane>> {
+        let first = self.lane.parent.as_ref().filter(|_| self.lane.kind == Kind::Sibling)?;
+        // Lanes are given under this lock.
+        let _giving = self.run.lanes();
+        let mut state = first.state();
+        let is_asking = matches!(state.step, Step::Asking { .. });
+        if state.is_busy || is_asking || !state.driven.awaits_wrap_up() {
+            return None;
+        }
+        state.is_busy = true;
+        drop(state);
+        Some(Arc::clone(first))
+    }
+
+    /// Takes a place that was kept by [`Self::first_to_wrap_up`], and leaves its own.
+    pub(crate) fn move_to(&mut self, lane: Arc<Lane>) {
+        let left = std::mem::replace(&mut self.lane, lane);
+        left.state().is_busy = false;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.lane.stop_siblings();
+        self.lane.state().is_busy = false;
+        self.run.calls.fetch_sub(1, Ordering::AcqRel);
+        self.run.end_surplus();
+        self.run.ring();
+    }
 }
