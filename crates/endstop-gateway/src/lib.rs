@@ -16,6 +16,7 @@ pub mod config;
 mod control;
 mod decode;
 mod json;
+mod limits;
 mod route;
 mod run;
 mod server;
@@ -23,7 +24,7 @@ pub mod sim;
 pub mod sse;
 pub mod stop;
 mod upstream;
-mod upstreams;
+mod upstream_config;
 
 mod gateway;
 

@@ -1,294 +1,296 @@
-//! What upstreams take of that which the gateway adds to a request, learnt from those that refuse it.
+//! What an upstream refuses of that which the gateway adds to a request, and what is sent instead.
 //!
-//! A call without a cap gets one where tokens or money are limited; models differ in how much they take and in which
-//! field, and no list of them stays right. A stream is asked to tell its usage, which some servers do not know. What an
-//! upstream refuses is sent again as it would take it, and that is remembered of the model.
+//! A call without an output cap gets one if tokens or money are limited. Models differ in how much they take and in
+//! which field, and no list of them stays right. A stream is asked to report its usage, which some servers do not know.
+//! A wrap-up forbids tools by a choice that some servers do not take. The gateway sends a refused request again as the
+//! upstream would take it, and remembers that: of the model for caps and usage, of the API for the choice of tools.
+
+mod refusal;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use http::header::CONTENT_ENCODING;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 
-use super::Gate;
-use super::ask::{Asked, Cut, Whole, error_of, guarded, read_whole, respond};
-use super::flight::Flight;
-use super::raw::RawBody;
-use super::take::{Taken, decoded};
-use crate::body::Body;
-use crate::upstream::UpstreamBody;
+use super::parse::ParsedCall;
+use crate::api::{Api, Edits, ToolsOff};
+use crate::limits::{MAX_CACHED_MODELS, MAX_CACHED_NAME, MAX_CAP_RETRIES};
+use refusal::{names_cap_field, names_tool_choice, names_tools, names_usage, next_cap};
 
-/// Most models that are kept; a client that invents names does not fill the memory.
-const MAX_MODELS: usize = 1_024;
-/// Longest name that is kept.
-const MAX_NAME: usize = 256;
-/// Most times that a call is sent again with a lower cap.
-const MAX_TRIES: u32 = 3;
-/// Longest error that is read.
-const MAX_WORDS: usize = 64 << 10;
-/// A smaller cap is not tried.
-const LEAST: u64 = 16;
+/// What the model is told at the beginning of a wrap-up.
+const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
+    any more. Answer now, as well as you can, with what you have. Say what is missing.";
 
-/// How a request is changed for a model.
+/// What a client is told if its tools stay in a wrap-up.
+const TOOLS_STAY: &str = "the upstream takes no choice of no tools, and the conversation needs its tools: they stay in this \
+    last call";
+
+/// How a model wants what the gateway adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Form {
-    /// The cap stands in the other field than the model's name suggests.
-    pub(super) other_field: bool,
+pub(super) struct RequestVariant {
+    /// The output cap stands in the other field than the model's name suggests.
+    other_cap_field: bool,
     /// Usage is not asked for in streams.
-    pub(super) no_usage: bool,
+    no_usage: bool,
 }
 
-/// What a model takes.
+/// What a model is known to take.
 #[derive(Clone, Copy, Debug, Default)]
-struct Takes {
-    /// At most, where a larger cap was refused.
-    cap: Option<u64>,
-    form: Form,
+struct ModelQuirks {
+    /// The largest output cap, if a larger one was refused.
+    max_cap: Option<u64>,
+    variant: RequestVariant,
 }
 
-/// What models take, by provider and model.
+/// What upstreams are known to take.
 #[derive(Debug, Default)]
-pub(super) struct Caps(Mutex<HashMap<(&'static str, String), Takes>>);
+pub(super) struct QuirkCache {
+    /// By provider and model.
+    models: Mutex<HashMap<(&'static str, String), ModelQuirks>>,
+    /// By API: each has one upstream.
+    tools: Mutex<Vec<(Api, ToolsOff)>>,
+}
 
-impl Caps {
-    fn known(&self) -> MutexGuard<'_, HashMap<(&'static str, String), Takes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl QuirkCache {
+    fn models(&self) -> MutexGuard<'_, HashMap<(&'static str, String), ModelQuirks>> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn takes(&self, provider: &'static str, model: &str) -> Takes {
-        let known = self.known();
-        if known.is_empty() {
-            return Takes::default();
+    fn tools(&self) -> MutexGuard<'_, Vec<(Api, ToolsOff)>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of_model(&self, provider: &'static str, model: &str) -> ModelQuirks {
+        let models = self.models();
+        if models.is_empty() {
+            return ModelQuirks::default();
         }
-        known.get(&(provider, model.to_owned())).copied().unwrap_or_default()
+        models.get(&(provider, model.to_owned())).copied().unwrap_or_default()
     }
 
-    /// The cap for a call that has none: `default`, or what the model is known to take.
-    pub(super) fn of(&self, provider: &'static str, model: &str, default: u64) -> u64 {
-        self.takes(provider, model).cap.map_or(default, |cap| default.min(cap))
+    /// Returns the output cap for a call that has none: `default`, or what the model is known to take.
+    pub(super) fn output_cap(&self, provider: &'static str, model: &str, default: u64) -> u64 {
+        self.of_model(provider, model).max_cap.map_or(default, |cap| default.min(cap))
     }
 
-    /// The model has taken a request in this form, with this cap where it has refused a larger one.
-    fn keep(&self, provider: &'static str, model: &str, cap: Option<u64>, form: Form) {
-        if model.len() > MAX_NAME {
+    /// The model has taken a request of this variant, with this cap if it has refused a larger one.
+    fn remember_model(
+        &self,
+        provider: &'static str,
+        model: &str,
+        cap: Option<u64>,
+        variant: RequestVariant,
+    ) {
+        if model.len() > MAX_CACHED_NAME {
             return;
         }
-        let mut known = self.known();
-        if known.len() >= MAX_MODELS {
-            known.clear();
+        let mut models = self.models();
+        if models.len() >= MAX_CACHED_MODELS {
+            models.clear();
         }
-        let takes = known.entry((provider, model.to_owned())).or_default();
-        (takes.cap, takes.form) = (cap.or(takes.cap), form);
+        let quirks = models.entry((provider, model.to_owned())).or_default();
+        (quirks.max_cap, quirks.variant) = (cap.or(quirks.max_cap), variant);
+    }
+
+    fn tools_off(&self, api: Api) -> ToolsOff {
+        let tools = self.tools();
+        tools.iter().find(|(of, _)| *of == api).map_or(ToolsOff::Forbid, |(_, off)| *off)
+    }
+
+    fn remember_tools_off(&self, api: Api, off: ToolsOff) {
+        let mut tools = self.tools();
+        tools.retain(|(of, _)| *of != api);
+        tools.push((api, off));
     }
 }
 
-/// The letters of a text in lower case, so that spellings of a name are one.
-pub(super) fn letters(words: &str) -> String {
-    let letters = words.chars().filter(char::is_ascii_alphabetic);
-    letters.map(|letter| letter.to_ascii_lowercase()).collect()
+/// What follows from an upstream's refusal.
+#[derive(Debug)]
+pub(super) enum NegotiationStep<'p> {
+    /// The request is sent again with these edits.
+    Retry(Edits<'p>),
+    /// The refusal is about something else, or nothing is left to try.
+    Final,
 }
 
-/// Whether a refusal is about usage in a stream.
-fn names_usage(words: &str) -> bool {
-    let letters = letters(words);
-    ["streamoptions", "includeusage"].iter().any(|name| letters.contains(name))
+/// What the gateway adds to one request, as far as the upstream has taken it.
+#[derive(Debug)]
+pub(super) struct Negotiation {
+    /// The output cap that is reserved, of all choices; `None` if the call has none.
+    reserved_output: Option<u64>,
+    /// The client's own output cap, of each choice.
+    client_cap: Option<u64>,
+    choices: u64,
+    /// Whether it is a stream whose client does not ask for its usage.
+    lacks_usage: bool,
+    is_wrap_up: bool,
+    /// The variant that the model was known to take, and the one that is sent now.
+    first_variant: RequestVariant,
+    variant: RequestVariant,
+    tools_off: ToolsOff,
+    /// How often the upstream refused the size of the cap.
+    refused_caps: u32,
 }
 
-/// Whether a refusal is about the field of a cap, and not about its size.
-fn names_cap_field(words: &str) -> bool {
-    let letters = letters(words);
-    let is_named = ["maxtokens", "maxcompletiontokens"].iter().any(|name| letters.contains(name));
-    let is_unknown = [
-        "unsupported",
-        "notsupported",
-        "instead",
-        "forbidden",
-        "notpermitted",
-        "notallowed",
-        "unknown",
-        "unrecognized",
-        "unexpected",
-        "extrainput",
-        "extrafield",
-        "additionalproperties",
-    ];
-    let is_too_large = ["toolarge", "atmost", "maximum", "exceed", "lessthan", "greaterthan"];
-    is_named
-        && is_unknown.iter().any(|it| letters.contains(it))
-        && !is_too_large.iter().any(|it| letters.contains(it))
-}
-
-/// The cap to try next, after `sent` was refused with these words for the `tries`th time. None where they are about
-/// something else.
-///
-/// The largest number in the words below the cap is what the model takes, as a rule; where that was refused too, it
-/// is halved at most, as the number may be that of the tokens in the request.
-pub(super) fn next_cap(words: &str, sent: u64, tries: u32) -> Option<u64> {
-    if !words.to_ascii_lowercase().contains("token") {
-        return None;
-    }
-    let numbers = words.split(|c: char| !c.is_ascii_digit()).filter_map(|it| it.parse().ok());
-    let named = numbers.filter(|number| (LEAST..sent).contains(number)).max();
-    let half = sent / 2;
-    let next = match named {
-        Some(named) if tries <= 1 => named,
-        Some(named) => named.max(half),
-        None => half,
-    };
-    (next >= LEAST).then_some(next)
-}
-
-impl Flight {
-    /// Whether the cap that was sent is of the gateway's own, and a lower one can be tried.
-    fn may_lower(&self) -> bool {
-        self.sent.output_cap.is_none() && self.cap.is_some() && self.lowered < MAX_TRIES
+impl Negotiation {
+    /// Begins with what the upstream is known to take. `reserved_output` is the output cap of all choices together.
+    pub(super) fn new(
+        quirks: &QuirkCache,
+        provider: &'static str,
+        parsed: &ParsedCall,
+        reserved_output: Option<u64>,
+        is_wrap_up: bool,
+    ) -> Self {
+        let request = parsed.request();
+        let variant = quirks.of_model(provider, &request.model).variant;
+        let tools_off = if is_wrap_up {
+            or_ask(parsed, quirks.tools_off(parsed.route().api))
+        } else {
+            ToolsOff::Forbid
+        };
+        Self {
+            reserved_output,
+            client_cap: request.output_cap,
+            choices: request.choices.max(1),
+            lacks_usage: request.is_stream && !request.wants_usage,
+            is_wrap_up,
+            first_variant: variant,
+            variant,
+            tools_off,
+            refused_caps: 0,
+        }
     }
 
-    /// Whether a refusal may be about what the gateway put into the request.
-    pub(super) fn may_change(&self, status: StatusCode) -> bool {
+    /// The output cap that the upstream was sent last, of all choices.
+    pub(super) const fn output_cap(&self) -> Option<u64> {
+        self.reserved_output
+    }
+
+    /// Whether the stream reports its usage although its client does not ask for it.
+    pub(super) const fn forces_usage(&self) -> bool {
+        self.lacks_usage && !self.variant.no_usage
+    }
+
+    /// A note for the client.
+    pub(super) fn notice(&self) -> Option<&'static str> {
+        (self.tools_off == ToolsOff::Ask).then_some(TOOLS_STAY)
+    }
+
+    /// The changes to the client's request.
+    pub(super) fn edits<'p>(&self, parsed: &'p ParsedCall) -> Edits<'p> {
+        Edits {
+            output_cap: self.cap_to_send(),
+            other_cap_field: self.variant.other_cap_field,
+            force_usage: self.forces_usage(),
+            finish: self.is_wrap_up.then_some(WRAP_UP_NOTE),
+            tools_off: self.tools_off,
+            note: None,
+            root: parsed.request().root.as_ref(),
+        }
+    }
+
+    /// The output cap to send, of each choice; `None` if it is the client's own.
+    fn cap_to_send(&self) -> Option<u64> {
+        let of_each = self.reserved_output?.checked_div(self.choices)?;
+        (self.client_cap != Some(of_each)).then_some(of_each)
+    }
+
+    /// Whether a response with this status may refuse what the gateway added.
+    pub(super) fn is_concerned(&self, status: StatusCode) -> bool {
         let is_refusal =
             [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&status);
-        let may_change = self.may_lower() || self.may_turn_off_otherwise() || self.forces_usage();
-        is_refusal && may_change
+        let has_tools_choice = self.is_wrap_up && self.tools_off < ToolsOff::Ask;
+        is_refusal && (self.may_lower_cap() || has_tools_choice || self.forces_usage())
     }
 
-    /// Usage is asked for in a stream whose client did not ask for it.
-    pub(super) const fn forces_usage(&self) -> bool {
-        self.sent.lacks_usage && !self.form.no_usage
-    }
-
-    /// Another form of what the gateway has added, where these words refuse it.
-    fn reform(&mut self, words: &str) -> bool {
-        if self.forces_usage() && names_usage(words) {
-            self.form.no_usage = true;
-        } else if self.may_lower() && !self.has_swapped && names_cap_field(words) {
-            self.has_swapped = true;
-            self.form.other_field = !self.form.other_field;
+    /// Finds another form of the request that these words of a refusal do not concern.
+    pub(super) fn refused<'p>(
+        &mut self,
+        words: &str,
+        parsed: &'p ParsedCall,
+    ) -> NegotiationStep<'p> {
+        if self.change_tools_off(words, parsed)
+            || self.change_variant(words)
+            || self.lower_cap(words)
+        {
+            NegotiationStep::Retry(self.edits(parsed))
         } else {
+            NegotiationStep::Final
+        }
+    }
+
+    /// Remembers what the upstream has taken, if it refused something else before.
+    pub(super) fn accepted(
+        &self,
+        quirks: &QuirkCache,
+        provider: &'static str,
+        parsed: &ParsedCall,
+    ) {
+        if self.refused_caps > 0 || self.variant != self.first_variant {
+            let cap = self.reserved_output.filter(|_| self.refused_caps > 0);
+            let cap = cap.map(|cap| cap / self.choices);
+            quirks.remember_model(provider, &parsed.request().model, cap, self.variant);
+        }
+        if self.is_wrap_up && self.tools_off != ToolsOff::Forbid {
+            let is_removable = parsed.dialect().may_remove_tools(parsed.body());
+            let off = if is_removable { self.tools_off } else { ToolsOff::Remove };
+            quirks.remember_tools_off(parsed.route().api, off);
+        }
+    }
+
+    /// Whether the cap that was sent is the gateway's own, and a lower one can be tried.
+    const fn may_lower_cap(&self) -> bool {
+        self.client_cap.is_none()
+            && self.reserved_output.is_some()
+            && self.refused_caps < MAX_CAP_RETRIES
+    }
+
+    /// Keeps the model from tools in another way, if these words refuse the one that was sent.
+    fn change_tools_off(&mut self, words: &str, parsed: &ParsedCall) -> bool {
+        if !self.is_wrap_up {
             return false;
         }
-        self.is_reformed = true;
+        self.tools_off = match self.tools_off {
+            ToolsOff::Forbid if names_tool_choice(words) => or_ask(parsed, ToolsOff::Remove),
+            ToolsOff::Remove if names_tools(words) => ToolsOff::Ask,
+            _ => return false,
+        };
         true
     }
 
-    /// A lower cap, where these words refuse the one that was sent.
-    fn lower(&mut self, words: &str) -> bool {
-        let choices = self.sent.choices.max(1);
-        let sent = self.cap.unwrap_or_default() / choices;
-        if !self.may_lower() {
+    /// Writes what the gateway has added differently, if these words refuse how it was written.
+    fn change_variant(&mut self, words: &str) -> bool {
+        let has_swapped = self.variant.other_cap_field != self.first_variant.other_cap_field;
+        if self.forces_usage() && names_usage(words) {
+            self.variant.no_usage = true;
+        } else if self.may_lower_cap() && !has_swapped && names_cap_field(words) {
+            self.variant.other_cap_field = !self.variant.other_cap_field;
+        } else {
             return false;
         }
-        self.lowered += 1;
-        let next = next_cap(words, sent, self.lowered);
+        true
+    }
+
+    /// Lowers the output cap, if these words refuse its size.
+    fn lower_cap(&mut self, words: &str) -> bool {
+        if !self.may_lower_cap() {
+            return false;
+        }
+        let sent = self.reserved_output.unwrap_or_default() / self.choices;
+        self.refused_caps += 1;
+        let next = next_cap(words, sent, self.refused_caps);
         if let Some(cap) = next {
-            self.cap = Some(cap.saturating_mul(choices));
+            self.reserved_output = Some(cap.saturating_mul(self.choices));
         }
         next.is_some()
     }
 }
 
-impl Gate {
-    /// The upstream refuses a call with a cap or a choice of tools of the gateway's own: what it says may be about
-    /// that. Nothing is charged for it, and the call keeps what it holds.
-    pub(super) async fn refused(
-        &self,
-        mut flight: Box<Flight>,
-        taken: &Taken,
-        status: StatusCode,
-        headers: HeaderMap,
-        mut body: UpstreamBody,
-    ) -> Asked {
-        let mut came = 0;
-        let read = read_whole(&mut body, MAX_WORDS, &mut came);
-        let bytes = match guarded(&flight.driven, read).await {
-            Err(Cut) => return Asked::Answered(self.cut(flight, taken)),
-            Ok(Ok(Whole::All(bytes))) => bytes,
-            Ok(Ok(Whole::TooLong(begun))) => {
-                flight.failed(&error_of(status), None);
-                let body = RawBody::after(begun, body).into_body_of(&flight.driven);
-                return Asked::Answered(respond(status, headers, body));
-            }
-            Ok(Err(_)) => Bytes::new(),
-        };
-        let encoding = headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
-        let plain = encoding.map_or(Some(bytes.clone()), |it| decoded(&bytes, it, MAX_WORDS));
-        let words = String::from_utf8_lossy(plain.as_deref().unwrap_or_default()).into_owned();
-        if flight.turn_off_otherwise(taken, &words) || flight.reform(&words) || flight.lower(&words)
-        {
-            return Asked::Otherwise(flight);
-        }
-        flight.failed(&error_of(status), None);
-        Asked::Answered(respond(status, headers, Body::full(bytes)))
-    }
-
-    /// A model has taken what was changed for it.
-    pub(super) fn keep_form(&self, flight: &Flight, taken: &Taken) {
-        if flight.lowered == 0 && !flight.is_reformed {
-            return;
-        }
-        let cap = flight.cap.filter(|_| flight.lowered > 0);
-        let cap = cap.map(|cap| cap / flight.sent.choices.max(1));
-        self.caps.keep(self.provider(taken.route.side), &taken.asked.model, cap, flight.form);
-    }
-
-    /// The form that the model is known to take.
-    pub(super) fn form(&self, taken: &Taken) -> Form {
-        self.caps.takes(self.provider(taken.route.side), &taken.asked.model).form
-    }
+/// Returns `off`, or [`ToolsOff::Ask`] if the request is not taken without its tools.
+fn or_ask(parsed: &ParsedCall, off: ToolsOff) -> ToolsOff {
+    let stays = off == ToolsOff::Remove && !parsed.dialect().may_remove_tools(parsed.body());
+    if stays { ToolsOff::Ask } else { off }
 }
 
 #[cfg(test)]
-mod cap_tests {
-    use super::*;
-
-    #[test]
-    fn the_number_that_the_words_name_is_tried_and_then_halves() {
-        let openai =
-            "max_tokens is too large: 32000. This model supports at most 16384 completion tokens";
-        assert_eq!(next_cap(openai, 32_000, 1), Some(16_384));
-        let context = "This model's maximum context length is 8192 tokens. However, you requested 32100 tokens \
-            (100 in the messages, 32000 in the completion)";
-        assert_eq!(next_cap(context, 32_000, 1), Some(8_192));
-        let again =
-            "maximum context length is 8192 tokens: 100 in the messages, 8192 in the completion";
-        assert_eq!(next_cap(again, 8_192, 2), Some(4_096));
-        assert_eq!(next_cap("too many tokens", 32_000, 1), Some(16_000));
-        assert_eq!(next_cap("messages[0].role is 100 wrong", 32_000, 1), None);
-        assert_eq!(next_cap("tokens", 17, 1), None);
-    }
-
-    #[test]
-    fn a_refusal_of_a_field_is_told_from_one_of_its_size() {
-        for field in [
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-            "{\"type\":\"extra_forbidden\",\"loc\":[\"body\",\"max_completion_tokens\"]}",
-            "Unrecognized request argument supplied: max_completion_tokens",
-        ] {
-            assert!(names_cap_field(field), "{field}");
-        }
-        for other in [
-            "max_tokens is too large: 32000. This model supports at most 16384 completion tokens",
-            "`max_tokens` must be less than or equal to 8192, the maximum value; larger is not supported",
-            "Unknown parameter: 'foo'",
-        ] {
-            assert!(!names_cap_field(other), "{other}");
-        }
-        assert!(names_usage("body.stream_options: Extra inputs are not permitted"));
-        assert!(!names_usage("usage is forbidden"));
-    }
-
-    #[test]
-    fn what_a_model_takes_is_kept_and_bounded() {
-        let caps = Caps::default();
-        assert_eq!(caps.of("openai", "a", 32_000), 32_000);
-        let form = Form { no_usage: true, ..Form::default() };
-        caps.keep("openai", "a", Some(16_384), Form::default());
-        caps.keep("openai", "a", None, form);
-        assert_eq!(caps.takes("openai", "a").form, form);
-        assert_eq!(caps.of("openai", "a", 32_000), 16_384);
-        assert_eq!(caps.of("openai", "a", 100), 100);
-        (0..3_000).for_each(|n| caps.keep("openai", &n.to_string(), Some(16), form));
-        assert!(caps.known().len() <= MAX_MODELS);
-    }
-}
+mod tests;

@@ -1,35 +1,82 @@
-//! Reading a request.
+//! The first phase: reading a request.
 
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
-use super::answer;
+use super::respond;
+use super::upstream_response::decoded;
 use crate::api::{Asked, Dialect, ErrorKind};
 use crate::body::Body;
 use crate::config::Config;
-use crate::decode::Decoder;
 use crate::route::Route;
-use crate::run::Rolling;
+use crate::run::MessageDigests;
 use crate::server::{TooLargeOrBroken, read_body};
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// A request that has been read.
-pub(super) struct Taken {
-    pub(super) route: Route,
-    pub(super) dialect: &'static dyn Dialect,
-    /// Without the encoding that it came in.
-    pub(super) body: Bytes,
-    pub(super) asked: Asked,
-    pub(super) rolling: Rolling,
-    /// Of the body.
-    pub(super) digest: u64,
+/// A call whose request was read.
+pub(super) struct ParsedCall {
+    route: Route,
+    dialect: &'static dyn Dialect,
+    body: Bytes,
+    request: Asked,
+    digests: MessageDigests,
+    body_digest: u64,
 }
 
-/// Reads the body of a request as it came; the answer where it is not taken.
+impl ParsedCall {
+    /// Reads a model call. Returns the response if it cannot be read.
+    pub(super) async fn read(
+        config: &Config,
+        route: Route,
+        headers: &HeaderMap,
+        incoming: Incoming,
+        dialect: &'static dyn Dialect,
+    ) -> Result<Self, Box<Response<Body>>> {
+        let body = without_mark(plain_body(config, headers, incoming, dialect).await?);
+        let request = match dialect.read(&route.rest, &body) {
+            Ok(request) => request,
+            Err(error) => {
+                let text = format!("the request cannot be read: {error}");
+                return refuse(dialect, StatusCode::BAD_REQUEST, &text);
+            }
+        };
+        let digests = MessageDigests::of(&request.messages);
+        let body_digest = xxhash_rust::xxh3::xxh3_64(&body);
+        Ok(Self { route, dialect, body, request, digests, body_digest })
+    }
+
+    pub(super) const fn route(&self) -> &Route {
+        &self.route
+    }
+
+    pub(super) const fn dialect(&self) -> &'static dyn Dialect {
+        self.dialect
+    }
+
+    /// The body, without the encoding that it came in.
+    pub(super) const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    pub(super) const fn request(&self) -> &Asked {
+        &self.request
+    }
+
+    pub(super) const fn digests(&self) -> &MessageDigests {
+        &self.digests
+    }
+
+    /// The digest of the body.
+    pub(super) const fn body_digest(&self) -> u64 {
+        self.body_digest
+    }
+}
+
+/// Reads the body of a request as it came. Returns the response if it is too large or broken.
 pub(super) async fn raw_body(
     config: &Config,
     incoming: Incoming,
@@ -46,16 +93,16 @@ pub(super) async fn raw_body(
     }
 }
 
-fn refuse(
+fn refuse<T>(
     dialect: &dyn Dialect,
     status: StatusCode,
     text: &str,
-) -> Result<Bytes, Box<Response<Body>>> {
-    Err(Box::new(answer::error(dialect, status, ErrorKind::Invalid, text)))
+) -> Result<T, Box<Response<Body>>> {
+    Err(Box::new(respond::error(dialect, status, ErrorKind::Invalid, text)))
 }
 
-/// As [`raw_body`], without the encoding that it came in.
-async fn body(
+/// Like [`raw_body`], without the encoding that it came in.
+async fn plain_body(
     config: &Config,
     headers: &HeaderMap,
     incoming: Incoming,
@@ -71,40 +118,7 @@ async fn body(
     }
 }
 
-/// The whole of an encoded body; none where it cannot be decoded, or has more than `max` bytes.
-pub(super) fn decoded(body: &[u8], encoding: &str, max: usize) -> Option<Bytes> {
-    let mut decoder = Decoder::new(encoding, max).ok()?;
-    let first = decoder.push(body).ok()?;
-    let last = decoder.finish().ok()?;
-    if last.is_empty() {
-        return Some(first);
-    }
-    Some(Bytes::from([first, last].concat()))
-}
-
-/// A body without the mark of its encoding, which some programs write before JSON.
+/// A body without the byte order mark that some programs write before JSON.
 fn without_mark(body: Bytes) -> Bytes {
     if body.starts_with(BYTE_ORDER_MARK) { body.slice(BYTE_ORDER_MARK.len()..) } else { body }
-}
-
-/// Reads a model call; the answer where it cannot be read.
-pub(super) async fn take(
-    config: &Config,
-    route: Route,
-    headers: &HeaderMap,
-    incoming: Incoming,
-    dialect: &'static dyn Dialect,
-) -> Result<Taken, Box<Response<Body>>> {
-    let body = without_mark(body(config, headers, incoming, dialect).await?);
-    let asked = match dialect.read(&route.rest, &body) {
-        Ok(asked) => asked,
-        Err(error) => {
-            let text = format!("the request cannot be read: {error}");
-            let status = StatusCode::BAD_REQUEST;
-            return Err(Box::new(answer::error(dialect, status, ErrorKind::Invalid, &text)));
-        }
-    };
-    let rolling = Rolling::of(&asked.messages);
-    let digest = xxhash_rust::xxh3::xxh3_64(&body);
-    Ok(Taken { route, dialect, body, asked, rolling, digest })
 }

@@ -1,126 +1,91 @@
-//! Sending a call, and reading an answer that comes as a whole.
+//! The third phase: the call is sent, in the form that its upstream takes.
 
-use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
-
-use bytes::{Bytes, BytesMut};
-use endstop::agent::driver::DrivenRun;
-use endstop::cancel::Urgency;
-use endstop::core::event::EventKind;
-use endstop::core::signal::{StopReason, StopSignal};
+use bytes::Bytes;
 use endstop::model::{ModelError, ModelErrorKind};
-use endstop::observe::Detail;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
 
-use super::flight::Flight;
-use super::raw::RawBody;
-use super::settle::Settled;
-use super::stream::{SseBody, Watched};
-use super::take::{Taken, decoded};
-use super::{Gate, answer};
-use crate::api::{self, Api, Dialect, Edits, ErrorKind, Seen, Unreadable};
+use super::admit::AdmittedCall;
+use super::context::CallContext;
+use super::parse::ParsedCall;
+use super::relay::raw_body::RawBody;
+use super::relay::{cut, relay};
+use super::respond;
+use super::settle::{InFlightCall, SettledCall};
+use super::upstream_response::{WholeBody, error_of, plain, read_whole, with_head};
+use super::wait::{RunCut, unless_cut};
+use crate::api::{Edits, ErrorKind, Seen, Unreadable};
 use crate::body::Body;
-use crate::run::{RunEntry, count, uncount};
+use crate::limits::MAX_REFUSAL;
 use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
 
-/// What the model is told at the beginning of a wrap-up.
-const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
-    any more. Answer now, as well as you can, with what you have. Say what is missing.";
-/// How soon a rule in time that holds already is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// What became of asking once.
-pub(super) enum Asked {
-    Answered(Response<Body>),
-    /// The run wants another answer.
-    Again(Box<Flight>),
-    /// The upstream refuses what the gateway put into it: the same call in another form.
-    Otherwise(Box<Flight>),
+/// The outcome of one attempt.
+enum AttemptOutcome<'p> {
+    /// The client gets this response.
+    Respond(Response<Body>),
+    /// A retry rule trips: the call is made again.
+    RetryCall(SettledCall),
+    /// The upstream refused what the gateway added: the same call is sent again with other edits.
+    RetryRequest(Box<InFlightCall>, Edits<'p>),
 }
 
-/// The body of an answer, read.
-pub(super) enum Whole {
-    All(Bytes),
-    /// It is longer than what is read; this much has come.
-    TooLong(Bytes),
+/// One call on its way to its upstream.
+struct Sending<'p> {
+    context: &'p CallContext,
+    parsed: &'p ParsedCall,
+    head: &'p request::Parts,
+    /// Warnings for the client.
+    warning: Option<String>,
 }
 
-/// The run has stopped, and what was waited for with it.
-pub(super) struct Cut;
-
-impl Gate {
-    /// Sends a call that has begun, and answers it.
-    pub(super) async fn ask(
-        &self,
-        flight: Box<Flight>,
-        taken: Taken,
-        head: &request::Parts,
-    ) -> Response<Body> {
-        let mut flight = flight;
-        self.choose(&mut flight, &taken);
-        loop {
-            let request = match self.request(&flight, &taken, head) {
-                Ok(request) => request,
-                Err(error) => {
-                    let kind = ModelErrorKind::Rejected;
-                    flight.failed(&ModelError::new(kind, error.to_string()), None);
-                    let text = format!("the request cannot be changed: {error}");
-                    let status = StatusCode::BAD_REQUEST;
-                    return answer::error(taken.dialect, status, ErrorKind::Invalid, &text);
-                }
-            };
-            match self.ask_once(flight, &taken, request).await {
-                Asked::Answered(response) => return response,
-                Asked::Otherwise(changed) => flight = changed,
-                Asked::Again(again) => {
-                    drop(again);
-                    let (provider, model) = (self.provider(taken.route.side), &taken.asked.model);
-                    let run = match self.registry.take(&taken.route.run, model, provider).await {
-                        Ok(run) => run,
-                        Err(why) => {
-                            return answer::no_run(taken.dialect, &taken.route.run, &why);
-                        }
-                    };
-                    match self.begin(&run, &taken).await {
-                        Ok(next) => flight = next,
-                        Err(answered) => return *answered,
-                    }
-                    self.choose(&mut flight, &taken);
-                }
+/// Sends an admitted call until its upstream takes its form, and relays the response.
+///
+/// # Errors
+/// The settled call, if a retry rule wants another response.
+pub(super) async fn send(
+    context: &CallContext,
+    admitted: AdmittedCall,
+    parsed: &ParsedCall,
+    head: &request::Parts,
+) -> Result<Response<Body>, SettledCall> {
+    let (mut call, warning) = admitted.into_in_flight(context, parsed);
+    let sending = Sending { context, parsed, head, warning };
+    let mut edits = call.negotiation().edits(parsed);
+    loop {
+        let request = match sending.request(&edits) {
+            Ok(request) => request,
+            Err(error) => {
+                let kind = ModelErrorKind::Rejected;
+                call.failed(&ModelError::new(kind, error.to_string()), None);
+                let text = format!("the request cannot be changed: {error}");
+                let (dialect, status) = (parsed.dialect(), StatusCode::BAD_REQUEST);
+                return Ok(respond::error(dialect, status, ErrorKind::Invalid, &text));
             }
+        };
+        match sending.attempt(call, request).await {
+            AttemptOutcome::Respond(response) => return Ok(response),
+            AttemptOutcome::RetryCall(settled) => return Err(settled),
+            AttemptOutcome::RetryRequest(same, others) => (call, edits) = (same, others),
         }
     }
+}
 
-    fn request(
-        &self,
-        flight: &Flight,
-        taken: &Taken,
-        head: &request::Parts,
-    ) -> Result<Request<Bytes>, Unreadable> {
-        let edits = Edits {
-            output_cap: flight.cap_to_send(),
-            other_cap_field: flight.form.other_field,
-            force_usage: flight.forces_usage(),
-            finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
-            tools_off: flight.tools_off,
-            note: None,
-            root: taken.asked.root.as_ref(),
-        };
+impl<'p> Sending<'p> {
+    fn request(&self, edits: &Edits<'_>) -> Result<Request<Bytes>, Unreadable> {
+        let parsed = self.parsed;
         let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
         let body = if is_changed {
-            Bytes::from(taken.dialect.edit(&taken.body, &edits)?)
+            Bytes::from(parsed.dialect().edit(parsed.body(), edits)?)
         } else {
-            taken.body.clone()
+            parsed.body().clone()
         };
-        let mut headers = self.forwarded(&taken.route, &head.headers);
+        let mut headers = self.context.forwarded(parsed.route(), &self.head.headers);
         headers.remove(CONTENT_ENCODING);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut request = Request::new(body);
-        *request.method_mut() = head.method.clone();
-        *request.uri_mut() = taken
-            .route
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = parsed
+            .route()
             .rest
             .parse()
             .map_err(|_| Unreadable("the path of the request is not valid".to_owned()))?;
@@ -128,266 +93,106 @@ impl Gate {
         Ok(request)
     }
 
-    async fn ask_once(
+    async fn attempt(
         &self,
-        mut flight: Box<Flight>,
-        taken: &Taken,
+        call: Box<InFlightCall>,
         request: Request<Bytes>,
-    ) -> Asked {
-        let base = self.base(taken.route.side);
-        // Before: whoever waits for the answer may go away.
-        count(&flight.seat.run.counters.upstream_calls);
-        let sent = guarded(&flight.driven, self.client.send(base, request)).await;
+    ) -> AttemptOutcome<'p> {
+        use AttemptOutcome::Respond;
+        let (context, parsed) = (self.context, self.parsed);
+        let upstream = context.upstream(parsed.route().family);
+        // Before: the client may go away while it waits.
+        call.entry().counters().upstream_call();
+        let sent = unless_cut(call.run(), context.client().send(upstream, request)).await;
         let response = match sent {
-            Err(Cut) => return Asked::Answered(self.cut(flight, taken)),
-            Ok(Err(error)) => return Asked::Answered(unreachable(&mut flight, taken, &error)),
+            Err(RunCut) => return Respond(self.cut(call)),
+            Ok(Err(error)) => return Respond(self.unreachable(call, &error)),
             Ok(Ok(response)) => response,
         };
         let (parts, body) = response.into_parts();
-        let is_stopped = parts.headers.contains_key(answer::REASON_HEADER);
+        let is_stopped = parts.headers.contains_key(respond::REASON_HEADER);
         let mut headers = only_forwardable(parts.headers, &[]);
-        if let Some(warning) = flight.warning.as_deref().and_then(answer::header_text) {
-            headers.insert(answer::WARNING_HEADER, warning);
+        if let Some(warning) = self.warning(&call).as_deref().and_then(respond::header_text) {
+            headers.insert(respond::WARNING_HEADER, warning);
         }
         if is_stopped {
-            flight.stopped_before();
-            let body = RawBody::new(body).into_body_of(&flight.driven);
-            return Asked::Answered(respond(parts.status, headers, body));
+            let settled = call.stopped_upstream();
+            let body = RawBody::new(body).into_body_of(settled.run());
+            return Respond(with_head(parts.status, headers, body));
         }
-        if flight.may_change(parts.status) {
-            return self.refused(flight, taken, parts.status, headers, body).await;
+        if call.negotiation().is_concerned(parts.status) {
+            return self.refused(call, parts.status, headers, body).await;
         }
         if !parts.status.is_success() {
-            flight.failed(&error_of(parts.status), None);
-            let body = RawBody::new(body).into_body_of(&flight.driven);
-            return Asked::Answered(respond(parts.status, headers, body));
+            let settled = call.failed(&error_of(parts.status), None);
+            let body = RawBody::new(body).into_body_of(settled.run());
+            return Respond(with_head(parts.status, headers, body));
         }
-        self.keep_form(&flight, taken);
-        self.keep_choice(&flight, taken);
-        if is_event_stream(&headers) || taken.asked.is_list && is_json(&headers) {
-            let (driven, run) = (flight.driven.clone(), Arc::clone(&flight.seat.run));
-            let stream = SseBody::new(flight, taken, &mut headers, body, self.config.bounds.event);
-            let stream = Watched::new(stream, &driven, &run);
-            return Asked::Answered(respond(parts.status, headers, Body::stream(stream)));
+        let provider = context.provider(parsed.route().family);
+        call.negotiation().accepted(context.quirks(), provider, parsed);
+        match relay(context, parsed, call, parts.status, headers, body).await {
+            Ok(response) => Respond(response),
+            Err(settled) => AttemptOutcome::RetryCall(settled),
         }
-        self.whole(flight, taken, parts.status, headers, body).await
     }
 
-    async fn whole(
+    /// Reads what an upstream says that may have refused what the gateway added. Nothing is charged for it, and the call
+    /// keeps its reservation.
+    async fn refused(
         &self,
-        mut flight: Box<Flight>,
-        taken: &Taken,
+        mut call: Box<InFlightCall>,
         status: StatusCode,
-        mut headers: HeaderMap,
+        headers: HeaderMap,
         mut body: UpstreamBody,
-    ) -> Asked {
-        let max = self.config.bounds.answer;
-        let sized = &mut *flight;
-        let read = read_whole(&mut body, max, &mut sized.came);
-        let read = guarded(&sized.driven, read).await;
-        let bytes = match read {
-            Err(Cut) => return Asked::Answered(self.cut(flight, taken)),
-            Ok(Err(error)) => {
-                let kind = ModelErrorKind::Truncated;
-                let (text, seen) = (error.to_string(), flight.unread());
-                flight.failed(&ModelError::new(kind, text.clone()), Some(&seen));
-                let status = StatusCode::BAD_GATEWAY;
-                let answer = answer::error(taken.dialect, status, ErrorKind::Upstream, &text);
-                return Asked::Answered(answer);
+    ) -> AttemptOutcome<'p> {
+        use AttemptOutcome::Respond;
+        let mut received = 0;
+        let read = read_whole(&mut body, MAX_REFUSAL, &mut received);
+        let bytes = match unless_cut(call.run(), read).await {
+            Err(RunCut) => return Respond(self.cut(call)),
+            Ok(Ok(WholeBody::Complete(bytes))) => bytes,
+            Ok(Ok(WholeBody::TooLong(begun))) => {
+                let settled = call.failed(&error_of(status), None);
+                let body = RawBody::after(begun, body).into_body_of(settled.run());
+                return Respond(with_head(status, headers, body));
             }
-            Ok(Ok(Whole::TooLong(begun))) => {
-                let output_bytes = u64::try_from(begun.len()).unwrap_or(u64::MAX);
-                flight.passed(&Seen { output_bytes, ..Seen::default() });
-                let body = RawBody::after(begun, body).into_body_of(&flight.driven);
-                return Asked::Answered(respond(status, headers, body));
-            }
-            Ok(Ok(Whole::All(bytes))) => bytes,
+            Ok(Err(_)) => Bytes::new(),
         };
-        let seen = read_answer(taken, &headers, &bytes, max);
-        if taken.route.api == Api::Responses && is_only_begun(&seen, &bytes) {
-            flight.only_begun(&seen);
+        let text = plain(&headers, &bytes, MAX_REFUSAL);
+        let words = String::from_utf8_lossy(text.as_deref().unwrap_or_default()).into_owned();
+        if let Some(edits) = call.negotiate(&words, self.parsed) {
+            return AttemptOutcome::RetryRequest(call, edits);
         }
-        if flight.erred(&seen) {
-            return Asked::Answered(respond(status, headers, Body::full(bytes)));
-        }
-        if !seen.text.is_empty() {
-            flight.driven.tell(&EventKind::Piece { text: &seen.text }, Detail::None);
-        }
-        match flight.replied(&seen) {
-            Settled::Again => return Asked::Again(flight),
-            Settled::Refused => {
-                if let Some(signal) = flight.stop() {
-                    let (run, asked) = (&flight.seat.run, Some(&taken.asked));
-                    let (with, said) = (self.config.stop_with, &seen.text);
-                    let answer = answer::stop_after(run, taken.dialect, asked, &signal, with, said);
-                    return Asked::Answered(answer);
-                }
-            }
-            Settled::Keep(keep) => {
-                let kept = plain(&headers, &bytes, max)
-                    .and_then(|plain| taken.dialect.keep_calls(&plain, keep).ok());
-                if let Some(kept) = kept {
-                    headers.remove(CONTENT_ENCODING);
-                    return Asked::Answered(respond(status, headers, Body::full(kept.into())));
-                }
-            }
-            Settled::Pass => {}
-        }
-        Asked::Answered(respond(status, headers, Body::full(bytes)))
+        call.failed(&error_of(status), None);
+        Respond(with_head(status, headers, Body::full(bytes)))
     }
 
-    /// The answer to a call that the run has cut: an error where it was cut by hand.
-    pub(super) fn cut(&self, mut flight: Box<Flight>, taken: &Taken) -> Response<Body> {
-        let seen = flight.unread();
-        flight.cut_short(&seen);
-        flight.driven.checkpoint();
-        self.cut_answer(&flight.seat.run, &flight.driven, taken.dialect, Some(&taken.asked))
+    /// The warnings of rules and of the gateway.
+    fn warning(&self, call: &InFlightCall) -> Option<String> {
+        match (&self.warning, call.negotiation().notice()) {
+            (Some(warning), Some(notice)) => Some(format!("{warning}; {notice}")),
+            (Some(warning), None) => Some(warning.clone()),
+            (None, notice) => notice.map(str::to_owned),
+        }
     }
 
-    /// As [`Gate::cut`], for what is not settled; `asked` is none where it was not read.
-    pub(super) fn cut_answer(
-        &self,
-        run: &RunEntry,
-        driven: &DrivenRun,
-        dialect: &dyn Dialect,
-        asked: Option<&api::Asked>,
-    ) -> Response<Body> {
-        let signal = run.stop().unwrap_or_else(|| {
-            StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
-        });
-        let is_by_hand = signal.reason == StopReason::UserRequested
-            && driven.token().urgency() == Some(Urgency::Now);
-        let with = if is_by_hand { crate::StopWith::Error } else { self.config.stop_with };
-        answer::stop(run, dialect, asked, &signal, with)
+    /// The response to a call that the run has cut.
+    fn cut(&self, call: Box<InFlightCall>) -> Response<Body> {
+        cut(self.context, self.parsed, call)
     }
-}
 
-/// Waits for `future`, unless the run is cut first, or a limit in time is reached.
-pub(super) async fn guarded<F: Future>(driven: &DrivenRun, future: F) -> Result<F::Output, Cut> {
-    let mut future = std::pin::pin!(future);
-    let token = driven.in_flight();
-    loop {
-        let limit = async {
-            match driven.next_limit_in_time() {
-                None => std::future::pending().await,
-                Some(left) if left.0 == 0 => tokio::time::sleep(LOOK_AGAIN).await,
-                Some(left) => tokio::time::sleep(Duration::from_millis(left.0)).await,
-            }
+    fn unreachable(&self, call: Box<InFlightCall>, error: &UpstreamError) -> Response<Body> {
+        let text = error.to_string();
+        let nothing = Seen::default();
+        let charged = error.may_have_arrived().then_some(&nothing);
+        if charged.is_none() {
+            call.entry().counters().upstream_call_not_made();
+        }
+        let kind = match error {
+            UpstreamError::Silent { .. } => ModelErrorKind::TimedOut,
+            _ => ModelErrorKind::Connection,
         };
-        tokio::select! {
-            biased;
-            () = token.cut() => return Err(Cut),
-            output = &mut future => return Ok(output),
-            () = limit => {
-                if driven.tick().stops() {
-                    return Err(Cut);
-                }
-            }
-        }
+        call.failed(&ModelError::new(kind, text.clone()), charged);
+        respond::error(self.parsed.dialect(), error.status(), ErrorKind::Upstream, &text)
     }
-}
-
-fn unreachable(flight: &mut Flight, taken: &Taken, error: &UpstreamError) -> Response<Body> {
-    let text = error.to_string();
-    let nothing = Seen::default();
-    let charged = error.may_have_arrived().then_some(&nothing);
-    if charged.is_none() {
-        uncount(&flight.seat.run.counters.upstream_calls);
-    }
-    let kind = match error {
-        UpstreamError::Silent { .. } => ModelErrorKind::TimedOut,
-        _ => ModelErrorKind::Connection,
-    };
-    flight.failed(&ModelError::new(kind, text.clone()), charged);
-    answer::error(taken.dialect, error.status(), ErrorKind::Upstream, &text)
-}
-
-/// What an upstream's refusal is for the run.
-pub(super) fn error_of(status: StatusCode) -> ModelError {
-    let kind = match status.as_u16() {
-        429 => ModelErrorKind::RateLimited,
-        408 | 504 => ModelErrorKind::TimedOut,
-        500.. => ModelErrorKind::Unavailable,
-        _ => ModelErrorKind::Rejected,
-    };
-    let mut error = ModelError::new(kind, format!("the upstream answered {status}"));
-    error.status = Some(status.as_u16());
-    error
-}
-
-/// Reads an answer, and counts in `came` how much of it has come so far.
-pub(super) async fn read_whole(
-    body: &mut UpstreamBody,
-    max: usize,
-    came: &mut u64,
-) -> Result<Whole, UpstreamError> {
-    let Some(first) = body.data().await.transpose()? else { return Ok(Whole::All(Bytes::new())) };
-    *came = bytes_of(&first);
-    if first.len() > max {
-        return Ok(Whole::TooLong(first));
-    }
-    let Some(second) = body.data().await.transpose()? else { return Ok(Whole::All(first)) };
-    let mut all = BytesMut::with_capacity(first.len().saturating_add(second.len()));
-    all.extend_from_slice(&first);
-    all.extend_from_slice(&second);
-    *came = bytes_of(&all);
-    while all.len() <= max {
-        match body.data().await.transpose()? {
-            Some(next) => {
-                all.extend_from_slice(&next);
-                *came = bytes_of(&all);
-            }
-            None => return Ok(Whole::All(all.freeze())),
-        }
-    }
-    Ok(Whole::TooLong(all.freeze()))
-}
-
-fn bytes_of(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
-}
-
-/// An answer without its encoding.
-fn plain(headers: &HeaderMap, bytes: &Bytes, max: usize) -> Option<Bytes> {
-    match headers.get(CONTENT_ENCODING).map(HeaderValue::to_str) {
-        None => Some(bytes.clone()),
-        Some(encoding) => encoding.ok().and_then(|encoding| decoded(bytes, encoding, max)),
-    }
-}
-
-/// What an answer says. One that cannot be read counts by its length.
-fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) -> Seen {
-    let plain = plain(headers, bytes, max);
-    let output_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    let unread = || Seen { output_bytes, ..Seen::default() };
-    plain.and_then(|plain| taken.dialect.answer(&plain).ok()).unwrap_or_else(unread)
-}
-
-/// Whether the model has not answered yet, and what it uses will be told elsewhere.
-const fn is_only_begun(seen: &Seen, bytes: &Bytes) -> bool {
-    let says_nothing = seen.output_bytes == 0 && seen.usage.is_none();
-    !seen.is_whole && says_nothing && !bytes.is_empty()
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    is_of(headers, "text/event-stream")
-}
-
-fn is_json(headers: &HeaderMap) -> bool {
-    is_of(headers, "application/json")
-}
-
-fn is_of(headers: &HeaderMap, wanted: &str) -> bool {
-    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let kind = value.map(|value| value.split(';').next().unwrap_or("").trim());
-    kind.is_some_and(|kind| kind.eq_ignore_ascii_case(wanted))
-}
-
-/// A response with an upstream's head.
-pub(super) fn respond(status: StatusCode, mut headers: HeaderMap, body: Body) -> Response<Body> {
-    headers.remove(CONTENT_LENGTH);
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
 }

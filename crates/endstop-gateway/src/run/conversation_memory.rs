@@ -1,22 +1,18 @@
-//! What is remembered of a conversation: enough to know its next request, and how much of that an upstream
-//! has counted already.
+//! The memory of a conversation: enough to recognize its next request, and how much of that an upstream has counted
+//! already.
 
 use endstop::core::units::TokenUsage;
 use endstop::message::ToolCall;
 
-use super::Answers;
+use super::response_history::ResponseHistory;
 use crate::api::{Asked, MessageMark, Thread};
-
-/// Last messages of a request by which a conversation is known again after its history was rewritten.
-const TAIL: usize = 4;
-/// Longest id of a reply that is remembered, in bytes.
-const MAX_ID: usize = 512;
+use crate::limits::{MAX_RESPONSE_ID, TAIL_MESSAGES};
 
 /// Digests of a request's messages: entry `n` is that of the first `n`.
 #[derive(Debug)]
-pub(crate) struct Rolling(Vec<u64>);
+pub(crate) struct MessageDigests(Vec<u64>);
 
-impl Rolling {
+impl MessageDigests {
     pub(crate) fn of(marks: &[MessageMark]) -> Self {
         let mut all = Vec::with_capacity(marks.len().saturating_add(1));
         let mut sum = 0x9e37_79b9_7f4a_7c15u64;
@@ -34,112 +30,117 @@ impl Rolling {
     }
 }
 
-/// What a count of a request's tokens is of, beside its messages.
+/// Everything besides the messages that a count of a request's tokens depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct RequestIdentity {
     /// The bound of instructions and tools: others of the same length are rare.
     fixed: u64,
     /// Digest of the model's name.
     model: u64,
 }
 
-impl From<&Asked> for Identity {
+impl From<&Asked> for RequestIdentity {
     fn from(asked: &Asked) -> Self {
         let model = xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes());
         Self { fixed: asked.fixed_bound, model }
     }
 }
 
-/// What an upstream counted of a request.
+/// Input tokens of a request, as an upstream counted them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
+struct ReportedInput {
     input: u64,
-    of: Identity,
+    of: RequestIdentity,
 }
 
-/// What is remembered of a conversation.
+/// The memory of a conversation.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct ConversationMemory {
     count: usize,
-    rolling: u64,
+    digest: u64,
     first: Option<u64>,
-    tail: [Option<u64>; TAIL],
+    tail: [Option<u64>; TAIL_MESSAGES],
     last_user: Option<u64>,
-    told: Option<Told>,
-    /// The id of the last reply, where the upstream gave one.
+    reported: Option<ReportedInput>,
+    /// The id of the last response, if the upstream gave one.
     reply: Option<String>,
-    /// The calls of the last reply that have no result yet.
-    pub(crate) calls: Vec<ToolCall>,
+    /// The tool calls of the last response that have no result yet.
+    calls: Vec<ToolCall>,
 }
 
-/// How much of a request's input is known.
+/// The largest possible input of a request, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InputBound {
     /// The most tokens that it can be.
     pub(crate) input: u64,
-    /// Those of them that the upstream counted before.
+    /// Tokens of it that the upstream counted before.
     pub(crate) told: u64,
-    /// It has something of unknown size, so that the bound is a guess.
+    /// Whether it has something of unknown size, so that the bound is a guess.
     pub(crate) is_open: bool,
 }
 
 /// How well a request fits a conversation; more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fit {
+pub(super) enum MatchQuality {
     /// The same first words of the user.
     First,
     /// One of the last messages is in it.
     Tail,
-    /// It answers the last reply's calls.
+    /// It has results of the last response's tool calls.
     Results,
-    /// It begins with all that the last request had: so many messages.
+    /// It begins with all messages of the last request; their number.
     Continues(usize),
 }
 
-impl Memory {
+impl ConversationMemory {
     /// Whether the model waits for results.
-    pub(crate) fn awaits_results(&self) -> bool {
+    pub(super) fn awaits_results(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// Whether a request belongs to this conversation.
-    pub(crate) fn fit(&self, asked: &Asked, rolling: &Rolling) -> Option<Fit> {
+    /// Forgets the tool calls of the last response, and returns them.
+    pub(crate) fn take_calls(&mut self) -> Vec<ToolCall> {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Returns how well a request matches this conversation, or `None` if it does not.
+    pub(super) fn fit(&self, asked: &Asked, digests: &MessageDigests) -> Option<MatchQuality> {
         if asked.thread != Thread::Whole && self.is_continued_by(asked) {
-            return Some(Fit::Continues(usize::MAX));
+            return Some(MatchQuality::Continues(usize::MAX));
         }
-        if self.continues(rolling) {
-            return Some(Fit::Continues(self.count));
+        if self.continues(digests) {
+            return Some(MatchQuality::Continues(self.count));
         }
         let answers = |call: &ToolCall| {
             !call.id.is_empty() && asked.results.iter().any(|result| result.id == call.id)
         };
         if self.calls.iter().any(answers) {
-            return Some(Fit::Results);
+            return Some(MatchQuality::Results);
         }
         let has = |digest: u64| asked.messages.iter().any(|mark| mark.digest == digest);
         if self.tail.iter().flatten().any(|digest| has(*digest)) {
-            return Some(Fit::Tail);
+            return Some(MatchQuality::Tail);
         }
         let first = first_of_user(asked);
-        (first.is_some() && first == self.first).then_some(Fit::First)
+        (first.is_some() && first == self.first).then_some(MatchQuality::First)
     }
 
-    /// Whether a request names the last reply as what it goes on from.
+    /// Whether a request continues the last response by its id.
     fn is_continued_by(&self, asked: &Asked) -> bool {
         asked.continues.is_some() && asked.continues == self.reply
     }
 
-    fn continues(&self, rolling: &Rolling) -> bool {
-        self.count > 0 && rolling.of_first(self.count) == Some(self.rolling)
+    fn continues(&self, digests: &MessageDigests) -> bool {
+        self.count > 0 && digests.of_first(self.count) == Some(self.digest)
     }
 
     /// Whether the user has said something since the last request.
-    pub(crate) fn has_new_user_message(&self, asked: &Asked, rolling: &Rolling) -> bool {
+    pub(crate) fn has_new_user_message(&self, asked: &Asked, digests: &MessageDigests) -> bool {
         if !asked.has_user_message {
             return false;
         }
         if asked.thread == Thread::Whole {
-            if self.continues(rolling) {
+            if self.continues(digests) {
                 return asked.messages.iter().skip(self.count).any(|mark| mark.is_user);
             }
             if asked.results.is_empty() {
@@ -151,14 +152,15 @@ impl Memory {
         last.is_none() || last != self.last_user
     }
 
-    /// The most tokens that a request can be. None where it continues a conversation of unknown size.
+    /// Returns the largest possible input of a request, or `None` if it continues a conversation of unknown size.
     ///
-    /// A count of the same beginning, instructions and model stands for what it counted; the rest is bounded.
+    /// Messages that the upstream counted before, with the same instructions and model, have that size; the rest is
+    /// bounded.
     pub(crate) fn bound(
         &self,
         asked: &Asked,
-        rolling: &Rolling,
-        answers: &Answers,
+        digests: &MessageDigests,
+        responses: &ResponseHistory,
     ) -> Option<InputBound> {
         let sum = |marks: &[MessageMark]| {
             marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.bound))
@@ -167,12 +169,12 @@ impl Memory {
         let (all, is_open) =
             (asked.fixed_bound.saturating_add(sum(&asked.messages)), has_open(&asked.messages));
         if asked.thread != Thread::Whole {
-            // What was told of another conversation says nothing of this one.
-            let before = answers.tokens(asked.continues.as_deref()?)?;
+            // The size of another conversation says nothing about this one.
+            let before = responses.tokens(asked.continues.as_deref()?)?;
             return Some(InputBound { input: before.saturating_add(all), told: before, is_open });
         }
-        let is_same = |told: &Told| told.of == Identity::from(asked);
-        let told = self.told.filter(is_same).filter(|_| self.continues(rolling));
+        let is_same = |told: &ReportedInput| told.of == RequestIdentity::from(asked);
+        let told = self.reported.filter(is_same).filter(|_| self.continues(digests));
         let by_told = told.map(|told| {
             let new = asked.messages.get(self.count..).unwrap_or_default();
             let input = told.input.saturating_add(sum(new));
@@ -183,20 +185,20 @@ impl Memory {
     }
 
     /// Remembers a request that is about to be sent.
-    pub(crate) fn keep_request(&mut self, asked: &Asked, rolling: &Rolling) {
+    pub(crate) fn remember_request(&mut self, asked: &Asked, digests: &MessageDigests) {
         let last_user = asked.messages.iter().rev().find(|mark| mark.is_user);
         self.last_user = last_user.map(|mark| mark.digest).or(self.last_user);
         if asked.thread != Thread::Whole {
             return;
         }
-        if !self.continues(rolling) || self.count != asked.messages.len() {
-            // Until this request is counted too, the count is of what the lane no longer begins with.
-            self.told = None;
+        if !self.continues(digests) || self.count != asked.messages.len() {
+            // The count is of a beginning that the conversation no longer has.
+            self.reported = None;
         }
         self.count = asked.messages.len();
-        self.rolling = rolling.of_first(self.count).unwrap_or_default();
+        self.digest = digests.of_first(self.count).unwrap_or_default();
         self.first = first_of_user(asked);
-        self.tail = [None; TAIL];
+        self.tail = [None; TAIL_MESSAGES];
         // The first message says nothing of the rest: many conversations may share it.
         let latest = asked.messages.iter().skip(1).rev();
         for (place, mark) in self.tail.iter_mut().zip(latest) {
@@ -204,17 +206,17 @@ impl Memory {
         }
     }
 
-    /// Remembers what was counted of it, and the calls of the reply.
-    pub(crate) fn keep_reply(
+    /// Remembers the usage that was reported for it, and the tool calls of the response.
+    pub(crate) fn remember_response(
         &mut self,
-        of: Identity,
+        of: RequestIdentity,
         usage: Option<&TokenUsage>,
         id: Option<&str>,
         calls: Vec<ToolCall>,
     ) {
-        self.reply = id.filter(|id| id.len() <= MAX_ID).map(str::to_owned);
-        let told = |usage: &TokenUsage| Told { input: usage.total_input(), of };
-        self.told = usage.map(told);
+        self.reply = id.filter(|id| id.len() <= MAX_RESPONSE_ID).map(str::to_owned);
+        let told = |usage: &TokenUsage| ReportedInput { input: usage.total_input(), of };
+        self.reported = usage.map(told);
         self.calls = calls;
     }
 }

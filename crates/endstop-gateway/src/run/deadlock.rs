@@ -1,35 +1,65 @@
-//! Whether calls in flight wait for each other: what one of them waits for is held by streams that nobody reads on.
+//! Calls in flight of a run, and whether they wait for each other: streams that no client reads may hold what another
+//! call of the same run waits for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{RunEntry, count};
+/// The calls of a run that are in flight, and how many of them make no progress.
+#[derive(Debug, Default)]
+pub(crate) struct CallTraffic {
+    calls: AtomicUsize,
+    /// Calls that wait for others.
+    waiting: AtomicUsize,
+    /// Streams whose client does not read what it was given.
+    unread: AtomicUsize,
+    /// Rises whenever a client reads on.
+    reads: AtomicU64,
+}
+
+impl CallTraffic {
+    /// Counts one more call, unless there are `max` already.
+    pub(super) fn enter(&self, max: usize) -> bool {
+        let enters = self.calls.fetch_add(1, Ordering::AcqRel) < max;
+        if !enters {
+            self.leave();
+        }
+        enters
+    }
+
+    pub(super) fn leave(&self) {
+        self.calls.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Acquire)
+    }
+}
 
 /// A call that waits for others, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    run: Arc<RunEntry>,
+pub(crate) struct WaitingCall {
+    traffic: Arc<CallTraffic>,
     /// Since when nothing has moved, and how often clients had read on by then.
     since: Option<(Instant, u64)>,
 }
 
-impl Waiting {
-    pub(crate) fn new(run: &Arc<RunEntry>) -> Self {
-        run.waiting.fetch_add(1, Ordering::AcqRel);
-        Self { run: Arc::clone(run), since: None }
+impl WaitingCall {
+    pub(super) fn new(traffic: &Arc<CallTraffic>) -> Self {
+        traffic.waiting.fetch_add(1, Ordering::AcqRel);
+        Self { traffic: Arc::clone(traffic), since: None }
     }
 
-    /// How long it has been so that every other call of the run waits too, or has a client that does not read on. To
-    /// be asked again and again.
+    /// Returns for how long every other call of the run has been waiting too, or has had a client that does not read.
+    /// The time starts with the first call of this function that finds it so.
     pub(crate) fn stuck_for(&mut self) -> Duration {
-        let of = |counter: &std::sync::atomic::AtomicUsize| counter.load(Ordering::Acquire);
-        let unread = of(&self.run.unread);
-        // What other runs hold is theirs to give back.
-        let is_stuck = unread > 0 && of(&self.run.calls) <= of(&self.run.waiting) + unread;
-        let reads = self.run.reads.load(Ordering::Acquire);
+        let of = |counter: &AtomicUsize| counter.load(Ordering::Acquire);
+        let unread = of(&self.traffic.unread);
+        // Other runs settle what they reserved by themselves.
+        let is_stuck = unread > 0 && self.traffic.calls() <= of(&self.traffic.waiting) + unread;
+        let reads = self.traffic.reads.load(Ordering::Acquire);
         match self.since {
             Some((since, then)) if is_stuck && then == reads => since.elapsed(),
             _ => {
@@ -40,42 +70,42 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingCall {
     fn drop(&mut self) {
-        self.run.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.traffic.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// A stream, as its client reads it.
+/// Whether the client of a stream reads it.
 #[derive(Debug)]
-pub(crate) struct Reading {
-    run: Arc<RunEntry>,
+pub(crate) struct ReadProgress {
+    traffic: Arc<CallTraffic>,
     is_unread: bool,
 }
 
-impl Reading {
-    pub(crate) fn new(run: &Arc<RunEntry>) -> Self {
-        Self { run: Arc::clone(run), is_unread: false }
+impl ReadProgress {
+    pub(super) fn new(traffic: &Arc<CallTraffic>) -> Self {
+        Self { traffic: Arc::clone(traffic), is_unread: false }
     }
 
     /// The client reads on.
-    pub(crate) fn goes_on(&mut self) {
+    pub(crate) fn reads_on(&mut self) {
         if std::mem::take(&mut self.is_unread) {
-            self.run.unread.fetch_sub(1, Ordering::AcqRel);
-            count(&self.run.reads);
+            self.traffic.unread.fetch_sub(1, Ordering::AcqRel);
+            self.traffic.reads.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The client was given something, and the call is not settled.
-    pub(crate) fn has_given(&mut self) {
+    pub(crate) fn was_given(&mut self) {
         if !std::mem::replace(&mut self.is_unread, true) {
-            self.run.unread.fetch_add(1, Ordering::AcqRel);
+            self.traffic.unread.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
 
-impl Drop for Reading {
+impl Drop for ReadProgress {
     fn drop(&mut self) {
-        self.goes_on();
+        self.reads_on();
     }
 }

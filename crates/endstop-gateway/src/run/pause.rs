@@ -1,129 +1,115 @@
-//! Waiting for a run: until it may go on, until it is held up.
+//! Waiting for a run: while it is paused, or until it stops or pauses.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use endstop::cancel::Urgency;
+use endstop::agent::driver::DrivenRun;
 use endstop::core::event::EventKind;
-use endstop::core::policy::Action;
 use endstop::core::run::Status;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::Money;
 use endstop::observe::Detail;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::RunEntry;
+use crate::limits::LIMIT_RECHECK;
 
-/// How soon a rule in time that holds already is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The pause of a run, and a notification of changes of its status.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    /// Whether the run's `active` clock stands still.
+    is_recorded: AtomicBool,
+    /// Notified when the run may have stopped, paused or resumed, and at the end of each call.
+    changed: Notify,
+}
 
-impl RunEntry {
-    /// Whether the run is paused.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.driven.status() == Status::Paused
+impl Pause {
+    /// Lets every waiter look at the run again.
+    pub(super) fn notify(&self) {
+        self.changed.notify_waiters();
     }
 
-    /// Waits while the run is paused: until it is approved, has stopped, or the time is over. Its clock
-    /// `active` stands still from here until it is approved.
-    pub(crate) async fn wait_while_paused(&self, limit: Duration) {
-        if !self.is_held.swap(true, Ordering::AcqRel) {
-            self.driven.tell(&EventKind::Paused, Detail::None);
-            self.keep();
+    /// Resolves with the next [`notify`](Self::notify) after this call.
+    pub(super) fn notified(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Records that a call waits for an approval: the clock `active` stands still from here on. Returns `false` if it
+    /// did so already.
+    pub(super) fn record(&self, run: &DrivenRun) -> bool {
+        let is_new = !self.is_recorded.swap(true, Ordering::AcqRel);
+        if is_new {
+            run.tell(&EventKind::Paused, Detail::None);
         }
-        self.bell.notify_waiters();
+        is_new
+    }
+
+    /// Records the end of the wait.
+    pub(super) fn resume(&self, run: &DrivenRun) {
+        if self.is_recorded.swap(false, Ordering::AcqRel) {
+            run.tell(&EventKind::Resumed, Detail::None);
+        }
+    }
+
+    /// Waits until the run is no longer paused, for `limit` at most.
+    pub(super) async fn wait(&self, run: &DrivenRun, limit: Duration) {
         let until = Instant::now() + limit;
         loop {
-            let rung = self.bell.notified();
-            self.driven.checkpoint();
-            if !self.is_paused() {
+            let notified = self.notified();
+            run.checkpoint();
+            if run.status() != Status::Paused {
                 return;
             }
             tokio::select! {
-                () = rung => {}
-                () = self.next_change() => {}
+                () = notified => {}
+                () = next_change(run) => {}
                 () = tokio::time::sleep_until(until) => return,
             }
         }
     }
 
-    /// Waits until the run has stopped or is paused. One that ended by itself may go on.
-    pub(crate) async fn held_up(&self) -> Status {
+    /// Waits until the run is paused or `is_stopped`.
+    pub(super) async fn wait_for_hold_up(
+        &self,
+        run: &DrivenRun,
+        is_stopped: impl Fn() -> bool,
+    ) -> Status {
         loop {
-            let rung = self.bell.notified();
-            let status = self.driven.checkpoint();
-            if status == Status::Paused || self.stop().is_some() {
+            let notified = self.notified();
+            let status = run.checkpoint();
+            if status == Status::Paused || is_stopped() {
                 return status;
             }
             tokio::select! {
-                () = rung => {}
-                () = self.next_change() => {}
+                () = notified => {}
+                () = next_change(run) => {}
             }
         }
     }
+}
 
-    /// Waits for a cancellation, or for the next limit in time.
-    async fn next_change(&self) {
-        let token = self.driven.in_flight();
-        let limit = async {
-            match self.driven.next_limit_in_time() {
-                None => std::future::pending().await,
-                Some(left) => {
-                    let left = Duration::from_millis(left.0);
-                    tokio::time::sleep(left.max(Duration::from_millis(1))).await;
-                    if left.is_zero() && !self.driven.tick().stops() {
-                        tokio::time::sleep(LOOK_AGAIN).await;
-                    }
-                    self.driven.tick();
+/// Waits for a cancellation, or for the next time limit.
+async fn next_change(run: &DrivenRun) {
+    let token = run.in_flight();
+    let limit = async {
+        match run.next_limit_in_time() {
+            None => std::future::pending().await,
+            Some(left) => {
+                let left = Duration::from_millis(left.0);
+                tokio::time::sleep(left.max(Duration::from_millis(1))).await;
+                if left.is_zero() && !run.tick().stops() {
+                    tokio::time::sleep(LIMIT_RECHECK).await;
                 }
+                run.tick();
             }
-        };
-        if token.is_cancelled() {
-            // It is cancelled already, and that did not end the wait.
-            tokio::time::sleep(LOOK_AGAIN).await;
-            return;
         }
-        tokio::select! {
-            () = token.cancelled() => {}
-            () = limit => {}
-        }
+    };
+    if token.is_cancelled() {
+        // It is cancelled already, and that did not end the wait.
+        tokio::time::sleep(LIMIT_RECHECK).await;
+        return;
     }
-
-    /// Approves every pause rule that holds: it no longer holds up the run, or does so again where money has
-    /// reached the cap. Whether there was one, and it could be.
-    pub(crate) fn approve(&self, cap: Option<Money>) -> bool {
-        let rules: Vec<String> = {
-            let verdict = self.driven.look(endstop::core::run::Run::verdict);
-            let rules = verdict.rules.iter();
-            let held = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
-            held.map(|rule| rule.id.clone()).collect()
-        };
-        self.resume();
-        let approved = rules.iter().filter(|rule| self.driven.approve(rule, cap)).count();
-        self.keep();
-        self.bell.notify_waiters();
-        approved > 0
-    }
-
-    /// Approves one rule by its name.
-    pub(crate) fn approve_rule(&self, rule: &str, cap: Option<Money>) -> bool {
-        self.resume();
-        let is_approved = self.driven.approve(rule, cap);
-        self.keep();
-        self.bell.notify_waiters();
-        is_approved
-    }
-
-    fn resume(&self) {
-        if self.is_held.swap(false, Ordering::AcqRel) {
-            self.driven.tell(&EventKind::Resumed, Detail::None);
-        }
-    }
-
-    /// Cancels the run for a person: what is in flight ends by itself, or is cut.
-    pub(crate) fn cancel(&self, message: &str, urgency: Urgency) {
-        let signal = StopSignal::new(StopReason::UserRequested).with_message(message);
-        self.driven.token().cancel(signal, urgency);
-        self.driven.checkpoint();
-        self.ring();
+    tokio::select! {
+        () = token.cancelled() => {}
+        () = limit => {}
     }
 }

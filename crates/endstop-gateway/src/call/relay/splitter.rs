@@ -1,15 +1,17 @@
-//! Streams that are a JSON list which grows: Gemini's without `alt=sse`. Its elements are what events are elsewhere.
+//! Streams cut into events: server-sent events, or a growing JSON list, which is Gemini's stream without `alt=sse`.
+
+use std::borrow::Cow;
 
 use crate::sse::{Frame, SseSplitter, TooLong};
 
-/// Cuts a stream into what is read at once.
+/// Cuts a stream into events.
 #[derive(Debug)]
-pub(super) enum Splitter {
+pub(super) enum StreamSplitter {
     Events(SseSplitter),
     List(ListSplitter),
 }
 
-impl Splitter {
+impl StreamSplitter {
     pub(super) const fn new(is_list: bool, max: usize) -> Self {
         if is_list {
             Self::List(ListSplitter::new(max))
@@ -42,23 +44,23 @@ impl Splitter {
         }
     }
 
-    /// Events of the gateway's own, as they stand in the stream: `has_passed` says whether something of it stands
-    /// before them.
-    pub(super) fn written(&self, events: Vec<u8>, has_passed: &mut bool) -> Vec<u8> {
+    /// Returns events of the gateway's own as they are written in the stream. `has_passed` says whether something of the
+    /// stream comes before them.
+    pub(super) fn written<'e>(&self, events: &'e [u8], has_passed: &mut bool) -> Cow<'e, [u8]> {
         if matches!(self, Self::Events(_)) {
-            return events;
+            return Cow::Borrowed(events);
         }
         let mut out = Vec::new();
-        let text = String::from_utf8_lossy(&events);
+        let text = String::from_utf8_lossy(events);
         for element in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
             let before = if std::mem::replace(has_passed, true) { ",\r\n" } else { "[" };
             out.extend_from_slice(before.as_bytes());
             out.extend_from_slice(element.as_bytes());
         }
-        out
+        Cow::Owned(out)
     }
 
-    /// What ends the stream behind its last event.
+    /// The end of the stream after its last event.
     pub(super) const fn end(&self, has_passed: bool) -> &'static str {
         match self {
             Self::Events(_) => "",
@@ -68,17 +70,17 @@ impl Splitter {
     }
 }
 
-/// Cuts a list into its objects, each with what stands before it.
+/// Cuts a list into its objects, each with the bytes before it.
 #[derive(Debug)]
 pub(super) struct ListSplitter {
     max: usize,
-    /// The part of an element that came in earlier chunks; or the last frame that was given out.
+    /// The part of an element that came in earlier chunks, or the last frame that was returned.
     rest: Vec<u8>,
     was_given: bool,
     depth: u32,
     is_in_string: bool,
     is_escaped: bool,
-    /// Where the object begins in the frame, and how deep.
+    /// The start of the object in the frame, and its depth.
     begun: Option<(usize, u32)>,
 }
 
@@ -131,7 +133,7 @@ impl ListSplitter {
         }
     }
 
-    /// Where the object ends that `bytes` continues or begins.
+    /// Returns the end of the object that `bytes` continues or begins.
     fn object_end(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, byte) in bytes.iter().enumerate() {
             if self.is_in_string {
@@ -165,42 +167,4 @@ impl ListSplitter {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIST: &str = "[{\"a\": \"}]\\\"{\"}\r\n,\r\n{\"b\":[{}, {}]} , 7,{}\n]\n";
-
-    /// The frames and their objects of a list in chunks of a size, and what is left.
-    fn frames(list: &[u8], size: usize, max: usize) -> (Vec<(Vec<u8>, String)>, Vec<u8>) {
-        let mut splitter = ListSplitter::new(max);
-        let mut all = Vec::new();
-        for chunk in list.chunks(size) {
-            let mut left = chunk;
-            while let Some(frame) = splitter.next_frame(&mut left).unwrap() {
-                all.push((frame.raw.to_vec(), frame.event().unwrap().data.to_owned()));
-            }
-        }
-        (all, splitter.take_rest())
-    }
-
-    #[test]
-    fn a_list_is_cut_into_its_objects_however_it_comes() {
-        let whole = frames(LIST.as_bytes(), LIST.len(), 1_000);
-        let data: Vec<&str> = whole.0.iter().map(|(_, data)| data.as_str()).collect();
-        assert_eq!(data, ["{\"a\": \"}]\\\"{\"}", "{\"b\":[{}, {}]}", "{}"]);
-        for size in 1..LIST.len() {
-            assert_eq!(frames(LIST.as_bytes(), size, 1_000), whole, "{size}");
-        }
-        let raw: Vec<u8> = whole.0.iter().flat_map(|(raw, _)| raw.clone()).chain(whole.1).collect();
-        assert_eq!(raw, LIST.as_bytes());
-    }
-
-    #[test]
-    fn what_is_no_list_and_what_is_too_long_is_left_over() {
-        assert_eq!(frames(b"no list ]}", 3, 1_000), (Vec::new(), b"no list ]}".to_vec()));
-        assert_eq!(frames(b"{\"error\":{}}", 2, 1_000).0.len(), 1);
-        let mut splitter = ListSplitter::new(8);
-        assert!(splitter.next_frame(&mut &b"[{\"a\":\"bcdefgh\"}]"[..]).is_err());
-        assert_eq!(splitter.take_rest(), b"[{\"a\":\"bcdefgh\"}");
-    }
-}
+mod tests;
