@@ -150,9 +150,9 @@ fn models_are_those_of_the_provider_whose_client_asks() {
     let family = |pairs: &[(&'static str, &str)]| {
         route(&one(), &Method::GET, "/v1/models", &headers(pairs)).unwrap().family
     };
-    assert_eq!(side(&[]), ApiFamily::OpenAi);
-    assert_eq!(side(&[("anthropic-version", "2023-06-01")]), ApiFamily::Anthropic);
-    assert_eq!(side(&[("x-goog-api-key", "k")]), ApiFamily::Gemini);
+    assert_eq!(family(&[]), ApiFamily::OpenAi);
+    assert_eq!(family(&[("anthropic-version", "2023-06-01")]), ApiFamily::Anthropic);
+    assert_eq!(family(&[("x-goog-api-key", "k")]), ApiFamily::Gemini);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn the_path_names_run_and_children() {
     let found = post(&many(Unnamed::Refuse), "/r/one/sub/v1/responses", &[]).unwrap();
     assert_eq!((found.run.as_str(), found.child), ("one", vec!["sub".to_owned()]));
     let deep = format!("/r/main{}/v1/messages", "/x".repeat(50));
-    assert_eq!(post(&one(), &deep, &[]).unwrap().child.len(), MAX_DEPTH);
+    assert_eq!(post(&one(), &deep, &[]).unwrap().child.len(), MAX_CHILD_DEPTH);
 }
 
 #[test]
