@@ -106,6 +106,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{}", run.explain());
     assert_eq!(run.step_count(), 3);
-    assert_eq!(run.verdict().rule.as_deref(), Some("broken"));
+    assert_eq!(run.trip_record().rule.as_deref(), Some("broken"));
     Ok(())
 }

@@ -6,6 +6,7 @@
 mod copy;
 mod decide;
 mod finish;
+pub mod next_trip;
 pub mod overrides;
 mod read;
 mod save;
@@ -25,7 +26,7 @@ use crate::meter::Meter;
 use crate::meter::project::Ahead;
 use crate::policy::Program;
 use crate::signal::{StopReason, StopSignal};
-use crate::verdict::Verdict;
+use crate::trip_record::TripRecord;
 use overrides::Overrides;
 pub use save::{MAX_STATE, RestoreError, SaveError};
 
@@ -34,7 +35,8 @@ pub use save::{MAX_STATE, RestoreError, SaveError};
 pub enum Directive {
     /// Go on; what was announced has begun.
     Proceed,
-    /// What was announced does not begin and gets a typed result; the run goes on.
+    /// The announced thing does not start and gets a typed result; the run continues. It is a separate directive,
+    /// because a sub-agent that is too deep, or a tool call in the wrap-up, must not end the run.
     Refuse,
     /// Drop the reply and ask the model again, within the same step.
     Retry,
@@ -138,7 +140,7 @@ pub(crate) struct Raised {
 pub(crate) struct Ended {
     /// None of a run that ended by itself while nothing has come since: most go on at once with a user's message
     /// or another step, and then nobody has asked for it.
-    pub(crate) verdict: Option<Box<Verdict>>,
+    pub(crate) verdict: Option<Box<TripRecord>>,
     /// It ended by itself: a user's message or another step goes on.
     pub(crate) natural: bool,
 }
@@ -247,8 +249,8 @@ impl Run {
     }
 
     /// The trip record of a run that has just ended by itself.
-    fn natural_end(&self) -> Verdict {
-        Verdict::new(self, core::iter::once(COMPLETED.clone()).collect(), None)
+    fn natural_end(&self) -> TripRecord {
+        TripRecord::new(self, core::iter::once(COMPLETED.clone()).collect(), None)
     }
 
     /// What was in flight when the run stopped is in the trip record once it is settled.

@@ -45,7 +45,7 @@ impl Driver {
     }
 
     fn leaf(&self) -> Truth {
-        self.0.verdict().rules[0].tree.state
+        self.0.trip_record().rules[0].tree.state
     }
 }
 
@@ -87,7 +87,7 @@ fn what_is_unknown_trips_nothing_but_a_money_rule() {
             for kind in [STEP, ATTEMPT, reply(Some(1), None, 1), END, EventKind::Tick] {
                 run.see(kind);
             }
-            assert!(!run.0.verdict().rules[0].holds, "{text}");
+            assert!(!run.0.trip_record().rules[0].holds, "{text}");
         }
     }
     let mut run = Driver::stop("cost >= $9 or cost < $0");
@@ -167,7 +167,7 @@ fn a_call_that_waits_for_a_person_shows_its_worst_case() {
     run.see(STEP);
     let cost = Cost::Known(Money::from_picos(2_000_000_000_000));
     assert_eq!(run.see(EventKind::AttemptBegin { next_cost: Some(cost) }), Pause);
-    let verdict = run.0.verdict();
+    let verdict = run.0.trip_record();
     let rule = verdict.rules.iter().find(|rule| rule.id == "p").unwrap();
     assert_eq!((rule.holds, rule.tree.observed.as_deref()), (true, Some("$2.00")));
     let restored = Run::restore(
@@ -181,7 +181,7 @@ fn a_call_that_waits_for_a_person_shows_its_worst_case() {
         ),
         &run.0.save().unwrap(),
     );
-    assert_eq!(restored.unwrap().verdict(), verdict);
+    assert_eq!(restored.unwrap().trip_record(), verdict);
 }
 
 #[test]
@@ -214,18 +214,18 @@ fn the_trip_record_of_a_run_that_ended_by_itself_is_of_that_moment() {
         assert_eq!(run.see(END), Stop);
         run.0
     };
-    let at_once = ended().verdict();
+    let at_once = ended().trip_record();
     assert_eq!((at_once.at_ms, at_once.steps), (0, 1));
     let later = Event::new(Millis(60_000), EventKind::Tick);
     let mut run = ended();
     run.observe(&later);
-    assert_eq!(run.verdict(), at_once, "nobody had asked for it before");
+    assert_eq!(run.trip_record(), at_once, "nobody had asked for it before");
     let mut run = ended();
     run.would(&Event { kind: STEP, ..later });
-    assert_eq!(run.verdict(), at_once, "to ask what would be changes nothing");
+    assert_eq!(run.trip_record(), at_once, "to ask what would be changes nothing");
     let state = ended().save().unwrap();
     let restored = Run::restore(Arc::clone(run.program()), &state).unwrap();
-    assert_eq!(restored.verdict(), at_once);
+    assert_eq!(restored.trip_record(), at_once);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_call_that_was_cut_is_in_the_trip_record_once_it_is_settled() {
         finish: None,
         tool_calls: 0,
     });
-    let verdict = driver.0.verdict();
+    let verdict = driver.0.trip_record();
     assert_eq!((verdict.tokens, verdict.cost_usd.as_deref()), (42, Some("0.25")));
     // A count inside a step is shown as it is.
     assert_eq!(verdict.rules[0].tree.observed.as_deref(), Some("1"));
@@ -260,11 +260,11 @@ fn a_frozen_copy_keeps_what_a_probe_has_told() {
     let mut run = Run::new(Arc::new(Program::new(&policy, &probes).unwrap()));
     run.observe(&Event::new(Millis(0), STEP));
     let mut frozen = run.frozen();
-    let told = run.verdict().to_json();
+    let told = run.trip_record().to_json();
     run.observe(&Event::new(Millis(0), END));
-    assert_eq!(frozen.verdict().to_json(), told);
-    assert_ne!(run.verdict().to_json(), told);
+    assert_eq!(frozen.trip_record().to_json(), told);
+    assert_ne!(run.trip_record().to_json(), told);
     frozen.observe(&Event::new(Millis(0), END));
-    let told = frozen.verdict().to_json();
+    let told = frozen.trip_record().to_json();
     assert!(told.contains("\"1\"") || told.contains(":1"), "{told}");
 }

@@ -14,7 +14,7 @@ use endstop_core::expr::parse;
 use endstop_core::probe::Probes;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
-use endstop_core::{Condition, Directive, Event, EventKind, Policy, Program, Run, Verdict};
+use endstop_core::{Condition, Directive, Event, EventKind, Policy, Program, Run, TripRecord};
 
 /// A rule of every action, and every kind of state that a run keeps.
 const POLICY: &str = r#"
@@ -144,7 +144,7 @@ fn saved_state_of_version_1() {
         let stored = golden(name, &run.save().unwrap());
         let read = Run::restore(program(), &stored).unwrap();
         assert_eq!(read.save().unwrap(), stored);
-        assert_eq!(read.verdict().to_json(), run.verdict().to_json());
+        assert_eq!(read.trip_record().to_json(), run.trip_record().to_json());
     }
     let stored = golden("state-v1.json", &running().save().unwrap());
     let mut read = Run::restore(program(), &stored).unwrap();
@@ -171,15 +171,15 @@ fn saved_state_of_version_1_with_stale() {
     let mut read = Run::restore(Arc::clone(&program), &stored).unwrap();
     assert_eq!(read.save().unwrap(), stored);
     see(&mut read, 20, Source::Own, EventKind::StepEnd);
-    assert_eq!(read.verdict().rules[0].tree.observed.as_deref(), Some("60"), "3 of 5 steps");
+    assert_eq!(read.trip_record().rules[0].tree.observed.as_deref(), Some("60"), "3 of 5 steps");
     assert!(!running().save().unwrap().contains("\"stale\""));
 }
 
 #[test]
 fn trip_record_of_version_1() {
-    let verdict = stopped().verdict();
+    let verdict = stopped().trip_record();
     let stored = golden("verdict-v1.json", &verdict.to_json());
-    assert_eq!(serde_json::from_str::<Verdict>(&stored).unwrap(), verdict);
+    assert_eq!(serde_json::from_str::<TripRecord>(&stored).unwrap(), verdict);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop::agent::driver::Surroundings;
-use endstop::core::policy::Program;
+use endstop::core::Program;
 use endstop::price::PriceTable;
 use endstop::store::RunId;
 use http::Uri;

@@ -20,7 +20,6 @@ mod limits;
 mod route;
 mod run;
 mod server;
-pub mod sim;
 pub mod sse;
 pub mod stop;
 mod upstream;

@@ -148,7 +148,7 @@ pub struct Explained {
     /// The run.
     pub run: RunReport,
     /// The record at the stop, or at the end.
-    pub verdict: endstop_core::Verdict,
+    pub verdict: endstop_core::TripRecord,
 }
 
 /// Replays one input and keeps the trip record of each run.

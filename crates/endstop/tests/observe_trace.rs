@@ -158,7 +158,7 @@ proptest! {
         transcript.read(&PriceTable::default(), &mut replay);
         let replayed = replay.run.unwrap();
         prop_assert_eq!(replay.left, 0);
-        prop_assert_eq!(replayed.verdict().to_json(), run.verdict().to_json());
+        prop_assert_eq!(replayed.trip_record().to_json(), run.trip_record().to_json());
         prop_assert_eq!(replayed.save(), run.save());
     }
 }

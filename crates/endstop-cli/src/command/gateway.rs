@@ -14,10 +14,10 @@ use endstop::cancel::FileKillSwitch;
 use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
 use endstop::price::PriceTable;
-use endstop_gateway::sim::{Script, Sim};
 use endstop_gateway::{
     Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
 };
+use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;
 use super::limits::span;

@@ -2,14 +2,14 @@
 
 use endstop::core::Truth;
 use endstop::core::policy::Action;
+use endstop::core::trip_record::{NodeRecord, RuleRecord, TripRecord};
 use endstop::core::units::Money;
-use endstop::core::verdict::{NodeRecord, RuleRecord, Verdict};
 use endstop::ledger::Amounts;
 
 use crate::output::{money, tokens};
 
 /// The pause rules that hold.
-pub(super) fn pausing(verdict: &Verdict) -> impl Iterator<Item = &RuleRecord> {
+pub(super) fn pausing(verdict: &TripRecord) -> impl Iterator<Item = &RuleRecord> {
     verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds)
 }
 

@@ -1,4 +1,10 @@
 //! The meter to and from its saved form.
+//!
+//! A gauge that the saved policy did not use has no number in the state. Under a policy that uses it, `no_progress`
+//! then starts at 0 and `stale` is unknown until the user speaks.
+//!
+//! Operators over time are stored under their text without the limit. A raised limit finds its count again, and an
+//! operator that is new to the run is unknown instead of 0.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,5 +1,11 @@
 //! Conditions to flat tables. Negation is pushed to the leaves, into operators over time too: each
 //! occurrence has a state of its own.
+//!
+//! Every comparison becomes `lo <= gauge <= hi`, perhaps inverted, over one dense array of numbers. Facts and
+//! operators over time are bits, and groups fold bits of earlier slots. With negation at the leaves, a leaf that
+//! becomes true can only bring a rule closer to tripping, so an unknown leaf takes the value that does not. A missing
+//! price under `on_unpriced = "stop"` takes the value that does. The trip record computes true, false and unknown
+//! afterwards, when a caller asks for it.
 
 mod tables;
 

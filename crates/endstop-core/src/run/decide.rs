@@ -13,8 +13,8 @@ use crate::meter::{Reading, bit};
 use crate::policy::Action;
 use crate::policy::program::Class;
 use crate::signal::{StopReason, StopSignal, StopSignals};
+use crate::trip_record::{TripRecord, rests_on_numbers, signal_of};
 use crate::units::Cost;
-use crate::verdict::{Verdict, rests_on_numbers, signal_of};
 
 impl Run {
     /// Judges what is about to begin; counts it if it is admitted.
@@ -331,7 +331,7 @@ impl Run {
 
     fn stop(&mut self, event: &Event<'_>, natural: bool) -> Directive {
         let refused = event.kind.is_intention().then(|| refused_text(event, self.step_count()));
-        let verdict = Verdict::new(self, self.standing_signals(natural), refused);
+        let verdict = TripRecord::new(self, self.standing_signals(natural), refused);
         let reason = verdict.primary.as_ref().map_or(StopReason::Unknown, |signal| signal.reason);
         self.status = Status::after(reason);
         self.ended = Some(Ended { verdict: Some(Box::new(verdict)), natural: false });

@@ -4,12 +4,12 @@ use super::{Directive, Run};
 use crate::event::{Event, EventKind, Source};
 use crate::meter::project::{Ahead, Projection};
 use crate::policy::Action;
-use crate::policy::next_trip::{Axis, Reserved, next_trip};
 use crate::policy::program::Class;
 use crate::policy::projected::Part;
+use crate::run::next_trip::{Axis, Reserved, next_trip};
 use crate::signal::StopSignal;
+use crate::trip_record::signal_of;
 use crate::units::Money;
-use crate::verdict::signal_of;
 
 impl Run {
     /// Whether a reserve is that of the next own step and the wrap-up after it.
@@ -52,7 +52,8 @@ impl Run {
         Directive::Finish
     }
 
-    /// What the run ends by after its wrap-up: what the rule says now, or what it said would happen.
+    /// Returns the signal that ends the run after its wrap-up. A wrap-up that started early for money or tokens may
+    /// never reach the limit of its rule, so the signal that was foreseen then is used.
     pub(super) fn signal_of_finish(&self, rule: usize) -> StopSignal {
         match &self.finish_signal {
             Some(foreseen) if !self.rule_holds(rule) => foreseen.clone(),

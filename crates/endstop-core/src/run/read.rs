@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 use super::{COMPLETED, Ended, Notice, Run, Status};
 use crate::meter::Reading;
 use crate::meter::counters::{Counter, NAMES};
-use crate::policy::next_trip::{Axis, NextTrip, Reserved};
 use crate::policy::program::Read;
 use crate::policy::{Action, Program};
+use crate::run::next_trip::{Axis, NextTrip, Reserved};
 use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
+use crate::trip_record::TripRecord;
 use crate::units::{Millis, Money};
-use crate::verdict::Verdict;
 
 impl Run {
     /// Where the run stands.
@@ -87,28 +87,28 @@ impl Run {
 
     /// The trip record: of the stop if the run has stopped, else of now.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn trip_record(&self) -> TripRecord {
         match &self.ended {
             Some(Ended { verdict: Some(verdict), .. }) => (**verdict).clone(),
             Some(_) => self.natural_end(),
-            None => Verdict::new(self, self.standing_signals(false), None),
+            None => TripRecord::new(self, self.standing_signals(false), None),
         }
     }
 
-    /// As [`Run::verdict`], of a run that is no longer needed: nothing is copied.
+    /// As [`Run::trip_record`], of a run that is no longer needed: nothing is copied.
     #[must_use]
-    pub fn into_verdict(mut self) -> Verdict {
+    pub fn into_trip_record(mut self) -> TripRecord {
         self.record_end();
         match self.ended.take() {
             Some(Ended { verdict: Some(verdict), .. }) => *verdict,
-            _ => self.verdict(),
+            _ => self.trip_record(),
         }
     }
 
     /// The trip record as text.
     #[must_use]
     pub fn explain(&self) -> String {
-        alloc::format!("{}", self.verdict())
+        alloc::format!("{}", self.trip_record())
     }
 
     /// The least value at or after the present one on `axis` at which a rule of `actions` holds.
@@ -124,7 +124,7 @@ impl Run {
     pub fn room(&self, axis: Axis, reserved: Reserved, actions: &[Action]) -> Option<NextTrip> {
         let (program, meter) = (&self.program, &self.meter);
         let disarmed = &self.disarmed;
-        crate::policy::next_trip::next_trip(program, meter, axis, reserved, actions, disarmed)
+        crate::run::next_trip::next_trip(program, meter, axis, reserved, actions, disarmed)
     }
 
     /// The policy that it runs under, compiled.

@@ -112,7 +112,7 @@ impl Run {
         state.next_cost =
             self.shown_next_cost().map(|cost| wire::NextCostState { picos: known_picos(cost) });
         state.retries_in_row = self.retries_in_row;
-        state.ended = self.ended.as_ref().map(|_| self.verdict());
+        state.ended = self.ended.as_ref().map(|_| self.trip_record());
         state.ended_naturally = self.ended.as_ref().is_some_and(|ended| ended.natural);
         Ok(state)
     }

@@ -45,8 +45,8 @@ use crate::meter::{Meter, Reading, Truth, bit};
 use crate::policy::OnUnpriced;
 use crate::policy::program::{Class, Literal};
 use crate::signal::StopReason;
+use crate::trip_record::rests_on_numbers;
 use crate::units::Money;
-use crate::verdict::rests_on_numbers;
 pub use tables::{WatchError, Watched, can_watch};
 
 /// Policies that stop the run at one event, and what the run had done by then.

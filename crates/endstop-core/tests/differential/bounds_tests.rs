@@ -6,8 +6,8 @@ use std::sync::Arc;
 use endstop_core::condition::{CompareOp, Comparison, Fact, Gauge, GaugeId};
 use endstop_core::event::Source;
 use endstop_core::expr::parse;
-use endstop_core::policy::next_trip::{Axis, Reserved};
 use endstop_core::policy::{Bound, Grant, OnUnpriced, Rule as PolicyRule};
+use endstop_core::run::next_trip::{Axis, Reserved};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
 use endstop_core::{Action, Condition, Directive, Event, EventKind, Policy, Run};
@@ -97,7 +97,7 @@ fn holds_after(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bool {
     for event in events {
         copy.observe(event);
     }
-    copy.verdict().rules.iter().any(|rule| rule.holds)
+    copy.trip_record().rules.iter().any(|rule| rule.holds)
 }
 
 /// A run under rules that only tell, after some events.
@@ -369,7 +369,7 @@ proptest! {
         let (_, mut run, _) = told(&conditions, &[]);
         for event in &events {
             run.observe(event);
-            let verdict = run.verdict();
+            let verdict = run.trip_record();
             let h: Vec<bool> = verdict.rules.iter().map(|rule| rule.holds).collect();
             prop_assert!(h[2..6].iter().all(|same| *same == h[0]), "{h:?} at {event:?}");
             let (either, both) = (h[0] || h[1], h[0] && h[1]);

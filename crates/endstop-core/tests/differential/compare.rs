@@ -8,10 +8,10 @@ use endstop_core::expr::parse;
 use endstop_core::policy::Rule as PolicyRule;
 use endstop_core::probe::Probes;
 use endstop_core::signal::StopReason;
-use endstop_core::verdict::NodeRecord;
+use endstop_core::trip_record::NodeRecord;
 use endstop_core::{
     Action as PolicyAction, Condition, Directive, Event, EventKind, Policy, Program, Run,
-    Truth as Recorded, Verdict,
+    TripRecord, Truth as Recorded,
 };
 use proptest::prelude::*;
 
@@ -54,11 +54,11 @@ impl Pair {
         Self { run: Run::new(compiled(&policy)), watcher: compiled(&watching) }
     }
 
-    fn observe(&mut self, event: &Event<'_>) -> (Verdict, Directive) {
+    fn observe(&mut self, event: &Event<'_>) -> (TripRecord, Directive) {
         let saved = self.run.save().unwrap();
         let mut copy = Run::restore(Arc::clone(&self.watcher), &saved).unwrap();
         copy.observe(event);
-        (copy.verdict(), self.run.observe(event))
+        (copy.trip_record(), self.run.observe(event))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use endstop_core::expr::parse;
 use endstop_core::units::Millis;
-use endstop_core::{Condition, Event, EventKind, Run, Truth as Recorded, Verdict};
+use endstop_core::{Condition, Event, EventKind, Run, TripRecord, Truth as Recorded};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -113,7 +113,7 @@ fn every_tree(
             for event in log {
                 run.observe(event);
             }
-            let Verdict { rules: records, .. } = run.verdict();
+            let TripRecord { rules: records, .. } = run.trip_record();
             for (rule, record) in rules.iter().zip(&records) {
                 see(number, &rule.condition, record.holds, record.tree.state);
             }

@@ -79,15 +79,15 @@ fn check_each_event(policy: &Policy, events: &[Event<'static>]) -> Result<(), Te
         copy = restored(&program, &run);
         prop_assert_eq!(run.save(), copy.save(), "restored at {}: {:?}", index, event);
         prop_assert_eq!(
-            run.verdict().to_json(),
-            copy.verdict().to_json(),
+            run.trip_record().to_json(),
+            copy.trip_record().to_json(),
             "restored at {}: {:?}",
             index,
             event
         );
         let frozen = run.frozen();
         prop_assert_eq!(run.save(), frozen.save());
-        prop_assert_eq!(run.verdict().to_json(), frozen.verdict().to_json());
+        prop_assert_eq!(run.trip_record().to_json(), frozen.trip_record().to_json());
         prop_assert_eq!(run.continuation(), copy.continuation());
         prop_assert_eq!(run.status(), copy.status());
         // Notices are handed out, not kept.
@@ -115,7 +115,7 @@ fn check_the_rest(
         prop_assert_eq!(run.take_notices(), copy.take_notices(), "{:?}", event);
     }
     prop_assert_eq!(run.save(), copy.save());
-    prop_assert_eq!(run.verdict().to_json(), copy.verdict().to_json());
+    prop_assert_eq!(run.trip_record().to_json(), copy.trip_record().to_json());
     Ok(())
 }
 
@@ -196,7 +196,7 @@ proptest! {
         let of = |program: Program| {
             let mut run = Run::new(Arc::new(program));
             let directives: Vec<Directive> = events.iter().map(|e| run.observe(e)).collect();
-            (directives, run.save(), run.verdict().to_json())
+            (directives, run.save(), run.trip_record().to_json())
         };
         let probes = endstop_core::probe::Probes::new;
         let program = || Program::new(&policy, &probes()).unwrap();
@@ -222,7 +222,7 @@ proptest! {
             for event in after {
                 run.observe(event);
             }
-            run.verdict().to_string();
+            run.trip_record().to_string();
             run.save().unwrap();
         }
     }
@@ -278,7 +278,7 @@ impl Driver {
     }
 
     fn state_of(&self, rule: usize) -> Truth {
-        self.0.verdict().rules[rule].tree.state
+        self.0.trip_record().rules[rule].tree.state
     }
 }
 
@@ -296,7 +296,7 @@ fn a_raised_cap_keeps_the_counters() {
     assert_eq!(raised.see(go_on.clone()), Directive::Proceed);
     assert_eq!(raised.step(), Directive::Proceed);
     assert_eq!(raised.step(), Directive::Stop);
-    let shown = raised.0.verdict().rules[0].tree.parts.clone();
+    let shown = raised.0.trip_record().rules[0].tree.parts.clone();
     let observed: Vec<_> = shown.iter().map(|part| part.observed.clone().unwrap()).collect();
     assert_eq!(observed, ["$5.00", "4"]);
     let mut same = run.restored("cost >= $3.00 or streak(no_tool_calls) >= 3");
@@ -310,7 +310,7 @@ fn other_texts_are_unknown_until_the_next_step() {
     run.see(EventKind::Piece { text: "I am DO" });
     for text in ["said(\"I am\") and steps < 9", "matches(/DO/) and steps < 9"] {
         let mut other = run.restored(text);
-        let leaf = |run: &Driver| run.0.verdict().rules[0].tree.parts[0].state;
+        let leaf = |run: &Driver| run.0.trip_record().rules[0].tree.parts[0].state;
         assert_eq!(leaf(&other), Truth::Unknown, "{text}");
         other.see(EventKind::Piece { text: "NE" });
         other.reply(1);
@@ -360,7 +360,7 @@ fn operators_over_one_operand_are_told_apart() {
             run.step();
         }
         let same = run.restored(&format!("steps >= 9 and ({text})"));
-        assert_eq!(same.0.verdict(), run.0.verdict(), "{text}");
+        assert_eq!(same.0.trip_record(), run.0.trip_record(), "{text}");
         assert_eq!(same.0.save(), run.0.save(), "{text}");
     }
 }

@@ -15,11 +15,11 @@ fn check(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCaseError
     for (index, event) in events.iter().enumerate() {
         if event.kind.is_intention() {
             let now = Event { at: run.at(), wall: WallTime(0), ..event.clone() };
-            let (before, shown) = (run.save(), run.verdict().to_json());
+            let (before, shown) = (run.save(), run.trip_record().to_json());
             let answer = restored(&program, &run).observe(&now);
             prop_assert_eq!(run.would(&now), answer, "at {}: {:?}", index, event);
             prop_assert_eq!(&run.save(), &before, "at {}: {:?}", index, event);
-            prop_assert_eq!(run.verdict().to_json(), shown, "at {}: {:?}", index, event);
+            prop_assert_eq!(run.trip_record().to_json(), shown, "at {}: {:?}", index, event);
             if let EventKind::ToolBegin { tool } = event.kind {
                 let mut ahead = restored(&program, &run);
                 if (0..2).all(|_| ahead.observe(&now).admits()) {

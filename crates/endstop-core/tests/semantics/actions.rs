@@ -118,7 +118,7 @@ fn the_trip_record_shows_every_leaf_with_value_limit_and_margin() {
     driver.step();
     driver.begin();
     driver.reply(1, "0.15", 100);
-    let verdict = driver.run.verdict();
+    let verdict = driver.run.trip_record();
     assert_eq!(verdict.terminated_by.as_deref(), Some("max_usd(0.20)"));
     let parts = &verdict.rules[0].tree.parts;
     let steps = &parts[0].parts[0];
@@ -127,11 +127,11 @@ fn the_trip_record_shows_every_leaf_with_value_limit_and_margin() {
     assert_eq!((cost.observed.as_deref(), cost.limit.as_deref()), (Some("$0.25"), Some("$0.20")));
     assert!(verdict.to_json().contains("\"cost_limit\""));
     assert!(verdict.to_string().starts_with("stopped: cost_limit: cost is $0.25 (limit $0.20)"));
-    assert_eq!(driver.run.into_verdict(), verdict);
+    assert_eq!(driver.run.into_trip_record(), verdict);
     let mut going = Driver::stop("max_steps(25)");
     going.step();
-    let verdict = going.run.verdict();
-    assert_eq!((verdict.primary.as_ref(), going.run.into_verdict() == verdict), (None, true));
+    let verdict = going.run.trip_record();
+    assert_eq!((verdict.primary.as_ref(), going.run.into_trip_record() == verdict), (None, true));
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn zero_admits_nothing_not_even_the_run() {
     let mut driver = Driver::stop("cost >= $0");
     assert_eq!(driver.see(EventKind::RunBegin { agent: None, depth: 0 }), Directive::Stop);
     assert_eq!(driver.reason(), Some(StopReason::CostLimitReached));
-    assert_eq!(driver.run.verdict().refused.as_deref(), Some("the run"));
+    assert_eq!(driver.run.trip_record().refused.as_deref(), Some("the run"));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_count_inside_a_step_is_compared_only_when_one_more_would_begin() {
     assert_eq!(driver.call("a", "2", false), Directive::Proceed);
     assert_eq!(driver.see(EventKind::ToolBegin { tool: "a" }), Directive::Stop);
     assert_eq!(driver.reason(), Some(StopReason::ToolCallsLimitReached));
-    assert_eq!(driver.run.verdict().refused.as_deref(), Some("a call of `a` in step 1"));
+    assert_eq!(driver.run.trip_record().refused.as_deref(), Some("a call of `a` in step 1"));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn an_unknown_price_stops_a_money_rule_unless_the_policy_says_otherwise() {
     let mut strict = Driver::stop("cost >= $5");
     assert_eq!(unpriced(&mut strict), Directive::Stop);
     assert_eq!(strict.run.cost(), None);
-    let told = strict.run.verdict().primary.unwrap().message;
+    let told = strict.run.trip_record().primary.unwrap().message;
     assert_eq!(told, "cost >= $5.00 needs a price, and a call has none");
     let mut lenient = Driver::toml("on_unpriced = \"ignore\"\n[stop]\na = \"cost >= $5\"");
     assert_eq!(unpriced(&mut lenient), Directive::Proceed);

@@ -1,6 +1,6 @@
 //! The distance to the next trip on each axis (docs/semantics.md, section 2).
 
-use endstop_core::policy::next_trip::Axis;
+use endstop_core::run::next_trip::Axis;
 use endstop_core::units::Money;
 use endstop_core::{Action, EventKind};
 

@@ -23,7 +23,7 @@ fn a_continuation_lasts_through_the_next_step_and_is_finite() {
     assert_eq!(signal.reason, StopReason::ErrorForbade);
     assert_eq!(signal.message, "override limit: steps_limit overridden 3 times and still standing");
     assert_eq!((driver.run.step_count(), driver.run.status()), (4, Status::Failed));
-    assert_eq!(driver.run.verdict().overrides.len(), 3);
+    assert_eq!(driver.run.trip_record().overrides.len(), 3);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The worst case of a model request, judged before the request is sent (docs/semantics.md, section 2).
 
 use endstop_core::event::Source;
-use endstop_core::policy::next_trip::{Axis, Reserved};
+use endstop_core::run::next_trip::{Axis, Reserved};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money};
-use endstop_core::{Action, Directive, EventKind, Run, Status, Truth, Verdict};
+use endstop_core::{Action, Directive, EventKind, Run, Status, TripRecord, Truth};
 
 use crate::Driver;
 
@@ -114,7 +114,7 @@ fn it_is_judged_and_not_counted() {
         assert_eq!(driver.reserve(100, 100, usd("0.50")), Directive::Proceed);
     }
     assert_eq!((driver.run.tokens(), driver.run.cost()), (tokens, cost));
-    let leaf = &driver.run.verdict().rules[0].tree.parts[0];
+    let leaf = &driver.run.trip_record().rules[0].tree.parts[0];
     assert_eq!((leaf.observed.as_deref(), &leaf.projected), (Some("$1.50"), &None));
 }
 
@@ -122,7 +122,7 @@ fn it_is_judged_and_not_counted() {
 fn a_refusal_shows_the_leaf_as_it_would_be() {
     let mut driver = Driver::stop("cost >= $2.00 or tokens >= 10k").with_spent("1.50");
     assert_eq!(driver.reserve(20, 0, usd("0.52")), Directive::Stop);
-    let verdict = driver.run.verdict();
+    let verdict = driver.run.trip_record();
     assert_eq!(verdict.refused.as_deref(), Some("a model request of step 2"));
     let text = verdict.to_string();
     assert!(text.starts_with("stopped: cost_limit: cost would be $2.02 (limit $2.00)"), "{text}");
@@ -134,10 +134,10 @@ fn a_refusal_shows_the_leaf_as_it_would_be() {
     let signal = verdict.primary.as_ref().unwrap();
     assert!(verdict.to_json().contains("\"projected\":\"$2.02\""), "{signal:?}");
     let restored = Run::restore(driver.run.program().clone(), &driver.run.save().unwrap()).unwrap();
-    assert_eq!(restored.verdict(), verdict);
+    assert_eq!(restored.trip_record(), verdict);
     // A record that was written without the key is read.
     let old = verdict.to_json().replace(",\"projected\":\"120\"", "");
-    assert!(serde_json::from_str::<Verdict>(&old).unwrap() != verdict);
+    assert!(serde_json::from_str::<TripRecord>(&old).unwrap() != verdict);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn an_unknown_cost_is_what_the_policy_says_it_is() {
     let mut driver = Driver::stop("cost >= $2.00");
     driver.see(EventKind::StepBegin);
     driver.reserve(0, 0, None);
-    let verdict = driver.run.verdict();
+    let verdict = driver.run.trip_record();
     assert!(verdict.to_string().contains("needs a price"), "{verdict}");
     assert_eq!(verdict.rules[0].tree.state, Truth::Unknown);
     assert_eq!(verdict.rules[0].tree.projected.as_deref(), Some("unknown"));

@@ -8,8 +8,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop::agent::driver::DrivenRun;
+use endstop::core::Program;
 use endstop::core::event::EventKind;
-use endstop::core::policy::{Action, Program};
+use endstop::core::policy::Action;
 use endstop::observe::Detail;
 use endstop::store::RunId;
 
@@ -139,9 +140,9 @@ impl Conversations {
         if stop_of(&own).is_none() || stop_of(&above).is_some() {
             return Ok(());
         }
-        if own
-            .look(|run| run.verdict().rules.iter().any(|it| it.action == Action::Stop && it.holds))
-        {
+        if own.look(|run| {
+            run.trip_record().rules.iter().any(|it| it.action == Action::Stop && it.holds)
+        }) {
             return Ok(());
         }
         conversation.end();

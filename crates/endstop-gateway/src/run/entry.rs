@@ -224,8 +224,8 @@ impl RunEntry {
     /// whether a rule was approved.
     pub(crate) fn approve(&self, cap: Option<Money>) -> bool {
         let rules: Vec<String> = {
-            let verdict = self.handle.look(endstop::core::run::Run::verdict);
-            let rules = verdict.rules.iter();
+            let record = self.handle.look(endstop::core::run::Run::trip_record);
+            let rules = record.rules.iter();
             let met = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
             met.map(|rule| rule.id.clone()).collect()
         };

@@ -18,9 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop::agent::driver::{Replay, Replayed};
-use endstop::core::policy::Program;
+use endstop::core::Program;
 use endstop::core::wire::v1::trace::{Header, Line, VERSION};
-use endstop::import::CostIs;
 use endstop::ledger::Amounts;
 use endstop::observe::{Observation, Observer, RunInfo, push_seen, push_trace_line, trace_header};
 use endstop::store::{FileStore, RunId, RunLock, Store as _, StoreError};
@@ -99,7 +98,7 @@ impl RunLogDir {
         let mut state = State { is_made: read.replayed.is_some(), ..State::default() };
         match &read.replayed {
             None => {
-                let header = trace_header(info, CostIs::Computed, Some(&self.prices));
+                let header = trace_header(info, Some(&self.prices));
                 state.lines.extend_from_slice(header.as_bytes());
             }
             Some(replayed) => {

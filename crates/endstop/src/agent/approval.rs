@@ -76,7 +76,7 @@ impl Drive {
             self.scope.note(&EventKind::Approved { rule, cap });
         }
         // From here on the core alone knows the limits.
-        self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
+        self.scope.budget.set_limits(endstop_runtime::ledger::Limits::unlimited());
     }
 
     /// A pause rule holds: a person is asked, if one can be.
@@ -87,7 +87,7 @@ impl Drive {
         let approver = self.agent.approver.as_ref().or(self.first.approver.as_ref());
         let Some(approver) = approver.cloned() else { return Flow::Pause };
         self.sync();
-        let verdict = Box::new(self.scope.core().run.verdict());
+        let verdict = Box::new(self.scope.core().run.trip_record());
         let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
         let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
         let message = verdict.to_string();

@@ -7,8 +7,8 @@ use endstop_core::event::EventKind;
 use endstop_core::policy::DEFAULT_OVERRIDES;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::trip_record::TripRecord;
 use endstop_core::units::Money;
-use endstop_core::verdict::Verdict;
 
 use super::Inner;
 use super::hooks::{Asked, HookContext, Trigger};
@@ -17,9 +17,9 @@ use super::plan::ContextBound;
 use super::scope::{Scope, is_over};
 use super::state::AgentState;
 use super::wait::Waited;
-use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
+use endstop_runtime::ledger::Amounts;
 
 /// Whether the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) struct Drive {
     /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
     pub(super) continued: (usize, u32),
     /// Nobody decides now on what holds the run up: what was asked.
-    pub(super) held_up: Option<Box<Verdict>>,
+    pub(super) held_up: Option<Box<TripRecord>>,
     /// The cap that was approved last, and what was spent then.
     pub(super) last_cap: Option<(Amounts, Money)>,
 }
@@ -231,7 +231,7 @@ impl Drive {
         {
             let core = self.scope.core();
             let asked = self.held_up.take().filter(|_| core.run.status() == Status::Paused);
-            let verdict = asked.unwrap_or_else(|| Box::new(core.run.verdict()));
+            let verdict = asked.unwrap_or_else(|| Box::new(core.run.trip_record()));
             self.state.execution.verdict = Some(verdict);
         }
         self.scope.tell_end();

@@ -4,9 +4,9 @@ mod context;
 mod fit;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::next_trip::Axis;
 use endstop_core::policy::{Action, FallbackRates, OnUnpriced};
 use endstop_core::run::Directive;
+use endstop_core::run::next_trip::Axis;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
@@ -15,8 +15,8 @@ pub(super) use context::{ContextBound, estimate};
 use self::fit::{Others, is_only_held};
 use super::pricing::{Pricing, amount};
 use super::scope::Chain;
-use crate::ledger::{Amounts, Budget, Hold, Refused};
 use crate::observe::Detail;
+use endstop_runtime::ledger::{Amounts, Budget, Hold, Refused};
 
 /// Output tokens below which a call is not worth making (docs/semantics.md, section 2).
 pub const MIN_OUTPUT_TOKENS: u64 = 16;
@@ -311,7 +311,7 @@ impl Chain<'_> {
         }
         let worst = plan.worst_with_wrap_up(0);
         let Cost::Known(cost) = worst.cost else { return u64::MAX };
-        let reserved = endstop_core::policy::next_trip::Reserved {
+        let reserved = endstop_core::run::next_trip::Reserved {
             input_tokens: worst.input,
             output_tokens: worst.output,
             cost,

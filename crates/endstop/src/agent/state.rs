@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{ExecutionContinuation, StopReason, StopSignal};
+use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Money, TokenUsage};
-use endstop_core::verdict::Verdict;
 use endstop_core::wire::v1::state::RunState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::message::{Message, ToolOutcome};
-use crate::store::RunId;
 use crate::tool::Handoff;
+use endstop_runtime::store::RunId;
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
@@ -86,7 +86,7 @@ pub struct ExecutionState {
     pub approvals: Vec<GivenApproval>,
     /// The trip record: of the end, or of the pause.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Box<Verdict>>,
+    pub verdict: Option<Box<TripRecord>>,
     /// Why the run failed, where it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
-use endstop_core::policy::next_trip::Axis;
 use endstop_core::run::Directive;
+use endstop_core::run::next_trip::Axis;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::hooks::Trigger;
 use super::scope::{Scope, is_over};
-use crate::cancel::{CancelToken, Urgency};
+use endstop_runtime::cancel::{CancelToken, Urgency};
 
 /// How a wait ended.
 #[derive(Debug, PartialEq, Eq)]

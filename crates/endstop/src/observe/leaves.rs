@@ -2,7 +2,7 @@
 
 use endstop_core::Truth;
 use endstop_core::policy::Action;
-use endstop_core::verdict::{NodeRecord, Verdict};
+use endstop_core::trip_record::{NodeRecord, TripRecord};
 
 use super::text::clean_to;
 
@@ -10,7 +10,7 @@ use super::text::clean_to;
 const RULE: usize = 120;
 
 /// The rules of `action` that hold, each with a leaf that does: `ask-first (cost >= $1.00 is $1.20)`.
-pub(super) fn holding(verdict: &Verdict, action: Action) -> String {
+pub(super) fn holding(verdict: &TripRecord, action: Action) -> String {
     let rules = verdict.rules.iter().filter(|rule| rule.holds && rule.action == action);
     let words = rules.map(|rule| match first_true(&rule.tree) {
         Some(leaf) => {

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop_core::Run;
 use endstop_core::event::{Event, EventKind};
-use endstop_core::policy::next_trip::Axis;
 use endstop_core::policy::{Action, Program};
 use endstop_core::run::Directive;
+use endstop_core::run::next_trip::Axis;
 use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Millis, Money};
-use endstop_core::verdict::Verdict;
 
 use super::{Observation, Observer};
 
@@ -32,7 +32,7 @@ pub struct ShadowStop {
     /// Money settled until then; none where a call had no price.
     pub cost: Option<Money>,
     /// The trip record.
-    pub verdict: Verdict,
+    pub verdict: TripRecord,
 }
 
 /// Follows root runs with a policy that decides nothing. It follows one run at a time.
@@ -96,9 +96,9 @@ impl Shadow {
 
     /// The trip record at the stop, else as the policy stands now.
     #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub fn trip_record(&self) -> TripRecord {
         let state = self.lock();
-        state.first.as_ref().map_or_else(|| state.run.verdict(), |stop| stop.verdict.clone())
+        state.first.as_ref().map_or_else(|| state.run.trip_record(), |stop| stop.verdict.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -139,14 +139,14 @@ impl State {
                 steps: self.run.step_count(),
                 tokens: self.run.tokens(),
                 cost: self.run.cost(),
-                verdict: self.run.verdict(),
+                verdict: self.run.trip_record(),
             });
         }
     }
 
     /// A person would be asked here; the run went on, so the answer is taken to be yes.
     fn approve(&mut self, event: &Event<'_>) {
-        let rules = self.run.verdict().rules.into_iter();
+        let rules = self.run.trip_record().rules.into_iter();
         let held = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
         for rule in held.map(|rule| rule.id).collect::<Vec<_>>() {
             if self.paused.contains(&rule) {

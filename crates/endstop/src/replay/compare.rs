@@ -116,7 +116,7 @@ pub struct Effect {
     pub steps_saved: u64,
     /// Runs that succeeded.
     pub succeeded: u64,
-    /// Of those, how many it would have stopped: successes lost.
+    /// Of those, the number that it would have stopped: successes lost. A run of unknown outcome is in neither.
     pub succeeded_stopped: u64,
     /// Runs that failed.
     pub failed: u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use endstop_core::event::EventKind;
 use endstop_core::signal::StopReason;
 use endstop_core::units::Money;
-use endstop_core::{Action, Directive, Event, Run, Verdict};
+use endstop_core::{Action, Directive, Event, Run, TripRecord};
 
 use super::needs::Testable;
 
@@ -24,7 +24,8 @@ pub struct Cut {
 pub(super) struct Follower {
     testable: Arc<Testable>,
     run: Run,
-    /// A stop that has not cut anything yet: the run may have been over anyway.
+    /// A stop that has ended nothing yet. A run that the policy would have stopped after its last event does not count
+    /// as stopped, because nothing that was recorded would have been prevented.
     tripped: Option<Cut>,
     is_cut: bool,
     /// Results of calls that did not begin are not taken in.
@@ -58,8 +59,8 @@ impl Follower {
     }
 
     /// The record at the stop, or at the end where there was none: after a stop, the run sees no more.
-    pub(super) fn into_verdict(self) -> Verdict {
-        self.run.into_verdict()
+    pub(super) fn into_trip_record(self) -> TripRecord {
+        self.run.into_trip_record()
     }
 
     /// Whether the policy has stopped the run.
@@ -112,7 +113,7 @@ impl Follower {
     /// A person would be asked here; replay says yes, counts it, and goes on.
     fn approve(&mut self, event: &Event<'_>) {
         let rules = self.testable.program.policy().rules.iter();
-        let verdict = self.run.verdict();
+        let verdict = self.run.trip_record();
         for rule in rules.filter(|rule| rule.action == Action::Pause) {
             let holds = verdict.rules.iter().any(|record| record.id == rule.id && record.holds);
             if holds && !self.paused.contains(&rule.id) {

@@ -2,6 +2,9 @@
 //!
 //! A rule on something that a format does not record is not testable for its runs: it is counted as
 //! such and never stops one (docs/semantics.md, section 2).
+//!
+//! A model without a price is different: it stops a money rule as it would in a live run. Only a format that records
+//! no money at all makes the rule not testable.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use endstop_core::event::{EventKind, Source};
 use endstop_core::units::{Cost, Money};
-use endstop_core::{Event, Verdict};
+use endstop_core::{Event, TripRecord};
 
 use super::fleet::{Following, Plan};
 use super::follower::{Cut, Follower};
@@ -36,7 +36,7 @@ pub(super) struct Recorded {
     /// Each policy's.
     pub(super) cuts: Vec<Option<Cut>>,
     /// The only policy's, with [`Detail::Verdicts`].
-    pub(super) verdict: Option<Verdict>,
+    pub(super) verdict: Option<TripRecord>,
 }
 
 /// What one input held.
@@ -105,7 +105,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Writes the follower's decision into the report.
-    fn decide(&self, report: &mut RunReport, mut follower: Follower) -> Option<Verdict> {
+    fn decide(&self, report: &mut RunReport, mut follower: Follower) -> Option<TripRecord> {
         report.not_testable = follower.left_out().to_vec();
         report.paused = std::mem::take(&mut follower.paused);
         report.warned = std::mem::take(&mut follower.warned);
@@ -113,7 +113,7 @@ impl<'a> Recorder<'a> {
         if cut.is_none() && self.detail != Detail::Verdicts {
             return None;
         }
-        let verdict = follower.into_verdict();
+        let verdict = follower.into_trip_record();
         if let Some(cut) = cut {
             report.stop(&verdict, &cut);
         }

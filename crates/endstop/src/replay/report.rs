@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use endstop_core::units::Money;
-use endstop_core::{Policy, Verdict};
+use endstop_core::{Policy, TripRecord};
 use serde::{Deserialize, Serialize};
 
 use super::follower::Cut;
@@ -81,7 +81,7 @@ impl RunReport {
         }
     }
 
-    pub(super) fn stop(&mut self, verdict: &Verdict, cut: &Cut) {
+    pub(super) fn stop(&mut self, verdict: &TripRecord, cut: &Cut) {
         self.stopped_at_step = Some(cut.step);
         self.rule.clone_from(&verdict.rule);
         self.reason = verdict.primary.as_ref().map(|signal| signal.reason.value());

@@ -43,7 +43,7 @@ impl Observer for All {
         let mut all = self.0.lock().unwrap();
         let seen = all.entry(info.id.to_string()).or_default();
         seen.program = Some(Arc::clone(run.program()));
-        seen.verdict = run.verdict().to_json();
+        seen.verdict = run.trip_record().to_json();
         seen.saved = run.save().unwrap();
         seen.status = run.status();
     }
@@ -104,7 +104,7 @@ async fn check(agent: AgentBuilder, what: &str) -> (usize, Status) {
         let mut replay = Replay { run, left: seen.events };
         transcript.read(PriceTable::embedded(), &mut replay);
         assert_eq!(replay.left, 0, "{what}: {id}");
-        assert_eq!(replay.run.verdict().to_json(), seen.verdict, "{what}: {id}");
+        assert_eq!(replay.run.trip_record().to_json(), seen.verdict, "{what}: {id}");
         assert_eq!(replay.run.save().unwrap(), seen.saved, "{what}: {id}");
         assert_eq!(replay.run.status(), seen.status, "{what}: {id}");
     }

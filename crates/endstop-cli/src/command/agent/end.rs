@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use endstop::agent::AgentState;
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
+use endstop::core::trip_record::{RuleRecord, TripRecord};
 use endstop::core::units::{Millis, Money};
-use endstop::core::verdict::{RuleRecord, Verdict};
 use endstop::core::wire::v1::trace::Usage;
 use endstop::ledger::Amounts;
 use endstop::message::Message;
@@ -119,7 +119,7 @@ fn new_response(state: &AgentState, before: usize) -> Option<&str> {
 }
 
 /// The trip record, in which what is not known is not said to be nothing.
-fn verdict(state: &AgentState, setup: &Setup) -> Option<Verdict> {
+fn verdict(state: &AgentState, setup: &Setup) -> Option<TripRecord> {
     let mut verdict = state.execution.verdict.as_deref()?.clone();
     verdict.cost_usd = verdict.cost_usd.filter(|_| setup.cost(state).is_some());
     Some(verdict)

@@ -160,7 +160,7 @@ impl Story<'_> {
                 "tokens": stop.as_ref().map(|stop| stop.tokens),
                 "cost_usd": stop.as_ref().and_then(|stop| stop.cost).map(|cost| cost.to_decimal()),
                 "paused_by": shadow.paused_by(),
-                "verdict": shadow.verdict(),
+                "verdict": shadow.trip_record(),
             })
         });
         json!({

@@ -92,7 +92,7 @@ impl Stand {
         }
         let is_paused = status == Status::Paused;
         if is_paused != self.paused.is_some() {
-            let verdict = is_paused.then(|| run.verdict());
+            let verdict = is_paused.then(|| run.trip_record());
             self.paused = verdict.map(|verdict| trip::pausing(&verdict).map(trip::why).collect());
             has_changed = true;
         }

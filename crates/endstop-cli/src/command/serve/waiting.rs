@@ -43,7 +43,7 @@ impl Observer for Waiting {
         }
         match observation.event.kind {
             EventKind::Paused => {
-                let verdict = observation.run.verdict();
+                let verdict = observation.run.trip_record();
                 let rules: Vec<String> =
                     trip::pausing(&verdict).map(|rule| clean(&trip::why(rule))).collect();
                 let how = match self.is_controlled {

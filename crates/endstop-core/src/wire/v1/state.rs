@@ -10,7 +10,7 @@ use crate::meter::Truth;
 use crate::run::Status;
 use crate::run::overrides::OverrideRecord;
 use crate::signal::StopSignal;
-use crate::verdict::Verdict;
+use crate::trip_record::TripRecord;
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
@@ -92,7 +92,7 @@ pub struct RunState {
     /// Replies dropped in a row.
     pub retries_in_row: u32,
     /// The trip record, once the run has ended.
-    pub ended: Option<Verdict>,
+    pub ended: Option<TripRecord>,
     /// Whether it ended by itself.
     pub ended_naturally: bool,
 }

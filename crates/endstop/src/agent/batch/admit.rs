@@ -8,10 +8,10 @@ use endstop_core::run::Directive;
 
 use super::super::drive::{About, Drive, Flow};
 use super::super::hooks::Trigger;
-use crate::ledger::Amounts;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::answers;
+use endstop_runtime::ledger::Amounts;
 
 /// Why a call does not begin.
 pub(super) enum Refusal {
@@ -116,7 +116,7 @@ impl Drive {
     /// Which limit refused the call, for the model.
     pub(super) fn refused_text(&self, tool: &str) -> String {
         let core = self.scope.core();
-        let verdict = core.run.verdict();
+        let verdict = core.run.trip_record();
         let program = core.run.program();
         let rule = verdict.rule.as_deref().or(core.run.finishing());
         let condition =

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use endstop_core::Program;
 use endstop_core::event::{Event, EventKind};
-use endstop_core::policy::Program;
 use endstop_core::run::Run;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use endstop_core::wire::v1::trace::Line;
@@ -11,8 +11,8 @@ use endstop_core::wire::v1::trace::Line;
 use super::super::ask::settled;
 use super::super::resume::Tail;
 use super::{DrivenRun, Surroundings};
-use crate::ledger::{Amounts, Limits};
 use crate::observe::{Doubts, RunInfo};
+use endstop_runtime::ledger::{Amounts, Limits};
 
 /// Takes in the events that were recorded of a root run, in their order, under today's policy.
 ///

@@ -15,7 +15,7 @@ use super::super::{Detail, Observation, clean};
 use super::kind::{Kind, Line};
 use super::tool::{calling, tool_end, tool_refused};
 use super::{Options, Time};
-use crate::ledger::Budget;
+use endstop_runtime::ledger::Budget;
 
 /// Columns of a name: a model, a tool, an agent.
 pub(super) const NAME: usize = 64;
@@ -263,11 +263,11 @@ fn child(observation: &Observation<'_>, depth: u32) -> Option<Line> {
 fn decided(observation: &Observation<'_>) -> Option<Line> {
     match observation.directive {
         Directive::Pause => {
-            let rule = holding(&observation.run.verdict(), Action::Pause);
+            let rule = holding(&observation.run.trip_record(), Action::Pause);
             Some(Line::new(Kind::Pause, format!("A person decides: {rule}")))
         }
         Directive::Retry => {
-            let rule = holding(&observation.run.verdict(), Action::Retry);
+            let rule = holding(&observation.run.trip_record(), Action::Retry);
             Some(Line::new(Kind::Retry, format!("The reply is dropped: {rule}")))
         }
         _ => None,

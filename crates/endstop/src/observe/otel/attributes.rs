@@ -8,8 +8,8 @@ use opentelemetry::{KeyValue, Value};
 use super::super::{Detail, StatusView};
 use super::metrics::dollars;
 use super::names;
-use crate::ledger::Budget;
 use crate::message::ToolOutcome;
+use endstop_runtime::ledger::Budget;
 
 /// A count as an attribute, which is signed.
 pub(super) fn number(count: u64) -> Value {
@@ -86,7 +86,7 @@ pub(super) fn run_attributes(run: &Run) -> Vec<KeyValue> {
         let source = signal.source.clone();
         attributes.extend(source.map(|source| KeyValue::new(names::STOP_SOURCE, source)));
     }
-    attributes.extend(run.verdict().rule.map(|rule| KeyValue::new(names::RULE, rule)));
+    attributes.extend(run.trip_record().rule.map(|rule| KeyValue::new(names::RULE, rule)));
     let tokens = [(names::INPUT_TOKENS, "input_tokens"), (names::OUTPUT_TOKENS, "output_tokens")];
     for (name, gauge) in tokens {
         attributes.extend(run.reading(gauge).map(|count| KeyValue::new(name, number(count))));

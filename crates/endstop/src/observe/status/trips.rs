@@ -4,10 +4,10 @@ use endstop_core::Run;
 use endstop_core::condition::gauge::Unit;
 use endstop_core::condition::{Gauge, GaugeId};
 use endstop_core::policy::Action;
-use endstop_core::policy::next_trip::Axis;
+use endstop_core::run::next_trip::Axis;
 
 use super::cost;
-use crate::ledger::Budget;
+use endstop_runtime::ledger::Budget;
 
 /// What ends a run, or holds it.
 const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];

@@ -1,0 +1,79 @@
+//! The trip record for people.
+
+use core::fmt::{self, Display, Formatter};
+
+use crate::meter::Truth;
+use crate::policy::Action;
+use crate::run::Status;
+
+use super::{NodeRecord, RuleRecord, TripRecord};
+
+impl Display for TripRecord {
+    /// The cause first, then every rule as a tree: `[x]` holds, `[ ]` does not, `[?]` is not known.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.primary {
+            Some(signal) => write!(f, "{}: {signal}", self.status.name())?,
+            None => match self.rules.iter().find(|rule| rule.action == Action::Pause && rule.holds)
+            {
+                Some(rule) if self.status == Status::Paused => write!(f, "paused by {}", rule.id)?,
+                _ => write!(f, "{}: no stop signal stands", self.status.name())?,
+            },
+        }
+        let cost =
+            self.cost_usd.as_deref().map_or("unknown cost".into(), |usd| alloc::format!("${usd}"));
+        let s = |number: u64| if number == 1 { "" } else { "s" };
+        let (steps, tokens) = (self.steps, self.tokens);
+        write!(f, "\nafter {steps} step{}, {tokens} token{}, {cost}", s(steps), s(tokens))?;
+        if let Some(cause) = &self.terminated_by {
+            write!(f, "\nterminated by {cause}")?;
+        }
+        if let Some(refused) = self.refused.as_deref().filter(|text| !text.is_empty()) {
+            write!(f, "\nrefused: {refused}")?;
+        }
+        let others = self.signals.iter().filter(|signal| Some(*signal) != self.primary.as_ref());
+        for signal in others {
+            write!(f, "\nalso: {signal}")?;
+        }
+        for record in &self.overrides {
+            let rule = record.rule.as_deref().unwrap_or("signals");
+            write!(
+                f,
+                "\noverride at step {}: {rule} {} by {}",
+                record.step, record.what, record.by
+            )?;
+        }
+        for rule in &self.rules {
+            rule_text(f, rule)?;
+        }
+        Ok(())
+    }
+}
+
+fn rule_text(f: &mut Formatter<'_>, rule: &RuleRecord) -> fmt::Result {
+    let holds = if rule.holds { "holds" } else { "does not hold" };
+    let hard = if rule.hard { ", hard" } else { "" };
+    write!(f, "\n\n{} ({}{hard}) {holds}", rule.id, rule.action.name())?;
+    if let Some(origin) = &rule.origin {
+        write!(f, ", from {origin}")?;
+    }
+    node_text(f, &rule.tree, 1)
+}
+
+fn node_text(f: &mut Formatter<'_>, node: &NodeRecord, indent: usize) -> fmt::Result {
+    let mark = match node.state {
+        Truth::True => "[x]",
+        Truth::False => "[ ]",
+        Truth::Unknown => "[?]",
+    };
+    write!(f, "\n{:indent$}{mark} {}", "", node.text, indent = indent * 2)?;
+    if let Some(observed) = &node.observed {
+        write!(f, "  is {observed}")?;
+    }
+    if let Some(projected) = &node.projected {
+        write!(f, ", would be {projected}")?;
+    }
+    if let Some(margin) = &node.margin {
+        write!(f, ", {margin} left")?;
+    }
+    node.parts.iter().try_for_each(|part| node_text(f, part, indent + 1))
+}

@@ -1,0 +1,386 @@
+//! The end of a run, for people and for machines: why it ended, by which numbers, what it used and cost.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use endstop_core::Run;
+use endstop_core::event::{EventKind, Source};
+use endstop_core::policy::OnUnpriced;
+use endstop_core::run::Status;
+use endstop_core::signal::StopReason;
+use endstop_core::trip_record::TripRecord;
+use endstop_core::units::{Millis, Money};
+use serde::{Deserialize, Serialize};
+
+use super::{Doubts, Observation, Observer, RunInfo, clean};
+use crate::ledger::{Amounts, Budget};
+use crate::store::RunId;
+
+/// Version of the report's JSON.
+pub const REPORT_VERSION: u32 = 1;
+/// Sub-agents that a report lists; further ones are counted.
+const MAX_CHILDREN: usize = 256;
+/// Runs that are counted at the same time; of one that was never said to have ended nothing more is kept
+/// than fits here.
+const MAX_RUNS: usize = 4_096;
+
+/// How a run ended, or where it is paused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_VERSION`].
+    pub endstop_report: u32,
+    /// The run.
+    pub run: RunId,
+    /// The run that began it, if one did.
+    pub parent: Option<RunId>,
+    /// The agent that began it.
+    pub agent: String,
+    /// The model that it began with.
+    pub model: String,
+    /// Where it stands.
+    pub status: Status,
+    /// Why it ended; none while it goes on or is paused.
+    pub reason: Option<StopReason>,
+    /// What it used, sub-agents included.
+    pub totals: Totals,
+    /// What it cost, sub-agents included.
+    pub money: MoneySpent,
+    /// Held for calls in flight and not settled.
+    #[serde(default, skip_serializing_if = "Amounts::is_zero")]
+    pub held: Amounts,
+    /// Settled beyond the limits of the ledger.
+    #[serde(default, skip_serializing_if = "Amounts::is_zero")]
+    pub overshoot: Amounts,
+    /// The runs that it began, by id; at most 256.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sub_agents: Vec<SubAgent>,
+    /// The trip record: every rule with its leaves.
+    pub verdict: TripRecord,
+}
+
+/// What a run used. None where that is not known in full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Steps begun.
+    pub steps: u64,
+    /// Model requests sent.
+    pub attempts: u64,
+    /// Tool calls dispatched.
+    pub tool_calls: u64,
+    /// Failed model requests and failed tool calls.
+    pub errors: u64,
+    /// Sub-agents begun.
+    pub sub_agents: u64,
+    /// Tokens settled.
+    pub tokens: u64,
+    /// Those of the input.
+    pub input_tokens: Option<u64>,
+    /// Those of the output.
+    pub output_tokens: Option<u64>,
+    /// Milliseconds since the run began.
+    pub elapsed_ms: u64,
+}
+
+/// What a run cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoneySpent {
+    /// Dollars as a decimal.
+    pub usd: String,
+    /// How well that is known.
+    pub is: MoneyIs,
+    /// Calls that have no price.
+    pub unpriced_calls: u64,
+    /// Calls whose tokens were counted here, because the provider told none.
+    pub estimated_calls: u64,
+}
+
+/// How well an amount of money is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoneyIs {
+    /// Exactly.
+    Known,
+    /// Some of it from tokens that were counted here, or by the policy's rates for calls without a price.
+    Estimate,
+    /// At least this: some call has no price.
+    LowerBound,
+}
+
+/// A run that another one began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubAgent {
+    /// The run.
+    pub run: RunId,
+    /// The agent.
+    pub agent: String,
+    /// Where it stands.
+    pub status: Status,
+    /// Why it ended.
+    pub reason: Option<StopReason>,
+    /// Steps begun, its own sub-agents included.
+    pub steps: u64,
+    /// Tokens settled, its own sub-agents included.
+    pub tokens: u64,
+    /// What it cost, its own sub-agents included.
+    pub money: MoneySpent,
+}
+
+/// What the core does not count.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    own: Doubts,
+    children: BTreeMap<RunId, SubAgent>,
+}
+
+impl Tally {
+    /// The calls without a price, and those that were estimated, of the run and below.
+    fn doubtful(&self) -> (u64, u64) {
+        self.children.values().fold(
+            (self.own.unpriced, self.own.estimated),
+            |(unpriced, estimated), child| {
+                let money = &child.money;
+                (
+                    unpriced.saturating_add(money.unpriced_calls),
+                    estimated.saturating_add(money.estimated_calls),
+                )
+            },
+        )
+    }
+}
+
+impl Report {
+    /// The report of a run as it stands. Which calls were estimates and which sub-agents there were is not
+    /// known to the core: a [`Reporter`] sees them.
+    #[must_use]
+    pub fn of(info: &RunInfo, run: &Run, budget: &Budget) -> Self {
+        Self::with(info, run, budget, &Tally::default())
+    }
+
+    fn with(info: &RunInfo, run: &Run, budget: &Budget, tally: &Tally) -> Self {
+        let count = |gauge| run.reading(gauge).unwrap_or_default();
+        let snapshot = budget.snapshot();
+        Self {
+            endstop_report: REPORT_VERSION,
+            run: info.id.clone(),
+            parent: info.parent.clone(),
+            agent: info.agent.clone(),
+            model: info.model.clone(),
+            status: run.status(),
+            reason: run.stop_reason(),
+            totals: Totals {
+                steps: run.step_count(),
+                attempts: count("attempts"),
+                tool_calls: count("tool_calls"),
+                errors: count("errors"),
+                sub_agents: count("subagents"),
+                tokens: run.tokens(),
+                input_tokens: run.reading("input_tokens"),
+                output_tokens: run.reading("output_tokens"),
+                elapsed_ms: run.at().0,
+            },
+            money: money(run, snapshot.settled.cost, tally),
+            held: snapshot.held,
+            overshoot: snapshot.overshoot(),
+            sub_agents: tally.children.values().cloned().collect(),
+            verdict: run.trip_record(),
+        }
+    }
+
+    /// The same with what is known of its money beside it.
+    #[must_use]
+    pub fn with_doubts(mut self, run: &Run, budget: &Budget, doubts: Doubts) -> Self {
+        let tally = Tally { own: doubts, ..Tally::default() };
+        self.money = money(run, budget.snapshot().settled.cost, &tally);
+        self
+    }
+
+    /// One JSON object.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Texts and numbers alone cannot fail to be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn as_sub_agent(&self) -> SubAgent {
+        SubAgent {
+            run: self.run.clone(),
+            agent: self.agent.clone(),
+            status: self.status,
+            reason: self.reason,
+            steps: self.totals.steps,
+            tokens: self.totals.tokens,
+            money: self.money.clone(),
+        }
+    }
+}
+
+fn money(run: &Run, settled: Money, tally: &Tally) -> MoneySpent {
+    let (unpriced_calls, estimated_calls) = tally.doubtful();
+    let cost = run.cost();
+    // Such a call has been charged by these rates, here or in the run below that made it.
+    let has_rates = matches!(run.program().policy().on_unpriced, Some(OnUnpriced::Rates(_)));
+    let is = if cost.is_none() || (unpriced_calls > 0 && !has_rates) {
+        MoneyIs::LowerBound
+    } else if estimated_calls > 0 || unpriced_calls > 0 {
+        MoneyIs::Estimate
+    } else {
+        MoneyIs::Known
+    };
+    MoneySpent { usd: cost.unwrap_or(settled).to_decimal(), is, unpriced_calls, estimated_calls }
+}
+
+impl fmt::Display for MoneySpent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is {
+            MoneyIs::Known => write!(f, "${}", self.usd),
+            MoneyIs::Estimate => write!(f, "about ${}", self.usd),
+            MoneyIs::LowerBound => write!(f, "at least ${}", self.usd),
+        }?;
+        let mut doubts = Vec::new();
+        if self.unpriced_calls > 0 {
+            let how = match self.is {
+                MoneyIs::LowerBound => "without a price",
+                MoneyIs::Known | MoneyIs::Estimate => "by the rates for those without a price",
+            };
+            doubts.push(format!("{} {how}", calls(self.unpriced_calls)));
+        }
+        if self.estimated_calls > 0 {
+            doubts.push(format!("{} estimated", calls(self.estimated_calls)));
+        }
+        if doubts.is_empty() { Ok(()) } else { write!(f, " ({})", doubts.join(", ")) }
+    }
+}
+
+fn calls(number: u64) -> String {
+    counted(number, "call")
+}
+
+/// `1 call`, `2 calls`.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+impl fmt::Display for Report {
+    /// For people: the trip record, then what was used. No line feed at the end, and nothing that a terminal
+    /// obeys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "run {} of {} on {}", self.run, clean(&self.agent), clean(&self.model))?;
+        for line in self.verdict.to_string().lines() {
+            write!(f, "\n{}", clean(line))?;
+        }
+        let totals = &self.totals;
+        write!(f, "\n\nused: {}, ", counted(totals.steps, "step"))?;
+        write!(f, "{}, ", counted(totals.attempts, "model request"))?;
+        write!(f, "{}, ", counted(totals.tool_calls, "tool call"))?;
+        write!(f, "{}, ", counted(totals.errors, "error"))?;
+        write!(f, "{}", counted(totals.tokens, "token"))?;
+        if let (Some(input), Some(output)) = (totals.input_tokens, totals.output_tokens) {
+            write!(f, " ({input} in, {output} out)")?;
+        }
+        write!(f, ", {}", Millis(totals.elapsed_ms))?;
+        write!(f, "\ncost: {}", self.money)?;
+        if totals.sub_agents > 0 || !self.sub_agents.is_empty() {
+            write!(f, "\nsub-agents: {}", totals.sub_agents)?;
+        }
+        for child in &self.sub_agents {
+            write!(f, "\n  {} {}: {}", clean(&child.agent), child.run, child.status.name())?;
+            let reason = child.reason.filter(|reason| *reason != StopReason::Completed);
+            if let Some(reason) = reason {
+                write!(f, " ({reason})")?;
+            }
+            let (steps, tokens) = (counted(child.steps, "step"), counted(child.tokens, "token"));
+            write!(f, ", {steps}, {tokens}, {}", child.money)?;
+        }
+        for (what, amounts) in [("held", &self.held), ("overshoot", &self.overshoot)] {
+            if !amounts.is_zero() {
+                write!(f, "\n{what}: {}", amounts_text(amounts))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn amounts_text(amounts: &Amounts) -> String {
+    let Amounts { steps, attempts, tool_calls, tokens, cost } = amounts;
+    let counts = [
+        (*steps, "step"),
+        (*attempts, "model request"),
+        (*tool_calls, "tool call"),
+        (*tokens, "token"),
+    ];
+    let counts = counts.into_iter().filter(|(number, _)| *number > 0);
+    let mut parts: Vec<String> = counts.map(|(number, name)| counted(number, name)).collect();
+    if *cost > Money::ZERO {
+        parts.push(cost.to_string());
+    }
+    parts.join(", ")
+}
+
+/// Makes a report whenever a run ends or is paused, sub-agents first.
+pub struct Reporter {
+    each: Box<dyn Fn(&Report) + Send + Sync>,
+    tallies: Mutex<BTreeMap<RunId, Tally>>,
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").finish_non_exhaustive()
+    }
+}
+
+impl Reporter {
+    /// Hands every report to `each`; those of sub-agents have a parent.
+    pub fn new(each: impl Fn(&Report) + Send + Sync + 'static) -> Self {
+        Self { each: Box::new(each), tallies: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, Tally>> {
+        self.tallies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tally of a run, a new one if it has none.
+fn tally<'t>(tallies: &'t mut BTreeMap<RunId, Tally>, id: &RunId) -> &'t mut Tally {
+    if tallies.len() >= MAX_RUNS && !tallies.contains_key(id) {
+        tallies.pop_first();
+    }
+    tallies.entry(id.clone()).or_default()
+}
+
+impl Observer for Reporter {
+    fn observe(&self, observation: &Observation<'_>) {
+        if observation.event.source == Source::Descendant {
+            return;
+        }
+        let (kind, is_estimate) = (&observation.event.kind, observation.detail.is_estimate());
+        if !matches!(kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. }) {
+            return;
+        }
+        tally(&mut self.lock(), &observation.info.id).own.take(kind, is_estimate);
+    }
+
+    fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
+        let mut tallies = self.lock();
+        // A paused run goes on, and a root run that completed does with a user's next message.
+        let goes_on = match run.status() {
+            Status::Paused => true,
+            Status::Completed => info.parent.is_none(),
+            _ => false,
+        };
+        let own = if goes_on { tallies.get(&info.id).cloned() } else { tallies.remove(&info.id) };
+        let report = Report::with(info, run, budget, &own.unwrap_or_default());
+        if let Some(parent) = &info.parent {
+            let children = &mut tally(&mut tallies, parent).children;
+            if children.len() < MAX_CHILDREN || children.contains_key(&info.id) {
+                children.insert(info.id.clone(), report.as_sub_agent());
+            }
+        }
+        drop(tallies);
+        (self.each)(&report);
+    }
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;
