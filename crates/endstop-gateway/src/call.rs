@@ -26,10 +26,10 @@ mod wait;
 
 use std::sync::Arc;
 
+use endstop_llm::{Dialect, ErrorKind};
 use http::{Request, Response, StatusCode, request};
 use hyper::body::Incoming;
 
-use crate::api::{Dialect, ErrorKind};
 use crate::body::Body;
 use crate::config::Config;
 use crate::route::{self, Route};

@@ -11,12 +11,12 @@ mod key;
 mod path;
 
 use endstop::store::RunId;
+use endstop_llm::Api;
 use http::{HeaderMap, Method};
 
 pub(crate) use key::{bearer, is_same, strip as strip_keys, use_key};
 pub(crate) use path::PathError;
 
-use crate::api::Api;
 use crate::config::{Config, Runs, Unnamed};
 use crate::limits::MAX_CHILD_DEPTH;
 

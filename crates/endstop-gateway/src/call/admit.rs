@@ -11,6 +11,7 @@ use endstop::core::signal::{StopReason, StopSignal};
 use endstop::message::{ToolCall, ToolOutcome};
 use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
+use endstop_llm::{CallRequest, ErrorKind, Thread, ToolResult};
 use http::{Response, StatusCode};
 
 use super::context::CallContext;
@@ -19,7 +20,6 @@ use super::parse::ParsedCall;
 use super::respond;
 use super::settle::{CallTerms, InFlightCall};
 use super::wait::unless_cut;
-use crate::api::{Asked, ErrorKind, Thread, ToolResult};
 use crate::body::Body;
 use crate::limits::{ADMISSION_RECHECK, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT};
 use crate::run::{
@@ -283,7 +283,7 @@ impl AdmissionBlocked {
 }
 
 /// The price of a request, whichever model responds.
-fn pricing_of(context: &CallContext, provider: &'static str, request: &Asked) -> Pricing {
+fn pricing_of(context: &CallContext, provider: &'static str, request: &CallRequest) -> Pricing {
     let of = |model: &str| context.prices().of(provider, model);
     let pricing = of(&request.model).for_request(&request.context, request.may_write_1h);
     if request.fallbacks.is_empty() && request.searches == 0 {

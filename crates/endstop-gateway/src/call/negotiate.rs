@@ -10,10 +10,10 @@ mod refusal;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use endstop_llm::{Api, Edits, ToolsOff};
 use http::StatusCode;
 
 use super::parse::ParsedCall;
-use crate::api::{Api, Edits, ToolsOff};
 use crate::limits::{MAX_CACHED_MODELS, MAX_CACHED_NAME, MAX_CAP_RETRIES};
 use refusal::{names_cap_field, names_tool_choice, names_tools, names_usage, next_cap};
 
@@ -185,7 +185,7 @@ impl Negotiation {
             finish: self.is_wrap_up.then_some(WRAP_UP_NOTE),
             tools_off: self.tools_off,
             note: None,
-            root: parsed.request().root.as_ref(),
+            request: Some(parsed.request()),
         }
     }
 

@@ -1,13 +1,13 @@
 //! The first phase: reading a request.
 
 use bytes::Bytes;
+use endstop_llm::{CallRequest, Dialect, ErrorKind};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::respond;
 use super::upstream_response::decoded;
-use crate::api::{Asked, Dialect, ErrorKind};
 use crate::body::Body;
 use crate::config::Config;
 use crate::route::Route;
@@ -22,7 +22,7 @@ pub(super) struct ParsedCall {
     route: Route,
     dialect: &'static dyn Dialect,
     body: Bytes,
-    request: Asked,
+    request: CallRequest,
     digests: MessageDigests,
     body_digest: u64,
 }
@@ -62,7 +62,7 @@ impl ParsedCall {
         &self.body
     }
 
-    pub(super) const fn request(&self) -> &Asked {
+    pub(super) const fn request(&self) -> &CallRequest {
         &self.request
     }
 

@@ -1,6 +1,7 @@
 //! Requests that pass without being read. They are counted.
 
 use bytes::Bytes;
+use endstop_llm::{Api, Dialect, ErrorKind};
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, request};
 use hyper::body::{Body as _, Incoming};
@@ -11,7 +12,6 @@ use super::relay::raw_body::RawBody;
 use super::respond;
 use super::upstream_response::with_head;
 use super::wait::{RunCut, unless_cut};
-use crate::api::{Api, Dialect, ErrorKind};
 use crate::body::Body;
 use crate::route::Route;
 use crate::run::RunEntry;

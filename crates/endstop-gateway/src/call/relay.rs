@@ -2,7 +2,6 @@
 
 pub(super) mod raw_body;
 mod run_guard;
-mod splitter;
 mod stream;
 mod watched;
 
@@ -10,6 +9,7 @@ use bytes::Bytes;
 use endstop::core::event::EventKind;
 use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
+use endstop_llm::{Api, CallResponse, ErrorKind};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode};
 
@@ -21,7 +21,6 @@ use super::upstream_response::{
     WholeBody, bytes_of, is_event_stream, is_json, plain, read_whole, with_head,
 };
 use super::wait::{RunCut, unless_cut};
-use crate::api::{Api, ErrorKind, Seen};
 use crate::body::Body;
 use crate::upstream::UpstreamBody;
 use raw_body::RawBody;
@@ -72,7 +71,7 @@ async fn relay_whole(
         }
         Ok(Ok(WholeBody::TooLong(begun))) => {
             let output_bytes = bytes_of(&begun);
-            let settled = call.delivered(&Seen { output_bytes, ..Seen::default() });
+            let settled = call.delivered(&CallResponse { output_bytes, ..CallResponse::default() });
             let body = RawBody::after(begun, body).into_body_of(settled.run());
             return Ok(with_head(status, headers, body));
         }
@@ -126,14 +125,19 @@ pub(super) fn cut(
 }
 
 /// Reads a response. One that cannot be read counts by its length.
-fn read_response(parsed: &ParsedCall, headers: &HeaderMap, bytes: &Bytes, max: usize) -> Seen {
+fn read_response(
+    parsed: &ParsedCall,
+    headers: &HeaderMap,
+    bytes: &Bytes,
+    max: usize,
+) -> CallResponse {
     let plain = plain(headers, bytes, max);
-    let unread = || Seen { output_bytes: bytes_of(bytes), ..Seen::default() };
+    let unread = || CallResponse { output_bytes: bytes_of(bytes), ..CallResponse::default() };
     plain.and_then(|plain| parsed.dialect().answer(&plain).ok()).unwrap_or_else(unread)
 }
 
 /// Whether the model has not responded yet, and its usage will be reported elsewhere.
-const fn is_only_begun(seen: &Seen, bytes: &Bytes) -> bool {
+const fn is_only_begun(seen: &CallResponse, bytes: &Bytes) -> bool {
     let says_nothing = seen.output_bytes == 0 && seen.usage.is_none();
     !seen.is_whole && says_nothing && !bytes.is_empty()
 }

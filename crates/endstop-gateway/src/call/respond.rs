@@ -5,15 +5,15 @@ use endstop::agent::driver::DrivenRun;
 use endstop::cancel::Urgency;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::store::RunId;
+use endstop_llm::{CallRequest, Dialect, ErrorKind, OutputContract, WrittenResponse};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::api::{Asked, Demands, Dialect, ErrorKind, OwnAnswer};
 use crate::body::Body;
 use crate::config::StopWith;
 use crate::route::{ApiFamily, RUN_HEADER};
 use crate::run::{NoRun, RunEntry};
-use crate::stop::StopText;
+use crate::stop::stop_text;
 
 /// The stop reason, in responses of the gateway's own.
 pub(super) const REASON_HEADER: &str = "x-endstop-reason";
@@ -29,13 +29,13 @@ const REMEDY: &str = "to let it through uncounted use `--allow-unmetered`, or a 
 /// The API in whose shape a request gets errors that was not read.
 pub(super) fn dialect_for(family: ApiFamily) -> &'static dyn Dialect {
     match family {
-        ApiFamily::OpenAi => crate::api::CHAT,
-        ApiFamily::Anthropic => crate::api::MESSAGES,
-        ApiFamily::Gemini => crate::api::GEMINI,
+        ApiFamily::OpenAi => endstop_llm::CHAT,
+        ApiFamily::Anthropic => endstop_llm::MESSAGES,
+        ApiFamily::Gemini => endstop_llm::GEMINI,
     }
 }
 
-fn own(answer: OwnAnswer) -> Response<Body> {
+fn own(answer: WrittenResponse) -> Response<Body> {
     let mut response = Response::new(Body::full(Bytes::from(answer.body)));
     *response.status_mut() = answer.status;
     let headers = response.headers_mut();
@@ -65,7 +65,7 @@ pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response
             dialect,
             "there are too many runs, and those that have not ended are not forgotten",
         ),
-        NoRun::Unreadable(why) => {
+        NoRun::ReadError(why) => {
             let text =
                 format!("run `{id}` cannot go on, for what is kept of it cannot be read: {why}");
             let status = StatusCode::INTERNAL_SERVER_ERROR;
@@ -103,7 +103,7 @@ fn not_admitted(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Respons
 pub(super) fn stop(
     run: &RunEntry,
     dialect: &dyn Dialect,
-    request: Option<&Asked>,
+    request: Option<&CallRequest>,
     signal: &StopSignal,
     with: StopWith,
 ) -> Response<Body> {
@@ -114,19 +114,21 @@ pub(super) fn stop(
 pub(super) fn stop_after(
     run: &RunEntry,
     dialect: &dyn Dialect,
-    request: Option<&Asked>,
+    request: Option<&CallRequest>,
     signal: &StopSignal,
     with: StopWith,
     said: &str,
 ) -> Response<Body> {
     run.flush_log();
     run.counters().stop_response();
-    let mut text = StopText::of(signal);
+    let mut text = stop_text(signal);
     if !said.is_empty() {
         text.text = format!("{said}\n\n{}", text.text);
     }
     let own = match request {
-        Some(request) if with == StopWith::Answer && request.demands != Demands::Structure => {
+        Some(request)
+            if with == StopWith::Answer && request.demands != OutputContract::Structure =>
+        {
             dialect.stop(request, &text)
         }
         _ => dialect.error(StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, &text.text),
@@ -148,7 +150,7 @@ pub(super) fn cut(
     run: &RunEntry,
     handle: &DrivenRun,
     dialect: &dyn Dialect,
-    request: Option<&Asked>,
+    request: Option<&CallRequest>,
     stop_with: StopWith,
 ) -> Response<Body> {
     let signal = run.stop().unwrap_or_else(|| {

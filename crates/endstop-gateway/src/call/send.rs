@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use endstop::model::{ModelError, ModelErrorKind};
+use endstop_llm::{CallResponse, Edits, ErrorKind, ReadError};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
 
@@ -14,7 +15,6 @@ use super::respond;
 use super::settle::{InFlightCall, SettledCall};
 use super::upstream_response::{WholeBody, error_of, plain, read_whole, with_head};
 use super::wait::{RunCut, unless_cut};
-use crate::api::{Edits, ErrorKind, Seen, Unreadable};
 use crate::body::Body;
 use crate::limits::MAX_REFUSAL;
 use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
@@ -71,7 +71,7 @@ pub(super) async fn send(
 }
 
 impl<'p> Sending<'p> {
-    fn request(&self, edits: &Edits<'_>) -> Result<Request<Bytes>, Unreadable> {
+    fn request(&self, edits: &Edits<'_>) -> Result<Request<Bytes>, ReadError> {
         let parsed = self.parsed;
         let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
         let body = if is_changed {
@@ -88,7 +88,7 @@ impl<'p> Sending<'p> {
             .route()
             .rest
             .parse()
-            .map_err(|_| Unreadable("the path of the request is not valid".to_owned()))?;
+            .map_err(|_| ReadError("the path of the request is not valid".to_owned()))?;
         *request.headers_mut() = headers;
         Ok(request)
     }
@@ -183,7 +183,7 @@ impl<'p> Sending<'p> {
 
     fn unreachable(&self, call: Box<InFlightCall>, error: &UpstreamError) -> Response<Body> {
         let text = error.to_string();
-        let nothing = Seen::default();
+        let nothing = CallResponse::default();
         let charged = error.may_have_arrived().then_some(&nothing);
         if charged.is_none() {
             call.entry().counters().upstream_call_not_made();

@@ -19,11 +19,11 @@ use endstop::ledger::Amounts;
 use endstop::message::ToolCall;
 use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
+use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
 use tokio::time::Instant;
 
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::parse::ParsedCall;
-use crate::api::{Api, Edits, Seen, UsageSeen};
 use crate::limits::MAX_TOOL_CALLS;
 use crate::run::{
     ConversationPermit, ConversationState, Prices, RequestIdentity, RunEntry, stop_of,
@@ -191,7 +191,7 @@ impl InFlightCall {
     }
 
     /// Returns how many of these tool calls may be passed on, the first `passed` of which are already.
-    pub(super) fn admits(&self, calls: &[ToolCall], passed: usize) -> usize {
+    pub(super) fn admits(&self, calls: &[endstop_llm::ToolCall], passed: usize) -> usize {
         if stop_of_call(self.entry(), self.run()).is_some() {
             return calls.len();
         }
@@ -205,7 +205,11 @@ impl InFlightCall {
     }
 
     /// Settles a failed call. `seen` is what is charged; `None` if failing costs nothing.
-    pub(super) fn failed(self: Box<Self>, error: &ModelError, seen: Option<&Seen>) -> SettledCall {
+    pub(super) fn failed(
+        self: Box<Self>,
+        error: &ModelError,
+        seen: Option<&CallResponse>,
+    ) -> SettledCall {
         let Self { reservation, terms, permit, .. } = *self;
         let output_cap = reservation.output_cap;
         let open = reservation.disarm();
@@ -222,18 +226,18 @@ impl InFlightCall {
     }
 
     /// Settles a call whose client went away.
-    pub(super) fn abandoned(self: Box<Self>, seen: &Seen) -> SettledCall {
+    pub(super) fn abandoned(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         self.entry().counters().client_disconnect();
         self.failed(&client_went_away(), Some(seen))
     }
 
     /// Settles a complete response that its client does not have yet.
-    pub(super) fn replied(self: Box<Self>, seen: &Seen) -> SettledCall {
+    pub(super) fn replied(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         self.settle(seen, Delivery::Withheld)
     }
 
     /// Settles a complete response that its client has. A retry rule that trips shows in the events only.
-    pub(super) fn delivered(self: Box<Self>, seen: &Seen) -> SettledCall {
+    pub(super) fn delivered(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         match self.failed_inside(seen) {
             Ok(call) => call.settle(seen, Delivery::Delivered),
             Err(settled) => settled,
@@ -241,7 +245,10 @@ impl InFlightCall {
     }
 
     /// Settles a response that begins as a success and is an error, as a failed attempt. Returns the call if it is none.
-    pub(super) fn failed_inside(self: Box<Self>, seen: &Seen) -> Result<Box<Self>, SettledCall> {
+    pub(super) fn failed_inside(
+        self: Box<Self>,
+        seen: &CallResponse,
+    ) -> Result<Box<Self>, SettledCall> {
         let Some(words) = seen.error.as_deref() else { return Ok(self) };
         // An error without output and without usage costs nothing.
         let is_charged = seen.usage.is_some() || seen.output_bytes > 0;
@@ -251,14 +258,14 @@ impl InFlightCall {
 
     /// Settles a response that is made elsewhere and whose usage is never reported here. Its output counts as all that is
     /// reserved for it, or as none if nothing is.
-    pub(super) fn only_begun(self: Box<Self>, seen: &Seen) -> SettledCall {
+    pub(super) fn only_begun(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         let cap = self.reservation.output_cap;
         let output_bytes = cap.map_or(0, |cap| cap.saturating_mul(BYTES_PER_TOKEN));
-        self.settle(&Seen { output_bytes, ..seen.clone() }, Delivery::Delivered)
+        self.settle(&CallResponse { output_bytes, ..seen.clone() }, Delivery::Delivered)
     }
 
     /// Settles a call whose run has stopped in the middle of the response.
-    pub(super) fn cut_short(self: Box<Self>, seen: &Seen) -> SettledCall {
+    pub(super) fn cut_short(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         self.settle(seen, Delivery::Cut)
     }
 
@@ -269,7 +276,7 @@ impl InFlightCall {
     }
 
     /// Settles a response up to a tool call that the run does not admit. It has stopped then.
-    pub(super) fn refused_tool_call(self: Box<Self>, seen: &Seen) -> SettledCall {
+    pub(super) fn refused_tool_call(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         self.settle(seen, Delivery::UpToToolCall)
     }
 
@@ -285,7 +292,7 @@ impl InFlightCall {
         SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
 
-    fn settle(self: Box<Self>, seen: &Seen, delivery: Delivery) -> SettledCall {
+    fn settle(self: Box<Self>, seen: &CallResponse, delivery: Delivery) -> SettledCall {
         let Self { reservation, terms, request, first_text_at, permit, .. } = *self;
         let output_cap = reservation.output_cap;
         let open = reservation.disarm();
@@ -309,7 +316,7 @@ impl InFlightCall {
         });
         let cost = priced.map(|report| terms.price(&report, seen.model.as_deref(), open.at()));
         let calls = if delivery == Delivery::Cut { &[] } else { &*seen.tool_calls };
-        let calls = calls.get(..MAX_TOOL_CALLS).unwrap_or(calls);
+        let calls: Vec<ToolCall> = calls.iter().take(MAX_TOOL_CALLS).map(tool_call).collect();
         let lowered_by = open.lowered_by();
         let first_piece_after: Option<Duration> =
             first_text_at.map(|at| at.saturating_duration_since(open.begun()));
@@ -319,7 +326,7 @@ impl InFlightCall {
             cost: cost.filter(|cost| *cost != Cost::Unpriced),
             is_estimate: counted.is_none(),
             finish: seen.finish.as_deref(),
-            tool_calls: calls,
+            tool_calls: &calls,
             text: &seen.text,
             reasoning_tokens: counted.and_then(|report| report.reasoning),
             first_piece_after,
@@ -368,7 +375,7 @@ impl SettledCall {
 impl CallTerms {
     /// Returns the cost of a call: as the provider billed it; otherwise for the model that was asked for, or for the one
     /// that responded if that is more expensive.
-    fn price(&self, report: &UsageSeen, responded: Option<&str>, at: WallTime) -> Cost {
+    fn price(&self, report: &ReportedUsage, responded: Option<&str>, at: WallTime) -> Cost {
         if let Some(billed) = report.billed {
             return Cost::Known(billed);
         }
@@ -397,8 +404,8 @@ impl Closing<'_> {
     fn close(
         &self,
         state: &mut ConversationState,
-        seen: &Seen,
-        calls: &[ToolCall],
+        seen: &CallResponse,
+        calls: Vec<ToolCall>,
         counted: Option<&TokenUsage>,
         lowered_by: Option<StopReason>,
     ) -> Disposition {
@@ -413,13 +420,14 @@ impl Closing<'_> {
             state.close_step();
             return Disposition::Forward;
         }
+        let asked = calls.len();
         let admitted: Vec<ToolCall> =
-            calls.iter().filter(|call| self.begin_tool(call)).cloned().collect();
+            calls.into_iter().filter(|call| self.begin_tool(call)).collect();
         let (admitted_calls, is_paused) = (admitted.len(), run.status() == Status::Paused);
         state.memory_mut().remember_response(identity, counted, id, admitted);
         state.await_results();
         match admitted_calls {
-            _ if was_stopped || is_paused || admitted_calls == calls.len() => Disposition::Forward,
+            _ if was_stopped || is_paused || admitted_calls == asked => Disposition::Forward,
             0 => {
                 // No result can come.
                 state.close_step();
@@ -443,7 +451,7 @@ impl Closing<'_> {
     }
 
     /// Stops the run if a lowered output cap cut the response: that is no end of the model's own.
-    fn end_by_cap(&self, seen: &Seen, lowered_by: Option<StopReason>) {
+    fn end_by_cap(&self, seen: &CallResponse, lowered_by: Option<StopReason>) {
         let Some(reason) = lowered_by.filter(|_| !self.terms.is_wrap_up) else { return };
         if seen.finish.as_deref().map(normalised_finish).as_deref() == Some("length") {
             let signal = StopSignal::new(reason)
@@ -452,6 +460,11 @@ impl Closing<'_> {
             self.terms.run.raise(&signal);
         }
     }
+}
+
+fn tool_call(call: &endstop_llm::ToolCall) -> ToolCall {
+    let endstop_llm::ToolCall { id, tool, arguments } = call.clone();
+    ToolCall { id, tool, arguments }
 }
 
 /// Returns why nothing more begins: for the run that pays first.
@@ -464,13 +477,13 @@ fn client_went_away() -> ModelError {
 }
 
 /// A response that was not parsed, by its length.
-fn unread(bytes: u64) -> Seen {
-    Seen { output_bytes: bytes, ..Seen::default() }
+fn unread(bytes: u64) -> CallResponse {
+    CallResponse { output_bytes: bytes, ..CallResponse::default() }
 }
 
 /// Estimates the usage of a response that did not come to its end, or did not report it: what was reported, and at least
 /// what was counted here.
-fn estimate(open: &OpenCall, seen: &Seen, output_cap: Option<u64>) -> TokenUsage {
+fn estimate(open: &OpenCall, seen: &CallResponse, output_cap: Option<u64>) -> TokenUsage {
     let counted = seen.output_bytes.div_ceil(BYTES_PER_TOKEN);
     let output = output_cap.map_or(counted, |cap| counted.min(cap));
     match &seen.usage {

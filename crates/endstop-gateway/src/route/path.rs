@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use endstop_llm::Api;
 use http::{HeaderMap, Method};
 use thiserror::Error;
 
 use super::ApiFamily;
-use crate::api::Api;
 
 /// Segments that begin the path of an upstream. A child cannot have such a name.
 const ROOTS: &[&str] = &[

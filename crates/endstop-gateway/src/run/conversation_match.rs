@@ -13,11 +13,11 @@ use endstop::core::event::EventKind;
 use endstop::core::policy::Action;
 use endstop::observe::Detail;
 use endstop::store::RunId;
+use endstop_llm::{CallRequest, Thread};
 
 use super::conversation::{Conversation, ConversationKind, ConversationStep, stop_of};
 use super::conversation_memory::MessageDigests;
 use super::per_conversation_policy;
-use crate::api::{Asked, Thread};
 
 /// The run above does not let a child begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Conversations {
     pub(super) fn occupy(
         &self,
         child: &[String],
-        asked: &Asked,
+        asked: &CallRequest,
         digests: &MessageDigests,
         max: usize,
     ) -> Result<Arc<Conversation>, ChildRefused> {
@@ -157,7 +157,7 @@ impl ConversationSet {
     fn find_or_begin(
         &mut self,
         child: &[String],
-        asked: &Asked,
+        asked: &CallRequest,
         digests: &MessageDigests,
     ) -> Result<Arc<Conversation>, ChildRefused> {
         let main = self.find_or_begin_main(child)?;

@@ -3,9 +3,9 @@
 
 use endstop::core::units::TokenUsage;
 use endstop::message::ToolCall;
+use endstop_llm::{CallRequest, MessageMark, Thread};
 
 use super::response_history::ResponseHistory;
-use crate::api::{Asked, MessageMark, Thread};
 use crate::limits::{MAX_RESPONSE_ID, TAIL_MESSAGES};
 
 /// Digests of a request's messages: entry `n` is that of the first `n`.
@@ -39,8 +39,8 @@ pub(crate) struct RequestIdentity {
     model: u64,
 }
 
-impl From<&Asked> for RequestIdentity {
-    fn from(asked: &Asked) -> Self {
+impl From<&CallRequest> for RequestIdentity {
+    fn from(asked: &CallRequest) -> Self {
         let model = xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes());
         Self { fixed: asked.fixed_bound, model }
     }
@@ -104,7 +104,11 @@ impl ConversationMemory {
     }
 
     /// Returns how well a request matches this conversation, or `None` if it does not.
-    pub(super) fn fit(&self, asked: &Asked, digests: &MessageDigests) -> Option<MatchQuality> {
+    pub(super) fn fit(
+        &self,
+        asked: &CallRequest,
+        digests: &MessageDigests,
+    ) -> Option<MatchQuality> {
         if asked.thread != Thread::Whole && self.is_continued_by(asked) {
             return Some(MatchQuality::Continues(usize::MAX));
         }
@@ -126,7 +130,7 @@ impl ConversationMemory {
     }
 
     /// Whether a request continues the last response by its id.
-    fn is_continued_by(&self, asked: &Asked) -> bool {
+    fn is_continued_by(&self, asked: &CallRequest) -> bool {
         asked.continues.is_some() && asked.continues == self.reply
     }
 
@@ -135,7 +139,11 @@ impl ConversationMemory {
     }
 
     /// Whether the user has said something since the last request.
-    pub(crate) fn has_new_user_message(&self, asked: &Asked, digests: &MessageDigests) -> bool {
+    pub(crate) fn has_new_user_message(
+        &self,
+        asked: &CallRequest,
+        digests: &MessageDigests,
+    ) -> bool {
         if !asked.has_user_message {
             return false;
         }
@@ -158,7 +166,7 @@ impl ConversationMemory {
     /// bounded.
     pub(crate) fn bound(
         &self,
-        asked: &Asked,
+        asked: &CallRequest,
         digests: &MessageDigests,
         responses: &ResponseHistory,
     ) -> Option<InputBound> {
@@ -185,7 +193,7 @@ impl ConversationMemory {
     }
 
     /// Remembers a request that is about to be sent.
-    pub(crate) fn remember_request(&mut self, asked: &Asked, digests: &MessageDigests) {
+    pub(crate) fn remember_request(&mut self, asked: &CallRequest, digests: &MessageDigests) {
         let last_user = asked.messages.iter().rev().find(|mark| mark.is_user);
         self.last_user = last_user.map(|mark| mark.digest).or(self.last_user);
         if asked.thread != Thread::Whole {
@@ -222,7 +230,7 @@ impl ConversationMemory {
 }
 
 /// The task. Instructions, which agents of one kind share, do not tell conversations apart.
-fn first_of_user(asked: &Asked) -> Option<u64> {
+fn first_of_user(asked: &CallRequest) -> Option<u64> {
     let of_user = asked.messages.iter().find(|mark| mark.is_user);
     of_user.or_else(|| asked.messages.first()).map(|mark| mark.digest)
 }

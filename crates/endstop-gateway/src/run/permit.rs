@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use endstop_llm::CallRequest;
+
 use super::conversation::Conversation;
 use super::conversation_match::ChildRefused;
 use super::conversation_memory::MessageDigests;
 use super::entry::RunEntry;
-use crate::api::Asked;
 use crate::config::Bounds;
 
 /// Why a call gets no conversation.
@@ -36,7 +37,7 @@ impl ConversationPermit {
     pub(crate) fn acquire(
         run: &Arc<RunEntry>,
         child: &[String],
-        asked: &Asked,
+        asked: &CallRequest,
         digests: &MessageDigests,
         bounds: &Bounds,
     ) -> Result<Self, AcquireError> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use endstop::agent::driver::Pricing;
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
 
 use crate::limits::{MAX_CACHED_MODELS, MAX_CACHED_NAME};
 

@@ -32,7 +32,7 @@ pub(crate) enum NoRun {
     /// There are too many, and none of them can be forgotten.
     Full,
     /// Its log cannot be read. Its spend is not known, so it does not begin anew.
-    Unreadable(String),
+    ReadError(String),
 }
 
 impl Registry {
@@ -137,7 +137,7 @@ impl Registry {
         let (model, provider) = (model.to_owned(), provider.to_owned());
         let opening =
             tokio::task::spawn_blocking(move || registry.get_or_begin(&id, &model, &provider));
-        opening.await.unwrap_or_else(|error| Err(NoRun::Unreadable(error.to_string())))
+        opening.await.unwrap_or_else(|error| Err(NoRun::ReadError(error.to_string())))
     }
 
     /// Returns the run of this id. Goes on with it if it is stored, and begins it if it is new.
@@ -154,7 +154,7 @@ impl Registry {
         self.make_room(id)?;
         let logs = self.logs.as_ref();
         let entry = RunEntry::open(id.clone(), &self.config, logs, model, provider);
-        let entry = Arc::new(entry.map_err(NoRun::Unreadable)?);
+        let entry = Arc::new(entry.map_err(NoRun::ReadError)?);
         let stopped = self.stopped().remove(id);
         if let Some(signal) = stopped {
             entry.stop_again(&signal);

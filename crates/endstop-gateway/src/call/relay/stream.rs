@@ -8,19 +8,19 @@ use endstop::core::run::Directive;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
+use endstop_llm::StreamSplitter;
+use endstop_llm::sse::SseEvent;
+use endstop_llm::{Api, CallResponse, EventContent, OutputContract, StreamReader, is_done};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
 use super::super::parse::ParsedCall;
 use super::super::settle::InFlightCall;
 use super::run_guard::RunGuard;
-use super::splitter::StreamSplitter;
-use crate::api::{Api, Demands, EventSeen, Seen, StreamReader, is_done};
 use crate::body::{BodyError, BodyPart};
 use crate::decode::Decoder;
 use crate::limits::MAX_DECODED_PART;
-use crate::sse::SseEvent;
-use crate::stop::StopText;
+use crate::stop::stop_text;
 use crate::upstream::UpstreamBody;
 
 /// What tells the clients of an API that a stream ends, besides the end of the connection. By then the call has to be
@@ -133,7 +133,7 @@ impl PassedBytes {
 /// A tool call in a stream that the run does not admit.
 struct RefusedToolCall {
     /// What had come when it began, with it.
-    seen: Seen,
+    seen: CallResponse,
     /// The part of the event that it began with which is passed on.
     rest: Vec<u8>,
 }
@@ -183,7 +183,7 @@ impl StreamRelay {
             reader: parsed.dialect().stream(request),
             end_mark: EndMark::of(parsed.route().api),
             strips_usage: call.negotiation().forces_usage(),
-            needs_structure: request.demands != Demands::Text,
+            needs_structure: request.demands != OutputContract::Text,
             has_passed: false,
             incomplete: 0,
             unread,
@@ -240,13 +240,13 @@ impl StreamRelay {
     }
 
     /// What is known of the response. Bytes that passed unread count by their number.
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> CallResponse {
         self.with_unread(self.reader.seen())
     }
 
-    fn with_unread(&self, seen: &Seen) -> Seen {
+    fn with_unread(&self, seen: &CallResponse) -> CallResponse {
         let output_bytes = seen.output_bytes.saturating_add(self.unread.unwrap_or(0));
-        Seen { output_bytes, ..seen.clone() }
+        CallResponse { output_bytes, ..seen.clone() }
     }
 
     /// Takes in what the upstream has sent. Returns `None` if nothing of it is passed on yet.
@@ -267,7 +267,7 @@ impl StreamRelay {
             let was_over = call.run().is_over();
             let directive = call.run().tell(&EventKind::Piece { text: &part.text }, Detail::None);
             if let Some(refused) = part.refused {
-                return Some(self.end_refused(part.passed.into_mut(), &refused));
+                return Some(self.end_refused(part.passed.into_mut(), refused));
             }
             let stops = directive.stops() && !was_over;
             if stops {
@@ -303,7 +303,7 @@ impl StreamRelay {
                 }
             };
             let event = frame.event();
-            let (mut brought, mut has_only_words) = (EventSeen::default(), false);
+            let (mut brought, mut has_only_words) = (EventContent::default(), false);
             if let Some(event) = &event {
                 if let Some(words) = self.reader.words(event) {
                     text.push_str(words);
@@ -380,9 +380,9 @@ impl StreamRelay {
 
     /// Ends the stream after `out`, which is all before the event with the refused tool call: in order, so that the client
     /// runs the tool calls that it has and comes back, unless one of them is incomplete.
-    fn end_refused(&mut self, mut out: BytesMut, refused: &RefusedToolCall) -> BodyPart {
+    fn end_refused(&mut self, mut out: BytesMut, refused: RefusedToolCall) -> BodyPart {
         let Some(call) = self.phase.end() else { return Poll::Ready(None) };
-        let rest = self.splitter.written(&refused.rest, &mut self.has_passed);
+        let rest = self.splitter.written(refused.rest, &mut self.has_passed);
         out.extend_from_slice(&rest);
         let settled = call.refused_tool_call(&self.with_unread(&refused.seen));
         let signal = settled.stop().unwrap_or_else(|| {
@@ -408,8 +408,8 @@ impl StreamRelay {
 
     /// Writes what ends the stream for its client.
     fn write_end(&mut self, out: &mut BytesMut, signal: &StopSignal) {
-        let events = self.reader.end(&StopText::of(signal));
-        out.extend_from_slice(&self.splitter.written(&events, &mut self.has_passed));
+        let events = self.reader.end(&stop_text(signal));
+        out.extend_from_slice(&self.splitter.written(events, &mut self.has_passed));
         out.extend_from_slice(self.splitter.end(self.has_passed).as_bytes());
     }
 
@@ -435,7 +435,7 @@ impl StreamRelay {
             refused = refused_tool_call(reader, self.phase.call(), &event, &brought, passed_calls);
         }
         if let Some(refused) = refused {
-            return self.end_refused(last.into(), &refused);
+            return self.end_refused(last.into(), refused);
         }
         let rest = self.splitter.take_rest();
         if let Some(call) = self.phase.end() {
@@ -480,7 +480,7 @@ fn refused_tool_call(
     reader: &mut dyn StreamReader,
     call: Option<&InFlightCall>,
     event: &SseEvent<'_>,
-    brought: &EventSeen,
+    brought: &EventContent,
     passed: &mut usize,
 ) -> Option<RefusedToolCall> {
     let call = call.filter(|_| brought.begins_call.is_some())?;
