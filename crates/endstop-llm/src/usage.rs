@@ -1,10 +1,10 @@
 //! Usage that a provider reports, at once or piece by piece.
 
+use endstop_core::units::{Money, TokenUsage};
 use endstop_price::{
     CallContext, MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape,
     read_usage,
 };
-use endstop_core::units::{Money, TokenUsage};
 use serde_json::{Map, Value};
 
 use crate::json::Raw;
