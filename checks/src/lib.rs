@@ -1,7 +1,7 @@
 //! The ledger and the token tree alone, on the synchronisation types of a model checker: `cargo xtask test`
 //! runs the models in `tests/` under `--cfg endstop_loom` and `--cfg endstop_shuttle`.
 
-#[path = "../../crates/endstop/src"]
+#[path = "../../crates/endstop-runtime/src"]
 mod parts {
     pub mod cancel;
     pub mod ledger;

@@ -62,7 +62,8 @@ pub enum EventKind<'a> {
     StepBegin,
     /// A model request is about to be sent; the second and later ones of a step are retries. A checkpoint.
     AttemptBegin {
-        /// The worst case of the call, where the driver knows it: the gauge `next_cost`.
+        /// The worst case of the call, if the driver knows it: the gauge `next_cost`. It covers the run's own calls only:
+        /// a rule of a parent sees the money of its sub-agents as [`EventKind::Reserve`] against `cost`.
         next_cost: Option<Cost>,
     },
     /// What a model request may spend at most, with what is held by the requests in flight of the run and

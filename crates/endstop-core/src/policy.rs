@@ -56,7 +56,10 @@ impl Action {
     }
 }
 
-/// What one override of a rule may add to its limit.
+/// The amounts that one override of a rule adds to its limit.
+///
+/// The core counts the steps of a grant and admits no more of them. Money, tokens and time of a grant are part of
+/// [`Policy::bounds`], which a ledger enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// Steps.
@@ -117,7 +120,8 @@ impl Rule {
     }
 
     /// Whether no continuation can override it (docs/semantics.md, section 2): money and token rules are hard
-    /// unless they say otherwise, and a money rule without a grant of money stays hard.
+    /// unless they say otherwise, and a money rule without a grant of money stays hard. A rule is hard or soft as a
+    /// whole: one that names money next to other limits is hard.
     #[must_use]
     pub fn is_hard(&self) -> bool {
         let has = |unit: Unit| gauges_in(&self.condition).any(|gauge| gauge.row().unit == unit);

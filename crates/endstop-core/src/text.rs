@@ -2,6 +2,9 @@
 //!
 //! The state carried from piece to piece is one automaton state for all phrases and one for each pattern:
 //! the answer equals a search over the whole text, wherever it was cut.
+//!
+//! Patterns are compiled to deterministic automata of bounded size, because only their state can be carried from
+//! piece to piece and saved. A Unicode word boundary has no such automaton: it is refused with a hint.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;

@@ -1,1 +1,35 @@
-//! What live runs share: the ledger, cancellation, the tree of runs, and the plan of a model call.
+//! What live runs of agents share: budgets, cancellation, clocks, observers, stores.
+//!
+//! Several agents spend the same dollar, and each of them checks before it spends. If each checks alone, all of
+//! them pass the check at once. This crate has the parts that make such runs safe together: a [`ledger`] in
+//! which a call reserves its worst case before it is sent, and [`cancel`] tokens that carry the reason of a stop
+//! from a run to its sub-agents.
+//!
+//! ```
+//! use endstop_core::units::Money;
+//! use endstop_runtime::ledger::{Amounts, Budget, Limits};
+//!
+//! let cents = |n: u64| Money::from_picos(n * 10_000_000_000);
+//! let run = Budget::root(Limits { cost: Some(cents(50)), ..Limits::unlimited() });
+//! let child = run.child(Limits::unlimited());
+//!
+//! // The call can cost at most 30 cents, and it costs 12.
+//! let hold = child.reserve(Amounts { cost: cents(30), ..Amounts::ZERO })?;
+//! assert!(run.reserve(Amounts { cost: cents(30), ..Amounts::ZERO }).is_err());
+//! hold.settle(Amounts { cost: cents(12), ..Amounts::ZERO });
+//! assert_eq!(run.room().cost, Some(cents(38)));
+//! # Ok::<(), endstop_runtime::ledger::Refused>(())
+//! ```
+
+pub mod cancel;
+pub mod clock;
+pub mod ledger;
+mod model_error;
+pub mod observe;
+pub mod store;
+mod sync;
+mod tool_call;
+pub mod trace;
+
+pub use model_error::{ModelError, ModelErrorKind};
+pub use tool_call::{ToolCall, ToolOutcome};

@@ -59,14 +59,14 @@ pub(crate) use scope::Scope;
 pub use source::CancellationSource;
 pub use state::{AgentState, ExecutionState, Step, ToolExecution};
 
-use crate::cancel::{CancelToken, KillSwitch};
-use crate::clock::WallClock;
-use crate::ledger::Budget;
 use crate::model::Model;
 use crate::observe::Observer;
-use crate::store::{RunId, Store, StoreError};
 use crate::tool::ToolSet;
 use drive::{Drive, Flow};
+use endstop_runtime::cancel::{CancelToken, KillSwitch};
+use endstop_runtime::clock::WallClock;
+use endstop_runtime::ledger::Budget;
+use endstop_runtime::store::{RunId, Store, StoreError};
 use hooks::Hooks;
 use pricing::Pricing;
 

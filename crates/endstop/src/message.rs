@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use endstop_runtime::{ToolCall, ToolOutcome};
+
 /// One message of a conversation.
 ///
 /// The JSON form has `role` (`system`, `user`, `assistant`, `tool`) and the fields of the variant.
@@ -44,56 +46,6 @@ pub enum Message {
         /// The result as the model sees it.
         text: String,
     },
-}
-
-/// A call that the model asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// The provider's id of the call; unique within a reply.
-    pub id: String,
-    /// The tool's name.
-    pub tool: String,
-    /// The arguments as the model gave them: JSON text, or whatever it wrote instead.
-    pub arguments: String,
-}
-
-/// What became of a tool call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolOutcome {
-    /// It ran and has a result.
-    #[default]
-    Succeeded,
-    /// It ran and failed.
-    Failed,
-    /// It ran longer than it may.
-    TimedOut,
-    /// It was cut by a cancellation.
-    Cut,
-    /// Not run: its arguments do not fit the tool's schema.
-    Invalid,
-    /// Not run: there is no such tool.
-    Unknown,
-    /// Not run: a hook blocked it.
-    Blocked,
-    /// Not run: a limit refused it.
-    Refused,
-    /// Not run: the run was stopped before its turn came.
-    NotExecuted,
-}
-
-impl ToolOutcome {
-    /// Whether the call was dispatched.
-    #[must_use]
-    pub const fn was_executed(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Cut)
-    }
-
-    /// Whether the model is told that it failed.
-    #[must_use]
-    pub const fn is_error(self) -> bool {
-        !matches!(self, Self::Succeeded)
-    }
 }
 
 /// What a message weighs beside its text, in tokens: role, separators, ids. Above what any provider's

@@ -7,205 +7,29 @@
 //! No sink reads a clock: what it prints or stores comes from the times of the events.
 
 mod console;
-mod doubts;
 mod fan_out;
 mod leaves;
 #[cfg(feature = "otel")]
 mod otel;
-#[cfg(test)]
-mod play;
-mod recording;
-mod report;
 mod screen;
 mod shadow;
 mod status;
 mod text;
-mod trace;
 
-use std::fmt;
-use std::time::Duration;
-
-use endstop_core::Run;
-use endstop_core::event::Event;
-use endstop_core::run::{Directive, Notice};
-use endstop_core::wire::v1::trace::Line;
-
-use crate::ledger::Budget;
-use crate::message::{ToolCall, ToolOutcome};
-use crate::model::ModelError;
-use crate::store::RunId;
+pub use endstop_runtime::observe::{
+    Detail, Doubts, MoneyIs, MoneySpent, Observation, Observer, REPORT_VERSION, Report, Reporter,
+    RunInfo, SubAgent, Totals, clean,
+};
+pub use endstop_runtime::trace::{
+    Flush, Recorded, Recording, TraceProblems, TraceRecorder, push_seen, push_trace_line,
+    trace_header, trace_line,
+};
 
 pub use console::ConsoleObserver;
-pub use doubts::Doubts;
 pub use fan_out::Observers;
 #[cfg(feature = "otel")]
 pub use otel::OtelObserver;
-pub use recording::{Recorded, Recording};
-pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
 pub use screen::Screen;
 pub use shadow::{Shadow, ShadowStop};
 pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, render};
-pub use text::{clean, truncate};
-pub use trace::{
-    Flush, TraceProblems, TraceRecorder, push_seen, push_trace_line, trace_header, trace_line,
-};
-
-/// What is fixed about a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunInfo {
-    /// The run.
-    pub id: RunId,
-    /// The run whose tool call began it.
-    pub parent: Option<RunId>,
-    /// The agent that began it (`gen_ai.agent.name`).
-    pub agent: String,
-    /// The model that it began with (`gen_ai.request.model`).
-    pub model: String,
-    /// The provider of that model (`gen_ai.provider.name`); empty where unknown.
-    pub provider: String,
-    /// Nesting depth; the root is 0.
-    pub depth: u32,
-    /// Whether it goes on from a saved state.
-    pub is_resumed: bool,
-}
-
-/// One event of a run, and what was decided.
-#[derive(Clone, Copy)]
-pub struct Observation<'a> {
-    /// Whose event.
-    pub info: &'a RunInfo,
-    /// The event as the core took it in.
-    pub event: &'a Event<'a>,
-    /// What the core answered.
-    pub directive: Directive,
-    /// What the core does not look at.
-    pub detail: Detail<'a>,
-    /// The core after the event.
-    pub run: &'a Run,
-    /// The run's node of the ledger; its amounts contain those of its descendants.
-    pub budget: &'a Budget,
-}
-
-impl fmt::Debug for Observation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observation")
-            .field("run", &self.info.id)
-            .field("event", &self.event)
-            .field("directive", &self.directive)
-            .field("detail", &self.detail)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What the decision core does not look at.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub enum Detail<'a> {
-    /// Nothing more.
-    #[default]
-    None,
-    /// Beside `RunBegin`.
-    Begin {
-        /// How many messages the conversation has.
-        messages: usize,
-        /// How many tools the model may call.
-        tools: usize,
-    },
-    /// Beside `AttemptBegin`.
-    Request {
-        /// The model that is asked.
-        model: &'a str,
-        /// Its provider.
-        provider: &'a str,
-        /// The output cap that is sent.
-        max_output_tokens: Option<u64>,
-        /// The tokens that the input is at most.
-        input_bound: u64,
-    },
-    /// Beside `Reply`.
-    Reply {
-        /// The model's words.
-        text: &'a str,
-        /// The calls that it asks for.
-        tool_calls: &'a [ToolCall],
-        /// Whether usage was counted here because the provider told none.
-        is_estimate: bool,
-        /// Output tokens that were reasoning.
-        reasoning_tokens: Option<u64>,
-        /// From the request to the first piece.
-        first_piece_after: Option<Duration>,
-        /// From the request to the end.
-        took: Duration,
-    },
-    /// Beside `AttemptFailed`.
-    Failure {
-        /// Why.
-        error: &'a ModelError,
-        /// Whether what was charged is an estimate.
-        is_estimate: bool,
-        /// From the request to the failure.
-        took: Duration,
-    },
-    /// Beside `ToolBegin`, `ToolEnd` and `ToolRefused`.
-    Tool {
-        /// The call.
-        call: &'a ToolCall,
-        /// What became of it; `None` while it begins.
-        outcome: Option<ToolOutcome>,
-        /// How long it ran.
-        took: Duration,
-    },
-    /// Beside `ChildBegin` and `ChildEnd`.
-    Child {
-        /// The sub-agent's name.
-        agent: &'a str,
-    },
-    /// Beside `StepEnd`.
-    Step {
-        /// From the step's beginning to its end, model and tools included.
-        took: Duration,
-    },
-    /// A hook, a tool or the loop failed; beside `StopRaised`.
-    Error {
-        /// What happened.
-        message: &'a str,
-    },
-}
-
-impl Detail<'_> {
-    /// Whether tokens that are settled were not told by the provider.
-    #[must_use]
-    pub const fn is_estimate(&self) -> bool {
-        matches!(
-            self,
-            Self::Reply { is_estimate: true, .. } | Self::Failure { is_estimate: true, .. }
-        )
-    }
-}
-
-impl<'a> Observation<'a> {
-    /// The line of a trace that says it.
-    #[must_use]
-    pub fn line(&self) -> Line<'a> {
-        let estimate = self.detail.is_estimate();
-        Line { estimate, ..Line::answered(self.event, self.directive) }
-    }
-}
-
-/// Watches runs. Shared by all runs of a tree.
-pub trait Observer: Send + Sync {
-    /// Takes in one event. Called in order for each run, while the run waits: it must not block for long
-    /// and must not call back into the run. A panic is caught and ends nothing.
-    fn observe(&self, observation: &Observation<'_>);
-
-    /// A warn rule began to hold. Called after the event that brought it.
-    fn warned(&self, info: &RunInfo, notice: &Notice, run: &Run) {
-        let _ = (info, notice, run);
-    }
-
-    /// The run is over or paused and its state is final: `run` gives status, verdict and totals. It is a copy, so
-    /// the run waits for nobody here and may be called back.
-    fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
-        let _ = (info, run, budget);
-    }
-}
+pub use text::truncate;

@@ -13,9 +13,9 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cancel::CancelToken;
 use crate::message::ToolCall;
-use crate::store::RunId;
+use endstop_runtime::cancel::CancelToken;
+use endstop_runtime::store::RunId;
 
 pub mod answers;
 pub mod builtin;
@@ -54,7 +54,7 @@ pub struct ToolContext {
     pub agent: String,
     /// Nesting depth of that run; the root is 0.
     pub depth: u32,
-    /// Cancelled with [`Urgency::Now`](crate::cancel::Urgency::Now) when what is in flight is to be cut.
+    /// Cancelled with [`Urgency::Now`](endstop_runtime::cancel::Urgency::Now) when what is in flight is to be cut.
     pub cancel: CancelToken,
     /// What a sub-agent shares with the run that begins it.
     pub(crate) scope: Option<Arc<crate::agent::Scope>>,

@@ -9,9 +9,10 @@ use std::time::Duration;
 use endstop::agent::MIN_OUTPUT_TOKENS;
 use endstop::agent::driver::{Call, DrivenRun, Outcome, Pricing, Replay, Surroundings};
 use endstop::cancel::Urgency;
+use endstop::core::Program;
 use endstop::core::event::EventKind;
 use endstop::core::expr::parse;
-use endstop::core::policy::{Policy, Program};
+use endstop::core::policy::Policy;
 use endstop::core::probe::Probes;
 use endstop::core::run::{Directive, Run, Status};
 use endstop::core::signal::{StopReason, StopSignal};
@@ -19,8 +20,8 @@ use endstop::core::units::{Cost, Money, TokenUsage};
 use endstop::core::wire::v1::trace::Line;
 use endstop::ledger::{Budget, Limits};
 use endstop::observe::{Detail, MoneyIs, Observation, Observer, Recording, RunInfo};
-use endstop::price::PriceTable;
 use endstop::store::RunId;
+use endstop_price::PriceTable;
 
 fn program(condition: &str) -> Arc<Program> {
     let policy = Policy::stop(parse(condition).expect("a condition"));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use endstop_gateway::sim::{Script, Sim};
+use endstop_sim::{Script, Sim};
 
 use super::gateway::{hear_the_end, script};
 use crate::error::CliError;

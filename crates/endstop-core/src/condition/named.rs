@@ -3,6 +3,9 @@
 //!
 //! A named condition stays named in the tree and prints as written; equality and hashing use its
 //! expansion.
+//!
+//! Every expansion can be written in the expression language. This is why `no_progress` is also a gauge and
+//! `cancelled` a fact: `no_progress(3)` and `cancellation()` expand to them.
 
 mod arguments;
 mod measured;

@@ -1,4 +1,7 @@
 //! The share of steps that got only what was already seen: the gauge `stale`.
+//!
+//! It is a separate gauge, so `no_progress(n)` keeps its simple meaning. `no_progress()` without a number combines
+//! both at limits that were measured (docs/detection.md).
 
 use alloc::boxed::Box;
 

@@ -2,6 +2,9 @@
 //!
 //! Only a lower bound of a stop or a finish rule does: what may be spent can bring those nearer and nothing
 //! else. Every other leaf reads what is settled.
+//!
+//! Pause rules are among those: they read settled amounts only, because a person decides about money that was spent
+//! and not about worst cases.
 
 use alloc::vec::Vec;
 

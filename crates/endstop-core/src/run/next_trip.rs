@@ -1,6 +1,9 @@
 //! The least distance along one axis at which a rule trips (docs/semantics.md, section 2).
 //!
 //! Nothing else sets timers, caps the next call's output, or shows "82 % of tokens".
+//!
+//! On the time axis a `count` in a time window falls while its stamps leave the window, and can become false. A
+//! `streak` and other counts do not change with time.
 
 use alloc::string::String;
 use alloc::vec::Vec;

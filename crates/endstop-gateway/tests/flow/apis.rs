@@ -1,7 +1,7 @@
 //! Every interface, over the scripted model: three steps and not one more, as JSON and as a stream.
 
 use endstop_gateway::Gateway;
-use endstop_gateway::sim::{Script, Sim};
+use endstop_sim::{Script, Sim};
 use serde_json::{Value, json};
 
 use crate::fake::{self, Fake};

@@ -76,7 +76,7 @@ impl Drive {
             self.scope.note(&EventKind::Approved { rule, cap });
         }
         // From here on the core alone knows the limits.
-        self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
+        self.scope.budget.set_limits(endstop_runtime::ledger::Limits::unlimited());
     }
 
     /// A pause rule holds: a person is asked, if one can be.

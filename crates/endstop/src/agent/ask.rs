@@ -246,7 +246,8 @@ impl Drive {
         }
     }
 
-    /// Takes in a piece; whether it was the last one.
+    /// Records a piece, and returns whether it was the last one. A text condition that trips here ends the response:
+    /// the text so far is kept and charged as an estimate, because a provider reports no usage of a closed stream.
     fn take_piece(&self, answer: &mut Answer, event: ModelEvent) -> bool {
         let directive = match event {
             ModelEvent::Text(text) => {

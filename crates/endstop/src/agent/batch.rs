@@ -324,7 +324,7 @@ impl Drive {
                 id: call.id.clone(),
                 tool: call.tool.clone(),
                 outcome: answered.outcome,
-                took_ms: crate::clock::millis(answered.took),
+                took_ms: endstop_runtime::clock::millis(answered.took),
                 answer: place,
             };
             if let Some(step) = self.state.execution.steps.last_mut() {

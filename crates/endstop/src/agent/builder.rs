@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use endstop_core::Program;
 use endstop_core::condition::Condition;
-use endstop_core::policy::{Action, Policy, PolicyError, Program, Rule};
+use endstop_core::policy::{Action, Policy, PolicyError, Rule};
 use endstop_core::probe::Probes;
 use thiserror::Error;
 
@@ -16,14 +17,14 @@ use super::pricing::Pricing;
 use super::retry::{CircuitBreaker, RetryPolicy};
 use super::source::CancellationSource;
 use super::{AgentLoop, Inner};
-use crate::cancel::{CancelToken, KillSwitch};
-use crate::clock::WallClock;
-use crate::ledger::Budget;
 use crate::model::Model;
 use crate::observe::Observer;
-use crate::price::PriceTable;
-use crate::store::Store;
 use crate::tool::{Tool, ToolSet, ToolSetError};
+use endstop_price::PriceTable;
+use endstop_runtime::cancel::{CancelToken, KillSwitch};
+use endstop_runtime::clock::WallClock;
+use endstop_runtime::ledger::Budget;
+use endstop_runtime::store::Store;
 
 /// The policy of an agent that was given none: an endstop far away, but there.
 pub const DEFAULT_POLICY: &str = "steps >= 50 or active >= 1h";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::DEFAULT_OVERRIDES;
+use endstop_core::limits::DEFAULT_OVERRIDES;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::trip_record::TripRecord;
@@ -17,9 +17,9 @@ use super::plan::ContextBound;
 use super::scope::{Scope, is_over};
 use super::state::AgentState;
 use super::wait::Waited;
-use crate::ledger::Amounts;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
+use endstop_runtime::ledger::Amounts;
 
 /// Whether the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,9 @@ mod replay;
 
 use std::sync::Arc;
 
+use endstop_core::Program;
 use endstop_core::event::EventKind;
-use endstop_core::policy::{Action, Program};
+use endstop_core::policy::Action;
 use endstop_core::run::next_trip::Axis;
 use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
@@ -26,11 +27,11 @@ pub use replay::{Replay, Replayed};
 use super::approval::caps_of;
 use super::scope::{Core, Scope, Shared, is_over};
 use super::start::limits_of;
-use crate::cancel::{CancelToken, KillSwitch};
-use crate::clock::{RunClock, WallClock};
-use crate::ledger::{Amounts, Budget};
 use crate::observe::{Detail, Observer, Report, RunInfo};
-use crate::store::RunId;
+use endstop_runtime::cancel::{CancelToken, KillSwitch};
+use endstop_runtime::clock::{RunClock, WallClock};
+use endstop_runtime::ledger::{Amounts, Budget};
+use endstop_runtime::store::RunId;
 
 /// What a tree of runs is begun with, beside its policy. By default there is nothing around it.
 #[derive(Clone, Default)]
@@ -275,7 +276,7 @@ impl DrivenRun {
         }
         if !caps.is_empty() {
             // From here on the core alone knows the limits.
-            self.scope.budget.set_limits(crate::ledger::Limits::unlimited());
+            self.scope.budget.set_limits(endstop_runtime::ledger::Limits::unlimited());
         }
         !caps.is_empty()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::drive::{Drive, Flow};
 use super::scope::Scope;
-use crate::store::{RunLock, Store, Version};
+use endstop_runtime::store::{RunLock, Store, Version};
 
 /// Where a run is kept.
 pub(super) struct Stored {

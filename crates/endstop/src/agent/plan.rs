@@ -15,8 +15,8 @@ pub(super) use context::{ContextBound, estimate};
 use self::fit::{Others, is_only_held};
 use super::pricing::{Pricing, amount};
 use super::scope::Chain;
-use crate::ledger::{Amounts, Budget, Hold, Refused};
 use crate::observe::Detail;
+use endstop_runtime::ledger::{Amounts, Budget, Hold, Refused};
 
 /// Output tokens below which a call is not worth making (docs/semantics.md, section 2).
 pub const MIN_OUTPUT_TOKENS: u64 = 16;

@@ -10,7 +10,7 @@ use endstop_core::wire::v1::trace::Line;
 use super::state::{AgentState, ToolExecution};
 use super::{AgentLoop, ExecuteError};
 use crate::message::{Message, ToolOutcome};
-use crate::store::{RunId, RunLock, Store};
+use endstop_runtime::store::{RunId, RunLock, Store};
 
 /// Reads a run back, under its lock. What a dead process had begun is brought to an end: a request that was
 /// sent and not settled is charged its worst case, a tool call counts as failed, the step is closed.

@@ -23,10 +23,10 @@ use ends::Ends;
 
 use super::keep::Keeper;
 use super::source::CancellationSource;
-use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
-use crate::clock::{LastWall, RunClock};
-use crate::ledger::Budget;
 use crate::observe::{Detail, Doubts, Observation, Observer, RunInfo};
+use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
+use endstop_runtime::clock::{LastWall, RunClock};
+use endstop_runtime::ledger::Budget;
 
 /// What all runs of a tree share.
 pub(super) struct Shared {

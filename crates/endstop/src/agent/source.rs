@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use super::drive::Drive;
 use super::state::AgentState;
 use super::wait::Waited;
-use crate::cancel::{InMemoryCancellationSource, Urgency};
+use endstop_runtime::cancel::{InMemoryCancellationSource, Urgency};
 
 /// Asked at every checkpoint whether the run is to end.
 pub trait CancellationSource: Send + Sync {

@@ -14,11 +14,11 @@ use super::plan::ContextBound;
 use super::scope::{Core, Outside, Scope, Shared};
 use super::state::AgentState;
 use super::{AgentLoop, ExecuteError, Inner};
-use crate::cancel::{CancelToken, Urgency, watch_kill_switch};
-use crate::clock::RunClock;
-use crate::ledger::{Amounts, Budget, Limits};
 use crate::observe::RunInfo;
-use crate::store::{RunLock, Version};
+use endstop_runtime::cancel::{CancelToken, Urgency, watch_kill_switch};
+use endstop_runtime::clock::RunClock;
+use endstop_runtime::ledger::{Amounts, Budget, Limits};
+use endstop_runtime::store::{RunLock, Version};
 
 /// What a run is begun with.
 pub(super) struct Place {
@@ -152,10 +152,8 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
     match state.execution.core.take() {
         None => Ok((Run::new(program), false)),
         Some(mut core) => {
-            if core.status == Status::Paused {
-                // Whatever begins next is judged anew: what held the run up may be gone.
-                core.status = Status::InProgress;
-            }
+            // Whatever begins next is judged anew: what held the run up may be gone.
+            core.go_on();
             let run = Run::from_state(program, *core)
                 .map_err(|error| ExecuteError::Restore { run: state.id.clone(), error })?;
             Ok((run, true))
@@ -177,6 +175,9 @@ pub(super) fn spent(core: &Core) -> Amounts {
 
 /// What the ledger holds a run to: the bounds of its policy, which every run below it shares. The core
 /// knows more exactly, and sooner.
+///
+/// Limits that are not bounds, such as `cost >= $2 and steps >= 5`, are judged by the core at every reservation, under
+/// the locks of all runs concerned. After an approval only the core knows the limits.
 pub(super) fn limits_of(program: &Program) -> Limits {
     let bounds = program.policy().bounds_of_tree();
     let of = |bound: Option<endstop_core::policy::bounds::Bound>| bound.map(|b| b.with_overrides);

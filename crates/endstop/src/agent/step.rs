@@ -13,9 +13,9 @@ use super::drive::{About, Drive, Flow};
 use super::hooks::Trigger;
 use super::plan::{CallPlan, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS};
 use super::state::{OpenStep, Step};
-use crate::ledger::{Amounts, Dimension, Refused};
 use crate::message::Message;
 use crate::observe::Detail;
+use endstop_runtime::ledger::{Amounts, Dimension, Refused};
 
 /// What the model is told at the beginning of a wrap-up.
 const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
@@ -215,7 +215,7 @@ impl Drive {
     fn count_time(&mut self, begun: Instant) -> Duration {
         let took = begun.elapsed();
         if let Some(step) = self.state.execution.steps.last_mut() {
-            step.took_ms = step.took_ms.saturating_add(crate::clock::millis(took));
+            step.took_ms = step.took_ms.saturating_add(endstop_runtime::clock::millis(took));
         }
         took
     }

@@ -1,4 +1,8 @@
 //! An agent as a tool of another: one ledger, one tree of tokens, one set of observers.
+//!
+//! A sub-agent is never resumed. If a pause rule of an ancestor trips inside it, it ends with its partial answer, and
+//! the ancestor pauses at its own next checkpoint. If its own pause rule trips, it ends too, and the parent's model
+//! reads what waits for approval.
 
 use std::sync::Arc;
 
@@ -15,11 +19,11 @@ use super::scope::{Scope, Shared};
 use super::start::{Place, drive, limits_of};
 use super::state::AgentState;
 use super::{AgentLoop, Iteration};
-use crate::cancel::CancelToken;
-use crate::ledger::Budget;
 use crate::message::ToolCall;
 use crate::tool::answers::{self, StoppedAgent};
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use endstop_runtime::cancel::CancelToken;
+use endstop_runtime::ledger::Budget;
 
 /// The tool that begins a run of an agent.
 struct SubAgent {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::hooks::Trigger;
 use super::scope::{Scope, is_over};
-use crate::cancel::{CancelToken, Urgency};
+use endstop_runtime::cancel::{CancelToken, Urgency};
 
 /// How a wait ended.
 #[derive(Debug, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use endstop_core::units::{Millis, WallTime};
 
 use super::text::{clean_to, clock, short_id, width};
 use super::{Observation, Observer, RunInfo, Screen, truncate};
-use crate::ledger::Budget;
-use crate::store::RunId;
+use endstop_runtime::ledger::Budget;
+use endstop_runtime::store::RunId;
 use kind::{Kind, Line};
 use lines::Seen;
 

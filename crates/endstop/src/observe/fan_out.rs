@@ -9,7 +9,7 @@ use endstop_core::Run;
 use endstop_core::run::Notice;
 
 use super::{Observation, Observer, RunInfo};
-use crate::ledger::Budget;
+use endstop_runtime::ledger::Budget;
 
 /// Observers that are called one after the other, in the order in which they were added. One that panics
 /// does not keep the others from seeing what happened.

@@ -28,9 +28,9 @@ use opentelemetry::metrics::Meter;
 use opentelemetry::{Context, InstrumentationScope};
 
 use super::{Observation, Observer, RunInfo};
-use crate::ledger::Budget;
-use crate::store::RunId;
 use attributes::counting;
+use endstop_runtime::ledger::Budget;
+use endstop_runtime::store::RunId;
 use metrics::{Metrics, Used};
 use spans::Live;
 

@@ -21,7 +21,7 @@ use endstop_core::units::{Money, PICOS_PER_DOLLAR};
 
 use super::text::money;
 use super::{Observation, Observer, RunInfo, Screen, clean, truncate};
-use crate::ledger::Budget;
+use endstop_runtime::ledger::Budget;
 use trips::{Trip, Trips};
 
 /// The time between two redraws within a step, in milliseconds of the run.

@@ -8,10 +8,10 @@ use endstop_core::policy::{Action, Policy, Rule};
 use proptest::prelude::*;
 
 use super::super::Detail;
-use super::super::play::{Play, Shared, policy};
 use super::super::text::width;
 use super::*;
-use crate::ledger::{Amounts, Limits};
+use endstop_runtime::ledger::{Amounts, Limits};
+use endstop_runtime::observe::play::{Play, Shared, policy};
 
 fn dollars(text: &str) -> Money {
     text.parse().unwrap()

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use endstop::agent::AgentState;
-use endstop::import::CostIs;
 use endstop::model::Model;
 use endstop::observe::{RunInfo, TraceRecorder, trace_header};
-use endstop::price::PriceTable;
 use endstop::store::Store;
+use endstop_price::PriceTable;
 
 use super::keep;
 use crate::error::CliError;
@@ -88,7 +87,7 @@ impl Record {
                 depth: 0,
                 is_resumed: true,
             };
-            let header = trace_header(&info, CostIs::Computed, Some(self.prices.version()));
+            let header = trace_header(&info, Some(self.prices.version()));
             out.write_all(header.as_bytes()).map_err(failed)?;
             let mut from = 0;
             loop {

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::super::plan::CallPlan;
 use super::super::pricing::amount;
 use super::super::scope::Scope;
-use crate::ledger::{Amounts, Hold};
 use crate::model::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
+use endstop_runtime::ledger::{Amounts, Hold};
 
 /// What the ledger holds for an attempt. Whoever drops a run in the middle of a request, such as a tool
 /// that gives up on a sub-agent, charges the worst case to the ledger; the cores are told the same.

@@ -8,10 +8,10 @@ use endstop_core::run::Directive;
 
 use super::super::drive::{About, Drive, Flow};
 use super::super::hooks::Trigger;
-use crate::ledger::Amounts;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::answers;
+use endstop_runtime::ledger::Amounts;
 
 /// Why a call does not begin.
 pub(super) enum Refusal {

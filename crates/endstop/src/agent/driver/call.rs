@@ -16,10 +16,10 @@ use super::super::pricing::Pricing;
 use super::super::scope::Scope;
 use super::super::step::ledger_signal;
 use super::DrivenRun;
-use crate::ledger::{Hold, Refused};
 use crate::message::ToolCall;
 use crate::model::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
+use endstop_runtime::ledger::{Hold, Refused};
 
 /// A model call that is about to be made.
 #[derive(Clone, Copy, Debug)]

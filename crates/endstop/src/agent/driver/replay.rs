@@ -11,8 +11,8 @@ use endstop_core::wire::v1::trace::Line;
 use super::super::ask::settled;
 use super::super::resume::Tail;
 use super::{DrivenRun, Surroundings};
-use crate::ledger::{Amounts, Limits};
 use crate::observe::{Doubts, RunInfo};
+use endstop_runtime::ledger::{Amounts, Limits};
 
 /// Takes in the events that were recorded of a root run, in their order, under today's policy.
 ///

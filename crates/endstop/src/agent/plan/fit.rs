@@ -9,7 +9,7 @@ use endstop_core::run::Directive;
 use endstop_core::signal::StopReason;
 
 use super::{CallPlan, Chain, Worst};
-use crate::ledger::{Amounts, Budget, Dimension, Limits, Refused};
+use endstop_runtime::ledger::{Amounts, Budget, Dimension, Limits, Refused};
 
 /// The part of the output that a call could have alone, below which it waits.
 const WORTH_A_PART: u64 = 4;
@@ -120,6 +120,9 @@ impl Chain<'_> {
 
     /// The worst case with the largest output cap that every core and every budget lets begin, and true; with the
     /// least one and false if none fits, so that the refusal shows it.
+    ///
+    /// The cores themselves are asked, by [`Run::would`](endstop_core::Run::would) of a reserve, instead of computing
+    /// the cap from the distance to the next trip: prices have tiers, and every ancestor has another policy.
     pub(super) fn output_that_fits(
         &mut self,
         plan: &CallPlan<'_>,

@@ -10,8 +10,8 @@ use endstop_core::units::TokenUsage;
 use tokio::time::Instant;
 
 use super::{Core, Scope};
-use crate::ledger::Budget;
 use crate::observe::Detail;
+use endstop_runtime::ledger::Budget;
 
 /// The locked cores of a run and its ancestors, root first.
 pub(in crate::agent) struct Chain<'s> {

@@ -9,11 +9,11 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, TokenUsage};
 
 use super::super::Detail;
-use super::super::play::{Play, Shared, dollars, policy};
 use super::super::text::width;
 use super::*;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::model::{ModelError, ModelErrorKind};
+use endstop_runtime::observe::play::{Play, Shared, dollars, policy};
 
 const ID: &str = "019a8c1e-7b2f-7000-8000-000000a1b2c3";
 

@@ -15,7 +15,7 @@ use super::super::{Detail, Observation, clean};
 use super::kind::{Kind, Line};
 use super::tool::{calling, tool_end, tool_refused};
 use super::{Options, Time};
-use crate::ledger::Budget;
+use endstop_runtime::ledger::Budget;
 
 /// Columns of a name: a model, a tool, an agent.
 pub(super) const NAME: usize = 64;

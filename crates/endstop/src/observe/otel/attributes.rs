@@ -8,8 +8,8 @@ use opentelemetry::{KeyValue, Value};
 use super::super::{Detail, StatusView};
 use super::metrics::dollars;
 use super::names;
-use crate::ledger::Budget;
 use crate::message::ToolOutcome;
+use endstop_runtime::ledger::Budget;
 
 /// A count as an attribute, which is signed.
 pub(super) fn number(count: u64) -> Value {

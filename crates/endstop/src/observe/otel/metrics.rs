@@ -10,7 +10,7 @@ use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter};
 
 use super::super::{Observation, RunInfo, StatusView};
 use super::names;
-use crate::ledger::Budget;
+use endstop_runtime::ledger::Budget;
 
 /// Bounds of the buckets that the conventions ask for.
 const TOKEN_BUCKETS: [f64; 14] = [

@@ -13,10 +13,10 @@ use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 
 use super::super::Detail;
-use super::super::play::{BEGAN, Play, policy};
 use super::*;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::model::{ModelError, ModelErrorKind};
+use endstop_runtime::observe::play::{BEGAN, Play, policy};
 
 const BEGIN: EventKind<'static> = EventKind::RunBegin { agent: None, depth: 0 };
 const ATTEMPT: EventKind<'static> = EventKind::AttemptBegin { next_cost: None };

@@ -18,8 +18,8 @@ use super::attributes::{
 };
 use super::metrics::Used;
 use super::names;
-use crate::ledger::Budget;
 use crate::message::ToolOutcome;
+use endstop_runtime::ledger::Budget;
 
 /// A run whose span is open.
 pub(super) struct Live {

@@ -7,7 +7,7 @@ use endstop_core::policy::Action;
 use endstop_core::run::next_trip::Axis;
 
 use super::cost;
-use crate::ledger::Budget;
+use endstop_runtime::ledger::Budget;
 
 /// What ends a run, or holds it.
 const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];

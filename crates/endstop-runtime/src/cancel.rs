@@ -1,0 +1,200 @@
+//! Cancellation: a tree of tokens that carry the reason, and the kill switch.
+//!
+//! A run holds a [`CancelToken`], and each run below it a [`child`](CancelToken::child). Cancelling a token
+//! reaches everything below it and nothing above. How hard it stops is its [`Urgency`].
+//!
+//! # Invariants
+//!
+//! 1. A token's signal is set once and never changes. Its urgency only rises.
+//! 2. A token that is cancelled has a signal: the signal is set before the urgency can be read and before
+//!    anyone is woken.
+//! 3. A token is cancelled at least as urgently as its parent is. A child of a cancelled token is born
+//!    cancelled.
+//! 4. Cancelling touches the token and what is below it, never its parent or its siblings.
+//! 5. Whoever waits is woken: a waiter is listed under the same lock under which the urgency rises, and
+//!    looks at the urgency again before it is listed.
+//! 6. No foreign code runs under the lock: wakers are cloned, woken and dropped outside.
+//! 7. A token whose last clone is dropped leaves nothing behind. What is below it belongs to its parent from
+//!    then on.
+//! 8. Work over the tree is a loop, never a recursion, so that depth costs no stack.
+
+pub mod interrupt;
+mod kill;
+mod source;
+mod tree;
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use endstop_core::signal::{StopReason, StopSignal};
+
+pub use kill::{
+    FileKillSwitch, KillSwitch, MIN_WATCH_INTERVAL, MemoryKillSwitch, NoKillSwitch, kill_signal,
+    watch_kill_switch,
+};
+pub use source::InMemoryCancellationSource;
+use tree::Handle;
+
+/// How hard a cancellation stops what it reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Urgency {
+    /// Nothing more begins; what is in flight ends by itself.
+    Graceful,
+    /// What is in flight is cut.
+    Now,
+}
+
+/// One place in a tree of cancellations. Clones are the same place.
+///
+/// ```
+/// use endstop_runtime::cancel::{CancelToken, Urgency};
+/// use endstop_core::signal::{StopReason, StopSignal};
+///
+/// let run = CancelToken::new();
+/// let child = run.child();
+/// run.cancel(StopSignal::new(StopReason::UserRequested), Urgency::Graceful);
+/// assert_eq!(child.urgency(), Some(Urgency::Graceful));
+/// assert_eq!(child.signal().unwrap().reason, StopReason::UserRequested);
+/// ```
+#[derive(Clone)]
+pub struct CancelToken {
+    handle: crate::sync::Arc<Handle>,
+}
+
+impl CancelToken {
+    /// A token without a parent, in a tree of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { handle: crate::sync::Arc::new(Handle::root()) }
+    }
+
+    /// A token below this one. Below a cancelled token it is cancelled from the start, for the same reason.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self { handle: crate::sync::Arc::new(self.handle.child()) }
+    }
+
+    /// Cancels this token and all below it, and says whether this token was not cancelled before.
+    ///
+    /// The first signal wins: a token that has one keeps it, here and below. A later [`Urgency::Now`] makes a
+    /// graceful cancellation urgent and keeps its signal; urgency never falls.
+    pub fn cancel(&self, signal: StopSignal, urgency: Urgency) -> bool {
+        self.handle.cancel(Arc::new(signal), urgency)
+    }
+
+    /// Why it was cancelled.
+    #[must_use]
+    pub fn signal(&self) -> Option<Arc<StopSignal>> {
+        self.handle.signal()
+    }
+
+    /// How urgently it was cancelled.
+    #[must_use]
+    pub fn urgency(&self) -> Option<Urgency> {
+        self.handle.urgency()
+    }
+
+    /// Whether it was cancelled, in either way. This is one atomic load.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.urgency().is_some()
+    }
+
+    /// Resolves when the token is cancelled, in either way; at once if it already is.
+    ///
+    /// # Cancellation safety
+    ///
+    /// It may be dropped at any time and asked for again; no cancellation is missed.
+    pub const fn cancelled(&self) -> Cancelled<'_> {
+        Cancelled { token: self, least: Urgency::Graceful, key: None }
+    }
+
+    /// Resolves when the token is cancelled with [`Urgency::Now`]; at once if it already is.
+    ///
+    /// # Cancellation safety
+    ///
+    /// As of [`cancelled`](Self::cancelled).
+    pub const fn cut(&self) -> Cancelled<'_> {
+        Cancelled { token: self, least: Urgency::Now, key: None }
+    }
+
+    /// The output of `future`, unless the token is cut first: then `future` is dropped where it stands, and
+    /// the signal is returned. Once the token is cut, `future` is not polled any more, even if it is ready.
+    ///
+    /// # Cancellation safety
+    ///
+    /// That of `future`.
+    ///
+    /// # Errors
+    ///
+    /// The signal of the token, if it was cut.
+    pub async fn run_until_cut<F: Future>(&self, future: F) -> Result<F::Output, Arc<StopSignal>> {
+        let mut cut = self.cut();
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if Pin::new(&mut cut).poll(cx).is_ready() {
+                return Poll::Ready(Err(self.signal_or_unknown()));
+            }
+            future.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    fn signal_or_unknown(&self) -> Arc<StopSignal> {
+        self.signal().unwrap_or_else(|| Arc::new(StopSignal::new(StopReason::Unknown)))
+    }
+}
+
+impl Default for CancelToken {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelToken")
+            .field("urgency", &self.urgency())
+            .field("signal", &self.signal())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits for a cancellation: [`CancelToken::cancelled`] and [`CancelToken::cut`].
+#[derive(Debug)]
+#[must_use = "nothing waits until it is polled"]
+pub struct Cancelled<'a> {
+    token: &'a CancelToken,
+    least: Urgency,
+    /// Its entry in the list of waiters, once it is in.
+    key: Option<u64>,
+}
+
+impl Future for Cancelled<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let handle = &self.token.handle;
+        if handle.urgency() >= Some(self.least) {
+            return Poll::Ready(());
+        }
+        match handle.wait(self.key, self.least, cx.waker().clone()) {
+            Some(key) => {
+                self.key = Some(key);
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Cancelled<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.token.handle.leave(key);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The ledger: a tree of budgets that cannot be overshot.
+//!
+//! What may be spent is reserved before it is spent ([`Budget::reserve`]) and settled after
+//! ([`Hold::settle`]), in five dimensions at once: steps, attempts, tool calls, tokens and money.
+//!
+//! 1. *Committed* is settled + held. At every node and in every dimension no reservation takes committed
+//!    past the limit, under any interleaving of threads.
+//! 2. A reservation holds at the node and at all its ancestors, in all dimensions, or nowhere. A child can
+//!    only narrow.
+//! 3. Only `reserve` refuses. Settling and charging never refuse and never forget: an actual amount above
+//!    its hold is settled in full, shows as overshoot, and a node whose committed is above a limit admits
+//!    nothing more, not even calls that ask nothing of that dimension.
+//! 4. So settled passes a limit by no more than the sum over calls of what each spent above its hold; by
+//!    nothing, while each hold is a true upper bound.
+//! 5. A hold ends exactly once: settled, released, or dropped. A dropped one is charged in full unless it
+//!    was told otherwise ([`OnDrop`]).
+//! 6. The order of settlements changes no total. Amounts are integers. One that cannot be kept exactly is
+//!    kept as `u64::MAX`, and from then on the whole tree refuses ([`Budget::is_overflowed`]).
+//! 7. A limit of 0 admits nothing; no limit is `None`, written out. Limits and committed amounts beyond
+//!    `i64::MAX` (pico-dollars: $9.2 M) are not told apart: whatever would pass it is refused.
+//! 8. A budget that nobody refers to is freed; what it settled is in its ancestors. Only what a resumed run
+//!    brings with it is in its own node alone: a shared budget counts what is spent while it is shared.
+//! 9. A reading ([`Budget::snapshot`]) is of one moment.
+//!
+//! One lock serves a tree, and is held for a walk from the node to the root; nothing is awaited under it and
+//! no code of a caller runs under it. Time is passed in. A hold lives in its guard, so it ends with the task
+//! that owns it; a guard that is leaked (`mem::forget`) stays held, which errs on the safe side. Holds
+//! that have to outlive the process go into a [`LeaseTable`].
+//!
+//! ```
+//! use endstop_core::units::Money;
+//! use endstop_runtime::ledger::{Amounts, Budget, Limits};
+//!
+//! let dollar = Limits { cost: Some(Money::from_picos(1_000_000_000_000)), ..Limits::unlimited() };
+//! let run = Budget::root(dollar);
+//! let child = run.child(Limits::unlimited());
+//! let cents = |n: u64| Amounts { cost: Money::from_picos(n * 10_000_000_000), ..Amounts::default() };
+//!
+//! let hold = child.reserve(cents(60)).unwrap();
+//! assert!(run.reserve(cents(60)).is_err());
+//! hold.settle(cents(35));
+//! assert_eq!(run.settled(), cents(35));
+//! ```
+#![deny(clippy::arithmetic_side_effects)]
+
+mod amounts;
+mod hold;
+mod lease;
+mod refused;
+mod tree;
+
+use std::fmt;
+use std::sync::Arc;
+
+use endstop_core::units::Money;
+use serde::{Deserialize, Serialize};
+
+pub use amounts::{Amounts, Dimension, Limits};
+pub use hold::{Hold, OnDrop};
+pub use lease::{Expired, LeaseError, LeaseTable, MAX_LEASES};
+pub use refused::Refused;
+
+use tree::Node;
+
+/// A handle of one node of a tree of budgets. Clones refer to the same node.
+#[derive(Clone)]
+pub struct Budget(Arc<Node>);
+
+/// One consistent reading of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetSnapshot {
+    /// Which node of its tree; the root is 0.
+    pub budget: u32,
+    /// Its own limits; those of its ancestors bind as well.
+    pub limits: Limits,
+    /// What was spent here and below.
+    pub settled: Amounts,
+    /// What is reserved here and below, and not yet spent.
+    pub held: Amounts,
+}
+
+impl BudgetSnapshot {
+    /// Settled and held together. Saturates.
+    #[must_use]
+    pub fn committed(&self) -> Amounts {
+        self.settled.saturating_add(&self.held)
+    }
+
+    /// What was settled beyond the limits.
+    #[must_use]
+    pub fn overshoot(&self) -> Amounts {
+        self.limits.overshoot(&self.settled)
+    }
+}
+
+impl Budget {
+    /// A new tree.
+    #[must_use]
+    pub fn root(limits: Limits) -> Self {
+        Self(Arc::new(Node::root(limits)))
+    }
+
+    /// A budget within this one: whatever it spends is spent here as well, and all limits on the way to the
+    /// root bind it beside its own.
+    #[must_use]
+    pub fn child(&self, limits: Limits) -> Self {
+        Self(Arc::new(Node::child(self, limits)))
+    }
+
+    /// Reserves the worst case of what is about to happen, here and at all ancestors, or nowhere.
+    ///
+    /// # Errors
+    /// [`Refused`] by the outermost node that has too little room, or whose committed amounts are above a
+    /// limit already.
+    pub fn reserve(&self, amounts: Amounts) -> Result<Hold, Refused> {
+        self.0.books().reserve(self.0.slot(), &amounts.words())?;
+        Ok(Hold::new(self.clone(), amounts))
+    }
+
+    /// Whether so much could be reserved now; nothing is.
+    ///
+    /// # Errors
+    /// As [`Budget::reserve`].
+    #[doc(hidden)]
+    pub fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
+        self.0.books().check(self.0.slot(), &amounts.words())
+    }
+
+    /// Settles amounts that were not reserved: restored spend, free-standing costs. Never refuses.
+    pub fn charge(&self, amounts: Amounts) {
+        self.settle(&Amounts::ZERO, &amounts);
+    }
+
+    /// Settles here what was spent before this node was there, and not above: whoever shares the ancestors
+    /// has counted it already, or did not share it.
+    #[doc(hidden)]
+    pub fn bring_in(&self, before: Amounts) {
+        self.0.books().bring_in(self.0.slot(), &before.words());
+    }
+
+    /// Replaces the limits of this node: an approval raises them, a policy lowers them. What is committed
+    /// stays, and may then be above them.
+    pub fn set_limits(&self, limits: Limits) {
+        self.0.books().set_limits(self.0.slot(), limits);
+    }
+
+    /// The limits of this node.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.snapshot().limits
+    }
+
+    /// What was spent here and below.
+    #[must_use]
+    pub fn settled(&self) -> Amounts {
+        self.snapshot().settled
+    }
+
+    /// What is reserved here and below, and not yet spent.
+    #[must_use]
+    pub fn held(&self) -> Amounts {
+        self.snapshot().held
+    }
+
+    /// Whether anybody who shares the outermost budget holds tokens or money.
+    #[doc(hidden)]
+    pub fn is_anything_held(&self) -> bool {
+        let held = self.0.books().held_at_root(self.0.slot());
+        held.tokens > 0 || held.cost > Money::ZERO
+    }
+
+    /// Settled and held together.
+    #[must_use]
+    pub fn committed(&self) -> Amounts {
+        self.snapshot().committed()
+    }
+
+    /// What is left here, over this node and all its ancestors: 0 where one of them is at or above its limit,
+    /// `None` where none of them has one.
+    #[must_use]
+    pub fn room(&self) -> Limits {
+        self.0.books().room(self.0.slot())
+    }
+
+    /// What was settled beyond the limits of this node.
+    #[must_use]
+    pub fn overshoot(&self) -> Amounts {
+        self.snapshot().overshoot()
+    }
+
+    /// One consistent reading.
+    #[must_use]
+    pub fn snapshot(&self) -> BudgetSnapshot {
+        self.0.books().snapshot(self.0.slot(), self.id())
+    }
+
+    /// Whether an amount anywhere in the tree could not be kept exactly; everything is refused since.
+    #[must_use]
+    pub fn is_overflowed(&self) -> bool {
+        self.0.books().is_overflowed()
+    }
+
+    /// Which node of its tree this is. The root is 0, and no number is given twice (up to `u32::MAX`, which
+    /// later nodes share).
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// The node above, or `None` at the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        self.0.parent().cloned()
+    }
+
+    /// Whether all that is spent here is spent in `other` as well.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        let mut next = Some(self);
+        while let Some(budget) = next {
+            if Arc::ptr_eq(&budget.0, &other.0) {
+                return true;
+            }
+            next = budget.0.parent();
+        }
+        false
+    }
+
+    fn settle(&self, held: &Amounts, actual: &Amounts) {
+        self.0.books().settle(self.0.slot(), &held.words(), &actual.words());
+    }
+
+    fn give_back(&self, part: &Amounts) {
+        self.0.books().give_back(self.0.slot(), &part.words());
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BudgetSnapshot { budget, limits, settled, held } = self.snapshot();
+        f.debug_struct("Budget")
+            .field("id", &budget)
+            .field("limits", &limits)
+            .field("settled", &settled)
+            .field("held", &held)
+            .finish()
+    }
+}

@@ -1,0 +1,86 @@
+//! Why a model request failed.
+
+use std::fmt;
+use std::time::Duration;
+
+use endstop_core::units::TokenUsage;
+use thiserror::Error;
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("{kind}: {message}")]
+pub struct ModelError {
+    /// What kind of failure.
+    pub kind: ModelErrorKind,
+    /// What the provider or the network said; no secrets.
+    pub message: String,
+    /// The status code, where there was an answer (`http.response.status_code`).
+    pub status: Option<u16>,
+    /// How long the provider asks to wait before another attempt (`Retry-After`).
+    pub retry_after: Option<Duration>,
+    /// Tokens that the provider says it charged for the failed request.
+    pub usage: Option<TokenUsage>,
+}
+
+/// What kind of failure (`error.type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ModelErrorKind {
+    /// 429: too many requests.
+    RateLimited,
+    /// 500 and above, or the provider says that it is overloaded.
+    Unavailable,
+    /// No answer in time.
+    TimedOut,
+    /// The connection could not be made, or broke.
+    Connection,
+    /// The stream ended without its end.
+    Truncated,
+    /// The provider refuses this request: wrong key, unknown model, request too long, not paid.
+    Rejected,
+    /// The answer cannot be read.
+    Malformed,
+}
+
+impl ModelErrorKind {
+    /// The stable name (`error.type`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RateLimited => "rate_limited",
+            Self::Unavailable => "unavailable",
+            Self::TimedOut => "timed_out",
+            Self::Connection => "connection",
+            Self::Truncated => "truncated",
+            Self::Rejected => "rejected",
+            Self::Malformed => "malformed",
+        }
+    }
+
+    /// Whether another attempt of the same request may succeed.
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        !matches!(self, Self::Rejected)
+    }
+}
+
+impl fmt::Display for ModelErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RateLimited => "rate limited",
+            Self::Unavailable => "the provider is not available",
+            Self::TimedOut => "no answer in time",
+            Self::Connection => "the connection failed",
+            Self::Truncated => "the answer was cut short",
+            Self::Rejected => "the provider refused the request",
+            Self::Malformed => "the answer cannot be read",
+        })
+    }
+}
+
+impl ModelError {
+    /// A failure without details.
+    pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), status: None, retry_after: None, usage: None }
+    }
+}

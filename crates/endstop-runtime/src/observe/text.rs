@@ -1,0 +1,60 @@
+//! Texts for terminals: control characters made visible.
+
+use std::fmt::Write as _;
+
+/// `text` on one line and without anything that a terminal obeys: control characters, and those that change
+/// the direction of writing or cannot be seen, stand as escapes (`\n`, `\t`, `\u{1b}`).
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    text.chars().for_each(|character| push_clean(&mut shown, character));
+    shown
+}
+
+fn push_clean(shown: &mut String, character: char) {
+    match character {
+        '\n' => shown.push_str("\\n"),
+        '\r' => shown.push_str("\\r"),
+        '\t' => shown.push_str("\\t"),
+        hidden if hidden.is_control() || is_invisible(hidden) => {
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "\\u{{{:x}}}", u32::from(hidden));
+        }
+        seen => shown.push(seen),
+    }
+}
+
+/// Separators of lines, marks of direction, and characters without a shape: what one sees would not be what
+/// is there.
+const fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        let text = "a\nb\tc\r\u{1b}[31m\u{9b}2J\u{7f}\u{202e}\u{200b}\u{e0041}\u{2028}é 日";
+        assert_eq!(
+            clean(text),
+            "a\\nb\\tc\\r\\u{1b}[31m\\u{9b}2J\\u{7f}\\u{202e}\\u{200b}\\u{e0041}\\u{2028}é 日"
+        );
+        for code in 0..0x11_0000u32 {
+            let Some(character) = char::from_u32(code) else { continue };
+            assert!(!clean(&character.to_string()).chars().any(char::is_control), "{code:x}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Records runs as Endstop traces: what the core of a run took in, in that order.
+//!
+//! Replaying such a file through the core under the same policy gives the same decisions. Its lines are those
+//! of [`endstop_core::wire::v1::trace`], and `import` reads it as the format `endstop`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use endstop_core::Run;
+use endstop_core::event::{Event, EventKind};
+use endstop_core::run::Status;
+use endstop_core::wire::v1::trace::{Header, Line, VERSION};
+
+use crate::ledger::Budget;
+use crate::observe::{Observation, Observer, RunInfo};
+use crate::store::RunId;
+
+/// Most files that are open at the same time: half of the descriptors that a process usually may have.
+const MAX_OPEN: usize = 512;
+/// Paused runs that are remembered, so that they get no second header when they go on.
+const MAX_PAUSED: usize = 4_096;
+/// Live runs price their calls themselves.
+const COMPUTED: &str = "computed";
+/// What a line takes beside the texts of its event: keys, times, amounts.
+const LINE_BASE: usize = 192;
+
+/// `event` as one line of a trace, with its line feed.
+#[must_use]
+pub fn trace_line(event: &Event<'_>) -> String {
+    let mut line = Vec::with_capacity(LINE_BASE.saturating_add(texts(&event.kind)));
+    push_trace_line(&mut line, event);
+    // It was written by serde_json, as UTF-8.
+    String::from_utf8(line).unwrap_or_default()
+}
+
+/// Appends `event` as one line of a trace, with its line feed, to a buffer that can be used again.
+pub fn push_trace_line(into: &mut Vec<u8>, event: &Event<'_>) {
+    push_json(into, &Line::from_event(event));
+}
+
+/// As [`push_trace_line`], of what was seen: what was to begin and did not is marked.
+pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
+    push_json(into, &seen.line());
+}
+
+/// The line that a run's trace begins with, with its line feed. `prices` is the version of the price table
+/// that computes costs.
+#[must_use]
+pub fn trace_header(info: &RunInfo, prices: Option<&str>) -> String {
+    let mut line = Vec::new();
+    let header = Header {
+        endstop_trace: VERSION,
+        run: info.id.as_str().into(),
+        model: Some(info.model.as_str()).filter(|model| !model.is_empty()).map(Into::into),
+        cost_is: Some(COMPUTED.into()),
+        prices: prices.map(Into::into),
+    };
+    push_json(&mut line, &header);
+    String::from_utf8(line).unwrap_or_default()
+}
+
+fn push_json(into: &mut Vec<u8>, value: &impl serde::Serialize) {
+    let before = into.len();
+    // Texts and numbers alone cannot fail to be written to memory.
+    if serde_json::to_writer(&mut *into, value).is_err() {
+        into.truncate(before);
+        return;
+    }
+    into.push(b'\n');
+}
+
+/// How many bytes of text an event carries.
+fn texts(kind: &EventKind<'_>) -> usize {
+    match kind {
+        EventKind::Piece { text } => text.len(),
+        EventKind::ToolEnd { tool, arguments, result, .. } => {
+            // Arguments are JSON, in which every quote is escaped.
+            tool.len() + arguments.len() + arguments.len() / 4 + result.len() + result.len() / 16
+        }
+        EventKind::Cancel { message } | EventKind::Kill { message } => message.len(),
+        _ => 0,
+    }
+}
+
+/// Which runs are recorded, and where.
+enum Places {
+    /// The root runs, one after the other, in one file.
+    Roots(Option<Box<dyn Write + Send>>),
+    /// Each run in a file of its own.
+    Each(Open),
+}
+
+/// Opens the file of one run.
+type Open = Box<dyn Fn(&RunInfo) -> io::Result<Box<dyn Write + Send>> + Send>;
+
+/// When what was written is handed on by a writer that keeps it back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Flush {
+    /// After every line.
+    #[default]
+    Line,
+    /// After every step, and at the end.
+    Step,
+    /// At the end, or at a pause.
+    End,
+}
+
+/// What went wrong while recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceProblems {
+    /// The first error: of which run, and what the system said.
+    pub first: Option<(RunId, String)>,
+    /// Runs whose trace is cut short, or was not begun.
+    pub runs: u64,
+    /// Events that are missing for that.
+    pub events: u64,
+}
+
+/// Writes every event of runs as a line of a trace, each line in one write.
+///
+/// An error of a writer stops no run: the trace of that run ends there, for one with a hole would replay as
+/// something else, and [`TraceRecorder::problems`] tells.
+pub struct TraceRecorder {
+    prices: Option<String>,
+    flush: Flush,
+    continues: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    places: Places,
+    /// The runs that are being recorded. In one file there is one at a time.
+    open: BTreeMap<RunId, Trace>,
+    /// Runs that may go on in this process: they have their header.
+    paused: BTreeSet<RunId>,
+    problems: TraceProblems,
+    line: Vec<u8>,
+}
+
+/// The trace of one run; without a writer if it is cut short.
+struct Trace {
+    out: Option<Box<dyn Write + Send>>,
+}
+
+impl fmt::Debug for TraceRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceRecorder")
+            .field("prices", &self.prices)
+            .field("flush", &self.flush)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TraceRecorder {
+    /// Records root runs, one after the other, in one file; what their sub-agents do stands there as the
+    /// root's core saw it. A root run that begins while another one is recorded is left out and counted
+    /// among the problems.
+    pub fn one_file(out: impl Write + Send + 'static) -> Self {
+        Self::new(Places::Roots(Some(Box::new(out))))
+    }
+
+    /// Records each run, sub-agents too, in what `open` opens for it. For a run that goes on after a pause it
+    /// is called again, and has to append.
+    pub fn file_per_run(
+        open: impl Fn(&RunInfo) -> io::Result<Box<dyn Write + Send>> + Send + 'static,
+    ) -> Self {
+        Self::new(Places::Each(Box::new(open)))
+    }
+
+    fn new(places: Places) -> Self {
+        let state = State {
+            places,
+            open: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            problems: TraceProblems::default(),
+            line: Vec::new(),
+        };
+        Self { prices: None, flush: Flush::default(), continues: false, state: Mutex::new(state) }
+    }
+
+    /// The version of the price table that computes costs, for the headers.
+    #[must_use]
+    pub fn prices(mut self, version: impl Into<String>) -> Self {
+        self.prices = Some(version.into());
+        self
+    }
+
+    /// When writers are told to hand on what they keep back.
+    #[must_use]
+    pub const fn flush(mut self, flush: Flush) -> Self {
+        self.flush = flush;
+        self
+    }
+
+    /// Whether writers append to the trace that a resumed run has already: then it gets no second header,
+    /// and the whole replays as one run.
+    #[must_use]
+    pub const fn continues(mut self, yes: bool) -> Self {
+        self.continues = yes;
+        self
+    }
+
+    /// What went wrong so far.
+    #[must_use]
+    pub fn problems(&self) -> TraceProblems {
+        self.lock().problems.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn header(&self, info: &RunInfo) -> String {
+        if self.continues && info.is_resumed {
+            return String::new();
+        }
+        trace_header(info, self.prices.as_deref())
+    }
+}
+
+impl State {
+    /// Opens the trace of a run that is not open; false where there is no room for one more.
+    fn begin(&mut self, info: &RunInfo, header: &str) -> bool {
+        if self.open.len() >= MAX_OPEN {
+            return false;
+        }
+        let is_further = self.paused.remove(&info.id);
+        let opened = match &mut self.places {
+            Places::Roots(out) => {
+                // After another run's lines, a paused run needs a header again.
+                self.paused.clear();
+                out.take().ok_or_else(|| io::Error::other("another run is recorded in that file"))
+            }
+            Places::Each(open) => open(info),
+        };
+        let opened = opened.and_then(|mut out| {
+            out.write_all(if is_further { "" } else { header }.as_bytes())?;
+            Ok(out)
+        });
+        let out = opened.map_err(|error| self.fail(&info.id, &error)).ok();
+        self.open.insert(info.id.clone(), Trace { out });
+        true
+    }
+
+    fn lose(&mut self) {
+        self.problems.events = self.problems.events.saturating_add(1);
+    }
+
+    fn fail(&mut self, id: &RunId, error: &io::Error) {
+        self.problems.first.get_or_insert_with(|| (id.clone(), error.to_string()));
+        self.problems.runs = self.problems.runs.saturating_add(1);
+    }
+
+    fn write(&mut self, seen: &Observation<'_>, flush: bool) {
+        self.line.clear();
+        push_seen(&mut self.line, seen);
+        let info = seen.info;
+        let Some(trace) = self.open.get_mut(&info.id) else { return };
+        let Some(out) = &mut trace.out else {
+            self.lose();
+            return;
+        };
+        let written =
+            out.write_all(&self.line).and_then(|()| if flush { out.flush() } else { Ok(()) });
+        if let Err(error) = written {
+            trace.out = None;
+            self.lose();
+            self.fail(&info.id, &error);
+        }
+    }
+}
+
+impl Observer for TraceRecorder {
+    fn observe(&self, observation: &Observation<'_>) {
+        let info = observation.info;
+        let mut state = self.lock();
+        if matches!(state.places, Places::Roots(_)) && info.parent.is_some() {
+            return;
+        }
+        if !state.open.contains_key(&info.id) && !state.begin(info, &self.header(info)) {
+            let begins = matches!(observation.event.kind, EventKind::RunBegin { .. });
+            if begins {
+                state.fail(&info.id, &io::Error::other("too many runs are recorded"));
+            }
+            return state.lose();
+        }
+        let ends_step =
+            matches!(observation.event.kind, EventKind::StepEnd | EventKind::RunEnd { .. });
+        let flush = self.flush == Flush::Line || (self.flush == Flush::Step && ends_step);
+        state.write(observation, flush);
+    }
+
+    fn run_ended(&self, info: &RunInfo, run: &Run, _budget: &Budget) {
+        let mut state = self.lock();
+        let Some(trace) = state.open.remove(&info.id) else { return };
+        if run.status() == Status::Paused && trace.out.is_some() {
+            if state.paused.len() >= MAX_PAUSED {
+                state.paused.pop_first();
+            }
+            state.paused.insert(info.id.clone());
+        }
+        let Some(mut out) = trace.out else { return };
+        if let Err(error) = out.flush() {
+            state.fail(&info.id, &error);
+        }
+        if let Places::Roots(place) = &mut state.places {
+            *place = Some(out);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "recorder_tests.rs"]
+mod tests;

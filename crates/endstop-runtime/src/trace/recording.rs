@@ -1,0 +1,134 @@
+//! What happened, kept in memory: for tests.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use endstop_core::Run;
+use endstop_core::run::{Directive, Notice, Status};
+use endstop_core::signal::StopReason;
+
+use crate::ledger::Budget;
+use crate::observe::{Observation, Observer, RunInfo};
+use crate::store::RunId;
+
+/// Entries that are kept unless said otherwise: a long test, and not a process that fills up.
+const DEFAULT_BOUND: usize = 100_000;
+
+/// Something that an observer was told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Recorded {
+    /// An event.
+    Event {
+        /// Whose event.
+        run: RunId,
+        /// The event as one line of a trace, without a line feed.
+        line: String,
+        /// What the core answered.
+        directive: Directive,
+    },
+    /// A warn rule began to hold.
+    Warned {
+        /// In which run.
+        run: RunId,
+        /// The rule, and what it observed.
+        notice: Notice,
+    },
+    /// A run is over or paused.
+    Ended {
+        /// Which run.
+        run: RunId,
+        /// Where it stands.
+        status: Status,
+        /// Why it ended; none while it is paused.
+        reason: Option<StopReason>,
+    },
+}
+
+/// Keeps what it is told, oldest first, up to a bound; what comes after is counted.
+#[derive(Debug)]
+pub struct Recording {
+    bound: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    entries: Vec<Recorded>,
+    dropped: u64,
+}
+
+impl Default for Recording {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recording {
+    /// An empty recording of at most 100,000 entries.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::bounded(DEFAULT_BOUND)
+    }
+
+    /// An empty recording of at most `bound` entries.
+    #[must_use]
+    pub fn bounded(bound: usize) -> Self {
+        Self { bound, kept: Mutex::default() }
+    }
+
+    /// What was kept, oldest first.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Recorded> {
+        self.lock().entries.clone()
+    }
+
+    /// The trace lines of one run.
+    #[must_use]
+    pub fn lines(&self, id: &RunId) -> Vec<String> {
+        let lines = self.entries().into_iter().filter_map(|entry| match entry {
+            Recorded::Event { run, line, .. } if run == *id => Some(line),
+            _ => None,
+        });
+        lines.collect()
+    }
+
+    /// How many entries found no room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, entry: impl FnOnce() -> Recorded) {
+        let mut kept = self.lock();
+        if kept.entries.len() < self.bound {
+            kept.entries.push(entry());
+        } else {
+            kept.dropped = kept.dropped.saturating_add(1);
+        }
+    }
+}
+
+impl Observer for Recording {
+    fn observe(&self, observation: &Observation<'_>) {
+        self.push(|| Recorded::Event {
+            run: observation.info.id.clone(),
+            line: serde_json::to_string(&observation.line()).unwrap_or_default(),
+            directive: observation.directive,
+        });
+    }
+
+    fn warned(&self, info: &RunInfo, notice: &Notice, _run: &Run) {
+        self.push(|| Recorded::Warned { run: info.id.clone(), notice: notice.clone() });
+    }
+
+    fn run_ended(&self, info: &RunInfo, run: &Run, _budget: &Budget) {
+        self.push(|| Recorded::Ended {
+            run: info.id.clone(),
+            status: run.status(),
+            reason: run.stop_reason(),
+        });
+    }
+}

@@ -1,0 +1,59 @@
+//! Model calls as the scripted model saw them.
+
+use crate::request::{SimRequest, ToolChoice};
+
+/// An API that the scripted model speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// OpenAI chat completions.
+    Chat,
+    /// OpenAI responses.
+    Responses,
+    /// Anthropic messages.
+    Messages,
+    /// Gemini `generateContent` and `streamGenerateContent`.
+    Gemini,
+}
+
+/// A model call that reached the scripted model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimCall {
+    /// The interface.
+    pub api: Api,
+    /// The model.
+    pub model: String,
+    /// Whether a stream was asked for.
+    pub is_stream: bool,
+    /// Whether usage was asked for in the stream; always true where it comes anyway.
+    pub wants_usage: bool,
+    /// Messages or items in the request.
+    pub messages: usize,
+    /// Results of tools in the request.
+    pub results: usize,
+    /// Tools that may be called: none where `tool_choice` forbids it.
+    pub tools: usize,
+    /// The output cap, in tokens.
+    pub output_cap: Option<u64>,
+    /// Bytes of the body.
+    pub bytes: usize,
+}
+
+impl SimCall {
+    /// How many [`Sim::log`](crate::Sim::log) keeps; the oldest is dropped first.
+    pub const MAX_KEPT: usize = crate::limits::MAX_LOGGED_CALLS;
+
+    pub(crate) fn of(request: &SimRequest, bytes: usize) -> Self {
+        let may_call = request.choice != ToolChoice::None;
+        Self {
+            api: request.api,
+            model: request.model.chars().take(200).collect(),
+            is_stream: request.is_stream,
+            wants_usage: request.wants_usage,
+            messages: request.messages,
+            results: request.results,
+            tools: if may_call { request.tools.len() } else { 0 },
+            output_cap: request.cap,
+            bytes,
+        }
+    }
+}

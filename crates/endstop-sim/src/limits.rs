@@ -1,0 +1,28 @@
+//! Limits of the scripted model. It is a test server that anyone on the machine can reach, so every size is bounded.
+
+use std::time::Duration;
+
+/// Bytes of a request's body that are read: what the providers themselves accept.
+pub(crate) const MAX_REQUEST: usize = 32 << 20;
+/// Connections at the same time; more wait. A load test of a gateway needs thousands.
+pub(crate) const MAX_CONNECTIONS: usize = 4_096;
+/// Time that a client has to send a request's head, so that idle connections end.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Model calls that the log keeps; the oldest is dropped first. Longer than any test looks back.
+pub(crate) const MAX_LOGGED_CALLS: usize = 1_000;
+/// Responses to one request; a request that asks for more gets this many.
+pub(crate) const MAX_CHOICES: u64 = 16;
+
+/// Responses that a client can continue by their id; the oldest is dropped first.
+pub(crate) const MAX_THREADS: usize = 256;
+/// Tools that are kept with such a response: the most that a provider accepts.
+pub(crate) const MAX_THREAD_TOOLS: usize = 128;
+/// Bytes of their schemas, so that all threads together stay below 16 MiB.
+pub(crate) const MAX_THREAD_SCHEMAS: usize = 64 << 10;
+
+/// Levels of a schema that are followed; below, values are as small as they can be.
+pub(crate) const MAX_SCHEMA_DEPTH: usize = 24;
+/// Elements of an array and characters of a text that are made, whatever the schema asks for.
+pub(crate) const MAX_MADE: usize = 256;
+/// Values that are made for one schema: a small schema could ask for arrays of arrays of arrays.
+pub(crate) const MAX_VALUES: usize = 4_096;

@@ -1,0 +1,105 @@
+//! What the scripted model does, and how that is written.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// What the scripted model does. A request may ask for another one by its model's name, `sim/<script>`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Script {
+    /// Calls a tool, for ever, each time with other arguments.
+    #[default]
+    Loop,
+    /// Calls a tool that many times, then answers.
+    LoopFor(u64),
+    /// Answers at once.
+    Answer,
+    /// As `Loop`, with a tool that delegates where one is offered.
+    Delegate,
+    /// A text, a word every 200 ms.
+    Slow,
+    /// As `Loop`, but every second call fails: 500, then 529, then 429, and again.
+    Fail,
+    /// As `Loop`, but the connection is closed in the middle of each answer.
+    Cut,
+    /// Calls the same tool with the same arguments, for ever.
+    Repeat,
+    /// A long text: some 4,000 words, or as much as the output cap lets through.
+    Long,
+}
+
+/// A text that names no script.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "`{0}` is no script: one of loop, loop:N, answer, delegate, slow, fail, cut, repeat, long is"
+)]
+pub struct ScriptError(String);
+
+impl FromStr for Script {
+    type Err = ScriptError;
+
+    fn from_str(text: &str) -> Result<Self, ScriptError> {
+        Ok(match text {
+            "loop" => Self::Loop,
+            "answer" => Self::Answer,
+            "delegate" => Self::Delegate,
+            "slow" => Self::Slow,
+            "fail" => Self::Fail,
+            "cut" => Self::Cut,
+            "repeat" => Self::Repeat,
+            "long" => Self::Long,
+            _ => {
+                let times = text.strip_prefix("loop:").and_then(|times| times.parse().ok());
+                Self::LoopFor(times.ok_or_else(|| ScriptError(text.chars().take(80).collect()))?)
+            }
+        })
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loop => "loop",
+            Self::LoopFor(times) => return write!(f, "loop:{times}"),
+            Self::Answer => "answer",
+            Self::Delegate => "delegate",
+            Self::Slow => "slow",
+            Self::Fail => "fail",
+            Self::Cut => "cut",
+            Self::Repeat => "repeat",
+            Self::Long => "long",
+        })
+    }
+}
+
+impl Script {
+    /// The script that a model's name asks for, `sim/<script>`.
+    pub(crate) fn of_model(model: &str) -> Option<Self> {
+        model.strip_prefix("sim/")?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_read_as_it_is_written() {
+        for text in
+            ["loop", "loop:3", "answer", "delegate", "slow", "fail", "cut", "repeat", "long"]
+        {
+            assert_eq!(text.parse::<Script>().unwrap().to_string(), text);
+        }
+        for text in ["", "Loop", "loop:", "loop:-1", "loop:99999999999999999999", "sim"] {
+            assert!(text.parse::<Script>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_model_may_name_a_script() {
+        assert_eq!(Script::of_model("sim/loop:2"), Some(Script::LoopFor(2)));
+        assert_eq!(Script::of_model("sim/none"), None);
+        assert_eq!(Script::of_model("gpt-4o"), None);
+    }
+}
