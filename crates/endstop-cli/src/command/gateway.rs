@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use endstop::agent::driver::Surroundings;
 use endstop::cancel::FileKillSwitch;
-use endstop::core::policy::{Policy, Program};
+use endstop::core::Program;
+use endstop::core::policy::Policy;
 use endstop::core::probe::Probes;
 use endstop_gateway::{
     Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,

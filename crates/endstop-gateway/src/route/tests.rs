@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use endstop::core::policy::{Policy, Program};
+use endstop::core::Program;
+use endstop::core::policy::Policy;
 use endstop::core::probe::Probes;
 use endstop_price::PriceTable;
 use http::HeaderValue;

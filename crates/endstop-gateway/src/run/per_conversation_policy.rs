@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use endstop::core::Program;
 use endstop::core::condition::{Condition, Fact, GaugeId};
-use endstop::core::policy::{Action, Policy, Program, Rule};
+use endstop::core::policy::{Action, Policy, Rule};
 use endstop::core::probe::Probes;
 
 /// Returns the program of a conversation beside the first. `None` if it cannot be built, which does not happen with a

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop::agent::driver::Surroundings;
-use endstop::core::policy::{Policy, Program};
+use endstop::core::Program;
+use endstop::core::policy::Policy;
 use endstop::core::probe::Probes;
 use endstop::core::run::Status;
 use endstop::store::RunId;
