@@ -6,7 +6,7 @@ pub mod import;
 pub mod message;
 pub mod model;
 pub mod observe;
-pub mod price;
+pub use endstop_price as price;
 pub mod replay;
 pub mod tool;
 

@@ -1,0 +1,200 @@
+//! Finding a provider and a model by the names that requests and responses use.
+
+use jiff::civil::Date;
+
+use super::calculate::ModelPrice;
+use super::{Model, PriceTable, Provider};
+
+/// Names are shorter; a longer one is no name.
+const MAX_NAME: usize = 512;
+
+/// Names that the OpenTelemetry conventions give to providers and no rule of the data matches rightly.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("azure.ai.inference", "azure"),
+    ("azure.ai.openai", "azure"),
+    ("gcp.gen_ai", "google"),
+    ("x_ai", "x-ai"),
+];
+
+/// The provider under which LiteLLM reports every call; the model's prefix names the real one.
+const LITELLM: &str = "litellm";
+
+/// The provider that resells models at the vendor's price, with the vendor before a slash in their names.
+const RESELLER: &str = "openrouter";
+
+/// How many names a hint shows.
+const MAX_HINTS: usize = 3;
+
+impl PriceTable {
+    /// The model with its prices, or `None` where the table has no price for it: the cost is then unknown,
+    /// never zero.
+    ///
+    /// With a provider only its list is searched, and those it falls back to: the same model may cost
+    /// something else elsewhere. Without one the vendor prefix decides (`openrouter/google/gemini-3-pro`,
+    /// `anthropic/claude-sonnet-4-5`), else the first provider that claims such names.
+    #[must_use]
+    pub fn find(&self, provider: Option<&str>, model: &str) -> Option<ModelPrice<'_>> {
+        if model.len() > MAX_NAME {
+            return None;
+        }
+        let model = model.trim().to_lowercase();
+        let provider = provider.filter(|name| !name.trim().eq_ignore_ascii_case(LITELLM));
+        match provider {
+            Some(name) => self.find_at(self.provider(name)?, &model),
+            None => self.find_by_prefix(&model).or_else(|| {
+                let claims =
+                    |p: &&Provider| p.model_match.as_ref().is_some_and(|c| c.is_match(&model));
+                self.find_at(self.list().providers.iter().find(claims)?, &model)
+            }),
+        }
+    }
+
+    /// As [`PriceTable::find`]; where the list of OpenRouter no longer has a model, its vendor's price stands
+    /// in: OpenRouter passes that on, and drops retired models from its list.
+    ///
+    /// [`ModelPrice::provider_id`] then names the vendor. A marked edition (`:free`, `:batch`) has its own
+    /// price and is never replaced.
+    #[must_use]
+    pub fn find_or_vendor(&self, provider: Option<&str>, model: &str) -> Option<ModelPrice<'_>> {
+        self.find(provider, model).or_else(|| {
+            let reseller = self.provider(provider?).filter(|found| found.id == RESELLER);
+            let (vendor, rest) = model.trim().split_once('/').filter(|_| reseller.is_some())?;
+            if rest.contains(':') { None } else { self.find(Some(vendor), rest) }
+        })
+    }
+
+    /// The known models whose names are most like `model`, as `provider/model`, best first.
+    #[must_use]
+    pub fn nearest(&self, provider: Option<&str>, model: &str) -> Vec<String> {
+        let model: String = model.to_lowercase().chars().take(MAX_NAME).collect();
+        let only = provider.and_then(|name| self.provider(name)).map(|found| found.id.as_str());
+        let bare = model.rsplit('/').next().unwrap_or(&model);
+        let limit = bare.len() / 2;
+        let mut near: Vec<(usize, String)> = self
+            .models()
+            .filter(|(provider, _)| only.is_none_or(|only| only == *provider))
+            .map(|(provider, id)| {
+                let known = id.rsplit('/').next().unwrap_or(id).to_lowercase();
+                (edits(bare, &known), format!("{provider}/{id}"))
+            })
+            .filter(|(distance, _)| *distance <= limit)
+            .collect();
+        // The sort is stable: among equals the order of the table stands.
+        near.sort_by_key(|(distance, _)| *distance);
+        near.into_iter().take(MAX_HINTS).map(|(_, name)| name).collect()
+    }
+
+    /// A provider by its id, else by the first rule that matches the name.
+    pub(crate) fn provider(&self, name: &str) -> Option<&Provider> {
+        if name.len() > MAX_NAME {
+            return None;
+        }
+        let name = name.trim().to_lowercase();
+        let alias = OTHER_NAMES.iter().find(|(other, _)| *other == name);
+        let name = alias.map_or(name.as_str(), |(_, id)| id);
+        self.list().providers.iter().find(|provider| provider.id == name).or_else(|| {
+            let matches =
+                |p: &&Provider| p.provider_match.as_ref().is_some_and(|c| c.is_match(name));
+            self.list().providers.iter().find(matches)
+        })
+    }
+
+    fn find_by_prefix(&self, model: &str) -> Option<ModelPrice<'_>> {
+        let (vendor, rest) = model.split_once('/')?;
+        self.find_at(self.provider(vendor)?, rest)
+    }
+
+    fn find_at<'t>(&'t self, provider: &'t Provider, model: &str) -> Option<ModelPrice<'t>> {
+        self.match_at(provider, model).or_else(|| {
+            let dashed = dashed_dates(model);
+            if dashed == model { None } else { self.match_at(provider, &dashed) }
+        })
+    }
+
+    fn match_at<'t>(&'t self, provider: &'t Provider, name: &str) -> Option<ModelPrice<'t>> {
+        if let Some(model) = provider.model(name) {
+            return Some(ModelPrice { provider, model, is_borrowed: false });
+        }
+        let others = provider.fallbacks.iter();
+        let others =
+            others.filter_map(|id| self.list().providers.iter().find(|other| other.id == *id));
+        let model = others.filter_map(|other| other.model(name)).next()?;
+        Some(ModelPrice { provider, model, is_borrowed: true })
+    }
+}
+
+impl Provider {
+    fn model(&self, name: &str) -> Option<&Model> {
+        self.models.iter().find(|model| model.clause.is_match(name))
+    }
+}
+
+/// `gpt-5.2-20251211` as `gpt-5.2-2025-12-11`: gateways shorten dates that the data writes with dashes.
+fn dashed_dates(name: &str) -> String {
+    let Some((first, rest)) = name.split_once('-') else { return name.to_owned() };
+    let rest: Vec<String> = rest.split('-').map(dashed_date).collect();
+    format!("{first}-{}", rest.join("-"))
+}
+
+fn dashed_date(part: &str) -> String {
+    // The date ends at a dash or a colon: `20251211:free`.
+    let (digits, rest) = part.split_at_checked(8).unwrap_or((part, ""));
+    let ends = rest.is_empty() || rest.starts_with(':');
+    let is_date = digits.len() == 8 && digits.starts_with("20") && ends;
+    let fields = || Some((digits.get(..4)?, digits.get(4..6)?, digits.get(6..)?));
+    match fields().filter(|_| is_date) {
+        Some((year, month, day)) => {
+            let dashed = format!("{year}-{month}-{day}");
+            if dashed.parse::<Date>().is_ok() { format!("{dashed}{rest}") } else { part.to_owned() }
+        }
+        None => part.to_owned(),
+    }
+}
+
+/// How many characters have to be put in, left out or changed to make one text the other.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (index, from) in a.chars().enumerate() {
+        let mut next = Vec::with_capacity(row.len());
+        let mut left = index + 1;
+        next.push(left);
+        for ((to, diagonal), above) in b.iter().zip(&row).zip(row.iter().skip(1)) {
+            left = (diagonal + usize::from(from != *to)).min(above + 1).min(left + 1);
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compact_dates_get_dashes() {
+        for (name, dashed) in [
+            ("gpt-5.2-20251211", "gpt-5.2-2025-12-11"),
+            ("gpt-5.2-20251211:free", "gpt-5.2-2025-12-11:free"),
+            ("a-20251211-preview", "a-2025-12-11-preview"),
+            ("a-20251311", "a-20251311"),
+            ("a-20250230", "a-20250230"),
+            ("a-202512110", "a-202512110"),
+            ("a-19991211", "a-19991211"),
+            ("20251211-a", "20251211-a"),
+            ("plain", "plain"),
+            ("é-2025121é", "é-2025121é"),
+        ] {
+            assert_eq!(dashed_dates(name), dashed);
+        }
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        assert_eq!(edits("gpt-5", "gpt-5"), 0);
+        assert_eq!(edits("gtp-5", "gpt-5"), 2);
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("abc", ""), 3);
+    }
+}

@@ -1,0 +1,240 @@
+//! What a call used, as its provider reported it.
+
+use std::sync::LazyLock;
+
+use endstop_core::units::{Money, TokenUsage};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::decimal::{self, Beyond, DecimalError};
+use super::unit::Unit;
+
+/// Counts stay below this, so that a count times a rate fits 128 bits.
+pub const MAX_COUNT: u64 = 1 << 58;
+
+/// The units of the token classes, looked up once: they are priced before every call.
+static TOKEN_UNITS: LazyLock<[Option<Unit>; 6]> = LazyLock::new(|| {
+    let names = [
+        "input_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "cache_write_1h_tokens",
+        "output_tokens",
+        "cache_write_5m_tokens",
+    ];
+    names.map(Unit::named)
+});
+
+/// Units that a report has, with room for some more.
+const USUAL_UNITS: usize = 8;
+
+/// Decimals of a count of milliseconds that is reported in seconds.
+const MILLI_DECIMALS: u32 = 3;
+
+/// Why a usage report cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UsageError {
+    /// None of the shapes that are known.
+    #[error("not a usage report of a known shape")]
+    UnknownShape,
+    /// The price data has no such provider.
+    #[error("unknown provider `{provider}`")]
+    UnknownProvider {
+        /// The name that was given.
+        provider: String,
+    },
+    /// The price data does not say how to read this provider's responses.
+    #[error("`{provider}` has no response flavor `{flavor}`; known are {known}")]
+    UnknownFlavor {
+        /// The provider.
+        provider: String,
+        /// The flavor that was asked for.
+        flavor: String,
+        /// The flavors there are.
+        known: String,
+    },
+    /// A field that every report has is absent.
+    #[error("`{path}` is missing")]
+    Missing {
+        /// Where it should be.
+        path: String,
+    },
+    /// Neither a number nor absent.
+    #[error("`{path}` is not a number")]
+    NotANumber {
+        /// Where it is.
+        path: String,
+    },
+    /// Negative, fractional where only whole counts make sense, or beyond [`MAX_COUNT`].
+    #[error("`{path}` is not a count: `{found}`")]
+    NotACount {
+        /// Where it is.
+        path: String,
+        /// What is there.
+        found: String,
+    },
+    /// The report has none of the fields that its shape may have.
+    #[error("the usage report is empty")]
+    Empty,
+}
+
+/// Counts by unit, exactly as reported: the whole and its parts side by side (`input_tokens` holds the
+/// `cache_read_tokens` too).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageCounts {
+    /// In order of the unit, each once: a handful, set and read for the price of every call.
+    counts: Vec<(Unit, u64)>,
+    pub(crate) was_exclusive: bool,
+}
+
+impl UsageCounts {
+    /// The counts of tokens that are already in disjoint classes.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::NotACount`] where one is beyond [`MAX_COUNT`].
+    pub fn from_token_usage(tokens: &TokenUsage) -> Result<Self, UsageError> {
+        let mut usage = Self::default();
+        let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
+        let counts = [
+            tokens.total_input(),
+            tokens.cache_read,
+            written,
+            tokens.cache_write_1h,
+            tokens.output,
+        ];
+        for (unit, count) in TOKEN_UNITS.iter().zip(counts) {
+            if let Some(unit) = *unit {
+                usage.set(unit, count)?;
+            }
+        }
+        Ok(usage)
+    }
+
+    /// The count of a unit, or `None` where it was not reported. Milliseconds for durations.
+    #[must_use]
+    pub fn get(&self, unit: Unit) -> Option<u64> {
+        self.counts.iter().find(|(known, _)| *known == unit).map(|(_, count)| *count)
+    }
+
+    /// Sets the count of a unit; milliseconds for durations.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    pub fn set(&mut self, unit: Unit, count: u64) -> Result<(), UsageError> {
+        if count >= MAX_COUNT {
+            let (path, found) = (unit.key().to_owned(), count.to_string());
+            return Err(UsageError::NotACount { path, found });
+        }
+        let place = self.counts.partition_point(|(known, _)| *known < unit);
+        match self.counts.get_mut(place) {
+            Some((known, old)) if *known == unit => *old = count,
+            _ => {
+                if self.counts.capacity() == 0 {
+                    self.counts.reserve(USUAL_UNITS);
+                }
+                self.counts.insert(place, (unit, count));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds to the count of a unit.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    pub fn add(&mut self, unit: Unit, count: u64) -> Result<(), UsageError> {
+        self.set(unit, self.get(unit).unwrap_or(0).saturating_add(count))
+    }
+
+    /// All reported counts, in order of the unit.
+    pub fn iter(&self) -> impl Iterator<Item = (Unit, u64)> {
+        self.counts.iter().copied()
+    }
+
+    /// Whether the input was taken as *without* the cached tokens against the convention of its shape,
+    /// because the cached ones are more than it.
+    #[must_use]
+    pub const fn was_exclusive(&self) -> bool {
+        self.was_exclusive
+    }
+
+    /// The tokens in disjoint classes. Where the parts exceed the whole, the remainder is zero; pricing
+    /// such a report is an error.
+    #[must_use]
+    pub fn token_usage(&self) -> TokenUsage {
+        let count = |unit: Option<Unit>| unit.and_then(|unit| self.get(unit)).unwrap_or(0);
+        let [input, cache_read, cache_write, cache_write_1h, output, cache_write_5m] =
+            TOKEN_UNITS.map(count);
+        // The parts by lifetime may come without their sum.
+        let written = cache_write.max(cache_write_5m.saturating_add(cache_write_1h));
+        TokenUsage {
+            input: input.saturating_sub(cache_read).saturating_sub(written),
+            cache_read,
+            cache_write: written.saturating_sub(cache_write_1h),
+            cache_write_1h,
+            output,
+        }
+    }
+}
+
+/// Reads a JSON number as a count of `unit`: whole, not negative, below [`MAX_COUNT`]. Seconds become
+/// milliseconds, rounded up. `path` is asked for where it is none.
+pub(crate) fn read_count(
+    unit: Unit,
+    value: &Value,
+    path: impl FnOnce() -> String,
+) -> Result<u64, UsageError> {
+    let Value::Number(number) = value else {
+        return Err(UsageError::NotANumber { path: path() });
+    };
+    if let Some(count) = number.as_u64().filter(|count| *count < MAX_COUNT && !unit.is_duration()) {
+        return Ok(count);
+    }
+    let text = number.to_string();
+    let count = if unit.is_duration() {
+        decimal::scaled(&text, MILLI_DECIMALS, Beyond::RoundUp)
+    } else {
+        decimal::scaled(&text, 0, Beyond::Refuse)
+    };
+    let count = count.and_then(|count| u64::try_from(count).map_err(|_| DecimalError::TooLarge));
+    match count {
+        Ok(count) if count < MAX_COUNT => Ok(count),
+        _ => Err(UsageError::NotACount { path: path(), found: text }),
+    }
+}
+
+/// The amount that the provider says it billed: `usage.cost` in dollars, as OpenRouter reports it.
+///
+/// It wins over a computed price. A JSON number is a double: beyond 15 significant digits it is noise, which
+/// is left out. Decimals beyond a pico-dollar round up. `None` where it is absent, no
+/// number, negative or above $9,000,000.
+///
+/// Where the call was made with the caller's own key at the vendor (`is_byok`), `cost` is the fee alone: what the
+/// vendor bills (`cost_details.upstream_inference_cost`) is added, and the amount is `None` where that is not told.
+#[must_use]
+pub fn billed_cost(usage: &Value) -> Option<Money> {
+    let fee = dollars(usage.get("cost")?)?;
+    let is_own_key = usage.get("is_byok").and_then(Value::as_bool);
+    let of_vendor = usage.pointer("/cost_details/upstream_inference_cost").and_then(dollars);
+    match (is_own_key, of_vendor) {
+        (Some(false), _) | (None, None) => Some(fee),
+        (Some(true), None) => None,
+        (_, Some(more)) => fee.checked_add(more),
+    }
+}
+
+/// An amount in dollars, as [`billed_cost`] reads it.
+fn dollars(amount: &Value) -> Option<Money> {
+    let Value::Number(cost) = amount else { return None };
+    let text = cost.to_string();
+    let mantissa = text.split(['e', 'E']).next().unwrap_or("").trim_start_matches(['-', '0', '.']);
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    let text = if digits > 15 { format!("{:.14e}", cost.as_f64()?) } else { text };
+    let picos = decimal::scaled(&text, 12, Beyond::RoundUp).ok()?;
+    let money = Money::from_picos(u64::try_from(picos).ok()?);
+    let most = endstop_core::units::MAX_READ_DOLLARS * endstop_core::units::PICOS_PER_DOLLAR;
+    (money.picos() <= most).then_some(money)
+}
