@@ -37,21 +37,19 @@ struct Options {
 /// Where the command `endstop` comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Built {
-    /// It is built here, with this profile.
-    Here(&'static str),
+    /// It is built here, as it is released.
+    Here,
     /// It was built before.
     Before(PathBuf),
 }
 
 impl Options {
     fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options =
-            Self { rounds: 5, shorter: 1, only: Vec::new(), built: Built::Here("dist") };
+        let mut options = Self { rounds: 5, shorter: 1, only: Vec::new(), built: Built::Here };
         let mut words = words.iter();
         while let Some(&word) = words.next() {
             match word {
                 "--quick" => (options.rounds, options.shorter) = (2, 3),
-                "--release" => options.built = Built::Here("release"),
                 "--binary" => {
                     let path = words.next().ok_or("--binary needs the path of an `endstop`")?;
                     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
@@ -60,7 +58,7 @@ impl Options {
                 "--only" => options.only.extend(words.by_ref().map(|&name| name.to_owned())),
                 other => {
                     return Err(format!(
-                        "`{other}` is unknown; there are --quick, --release, --binary FILE and --only NAME.."
+                        "`{other}` is unknown; there are --quick, --binary FILE and --only NAME.."
                     ));
                 }
             }

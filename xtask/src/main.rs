@@ -25,11 +25,12 @@ Usage: cargo xtask <task>
 Tasks:
   test     everything that a change has to pass: format, lints, tests, licences
   nightly  the same, and what takes longer
-  tidy     house rules: sizes, docs, purity of the core, links, generated pages
+  tidy     house rules: sizes, docs, purity of the core, links, generated pages; with --all also those
+           that the project does not keep yet
   docs     write the generated pages again
   prices   take the price data from its published package
   bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop
-  bench gateway [--quick] [--release | --binary FILE] [--only NAME..]
+  bench gateway [--quick] [--binary FILE] [--only NAME..]
            measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   real-model
            run the agent loop on a small real model, which is fetched below target/ first

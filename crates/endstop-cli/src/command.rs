@@ -15,6 +15,8 @@ pub mod price;
 pub mod replay;
 #[cfg(unix)]
 pub mod run;
+#[cfg(any(not(unix), test))]
+pub mod run_refused;
 pub mod serve;
 pub mod sim;
 mod trip;
@@ -32,12 +34,18 @@ pub enum Command {
     /// See a runaway agent with and without limits: real processes, offline, in seconds
     #[cfg(unix)]
     Demo(demo::Args),
+    /// See a runaway agent with and without limits (refused on this system)
+    #[cfg(not(unix))]
+    Demo(run_refused::RefusedArgs),
     /// The agent of the demo
     #[command(hide = true)]
     DemoAgent(demo_agent::Args),
     /// Run any agent program under limits, with no change to it; exit 124 if one stopped it
     #[cfg(unix)]
     Run(Box<run::Args>),
+    /// Run any agent program under limits (refused on this system)
+    #[cfg(not(unix))]
+    Run(run_refused::RefusedArgs),
     /// Serve many runs through one gateway, each under the same limits
     Serve(Box<serve::Args>),
     /// Serve a scripted model, without a key and without a network
@@ -72,6 +80,10 @@ impl Command {
             Self::Demo(args) => demo::run(args, out),
             #[cfg(unix)]
             Self::Run(args) => run::run(args, out),
+            #[cfg(not(unix))]
+            Self::Demo(_) => run_refused::refuse("demo"),
+            #[cfg(not(unix))]
+            Self::Run(_) => run_refused::refuse("run"),
             Self::DemoAgent(args) => demo_agent::run(args, out),
             Self::Serve(args) => serve::run(args, out),
             Self::Sim(args) => sim::run(args, out),

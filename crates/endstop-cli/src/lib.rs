@@ -5,6 +5,8 @@
 
 pub mod command;
 pub mod error;
+mod input;
+mod limits;
 pub mod output;
 pub mod policy_source;
 
@@ -30,6 +32,10 @@ Examples:
   endstop price claude-sonnet-4-5 --input 12000 --output 800
   endstop completions bash > ~/.local/share/bash-completion/completions/endstop
   endstop man --out ~/.local/share/man/man1";
+
+/// Where the command works.
+const SYSTEMS: &str = "\
+Systems: Linux and macOS. On Windows `run` and `demo` are refused, and the rest is untested.";
 
 /// The root of the command line.
 #[derive(Debug, Parser)]
@@ -63,7 +69,7 @@ struct GlobalArgs {
 /// The whole command with its help texts, for completions, man pages and the reference page.
 #[must_use]
 pub fn command() -> clap::Command {
-    Cli::command().after_long_help(format!("{EXAMPLES}\n\n{}", ExitMeaning::table()))
+    Cli::command().after_long_help(format!("{EXAMPLES}\n\n{}\n\n{SYSTEMS}", ExitMeaning::table()))
 }
 
 /// Runs the command line `args` (the program's name first) and says how the process ends.

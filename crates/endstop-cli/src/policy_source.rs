@@ -7,6 +7,7 @@ use endstop::core::expr::{Diagnostic, parse};
 use endstop::core::policy::{MAX_FILE, Policy};
 
 use crate::error::CliError;
+use crate::input::read_text;
 
 /// A policy file, or a stop expression: exactly one of them.
 #[derive(Debug, clap::Args)]
@@ -42,20 +43,12 @@ pub fn load_file(path: &Path) -> Result<Policy, CliError> {
     load_text(&read_file(path)?, &path.display().to_string())
 }
 
-/// The text of a policy file, which is not read where it is larger than one may be.
+/// Returns the text of a policy file, of which no more is read than one may have.
 ///
 /// # Errors
 /// If the file cannot be read or is too large.
 pub fn read_file(path: &Path) -> Result<String, CliError> {
-    let shown = path.display();
-    let length = std::fs::metadata(path).map_or(0, |data| data.len());
-    if length > MAX_FILE as u64 {
-        return Err(CliError::new(format!(
-            "`{shown}` has {length} bytes; a policy file has at most {MAX_FILE}"
-        )));
-    }
-    std::fs::read_to_string(path)
-        .map_err(|error| CliError::new(format!("cannot read the policy file `{shown}`: {error}")))
+    read_text(path, "policy file", MAX_FILE)
 }
 
 /// Reads a policy file's text; each rule remembers `origin`.

@@ -146,7 +146,7 @@ fn outcomes_have_two_forms_and_win_over_the_file() {
         "outcomes.json",
         r#"{"weekly-digest": false, "fix-date-parser": {"resolved": true, "x": 1}, "other": 3e0, "y": null}"#,
     );
-    let sample = "crates/endstop/data/sample/agents.jsonl";
+    let sample = "crates/endstop-transcript/data/sample/agents.jsonl";
     let bad = endstop(&["replay", sample, "--outcomes", &outcomes]);
     assert_eq!(bad.status.code(), Some(2));
     assert!(
@@ -221,9 +221,50 @@ fn a_policy_file_error_shows_its_place_in_the_file() {
     assert!(stderr(&missing).contains("cannot read the policy file `no-such.toml`"));
 }
 
+/// A device has no length to ask for, and `/dev/zero` no end.
+#[test]
+fn no_more_is_read_of_a_file_than_it_may_have() {
+    let large = file("large.toml", &"# a comment\n".repeat(100_000));
+    let sample = "crates/endstop/data/sample/agents.jsonl";
+    let mut files = vec![large.as_str()];
+    if cfg!(unix) {
+        files.push("/dev/zero");
+    }
+    for file in files {
+        for line in [
+            vec!["check", file],
+            vec!["run", "--policy", file, "--", "true"],
+            vec!["serve", "--upstream", "sim", "--policy", file],
+            vec!["agent", "--no-store", "-m", "scripted", "--policy", file, "x"],
+            vec!["explain", sample, "--policy", file],
+            vec!["replay", sample, "--policy", file],
+            vec!["replay", sample, "--policy", file, "--sweep", "steps=1..3:1"],
+        ] {
+            let output = endstop(&line);
+            assert!(!output.status.success(), "{line:?}");
+            let told = format!(
+                "error: `{file}` is larger than 1 MiB, the limit of the policy file\nhint: check that \
+                 `{file}` is the policy file you mean\n"
+            );
+            assert_eq!(stderr(&output), told, "{line:?}");
+        }
+    }
+    if cfg!(unix) {
+        for (option, kind) in
+            [("--outcomes", "outcomes"), ("--prices", "prices"), ("--drift", "baseline")]
+        {
+            let output = endstop(&["replay", sample, option, "/dev/zero"]);
+            assert_eq!(output.status.code(), Some(2), "{option}");
+            let told =
+                format!("error: `/dev/zero` is larger than 64 MiB, the limit of the {kind}\n");
+            assert!(stderr(&output).starts_with(&told), "{}", stderr(&output));
+        }
+    }
+}
+
 #[test]
 fn explain_shows_the_leaf_the_value_and_the_margins() {
-    let sample = "crates/endstop/data/sample/agents.jsonl";
+    let sample = "crates/endstop-transcript/data/sample/agents.jsonl";
     let policy = ["--stop", "steps >= 50 or cost >= $0.10"];
     let output = endstop(&["explain", sample, "--run", "fix-date-parser", policy[0], policy[1]]);
     let said = stdout(&output);

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 
-use crate::api::{Dialect, ErrorKind};
 use crate::body::Body;
 use crate::config::Config;
 use crate::control;
@@ -33,6 +32,7 @@ use crate::server::PeerInfo;
 use crate::upstream::Client;
 use cap::Caps;
 use choice::Choices;
+use endstop_llm::{Dialect, ErrorKind};
 
 /// All that calls share.
 #[derive(Debug)]

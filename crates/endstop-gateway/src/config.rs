@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use endstop::agent::driver::Surroundings;
 use endstop::core::Program;
-use endstop::price::PriceTable;
 use endstop::store::RunId;
+use endstop_price::PriceTable;
 use http::Uri;
 use thiserror::Error;
 

@@ -16,8 +16,8 @@ use http::{HeaderMap, Method};
 pub(crate) use key::{bearer, is_same, strip as strip_keys, use_key};
 pub(crate) use path::PathError;
 
-use crate::api::Api;
 use crate::config::{Config, Runs, Unnamed};
+use endstop_llm::Api;
 
 /// Children that are told apart below one another; deeper ones are the last of these.
 const MAX_DEPTH: usize = 8;

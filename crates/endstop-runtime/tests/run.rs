@@ -64,6 +64,7 @@ const fn call(pricing: &Pricing, input: u64, output: u64) -> CallPlan<'_> {
         max_output: output,
         min_output: MIN_OUTPUT_TOKENS,
         is_wrap_up: false,
+        is_final: true,
     }
 }
 
@@ -101,7 +102,7 @@ fn a_limit_of_three_steps_admits_three_wherever_they_are_taken() {
     );
     assert_eq!(child.status(), Status::Stopped, "for the reason of the run above");
     assert!(!step(&run, &pricing, 10, 10));
-    assert_eq!(run.look(endstop::core::Run::step_count), 3);
+    assert_eq!(run.look(endstop_core::Run::step_count), 3);
 }
 
 #[test]
@@ -152,8 +153,9 @@ fn a_run_that_goes_on_has_what_it_spent() {
     assert!(step(&run, &pricing, 1_000, 100));
     let saved = run.look(|run| run.to_state().expect("it can be saved"));
     let program = program("steps >= 2 or cost >= $1.00");
-    let core = endstop::core::Run::from_state(program, saved).expect("it loads");
-    let again = RunHandle::resumed(info(), core, run.usage().0, RunEnvironment::default());
+    let carried = Carried { usage: run.usage().0, ..Carried::default() };
+    let core = endstop_core::Run::from_state(program, saved).expect("it loads");
+    let again = RunHandle::resumed(info(), core, carried, RunEnvironment::default());
     assert_eq!(again.budget().settled().cost, run.budget().settled().cost);
     assert!(step(&again, &pricing, 1_000, 100));
     assert!(!step(&again, &pricing, 1_000, 100));

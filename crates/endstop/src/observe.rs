@@ -30,6 +30,6 @@ pub use fan_out::Observers;
 #[cfg(feature = "otel")]
 pub use otel::OtelObserver;
 pub use screen::Screen;
-pub use shadow::{Shadow, ShadowStop};
+pub use shadow::{DryRunObserver, DryRunStop};
 pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, render};
 pub use text::truncate;

@@ -51,18 +51,18 @@ fn endstop_shared(place: &Place) -> Result<Launch, String> {
 
 /// The command `endstop`, built if it has to be.
 fn program(place: &Place) -> Result<PathBuf, String> {
-    let profile = match &place.built {
+    match &place.built {
         Built::Before(path) if path.exists() => return Ok(path.clone()),
         Built::Before(path) => return Err(format!("there is no {}", path.display())),
-        Built::Here(profile) => profile,
-    };
+        Built::Here => {}
+    }
     let built = Command::new("cargo")
-        .args(["build", "--profile", profile, "-p", "endstop-cli", "--target-dir"])
+        .args(["build", "--release", "-p", "endstop-cli", "--target-dir"])
         .arg(place.root.join("target"))
         .current_dir(&place.root)
         .status();
     if built.is_ok_and(|status| status.success()) {
-        Ok(place.root.join("target").join(profile).join("endstop"))
+        Ok(place.root.join("target/release/endstop"))
     } else {
         Err("it does not build".to_owned())
     }

@@ -43,6 +43,8 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "long models", depth: Depth::Nightly, plan: long_models },
     Step { name: "long fuzz", depth: Depth::Nightly, plan: long_fuzz },
     Step { name: "large files", depth: Depth::Nightly, plan: large_files },
+    Step { name: "packages", depth: Depth::Nightly, plan: packages },
+    Step { name: "public API", depth: Depth::Nightly, plan: public_api },
     Step { name: "mutants", depth: Depth::Nightly, plan: mutants },
 ];
 
@@ -89,12 +91,12 @@ fn tests(_: &Path) -> Plan {
     let lines = if cargo_has("nextest") {
         [
             "cargo nextest run --workspace --features endstop/otel --no-fail-fast --failure-output final",
-            "cargo nextest run -p endstop --features models,sqlite --no-fail-fast --failure-output final --test model_* --test agent -E binary(/^model/)+test(/^provider::/)",
+            "cargo nextest run -p endstop --features models,sqlite,transcripts --no-fail-fast --failure-output final --test model_* --test agent -E binary(/^model/)+test(/^provider::/)",
         ]
     } else {
         [
             "cargo test --workspace --features endstop/otel --no-fail-fast --lib --bins --tests --examples",
-            "cargo test -p endstop --features models,sqlite --no-fail-fast --test model_* --test agent",
+            "cargo test -p endstop --features models,sqlite,transcripts --no-fail-fast --test model_* --test agent",
         ]
     };
     Plan::Run(lines.iter().map(|line| words(line)).collect())
@@ -199,6 +201,41 @@ fn large_files(_: &Path) -> Plan {
     one(
         "cargo test --release -p endstop --test memory --config env.ENDSTOP_MEMORY_MIB=\"1024\" -- --nocapture",
     )
+}
+
+/// Everything that would be published, built from its package alone.
+fn packages(_: &Path) -> Plan {
+    one(
+        "cargo package --workspace --exclude xtask --allow-dirty --quiet --target-dir target/package-build",
+    )
+}
+
+/// Compares what each crate exports with the newest version that has a tag.
+fn public_api(root: &Path) -> Plan {
+    if !cargo_has("semver-checks") {
+        return Plan::Skip("cargo-semver-checks is not installed".to_owned());
+    }
+    match newest_tag(root) {
+        Some(tag) => {
+            one(&format!("cargo semver-checks --workspace --exclude xtask --baseline-rev {tag}"))
+        }
+        None => {
+            Plan::Skip("no version has a tag yet, so there is nothing to compare with".to_owned())
+        }
+    }
+}
+
+/// The newest tag of a version that this commit comes after.
+fn newest_tag(root: &Path) -> Option<String> {
+    let mut git = Command::new("git");
+    let output = git
+        .arg("-C")
+        .arg(root)
+        .args(["describe", "--tags", "--abbrev=0", "--match=v*"])
+        .output()
+        .ok()?;
+    let tag = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !tag.is_empty()).then_some(tag)
 }
 
 /// The names of the files in `fuzz/fuzz_targets`, sorted.

@@ -22,6 +22,7 @@ use endstop::tool::builtin::{Builtin, Workspace, tools};
 
 use super::limits::{self, usd};
 use crate::error::{CliError, ExitMeaning, causes};
+use crate::limits::MAX_PROMPT_BYTES;
 use crate::output;
 use approve::AskTerminal;
 use record::Record;
@@ -52,9 +53,6 @@ tools for ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as
 
 Exit codes: 0 completed, 124 stopped or held up by a limit, 130 interrupted or killed, 1 failed,
 2 wrong arguments or unusable input.";
-
-/// The longest prompt that is read from standard input, in bytes: a context of a million tokens.
-const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
 /// Arguments of `endstop agent`.
 #[derive(Debug, clap::Args)]

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use endstop::export::{Exported, Target, export};
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
+use endstop_transcript::export::{Exported, Target, export};
 
 use super::replay::input::{prices, transcripts, warn_folded};
 use crate::error::CliError;
+use crate::limits::MAX_FILE_NAME_CHARS;
 use crate::output;
 
 const HELP: &str = "\
@@ -23,9 +24,6 @@ Any transcript that `endstop replay` reads can be converted. With --out there is
 it. Without, the runs go to standard output: as many as there are for `endstop`, whose lines begin with a
 header for each run, and a single one for `atif`. What a user said is not in the events, so user steps have
 an empty message.";
-
-/// How many characters of a run's name are in a file's name: file systems take 255 bytes.
-const MAX_NAME: usize = 120;
 
 /// Arguments of `endstop convert`.
 #[derive(Debug, clap::Args)]
@@ -199,7 +197,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> CliError {
 /// A run's name as a file's: letters, digits, `.`, `_` and `-`, not hidden.
 fn file_name(id: &str) -> String {
     let safe = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' };
-    let name: String = id.chars().map(safe).take(MAX_NAME).collect();
+    let name: String = id.chars().map(safe).take(MAX_FILE_NAME_CHARS).collect();
     match name.trim_start_matches('.') {
         "" => "run".to_owned(),
         name => name.to_owned(),
@@ -222,6 +220,6 @@ mod tests {
         assert_eq!(lower.len(), ids.len(), "{names:?}");
         assert_eq!(names[..2], ["3-0.json", "3-0-2.json"]);
         assert_eq!(names[3..5], ["-..-x.json", "run.json"]);
-        assert!(file_name(&"x".repeat(1_000)).len() == MAX_NAME);
+        assert!(file_name(&"x".repeat(1_000)).len() == MAX_FILE_NAME_CHARS);
     }
 }

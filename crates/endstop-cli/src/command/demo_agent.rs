@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::limits::span;
 use crate::error::{CliError, ExitMeaning};
+use crate::limits::MAX_DEMO_RESPONSE_BYTES;
 
 /// The model whose prices are paid.
 pub(super) const MODEL: &str = "claude-sonnet-4-5";
@@ -24,9 +25,7 @@ pub(super) const MODEL: &str = "claude-sonnet-4-5";
 const INSTRUCTIONS_BYTES: usize = 24_000;
 const RESULT_BYTES: usize = 16_000;
 /// The output cap of its calls.
-const MAX_TOKENS: u64 = 2_000;
-/// The longest answer that is read, in bytes.
-const MAX_ANSWER: usize = 1 << 20;
+const OUTPUT_CAP: u64 = 2_000;
 
 const HELP: &str = "\
 Examples:
@@ -134,7 +133,7 @@ impl Conversation {
         });
         let (system, model) = (json!(system), json!(MODEL));
         let head = format!(
-            r#"{{"model":{model},"max_tokens":{MAX_TOKENS},"system":{system},"tools":[{tool}],"messages":["#
+            r#"{{"model":{model},"max_tokens":{OUTPUT_CAP},"system":{system},"tools":[{tool}],"messages":["#
         );
         Self { head, messages: json!({ "role": "user", "content": question }).to_string() }
     }
@@ -192,7 +191,7 @@ impl Model {
         self.sender.ready().await.map_err(|error| error.to_string())?;
         let answer = self.sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+        let body = Limited::new(answer.into_body(), MAX_DEMO_RESPONSE_BYTES).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
         let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         if !status.is_success() {

@@ -13,10 +13,10 @@ use endstop::agent::driver::Surroundings;
 use endstop::cancel::FileKillSwitch;
 use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
-use endstop::price::PriceTable;
 use endstop_gateway::{
     Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
 };
+use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;
@@ -77,7 +77,7 @@ pub(super) struct Open {
 }
 
 /// What is not a flag.
-pub(super) struct Setting {
+pub(super) struct GatewaySetup {
     pub(super) listen: SocketAddr,
     pub(super) policy: Policy,
     pub(super) runs: Runs,
@@ -117,7 +117,7 @@ impl GatewayArgs {
     ///
     /// # Errors
     /// If an address cannot be used, or something cannot be read.
-    pub(super) async fn open(&self, setting: Setting) -> Result<Open, CliError> {
+    pub(super) async fn open(&self, setting: GatewaySetup) -> Result<Open, CliError> {
         let prices = self.table()?;
         let program = compiled(&setting.policy)?;
         unseen::unseen(&setting.policy).iter().for_each(|warning| output::warn(warning));

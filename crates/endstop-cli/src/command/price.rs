@@ -3,12 +3,12 @@
 mod show;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use endstop::core::units::{Money, TokenUsage, WallTime};
-use endstop::price::{
+use endstop_price::{
     CallContext, PriceTable, UsageCounts, UsageError, billed_cost, context_of, detect_shape,
     model_of, read_usage, usage_of,
 };
@@ -18,15 +18,14 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::error::CliError;
+use crate::input::read_at_most;
+use crate::limits::MAX_JSON_BYTES;
 
 /// The exit code of a model without a price.
 const UNKNOWN_MODEL: u8 = 1;
 
 /// The exit code of input that cannot be read.
 const BAD_INPUT: u8 = 2;
-
-/// A price file or a response is smaller; a larger one is a mistake that would fill the memory.
-const MAX_FILE: u64 = 64 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -219,17 +218,13 @@ fn read_json(path: &Path) -> Result<Value, CliError> {
 }
 
 fn read_text(path: &Path) -> Result<String, CliError> {
-    let mut text = String::new();
     let read = if path == Path::new("-") {
-        io::stdin().lock().take(MAX_FILE + 1).read_to_string(&mut text)
+        read_at_most(io::stdin().lock(), MAX_JSON_BYTES)
     } else {
-        File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_string(&mut text))
+        File::open(path).and_then(|file| read_at_most(file, MAX_JSON_BYTES))
     };
-    let length = read.map_err(|error| bad_file(path, &error))?;
-    if u64::try_from(length).is_ok_and(|length| length > MAX_FILE) {
-        return Err(bad_file(path, &"larger than 64 MiB"));
-    }
-    Ok(text)
+    let text = read.map_err(|error| bad_file(path, &error))?;
+    text.ok_or_else(|| bad_file(path, &"larger than 64 MiB"))
 }
 
 fn bad(error: &dyn std::fmt::Display) -> CliError {

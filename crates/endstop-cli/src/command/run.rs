@@ -1,15 +1,15 @@
 //! `endstop run`: any agent program under limits, through a gateway of its own.
 
 mod child;
-mod end;
+mod deferred_printer;
 mod environment;
 mod line;
+mod outcome;
 mod processes;
+mod shutdown;
 mod signals;
-mod stages;
 mod supervise;
 mod terminal;
-mod voice;
 mod watch;
 
 use std::ffi::OsString;
@@ -29,19 +29,19 @@ use endstop_gateway::{Counts, Runs};
 
 use nix::sys::signal::Signal;
 
-use super::gateway::{GatewayArgs, Open, Setting, compiled};
+use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
 use super::limits::{Limits, OF_COMMAND, in_words, span};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 use child::Ended;
-use end::{JsonFile, Story};
+use deferred_printer::DeferredPrinter;
 use line::StatusRow;
+use outcome::{JsonFile, RunOutcome};
+use shutdown::ShutdownPhase;
 use signals::Signals;
-use stages::Stages;
 use supervise::{State, Supervisor};
 use terminal::Terminal;
-use voice::Voice;
-use watch::{Stand, Watcher};
+use watch::{RunSnapshot, Watcher};
 
 const HELP: &str = "\
 Examples:
@@ -108,7 +108,7 @@ pub fn run(args: &Args, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     runtime.shutdown_background();
     if let Ok((_, Some(signal))) = &result {
         // A shell, and its loop, look at how this ended: a key that ended the command ended this.
-        end::by_signal(*signal);
+        outcome::by_signal(*signal);
     }
     let result = result.map(|(code, _)| code);
     // The other codes may be those of the command.
@@ -119,11 +119,11 @@ pub fn run(args: &Args, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
 }
 
 /// What is known of the run beside what the supervisor sees.
-struct Books {
+struct RunObservers {
     report: Arc<Mutex<Option<Report>>>,
     shadow: Option<Arc<Shadow>>,
     trace: Option<Arc<TraceRecorder>>,
-    stand: tokio::sync::watch::Receiver<Stand>,
+    snapshot: tokio::sync::watch::Receiver<RunSnapshot>,
 }
 
 /// How it ends: the code, and the signal that it ends by instead.
@@ -136,12 +136,12 @@ async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
         }
     }
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
-    let (around, books) = surroundings(args, &chosen.policy)?;
+    let (around, observers) = surroundings(args, &chosen.policy)?;
     let id = RunId::new();
     // Under --dry-run nothing stops it; calls without a price are then told by the shadow.
     let unbounded =
         Policy { unbounded: true, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() };
-    let setting = Setting {
+    let setting = GatewaySetup {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         policy: if args.dry_run { unbounded } else { chosen.policy.clone() },
         runs: Runs::One(id.clone()),
@@ -152,22 +152,22 @@ async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
     let open = args.gateway.open(setting).await?;
     announce(args, &chosen.policy, chosen.is_default);
     let begun = Instant::now();
-    let ended = supervised(args, &open, &id, &books).await?;
+    let ended = supervised(args, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
         // What trips by time alone, and what is told of the time, is that of the end, not of the last call.
         run.tick();
     }
     let elapsed = begun.elapsed();
     let (stopped, held) = {
-        let stand = books.stand.borrow();
-        (stand.stopped.clone(), stand.held_by())
+        let snapshot = observers.snapshot.borrow();
+        (snapshot.stopped.clone(), snapshot.held_by())
     };
     let counts = close(open, &id).await;
-    if let Some((run, error)) = books.trace.as_ref().and_then(|trace| trace.problems().first) {
+    if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
     }
-    let report = books.report.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let story = Story {
+    let report = observers.report.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let outcome = RunOutcome {
         run: id.to_string(),
         command: &args.command,
         ended,
@@ -178,18 +178,18 @@ async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
         preserves_status: args.preserve_status,
         counts,
         report,
-        shadow: books.shadow.as_deref(),
+        shadow: observers.shadow.as_deref(),
     };
-    story.tell();
+    outcome.tell();
     if let Some(file) = json_file {
-        file.write(&story.to_json())?;
+        file.write(&outcome.to_json())?;
     }
-    Ok((ExitCode::from(story.exit_code()), story.signal()))
+    Ok((ExitCode::from(outcome.exit_code()), outcome.signal()))
 }
 
 /// Who watches the run.
-fn surroundings(args: &Args, policy: &Policy) -> Result<(Surroundings, Books), CliError> {
-    let (watcher, stand) = Watcher::new();
+fn surroundings(args: &Args, policy: &Policy) -> Result<(Surroundings, RunObservers), CliError> {
+    let (watcher, snapshot) = Watcher::new();
     let report = Arc::new(Mutex::new(None));
     let reporter = {
         let last = Arc::clone(&report);
@@ -220,7 +220,7 @@ fn surroundings(args: &Args, policy: &Policy) -> Result<(Surroundings, Books), C
     if let Some(trace) = &trace {
         around.observers.push(Arc::<TraceRecorder>::clone(trace));
     }
-    Ok((around, Books { report, shadow, trace, stand }))
+    Ok((around, RunObservers { report, shadow, trace, snapshot }))
 }
 
 /// Begins the command and waits until it has ended.
@@ -228,7 +228,7 @@ async fn supervised(
     args: &Args,
     open: &Open,
     id: &RunId,
-    books: &Books,
+    observers: &RunObservers,
 ) -> Result<Ended, CliError> {
     let variables =
         environment::variables(open.gateway.addr(), id, args.gateway.is_sim(), |name| {
@@ -250,13 +250,13 @@ async fn supervised(
         gateway: &open.gateway,
         id,
         driven: open.gateway.run(id),
-        shadow: books.shadow.as_deref(),
-        stand: books.stand.clone(),
+        shadow: observers.shadow.as_deref(),
+        snapshot: observers.snapshot.clone(),
         signals,
         terminal,
         line: StatusRow::new(),
-        voice: Voice::new(),
-        stages: Stages::Going,
+        printer: DeferredPrinter::new(),
+        shutdown: ShutdownPhase::Going,
         begun,
         grace: args.grace,
         linger: args.linger,

@@ -4,7 +4,7 @@ mod waiting;
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,9 +19,11 @@ use endstop::store::RunId;
 use endstop_gateway::{Key, Runs, Unnamed};
 use serde_json::json;
 
-use super::gateway::{GatewayArgs, Setting, hear_the_end};
+use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, in_words, usd};
 use crate::error::CliError;
+use crate::input::read_text;
+use crate::limits::MAX_KEYS_BYTES;
 use crate::output::{self, counted, duration, tokens};
 use waiting::Waiting;
 
@@ -50,9 +52,6 @@ worst case. Without it, every run begins anew with the process. `endstop replay 
 folder.
 
 Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
-
-/// The largest file of keys that is read, in bytes: some ten thousand keys.
-const MAX_KEYS: u64 = 1 << 20;
 
 /// Arguments of `endstop serve`.
 #[derive(Debug, clap::Args)]
@@ -123,7 +122,7 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
         let text = "--keep and --trace cannot write in one folder: each has a file for every run";
         return Err(CliError::new(text));
     }
-    let setting = Setting {
+    let setting = GatewaySetup {
         listen: args.listen,
         policy: chosen.policy,
         runs: Runs::Many { unnamed, keys },
@@ -240,14 +239,7 @@ fn control_token(variable: &str) -> Result<Key, CliError> {
 /// Lines of a key and a run; those that begin with `#` are comments.
 fn read_keys(path: &Path) -> Result<Vec<(Key, RunId)>, CliError> {
     let shown = path.display();
-    let failed =
-        |error: io::Error| CliError::new(format!("cannot read the keys `{shown}`: {error}"));
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(MAX_KEYS + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > MAX_KEYS {
-        return Err(CliError::new(format!("`{shown}` has more than {MAX_KEYS} bytes")));
-    }
+    let text = read_text(path, "keys", MAX_KEYS_BYTES)?;
     keys(&text).map_err(|problem| CliError::new(format!("`{shown}`: {problem}")))
 }
 

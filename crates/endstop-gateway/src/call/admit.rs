@@ -17,11 +17,11 @@ use super::ask::guarded;
 use super::flight::{Begun, Flight};
 use super::take::Taken;
 use super::{Gate, answer};
-use crate::api::{Asked, ErrorKind, Thread, ToolResult};
 use crate::body::Body;
 use crate::run::{
     InputBound, LaneState, NoSeat, RunEntry, Seat, Step, Waiting, close_step, stop_of,
 };
+use endstop_llm::{CallRequest, ErrorKind, Thread, ToolResult};
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
 const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];
@@ -220,7 +220,7 @@ impl Gate {
 
 impl Gate {
     /// What a request costs, whoever answers it.
-    fn pricing(&self, provider: &'static str, asked: &Asked) -> Pricing {
+    fn pricing(&self, provider: &'static str, asked: &CallRequest) -> Pricing {
         let of = |model: &str| self.prices.of(provider, model);
         let pricing = of(&asked.model).for_request(&asked.context, asked.may_write_1h);
         if asked.fallbacks.is_empty() && asked.searches == 0 {

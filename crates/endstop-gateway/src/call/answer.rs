@@ -6,12 +6,12 @@ use endstop::store::RunId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
-use crate::api::{Asked, Demands, Dialect, ErrorKind, OwnAnswer};
 use crate::body::Body;
 use crate::config::StopWith;
 use crate::route::{RUN_HEADER, Side};
 use crate::run::{NoRun, RunEntry, count};
-use crate::stop::StopText;
+use crate::stop::stop_text;
+use endstop_llm::{CallRequest, Dialect, ErrorKind, OutputContract, WrittenResponse};
 
 /// Why a call was answered by the gateway.
 pub(super) const REASON_HEADER: &str = "x-endstop-reason";
@@ -27,13 +27,13 @@ const REMEDY: &str = "to let it through uncounted use `--allow-unmetered`, or a 
 /// The shape of errors of a side, for requests that are not read.
 pub(super) fn dialect_for(side: Side) -> &'static dyn Dialect {
     match side {
-        Side::OpenAi => crate::api::CHAT,
-        Side::Anthropic => crate::api::MESSAGES,
-        Side::Gemini => crate::api::GEMINI,
+        Side::OpenAi => endstop_llm::CHAT,
+        Side::Anthropic => endstop_llm::MESSAGES,
+        Side::Gemini => endstop_llm::GEMINI,
     }
 }
 
-fn response(answer: OwnAnswer) -> Response<Body> {
+fn response(answer: WrittenResponse) -> Response<Body> {
     let mut response = Response::new(Body::full(Bytes::from(answer.body)));
     *response.status_mut() = answer.status;
     let headers = response.headers_mut();
@@ -101,7 +101,7 @@ fn not_admitted(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Respons
 pub(super) fn stop(
     run: &RunEntry,
     dialect: &dyn Dialect,
-    asked: Option<&Asked>,
+    asked: Option<&CallRequest>,
     signal: &StopSignal,
     with: StopWith,
 ) -> Response<Body> {
@@ -112,19 +112,19 @@ pub(super) fn stop(
 pub(super) fn stop_after(
     run: &RunEntry,
     dialect: &dyn Dialect,
-    asked: Option<&Asked>,
+    asked: Option<&CallRequest>,
     signal: &StopSignal,
     with: StopWith,
     said: &str,
 ) -> Response<Body> {
     run.keep();
     count(&run.counters.stop_answers);
-    let mut text = StopText::of(signal);
+    let mut text = stop_text(signal);
     if !said.is_empty() {
         text.text = format!("{said}\n\n{}", text.text);
     }
     let own = match asked {
-        Some(asked) if with == StopWith::Answer && asked.demands != Demands::Structure => {
+        Some(asked) if with == StopWith::Answer && asked.demands != OutputContract::Structure => {
             dialect.stop(asked, &text)
         }
         _ => dialect.error(StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, &text.text),

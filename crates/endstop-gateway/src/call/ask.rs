@@ -20,10 +20,10 @@ use super::settle::Settled;
 use super::stream::{SseBody, Watched};
 use super::take::{Taken, decoded};
 use super::{Gate, answer};
-use crate::api::{self, Api, Dialect, Edits, ErrorKind, Seen, Unreadable};
 use crate::body::Body;
 use crate::run::{RunEntry, count, uncount};
 use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
+use endstop_llm::{Api, CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError};
 
 /// What the model is told at the beginning of a wrap-up.
 const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
@@ -98,7 +98,7 @@ impl Gate {
         flight: &Flight,
         taken: &Taken,
         head: &request::Parts,
-    ) -> Result<Request<Bytes>, Unreadable> {
+    ) -> Result<Request<Bytes>, ReadError> {
         let edits = Edits {
             output_cap: flight.cap_to_send(),
             other_cap_field: flight.form.other_field,
@@ -106,7 +106,7 @@ impl Gate {
             finish: flight.is_wrap_up.then_some(WRAP_UP_NOTE),
             tools_off: flight.tools_off,
             note: None,
-            root: taken.asked.root.as_ref(),
+            request: Some(&taken.asked),
         };
         let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
         let body = if is_changed {
@@ -123,7 +123,7 @@ impl Gate {
             .route
             .rest
             .parse()
-            .map_err(|_| Unreadable("the path of the request is not valid".to_owned()))?;
+            .map_err(|_| ReadError("the path of the request is not valid".to_owned()))?;
         *request.headers_mut() = headers;
         Ok(request)
     }
@@ -197,7 +197,7 @@ impl Gate {
             }
             Ok(Ok(Whole::TooLong(begun))) => {
                 let output_bytes = u64::try_from(begun.len()).unwrap_or(u64::MAX);
-                flight.passed(&Seen { output_bytes, ..Seen::default() });
+                flight.passed(&CallResponse { output_bytes, ..CallResponse::default() });
                 let body = RawBody::after(begun, body).into_body_of(&flight.driven);
                 return Asked::Answered(respond(status, headers, body));
             }
@@ -250,7 +250,7 @@ impl Gate {
         run: &RunEntry,
         driven: &DrivenRun,
         dialect: &dyn Dialect,
-        asked: Option<&api::Asked>,
+        asked: Option<&CallRequest>,
     ) -> Response<Body> {
         let signal = run.stop().unwrap_or_else(|| {
             StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
@@ -289,7 +289,7 @@ pub(super) async fn guarded<F: Future>(driven: &DrivenRun, future: F) -> Result<
 
 fn unreachable(flight: &mut Flight, taken: &Taken, error: &UpstreamError) -> Response<Body> {
     let text = error.to_string();
-    let nothing = Seen::default();
+    let nothing = CallResponse::default();
     let charged = error.may_have_arrived().then_some(&nothing);
     if charged.is_none() {
         uncount(&flight.seat.run.counters.upstream_calls);
@@ -356,15 +356,15 @@ fn plain(headers: &HeaderMap, bytes: &Bytes, max: usize) -> Option<Bytes> {
 }
 
 /// What an answer says. One that cannot be read counts by its length.
-fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) -> Seen {
+fn read_answer(taken: &Taken, headers: &HeaderMap, bytes: &Bytes, max: usize) -> CallResponse {
     let plain = plain(headers, bytes, max);
     let output_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    let unread = || Seen { output_bytes, ..Seen::default() };
+    let unread = || CallResponse { output_bytes, ..CallResponse::default() };
     plain.and_then(|plain| taken.dialect.answer(&plain).ok()).unwrap_or_else(unread)
 }
 
 /// Whether the model has not answered yet, and what it uses will be told elsewhere.
-const fn is_only_begun(seen: &Seen, bytes: &Bytes) -> bool {
+const fn is_only_begun(seen: &CallResponse, bytes: &Bytes) -> bool {
     let says_nothing = seen.output_bytes == 0 && seen.usage.is_none();
     !seen.is_whole && says_nothing && !bytes.is_empty()
 }

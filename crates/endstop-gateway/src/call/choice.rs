@@ -9,7 +9,7 @@ use super::Gate;
 use super::cap::letters;
 use super::flight::Flight;
 use super::take::Taken;
-use crate::api::{Api, ToolsOff};
+use endstop_llm::{Api, ToolsOff};
 
 /// What a client is told where its tools stay in a wrap-up.
 const STAYS: &str = "the upstream takes no choice of no tools, and the conversation needs its tools: they stay in this \

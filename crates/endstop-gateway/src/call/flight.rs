@@ -9,8 +9,8 @@ use endstop::model::{ModelError, ModelErrorKind};
 
 use super::cap::Form;
 use super::take::Taken;
-use crate::api::{Api, Seen, ToolsOff};
 use crate::run::{Identity, Prices, Seat, count};
+use endstop_llm::{Api, CallResponse, ToolsOff};
 
 /// Bytes that a token of an estimate has: a byte bound is three to four times too high.
 pub(super) const BYTES_OF_A_TOKEN: u64 = 3;
@@ -114,7 +114,7 @@ impl Flight {
 
     /// What came of an answer that did not come to its end, or did not say what it used: what was told, and at
     /// least what was counted here.
-    pub(super) fn estimate(&self, open: &OpenCall, seen: &Seen) -> TokenUsage {
+    pub(super) fn estimate(&self, open: &OpenCall, seen: &CallResponse) -> TokenUsage {
         let counted = seen.output_bytes.div_ceil(BYTES_OF_A_TOKEN);
         let output = self.cap.map_or(counted, |cap| counted.min(cap));
         match &seen.usage {
@@ -132,7 +132,7 @@ impl Flight {
     }
 
     /// The call failed. `seen` is what is charged; nothing where failing costs nothing.
-    pub(super) fn failed(&mut self, error: &ModelError, seen: Option<&Seen>) {
+    pub(super) fn failed(&mut self, error: &ModelError, seen: Option<&CallResponse>) {
         let Some(open) = self.open.take() else { return };
         count(&self.seat.run.counters.failed_calls);
         let usage = seen.map(|seen| self.estimate(&open, seen));
@@ -140,12 +140,12 @@ impl Flight {
     }
 
     /// What has come of an answer that is read as a whole, by its length.
-    pub(super) fn unread(&self) -> Seen {
-        Seen { output_bytes: self.came, ..Seen::default() }
+    pub(super) fn unread(&self) -> CallResponse {
+        CallResponse { output_bytes: self.came, ..CallResponse::default() }
     }
 
     /// The client has gone away.
-    pub(super) fn abandoned(&mut self, seen: &Seen) {
+    pub(super) fn abandoned(&mut self, seen: &CallResponse) {
         if self.open.is_some() {
             count(&self.seat.run.counters.client_disconnects);
             let error = ModelError::new(ModelErrorKind::Truncated, "the client went away");

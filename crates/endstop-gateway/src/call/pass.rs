@@ -8,11 +8,11 @@ use hyper::body::{Body as _, Incoming};
 use super::ask::{Cut, guarded, respond};
 use super::raw::RawBody;
 use super::{Gate, answer, take};
-use crate::api::{Api, Dialect, ErrorKind};
 use crate::body::Body;
 use crate::route::Route;
 use crate::run::{RunEntry, count};
 use crate::upstream::{UpstreamBody, forwardable};
+use endstop_llm::{Api, Dialect, ErrorKind};
 
 impl Gate {
     /// Passes a request on whose usage cannot be read, or that costs nothing.

@@ -20,8 +20,8 @@ use endstop::model::{ModelError, ModelErrorKind};
 use endstop::observe::Detail;
 
 use super::flight::{BYTES_OF_A_TOKEN, Flight};
-use crate::api::{Seen, UsageSeen};
 use crate::run::{LaneState, Step, close_step, stop_of, uncount};
+use endstop_llm::{CallResponse, ReportedUsage};
 
 /// Most calls of one reply that are told apart.
 const MAX_CALLS: usize = 1_024;
@@ -54,13 +54,13 @@ pub(super) enum Settled {
 
 impl Flight {
     /// The answer came to its end, and is not passed on yet.
-    pub(super) fn replied(&mut self, seen: &Seen) -> Settled {
+    pub(super) fn replied(&mut self, seen: &CallResponse) -> Settled {
         self.settle(seen, Came::Held)
     }
 
     /// The answer came to its end, and its client has it. It cannot be dropped any more: a retry rule that
     /// dislikes it shows in the events alone.
-    pub(super) fn passed(&mut self, seen: &Seen) {
+    pub(super) fn passed(&mut self, seen: &CallResponse) {
         if !self.erred(seen) {
             self.settle(seen, Came::Passed);
         }
@@ -68,7 +68,7 @@ impl Flight {
 
     /// An answer that begins as a success and is an error is a failed attempt. False where it is none, or the call
     /// is settled already.
-    pub(super) fn erred(&mut self, seen: &Seen) -> bool {
+    pub(super) fn erred(&mut self, seen: &CallResponse) -> bool {
         let Some(words) = seen.error.as_deref().filter(|_| self.open.is_some()) else {
             return false;
         };
@@ -81,23 +81,23 @@ impl Flight {
 
     /// The answer is made elsewhere, and what it uses is never told here: its output counts as all that is held for
     /// it, or as none where nothing is.
-    pub(super) fn only_begun(&mut self, seen: &Seen) {
+    pub(super) fn only_begun(&mut self, seen: &CallResponse) {
         let output_bytes = self.cap.map_or(0, |cap| cap.saturating_mul(BYTES_OF_A_TOKEN));
-        self.settle(&Seen { output_bytes, ..seen.clone() }, Came::Passed);
+        self.settle(&CallResponse { output_bytes, ..seen.clone() }, Came::Passed);
     }
 
     /// The run has stopped in the middle of the answer, or before it.
-    pub(super) fn cut_short(&mut self, seen: &Seen) {
+    pub(super) fn cut_short(&mut self, seen: &CallResponse) {
         self.settle(seen, Came::Cut);
     }
 
     /// The answer has come up to a tool call that the run does not let begin. It has stopped then.
-    pub(super) fn refused(&mut self, seen: &Seen) {
+    pub(super) fn refused(&mut self, seen: &CallResponse) {
         self.settle(seen, Came::Refused);
     }
 
     /// How many of these calls may be passed on, the first `passed` of which are already.
-    pub(super) fn admits(&self, calls: &[ToolCall], passed: usize) -> usize {
+    pub(super) fn admits(&self, calls: &[endstop_llm::ToolCall], passed: usize) -> usize {
         if self.stop().is_some() {
             return calls.len();
         }
@@ -126,7 +126,7 @@ impl Flight {
 
     /// What a call costs: as the provider billed it; else for the model that was asked for, or for the one that
     /// answered where that is dearer.
-    fn price(&self, told: &UsageSeen, answered: Option<&str>, at: WallTime) -> Cost {
+    fn price(&self, told: &ReportedUsage, answered: Option<&str>, at: WallTime) -> Cost {
         if let Some(billed) = told.billed {
             return Cost::Known(billed);
         }
@@ -142,7 +142,7 @@ impl Flight {
         }
     }
 
-    fn settle(&mut self, seen: &Seen, came: Came) -> Settled {
+    fn settle(&mut self, seen: &CallResponse, came: Came) -> Settled {
         let is_whole = came != Came::Cut && (came != Came::Refused || seen.is_whole);
         let Some(open) = self.open.take() else { return Settled::Pass };
         let reported = seen.usage.as_ref().filter(|_| is_whole);
@@ -163,7 +163,7 @@ impl Flight {
         });
         let cost = priced.map(|told| self.price(&told, seen.model.as_deref(), open.at()));
         let calls = if came == Came::Cut { &[] } else { &*seen.tool_calls };
-        let calls = calls.get(..MAX_CALLS).unwrap_or(calls);
+        let calls: Vec<ToolCall> = calls.iter().take(MAX_CALLS).map(tool_call).collect();
         let lowered_by = open.lowered_by();
         let outcome = Outcome {
             model: seen.model.as_deref(),
@@ -171,7 +171,7 @@ impl Flight {
             cost: cost.filter(|cost| *cost != Cost::Unpriced),
             is_estimate: told.is_none(),
             finish: seen.finish.as_deref(),
-            tool_calls: calls,
+            tool_calls: &calls,
             text: &seen.text,
             reasoning_tokens: told.and_then(|told| told.reasoning),
             first_piece_after: self.first_piece_after,
@@ -181,14 +181,14 @@ impl Flight {
         if open.replied(&outcome) == Directive::Retry && came == Came::Held {
             return Settled::Again;
         }
-        self.close(&mut state, seen, calls, is_told.then_some(&usage), lowered_by)
+        self.close(&mut state, seen, &calls, is_told.then_some(&usage), lowered_by)
     }
 
     /// Ends the step, or leaves it open until the tools have run.
     fn close(
         &self,
         state: &mut LaneState,
-        seen: &Seen,
+        seen: &CallResponse,
         calls: &[ToolCall],
         told: Option<&TokenUsage>,
         lowered_by: Option<StopReason>,
@@ -233,7 +233,7 @@ impl Flight {
     }
 
     /// A reply that a lowered output cap cut short is no end of the model's own.
-    fn end_by_cap(&self, seen: &Seen, lowered_by: Option<StopReason>) {
+    fn end_by_cap(&self, seen: &CallResponse, lowered_by: Option<StopReason>) {
         let Some(reason) = lowered_by.filter(|_| !self.is_wrap_up) else { return };
         if seen.finish.as_deref().map(normalised_finish).as_deref() == Some("length") {
             let signal = StopSignal::new(reason)
@@ -242,4 +242,9 @@ impl Flight {
             self.driven.raise(&signal);
         }
     }
+}
+
+fn tool_call(call: &endstop_llm::ToolCall) -> ToolCall {
+    let endstop_llm::ToolCall { id, tool, arguments } = call.clone();
+    ToolCall { id, tool, arguments }
 }

@@ -1,7 +1,6 @@
 //! Answers that are passed on while they come.
 
 mod guard;
-mod list;
 mod refuse;
 mod watch;
 
@@ -18,13 +17,13 @@ use http::header::CONTENT_ENCODING;
 
 use super::flight::Flight;
 use super::take::Taken;
-use crate::api::{Api, Demands, EventSeen, Seen, StreamReader, is_done};
 use crate::body::BodyError;
 use crate::decode::Decoder;
-use crate::stop::StopText;
+use crate::stop::stop_text;
 use crate::upstream::UpstreamBody;
+use endstop_llm::StreamSplitter;
+use endstop_llm::{Api, CallResponse, EventContent, OutputContract, StreamReader, is_done};
 use guard::Guard;
-use list::Splitter;
 use refuse::{Refused, refused};
 pub(super) use watch::Watched;
 
@@ -60,7 +59,7 @@ pub(super) struct SseBody {
     open: Option<(Box<Flight>, Guard)>,
     upstream: Option<UpstreamBody>,
     decoder: Option<Decoder>,
-    splitter: Splitter,
+    splitter: StreamSplitter,
     /// Something of it is passed on.
     has_passed: bool,
     reader: Box<dyn StreamReader>,
@@ -106,7 +105,7 @@ impl SseBody {
             open: Some((flight, guard)),
             upstream: Some(upstream),
             decoder,
-            splitter: Splitter::new(taken.asked.is_list, max_event),
+            splitter: StreamSplitter::new(taken.asked.is_list, max_event),
             has_passed: false,
             reader: taken.dialect.stream(&taken.asked),
             kept: 0,
@@ -118,15 +117,15 @@ impl SseBody {
             is_cut: false,
             passed_calls: 0,
             refused: None,
-            needs_structure: taken.asked.demands != Demands::Text,
+            needs_structure: taken.asked.demands != OutputContract::Text,
         }
     }
 
     /// What is known of the answer; what passed unread counts by its length.
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> CallResponse {
         let seen = self.reader.seen();
         let output_bytes = seen.output_bytes.saturating_add(self.unread_bytes);
-        Seen { output_bytes, ..seen.clone() }
+        CallResponse { output_bytes, ..seen.clone() }
     }
 
     /// The run has stopped: the stream ends here, after `passed`; properly, unless a tool call has begun.
@@ -157,7 +156,7 @@ impl SseBody {
 
     /// What ends the stream for its client.
     fn write_end(&mut self, out: &mut BytesMut, signal: &StopSignal) {
-        let events = self.reader.end(&StopText::of(signal));
+        let events = self.reader.end(&stop_text(signal));
         out.extend_from_slice(&self.splitter.written(events, &mut self.has_passed));
         out.extend_from_slice(self.splitter.end(self.has_passed).as_bytes());
     }
@@ -231,7 +230,7 @@ impl SseBody {
                 }
             };
             let event = frame.event();
-            let (mut seen, mut has_only_words) = (EventSeen::default(), false);
+            let (mut seen, mut has_only_words) = (EventContent::default(), false);
             if let Some(event) = &event {
                 if let Some(words) = self.reader.words(event) {
                     text.push_str(words);

@@ -6,13 +6,13 @@ use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::answer;
-use crate::api::{Asked, Dialect, ErrorKind};
 use crate::body::Body;
 use crate::config::Config;
 use crate::decode::Decoder;
 use crate::route::Route;
 use crate::run::Rolling;
 use crate::server::{TooLargeOrBroken, read_body};
+use endstop_llm::{CallRequest, Dialect, ErrorKind};
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -23,7 +23,7 @@ pub(super) struct Taken {
     pub(super) dialect: &'static dyn Dialect,
     /// Without the encoding that it came in.
     pub(super) body: Bytes,
-    pub(super) asked: Asked,
+    pub(super) asked: CallRequest,
     pub(super) rolling: Rolling,
     /// Of the body.
     pub(super) digest: u64,

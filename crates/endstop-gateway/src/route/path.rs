@@ -6,7 +6,7 @@ use http::{HeaderMap, Method};
 use thiserror::Error;
 
 use super::Side;
-use crate::api::Api;
+use endstop_llm::Api;
 
 /// Segments that begin the path of an upstream. A child cannot have such a name.
 const ROOTS: &[&str] = &[

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
 use http::HeaderValue;
 
 use super::*;

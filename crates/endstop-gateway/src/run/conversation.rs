@@ -5,7 +5,7 @@ use endstop::core::units::TokenUsage;
 use endstop::message::ToolCall;
 
 use super::Answers;
-use crate::api::{Asked, MessageMark, Thread};
+use endstop_llm::{CallRequest, MessageMark, Thread};
 
 /// Last messages of a request by which a conversation is known again after its history was rewritten.
 const TAIL: usize = 4;
@@ -43,8 +43,8 @@ pub(crate) struct Identity {
     model: u64,
 }
 
-impl From<&Asked> for Identity {
-    fn from(asked: &Asked) -> Self {
+impl From<&CallRequest> for Identity {
+    fn from(asked: &CallRequest) -> Self {
         let model = xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes());
         Self { fixed: asked.fixed_bound, model }
     }
@@ -103,7 +103,7 @@ impl Memory {
     }
 
     /// Whether a request belongs to this conversation.
-    pub(crate) fn fit(&self, asked: &Asked, rolling: &Rolling) -> Option<Fit> {
+    pub(crate) fn fit(&self, asked: &CallRequest, rolling: &Rolling) -> Option<Fit> {
         if asked.thread != Thread::Whole && self.is_continued_by(asked) {
             return Some(Fit::Continues(usize::MAX));
         }
@@ -125,7 +125,7 @@ impl Memory {
     }
 
     /// Whether a request names the last reply as what it goes on from.
-    fn is_continued_by(&self, asked: &Asked) -> bool {
+    fn is_continued_by(&self, asked: &CallRequest) -> bool {
         asked.continues.is_some() && asked.continues == self.reply
     }
 
@@ -134,7 +134,7 @@ impl Memory {
     }
 
     /// Whether the user has said something since the last request.
-    pub(crate) fn has_new_user_message(&self, asked: &Asked, rolling: &Rolling) -> bool {
+    pub(crate) fn has_new_user_message(&self, asked: &CallRequest, rolling: &Rolling) -> bool {
         if !asked.has_user_message {
             return false;
         }
@@ -156,7 +156,7 @@ impl Memory {
     /// A count of the same beginning, instructions and model stands for what it counted; the rest is bounded.
     pub(crate) fn bound(
         &self,
-        asked: &Asked,
+        asked: &CallRequest,
         rolling: &Rolling,
         answers: &Answers,
     ) -> Option<InputBound> {
@@ -183,7 +183,7 @@ impl Memory {
     }
 
     /// Remembers a request that is about to be sent.
-    pub(crate) fn keep_request(&mut self, asked: &Asked, rolling: &Rolling) {
+    pub(crate) fn keep_request(&mut self, asked: &CallRequest, rolling: &Rolling) {
         let last_user = asked.messages.iter().rev().find(|mark| mark.is_user);
         self.last_user = last_user.map(|mark| mark.digest).or(self.last_user);
         if asked.thread != Thread::Whole {
@@ -220,7 +220,7 @@ impl Memory {
 }
 
 /// The task. Instructions, which agents of one kind share, do not tell conversations apart.
-fn first_of_user(asked: &Asked) -> Option<u64> {
+fn first_of_user(asked: &CallRequest) -> Option<u64> {
     let of_user = asked.messages.iter().find(|mark| mark.is_user);
     of_user.or_else(|| asked.messages.first()).map(|mark| mark.digest)
 }

@@ -23,6 +23,7 @@ use endstop::core::wire::v1::trace::{Header, Line, VERSION};
 use endstop::ledger::Amounts;
 use endstop::observe::{Observation, Observer, RunInfo, push_seen, push_trace_line, trace_header};
 use endstop::store::{FileStore, RunId, RunLock, Store as _, StoreError};
+use endstop_price::CostIs;
 
 /// What a run's file ends with.
 const SUFFIX: &str = ".jsonl";

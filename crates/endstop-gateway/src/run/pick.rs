@@ -13,8 +13,8 @@ use endstop::core::policy::Action;
 use super::conversation::Rolling;
 use super::lane::{Kind, Lane, Lanes, NotBegun, Seat, end_child};
 use super::{RunEntry, stop_of};
-use crate::api::{Asked, Thread};
 use crate::config::Bounds;
+use endstop_llm::{CallRequest, Thread};
 
 /// Why a call gets no lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl RunEntry {
     pub(crate) fn sit(
         self: &Arc<Self>,
         child: &[String],
-        asked: &Asked,
+        asked: &CallRequest,
         rolling: &Rolling,
         bounds: &Bounds,
     ) -> Result<Seat, NoSeat> {
@@ -125,7 +125,7 @@ impl Lanes {
     fn pick(
         &mut self,
         child: &[String],
-        asked: &Asked,
+        asked: &CallRequest,
         rolling: &Rolling,
     ) -> Result<Arc<Lane>, NoSeat> {
         let main = self.main_of(child)?;

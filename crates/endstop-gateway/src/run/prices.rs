@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use endstop::agent::driver::Pricing;
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
 
 /// Most models that are kept; a client that invents names does not fill the memory.
 const MAX_MODELS: usize = 1_024;

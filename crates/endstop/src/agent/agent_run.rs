@@ -11,15 +11,15 @@ use endstop_core::trip_record::TripRecord;
 use endstop_core::units::Money;
 
 use super::Inner;
-use super::hooks::{HookRequests, HookContext, Trigger};
-use super::journal::Stored;
 use super::context::ContextBound;
+use super::hooks::{HookContext, HookRequests, Trigger};
+use super::journal::Stored;
 use super::node::AgentNode;
 use super::state::AgentState;
-use endstop_runtime::{RunHandle, Waited};
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use endstop_runtime::ledger::Amounts;
+use endstop_runtime::{RunHandle, Waited};
 
 /// Whether the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,9 +235,8 @@ impl AgentRun {
     pub(super) async fn end(&mut self) {
         self.hooks(Trigger::AfterExecution, About::default()).await;
         self.sync();
-        let (is_paused, record) = self.run().look(|run| {
-            (run.status() == Status::Paused, Box::new(run.trip_record()))
-        });
+        let (is_paused, record) =
+            self.run().look(|run| (run.status() == Status::Paused, Box::new(run.trip_record())));
         let asked = self.held_up.take().filter(|_| is_paused);
         self.state.execution.verdict = Some(asked.unwrap_or(record));
         self.run().ended();

@@ -22,7 +22,6 @@ use crate::message::{Message, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
 };
-use crate::observe::Detail;
 use endstop_runtime::{CancelOn, OpenCall, Outcome, Pricing, Waited, estimate_tokens};
 
 /// The longest reply that is kept, in bytes; a longer one is cut.

@@ -161,13 +161,13 @@ impl AgentRun {
         }
         let begun =
             Begun { at: Instant::now(), is_agent, can_abort: entry.tool.can_abort() || is_agent };
-        batch.running.push(self.run(entry, place, call.clone()));
+        batch.running.push(self.run_tool(entry, place, call.clone()));
         if let Some(slot) = batch.begun.get_mut(place) {
             *slot = Some(begun);
         }
     }
 
-    fn run(&self, entry: &ToolEntry, place: usize, call: ToolCall) -> Running {
+    fn run_tool(&self, entry: &ToolEntry, place: usize, call: ToolCall) -> Running {
         let tool = Arc::clone(&entry.tool);
         let context = ToolContext {
             run: self.state.id.clone(),

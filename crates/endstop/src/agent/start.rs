@@ -209,7 +209,7 @@ impl Watch {
         };
         let [tasks, _] = &mut watch.tasks;
         look(tasks, first, outside, &token);
-        watch.follow(drive);
+        watch.follow(run);
         Some(watch)
     }
 

@@ -2,11 +2,16 @@
 
 use std::fmt;
 
-use jsonschema::{PatternOptions, Retrieve, Uri, Validator};
 use serde_json::Value;
 use thiserror::Error;
 
+use self::pattern::Patterns;
+
+mod check;
+mod compile;
 mod forms;
+mod number;
+mod pattern;
 mod problem;
 
 /// The longest schema of a tool in bytes. It is sent with every request: the largest seen in use have some
@@ -21,19 +26,22 @@ pub const MAX_PROBLEMS: usize = 5;
 /// The longest text about problems in bytes.
 pub const MAX_PROBLEM_BYTES: usize = 2 << 10;
 
-/// The size of one compiled `pattern` in bytes; that of a long Unicode class counted many times is near it.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
-
 /// The schema of a tool's arguments, compiled once.
 ///
+/// It may use all of JSON Schema 2020-12 but `unevaluatedItems`, anchors (`$anchor`, `$dynamicRef`), a `$id`
+/// inside, and references that lead out of it: a schema with one of these is refused rather than checked
+/// in part. Of older drafts `definitions`, `dependencies`, `additionalItems` and `items` as an array are
+/// checked too. `format`, `contentEncoding`, `contentMediaType` and `nullable` are hints for the model and
+/// not checked, and as everywhere in JSON Schema a keyword that nobody knows means nothing.
+///
 /// Patterns run in linear time, so those that need backtracking are refused. Nothing is ever read from the
-/// network or from files. `format` is a hint for the model and not checked.
+/// network or from files.
 ///
 /// A schema comes from the program, not from the model: one that branches and refers to itself in every
 /// branch can take a time that doubles with each level of the arguments.
 pub struct ArgumentSchema {
     schema: Value,
-    validator: Validator,
+    patterns: Patterns,
 }
 
 /// Why a schema cannot be used.
@@ -68,15 +76,9 @@ impl ArgumentSchema {
         if found > MAX_SCHEMA_BYTES {
             return Err(SchemaError::TooLong { found });
         }
-        let patterns =
-            PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-        let validator = jsonschema::options()
-            .with_pattern_options(patterns)
-            .with_retriever(Nowhere)
-            .should_validate_formats(false)
-            .build(schema)
-            .map_err(|error| SchemaError::Invalid(invalid(&error)))?;
-        Ok(Self { schema: schema.clone(), validator })
+        let patterns = compile::patterns(schema)
+            .map_err(|fault| SchemaError::Invalid(cut(fault.0, MAX_PROBLEM_BYTES)))?;
+        Ok(Self { schema: schema.clone(), patterns })
     }
 
     /// The arguments of a call, if they fit. No text at all is an object without fields.
@@ -87,13 +89,12 @@ impl ArgumentSchema {
     /// pointer, what was expected and what was found; at most [`MAX_PROBLEM_BYTES`].
     pub fn check(&self, arguments: &str) -> Result<Value, String> {
         let value = parse(arguments)?;
-        if self.validator.is_valid(&value) {
+        let problems = check::problems(&self.schema, &self.patterns, &value, MAX_PROBLEMS);
+        if problems.count == 0 {
             return Ok(value);
         }
-        let mut errors = self.validator.iter_errors(&value);
-        let mut lines: Vec<String> =
-            errors.by_ref().take(MAX_PROBLEMS).map(|e| problem::line(&e, &self.schema)).collect();
-        let more = errors.count();
+        let mut lines: Vec<String> = problems.kept.iter().map(problem::line).collect();
+        let more = problems.count.saturating_sub(lines.len());
         if more > 0 {
             lines.push(format!("and {more} more"));
         }
@@ -161,12 +162,6 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-fn invalid(error: &jsonschema::ValidationError<'_>) -> String {
-    let place = error.instance_path().as_str();
-    let place = if place.is_empty() { String::new() } else { format!("at `{place}`: ") };
-    cut(format!("{place}{error}"), MAX_PROBLEM_BYTES)
-}
-
 /// Text of at most `limit` bytes, with a sign where it was cut.
 pub(super) fn cut(mut text: String, limit: usize) -> String {
     const SIGN: &str = " …";
@@ -175,16 +170,4 @@ pub(super) fn cut(mut text: String, limit: usize) -> String {
         text.push_str(SIGN);
     }
     text
-}
-
-/// Refuses every reference that leads out of the schema, whatever the features of the library are.
-struct Nowhere;
-
-impl Retrieve for Nowhere {
-    fn retrieve(
-        &self,
-        uri: &Uri<String>,
-    ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
-        Err(format!("`{uri}` is outside the schema, and nothing is fetched").into())
-    }
 }

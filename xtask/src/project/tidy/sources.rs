@@ -1,16 +1,10 @@
-//! Rust sources: length of files, a doc at the top, nothing left undone, no silent lint exceptions.
+//! Rust sources: a doc at the top, nothing left undone, no silent lint exceptions.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::Finding;
 use super::tokens::{group_of, is_punct, is_word, line_of, walk};
 use crate::project::tree::Tree;
-
-/// A file of this many lines can still be read in one sitting.
-const MAX_LINES: usize = 400;
-
-/// Tests and generated tables are lists of cases, read a case at a time.
-const MAX_TEST_LINES: usize = 700;
 
 /// Macros that mark unfinished work or a forgotten look at a value.
 const UNFINISHED: [&str; 3] = ["todo", "unimplemented", "dbg"];
@@ -24,12 +18,6 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn check_file(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let lines = text.lines().count();
-    let limit = if is_test_or_generated(path) { MAX_TEST_LINES } else { MAX_LINES };
-    if lines > limit {
-        let what = format!("{lines} lines, and {limit} is the limit; split it by subject");
-        findings.push(Finding::new(path, limit + 1, what));
-    }
     if path.rsplit('/').next() == Some("mod.rs") {
         findings.push(Finding::new(
             path,
@@ -50,13 +38,6 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
         Err(error) => findings.push(Finding::new(path, error.span().start().line, "not Rust")),
     }
     findings
-}
-
-/// Whether the file holds cases rather than logic.
-fn is_test_or_generated(path: &str) -> bool {
-    let rooted = format!("/{path}");
-    path.ends_with("_tests.rs")
-        || ["/tests/", "/fuzz/", "/generated/"].iter().any(|folder| rooted.contains(folder))
 }
 
 fn unfinished_comments(path: &str, text: &str) -> Vec<Finding> {

@@ -13,20 +13,6 @@ fn a_clean_file_has_no_findings() {
 }
 
 #[test]
-fn long_files_are_found() {
-    let text = |lines| "//! Doc.\n".repeat(lines);
-    assert!(found("a/src/b.rs", &text(400)).is_empty());
-    assert_eq!(
-        found("a/src/b.rs", &text(401)),
-        ["a/src/b.rs:401: 401 lines, and 400 is the limit; split it by subject"]
-    );
-    for path in ["a/src/b_tests.rs", "a/tests/b.rs", "fuzz/b.rs", "a/src/generated/b.rs"] {
-        assert!(found(path, &text(700)).is_empty(), "{path}");
-        assert_eq!(found(path, &text(701)).len(), 1, "{path}");
-    }
-}
-
-#[test]
 fn missing_docs_and_mod_files_are_found() {
     assert_eq!(found("src/a.rs", "fn f() {}").len(), 1);
     assert!(found("examples/a.rs", "fn f() {}").is_empty());

@@ -14,10 +14,8 @@ use serde_json::{Value, json};
 
 use super::setup;
 use crate::error::{CliError, ExitMeaning, causes};
+use crate::limits::MAX_LISTED_RUNS;
 use crate::output::{self, count, money};
-
-/// The most runs that are listed for people.
-const MAX_LISTED: usize = 20;
 
 /// The store in a folder, or in the one for state of the user's programs.
 pub(super) fn open(folder: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
@@ -101,7 +99,7 @@ pub(super) async fn list(
 ) -> Result<ExitCode, CliError> {
     let store = open(folder)?;
     let runs = store.list().await.map_err(|error| failed(&error))?;
-    let shown = if as_json { runs.len() } else { MAX_LISTED };
+    let shown = if as_json { runs.len() } else { MAX_LISTED_RUNS };
     let mut rows = Vec::new();
     let mut grid =
         output::table(&["run", "saved", "status", "steps", "cost", "prompt"], &[3, 4]).unbroken(0);

@@ -7,18 +7,19 @@ use std::process::ExitCode;
 
 use endstop::core::Policy;
 use endstop::core::units::{Money, PICOS_PER_DOLLAR};
-use endstop::replay::{Baseline, Change, Figure, Group, Unit, drift};
+use endstop_replay::{Baseline, Change, Figure, Group, Unit, drift};
 use serde_json::json;
 
 use super::{Args, Inputs, counted as replayed};
 use crate::error::{CliError, ExitMeaning};
+use crate::input::read_text;
+use crate::limits::MAX_JSON_BYTES;
 use crate::output::{counted, money, short, table};
 
 /// Reads what an earlier replay printed.
 pub(super) fn baseline(path: &Path) -> Result<Baseline, CliError> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CliError::new(format!("cannot read the baseline `{shown}`: {error}")))?;
+    let text = read_text(path, "baseline", MAX_JSON_BYTES)?;
     Baseline::from_json(&text).map_err(|error| {
         CliError::new(format!("`{shown}` is no baseline: {error}"))
             .with_hint("make one with `endstop replay --json PATH... > baseline.json`")
@@ -43,7 +44,7 @@ pub(super) fn run(
     let drifted = figures.iter().filter(|figure| figure.is_drift).count() as u64;
     if args.json {
         let warnings = inputs.warnings.iter().chain(&report.warnings);
-        let warnings = warnings.map(endstop::replay::warning_json);
+        let warnings = warnings.map(endstop_replay::warning_json);
         let answer = json!({
             "version": 1,
             "drifted": drifted > 0,

@@ -49,7 +49,7 @@ impl StatusRow {
     }
 
     /// Draws how the run stands, `since` its beginning, if a row can be had; under `--dry-run` how it would
-    /// stand.
+    /// snapshot.
     pub(super) fn draw(
         &mut self,
         run: &DrivenRun,

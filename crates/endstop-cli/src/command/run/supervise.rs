@@ -1,4 +1,4 @@
-//! Watching the command until it has ended: signals, the terminal, limits in time, stopping in stages.
+//! Watching the command until it has ended: signals, the terminal, limits in time, stopping in shutdown.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use nix::unistd::{Pid, getpid};
 use tokio::sync::watch;
 
 use super::child::{self, Ended, News};
+use super::deferred_printer::DeferredPrinter;
 use super::line::StatusRow;
 use super::processes::{Process, descendants, in_words, tell_all, tell_group};
+use super::shutdown::{ShutdownAction, ShutdownPhase, TERM_TO_KILL};
 use super::signals::{Heard, Signals};
-use super::stages::{Act, Stages, TERM_TO_KILL};
 use super::terminal::Terminal;
-use super::voice::Voice;
-use super::watch::Stand;
+use super::watch::RunSnapshot;
 use crate::output::duration;
 
 /// Between two looks at the kill switch and at processes that were left behind.
@@ -39,12 +39,12 @@ pub(super) struct Supervisor<'g> {
     pub(super) driven: Option<DrivenRun>,
     /// The policy that is not obeyed, under `--dry-run`.
     pub(super) shadow: Option<&'g Shadow>,
-    pub(super) stand: watch::Receiver<Stand>,
+    pub(super) snapshot: watch::Receiver<RunSnapshot>,
     pub(super) signals: Signals,
     pub(super) terminal: Option<Terminal>,
     pub(super) line: StatusRow,
-    pub(super) voice: Voice,
-    pub(super) stages: Stages,
+    pub(super) printer: DeferredPrinter,
+    pub(super) shutdown: ShutdownPhase,
     /// When the run began.
     pub(super) begun: Instant,
     /// How long the command may take to end by itself after a stop.
@@ -94,19 +94,19 @@ impl Supervisor<'_> {
             self.obey();
             if let Some(ended) = self.is_done() {
                 self.line.clear();
-                if self.stages.has_signalled()
+                if self.shutdown.has_signalled()
                     && let Some(terminal) = &self.terminal
                 {
                     terminal.restore();
                 }
-                self.voice.say_what_was_held();
+                self.printer.say_what_was_held();
                 return ended;
             }
             self.draw();
             let wake = tokio::time::Instant::from_std(self.wake());
             tokio::select! {
                 heard = self.signals.next() => self.heard(heard),
-                changed = self.stand.changed() => if changed.is_err() {
+                changed = self.snapshot.changed() => if changed.is_err() {
                     // The gateway is gone; only processes are left to watch.
                     tokio::time::sleep(LOOK_OFTEN).await;
                 },
@@ -116,11 +116,11 @@ impl Supervisor<'_> {
     }
 
     fn note(&mut self, text: &str) {
-        self.voice.note(text, self.terminal.as_ref());
+        self.printer.note(text, self.terminal.as_ref());
     }
 
     fn warn(&mut self, text: &str) {
-        self.voice.warn(text, self.terminal.as_ref());
+        self.printer.warn(text, self.terminal.as_ref());
     }
 
     fn heard(&mut self, heard: Heard) {
@@ -214,34 +214,34 @@ impl Supervisor<'_> {
 
     /// Does what the run's standing asks for.
     fn obey(&mut self) {
-        let stand = self.stand.borrow_and_update().clone();
-        for warning in stand.warnings.iter().skip(self.state.said.warnings) {
+        let snapshot = self.snapshot.borrow_and_update().clone();
+        for warning in snapshot.warnings.iter().skip(self.state.said.warnings) {
             self.warn(warning);
         }
-        self.state.said.warnings = stand.warnings.len();
-        if let Some(signal) = &stand.stopped {
+        self.state.said.warnings = snapshot.warnings.len();
+        if let Some(signal) = &snapshot.stopped {
             self.stop(signal);
         }
-        match &stand.paused {
+        match &snapshot.paused {
             Some(rules) if !self.state.said.paused => self.tell_of_pause(rules),
             Some(_) => {}
             None => self.state.said.paused = false,
         }
-        match self.stages.act(Instant::now()) {
-            Some(Act::Terminate) => {
+        match self.shutdown.act(Instant::now()) {
+            Some(ShutdownAction::Terminate) => {
                 tell_all(self.main, Signal::SIGTERM);
                 // One that is stopped hears nothing else.
                 tell_all(self.main, Signal::SIGCONT);
                 let left = duration(millis(TERM_TO_KILL));
                 self.note(&format!("endstop: sent SIGTERM; SIGKILL follows in {left}"));
             }
-            Some(Act::Kill) => {
+            Some(ShutdownAction::Kill) => {
                 tell_all(self.main, Signal::SIGKILL);
                 if !std::mem::replace(&mut self.state.said.killed, true) {
                     self.note("endstop: sent SIGKILL");
                 }
             }
-            Some(Act::GiveUp) => {
+            Some(ShutdownAction::GiveUp) => {
                 self.warn(&format!("these could not be ended: {}", in_words(&descendants())));
                 self.state.leaves = true;
                 self.state.ended.get_or_insert((Ended::Unknown, Instant::now()));
@@ -256,7 +256,7 @@ impl Supervisor<'_> {
         }
         let is_kill = signal.source == kill_signal("").source;
         let grace = if is_kill { Duration::ZERO } else { self.grace };
-        self.stages.stop(Instant::now(), grace);
+        self.shutdown.stop(Instant::now(), grace);
         let who = if self.state.ended.is_none() { "the command" } else { "what it left behind" };
         let text = match duration(millis(grace)) {
             _ if grace.is_zero() => format!("endstop: stopped: {signal}; {who} is ended now"),
@@ -267,7 +267,8 @@ impl Supervisor<'_> {
 
     /// The command has ended after a stop, and others go on for the rest of the grace.
     fn tell_of_grace(&mut self, left: &[Process]) {
-        if std::mem::replace(&mut self.state.said.lingering, true) || self.stages.has_signalled() {
+        if std::mem::replace(&mut self.state.said.lingering, true) || self.shutdown.has_signalled()
+        {
             return;
         }
         self.note(&format!(
@@ -300,16 +301,16 @@ impl Supervisor<'_> {
             return Some(ended);
         }
         let now = Instant::now();
-        if self.stages != Stages::Going {
+        if self.shutdown != ShutdownPhase::Going {
             self.tell_of_grace(&left);
             return None;
         }
-        let stand = self.stand.borrow();
-        let since = stand.last_call.map_or(at, |call| call.max(at));
-        if stand.in_flight == 0 && now >= since + self.linger {
+        let snapshot = self.snapshot.borrow();
+        let since = snapshot.last_call.map_or(at, |call| call.max(at));
+        if snapshot.in_flight == 0 && now >= since + self.linger {
             return Some(ended);
         }
-        drop(stand);
+        drop(snapshot);
         if !std::mem::replace(&mut self.state.said.lingering, true) {
             let silent = millis(self.linger);
             self.note(&format!(
@@ -323,7 +324,7 @@ impl Supervisor<'_> {
     }
 
     fn draw(&mut self) {
-        let calls = self.stand.borrow().calls;
+        let calls = self.snapshot.borrow().calls;
         if let (Some(run), Some(terminal)) = (&self.driven, &self.terminal)
             && self.state.suspended.is_none()
             && self.state.ended.is_none()
@@ -338,7 +339,7 @@ impl Supervisor<'_> {
         // What was due just now and has not stopped the run is not asked for again at once.
         let now = Instant::now();
         let limit = self.limit_in_time().map(|due| if due > now { due } else { now + LOOK_OFTEN });
-        let due = [self.stages.due(), self.state.suspended, limit];
+        let due = [self.shutdown.due(), self.state.suspended, limit];
         due.into_iter().flatten().fold(look, Instant::min)
     }
 }

@@ -13,7 +13,7 @@ use super::super::trip;
 
 /// Where the run stands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stand {
+pub(super) struct RunSnapshot {
     /// Why it was stopped; a natural end is none, for the command may go on.
     pub(super) stopped: Option<StopSignal>,
     /// The pause rules that hold it up, and why.
@@ -32,12 +32,12 @@ pub(super) struct Stand {
 
 /// Tells the supervisor where the run stands.
 #[derive(Debug)]
-pub(super) struct Watcher(watch::Sender<Stand>);
+pub(super) struct Watcher(watch::Sender<RunSnapshot>);
 
 impl Watcher {
     /// One, and where to look.
-    pub(super) fn new() -> (Self, watch::Receiver<Stand>) {
-        let (sender, receiver) = watch::channel(Stand::default());
+    pub(super) fn new() -> (Self, watch::Receiver<RunSnapshot>) {
+        let (sender, receiver) = watch::channel(RunSnapshot::default());
         (Self(sender), receiver)
     }
 }
@@ -48,18 +48,18 @@ impl Observer for Watcher {
         if observation.info.parent.is_some() {
             return;
         }
-        self.0.send_if_modified(|stand| stand.take(&observation.event.kind, observation.run));
+        self.0.send_if_modified(|snapshot| snapshot.take(&observation.event.kind, observation.run));
     }
 
     fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
         if info.parent.is_none() {
             let text = format!("{}: {}", clean(&notice.rule), clean(&notice.message));
-            self.0.send_modify(|stand| stand.warnings.push(text));
+            self.0.send_modify(|snapshot| snapshot.warnings.push(text));
         }
     }
 }
 
-impl Stand {
+impl RunSnapshot {
     /// The pause rules that hold calls up, and why, where nobody has approved; else none.
     pub(super) fn held_by(&self) -> Option<Vec<String>> {
         self.paused.clone().filter(|_| self.is_held && self.stopped.is_none())

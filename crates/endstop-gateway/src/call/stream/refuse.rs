@@ -6,15 +6,15 @@ use bytes::BytesMut;
 use endstop::core::signal::{StopReason, StopSignal};
 
 use super::{Part, SseBody};
-use crate::api::{EventSeen, Seen, StreamReader};
 use crate::body::BodyError;
 use crate::call::flight::Flight;
-use crate::sse::SseEvent;
+use endstop_llm::sse::SseEvent;
+use endstop_llm::{CallResponse, EventContent, StreamReader};
 
 /// A call that is refused.
 pub(super) struct Refused {
     /// What had come when it began, with it.
-    seen: Seen,
+    seen: CallResponse,
     /// What is passed on of the event that it began with.
     rest: Vec<u8>,
 }
@@ -24,7 +24,7 @@ pub(super) fn refused(
     reader: &mut dyn StreamReader,
     flight: Option<&Flight>,
     event: &SseEvent<'_>,
-    brought: &EventSeen,
+    brought: &EventContent,
     passed: &mut usize,
 ) -> Option<Refused> {
     let flight = flight.filter(|_| brought.begins_call.is_some())?;
@@ -47,7 +47,7 @@ impl SseBody {
         out.extend_from_slice(&rest);
         let seen = &refused.seen;
         let output_bytes = seen.output_bytes.saturating_add(self.unread_bytes);
-        flight.refused(&Seen { output_bytes, ..seen.clone() });
+        flight.refused(&CallResponse { output_bytes, ..seen.clone() });
         let signal = flight.stop().unwrap_or_else(|| {
             StopSignal::new(StopReason::StopRequested).with_message("no tool can be called now")
         });

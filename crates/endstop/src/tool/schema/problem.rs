@@ -1,9 +1,8 @@
 //! What does not fit a schema, in words that a model can act on.
 
-use jsonschema::ValidationError;
-use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::check::{Failure, Problem};
 use super::{cut, forms};
 use crate::tool::nearest::nearest;
 
@@ -15,62 +14,62 @@ const MAX_LISTED: usize = 12;
 const MAX_LINE_BYTES: usize = 380;
 
 /// One problem: place, expectation, finding.
-pub(super) fn line(error: &ValidationError<'_>, schema: &Value) -> String {
-    let place = error.instance_path().as_str();
-    let text = match error.kind() {
-        Kind::Required { property } => {
-            let name = property.as_str().unwrap_or_default();
-            let expected = field(error, schema, name).map_or(String::new(), summary);
+pub(super) fn line(problem: &Problem<'_>) -> String {
+    let Problem { place, found: value, schema, failure } = problem;
+    let text = match failure {
+        Failure::Missing(name) => {
+            let expected = field(schema, name).map_or(String::new(), summary);
             format!("{}: missing{expected}", at(&below(place, name)))
         }
-        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            format!("{}: {}", at(place), unknown_fields(error, schema, unexpected))
-        }
-        Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-            forms::line(error, context, schema)
-        }
-        _ => format!(
-            "{}: expected {}, found {}",
-            at(place),
-            expected(error),
-            found(error.instance())
-        ),
+        Failure::Unknown(names) => format!("{}: {}", at(place), unknown_fields(schema, names)),
+        Failure::NoForm(forms) => forms::line(problem, forms),
+        _ => format!("{}: expected {}, found {}", at(place), expected(problem), found(value)),
     };
     cut(text, MAX_LINE_BYTES)
 }
 
 /// What the failed keyword asks for.
-pub(super) fn expected(error: &ValidationError<'_>) -> String {
-    match error.kind() {
-        Kind::Type { kind: TypeKind::Single(one) } => with_article(&one.to_string()),
-        Kind::Type { kind: TypeKind::Multiple(many) } => {
-            let names: Vec<String> =
-                many.iter().map(|one| with_article(&one.to_string())).collect();
-            names.join(" or ")
+pub(super) fn expected(problem: &Problem<'_>) -> String {
+    let (keyword, limit) = match &problem.failure {
+        Failure::Keyword(keyword, limit) => (*keyword, *limit),
+        Failure::TooManyItems(most) => return format!("at most {most} items"),
+        Failure::Never => return "nothing".to_owned(),
+        Failure::Missing(name) => return format!("the field `{}`", beginning(name)),
+        Failure::Unknown(_) => return "no other fields".to_owned(),
+        Failure::NoForm(_) => return "one of its forms".to_owned(),
+    };
+    match keyword {
+        "type" => match limit {
+            Value::Array(types) => {
+                let names: Vec<String> = types.iter().map(kind).collect();
+                names.join(" or ")
+            }
+            one => kind(one),
+        },
+        "enum" => one_of(limit.as_array().into_iter().flatten()),
+        "const" => quoted(limit),
+        "minimum" => format!("at least {limit}"),
+        "maximum" => format!("at most {limit}"),
+        "exclusiveMinimum" => format!("more than {limit}"),
+        "exclusiveMaximum" => format!("less than {limit}"),
+        "multipleOf" => format!("a multiple of {limit}"),
+        "minLength" => format!("at least {}", counted(limit, "character")),
+        "maxLength" => format!("at most {}", counted(limit, "character")),
+        "minItems" => format!("at least {}", counted(limit, "item")),
+        "maxItems" => format!("at most {}", counted(limit, "item")),
+        "minProperties" => format!("at least {}", counted(limit, "field")),
+        "maxProperties" => format!("at most {}", counted(limit, "field")),
+        "uniqueItems" => "items that all differ".to_owned(),
+        "pattern" => {
+            format!("a string that matches /{}/", beginning(limit.as_str().unwrap_or_default()))
         }
-        Kind::Enum { options } => one_of(options.as_array().into_iter().flatten()),
-        Kind::Constant { expected_value } => quoted(expected_value),
-        Kind::Minimum { limit } => format!("at least {limit}"),
-        Kind::Maximum { limit } => format!("at most {limit}"),
-        Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
-        Kind::ExclusiveMaximum { limit } => format!("less than {limit}"),
-        Kind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
-        Kind::MinLength { limit } => format!("at least {}", counted(*limit, "character")),
-        Kind::MaxLength { limit } => format!("at most {}", counted(*limit, "character")),
-        Kind::MinItems { limit } => format!("at least {}", counted(*limit, "item")),
-        Kind::MaxItems { limit } => format!("at most {}", counted(*limit, "item")),
-        Kind::AdditionalItems { limit } => format!("at most {limit} items"),
-        Kind::MinProperties { limit } => format!("at least {}", counted(*limit, "field")),
-        Kind::MaxProperties { limit } => format!("at most {}", counted(*limit, "field")),
-        Kind::UniqueItems => "items that all differ".to_owned(),
-        Kind::Pattern { pattern } => format!("a string that matches /{}/", beginning(pattern)),
-        Kind::OneOfMultipleValid { .. } => "exactly one of its forms, not several".to_owned(),
-        Kind::FalseSchema => "nothing".to_owned(),
-        other => {
-            let told = error.masked().to_string();
-            format!("what its schema says (`{}`: {})", other.keyword(), beginning(&told))
-        }
+        "oneOf" => "exactly one of its forms, not several".to_owned(),
+        other => format!("what its schema says (`{other}`: {})", beginning(&limit.to_string())),
     }
+}
+
+fn kind(name: &Value) -> String {
+    with_article(name.as_str().unwrap_or_default())
 }
 
 /// A value in a few words.
@@ -97,13 +96,9 @@ pub(super) fn below(place: &str, name: &str) -> String {
     format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The schema of a field of the object that an error is about.
-pub(super) fn field<'s>(
-    error: &ValidationError<'_>,
-    schema: &'s Value,
-    name: &str,
-) -> Option<&'s Value> {
-    siblings(error, schema)?.get("properties")?.get(name)
+/// The schema of a field of an object.
+pub(super) fn field<'s>(schema: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
+    schema.get("properties")?.get(name)
 }
 
 /// The values that are allowed.
@@ -113,12 +108,6 @@ pub(super) fn one_of<'v>(values: impl Iterator<Item = &'v Value>) -> String {
         [one] => one.clone(),
         _ => format!("one of {}", listed(texts)),
     }
-}
-
-/// The schema whose keyword failed.
-fn siblings<'s>(error: &ValidationError<'_>, schema: &'s Value) -> Option<&'s Value> {
-    let (parent, _keyword) = error.schema_path().as_str().rsplit_once('/')?;
-    schema.pointer(parent)
 }
 
 /// What a schema asks for, as far as that is said in a word.
@@ -133,8 +122,8 @@ fn summary(schema: &Value) -> String {
     kind.map_or(String::new(), |kind| format!(", expected {}", with_article(kind)))
 }
 
-fn unknown_fields(error: &ValidationError<'_>, schema: &Value, unexpected: &[String]) -> String {
-    let known = siblings(error, schema).and_then(|schema| schema.get("properties"));
+fn unknown_fields(schema: &Map<String, Value>, unexpected: &[&str]) -> String {
+    let known = schema.get("properties");
     let known: Vec<&str> = known
         .and_then(Value::as_object)
         .map_or_else(Vec::new, |fields| fields.keys().map(String::as_str).collect());
@@ -150,8 +139,8 @@ fn unknown_fields(error: &ValidationError<'_>, schema: &Value, unexpected: &[Str
     }
 }
 
-fn counted(number: u64, thing: &str) -> String {
-    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+fn counted(number: &Value, thing: &str) -> String {
+    if number.as_f64() == Some(1.0) { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 fn names(names: impl ExactSizeIterator<Item = impl AsRef<str>>) -> String {

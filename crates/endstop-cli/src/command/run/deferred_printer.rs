@@ -1,0 +1,82 @@
+//! What is said while the command has the terminal: on a line of its own, and not into a screen that the command
+//! draws.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use super::terminal::Terminal;
+use crate::output;
+
+/// A terminal without a known width.
+const COLUMNS: u16 = 80;
+
+#[derive(Debug)]
+enum Line {
+    Note(String),
+    Warning(String),
+}
+
+impl Line {
+    fn say(&self) {
+        match self {
+            Self::Note(text) => output::note(text),
+            Self::Warning(text) => output::warn(text),
+        }
+    }
+}
+
+/// Says lines, or keeps them until the command has ended.
+#[derive(Debug)]
+pub(super) struct DeferredPrinter {
+    /// Standard error is a terminal that understands a carriage return.
+    is_terminal: bool,
+    held: Vec<Line>,
+}
+
+impl DeferredPrinter {
+    pub(super) fn new() -> Self {
+        let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        Self { is_terminal: !is_dumb && std::io::stderr().is_terminal(), held: Vec::new() }
+    }
+
+    /// Prints a line, unless `--quiet`; later where the command draws the screen.
+    pub(super) fn note(&mut self, text: &str, terminal: Option<&Terminal>) {
+        self.take(Line::Note(text.to_owned()), terminal);
+    }
+
+    /// As `note`, for `warning: ..`.
+    pub(super) fn warn(&mut self, text: &str, terminal: Option<&Terminal>) {
+        self.take(Line::Warning(text.to_owned()), terminal);
+    }
+
+    fn take(&mut self, line: Line, terminal: Option<&Terminal>) {
+        // Once something is held the rest waits too, so that it is read in order.
+        if self.is_terminal && (!self.held.is_empty() || terminal.is_some_and(Terminal::is_raw)) {
+            self.held.push(line);
+            return;
+        }
+        self.begin_a_line();
+        line.say();
+    }
+
+    /// Says what was held. What is printed from then on begins on a line of its own.
+    pub(super) fn say_what_was_held(&mut self) {
+        self.begin_a_line();
+        for line in self.held.drain(..) {
+            line.say();
+        }
+    }
+
+    /// The command may have left the cursor in the middle of a line, and nobody can be asked where it is. As many
+    /// blanks as there are columns reach the next line from there, but not from the beginning of a line.
+    fn begin_a_line(&self) {
+        if !self.is_terminal || output::is_quiet() {
+            return;
+        }
+        let size = terminal_size::terminal_size_of(std::io::stderr());
+        let columns = size.map_or(COLUMNS, |(width, _)| width.0);
+        let text = format!("{}\r", " ".repeat(usize::from(columns)));
+        let mut err = std::io::stderr().lock();
+        // What cannot be written must not end the command.
+        let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+    }
+}

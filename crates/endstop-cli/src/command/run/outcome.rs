@@ -1,0 +1,344 @@
+//! The end: the trip record, the bill, the JSON file, and the code of the process.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use endstop::core::signal::{StopReason, StopSignal};
+use endstop::core::units::{Millis, Money};
+use endstop::observe::{Report, Shadow, SubAgent};
+use endstop_gateway::Counts;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::super::trip;
+use super::child::Ended;
+use crate::error::{CliError, ExitMeaning};
+use crate::output::{self, counted, duration, tokens};
+
+/// What is said when nothing came through the gateway.
+const NO_CALLS: &str = "endstop: no model call came through the gateway, so nothing was limited; does the \
+                        command read OPENAI_BASE_URL, ANTHROPIC_BASE_URL or GOOGLE_GEMINI_BASE_URL? \
+                        (docs/run.md)";
+
+/// What helps where a model has no price.
+const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one, in dollars for a million tokens of \
+                          input and output; --prices FILE names prices; --unpriced ignore \
+                          with --steps or --tokens lets them go on, uncounted";
+
+/// Sub-agents that have a line in the bill.
+const SHOWN_AGENTS: usize = 5;
+
+/// What there is to tell.
+pub(super) struct RunOutcome<'s> {
+    pub(super) run: String,
+    pub(super) command: &'s [OsString],
+    pub(super) ended: Ended,
+    /// From the beginning of the command until nothing was waited for any more.
+    pub(super) elapsed: Duration,
+    /// Why the run was stopped, if it was.
+    pub(super) stopped: Option<StopSignal>,
+    /// The pause rules that held calls up until the end, and why.
+    pub(super) held: Option<Vec<String>>,
+    /// How long a call waits for an approval.
+    pub(super) pause_limit: Duration,
+    pub(super) preserves_status: bool,
+    pub(super) counts: Counts,
+    pub(super) report: Option<Report>,
+    /// The policy that was not obeyed, under `--dry-run`.
+    pub(super) shadow: Option<&'s Shadow>,
+}
+
+impl RunOutcome<'_> {
+    /// The code of the process.
+    pub(super) fn exit_code(&self) -> u8 {
+        let is_forced = self.stopped.as_ref().is_some_and(|signal| signal.reason.is_forced());
+        match (is_forced || self.held.is_some()) && !self.preserves_status {
+            true => ExitMeaning::Stopped.code(),
+            false => self.ended.code(),
+        }
+    }
+
+    /// The signal of the terminal's keys that ended the command, where its end is passed on.
+    pub(super) fn signal(&self) -> Option<Signal> {
+        match self.ended {
+            Ended::Signal(signal @ (Signal::SIGINT | Signal::SIGQUIT)) => {
+                Some(signal).filter(|_| self.exit_code() == self.ended.code())
+            }
+            _ => None,
+        }
+    }
+
+    /// Says on standard error how it went.
+    pub(super) fn tell(&self) {
+        if let Some(shadow) = self.shadow {
+            tell_of_shadow(shadow);
+        }
+        let Some(report) = &self.report else { return };
+        if self.stopped.is_some() || self.held.is_some() {
+            output::note(&format!("\n{}\n", report.verdict));
+        }
+        if let Some(why) = self.why_held() {
+            output::note(&format!("endstop: stopped: {why}"));
+        }
+        if let Some(text) = trip::overshoot(&report.overshoot) {
+            output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
+        }
+        if self.had_no_request(report) {
+            let text = output::wrapped(NO_CALLS, output::error_width(), "  ");
+            return output::note(text.trim_end());
+        }
+        output::note(&self.bill(report));
+        of_agents(&report.sub_agents).iter().for_each(|line| output::note(line));
+        if self.stopped.as_ref().is_some_and(is_for_want_of_a_price) {
+            output::note(PRICE_HINT);
+        }
+    }
+
+    /// Whether nothing that the gateway could have limited came, and nothing else stopped the run.
+    fn had_no_request(&self, report: &Report) -> bool {
+        let counts = &self.counts;
+        let requests = report.totals.attempts + counts.unmetered + counts.stop_answers;
+        requests == 0 && self.stopped.is_none() && self.held.is_none()
+    }
+
+    /// Why a run that nobody approved counts as stopped.
+    fn why_held(&self) -> Option<String> {
+        let rules = self.held.as_ref()?.join("; ");
+        let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
+        Some(match self.counts.stop_answers {
+            0 => format!("the command ended before anybody approved (rule {rules})"),
+            _ => format!("not approved within {} (rule {rules})", duration(limit)),
+        })
+    }
+
+    fn elapsed_ms(&self) -> Millis {
+        Millis(u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// One line: how it ended, steps, calls, tokens, money, time.
+    fn bill(&self, report: &Report) -> String {
+        let totals = &report.totals;
+        let ended = match (&self.stopped, self.ended) {
+            (Some(signal), _) => format!("stopped ({})", signal.reason),
+            (None, _) if self.held.is_some() => "stopped (not approved)".to_owned(),
+            (None, Ended::Signal(signal)) => format!("ended by {signal}"),
+            (None, ended) => format!("exit code {}", ended.code()),
+        };
+        let mut parts = vec![
+            format!("endstop: {ended}"),
+            counted(totals.steps, "step"),
+            counted(self.counts.upstream_calls, "model call"),
+            tokens(totals.tokens),
+            report.money.to_string(),
+            duration(self.elapsed_ms()),
+        ];
+        if self.counts.stop_answers > 0 {
+            parts.push(format!(
+                "{} answered with the stop",
+                counted(self.counts.stop_answers, "call")
+            ));
+        }
+        if self.counts.unmetered > 0 {
+            parts.push(format!("{} not metered", counted(self.counts.unmetered, "request")));
+        }
+        parts.join(" \u{b7} ")
+    }
+
+    /// The same for machines.
+    pub(super) fn to_json(&self) -> Value {
+        let command = self.command.iter().map(|word| word.to_string_lossy());
+        let shadow = self.shadow.map(|shadow| {
+            let stop = shadow.first_stop();
+            json!({
+                "would_have_stopped": stop.is_some(),
+                "reason": stop.as_ref().map(|stop| stop.signal.reason.value()),
+                "at_ms": stop.as_ref().map(|stop| stop.at.0),
+                "steps": stop.as_ref().map(|stop| stop.steps),
+                "tokens": stop.as_ref().map(|stop| stop.tokens),
+                "cost_usd": stop.as_ref().and_then(|stop| stop.cost).map(|cost| cost.to_decimal()),
+                "paused_by": shadow.paused_by(),
+                "verdict": shadow.trip_record(),
+            })
+        });
+        json!({
+            "version": 1,
+            "run": self.run,
+            "command": command.collect::<Vec<_>>(),
+            "exit_code": self.exit_code(),
+            "command_exit_code": self.ended.code(),
+            "stopped": self.stopped.is_some() || self.held.is_some(),
+            "held_by": self.held,
+            "elapsed_ms": self.elapsed_ms().0,
+            "upstream_calls": self.counts.upstream_calls,
+            "stop_answers": self.counts.stop_answers,
+            "unmetered": self.counts.unmetered,
+            "dry_run": shadow,
+            "report": self.report,
+        })
+    }
+}
+
+/// Those that cost most, first.
+fn of_agents(agents: &[SubAgent]) -> Vec<String> {
+    // The gateway names conversations that nobody else has named.
+    let is_named = |agent: &SubAgent| !agent.agent.starts_with("conversation ");
+    let mut agents: Vec<&SubAgent> = agents.iter().filter(|agent| agent.steps > 0).collect();
+    let cost = |agent: &SubAgent| agent.money.usd.parse::<Money>().unwrap_or_default();
+    agents.sort_by_key(|agent| std::cmp::Reverse((cost(agent), agent.tokens)));
+    let mut lines = Vec::new();
+    for agent in agents.iter().take(SHOWN_AGENTS) {
+        let name = endstop::observe::clean(&agent.agent);
+        let kind = if is_named(agent) { "sub-agent " } else { "" };
+        lines.push(format!(
+            "  {kind}{name}: {} \u{b7} {} \u{b7} {}",
+            counted(agent.steps, "step"),
+            tokens(agent.tokens),
+            agent.money
+        ));
+    }
+    let more = agents.get(SHOWN_AGENTS..).unwrap_or_default();
+    if !more.is_empty() {
+        let named = more.iter().filter(|agent| is_named(agent)).count();
+        let kinds = [(named, "sub-agent"), (more.len() - named, "conversation")];
+        let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
+        let kinds: Vec<String> = kinds.map(|(count, noun)| counted(count as u64, noun)).collect();
+        lines.push(format!("  and {} more", kinds.join(" and ")));
+    }
+    lines
+}
+
+/// Whether a limit in dollars met a call without a price. The core says so in its message alone.
+fn is_for_want_of_a_price(signal: &StopSignal) -> bool {
+    signal.reason == StopReason::CostLimitReached && signal.message.contains("needs a price")
+}
+
+fn tell_of_shadow(shadow: &Shadow) {
+    for rule in shadow.paused_by() {
+        output::note(&format!("endstop: dry run: rule `{rule}` would have paused the run"));
+    }
+    match shadow.first_stop() {
+        None => output::note("endstop: dry run: these limits would not have stopped it"),
+        Some(stop) => {
+            let cost = stop.cost.map_or_else(|| "cost unknown".to_owned(), output::money);
+            output::note(&format!(
+                "endstop: dry run: it would have been stopped after {}, with {} and {} \u{b7} {cost}\n\n{}\n",
+                duration(stop.at),
+                counted(stop.steps, "step"),
+                tokens(stop.tokens),
+                stop.verdict
+            ));
+        }
+    }
+}
+
+/// Ends this process by a signal, as if nobody handled it; it returns where that cannot be.
+pub(super) fn by_signal(signal: Signal) {
+    #[cfg(target_os = "linux")]
+    {
+        // The core that is worth looking at is the command's.
+        let _ = nix::sys::prctl::set_dumpable(false);
+    }
+    // Where it fails the code says the same.
+    let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
+}
+
+/// A file that is there whole or not at all.
+#[derive(Debug)]
+pub(super) struct JsonFile {
+    path: PathBuf,
+    /// Beside it; none where the path is no regular file, such as a pipe.
+    draft: Option<(PathBuf, File)>,
+}
+
+impl JsonFile {
+    /// Sees that it can be written, before anything is begun.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub(super) fn prepare(path: &Path) -> Result<Self, CliError> {
+        let failed =
+            |error: io::Error| CliError::new(format!("cannot write `{}`: {error}", path.display()));
+        let is_special = fs::metadata(path).is_ok_and(|data| !data.is_file());
+        let name = path.file_name().filter(|_| !is_special);
+        let draft = match name {
+            Some(name) => {
+                let name = format!(".{}.{}", name.to_string_lossy(), std::process::id());
+                let draft = path.with_file_name(name);
+                let file = OpenOptions::new().write(true).create_new(true).open(&draft);
+                Some((draft, file.map_err(failed)?))
+            }
+            None => {
+                OpenOptions::new().write(true).open(path).map_err(failed)?;
+                None
+            }
+        };
+        Ok(Self { path: path.to_owned(), draft })
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn write(mut self, value: &Value) -> Result<(), CliError> {
+        let text = format!("{value}\n");
+        let written = match self.draft.take() {
+            Some((draft, mut file)) => file
+                .write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+                .and_then(|()| fs::rename(&draft, &self.path))
+                .inspect_err(|_| drop(fs::remove_file(&draft))),
+            None => fs::write(&self.path, text),
+        };
+        written.map_err(|error| {
+            CliError::new(format!("cannot write `{}`: {error}", self.path.display()))
+        })
+    }
+}
+
+impl Drop for JsonFile {
+    fn drop(&mut self) {
+        if let Some((draft, _)) = &self.draft {
+            // What was begun and never written is of no use.
+            let _ = fs::remove_file(draft);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use endstop::core::run::Status;
+    use endstop::observe::{MoneyIs, MoneySpent};
+    use endstop::store::RunId;
+
+    use super::*;
+
+    #[test]
+    fn conversations_that_nobody_named_are_no_sub_agents() {
+        let agent = |name: String, steps| SubAgent {
+            run: RunId::new(),
+            agent: name,
+            status: Status::Completed,
+            reason: None,
+            steps,
+            tokens: 1,
+            money: MoneySpent {
+                usd: steps.to_string(),
+                is: MoneyIs::Known,
+                unpriced_calls: 0,
+                estimated_calls: 0,
+            },
+        };
+        let mut agents: Vec<_> = (2..170).map(|n| agent(format!("conversation {n}"), 1)).collect();
+        agents.push(agent("critic".to_owned(), 2));
+        let lines = of_agents(&agents);
+        assert!(lines[0].starts_with("  sub-agent critic: 2 steps"), "{lines:?}");
+        assert_eq!(lines[5], "  and 164 conversations more");
+        agents.push(agent("late".to_owned(), 0));
+        agents.extend((0..5).map(|n| agent(format!("reader {n}"), 9)));
+        assert_eq!(of_agents(&agents)[5], "  and 1 sub-agent and 168 conversations more");
+        assert_eq!(of_agents(&agents[..2]).len(), 2);
+    }
+}

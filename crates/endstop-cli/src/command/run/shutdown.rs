@@ -1,0 +1,112 @@
+//! Stopping in shutdown: the command is told by its model calls first, then by a signal, then it is ended.
+
+use std::time::{Duration, Instant};
+
+/// From the first signal to the one that nothing survives.
+pub(super) const TERM_TO_KILL: Duration = Duration::from_secs(5);
+/// Between two rounds of the last one, for what was begun meanwhile.
+const AGAIN: Duration = Duration::from_millis(200);
+/// After so many of them it is given up: a process can hang in the kernel.
+const ROUNDS: u32 = 25;
+
+/// What is done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShutdownAction {
+    /// Ask the processes to end.
+    Terminate,
+    /// End them.
+    Kill,
+    /// They cannot be ended.
+    GiveUp,
+}
+
+/// How far a stop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ShutdownPhase {
+    /// Nothing is stopped.
+    Going,
+    /// Model calls are answered with the stop; the command may end by itself.
+    Answered { until: Instant },
+    /// The processes were asked to end.
+    Terminated { until: Instant },
+    /// They are being ended.
+    Killed { again: Instant, rounds: u32 },
+}
+
+impl ShutdownPhase {
+    /// The run was stopped; the command has so long to end by itself. Only the first stop counts.
+    pub(super) fn stop(&mut self, now: Instant, grace: Duration) {
+        if *self == Self::Going {
+            *self = Self::Answered { until: now + grace };
+        }
+    }
+
+    /// When there is something to do.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        match self {
+            Self::Going => None,
+            Self::Answered { until } | Self::Terminated { until } => Some(*until),
+            Self::Killed { again, .. } => Some(*again),
+        }
+    }
+
+    /// What is to be done now, which counts as done.
+    pub(super) fn act(&mut self, now: Instant) -> Option<ShutdownAction> {
+        if self.due().is_none_or(|due| now < due) {
+            return None;
+        }
+        let (next, act) = match *self {
+            Self::Going => return None,
+            Self::Answered { .. } => {
+                (Self::Terminated { until: now + TERM_TO_KILL }, ShutdownAction::Terminate)
+            }
+            Self::Terminated { .. } => {
+                (Self::Killed { again: now + AGAIN, rounds: 1 }, ShutdownAction::Kill)
+            }
+            Self::Killed { rounds: ROUNDS.., .. } => return Some(ShutdownAction::GiveUp),
+            Self::Killed { rounds, .. } => {
+                (Self::Killed { again: now + AGAIN, rounds: rounds + 1 }, ShutdownAction::Kill)
+            }
+        };
+        *self = next;
+        Some(act)
+    }
+
+    /// Whether signals were sent.
+    pub(super) const fn has_signalled(&self) -> bool {
+        matches!(self, Self::Terminated { .. } | Self::Killed { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stages_follow_each_other_in_time() {
+        let begin = Instant::now();
+        let at = |millis| begin + Duration::from_millis(millis);
+        let mut shutdown = ShutdownPhase::Going;
+        assert_eq!((shutdown.act(at(0)), shutdown.due()), (None, None));
+        shutdown.stop(at(0), Duration::from_secs(10));
+        shutdown.stop(at(5_000), Duration::from_secs(10));
+        assert_eq!(shutdown.act(at(9_999)), None);
+        assert_eq!(shutdown.act(at(10_000)), Some(ShutdownAction::Terminate));
+        assert_eq!(shutdown.act(at(14_999)), None);
+        assert_eq!(shutdown.act(at(15_000)), Some(ShutdownAction::Kill));
+        let acts: Vec<ShutdownAction> =
+            (0..30).filter_map(|n| shutdown.act(at(15_200 + n * 200))).collect();
+        assert_eq!(acts.iter().filter(|act| **act == ShutdownAction::Kill).count(), 24);
+        assert_eq!(acts.last(), Some(&ShutdownAction::GiveUp));
+    }
+
+    #[test]
+    fn without_grace_the_signal_follows_at_once() {
+        let begin = Instant::now();
+        let mut shutdown = ShutdownPhase::Going;
+        shutdown.stop(begin, Duration::ZERO);
+        assert!(!shutdown.has_signalled());
+        assert_eq!(shutdown.act(begin), Some(ShutdownAction::Terminate));
+        assert!(shutdown.has_signalled());
+    }
+}

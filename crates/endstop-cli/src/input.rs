@@ -1,0 +1,62 @@
+//! Files and streams that the command line names, read up to a limit.
+//!
+//! A limit is checked while reading: `/dev/zero` and a pipe have no length that could be asked for before.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::error::CliError;
+
+/// Reads a text file of at most `limit` bytes; `kind` is what it should be, such as `policy file`.
+///
+/// # Errors
+/// If it cannot be read, is no UTF-8, or is longer.
+pub(crate) fn read_text(path: &Path, kind: &str, limit: usize) -> Result<String, CliError> {
+    let shown = path.display();
+    let text = File::open(path)
+        .and_then(|file| read_at_most(file, limit))
+        .map_err(|error| CliError::new(format!("cannot read the {kind} `{shown}`: {error}")))?;
+    text.ok_or_else(|| {
+        let most = size(limit);
+        CliError::new(format!("`{shown}` is larger than {most}, the limit of the {kind}"))
+            .with_hint(format!("check that `{shown}` is the {kind} you mean"))
+    })
+}
+
+/// The text of a stream; `None` if it has more than `limit` bytes, of which no more than one is read.
+///
+/// # Errors
+/// If it cannot be read or is no UTF-8.
+pub(crate) fn read_at_most(stream: impl Read, limit: usize) -> io::Result<Option<String>> {
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    stream.take(most).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Ok(None);
+    }
+    // The same error as that of `read_to_string`.
+    let text = io::read_to_string(bytes.as_slice())?;
+    Ok(Some(text))
+}
+
+fn size(bytes: usize) -> String {
+    match (bytes >> 20, bytes >> 10) {
+        (0, 0) => format!("{bytes} bytes"),
+        (0, kibibytes) => format!("{kibibytes} KiB"),
+        (mebibytes, _) => format!("{mebibytes} MiB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_read_up_to_its_limit_and_no_further() {
+        assert_eq!(read_at_most(&b"abc"[..], 3).unwrap().as_deref(), Some("abc"));
+        assert_eq!(read_at_most(&b"abc"[..], 2).unwrap(), None);
+        assert_eq!(read_at_most(io::repeat(0), 1 << 20).unwrap(), None);
+        assert!(read_at_most(&b"\xff"[..], 3).is_err());
+    }
+}

@@ -1,0 +1,20 @@
+//! The limits of the command itself: how much it reads, lists and names.
+
+/// The longest JSON file that is read whole: outcomes, prices, baselines. The largest price tables in use
+/// have 3 MB.
+pub(crate) const MAX_JSON_BYTES: usize = 64 << 20;
+
+/// The longest prompt that is read from standard input, in bytes: a context of a million tokens.
+pub(crate) const MAX_PROMPT_BYTES: u64 = 4 << 20;
+
+/// The largest file of keys that is read, in bytes: some ten thousand keys.
+pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
+
+/// The longest response that the demo's agent reads, in bytes.
+pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
+
+/// The most stored runs that are listed for people.
+pub(crate) const MAX_LISTED_RUNS: usize = 20;
+
+/// How many characters of a run's name are in a file's name: file systems take 255 bytes.
+pub(crate) const MAX_FILE_NAME_CHARS: usize = 120;

@@ -1,0 +1,318 @@
+//! Imports between the folders of a crate point one way.
+//!
+//! A folder is a module with parts: `foo.rs` and `foo/`. Modules beside each other, each with all that is
+//! in it, must not use each other in a circle, unless all of the circle are plain files of one folder. A
+//! module and its own parts may use each other. An item that a module only exports again counts as the
+//! module's that it comes from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::UseTree;
+use syn::visit::{self, Visit};
+
+use super::Finding;
+use super::modules::{Module, is_test};
+
+/// Modules of one parent, by name: which of them uses which, and where.
+type Uses<'m> = BTreeMap<String, BTreeMap<String, (&'m str, usize)>>;
+
+pub(super) fn check(modules: &[Module<'_>]) -> Vec<Finding> {
+    let packages: BTreeSet<&str> = modules.iter().map(|module| module.package).collect();
+    let mut findings = Vec::new();
+    for package in packages {
+        let modules: Vec<&Module<'_>> =
+            modules.iter().filter(|module| module.package == package).collect();
+        findings.extend(check_crate(package, &modules));
+    }
+    findings
+}
+
+fn check_crate(package: &str, modules: &[&Module<'_>]) -> Vec<Finding> {
+    let map = Map::of(modules);
+    let mut levels: BTreeMap<Vec<String>, Uses<'_>> = BTreeMap::new();
+    for module in modules {
+        let mut paths = Paths { module: &module.path, found: Vec::new() };
+        paths.visit_file(&module.syntax);
+        for (target, line) in paths.found {
+            let target = map.resolve(target);
+            let common = common(&module.path, &target);
+            let parent = module.path.get(..common).unwrap_or_default();
+            // A module and its own parts are one.
+            let (Some(from), Some(to)) = (module.path.get(common), target.get(common)) else {
+                continue;
+            };
+            let uses = levels.entry(parent.to_vec()).or_default();
+            let uses = uses.entry(from.clone()).or_default();
+            uses.entry(to.clone()).or_insert((module.file, line));
+        }
+    }
+    let mut findings = Vec::new();
+    for (parent, uses) in &levels {
+        for circle in circles(uses) {
+            let is_folder = |name: &String| {
+                let path = [parent.as_slice(), std::slice::from_ref(name)].concat();
+                map.modules
+                    .iter()
+                    .any(|module| module.len() > path.len() && module.starts_with(&path))
+            };
+            if circle.iter().any(is_folder) {
+                findings.extend(told(package, parent, &circle, uses));
+            }
+        }
+    }
+    findings
+}
+
+/// How many names two paths have in common at the beginning.
+fn common(a: &[String], b: &[String]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+fn told(package: &str, parent: &[String], circle: &[String], uses: &Uses<'_>) -> Option<Finding> {
+    let first = circle.first()?;
+    let nexts = circle.iter().skip(1).chain([first]);
+    let mut place = None;
+    let mut text = first.clone();
+    for (from, to) in circle.iter().zip(nexts) {
+        let (file, line) = *uses.get(from)?.get(to)?;
+        place.get_or_insert((file, line));
+        text.push_str(&format!(" -> {to} ({file}:{line})"));
+    }
+    let (file, line) = place?;
+    let within = [&[package.to_owned()], parent].concat().join("::");
+    Some(Finding::new(file, line, format!("folders of `{within}` use each other: {text}")))
+}
+
+/// One circle, the shortest, of each set of modules that all lead to each other.
+fn circles(uses: &Uses<'_>) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut told: BTreeSet<&String> = BTreeSet::new();
+    for from in uses.keys() {
+        if told.contains(from) {
+            continue;
+        }
+        if let Some(circle) = shortest(uses, from) {
+            let reached = reached(uses, from);
+            told.extend(reached.iter().filter(|name| self::reached(uses, name).contains(from)));
+            found.push(circle);
+        }
+    }
+    found
+}
+
+fn reached<'u>(uses: &'u Uses<'_>, from: &String) -> BTreeSet<&'u String> {
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<&'u String> = uses.get(from).into_iter().flat_map(BTreeMap::keys).collect();
+    while let Some(name) = next.pop() {
+        if reached.insert(name) {
+            next.extend(uses.get(name).into_iter().flat_map(BTreeMap::keys));
+        }
+    }
+    reached
+}
+
+/// The shortest way from a module back to itself.
+fn shortest(uses: &Uses<'_>, from: &String) -> Option<Vec<String>> {
+    let mut ways: Vec<Vec<&String>> = vec![vec![from]];
+    let mut seen = BTreeSet::new();
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in ways {
+            let last = *way.last()?;
+            for next in uses.get(last).into_iter().flat_map(BTreeMap::keys) {
+                if next == from {
+                    return Some(way.into_iter().cloned().collect());
+                }
+                if seen.insert(next) {
+                    longer.push([way.as_slice(), &[next]].concat());
+                }
+            }
+        }
+        ways = longer;
+    }
+    None
+}
+
+/// The modules of a crate, and what they export of others.
+struct Map {
+    modules: BTreeSet<Vec<String>>,
+    exports: BTreeMap<Vec<String>, Vec<String>>,
+}
+
+impl Map {
+    fn of(modules: &[&Module<'_>]) -> Self {
+        let known: BTreeSet<Vec<String>> =
+            modules.iter().map(|module| module.path.clone()).collect();
+        let mut exports = BTreeMap::new();
+        for module in modules {
+            for item in &module.syntax.items {
+                let syn::Item::Use(item) = item else { continue };
+                for (name, target) in leaves(&item.tree) {
+                    let target = absolute(&module.path, &target).or_else(|| {
+                        // A path that begins with a part of this module.
+                        let path = [module.path.as_slice(), &target].concat();
+                        let part = path.get(..=module.path.len())?;
+                        known.contains(part).then(|| path.clone())
+                    });
+                    if let Some(target) = target {
+                        exports.insert([module.path.as_slice(), &[name]].concat(), target);
+                    }
+                }
+            }
+        }
+        Self { modules: known, exports }
+    }
+
+    /// The path by which an item is known where it is defined.
+    fn resolve(&self, mut path: Vec<String>) -> Vec<String> {
+        // Longer chains of exports are circles.
+        for _ in 0..8 {
+            let ends = (1..=path.len()).rev();
+            let again = ends.filter_map(|end| {
+                let (head, rest) = path.split_at_checked(end)?;
+                // What is a module is none's export.
+                let target = self.exports.get(head).filter(|_| !self.modules.contains(head))?;
+                Some([target.as_slice(), rest].concat())
+            });
+            match again.into_iter().next() {
+                Some(next) if next != path => path = next,
+                _ => break,
+            }
+        }
+        path
+    }
+}
+
+/// The names that an import brings, each with its path.
+fn leaves(tree: &UseTree) -> Vec<(String, Vec<String>)> {
+    match tree {
+        UseTree::Path(path) => leaves(&path.tree)
+            .into_iter()
+            .map(|(name, mut rest)| {
+                let first = path.ident.to_string();
+                let is_itself = name == "self";
+                if is_itself {
+                    rest.clear();
+                }
+                rest.insert(0, first.clone());
+                (if is_itself { first } else { name }, rest)
+            })
+            .collect(),
+        UseTree::Name(name) => vec![(name.ident.to_string(), vec![name.ident.to_string()])],
+        UseTree::Rename(rename) => {
+            vec![(rename.rename.to_string(), vec![rename.ident.to_string()])]
+        }
+        UseTree::Glob(_) => vec![("*".to_owned(), Vec::new())],
+        UseTree::Group(group) => group.items.iter().flat_map(leaves).collect(),
+    }
+}
+
+/// A path of `crate`, `self` or `super` from the root of the crate.
+fn absolute(module: &[String], path: &[String]) -> Option<Vec<String>> {
+    let (first, rest) = path.split_first()?;
+    match first.as_str() {
+        "crate" => Some(rest.to_vec()),
+        "self" => Some([module, rest].concat()),
+        "super" => {
+            let up = path.iter().take_while(|part| *part == "super").count();
+            let parent = module.get(..module.len().checked_sub(up)?)?;
+            Some([parent, path.get(up..)?].concat())
+        }
+        _ => None,
+    }
+}
+
+/// Collects the paths to other modules of the crate that a file names.
+struct Paths<'m> {
+    module: &'m [String],
+    found: Vec<(Vec<String>, usize)>,
+}
+
+impl<'ast> Visit<'ast> for Paths<'_> {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        if is_test(&item.attrs) {
+            return;
+        }
+        let line = item.use_token.span.start().line;
+        for (_, path) in leaves(&item.tree) {
+            self.found.extend(absolute(self.module, &path).map(|path| (path, line)));
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if let Some(first) = path.segments.first()
+            && path.segments.len() > 1
+        {
+            let line = first.ident.span().start().line;
+            let names: Vec<String> =
+                path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+            self.found.extend(absolute(self.module, &names).map(|path| (path, line)));
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        // In a module within the file `super` is another.
+        if item.content.is_none() {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if !is_test(&item.attrs) {
+            visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::modules::{modules, samples::tree};
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        check(&modules(&tree(files))).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_circle_of_folders_is_printed() {
+        let found = found(&[
+            ("crates/a/src/lib.rs", "mod b; mod c; mod d;"),
+            ("crates/a/src/b.rs", "mod e;"),
+            ("crates/a/src/b/e.rs", "use crate::{c::X, Y};"),
+            ("crates/a/src/c.rs", "\nfn f(d: &super::d::D) {}"),
+            ("crates/a/src/d.rs", "use crate::b::{self, e};"),
+        ]);
+        assert_eq!(
+            found,
+            [
+                "crates/a/src/b/e.rs:1: folders of `a` use each other: b -> c (crates/a/src/b/e.rs:1) \
+              -> d (crates/a/src/c.rs:2) -> b (crates/a/src/d.rs:1)"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_item_is_where_it_is_defined() {
+        let found = found(&[
+            ("crates/a/src/lib.rs", "mod b; mod c; pub use c::X; pub use self::b::Y;"),
+            ("crates/a/src/b.rs", "mod e; use crate::X;"),
+            ("crates/a/src/b/e.rs", ""),
+            ("crates/a/src/c.rs", "use super::Y;"),
+        ]);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn plain_files_of_one_folder_and_parts_of_a_module_are_no_circle() {
+        let found = found(&[
+            ("crates/a/src/b.rs", "mod e; use self::e::E; pub(crate) struct S;"),
+            ("crates/a/src/b/e.rs", "use super::S; use super::f::F; pub(in crate::b) struct E;"),
+            ("crates/a/src/b/f.rs", "use super::e::E;"),
+            ("crates/a/src/c.rs", "use crate::b::S; #[cfg(test)] mod tests { use crate::b::S; }"),
+        ]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,150 @@
+//! What describes the project is true of it: paths in its map exist, and only what is in it is cited.
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+use crate::project::tree::Tree;
+
+const MAP: &str = "ARCHITECTURE.md";
+
+/// Every path that the map names between backticks exists, from the root or as the end of a path.
+pub(super) fn check_map(tree: &Tree) -> Vec<Finding> {
+    let Some(text) = tree.texts.get(MAP) else {
+        return vec![Finding::new(MAP, 1, "there is no map of the project")];
+    };
+    let places = places(tree);
+    let mut findings = Vec::new();
+    let mut is_code = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        if is_code {
+            continue;
+        }
+        // Every second part stands between backticks.
+        for named in line.split('`').skip(1).step_by(2).filter(|word| is_path(word)) {
+            let wanted = named.trim_end_matches('/');
+            let ends = |place: &String| {
+                place
+                    .strip_suffix(wanted)
+                    .is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+            };
+            if !places.iter().any(ends) {
+                findings.push(Finding::new(MAP, index + 1, format!("no file or folder `{named}`")));
+            }
+        }
+    }
+    findings
+}
+
+/// All files and folders of the project. Those of data may be too large to be read.
+fn places(tree: &Tree) -> BTreeSet<String> {
+    let mut places = BTreeSet::new();
+    for path in tree.texts.keys() {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        places.extend(ends.filter_map(|end| path.get(..end)).map(str::to_owned));
+    }
+    places
+}
+
+fn is_path(word: &str) -> bool {
+    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+    let has_end = [".rs", ".md", ".toml", ".json"].iter().any(|end| word.ends_with(end));
+    is_plain && !word.starts_with('/') && (word.contains('/') || has_end)
+}
+
+/// Folders of documents that readers do not have; split so that this file does not contain them.
+const ABSENT: [&str; 2] = [concat!("shared/", "design"), concat!("design/", "0")];
+
+/// No document is cited that is not in the repository.
+pub(super) fn check_citations(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in &tree.texts {
+        if !is_written(path) {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            let folder = ABSENT.iter().find(|folder| line.contains(**folder)).copied();
+            let Some(document) = folder.or_else(|| numbered(line)) else { continue };
+            let what = format!("`{document}` is not in the repository; cite a page that is");
+            findings.push(Finding::new(path, index + 1, what));
+        }
+    }
+    findings
+}
+
+/// Whether people wrote the file: data may hold anything.
+fn is_written(path: &str) -> bool {
+    let is_data = path.split('/').any(|part| matches!(part, "data" | "golden"));
+    [".rs", ".md", ".toml"].iter().any(|end| path.ends_with(end)) && !is_data
+}
+
+/// What the pages are about that the project was planned with.
+const SUBJECTS: [&str; 14] = [
+    "product",
+    "semantics",
+    "policy",
+    "architecture",
+    "transcripts",
+    "gateway",
+    "dependencies",
+    "reliability",
+    "implementation",
+    "house",
+    "writing",
+    "glossary",
+    "budgets",
+    "programs",
+];
+
+/// A document as those pages are called: two digits, a hyphen, a subject.
+fn numbered(line: &str) -> Option<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    line.split(|c| !is_part(c)).find(|word| {
+        let Some((number, name)) = word.split_once('-') else { return false };
+        let subject = name.split(|c: char| !c.is_ascii_lowercase()).next();
+        number.len() == 2
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+            && subject.is_some_and(|subject| SUBJECTS.contains(&subject))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::modules::samples::tree;
+    use super::*;
+
+    #[test]
+    fn paths_of_the_map_exist() {
+        let tree = tree(&[
+            (
+                "ARCHITECTURE.md",
+                "`a/b.rs`, `b.rs`, `a/`, `c/d.rs`\n`x::y` `a b/c` `xb.rs`\n```\n`no.rs`\n```",
+            ),
+            ("a/b.rs", ""),
+        ]);
+        let found: Vec<String> = check_map(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "ARCHITECTURE.md:1: no file or folder `c/d.rs`",
+                "ARCHITECTURE.md:2: no file or folder `xb.rs`"
+            ]
+        );
+    }
+
+    #[test]
+    fn documents_of_others_are_found() {
+        for text in ["At every checkpoint (01-", "see 05-"]
+            .map(|text| format!("{text}semantics section 5)"))
+        {
+            assert_eq!(check_citations(&tree(&[("a.rs", &text)])).len(), 1, "{text}");
+        }
+        for text in
+            ["2026-11-01-and", "gpt-4-32k", "a 60-second tour", "64-bit", "docs/semantics.md"]
+        {
+            assert!(check_citations(&tree(&[("a.md", text)])).is_empty(), "{text}");
+        }
+    }
+}

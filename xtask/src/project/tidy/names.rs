@@ -1,0 +1,67 @@
+//! Names of types: one meaning a crate.
+
+use std::collections::BTreeMap;
+
+use syn::Item;
+
+use super::Finding;
+use super::modules::{Module, shared_type};
+
+/// Types that other modules can name have names of their own within a crate.
+pub(super) fn check(modules: &[Module<'_>]) -> Vec<Finding> {
+    let mut places: BTreeMap<(&str, String), Vec<(&str, usize)>> = BTreeMap::new();
+    for module in modules {
+        collect(module, &module.syntax.items, &mut places);
+    }
+    let mut findings = Vec::new();
+    for ((_, name), places) in places {
+        let Some(((file, line), others)) = places.split_first() else { continue };
+        if !others.is_empty() {
+            let others: Vec<String> =
+                others.iter().map(|(file, line)| format!("{file}:{line}")).collect();
+            let what = format!(
+                "type `{name}` has the name of another in its crate: {}; rename all but one",
+                others.join(", ")
+            );
+            findings.push(Finding::new(file, *line, what));
+        }
+    }
+    findings
+}
+
+fn collect<'m>(
+    module: &Module<'m>,
+    items: &[Item],
+    places: &mut BTreeMap<(&'m str, String), Vec<(&'m str, usize)>>,
+) {
+    for item in items {
+        if let Some((name, _)) = shared_type(item) {
+            let place = (module.file, name.span().start().line);
+            places.entry((module.package, name.to_string())).or_default().push(place);
+        }
+        if let Item::Mod(inner) = item
+            && let Some((_, items)) = &inner.content
+        {
+            collect(module, items, places);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::modules::{modules, samples::tree};
+    use super::*;
+
+    #[test]
+    fn two_shared_types_of_one_name_are_found_and_private_ones_are_not() {
+        let tree = tree(&[
+            ("crates/a/src/b.rs", "pub struct Same;\nstruct Own; pub(self) struct Other;"),
+            ("crates/a/src/c.rs", "\npub(crate) enum Same {}\nstruct Own; pub struct Other;"),
+            ("crates/d/src/b.rs", "pub struct Same;"),
+        ]);
+        let findings = check(&modules(&tree));
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].to_string().starts_with("crates/a/src/b.rs:1: type `Same`"));
+        assert!(findings[0].to_string().contains("crates/a/src/c.rs:2"));
+    }
+}

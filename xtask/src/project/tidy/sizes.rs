@@ -1,0 +1,154 @@
+//! Size of files, in lines of code: tests, docs, comments and blank lines are not counted.
+
+use std::collections::BTreeSet;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use syn::Item;
+
+use super::Finding;
+use super::modules::{Module, shared_type};
+use super::tokens::{group_of, is_punct, is_word, without_tests};
+use crate::project::tree::Tree;
+
+/// A file of more lines of code has more than one subject.
+const MOST_LINES: usize = 600;
+
+/// A file of fewer lines of code is a part of another, unless it has a reason to be one of its own.
+const FEWEST_LINES: usize = 50;
+
+/// How a small file gives its reason, in its `//!` doc.
+const REASON: &str = "A file of its own because ";
+
+/// No file has more code than its limit.
+pub(super) fn check_large(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.ending_in(".rs") {
+        // What does not parse has been reported with the other sources.
+        let Ok(stream) = text.parse::<TokenStream>() else { continue };
+        let is_code = !is_test(path) && !path.contains("/generated/");
+        let lines = lines_of_code(stream);
+        if is_code && lines > MOST_LINES {
+            let what = format!(
+                "{lines} lines of code, and {MOST_LINES} is the limit; split it where a type ends"
+            );
+            findings.push(Finding::new(path, 1, what));
+        }
+    }
+    findings
+}
+
+/// Small files have a reason: they define a type that others use, hold a crate together, or say why.
+pub(super) fn check_small(tree: &Tree, modules: &[Module<'_>]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for module in modules {
+        let Some(text) = tree.texts.get(module.file) else { continue };
+        let Ok(stream) = text.parse::<TokenStream>() else { continue };
+        let lines = lines_of_code(stream);
+        let has_type = module.syntax.items.iter().any(|item| shared_type(item).is_some());
+        let is_table = module.syntax.items.iter().all(is_row);
+        let says_why = text
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .any(|line| line.contains(REASON));
+        let has_place = ["/limits.rs", "/main.rs"].iter().any(|end| module.file.ends_with(end));
+        if lines < FEWEST_LINES && !has_type && !is_table && !says_why && !has_place {
+            let what = format!(
+                "{lines} lines of code and no type that others use; put it into the file that needs it, \
+                 or say `{REASON}..` in its `//!` doc"
+            );
+            findings.push(Finding::new(module.file, 1, what));
+        }
+    }
+    findings
+}
+
+/// Whether an item only says where others are.
+fn is_row(item: &Item) -> bool {
+    matches!(item, Item::Mod(_) | Item::Use(_) | Item::ExternCrate(_) | Item::Macro(_))
+}
+
+/// Whether the file holds cases rather than logic.
+pub(super) fn is_test(path: &str) -> bool {
+    let rooted = format!("/{path}");
+    let is_named = ["_tests.rs", "/tests.rs"].iter().any(|end| rooted.ends_with(end));
+    is_named || ["/tests/", "/fuzz/"].iter().any(|folder| rooted.contains(folder))
+}
+
+/// The lines on which code stands that is compiled without tests.
+fn lines_of_code(stream: TokenStream) -> usize {
+    let mut lines = BTreeSet::new();
+    collect(without_tests(stream), &mut lines);
+    lines.len()
+}
+
+fn collect(stream: TokenStream, lines: &mut BTreeSet<usize>) {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    let mut index = 0;
+    while let Some(token) = tokens.get(index) {
+        if let Some(length) = doc_length(&tokens, index) {
+            index += length;
+            continue;
+        }
+        let span = token.span();
+        match token {
+            TokenTree::Group(group) => {
+                lines.insert(group.span_open().start().line);
+                lines.insert(group.span_close().end().line);
+                collect(group.stream(), lines);
+            }
+            _ => lines.extend(span.start().line..=span.end().line),
+        }
+        index += 1;
+    }
+}
+
+/// How many tokens a doc comment takes, where one begins.
+fn doc_length(tokens: &[TokenTree], index: usize) -> Option<usize> {
+    if !is_punct(tokens.get(index), '#') {
+        return None;
+    }
+    let inner = usize::from(is_punct(tokens.get(index + 1), '!'));
+    let group = group_of(tokens.get(index + 1 + inner), Delimiter::Bracket)?;
+    let first = group.stream().into_iter().next();
+    is_word(first.as_ref(), "doc").then_some(2 + inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::modules::{modules, samples::tree};
+    use super::*;
+
+    #[test]
+    fn only_code_counts() {
+        let text = "//! Doc.\n\n/// Doc.\n// Comment.\nfn f(\n    a: u8,\n) {\n    /* b */\n    g(\"a\n\nb\")\n}\n\
+                    #[cfg(test)]\nmod tests {\n    fn t() {}\n}\n";
+        assert_eq!(lines_of_code(text.parse().unwrap()), 7);
+    }
+
+    #[test]
+    fn large_files_are_found() {
+        let text = |lines| format!("//! Doc.\n{}", "const A: u8 = 1;\n".repeat(lines));
+        for (path, lines, count) in [
+            ("a/src/b.rs", 600, 0),
+            ("a/src/b.rs", 601, 1),
+            ("a/src/b_tests.rs", 601, 0),
+            ("a/src/b/tests.rs", 601, 0),
+            ("a/tests/b.rs", 601, 0),
+        ] {
+            assert_eq!(check_large(&tree(&[(path, &text(lines))])).len(), count, "{path} {lines}");
+        }
+    }
+
+    #[test]
+    fn small_files_need_a_reason() {
+        for (text, count) in [
+            ("//! Doc.\nfn f() {}", 1),
+            ("//! A file of its own because two others use it.\nfn f() {}", 0),
+            ("//! Doc.\npub(crate) struct S;", 0),
+            ("//! Doc.\nmod a;\npub use a::B;", 0),
+        ] {
+            let tree = tree(&[("crates/a/src/b.rs", text)]);
+            assert_eq!(check_small(&tree, &modules(&tree)).len(), count, "{text}");
+        }
+    }
+}
