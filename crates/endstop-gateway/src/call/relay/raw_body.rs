@@ -1,48 +1,47 @@
-//! Answers that pass unread. What cuts their run cuts them, whether their clients read them or not.
+//! Responses that pass unread. What cuts their run cuts them, whether their clients read them or not.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use endstop::agent::driver::DrivenRun;
+use endstop_runtime::RunHandle;
 use tokio::task::AbortHandle;
 
-use super::ask::guarded;
-use super::stream::Part;
-use crate::body::{Body, BodyError, BodySource};
+use super::super::wait::unless_cut;
+use crate::body::{Body, BodyError, BodyPart, BodySource};
 use crate::upstream::UpstreamBody;
 
-/// An answer that passes unread.
-pub(super) struct RawBody {
+/// A response that passes unread.
+pub(in crate::call) struct RawBody {
     begun: Bytes,
     upstream: UpstreamBody,
 }
 
 impl RawBody {
-    pub(super) const fn new(upstream: UpstreamBody) -> Self {
+    pub(in crate::call) const fn new(upstream: UpstreamBody) -> Self {
         Self::after(Bytes::new(), upstream)
     }
 
-    /// As [`RawBody::new`], after what was read already.
-    pub(super) const fn after(begun: Bytes, upstream: UpstreamBody) -> Self {
+    /// Like [`RawBody::new`], after the part that was read already.
+    pub(in crate::call) const fn after(begun: Bytes, upstream: UpstreamBody) -> Self {
         Self { begun, upstream }
     }
 
-    /// As a body; with its length where the upstream said it.
-    pub(super) fn into_body(self) -> Body {
+    /// Returns the body, with its length if the upstream sent it.
+    pub(in crate::call) fn into_body(self) -> Body {
         let length = self.length();
         sized(self, length)
     }
 
-    /// As [`RawBody::into_body`], until the run is cut or a limit in time is reached. The connection is closed then
-    /// without the mark of a proper end.
-    pub(super) fn into_body_of(self, driven: &DrivenRun) -> Body {
+    /// Like [`RawBody::into_body`], until the run is cut or a time limit stops it. The connection is closed then without
+    /// the mark of a proper end.
+    pub(in crate::call) fn into_body_of(self, run: &RunHandle) -> Body {
         if self.upstream.is_end() {
             return self.into_body();
         }
         let length = self.length();
-        sized(CutBody::new(self, driven), length)
+        sized(CutBody::new(self, run), length)
     }
 
     fn length(&self) -> Option<u64> {
@@ -59,7 +58,7 @@ fn sized(source: impl BodySource + Send + 'static, length: Option<u64>) -> Body 
 }
 
 impl BodySource for RawBody {
-    fn poll_data(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Part {
+    fn poll_data(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> BodyPart {
         if !self.begun.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
         }
@@ -71,14 +70,14 @@ impl BodySource for RawBody {
     }
 }
 
-/// A raw answer that a task of its own can cut: nobody asks for the next part while the client does not read.
+/// A raw body that a task can cut: it is not polled while the client does not read.
 struct CutBody {
     shared: Arc<Mutex<Shared>>,
     watch: AbortHandle,
 }
 
 struct Shared {
-    /// None once it was cut.
+    /// `None` once it was cut.
     raw: Option<RawBody>,
     waker: Option<Waker>,
 }
@@ -88,11 +87,11 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl CutBody {
-    fn new(raw: RawBody, driven: &DrivenRun) -> Self {
+    fn new(raw: RawBody, run: &RunHandle) -> Self {
         let shared = Arc::new(Mutex::new(Shared { raw: Some(raw), waker: None }));
-        let (watched, driven) = (Arc::downgrade(&shared), driven.clone());
+        let (watched, run) = (Arc::downgrade(&shared), run.clone());
         let watch = tokio::spawn(async move {
-            let _ = guarded(&driven, std::future::pending::<()>()).await;
+            let _ = unless_cut(&run, std::future::pending::<()>()).await;
             let Some(shared) = watched.upgrade() else { return };
             let (raw, waker) = {
                 let mut shared = lock(&shared);
@@ -107,7 +106,7 @@ impl CutBody {
 }
 
 impl BodySource for CutBody {
-    fn poll_data(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Part {
+    fn poll_data(self: Pin<&mut Self>, cx: &mut Context<'_>) -> BodyPart {
         let mut shared = lock(&self.shared);
         let Some(raw) = &mut shared.raw else { return Poll::Ready(Some(Err(BodyError::Cut))) };
         let part = Pin::new(raw).poll_data(cx);

@@ -1,14 +1,14 @@
-//! What of a policy is about one conversation alone, and so holds for each: its stop rules on words, results and
-//! what comes again. Amounts are counted for the whole run.
+//! The part of a policy that is about one conversation, and applies to each: its stop rules on text, results and loops.
+//! Amounts are counted for the whole run.
 
 use std::sync::Arc;
 
-use endstop::core::condition::{Condition, Fact, GaugeId};
-use endstop::core::policy::{Action, Policy, Program, Rule};
-use endstop::core::probe::Probes;
+use endstop_core::condition::{Condition, Fact, GaugeId};
+use endstop_core::policy::{Action, Policy, Program, Rule};
+use endstop_core::probe::Probes;
 
-/// The program of a conversation beside the first. None where it cannot be built, which no policy that was
-/// built before leads to.
+/// Returns the program of a conversation beside the first. `None` if it cannot be built, which does not happen with a
+/// policy that was built before.
 pub(super) fn program(policy: &Policy) -> Option<Arc<Program>> {
     let stops = policy.rules.iter().filter(|rule| rule.action == Action::Stop);
     let rules = stops.filter_map(|rule| {
@@ -19,7 +19,7 @@ pub(super) fn program(policy: &Policy) -> Option<Arc<Program>> {
     Program::new(&own, &Probes::new()).ok().map(Arc::new)
 }
 
-/// The condition where it is of one conversation; of alternatives those that are.
+/// Returns the condition if it is about one conversation; of alternatives, those that are.
 fn own_part(condition: &Condition) -> Option<Condition> {
     if is_own(condition) {
         return Some(condition.clone());

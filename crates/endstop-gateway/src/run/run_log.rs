@@ -1,15 +1,15 @@
-//! Runs that are kept in a folder: what they have spent survives the end of the process, `kill -9` included.
+//! Runs that are stored in a directory: their spend survives the end of the process, `kill -9` included.
 //!
 //! ```text
 //! kept/
 //!   nightly-17.jsonl    the events of a root run, as an Endstop trace
-//!   ~locks/             one process a folder
+//!   ~locks/             one process per directory
 //! ```
 //!
-//! A call's beginning is written before it is sent, what came of it before its client can ask again; each is one
-//! `write` to the end of the file. The system has it then, but the disk may not: a loss of power may take what
-//! came last. A run that is named and not in memory goes on from its file ([`Replay`]). Files are only ever
-//! appended to; whoever removes one lets its run begin anew, with a full budget.
+//! The gateway logs each call before sending it, and logs its cost before the client can send another; each is one
+//! `write` to the end of the file. The system has it then, but the disk may not: a loss of power may take the last
+//! events. A run that is named and not in memory goes on from its file ([`Replay`]). Files are only ever appended to.
+//! A run whose file was removed begins anew, with a full budget.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write as _};
@@ -17,31 +17,26 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use endstop::agent::driver::{Replay, Replayed};
-use endstop::core::Program;
-use endstop::core::wire::v1::trace::{Header, Line, VERSION};
-use endstop::ledger::Amounts;
-use endstop::observe::{Observation, Observer, RunInfo, push_seen, push_trace_line, trace_header};
-use endstop::store::{FileStore, RunId, RunLock, Store as _, StoreError};
-use endstop_price::CostIs;
+use endstop_core::Program;
+use endstop_core::wire::v1::trace::{Header, Line, VERSION};
+use endstop_runtime::ledger::Amounts;
+use endstop_runtime::observe::{Observation, Observer, RunInfo};
+use endstop_runtime::store::{FileStore, RunId, RunLock, Store as _, StoreError};
+use endstop_runtime::trace::{Replay, Replayed};
+use endstop_runtime::trace::{push_seen, push_trace_line, trace_header};
 
-/// What a run's file ends with.
+use crate::limits::{MAX_LOG_LINE, MAX_OPEN_LOGS, MAX_UNWRITTEN};
+
+/// The ending of a run's file.
 const SUFFIX: &str = ".jsonl";
-/// The lock of the folder has a name among locks of runs.
+/// The directory's lock has a name among the locks of runs.
 const LOCK: &str = "gateway";
-/// Files that stay open at the same time: a quarter of the descriptors that a process usually may have. Others are
-/// opened for each write.
-const MAX_OPEN: usize = 256;
-/// Bytes of events that wait for the next write at most: streamed words.
-const MAX_WAITING: usize = 64 << 10;
-/// The longest line that is read back, in bytes: a tool's result is at most a whole request.
-const MAX_LINE: u64 = 256 << 20;
 
-/// The folder of kept runs; it is locked as long as any of its runs is in memory.
+/// The directory of stored runs. It is locked as long as one of its runs is in memory.
 #[derive(Debug)]
-pub(crate) struct Keep {
+pub(super) struct RunLogDir {
     folder: PathBuf,
-    /// Of the price table, for the headers.
+    /// The version of the price table, for the headers.
     prices: String,
     shared: Arc<Shared>,
 }
@@ -52,18 +47,18 @@ struct Shared {
     open: AtomicUsize,
 }
 
-/// What a file says.
+/// The content of a file.
 struct Found {
-    /// None where it has no whole line.
+    /// `None` if it has no whole line.
     replayed: Option<Replayed>,
     /// Where its last whole line ends.
     end: u64,
     length: u64,
 }
 
-impl Keep {
-    /// Takes the folder, which is made where it is missing.
-    pub(crate) async fn open(folder: &Path, prices: &str) -> Result<Self, String> {
+impl RunLogDir {
+    /// Locks the directory. Creates it if it is missing.
+    pub(super) async fn open(folder: &Path, prices: &str) -> Result<Self, String> {
         let locked = match FileStore::open(folder) {
             Err(error) => return Err(said(&error)),
             Ok(store) => store.lock(&RunId::parse(LOCK).unwrap_or_default()).await,
@@ -85,16 +80,16 @@ impl Keep {
     }
 
     /// Whether there is a file of the run.
-    pub(crate) fn has(&self, id: &RunId) -> bool {
+    pub(super) fn has(&self, id: &RunId) -> bool {
         fs::symlink_metadata(self.path(id)).is_ok()
     }
 
-    /// Where a run is written from here on, and what is known of it. Nothing is written yet.
-    pub(crate) fn trail(
+    /// Returns the file that a run is written to from here on, and what it says so far. Nothing is written yet.
+    pub(super) fn file(
         &self,
         info: &RunInfo,
         program: &Arc<Program>,
-    ) -> Result<(Trail, Option<Replayed>), String> {
+    ) -> Result<(RunLogFile, Option<Replayed>), String> {
         let path = self.path(&info.id);
         let read = read(&path, &info.id, program)?;
         if read.end < read.length {
@@ -111,12 +106,12 @@ impl Keep {
                 replayed.added().iter().for_each(|event| push_trace_line(&mut state.lines, event));
             }
         }
-        let trail = Trail { path, shared: Arc::clone(&self.shared), state: Mutex::new(state) };
-        Ok((trail, read.replayed))
+        let log = RunLogFile { path, shared: Arc::clone(&self.shared), state: Mutex::new(state) };
+        Ok((log, read.replayed))
     }
 
-    /// The kept runs by their files, in no order.
-    pub(crate) fn ids(&self) -> Result<impl Iterator<Item = Result<RunId, String>>, String> {
+    /// The stored runs by their files, in no order.
+    pub(super) fn ids(&self) -> Result<impl Iterator<Item = Result<RunId, String>>, String> {
         let entries = fs::read_dir(&self.folder).map_err(|error| error.to_string())?;
         Ok(entries.filter_map(|entry| match entry {
             Err(error) => Some(Err(error.to_string())),
@@ -128,8 +123,8 @@ impl Keep {
         }))
     }
 
-    /// What all kept runs have spent, as the ledger counts it.
-    pub(crate) fn spent(&self, program: &Arc<Program>) -> Result<Amounts, String> {
+    /// Returns the spend of all stored runs, as the ledger counts it.
+    pub(super) fn spent(&self, program: &Arc<Program>) -> Result<Amounts, String> {
         let mut sum = Amounts::ZERO;
         for id in self.ids()? {
             let id = id?;
@@ -199,15 +194,18 @@ struct Lines {
 }
 
 impl Lines {
-    /// False at the end, before which half a line does not count.
+    /// Returns `false` at the end. Half a line before it does not count.
     fn advance(&mut self) -> io::Result<bool> {
         self.line.clear();
-        let read = self.reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.line)?;
+        let read = self.reader.by_ref().take(MAX_LOG_LINE).read_until(b'\n', &mut self.line)?;
         if self.line.ends_with(b"\n") {
             return Ok(true);
         }
-        if u64::try_from(read).is_ok_and(|read| read >= MAX_LINE) {
-            return Err(io::Error::other(format!("a line has more than {} MiB", MAX_LINE >> 20)));
+        if u64::try_from(read).is_ok_and(|read| read >= MAX_LOG_LINE) {
+            return Err(io::Error::other(format!(
+                "a line has more than {} MiB",
+                MAX_LOG_LINE >> 20
+            )));
         }
         Ok(false)
     }
@@ -215,7 +213,7 @@ impl Lines {
 
 /// Writes the events of one root run.
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(super) struct RunLogFile {
     path: PathBuf,
     shared: Arc<Shared>,
     state: Mutex<State>,
@@ -223,7 +221,7 @@ pub(crate) struct Trail {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is not written yet.
+    /// Events that are not written yet.
     lines: Vec<u8>,
     file: Option<File>,
     /// Whether the file is there. One that vanishes is not made again: it would lack its beginning.
@@ -232,25 +230,25 @@ struct State {
     problem: Option<String>,
 }
 
-impl Trail {
+impl RunLogFile {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what waits; the reason where it cannot be written, now or before.
-    pub(crate) fn flush(&self) -> Result<(), String> {
+    /// Writes the waiting events. Returns why they cannot be written, now or earlier.
+    pub(super) fn flush(&self) -> Result<(), String> {
         let mut state = self.state();
         self.write(&mut state);
         state.problem.clone().map_or(Ok(()), Err)
     }
 
-    /// Why the run cannot be kept any more.
-    pub(crate) fn problem(&self) -> Option<String> {
+    /// Returns why the run can no longer be stored.
+    pub(super) fn problem(&self) -> Option<String> {
         self.state().problem.clone()
     }
 
     /// Nothing more is written: the run is forgotten, and may go on from its file.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         let mut state = self.state();
         self.write(&mut state);
         state.problem.get_or_insert_with(|| "it was forgotten".to_owned());
@@ -266,7 +264,7 @@ impl Trail {
             self.shut(state);
         }
         state.lines.clear();
-        state.lines.shrink_to(MAX_WAITING);
+        state.lines.shrink_to(MAX_UNWRITTEN);
     }
 
     fn write_all(&self, state: &mut State) -> io::Result<()> {
@@ -276,7 +274,7 @@ impl Trail {
         let mut file = private().append(true).create(!state.is_made).open(&self.path)?;
         state.is_made = true;
         file.write_all(&state.lines)?;
-        if self.shared.open.fetch_add(1, Ordering::Relaxed) < MAX_OPEN {
+        if self.shared.open.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_LOGS {
             state.file = Some(file);
         } else {
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
@@ -299,23 +297,23 @@ fn private() -> OpenOptions {
     options
 }
 
-impl Observer for Trail {
+impl Observer for RunLogFile {
     fn observe(&self, seen: &Observation<'_>) {
-        // What is below the root is seen there as well.
+        // The root also observes the events of its descendants.
         if seen.info.parent.is_some() {
             return;
         }
         let mut state = self.state();
         if state.problem.is_none() {
             push_seen(&mut state.lines, seen);
-            if state.lines.len() > MAX_WAITING {
+            if state.lines.len() > MAX_UNWRITTEN {
                 self.write(&mut state);
             }
         }
     }
 }
 
-impl Drop for Trail {
+impl Drop for RunLogFile {
     fn drop(&mut self) {
         let mut state = std::mem::take(&mut *self.state());
         self.shut(&mut state);

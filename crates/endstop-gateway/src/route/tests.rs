@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use endstop::core::policy::{Policy, Program};
-use endstop::core::probe::Probes;
+use endstop_core::policy::{Policy, Program};
+use endstop_core::probe::Probes;
 use endstop_price::PriceTable;
 use http::HeaderValue;
 
@@ -18,7 +18,7 @@ fn config(runs: Runs) -> Config {
         upstream_keys: UpstreamKeys::default(),
         program: Program::new(&policy, &Probes::new()).unwrap().into(),
         runs,
-        around: endstop::agent::driver::Surroundings::default(),
+        around: endstop_runtime::RunEnvironment::default(),
         stop_with: StopWith::Answer,
         allow_unmetered: false,
         pause: PauseLimit(Duration::ZERO),
@@ -57,10 +57,10 @@ fn post(
 }
 
 use Api::{Chat, CountTokens, Gemini, Messages, Models, Other, Responses};
-use Side::{Anthropic, OpenAi};
+use ApiFamily::{Anthropic, OpenAi};
 
 /// Method, target; whose, what it speaks, and what is sent below the base.
-type Row = (&'static str, &'static str, Side, Api, &'static str);
+type Row = (&'static str, &'static str, ApiFamily, Api, &'static str);
 
 const PATHS: &[Row] = &[
     ("POST", "/v1/chat/completions", OpenAi, Chat, "/chat/completions"),
@@ -85,40 +85,52 @@ const PATHS: &[Row] = &[
     (
         "POST",
         "/v1beta/models/g:generateContent",
-        Side::Gemini,
+        ApiFamily::Gemini,
         Gemini,
         "/v1beta/models/g:generateContent",
     ),
     (
         "POST",
         "/v1beta/models/g:streamGenerateContent?alt=sse",
-        Side::Gemini,
+        ApiFamily::Gemini,
         Gemini,
         "/v1beta/models/g:streamGenerateContent?alt=sse",
     ),
-    ("POST", "/models/g:generateContent", Side::Gemini, Gemini, "/v1beta/models/g:generateContent"),
+    (
+        "POST",
+        "/models/g:generateContent",
+        ApiFamily::Gemini,
+        Gemini,
+        "/v1beta/models/g:generateContent",
+    ),
     (
         "POST",
         "/v1beta/models/g:countTokens",
-        Side::Gemini,
+        ApiFamily::Gemini,
         CountTokens,
         "/v1beta/models/g:countTokens",
     ),
-    ("POST", "/v1beta/models/g:embedContent", Side::Gemini, Other, "/v1beta/models/g:embedContent"),
+    (
+        "POST",
+        "/v1beta/models/g:embedContent",
+        ApiFamily::Gemini,
+        Other,
+        "/v1beta/models/g:embedContent",
+    ),
     (
         "POST",
         "/v1beta/openai/chat/completions",
-        Side::Gemini,
+        ApiFamily::Gemini,
         Chat,
         "/v1beta/openai/chat/completions",
     ),
-    ("GET", "/v1beta/models", Side::Gemini, Models, "/v1beta/models"),
+    ("GET", "/v1beta/models", ApiFamily::Gemini, Models, "/v1beta/models"),
     ("POST", "/anything", OpenAi, Other, "/anything"),
 ];
 
 #[test]
 fn a_path_says_what_it_speaks_and_whose_it_is() {
-    for &(method, target, side, api, rest) in PATHS {
+    for &(method, target, family, api, rest) in PATHS {
         let method: Method = method.parse().unwrap();
         for target in
             [target.to_owned(), format!("/r/main{target}"), format!("/r/main/sub/a{target}")]
@@ -127,20 +139,20 @@ fn a_path_says_what_it_speaks_and_whose_it_is() {
                 continue;
             }
             let found = route(&one(), &method, &target, &HeaderMap::new()).unwrap();
-            let found = (found.side, found.api, found.rest.as_str());
-            assert_eq!(found, (side, api, rest), "{method} {target}");
+            let found = (found.family, found.api, found.rest.as_str());
+            assert_eq!(found, (family, api, rest), "{method} {target}");
         }
     }
 }
 
 #[test]
 fn models_are_those_of_the_provider_whose_client_asks() {
-    let side = |pairs: &[(&'static str, &str)]| {
-        route(&one(), &Method::GET, "/v1/models", &headers(pairs)).unwrap().side
+    let family = |pairs: &[(&'static str, &str)]| {
+        route(&one(), &Method::GET, "/v1/models", &headers(pairs)).unwrap().family
     };
-    assert_eq!(side(&[]), Side::OpenAi);
-    assert_eq!(side(&[("anthropic-version", "2023-06-01")]), Side::Anthropic);
-    assert_eq!(side(&[("x-goog-api-key", "k")]), Side::Gemini);
+    assert_eq!(family(&[]), ApiFamily::OpenAi);
+    assert_eq!(family(&[("anthropic-version", "2023-06-01")]), ApiFamily::Anthropic);
+    assert_eq!(family(&[("x-goog-api-key", "k")]), ApiFamily::Gemini);
 }
 
 #[test]
@@ -162,7 +174,7 @@ fn the_path_names_run_and_children() {
     let found = post(&many(Unnamed::Refuse), "/r/one/sub/v1/responses", &[]).unwrap();
     assert_eq!((found.run.as_str(), found.child), ("one", vec!["sub".to_owned()]));
     let deep = format!("/r/main{}/v1/messages", "/x".repeat(50));
-    assert_eq!(post(&one(), &deep, &[]).unwrap().child.len(), MAX_DEPTH);
+    assert_eq!(post(&one(), &deep, &[]).unwrap().child.len(), MAX_CHILD_DEPTH);
 }
 
 #[test]

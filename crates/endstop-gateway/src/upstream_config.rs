@@ -111,5 +111,4 @@ fn wrong(text: &str, why: &str) -> UpstreamsError {
 }
 
 #[cfg(test)]
-#[path = "upstreams_tests.rs"]
 mod tests;
