@@ -2,8 +2,8 @@
 #![no_main]
 
 use endstop::core::Event;
-use endstop::import::{FORMATS, Part, RunFooter, RunHeader, RunSink, Transcript, Warning};
-use endstop::price::PriceTable;
+use endstop_transcript::{FORMATS, Part, RunFooter, RunHeader, RunSink, Transcript, Warning};
+use endstop_price::PriceTable;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Default)]

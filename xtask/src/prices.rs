@@ -27,7 +27,7 @@ const READER: &str = include_str!("read_prices.py");
 pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let scratch = root.join("target/prices");
-    let data = root.join("crates/endstop/data");
+    let data = root.join("crates/endstop-price/data");
     for folder in [&scratch, &data] {
         fs::create_dir_all(folder).map_err(|e| failed(folder, &e))?;
     }

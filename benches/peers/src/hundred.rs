@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use endstop::import::{RunFooter, RunHeader, RunSink, Transcript, Wants, Warning};
-use endstop::price::PriceTable;
+use endstop_transcript::{RunFooter, RunHeader, RunSink, Transcript, Wants, Warning};
+use endstop_price::PriceTable;
 use endstop_core::expr::parse;
 use endstop_core::probe::Probes;
 use endstop_core::run::watch::{Watch, Watched};

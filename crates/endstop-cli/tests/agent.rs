@@ -168,7 +168,8 @@ fn a_prompt_comes_from_standard_input() {
 #[test]
 fn a_recorded_run_answers_again_and_its_record_is_the_same() {
     let place = Place::new("replay");
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../endstop/data/sample/agents.jsonl");
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../endstop-transcript/data/sample/agents.jsonl");
     let model = format!("replay:{}", sample.display());
     let first = place.json(0, &["-m", &model, "--record", "first.jsonl", "again"]);
     let second = place.json(0, &["-m", "replay:first.jsonl", "again"]);

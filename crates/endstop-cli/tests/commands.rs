@@ -146,7 +146,7 @@ fn outcomes_have_two_forms_and_win_over_the_file() {
         "outcomes.json",
         r#"{"weekly-digest": false, "fix-date-parser": {"resolved": true, "x": 1}, "other": 3e0, "y": null}"#,
     );
-    let sample = "crates/endstop/data/sample/agents.jsonl";
+    let sample = "crates/endstop-transcript/data/sample/agents.jsonl";
     let bad = endstop(&["replay", sample, "--outcomes", &outcomes]);
     assert_eq!(bad.status.code(), Some(2));
     assert!(
@@ -264,7 +264,7 @@ fn no_more_is_read_of_a_file_than_it_may_have() {
 
 #[test]
 fn explain_shows_the_leaf_the_value_and_the_margins() {
-    let sample = "crates/endstop/data/sample/agents.jsonl";
+    let sample = "crates/endstop-transcript/data/sample/agents.jsonl";
     let policy = ["--stop", "steps >= 50 or cost >= $0.10"];
     let output = endstop(&["explain", sample, "--run", "fix-date-parser", policy[0], policy[1]]);
     let said = stdout(&output);

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use snapbox::{assert_data_eq, str};
 
-const SAMPLE: &str = "crates/endstop/data/sample";
+const SAMPLE: &str = "crates/endstop-transcript/data/sample";
 
 fn endstop(arguments: &[&str]) -> Output {
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use endstop::agent::driver::Surroundings;
 use endstop::core::Program;
-use endstop::price::PriceTable;
 use endstop::store::RunId;
+use endstop_price::PriceTable;
 use http::Uri;
 use thiserror::Error;
 
+use crate::limits::RESPONSE_TIMEOUT;
 pub use keys::{Key, UpstreamKeys};
 
 /// What a gateway is started with.
@@ -141,10 +142,6 @@ pub struct Bounds {
     pub answer_within: Duration,
 }
 
-/// Models think for many minutes before an answer that comes as a whole, and none of the usual clients waits longer
-/// than an hour. Without a bound a dead upstream would hold its calls, and what they reserve, for ever.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60 * 60);
-
 impl Default for Bounds {
     fn default() -> Self {
         Self {
@@ -156,7 +153,7 @@ impl Default for Bounds {
             calls: 1_024,
             runs: 10_000,
             conversations: 256,
-            answer_within: ANSWER_WITHIN,
+            answer_within: RESPONSE_TIMEOUT,
         }
     }
 }

@@ -5,24 +5,22 @@
 //!
 //! 1. [`server`]: a connection, bounded, its framing checked.
 //! 2. [`route`]: which run it belongs to, which upstream it is for, which interface it speaks.
-//! 3. [`api`]: the request read: model, output cap, tools, results, conversation.
+//! 3. [`endstop_llm`]: the request read: model, output cap, tools, results, conversation.
 //! 4. [`call`]: asked of the run; reserved; sent; its answer passed on while it is read; settled.
-//! 5. [`stop`]: what a client is answered whose run has stopped.
+//! 5. `stop`: what a client is answered whose run has stopped.
 
-pub mod api;
 mod body;
 mod call;
 pub mod config;
 mod control;
 mod decode;
-mod json;
+mod limits;
 mod route;
 mod run;
 mod server;
-pub mod sse;
-pub mod stop;
+mod stop;
 mod upstream;
-mod upstreams;
+mod upstream_config;
 
 mod gateway;
 

@@ -1,1 +1,72 @@
 //! The model APIs on the wire: requests, replies, streams, usage, errors and stop responses.
+//!
+//! OpenAI chat completions and responses, Anthropic messages and Gemini `generateContent` differ in every field, but
+//! a program that meters or limits model calls asks all four the same questions. Which model, which output cap, how
+//! many tokens at most? What did the model say, which tools does it call, what did it use? [`Dialect`] answers them,
+//! one implementation per API ([`Api::dialect`]).
+//!
+//! - A [`CallRequest`] is what a request asks for, with an upper bound of its tokens. [`Dialect::edit`] changes it
+//!   without touching another byte.
+//! - A [`CallResponse`] is what a response said, read at once or event by event by a [`StreamReader`].
+//!   [`sse`] and [`StreamSplitter`] cut the bytes of a stream into events.
+//! - [`Dialect::stop`] and [`Dialect::error`] write what a client gets instead of a response of the model.
+//!
+//! # Example
+//!
+//! ```
+//! use endstop_llm::{Api, Edits};
+//!
+//! let chat = Api::Chat.dialect().ok_or("not read")?;
+//! let body = br#"{ "model": "gpt-4o-mini", "messages": [{ "role": "user", "content": "hi" }] }"#;
+//! let request = chat.read("/v1/chat/completions", body)?;
+//! assert_eq!((request.model.as_str(), request.output_cap), ("gpt-4o-mini", None));
+//!
+//! let edits = Edits { output_cap: Some(500), ..Edits::default() };
+//! let changed = String::from_utf8(chat.edit(body, &edits)?)?;
+//! assert!(changed.ends_with(r#""content": "hi" }],"max_completion_tokens":500 }"#), "{changed}");
+//!
+//! let body = br#"{ "model": "gpt-4o-mini-2024-07-18", "choices": [{ "message": { "content": "Hello" },
+//!     "finish_reason": "stop" }], "usage": { "prompt_tokens": 8, "completion_tokens": 2 } }"#;
+//! let response = chat.answer(body)?;
+//! assert_eq!((response.text.as_str(), response.finish.as_deref()), ("Hello", Some("stop")));
+//! assert_eq!(response.usage.map(|usage| usage.tokens.total()), Some(10));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The price data of `endstop-price` knows how to read a usage object, whatever fields its provider adds. So this
+//! crate depends on it instead of reading usage a second time.
+
+mod ambiguous_keys;
+mod api;
+mod chat;
+mod delta_template;
+mod dialect;
+mod gemini;
+mod json;
+mod limits;
+mod messages;
+mod output_contract;
+mod parts;
+mod request;
+mod response;
+mod response_builder;
+mod response_outline;
+mod responses;
+pub mod sse;
+mod stream_splitter;
+mod token_bound;
+mod usage;
+
+#[cfg(test)]
+mod garbage;
+#[cfg(test)]
+mod tests;
+
+pub use api::{Api, CHAT, GEMINI, MESSAGES};
+pub use dialect::{
+    Dialect, ErrorKind, ReadError, StopText, StreamReader, WrittenResponse, is_done,
+};
+pub use request::{CallRequest, Edits, MessageMark, OutputContract, Thread, ToolResult, ToolsOff};
+pub use response::{CallResponse, EventContent, ToolCall};
+pub use stream_splitter::StreamSplitter;
+pub use usage::ReportedUsage;

@@ -1,1 +1,168 @@
-//! Stop policies over recorded agent runs: replay, sweep, suggest and drift.
+//! Replay: a policy over recorded runs. What it would have stopped, what that would have saved, and which
+//! successes it would have cost.
+//!
+//! Replay is a driver of the core like any other: the reader's events go into a [`Run`], its directives
+//! come out. Nothing is decided here.
+
+mod compare;
+mod drift;
+mod fleet;
+mod follower;
+mod needs;
+mod pieces;
+mod recorder;
+mod report;
+mod suggest;
+mod sweep;
+mod usage;
+mod wilson;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use endstop_core::Policy;
+use endstop_core::policy::PolicyError;
+use rayon::prelude::*;
+
+use endstop_price::PriceTable;
+use endstop_transcript::{Transcript, Warning};
+use fleet::Fleet;
+use pieces::{PIECE_BYTES, Pieces};
+use recorder::{Detail, Record, Recorded, Recorder};
+
+pub use compare::{Comparison, Effect, compare};
+pub use drift::{Baseline, BaselineError, Change, Figure, Group, Unit, drift};
+pub use follower::Cut;
+pub use report::{Outcomes, Report, RuleReport, RunReport, warning_json};
+pub use suggest::{FOLDS, MAX_HEADROOM, Proposed, SuggestedRule, Suggestion, suggest};
+pub use sweep::{Candidate, MAX_CANDIDATES, Sweep, SweepError, candidates};
+pub use usage::{KindUsage, ModelUsage, ToolUsage, Usage};
+pub use wilson::Interval;
+
+/// The most threads of a replay; far more than there are cores.
+const MAX_THREADS: usize = 256;
+
+/// What to replay with.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// The policy; without rules, the runs are only counted.
+    pub policy: &'a Policy,
+    /// Known outcomes by run id; they win over what a transcript says of itself.
+    pub outcomes: &'a BTreeMap<String, bool>,
+    /// Prices for calls that carry no bill.
+    pub prices: &'a PriceTable,
+    /// Threads; 0 takes one a core.
+    pub jobs: usize,
+}
+
+/// Replays a policy over `inputs`. `progress` is called from any thread with each input that is done.
+///
+/// The order of the report is that of the inputs, whatever the number of threads. Memory is bounded by
+/// the largest single element of a document and by the report itself.
+///
+/// # Errors
+/// If the policy cannot be compiled.
+pub fn replay(
+    inputs: &[Transcript],
+    options: &Options<'_>,
+    progress: &Progress<'_>,
+) -> Result<Report, PolicyError> {
+    let fleet = Fleet::new([options.policy])?;
+    let mut report = Report::new(options.policy);
+    for record in record(inputs, &fleet, options, Detail::Evidence, progress) {
+        record.runs.into_iter().for_each(|run| report.add(run.report));
+        report.usage.merge(&record.usage);
+        report.warnings.extend(record.warnings);
+    }
+    Ok(report)
+}
+
+/// Called from any thread with each input that is done.
+pub type Progress<'a> = dyn Fn(&Transcript) + Sync + 'a;
+
+/// One pass over all inputs, on as many threads as are asked for; in the order of the inputs.
+fn record(
+    inputs: &[Transcript],
+    fleet: &Fleet,
+    options: &Options<'_>,
+    detail: Detail,
+    progress: &Progress<'_>,
+) -> Vec<Record> {
+    let read = |input: &Transcript, plan| {
+        let mut recorder = Recorder::new(plan, options.outcomes, detail);
+        input.read(options.prices, &mut recorder);
+        recorder.finish()
+    };
+    let one = |input: &Transcript| {
+        let plan = fleet.plan(input.format);
+        let found = read(input, Arc::clone(&plan));
+        if found.is_exact {
+            return found;
+        }
+        // A person let a run go on, which means something else to each policy.
+        read(input, Arc::new(plan.apart()))
+    };
+    // 0 is one a core.
+    let threads = options.jobs.min(MAX_THREADS);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    match pool {
+        Ok(pool) => pool.install(|| record_in_pieces(inputs, PIECE_BYTES, one, progress)),
+        // Without threads the work is the same, only slower.
+        Err(_) => inputs.iter().map(|input| (one(input), progress(input)).0).collect(),
+    }
+}
+
+/// All inputs in their order, each by `one` in pieces of at least `least` bytes where it is large, on the
+/// threads of the pool that this is called in.
+fn record_in_pieces(
+    inputs: &[Transcript],
+    least: u64,
+    one: impl Fn(&Transcript) -> Record + Sync,
+    progress: &Progress<'_>,
+) -> Vec<Record> {
+    let threads = rayon::current_num_threads();
+    let inputs: Vec<Pieces<'_>> =
+        inputs.par_iter().map(|input| Pieces::of(input, threads, least)).collect();
+    let parts: Vec<(&Pieces<'_>, &Transcript)> = inputs
+        .iter()
+        .flat_map(|input| input.parts().iter().map(move |part| (input, part)))
+        .collect();
+    let read = |(input, part): &(&Pieces<'_>, &Transcript)| {
+        let found = one(part);
+        if input.part_is_read() {
+            progress(input.whole);
+        }
+        found
+    };
+    let mut found = parts.par_iter().map(read).collect::<Vec<_>>().into_iter();
+    let joined = |input: &Pieces<'_>| {
+        let parts = found.by_ref().take(input.parts().len());
+        input.join(parts).unwrap_or_else(|| one(input.whole))
+    };
+    inputs.iter().map(joined).collect()
+}
+
+/// The trip record of one run, as `endstop explain` shows it.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The run.
+    pub run: RunReport,
+    /// The record at the stop, or at the end.
+    pub verdict: endstop_core::TripRecord,
+}
+
+/// Replays one input and keeps the trip record of each run.
+///
+/// # Errors
+/// If the policy cannot be compiled.
+pub fn explain(
+    input: &Transcript,
+    options: &Options<'_>,
+) -> Result<(Vec<Explained>, Vec<Warning>), PolicyError> {
+    let fleet = Fleet::new([options.policy])?;
+    let mut recorder = Recorder::new(fleet.plan(input.format), options.outcomes, Detail::Verdicts);
+    input.read(options.prices, &mut recorder);
+    let record = recorder.finish();
+    let explained = |run: Recorded| Some(Explained { run: run.report, verdict: run.verdict? });
+    Ok((record.runs.into_iter().filter_map(explained).collect(), record.warnings))
+}

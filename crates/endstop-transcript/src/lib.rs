@@ -1,1 +1,304 @@
-//! Recorded agent runs: one reader a format, writers, and discovery of the files that tools leave.
+//! Transcript readers: files that agents leave on disk, as events of the core.
+//!
+//! [`walk`] finds transcripts and tells their format from their content, [`Transcript::read`] streams the
+//! runs of one into a [`RunSink`]. One format is one file in this folder and one row of [`FORMATS`]; the
+//! contract test picks it up with its example in `tests/data/<id>/`.
+//!
+//! ```
+//! use endstop_transcript::{RunFooter, RunHeader, RunSink, Warning, sample};
+//! use endstop_core::{Event, EventKind};
+//! use endstop_price::PriceTable;
+//!
+//! #[derive(Default)]
+//! struct Steps(u64);
+//!
+//! impl RunSink for Steps {
+//!     fn begin(&mut self, _run: &RunHeader<'_>) {}
+//!     fn event(&mut self, event: &Event<'_>) {
+//!         self.0 += u64::from(matches!(event.kind, EventKind::StepBegin));
+//!     }
+//!     fn end(&mut self, _end: &RunFooter<'_>) {}
+//!     fn warn(&mut self, _warning: Warning) {}
+//! }
+//!
+//! let mut steps = Steps::default();
+//! for transcript in sample() {
+//!     transcript.read(PriceTable::embedded(), &mut steps);
+//! }
+//! assert!(steps.0 > 0);
+//! ```
+//!
+//! # What a reader gives
+//!
+//! - Events in the order of a run, `RunBegin` first and `RunEnd` last. A model call with its tools is one
+//!   step; it stays open for its tool results until the next model call or user turn of the same agent.
+//! - `UserMessage` for what a person (or a parent agent) said: never for tool results, system prompts or
+//!   notes of the harness.
+//! - `at` in milliseconds since the first timestamp, never falling; a format without time stays at 0.
+//! - Damage is never fatal and never silent: what can be read is read, the rest is a [`Warning`].
+
+mod act;
+mod anthropic;
+mod archive;
+mod atif;
+mod autogen;
+mod bill;
+mod claude_code;
+mod codex;
+mod conversation;
+mod discover;
+mod document;
+mod endstop_trace;
+pub mod export;
+mod gemini_cli;
+mod groups;
+mod head;
+mod inspect_ai;
+mod intercode;
+mod lanes;
+mod layout;
+mod lines;
+mod litellm;
+mod mast_ag2;
+mod messages;
+mod mini_swe_agent;
+mod openai_chat;
+mod openhands;
+mod otlp;
+mod part;
+mod pending;
+mod player;
+mod recent;
+mod sample;
+mod scan;
+mod swe_agent;
+mod tau2;
+mod text;
+mod warning;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use endstop_core::Event;
+
+use endstop_price::PriceTable;
+
+pub use endstop_price::CostIs;
+
+pub use discover::{DiscoverError, Found, default_homes, walk};
+pub use head::Head;
+pub use lines::MAX_LINE_BYTES;
+pub use part::Part;
+pub use sample::sample;
+pub use warning::{Warning, WarningKind};
+
+/// Every format that is read. The first that recognises a file reads it.
+pub static FORMATS: &[&dyn Format] = &[
+    &endstop_trace::EndstopTrace,
+    &claude_code::ClaudeCode,
+    &codex::Codex,
+    &gemini_cli::GeminiCli,
+    &inspect_ai::InspectAi,
+    &mast_ag2::MastAg2,
+    &autogen::AutoGen,
+    &otlp::Otlp,
+    &litellm::LiteLlm,
+    &atif::Atif,
+    &mini_swe_agent::MiniSweAgent,
+    &swe_agent::SweAgent,
+    &intercode::InterCode,
+    &tau2::Tau2,
+    &anthropic::MESSAGES,
+    &anthropic::RESPONSES,
+    &openhands::OpenHands,
+    &openai_chat::OpenAiChat,
+];
+
+/// A kind of transcript.
+pub trait Format: Sync {
+    /// Its stable name, such as `claude-code`.
+    fn id(&self) -> &'static str;
+
+    /// What it is and where the tool keeps it, in one line.
+    fn describe(&self) -> &'static str;
+
+    /// Where the tool keeps its transcripts on this machine.
+    fn homes(&self) -> &'static [Home] {
+        &[]
+    }
+
+    /// Where it is found if not in one of its homes, in a few words.
+    fn kept(&self) -> &'static str {
+        "wherever your program writes it"
+    }
+
+    /// Whether a file that begins like this is of this format. Content decides, never the name.
+    fn detect(&self, head: &Head<'_>) -> bool;
+
+    /// What the format can tell.
+    fn supplies(&self) -> Supplies;
+
+    /// The file whose run this file belongs to, if it is only a part of one.
+    fn parent(&self, _path: &Path, _head: &Head<'_>) -> Option<PathBuf> {
+        None
+    }
+
+    /// Files and folders that may hold further parts of this file's run.
+    fn companions(&self, _path: &Path) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    /// The file that makes this one superfluous where both are found.
+    fn shadowed_by(&self, _path: &Path) -> Option<PathBuf> {
+        None
+    }
+
+    /// The file in pieces of about this many bytes or more, to be read on several threads: read one after
+    /// the other they give the runs of the whole, and warnings whose lines count from the piece's first.
+    /// None where it is best read as a whole.
+    fn pieces(&self, _part: &Part, _about: u64) -> Vec<Part> {
+        Vec::new()
+    }
+
+    /// Streams all runs of the source into `sink`.
+    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink);
+}
+
+impl fmt::Debug for dyn Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+/// The row of [`FORMATS`] with this name.
+#[must_use]
+pub fn format(id: &str) -> Option<&'static dyn Format> {
+    FORMATS.iter().copied().find(|format| format.id() == id)
+}
+
+/// Where a tool keeps its transcripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The environment variable that names the tool's folders, separated by commas.
+    pub variable: &'static str,
+    /// The folders below the user's home where the variable is not set.
+    pub otherwise: &'static [&'static str],
+    /// The folders in there that hold transcripts.
+    pub below: &'static [&'static str],
+}
+
+/// What a format can tell. A rule on a gauge that is not supplied cannot be tested on its runs.
+///
+/// Steps, tool calls, their arguments and results, the model's words and user turns are always supplied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Supplies {
+    /// Token counts of each model call.
+    pub tokens: bool,
+    /// Money of each model call, billed or through the price table.
+    pub money: bool,
+    /// Times: `elapsed`, `active`, `idle`, `now`.
+    pub time: bool,
+    /// Whether a tool call failed: `tool_errors`, and with attempts `errors`.
+    pub tool_failures: bool,
+    /// Failed model requests: `attempts` beyond the steps, `retries`.
+    pub retries: bool,
+    /// The provider's finish reason: `finished`.
+    pub finish: bool,
+    /// Sub-agents: `subagents`, `depth`.
+    pub subagents: bool,
+    /// Everything else that a live run reports: facts, signals, hand-offs, approvals.
+    pub interventions: bool,
+}
+
+/// What a reader reads from.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'s> {
+    /// The file.
+    pub main: &'s Part,
+    /// Files that belong to the same run: those of its sub-agents.
+    pub children: &'s [Part],
+    /// Prices for calls that carry no bill.
+    pub prices: &'s PriceTable,
+}
+
+/// A file, with the files of its sub-agents, whose format is known.
+#[derive(Clone, Debug)]
+pub struct Transcript {
+    /// The format.
+    pub format: &'static dyn Format,
+    /// The file.
+    pub main: Part,
+    /// Files that belong to the same run.
+    pub children: Vec<Part>,
+}
+
+impl Transcript {
+    /// Streams all runs into `sink`. Calls without a bill are priced by `prices`.
+    pub fn read(&self, prices: &PriceTable, sink: &mut dyn RunSink) {
+        let source = Source { main: &self.main, children: &self.children, prices };
+        self.format.read(&source, sink);
+    }
+}
+
+/// What takes the runs of a transcript: `begin`, its events, `end`, and so on; warnings come at any time.
+pub trait RunSink {
+    /// A run begins.
+    fn begin(&mut self, run: &RunHeader<'_>);
+    /// Something happened in it.
+    fn event(&mut self, event: &Event<'_>);
+    /// Something was to begin in it, and did not: its limits of then refused it. A sink that does not tell takes it
+    /// as if it had begun.
+    fn refused(&mut self, event: &Event<'_>) {
+        self.event(event);
+    }
+    /// The run is over.
+    fn end(&mut self, end: &RunFooter<'_>);
+    /// Something could not be read, or not be trusted.
+    fn warn(&mut self, warning: Warning);
+    /// What it looks at in the next event: it may be less after another. A reader may be faster where that is
+    /// little; it need not be, and it need not ask more than once.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+}
+
+/// What a sink looks at. In place of a text that it does not, a reader may give any other of the same length
+/// in bytes. Everything, unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wants {
+    /// The model's words.
+    pub words: bool,
+    /// Arguments and results of tool calls.
+    pub results: bool,
+}
+
+impl Default for Wants {
+    fn default() -> Self {
+        Self { words: true, results: true }
+    }
+}
+
+/// What is known of a run before its first event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunHeader<'a> {
+    /// The run's name, stable over replays: a session id, an instance, `task/trial`, or the file's stem.
+    pub id: &'a str,
+    /// The [`Format::id`].
+    pub format: &'static str,
+    /// The file.
+    pub file: &'a str,
+    /// The model, where the file names it ahead of its calls.
+    pub model: Option<&'a str>,
+}
+
+/// What is known of a run after its last event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunFooter<'a> {
+    /// Whether the run succeeded, where the file says so.
+    pub outcome: Option<bool>,
+    /// What its cost is.
+    pub cost_is: CostIs,
+    /// The model that answered most calls.
+    pub model: Option<&'a str>,
+}

@@ -8,6 +8,7 @@ mod names;
 mod open;
 #[cfg(feature = "models")]
 mod provider;
+#[cfg(feature = "transcripts")]
 mod replay;
 mod reply;
 mod scripted;
@@ -27,6 +28,7 @@ pub use names::{KnownProvider, PROVIDERS, known_provider};
 pub use open::{OpenModelError, OpenOptions, Timeouts, open};
 #[cfg(feature = "models")]
 pub use provider::{ProviderModel, ProviderModelBuilder};
+#[cfg(feature = "transcripts")]
 pub use replay::{MAX_REPLIES, ReplayModel, ReplayModelError, UNRECORDED_TOOL};
 pub use reply::Reply;
 pub use scripted::{MAX_REMEMBERED, RecordedRequest, ScriptedModel};

@@ -19,8 +19,8 @@ use endstop::core::units::{Cost, Money, TokenUsage};
 use endstop::core::wire::v1::trace::Line;
 use endstop::ledger::{Budget, Limits};
 use endstop::observe::{Detail, MoneyIs, Observation, Observer, Recording, RunInfo};
-use endstop::price::PriceTable;
 use endstop::store::RunId;
+use endstop_price::PriceTable;
 
 fn program(condition: &str) -> Arc<Program> {
     let policy = Policy::stop(parse(condition).expect("a condition"));

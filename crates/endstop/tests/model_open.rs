@@ -14,10 +14,24 @@ fn error(name: &str) -> String {
 #[test]
 fn names_that_need_no_provider_are_opened_by_every_build() {
     assert_eq!(open("scripted", without_keys()).expect("a model").name(), "scripted");
-    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/data/sample/claude-code-session.jsonl");
+}
+
+#[cfg(feature = "transcripts")]
+#[test]
+fn a_transcript_answers_where_the_readers_are_built_in() {
+    let sample = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../endstop-transcript/data/sample/claude-code-session.jsonl"
+    );
     let replay = open(&format!("replay:{sample}"), without_keys()).expect("a model");
     assert!(replay.name().starts_with("claude"), "{}", replay.name());
     assert_eq!(error("replay:no-such-file"), "cannot read `no-such-file`");
+}
+
+#[cfg(not(feature = "transcripts"))]
+#[test]
+fn a_build_without_readers_says_so() {
+    assert!(error("replay:file").contains("--features transcripts"));
 }
 
 #[test]

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use endstop::core::units::TokenUsage;
-use endstop::import::{FORMATS, Part, Transcript, format, sample, walk};
 use endstop::message::{Message, ToolCall};
 use endstop::model::{
     Model, ModelEnd, ModelErrorKind, ModelEvent, ModelRequest, ReplayModel, ReplayModelError,
     ToolChoice, UNRECORDED_TOOL,
 };
+use endstop_transcript::{FORMATS, Part, Transcript, format, sample, walk};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn chat(id: &str, messages: Value) -> Transcript {
 }
 
 fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../endstop-transcript/tests/data")
 }
 
 #[tokio::test]

@@ -9,16 +9,16 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use endstop::import::{Part, RunFooter, RunHeader, RunSink, Transcript, Warning, format};
 use endstop::ledger::{Budget, Limits};
 use endstop::observe::{Detail, Observation, Observer, RunInfo, TraceRecorder};
-use endstop::price::PriceTable;
 use endstop::store::RunId;
 use endstop_core::event::Cap;
 use endstop_core::policy::Rule;
 use endstop_core::probe::Probes;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::{Event, EventKind, Policy, Program, Run};
+use endstop_price::PriceTable;
+use endstop_transcript::{Part, RunFooter, RunHeader, RunSink, Transcript, Warning, format};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 

@@ -8,9 +8,9 @@ mod table;
 use std::fs;
 use std::path::Path;
 
-use endstop::replay::{Options, RunReport, replay};
 use endstop_core::Policy;
 use endstop_core::expr::parse;
+use endstop_replay::{Options, RunReport, replay};
 
 use data::{Labelled, SETS};
 use table::Tally;
@@ -110,7 +110,7 @@ fn reports(set: &Labelled, form: &str) -> Result<Vec<RunReport>, String> {
     let options = Options {
         policy: &policy,
         outcomes: &set.outcomes,
-        prices: endstop::price::PriceTable::embedded(),
+        prices: endstop_price::PriceTable::embedded(),
         jobs: 0,
     };
     let report = replay(&set.transcripts, &options, &|_| ()).map_err(|error| error.to_string())?;

@@ -91,12 +91,12 @@ fn tests(_: &Path) -> Plan {
     let lines = if cargo_has("nextest") {
         [
             "cargo nextest run --workspace --features endstop/otel --no-fail-fast --failure-output final",
-            "cargo nextest run -p endstop --features models,sqlite --no-fail-fast --failure-output final --test model_* --test agent -E binary(/^model/)+test(/^provider::/)",
+            "cargo nextest run -p endstop --features models,sqlite,transcripts --no-fail-fast --failure-output final --test model_* --test agent -E binary(/^model/)+test(/^provider::/)",
         ]
     } else {
         [
             "cargo test --workspace --features endstop/otel --no-fail-fast --lib --bins --tests --examples",
-            "cargo test -p endstop --features models,sqlite --no-fail-fast --test model_* --test agent",
+            "cargo test -p endstop --features models,sqlite,transcripts --no-fail-fast --test model_* --test agent",
         ]
     };
     Plan::Run(lines.iter().map(|line| words(line)).collect())

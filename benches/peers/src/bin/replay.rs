@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::{Command, exit};
 use std::time::Instant;
 
-use endstop::import::{Part, Transcript, format};
-use endstop::price::PriceTable;
-use endstop::replay::{Options, replay};
+use endstop_transcript::{Part, Transcript, format};
+use endstop_price::PriceTable;
+use endstop_replay::{Options, replay};
 use endstop_bench::hundred::{self, LIMITS, condition};
 use endstop_bench::recorded::{self, RUNS};
 use endstop_core::Policy;

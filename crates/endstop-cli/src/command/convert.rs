@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use endstop::export::{Exported, Target, export};
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
+use endstop_transcript::export::{Exported, Target, export};
 
 use super::replay::input::{prices, transcripts, warn_folded};
 use crate::error::CliError;

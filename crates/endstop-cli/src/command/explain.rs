@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use endstop::core::Policy;
-use endstop::price::PriceTable;
-use endstop::replay::{Explained, Options, explain};
+use endstop_price::PriceTable;
+use endstop_replay::{Explained, Options, explain};
 use serde_json::json;
 
 use super::replay::input::{prices, transcripts, warn_folded};

@@ -13,10 +13,10 @@ use endstop::agent::driver::Surroundings;
 use endstop::cancel::FileKillSwitch;
 use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
-use endstop::price::PriceTable;
 use endstop_gateway::{
     Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
 };
+use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;

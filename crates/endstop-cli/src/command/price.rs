@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use endstop::core::units::{Money, TokenUsage, WallTime};
-use endstop::price::{
+use endstop_price::{
     CallContext, PriceTable, UsageCounts, UsageError, billed_cost, context_of, detect_shape,
     model_of, read_usage, usage_of,
 };

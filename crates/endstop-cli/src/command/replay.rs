@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use endstop::core::policy::Policy;
-use endstop::import::{self, Transcript};
-use endstop::price::PriceTable;
-use endstop::replay::{Options, Report, RunReport, replay};
+use endstop_price::PriceTable;
+use endstop_replay::{Options, Report, RunReport, replay};
+use endstop_transcript::{self, Transcript};
 
 use crate::error::{CliError, causes};
 use crate::output;
@@ -113,7 +113,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// What was found to replay, and with what.
 struct Inputs {
     transcripts: Vec<Transcript>,
-    warnings: Vec<import::Warning>,
+    warnings: Vec<endstop_transcript::Warning>,
     is_sample: bool,
     outcomes: BTreeMap<String, bool>,
     prices: Option<PriceTable>,
@@ -151,7 +151,7 @@ impl Inputs {
     }
 
     /// What comes after the answer: warnings, each kind once.
-    fn warn(&self, runs: &[RunReport], more: &[import::Warning]) {
+    fn warn(&self, runs: &[RunReport], more: &[endstop_transcript::Warning]) {
         let known: BTreeSet<&str> = runs.iter().map(|run| run.id.as_str()).collect();
         let mut strange = self.outcomes.keys().filter(|id| !known.contains(id.as_str()));
         if let Some(first) = strange.next() {
@@ -161,7 +161,8 @@ impl Inputs {
                 output::counted(self.outcomes.len() as u64, "outcome"),
             ));
         }
-        let all: Vec<import::Warning> = self.warnings.iter().chain(more).cloned().collect();
+        let all: Vec<endstop_transcript::Warning> =
+            self.warnings.iter().chain(more).cloned().collect();
         warn_folded(&all);
     }
 

@@ -8,11 +8,11 @@ use endstop::agent::driver::Surroundings;
 use endstop::core::policy::{Policy, Program};
 use endstop::core::probe::Probes;
 use endstop::core::run::Status;
-use endstop::price::PriceTable;
 use endstop::store::RunId;
 use endstop_gateway::{
     Bounds, Config, Gateway, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
 };
+use endstop_price::PriceTable;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -6,7 +6,7 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 use crate::model::Model;
-use crate::price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
+use endstop_price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
 
 /// Prices calls of one model.
 #[derive(Clone, Debug)]

@@ -1,16 +1,12 @@
 //! A model by its name, as the command takes it.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
 use super::names::hint;
-use super::{
-    KnownProvider, Model, PROVIDERS, ReplayModel, ReplayModelError, Reply, ScriptedModel, Secret,
-    known_provider,
-};
+use super::{KnownProvider, Model, PROVIDERS, Reply, ScriptedModel, Secret, known_provider};
 
 /// What the name of a model does not say. The default takes key and base URL from the environment.
 pub struct OpenOptions {
@@ -114,8 +110,18 @@ pub enum OpenModelError {
     #[error("cannot set up the HTTP client: {0}")]
     Client(String),
     /// The transcript cannot answer.
+    #[cfg(feature = "transcripts")]
     #[error(transparent)]
-    Replay(#[from] ReplayModelError),
+    Replay(#[from] super::ReplayModelError),
+    /// This build reads no transcripts.
+    #[cfg(not(feature = "transcripts"))]
+    #[error(
+        "cannot answer from `{file}`: built without transcript readers; build with `--features transcripts`"
+    )]
+    WithoutReaders {
+        /// The transcript.
+        file: String,
+    },
 }
 
 fn known() -> String {
@@ -133,7 +139,7 @@ const SCRIPTED_REPLY: &str = "This is the scripted model; it says this to everyt
 /// | `provider/model` | a model of a provider in [`PROVIDERS`], such as `anthropic/claude-sonnet-4-5` or `openrouter/openai/gpt-5.2` |
 /// | `model` | of the provider that its name tells: `gpt-*`, `o3*` and alike OpenAI, `claude-*` Anthropic, `gemini-*` Google, `grok-*` xAI, `deepseek-*` DeepSeek; any other a local Ollama |
 /// | `scripted` | one fixed sentence, without any network |
-/// | `replay:FILE` | the replies of a recorded run ([`ReplayModel`]) |
+/// | `replay:FILE` | the replies of a recorded run (with the feature `transcripts`) |
 ///
 /// # Errors
 ///
@@ -144,8 +150,7 @@ pub fn open(name: &str, options: OpenOptions) -> Result<Arc<dyn Model>, OpenMode
         return Ok(Arc::new(ScriptedModel::new(name).reply(reply).repeat_last()));
     }
     if let Some(file) = name.strip_prefix("replay:") {
-        let run = options.run.as_deref();
-        return Ok(Arc::new(ReplayModel::open(Path::new(file), run)?));
+        return open_replay(file, options.run.as_deref());
     }
     let (provider, model) = match name.split_once('/') {
         Some((provider, model)) => (Some(find_provider(provider)?), model),
@@ -155,6 +160,16 @@ pub fn open(name: &str, options: OpenOptions) -> Result<Arc<dyn Model>, OpenMode
         return Err(OpenModelError::NoModel { name: name.to_owned() });
     }
     open_provider(name, provider, model, options)
+}
+
+#[cfg(feature = "transcripts")]
+fn open_replay(file: &str, run: Option<&str>) -> Result<Arc<dyn Model>, OpenModelError> {
+    Ok(Arc::new(super::ReplayModel::open(std::path::Path::new(file), run)?))
+}
+
+#[cfg(not(feature = "transcripts"))]
+fn open_replay(file: &str, _run: Option<&str>) -> Result<Arc<dyn Model>, OpenModelError> {
+    Err(OpenModelError::WithoutReaders { file: file.to_owned() })
 }
 
 fn find_provider(name: &str) -> Result<&'static KnownProvider, OpenModelError> {

@@ -8,10 +8,10 @@ use endstop_core::{Event, EventKind};
 use thiserror::Error;
 
 use super::{Model, ModelRequest, ModelStream, Reply, ScriptedModel};
-use crate::import::{
+use endstop_price::PriceTable;
+use endstop_transcript::{
     CostIs, DiscoverError, RunFooter, RunHeader, RunSink, Transcript, Warning, walk,
 };
-use crate::price::PriceTable;
 
 /// The most replies that are taken from a run; the longest recorded runs have some thousands.
 pub const MAX_REPLIES: usize = 100_000;
@@ -28,7 +28,7 @@ const NO_ARGUMENTS: &str = "{}";
 /// Replies of one recorded run, given one after another whatever is asked. After the last, every call is an
 /// error that no attempt mends.
 ///
-/// - Any format of [`FORMATS`](crate::import::FORMATS) is read. Only what the run itself was told counts:
+/// - Any format of [`FORMATS`](endstop_transcript::FORMATS) is read. Only what the run itself was told counts:
 ///   not the replies of its sub-agents, and not the requests that failed.
 /// - A reply has the words, the tokens, the finish reason and the model that the transcript has. It has a
 ///   cost only where the provider billed every call of the run; else it is for the price table.

@@ -129,6 +129,7 @@ impl Reply {
     }
 
     /// Reports no cost.
+    #[cfg(feature = "transcripts")]
     pub(super) fn without_cost(self) -> Self {
         self.with_end(|end| end.cost = None)
     }

@@ -139,6 +139,7 @@ impl ScriptedModel {
     }
 
     /// What the error after the last reply speaks of.
+    #[cfg(feature = "transcripts")]
     pub(super) fn described_as(mut self, described: String) -> Self {
         self.described = described;
         self

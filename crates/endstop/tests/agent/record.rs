@@ -9,11 +9,11 @@ use std::time::Duration;
 use endstop::agent::{AgentBuilder, AgentLoop, Approval, Trigger};
 use endstop::core::run::Status;
 use endstop::core::{Event, Program, Run};
-use endstop::import::{Part, RunFooter, RunHeader, RunSink, Transcript, Warning, format};
 use endstop::ledger::Budget;
 use endstop::model::{ModelErrorKind, Reply};
 use endstop::observe::{Observation, Observer, RunInfo, TraceRecorder};
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
+use endstop_transcript::{Part, RunFooter, RunHeader, RunSink, Transcript, Warning, format};
 use serde_json::json;
 
 use crate::kit::*;

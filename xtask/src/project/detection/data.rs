@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use endstop::import::{Transcript, walk};
+use endstop_transcript::{Transcript, walk};
 use serde_json::Value;
 
 /// Where the runs are looked for, from the root of the project.

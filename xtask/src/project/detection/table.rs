@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use endstop::replay::RunReport;
+use endstop_replay::RunReport;
 
 use super::data::Labelled;
 

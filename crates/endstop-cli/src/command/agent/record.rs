@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use endstop::agent::AgentState;
 use endstop::model::Model;
 use endstop::observe::{RunInfo, TraceRecorder, trace_header};
-use endstop::price::PriceTable;
 use endstop::store::Store;
+use endstop_price::PriceTable;
 
 use super::keep;
 use crate::error::CliError;

@@ -7,8 +7,8 @@ use endstop::core::policy::{OnUnpriced, Policy, Rule};
 use endstop::core::run::Status;
 use endstop::core::units::Money;
 use endstop::model::Model;
-use endstop::price::PriceTable;
 use endstop::tool::builtin::{Builtin, Workspace};
+use endstop_price::PriceTable;
 use serde_json::{Value, json};
 
 use super::super::limits::{OF_AGENT, in_words, names_money, names_only_money};

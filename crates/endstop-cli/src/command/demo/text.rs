@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use endstop::core::units::{Millis, Money};
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
 use serde_json::{Value, json};
 
 use super::super::demo_agent::MODEL;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use endstop::price::{ListedRate, ModelPrice, PriceTable, Priced, Unit, UsageCounts};
+use endstop_price::{ListedRate, ModelPrice, PriceTable, Priced, Unit, UsageCounts};
 use serde_json::{Value, json};
 
 use super::{Question, wall_time};

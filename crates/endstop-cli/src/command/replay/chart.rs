@@ -8,7 +8,7 @@ mod svg;
 
 use std::path::Path;
 
-use endstop::replay::Effect;
+use endstop_replay::Effect;
 
 use super::measure::{Measure, of, percent};
 use super::sweep::Row;

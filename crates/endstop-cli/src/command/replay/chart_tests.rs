@@ -1,7 +1,7 @@
 //! Charts: well-formed, within their frame, and safe whatever the labels say.
 
 use endstop::core::units::Money;
-use endstop::replay::Candidate;
+use endstop_replay::Candidate;
 
 use super::*;
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use endstop::core::Policy;
 use endstop::core::units::{Money, PICOS_PER_DOLLAR};
-use endstop::replay::{Baseline, Change, Figure, Group, Unit, drift};
+use endstop_replay::{Baseline, Change, Figure, Group, Unit, drift};
 use serde_json::json;
 
 use super::{Args, Inputs, counted as replayed};
@@ -44,7 +44,7 @@ pub(super) fn run(
     let drifted = figures.iter().filter(|figure| figure.is_drift).count() as u64;
     if args.json {
         let warnings = inputs.warnings.iter().chain(&report.warnings);
-        let warnings = warnings.map(endstop::replay::warning_json);
+        let warnings = warnings.map(endstop_replay::warning_json);
         let answer = json!({
             "version": 1,
             "drifted": drifted > 0,

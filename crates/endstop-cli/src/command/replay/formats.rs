@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use endstop::import::{FORMATS, Format, Home, Supplies};
+use endstop_transcript::{FORMATS, Format, Home, Supplies};
 use serde_json::{Value, json};
 
 use crate::error::CliError;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use endstop::import::{self, Transcript};
-use endstop::price::PriceTable;
+use endstop_price::PriceTable;
+use endstop_transcript::Transcript;
 use serde_json::Value;
 
 use crate::error::{CliError, causes};
@@ -13,8 +13,8 @@ use crate::limits::MAX_JSON_BYTES;
 use crate::output;
 
 /// Says each kind of warning once: with hundreds of files, the same line for each would hide the others.
-pub(crate) fn warn_folded(warnings: &[import::Warning]) {
-    let mut folded: BTreeMap<(&str, &str), (&import::Warning, u64)> = BTreeMap::new();
+pub(crate) fn warn_folded(warnings: &[endstop_transcript::Warning]) {
+    let mut folded: BTreeMap<(&str, &str), (&endstop_transcript::Warning, u64)> = BTreeMap::new();
     for warning in warnings {
         let key = (warning.kind.value(), warning.message.as_str());
         folded.entry(key).or_insert((warning, 0)).1 += 1;
@@ -31,17 +31,17 @@ pub(crate) fn warn_folded(warnings: &[import::Warning]) {
 /// The transcripts to read, what their discovery had to say, and whether they are the sample.
 pub(crate) fn transcripts(
     paths: &[PathBuf],
-) -> Result<(Vec<Transcript>, Vec<import::Warning>, bool), CliError> {
+) -> Result<(Vec<Transcript>, Vec<endstop_transcript::Warning>, bool), CliError> {
     let homes;
     let (paths, is_default) = if paths.is_empty() {
-        homes = import::default_homes();
+        homes = endstop_transcript::default_homes();
         (homes.as_slice(), true)
     } else {
         (paths, false)
     };
-    let found = import::walk(paths).map_err(|error| CliError::new(causes(&error)))?;
+    let found = endstop_transcript::walk(paths).map_err(|error| CliError::new(causes(&error)))?;
     if is_default && found.transcripts.is_empty() {
-        return Ok((import::sample(), found.warnings, true));
+        return Ok((endstop_transcript::sample(), found.warnings, true));
     }
     Ok((found.transcripts, found.warnings, false))
 }

@@ -1,8 +1,8 @@
 //! What a stop saves, in the best measure that the runs tell of: money, else tokens, else steps.
 
 use endstop::core::units::Money;
-use endstop::import::CostIs;
-use endstop::replay::{Effect, RunReport};
+use endstop_price::CostIs;
+use endstop_replay::{Effect, RunReport};
 
 use crate::output::{count, money, short};
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use endstop::core::Policy;
-use endstop::replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, suggest};
+use endstop_replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, suggest};
 use serde_json::{Value, json};
 
 use super::measure::{Measure, of, percent};
@@ -48,7 +48,7 @@ fn to_json(suggested: &Suggestion, inputs: &Inputs) -> Value {
         "version": 1,
         "suggestion": suggested,
         "policy": policy_file(suggested),
-        "warnings": warnings.map(endstop::replay::warning_json).collect::<Vec<_>>(),
+        "warnings": warnings.map(endstop_replay::warning_json).collect::<Vec<_>>(),
     })
 }
 

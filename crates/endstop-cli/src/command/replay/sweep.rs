@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use endstop::core::Policy;
 use endstop::core::policy::{Action, Rule};
-use endstop::replay::{
+use endstop_replay::{
     Candidate, Comparison, Effect, RunReport, Sweep, SweepError, candidates, compare,
 };
 use serde_json::{Value, json};
@@ -214,7 +214,7 @@ fn to_json(rows: &[Row], inputs: &Inputs, compared: &Comparison) -> Value {
     json!({
         "version": 1,
         "sweep": rows.iter().map(row).collect::<Vec<_>>(),
-        "warnings": warnings.map(endstop::replay::warning_json).collect::<Vec<_>>(),
+        "warnings": warnings.map(endstop_replay::warning_json).collect::<Vec<_>>(),
     })
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use endstop::core::Policy;
-use endstop::import::CostIs;
-use endstop::replay::{Effect, Report, RuleReport, RunReport};
+use endstop_price::CostIs;
+use endstop_replay::{Effect, Report, RuleReport, RunReport};
 
 use super::measure::{Measure, knows_money, of};
 use crate::output::{count, counted, money, short, table, tokens};

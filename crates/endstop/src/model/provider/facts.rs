@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::message::ToolCall;
 use crate::model::ModelEnd;
-use crate::price::{
+use endstop_price::{
     MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, detect_shape, model_of, read_usage,
     usage_of,
 };

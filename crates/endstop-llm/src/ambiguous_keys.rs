@@ -1,0 +1,110 @@
+//! Keys that decide money or routing: each at most once, and only as the interface writes it.
+//!
+//! Which of two equal keys counts, and whether `MAX_TOKENS` is `max_tokens`, is for each server to say. A cap that
+//! is lowered in one of them would leave the other one in force.
+
+use crate::ReadError;
+use crate::json::{self, Raw};
+
+/// A key that decides.
+pub(crate) struct DecidingKey {
+    /// How it may be written: one word for one thing, so that two spellings are twice the same key.
+    spellings: &'static [&'static str],
+    /// Those of the object that is its value.
+    inner: &'static [Self],
+}
+
+impl DecidingKey {
+    pub(crate) const fn of(spellings: &'static [&'static str]) -> Self {
+        Self { spellings, inner: &[] }
+    }
+
+    pub(crate) const fn with(self, inner: &'static [Self]) -> Self {
+        Self { spellings: self.spellings, inner }
+    }
+}
+
+/// Refuses an object where a key that decides is ambiguous. What is no object has no keys.
+///
+/// # Errors
+/// Where one stands twice, or in letters of another case.
+pub(crate) fn check(body: &[u8], keys: &[DecidingKey]) -> Result<(), ReadError> {
+    let text = std::str::from_utf8(body).map_err(|error| ReadError(error.to_string()))?;
+    check_object(Raw::of(text.trim_ascii()), keys)
+}
+
+fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> {
+    if !object.is_object() {
+        return Ok(());
+    }
+    let members = object.members();
+    if members.is_empty() && object.json().bytes().any(|byte| byte == b'"') {
+        return Err(ReadError("an object has too many members".to_owned()));
+    }
+    check_members(&members, keys)
+}
+
+/// As [`check`], of an object whose members are known.
+pub(crate) fn check_members(
+    members: &[(json::Key<'_>, Raw<'_>)],
+    keys: &[DecidingKey],
+) -> Result<(), ReadError> {
+    let mut found = vec![false; keys.len()];
+    for (name, value) in members {
+        let name = name.as_str();
+        let is_it = |(key, _): &(&DecidingKey, &mut bool)| {
+            key.spellings.iter().any(|spelling| is_same_folded(name, spelling))
+        };
+        let Some((key, is_there)) = keys.iter().zip(&mut found).find(is_it) else { continue };
+        if !key.spellings.contains(&name) {
+            let known = key.spellings.join("` or `");
+            return Err(ReadError(format!("`{name}` has to be written as `{known}`")));
+        }
+        if std::mem::replace(is_there, true) {
+            return Err(ReadError(format!("`{name}` stands there twice")));
+        }
+        if !key.inner.is_empty() {
+            check_object(*value, key.inner)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether two keys are the same to a server that passes over the case of letters; some take the long s and the
+/// Kelvin sign for letters too.
+fn is_same_folded(key: &str, spelling: &str) -> bool {
+    if key.is_ascii() {
+        return key.eq_ignore_ascii_case(spelling);
+    }
+    let folded = key.chars().map(|letter| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    });
+    folded.eq(spelling.chars().map(|letter| letter.to_ascii_lowercase()))
+}
+
+/// A whole number that is not below `least`; `None` where it is absent or `null`.
+///
+/// # Errors
+/// Where it is anything else: a server may read a number in it that is not read here.
+pub(crate) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64>, ReadError> {
+    if !value.is_some() {
+        return Ok(None);
+    }
+    let count = value.count().filter(|count| *count >= least);
+    let wrong = || ReadError(format!("`{name}` is not a whole number of at least {least}"));
+    count.ok_or_else(wrong).map(Some)
+}
+
+/// A truth value; `false` where it is absent or `null`.
+///
+/// # Errors
+/// Where it is anything else.
+pub(crate) fn truth(value: Raw<'_>, name: &str) -> Result<bool, ReadError> {
+    match value.json() {
+        "true" => Ok(true),
+        "" | "null" | "false" => Ok(false),
+        _ => Err(ReadError(format!("`{name}` is neither true nor false"))),
+    }
+}

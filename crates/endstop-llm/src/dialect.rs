@@ -1,0 +1,124 @@
+//! How an API is read and written: one trait for all of them.
+
+use http::StatusCode;
+use thiserror::Error;
+
+use crate::request::{CallRequest, Edits};
+use crate::response::{CallResponse, EventContent};
+use crate::sse::SseEvent;
+
+/// Why a request or an answer cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ReadError(pub String);
+
+/// The answer of the gateway itself to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenResponse {
+    /// The status.
+    pub status: StatusCode,
+    /// `application/json` or `text/event-stream`.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// How one interface is read and written.
+pub trait Dialect: Send + Sync {
+    /// Reads a request. `path` is that of the upstream, with its query.
+    ///
+    /// # Errors
+    /// Where it is not such a request.
+    fn read(&self, path: &str, body: &[u8]) -> Result<CallRequest, ReadError>;
+
+    /// The request with changes; every other byte stays.
+    ///
+    /// # Errors
+    /// Where it is not such a request.
+    fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>;
+
+    /// Whether a request is taken without its tools: not by interfaces that want them beside calls in the
+    /// conversation.
+    fn may_remove_tools(&self, body: &[u8]) -> bool {
+        let _ = body;
+        true
+    }
+
+    /// An answer that is not a stream with the first `keep` of its tool calls, at least one, and without the others.
+    ///
+    /// # Errors
+    /// Where it is not such an answer.
+    fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError>;
+
+    /// Reads an answer that is not a stream.
+    ///
+    /// # Errors
+    /// Where it is not such an answer.
+    fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError>;
+
+    /// Reads an answer that is a stream. `asked` says what the request was.
+    fn stream(&self, asked: &CallRequest) -> Box<dyn StreamReader>;
+
+    /// The answer that ends the loop of a client by itself: 200, as a stream where that was asked for. Follows
+    /// [`CallRequest::demands`], but gives text where it demands structure.
+    fn stop(&self, asked: &CallRequest, stop: &StopText) -> WrittenResponse;
+
+    /// An error of the interface, with the stop in its message.
+    fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse;
+}
+
+/// What kind of error, for interfaces that name kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A limit stopped the run: `billing_error`, `insufficient_quota`.
+    Stopped,
+    /// The request is wrong.
+    Invalid,
+    /// Anthropic's `thread_unsupported_request`: the client resends the whole history.
+    Thread,
+    /// The upstream cannot be reached, or something else failed.
+    Upstream,
+    /// Too much at once.
+    Overloaded,
+}
+
+/// Whether an event is the mark of the end. What ends otherwise is not looked at from its beginning.
+#[must_use]
+pub fn is_done(data: &str) -> bool {
+    data.trim_end().ends_with("[DONE]") && data.trim() == "[DONE]"
+}
+
+/// Reads one stream.
+pub trait StreamReader: Send {
+    /// Takes in an event.
+    fn event(&mut self, event: &SseEvent<'_>) -> EventContent;
+
+    /// Takes in an event that brings nothing but words, and gives those that count as the answer's text. `None`
+    /// where it may be another one: then it was not taken in.
+    fn words<'e>(&mut self, event: &SseEvent<'e>) -> Option<&'e str> {
+        let _ = event;
+        None
+    }
+
+    /// Whether the stream could be ended here: no tool call has begun and is not whole.
+    fn is_between_blocks(&self) -> bool;
+
+    /// Takes back all tool calls but the first `keep`: they are not passed on, and the stream is ended here. The
+    /// first of them began with this event, the last one that was taken in. Gives what is passed on of the event.
+    fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8>;
+
+    /// What was seen so far.
+    fn seen(&self) -> &CallResponse;
+
+    /// What ends the stream here for a client: text that says why, finish, usage, terminator.
+    fn end(&mut self, stop: &StopText) -> Vec<u8>;
+}
+
+/// Why a run stopped, in words for a client and its model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopText {
+    /// The stop reason, such as `cost_limit`.
+    pub reason: String,
+    /// One sentence with the numbers; never empty.
+    pub text: String,
+}

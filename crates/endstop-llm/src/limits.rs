@@ -1,0 +1,22 @@
+//! Limits of what is read. Every text comes from outside, so every count and size is bounded.
+
+/// Elements of one list, and members of one object, that are read. More is an error: long conversations have some
+/// thousand messages.
+pub(crate) const MAX_ITEMS: usize = 1 << 16;
+/// Levels of parts inside parts (an image in a tool's result). Deeper ones count as their bytes.
+pub(crate) const MAX_PART_DEPTH: u8 = 8;
+/// Models that may answer in a model's stead. Each of them is priced, so more are refused.
+pub(crate) const MAX_FALLBACKS: usize = 64;
+
+/// Bytes that are kept of a response: its text, and the names and arguments of its calls.
+pub(crate) const MAX_TEXT: usize = 4 << 20;
+/// Tool calls that are kept of a response, and looked for in a request.
+pub(crate) const MAX_CALLS: usize = 1_024;
+/// Choices of a response: what the APIs allow at most.
+pub(crate) const MAX_CHOICES: u64 = 128;
+/// Blocks of an Anthropic stream that are open at the same time. The API has one.
+pub(crate) const MAX_OPEN_BLOCKS: usize = 64;
+/// Output items of a streamed OpenAI response that are told apart.
+pub(crate) const MAX_OUTPUT_ITEMS: usize = 1_024;
+/// Bytes of a usage report. Real ones have some hundred.
+pub(crate) const MAX_USAGE_REPORT: usize = 64 << 10;

@@ -1,0 +1,42 @@
+//! Changes of a request.
+
+use crate::json::{Changes, Object};
+use crate::parts::{add_note, changes_of, is_nothing, lower, note_of, turn_tools_off};
+use crate::{Edits, ReadError};
+
+/// The least budget of thinking that the interface takes.
+const LEAST_THINKING: u64 = 1_024;
+
+pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
+    if is_nothing(edits) {
+        return Ok(body.to_vec());
+    }
+    let (mut changes, root) = changes_of(body)?;
+    if let Some(cap) = edits.output_cap {
+        if !lower(&mut changes, &root, "max_tokens", cap) {
+            changes.add(&root, "max_tokens", &cap.to_string());
+        }
+        lower_thinking(&mut changes, &root, cap);
+    }
+    turn_tools_off(&mut changes, &root, edits, &[("tools", "tool_choice")], r#"{"type":"none"}"#);
+    if let Some(note) = note_of(edits) {
+        add_note(&mut changes, &root, &note);
+    }
+    Ok(changes.apply())
+}
+
+/// A budget of thinking that is not below the cap is refused.
+fn lower_thinking(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
+    for place in root.all("thinking") {
+        let Some(thinking) = changes.object(place.clone()) else { continue };
+        let budget = thinking.get("budget_tokens").and_then(|at| changes.value(&at).count());
+        if budget.is_none_or(|budget| budget < cap) {
+            continue;
+        }
+        if cap > LEAST_THINKING {
+            changes.set(&thinking, "budget_tokens", &cap.saturating_sub(1).to_string());
+        } else {
+            changes.replace(place, r#"{"type":"disabled"}"#);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What the interfaces have in common: bodies, the text of content, changes of a request.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use endstop_price::CallContext;
+use memchr::memmem::Finder;
+use serde_json::{Value, json};
+
+use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
+use crate::limits::MAX_FALLBACKS;
+use crate::response_outline::word;
+use crate::{Edits, ReadError, ToolsOff};
+
+fields! {
+    Part<'j> {
+        text: Raw<'j> = "text" | "refusal",
+    }
+}
+
+fields! {
+    /// What kind of thing an object is.
+    Kind<'j> {
+        kind: Raw<'j> = "type",
+    }
+}
+
+/// Reads a body that has to be an object.
+pub(crate) fn read_object<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<T, ReadError> {
+    let text = text_of_body(body)?;
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(ReadError("not a JSON object".to_owned()));
+    }
+    parse(text).map_err(|error| ReadError(error.to_string()))
+}
+
+/// As [`read_object`], with the members of the object.
+pub(crate) fn read_noting<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<Noted<'j, T>, ReadError> {
+    let text = text_of_body(body)?;
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(ReadError("not a JSON object".to_owned()));
+    }
+    let (value, members) = parse_noting(text).map_err(|error| ReadError(error.to_string()))?;
+    Ok(Noted { text, value, members })
+}
+
+/// What a body says.
+pub(crate) struct Noted<'j, T> {
+    pub(crate) text: &'j str,
+    pub(crate) value: T,
+    /// In order, with all duplicates.
+    pub(crate) members: Vec<(Key<'j>, Raw<'j>)>,
+}
+
+/// A body as text.
+pub(crate) fn text_of_body(body: &[u8]) -> Result<&str, ReadError> {
+    if let Ok(text) = simdutf8::basic::from_utf8(body) {
+        return Ok(text);
+    }
+    std::str::from_utf8(body).map_err(|error| ReadError(error.to_string()))
+}
+
+/// The text of content: a string, or the texts of its parts, a line each.
+pub(crate) fn text_of(content: Raw<'_>) -> Cow<'_, str> {
+    if !content.is_list() {
+        return content.text().unwrap_or_default();
+    }
+    let mut joined = String::new();
+    for part in content.items() {
+        let text = part.text().or_else(|| part.read::<Part<'_>>().text.text());
+        if let Some(text) = text {
+            if !joined.is_empty() {
+                joined.push('\n');
+            }
+            joined.push_str(&text);
+        }
+    }
+    Cow::Owned(joined)
+}
+
+/// Arguments: a string as its characters, anything else as JSON.
+pub(crate) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
+    arguments.text().unwrap_or(if arguments.is_some() {
+        Cow::Borrowed(arguments.json())
+    } else {
+        Cow::Borrowed("")
+    })
+}
+
+/// Bytes of a request before its messages and after them. What stands between them is no text, and would make
+/// a request that adds messages look like one with other instructions.
+pub(crate) fn beside<'j>(
+    body: &[u8],
+    mut messages: impl DoubleEndedIterator<Item = Raw<'j>>,
+) -> u64 {
+    let first = messages.next();
+    let last = messages.next_back().or(first);
+    let begin = first.map_or(0, |first| first.json().as_ptr().addr());
+    let end = last.map_or(0, |last| {
+        let last = last.json();
+        last.as_ptr().addr().saturating_add(last.len())
+    });
+    u64::try_from(body.len().saturating_sub(end.saturating_sub(begin))).unwrap_or(u64::MAX)
+}
+
+/// An hour, also where a letter of it is an escape.
+static FIND_1H: LazyLock<[Finder<'static>; 3]> =
+    LazyLock::new(|| [r#""1h""#, r"\u0031", r"\u0068"].map(Finder::new));
+
+/// Whether a request may say that something is to be cached for an hour.
+pub(crate) fn may_write_1h(body: &[u8]) -> bool {
+    FIND_1H.iter().any(|it| it.find(body).is_some())
+}
+
+/// The tier and speed that a request asks for.
+pub(crate) fn context(tier: Raw<'_>, speed: Raw<'_>) -> CallContext {
+    let [service_tier, speed] = [tier, speed].map(word);
+    CallContext { service_tier, speed, ..CallContext::default() }
+}
+
+fields! {
+    Named<'j> {
+        model: Raw<'j> = "model",
+    }
+}
+
+/// The models that may answer in a model's stead: names, or objects that have one.
+pub(crate) fn fallbacks<'j>(
+    lists: impl IntoIterator<Item = Raw<'j>>,
+) -> Result<Vec<String>, ReadError> {
+    let all = lists.into_iter().flat_map(Raw::items);
+    // One that cannot be read has no price.
+    let name = |it: Raw<'_>| {
+        it.text().or_else(|| it.read::<Named<'_>>().model.text()).unwrap_or_default().into_owned()
+    };
+    let names: Vec<String> = all.take(MAX_FALLBACKS.saturating_add(1)).map(name).collect();
+    if names.len() > MAX_FALLBACKS {
+        return Err(ReadError(format!(
+            "more than {MAX_FALLBACKS} models are named to fall back on"
+        )));
+    }
+    Ok(names)
+}
+
+/// Searches that are expected of a tool at the provider whose number nothing limits: Anthropic's pauses after ten
+/// rounds, the others say nothing of it.
+const SEARCHES: u64 = 10;
+
+/// Most searches with a fee of a tool of this kind at the provider, where the request allows so many runs of it.
+pub(crate) fn searches(kind: &str, most: Raw<'_>) -> u64 {
+    let kind = kind.to_ascii_lowercase();
+    // A search among the tools that are offered costs its tokens.
+    let has_fee = kind.contains("search") && !kind.starts_with("tool_search");
+    if has_fee { most.count().unwrap_or(SEARCHES) } else { 0 }
+}
+
+/// Whether nothing is to be changed.
+pub(crate) fn is_nothing(edits: &Edits<'_>) -> bool {
+    edits.output_cap.is_none()
+        && !edits.force_usage
+        && edits.finish.is_none()
+        && edits.note.is_none()
+}
+
+/// The beginning of a change of a body.
+pub(crate) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object<'_>), ReadError> {
+    Changes::of(body).map_err(ReadError)
+}
+
+/// Lowers a number to `cap` wherever the object has it. `false` where it has none: `null` is one that is not set.
+pub(crate) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, cap: u64) -> bool {
+    let mut is_there = false;
+    for place in object.all(key) {
+        is_there = true;
+        if changes.value(&place).count().is_none_or(|own| own > cap) {
+            changes.replace(place, &cap.to_string());
+        }
+    }
+    is_there
+}
+
+/// Turns the tools of a wrap-up off. `offers` are the keys of tools, each with that of its choice, of which `none`
+/// is the one of none. Without tools a choice of them is refused, and so is leave to call several at once.
+pub(crate) fn turn_tools_off(
+    changes: &mut Changes<'_>,
+    root: &Object<'_>,
+    edits: &Edits<'_>,
+    offers: &[(&str, &str)],
+    none: &str,
+) {
+    let has_any =
+        |key: &str| root.get(key).is_some_and(|place| !changes.value(&place).items().is_empty());
+    let offered: Vec<_> = offers.iter().filter(|(tools, _)| has_any(tools)).collect();
+    match edits.tools_off {
+        _ if edits.finish.is_none() || offered.is_empty() => {}
+        ToolsOff::Forbid => offered.iter().for_each(|(_, choice)| changes.set(root, choice, none)),
+        ToolsOff::Remove => {
+            let keys = offers.iter().flat_map(|(tools, choice)| [*tools, *choice]);
+            let keys: Vec<_> = keys.chain(["parallel_tool_calls"]).collect();
+            changes.remove(changes.whole(), &keys);
+        }
+        ToolsOff::Ask => {}
+    }
+}
+
+/// The notes to the model, as one text.
+pub(crate) fn note_of(edits: &Edits<'_>) -> Option<String> {
+    let notes: Vec<&str> = [edits.finish, edits.note].into_iter().flatten().collect();
+    (!notes.is_empty()).then(|| notes.join("\n\n"))
+}
+
+/// Adds to the user's last message, or a message of the user: behind what it has, as results of tools must come
+/// first. Not one of the system: many servers take that only as the first. Not a second one of the user: some
+/// templates want the roles to alternate.
+pub(crate) fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
+    let Some(list) = root.get("messages") else { return };
+    let last = last_of(changes, &list).filter(|it| Entry::of(*it).get("role").json() == "\"user\"");
+    let message = last.and_then(|last| changes.object(changes.place(last)?));
+    let part = json!({ "type": "text", "text": note });
+    if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
+        return;
+    }
+    changes.push(&list, &json!({ "role": "user", "content": note }).to_string());
+}
+
+/// Adds a note to the content of a message: to its text, or as one more part. `false` where it has no content.
+pub(crate) fn add_to_content(
+    changes: &mut Changes<'_>,
+    message: &Object<'_>,
+    note: &str,
+    part: &Value,
+) -> bool {
+    let Some(content) = message.get("content") else { return false };
+    changes.extend_text(&content, &format!("\n\n{note}"))
+        || changes.push(&content, &part.to_string())
+}
+
+/// Leaves of the list at a place only the elements for which `stays` holds. They are asked about in order.
+pub(crate) fn keep_items(
+    changes: &mut Changes<'_>,
+    list: Range<usize>,
+    mut stays: impl FnMut(Raw<'_>) -> bool,
+) {
+    let items = changes.value(&list).items();
+    let kept: Vec<&str> = items.iter().filter(|it| stays(**it)).map(|it| it.json()).collect();
+    if kept.len() < items.len() {
+        changes.replace(list, &format!("[{}]", kept.join(",")));
+    }
+}
+
+/// An answer without all but the first `keep` calls in the list under a key.
+pub(crate) fn keep_calls(
+    body: &[u8],
+    key: &str,
+    keep: usize,
+    is_call: impl Fn(Raw<'_>) -> bool,
+) -> Result<Vec<u8>, ReadError> {
+    let (mut changes, root) = changes_of(body)?;
+    let mut at = 0usize;
+    if let Some(list) = root.get(key) {
+        keep_items(&mut changes, list, |item| {
+            let is_call = is_call(item);
+            at = at.saturating_add(usize::from(is_call));
+            !is_call || at <= keep
+        });
+    }
+    Ok(changes.apply())
+}
+
+/// The last element of a list in an object.
+pub(crate) fn last_of<'j>(changes: &Changes<'j>, list: &Range<usize>) -> Option<Raw<'j>> {
+    changes.value(list).items().pop()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Dialect as _;
+    use crate::messages::Messages;
+
+    #[test]
+    fn more_messages_do_not_change_what_stands_beside_them() {
+        let fixed = |messages: &str| {
+            let body =
+                format!(r#"{{"model":"m","max_tokens":9,"system":"s","messages":[{messages}]}}"#);
+            Messages.read("/v1/messages", body.as_bytes()).unwrap().fixed_bound
+        };
+        let (user, model) =
+            (r#"{"role":"user","content":"a"}"#, r#"{"role":"assistant","content":"b"}"#);
+        assert_eq!(fixed(user), fixed(&format!("{user} ,\n {model}, {user}")));
+    }
+}

@@ -1,0 +1,151 @@
+//! Model requests: as they are read, and how they are changed.
+
+use endstop_price::CallContext;
+
+use crate::json::Object;
+
+/// What a request asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallRequest {
+    /// The model; empty where none is named.
+    pub model: String,
+    /// Other models that may answer in its stead.
+    pub fallbacks: Vec<String>,
+    /// Whether the answer is to be a stream of events.
+    pub is_stream: bool,
+    /// Whether the answer is to be a JSON list of what would be events: Gemini's stream without `alt=sse`. Not
+    /// with [`is_stream`](Self::is_stream).
+    pub is_list: bool,
+    /// Whether the client asked for usage in the stream, or gets it anyway.
+    pub wants_usage: bool,
+    /// The client's output cap.
+    pub output_cap: Option<u64>,
+    /// How many answers are asked for at once (`n`, `candidateCount`); at least 1.
+    pub choices: u64,
+    /// What shape of answer the client insists on.
+    pub demands: OutputContract,
+    /// The answer is to be made after the request is answered (`background` of responses): what it uses is told
+    /// by another request.
+    pub is_background: bool,
+    /// Tools that run at the provider are offered: what they read is input too, and is in no request.
+    pub has_server_tools: bool,
+    /// Most searches by them, each of which has its fee. Where a request sets no limit, this is a guess.
+    pub searches: u64,
+    /// Something in it may be written to a cache for an hour, which costs more.
+    pub may_write_1h: bool,
+    /// The tier and speed that are asked for, as they change the price.
+    pub context: CallContext,
+    /// Names of the tools that are offered.
+    pub tools: Vec<String>,
+    /// The request continues a thread that the upstream keeps (Anthropic message threads, `previous_response_id`).
+    pub thread: Thread,
+    /// The id of the answer that the request continues, where it names one (`previous_response_id`).
+    pub continues: Option<String>,
+    /// The conversation, message by message.
+    pub messages: Vec<MessageMark>,
+    /// Most tokens that instructions, tools and all else beside the messages can be.
+    pub fixed_bound: u64,
+    /// Results of tools after the last message of the model, in order.
+    pub results: Vec<ToolResult>,
+    /// Whether the user said something after the last message of the model.
+    pub has_user_message: bool,
+    /// Where in the request its members are that may have to be changed; none where nobody has looked.
+    pub(crate) root: Option<Object<'static>>,
+}
+
+impl CallRequest {
+    /// A bound of the input, twice where tools run at the provider. What those read cannot be known before: this
+    /// is room for it, and no strict bound.
+    #[must_use]
+    pub const fn with_server_tools(&self, bound: u64) -> u64 {
+        if self.has_server_tools { bound.saturating_mul(2) } else { bound }
+    }
+}
+
+/// What is kept of one message: enough to know it again, and how long it can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageMark {
+    /// Digest of role and content, without marks for caches, which move.
+    pub digest: u64,
+    /// Most tokens that it can be: its bytes, but for images, which cost what they cost.
+    pub bound: u64,
+    /// Whether the user wrote it.
+    pub is_user: bool,
+    /// It refers to a file or a recording whose size is not known here: the bound is a guess.
+    pub is_open: bool,
+}
+
+/// What shape of answer the client insists on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum OutputContract {
+    /// Text will do.
+    #[default]
+    Text,
+    /// A tool call, and a tool named `final_answer` is offered: a call of it ends the loop. With the name of its
+    /// argument that takes the text.
+    FinalAnswer {
+        /// The argument.
+        argument: String,
+    },
+    /// A tool call or JSON of some schema: text would break the contract.
+    Structure,
+}
+
+/// Whether a request depends on a conversation that the upstream keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Thread {
+    /// The whole history is in the request.
+    #[default]
+    Whole,
+    /// It has only what is new. The size of the rest is not known.
+    Continues,
+    /// As `Continues`, and the client resends everything if it is told to (Anthropic message threads).
+    CanResend,
+}
+
+/// The result of one tool call, as the model will see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolResult {
+    /// The call's id; empty where the interface has none.
+    pub id: String,
+    /// The tool, where the request names it: in the model's message before, or beside the result.
+    pub tool: String,
+    /// The arguments as the model gave them, where the request has them.
+    pub arguments: String,
+    /// The text of the result.
+    pub content: String,
+    /// Whether the client marked it as failed.
+    pub failed: bool,
+}
+
+/// What is changed in a request before it is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Edits<'e> {
+    /// The output cap, of each choice.
+    pub output_cap: Option<u64>,
+    /// A cap that the request has none of stands in the other field than the model's name suggests, where the
+    /// interface has two.
+    pub other_cap_field: bool,
+    /// Ask for usage in the stream.
+    pub force_usage: bool,
+    /// The wrap-up: no tools, and this note.
+    pub finish: Option<&'e str>,
+    /// How the wrap-up is kept from tools.
+    pub tools_off: ToolsOff,
+    /// A note to the model, of a warning.
+    pub note: Option<&'e str>,
+    /// The same request as it was read, so that it is not parsed again. `None` if nobody has read it.
+    pub request: Option<&'e CallRequest>,
+}
+
+/// How a wrap-up keeps the model from calling tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ToolsOff {
+    /// By the choice of none of them.
+    #[default]
+    Forbid,
+    /// They are not in the request: for servers that take no such choice.
+    Remove,
+    /// By the note alone: for servers that take no such choice where the conversation needs its tools.
+    Ask,
+}

@@ -1,0 +1,47 @@
+//! Changes of a request.
+
+use serde_json::json;
+
+use super::{From, Item};
+use crate::json::{Changes, Object};
+use crate::parts::{
+    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
+};
+use crate::{Edits, ReadError};
+
+pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
+    if is_nothing(edits) {
+        return Ok(body.to_vec());
+    }
+    let (mut changes, root) = changes_of(body)?;
+    if let Some(cap) = edits.output_cap
+        && !lower(&mut changes, &root, "max_output_tokens", cap)
+    {
+        changes.add(&root, "max_output_tokens", &cap.to_string());
+    }
+    turn_tools_off(&mut changes, &root, edits, &[("tools", "tool_choice")], "\"none\"");
+    if let Some(note) = note_of(edits) {
+        add_note(&mut changes, &root, &note);
+    }
+    Ok(changes.apply())
+}
+
+/// Adds to the user's last words, or an item of the user.
+fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
+    let Some(input) = root.get("input") else {
+        changes.add(root, "input", &json!(note).to_string());
+        return;
+    };
+    if changes.extend_text(&input, &format!("\n\n{note}")) {
+        return;
+    }
+    let last = last_of(changes, &input);
+    let is_user = last.is_some_and(|it| it.read::<Item<'_>>().from() == From::User);
+    let message = last.filter(|_| is_user).and_then(|last| changes.object(changes.place(last)?));
+    let part = json!({ "type": "input_text", "text": note });
+    if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
+        return;
+    }
+    let item = json!({ "type": "message", "role": "user", "content": [part] });
+    changes.push(&input, &item.to_string());
+}

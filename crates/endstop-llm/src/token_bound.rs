@@ -1,0 +1,312 @@
+//! What is kept of each message: a digest to know it again by, and the most tokens that it can be.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::MessageMark;
+use crate::json::{Entry, Key, Raw, fields};
+use crate::limits::MAX_PART_DEPTH;
+
+/// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
+/// providers charge for their largest images, but for a few models with surcharges on images.
+pub(crate) const IMAGE_TOKENS: u64 = 20_000;
+
+/// Tokens that a file is counted as that the request only refers to, where nothing is known of the model: its size
+/// is not known here.
+pub(crate) const FILE_TOKENS: u64 = 200_000;
+
+/// Tokens of instructions of their own that providers add where tools are offered.
+pub(crate) const TOOL_INSTRUCTIONS: u64 = 1_000;
+
+/// The member that marks what is to be cached. It moves from message to message.
+const CACHE_MARK: &str = "cache_control";
+
+static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CACHE_MARK));
+
+/// What a value with an image or a file has somewhere, or may have behind an escape.
+static FIND_MEDIA: LazyLock<[Finder<'static>; 9]> = LazyLock::new(|| {
+    let words = [
+        "image",
+        "file",
+        "inlineData",
+        "inline_data",
+        "document",
+        "audio",
+        "video",
+        "_url\"",
+        "\\u",
+    ];
+    words.map(Finder::new)
+});
+
+fields! {
+    Part<'j> {
+        kind: Raw<'j> = "type",
+        image_url: Raw<'j> = "image_url",
+        source: Source<'j> = "source",
+        inline: Inline<'j> = "inlineData" | "inline_data",
+        reference: Raw<'j> = "fileData" | "file_data",
+        file: Raw<'j> = "file",
+        file_id: Raw<'j> = "file_id",
+        file_url: Raw<'j> = "file_url",
+        inner: Raw<'j> = "content" | "output" | "parts" | "functionResponse" | "function_response",
+    }
+}
+
+fields! {
+    Source<'j> {
+        kind: Raw<'j> = "type",
+        data: Raw<'j> = "data",
+    }
+}
+
+fields! {
+    Inline<'j> {
+        mime: Raw<'j> = "mimeType" | "mime_type",
+        data: Raw<'j> = "data",
+    }
+}
+
+fields! {
+    Address<'j> {
+        url: Raw<'j> = "url" | "data",
+    }
+}
+
+/// What is kept of a message.
+pub(crate) fn mark(message: Raw<'_>, is_user: bool) -> MessageMark {
+    mark_entry(&Entry::of(message), is_user)
+}
+
+/// As [`mark`], of a message whose members are known.
+pub(crate) fn mark_entry(message: &Entry<'_>, is_user: bool) -> MessageMark {
+    let Weight { tokens, is_open } = weigh(message.raw());
+    MessageMark { digest: digest(message), bound: tokens, is_user, is_open }
+}
+
+/// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
+fn weigh(value: Raw<'_>) -> Weight {
+    let mut weight = Weight { tokens: length(value.json()), is_open: false };
+    if may_have_media(value.json()) {
+        weight.part(value, MAX_PART_DEPTH);
+    }
+    weight
+}
+
+fn length(text: &str) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
+}
+
+fn may_have_media(json: &str) -> bool {
+    FIND_MEDIA.iter().any(|word| word.find(json.as_bytes()).is_some())
+}
+
+struct Weight {
+    tokens: u64,
+    /// Something is only referred to.
+    is_open: bool,
+}
+
+impl Weight {
+    fn part(&mut self, value: Raw<'_>, depth: u8) {
+        let Some(depth) = depth.checked_sub(1) else { return };
+        if value.is_list() {
+            return value.items().into_iter().for_each(|item| self.part(item, depth));
+        }
+        if !value.is_object() {
+            return;
+        }
+        let part: Part<'_> = value.read();
+        match part.kind.text().as_deref() {
+            Some("image_url" | "input_image" | "computer_screenshot") => {
+                let address: Address<'_> = part.image_url.read();
+                let url = if address.url.is_some() { address.url } else { part.image_url };
+                match inline_kind(url) {
+                    Some(InlineKind::Image) => self.image(url),
+                    Some(InlineKind::Other) => self.file(false),
+                    None => self.image(Raw::default()),
+                }
+            }
+            Some("image") => self.image(part.source.data),
+            Some("document") => {
+                let is_inline =
+                    part.source.data.is_some() || part.source.kind.json() == "\"content\"";
+                self.file(!is_inline);
+            }
+            Some("file" | "input_file" | "container_upload") => {
+                let file: Part<'_> = part.file.read();
+                let is_named = part.file_id.is_some() || file.file_id.is_some();
+                let data = [part.reference, file.reference, file.file_url];
+                self.file(is_named || part.file_url.is_some() || data.into_iter().any(refers));
+            }
+            Some(kind) if is_recording(kind) => self.recording(value, kind),
+            _ if part.inline.mime.text().is_some_and(|mime| mime.starts_with("image/")) => {
+                self.image(part.inline.data);
+            }
+            _ if part.reference.is_object() => self.file(true),
+            _ => self.part(part.inner, depth),
+        }
+    }
+
+    /// An image, and its data where the request has it. Only a string is data.
+    fn image(&mut self, data: Raw<'_>) {
+        let data = if data.json().starts_with('"') { length(data.json()) } else { 0 };
+        self.tokens = self.tokens.saturating_sub(data).saturating_add(IMAGE_TOKENS);
+    }
+
+    /// What a part of this kind has under the name of its kind: inside itself, or somewhere else.
+    fn recording(&mut self, part: Raw<'_>, kind: &str) {
+        let members = part.members();
+        let media = members.iter().find(|(key, _)| key.as_str() == kind).map(|(_, value)| *value);
+        let media = media.unwrap_or_default();
+        let address: Address<'_> = media.read();
+        let place = if address.url.is_some() { address.url } else { media };
+        // A list of frames is one of addresses.
+        self.file(!place.json().starts_with('"') || refers(place));
+    }
+
+    fn file(&mut self, is_reference: bool) {
+        self.is_open |= is_reference;
+        let tokens = if is_reference { FILE_TOKENS } else { IMAGE_TOKENS };
+        self.tokens = self.tokens.saturating_add(tokens);
+    }
+}
+
+/// Whether parts of this kind are a recording or a document, by the names that servers of OpenAI's interfaces use.
+fn is_recording(kind: &str) -> bool {
+    matches!(kind, "video" | "input_video" | "audio" | "input_audio") || kind.ends_with("_url")
+}
+
+/// Whether a text is an address of something elsewhere.
+fn refers(place: Raw<'_>) -> bool {
+    let head: Vec<u8> = place.json().bytes().take(24).collect();
+    let is_inline = head.to_ascii_lowercase().starts_with(b"\"data:");
+    // The slashes may stand behind escapes.
+    !is_inline && head.starts_with(b"\"") && head.contains(&b':')
+}
+
+/// What is inside an address.
+enum InlineKind {
+    Image,
+    /// A document, which is charged by its words or pages.
+    Other,
+}
+
+/// What an address has inside itself; `None` where it only refers to something.
+fn inline_kind(url: Raw<'_>) -> Option<InlineKind> {
+    let begins = |prefix: &str| {
+        let head = url.json().trim_start_matches(['"', ' ']).get(..prefix.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(prefix))
+    };
+    if begins("data:image/") || begins("data:image\\/") {
+        return Some(InlineKind::Image);
+    }
+    let refers = ["http:", "https:", "gs:", "file:"].iter().any(|scheme| begins(scheme));
+    (url.is_some() && !refers).then_some(InlineKind::Other)
+}
+
+/// Digest of a message without marks for caches. Text alone and a list of one text are the same: clients write
+/// the second where they set a mark.
+fn digest(message: &Entry<'_>) -> u64 {
+    let mut hash = Xxh3::new();
+    if !message.raw().is_object() {
+        hash.update(message.raw().json().as_bytes());
+    }
+    for (key, value) in message.members() {
+        if key.as_str() == CACHE_MARK {
+            continue;
+        }
+        hash.update(key.as_str().as_bytes());
+        hash.update(b":");
+        if key.as_str() == "content" {
+            digest_content(&mut hash, *value);
+        } else {
+            digest_value(&mut hash, *value);
+        }
+    }
+    hash.digest()
+}
+
+fn digest_content(hash: &mut Xxh3, content: Raw<'_>) {
+    if !content.is_list() {
+        digest_text(hash, content);
+        return;
+    }
+    for part in content.items() {
+        let members = part.members();
+        match only_text(&members) {
+            Some(text) => digest_text(hash, text),
+            None => digest_value(hash, part),
+        }
+    }
+}
+
+/// A comma of its own ends each value, so that none runs into the next one.
+fn digest_text(hash: &mut Xxh3, text: Raw<'_>) {
+    hash.update(text.json().as_bytes());
+    hash.update(b",");
+}
+
+/// The text of a part that is nothing else.
+fn only_text<'j>(members: &[(Key<'j>, Raw<'j>)]) -> Option<Raw<'j>> {
+    let mut text = None;
+    for (key, value) in members {
+        match key.as_str() {
+            "text" => text = Some(*value),
+            "type" if value.json() == "\"text\"" => {}
+            CACHE_MARK => {}
+            _ => return None,
+        }
+    }
+    text
+}
+
+/// The text of a value without the marks in it, as it would be had the client not set them.
+fn digest_value(hash: &mut Xxh3, value: Raw<'_>) {
+    let mut at = 0;
+    if FIND_CACHE_MARK.find(value.json().as_bytes()).is_some() {
+        let mut marks = Vec::new();
+        find_marks(value, 0, MAX_PART_DEPTH, &mut marks);
+        for mark in marks {
+            hash.update(value.json().get(at..mark.start).unwrap_or_default().as_bytes());
+            at = mark.end;
+        }
+    }
+    hash.update(value.json().get(at..).unwrap_or_default().as_bytes());
+    hash.update(b",");
+}
+
+/// The places of marks and their commas, in order. `base` is where `value` begins.
+fn find_marks(value: Raw<'_>, base: usize, depth: u8, marks: &mut Vec<Range<usize>>) {
+    let Some(inner) = depth.checked_sub(1) else { return };
+    let place = |part: Raw<'_>| {
+        let start = part.json().as_ptr().addr().saturating_sub(value.json().as_ptr().addr());
+        base.saturating_add(start)
+    };
+    for item in value.items() {
+        find_marks(item, place(item), inner, marks);
+    }
+    // Behind the value before; a first member has none.
+    let mut before = None;
+    for (key, member) in value.members() {
+        let start = place(member);
+        let end = start.saturating_add(member.json().len());
+        if key.as_str() != CACHE_MARK {
+            find_marks(member, start, inner, marks);
+        } else if let Some(before) = before {
+            marks.push(before..end);
+        } else {
+            let after = value.json().get(end.saturating_sub(base)..).unwrap_or_default();
+            let next = after.trim_start().trim_start_matches(',').trim_start();
+            let skipped = after.len().saturating_sub(next.len());
+            marks.push(base.saturating_add(1)..end.saturating_add(skipped));
+        }
+        before = Some(end);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! Usage that a provider reports, at once or piece by piece.
+
+use endstop_core::units::{Money, TokenUsage};
+use endstop_price::{
+    CallContext, MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, context_of, detect_shape,
+    read_usage,
+};
+use serde_json::{Map, Value};
+
+use crate::json::Raw;
+use crate::limits::MAX_USAGE_REPORT;
+
+/// Usage as a provider counted it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReportedUsage {
+    /// All that was counted, for exact prices.
+    pub counts: UsageCounts,
+    /// In the core's classes.
+    pub tokens: TokenUsage,
+    /// Service tier, speed, batch.
+    pub context: CallContext,
+    /// Output tokens that were reasoning.
+    pub reasoning: Option<u64>,
+    /// What the provider says that it billed, where it does: it wins over a computed price.
+    pub billed: Option<Money>,
+    /// It was told before the output was made.
+    pub is_preliminary: bool,
+}
+
+impl ReportedUsage {
+    /// Whether it tells all of an answer with this many bytes of output: neither input nor output is left out.
+    #[must_use]
+    pub const fn is_whole(&self, output_bytes: u64) -> bool {
+        let (input, output) = (self.tokens.total_input(), self.tokens.output);
+        let has_output = output > 0 && !self.is_preliminary || output_bytes == 0;
+        has_output && (input > 0 || output == 0)
+    }
+
+    /// The report with these tokens, where it leaves some out; what it counts beside them stands.
+    #[must_use]
+    pub fn with_tokens(&self, tokens: &TokenUsage) -> Self {
+        let mut told = self.clone();
+        let all = [("input_tokens", tokens.total_input()), ("output_tokens", tokens.output)];
+        for (unit, count) in all {
+            // Beyond what can be counted it stays as it was reported.
+            let _ = Unit::named(unit).map(|unit| told.counts.set(unit, count));
+        }
+        told.tokens = *tokens;
+        told
+    }
+}
+
+/// The reports of one answer so far.
+#[derive(Debug)]
+pub(crate) struct UsageTally {
+    shape: UsageShape,
+    /// An object as an answer has it: the reports merged into one as `usage`, and beside it the tier.
+    around: Value,
+    service_tier: Option<String>,
+    last: String,
+    /// How often tools ran at the provider that cost by the run, as far as no report says so.
+    runs: Vec<(Unit, u64)>,
+}
+
+impl UsageTally {
+    /// Nothing reported yet.
+    pub(crate) fn new(shape: UsageShape) -> Self {
+        Self {
+            shape,
+            around: Value::Null,
+            service_tier: None,
+            last: String::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    /// Takes a report in, and the tier that stands beside it, and gives what was used as far as it is known.
+    /// `None` where that tells nothing new, or cannot be read.
+    pub(crate) fn take(&mut self, report: Raw<'_>, service_tier: Raw<'_>) -> Option<ReportedUsage> {
+        if let Some(tier) =
+            service_tier.text().filter(|tier| self.service_tier.as_deref() != Some(tier))
+        {
+            self.service_tier = Some(tier.into_owned());
+            self.last.clear();
+        }
+        let text = report.json();
+        if !report.is_object() || text.len() > MAX_USAGE_REPORT || text == self.last {
+            return None;
+        }
+        let report: Map<String, Value> = serde_json::from_str(text).ok()?;
+        text.clone_into(&mut self.last);
+        match self.around.get_mut("usage").and_then(Value::as_object_mut) {
+            Some(known) => merge(known, report),
+            None => {
+                let usage = ("usage".to_owned(), Value::Object(report));
+                self.around = Value::Object([usage].into_iter().collect());
+            }
+        }
+        if let (Some(tier), Some(around)) = (&self.service_tier, self.around.as_object_mut()) {
+            around.insert("service_tier".to_owned(), Value::from(tier.as_str()));
+        }
+        self.seen()
+    }
+
+    /// Counts runs of a tool at the provider that stand in the answer and in no report: `of` gives their number so
+    /// far for the one before. Gives what was used, where that is reported already.
+    pub(crate) fn count_runs(
+        &mut self,
+        unit: &str,
+        of: impl Fn(u64) -> u64,
+    ) -> Option<ReportedUsage> {
+        let unit = Unit::named(unit)?;
+        match self.runs.iter_mut().find(|(known, _)| *known == unit) {
+            Some((_, runs)) => *runs = of(*runs),
+            None => self.runs.push((unit, of(0))),
+        }
+        self.seen()
+    }
+
+    fn seen(&self) -> Option<ReportedUsage> {
+        let usage = self.around.get("usage")?;
+        let others = || detect_shape(usage).and_then(|shape| read_usage(shape, usage).ok());
+        let half = || read_usage(self.shape, &with_both_halves(usage)?).ok();
+        let counts = read_usage(self.shape, usage).ok().or_else(others).or_else(half)?;
+        let reasoning = Unit::named("output_reasoning_tokens").and_then(|unit| counts.get(unit));
+        let mut counts = with_rest(with_reasoning(counts, usage, reasoning), usage);
+        for (unit, runs) in &self.runs {
+            let reported = counts.get(*unit).unwrap_or(0);
+            // Beyond what can be counted it stays as it was reported.
+            let _ = counts.set(*unit, reported.max(*runs));
+        }
+        let tokens = counts.token_usage();
+        let (context, billed) = (context_of(&self.around), billed_cost(usage));
+        Some(ReportedUsage { counts, tokens, context, reasoning, billed, is_preliminary: false })
+    }
+}
+
+/// Input and output, as the interfaces name them.
+const HALVES: [[&str; 2]; 3] = [
+    ["prompt_tokens", "completion_tokens"],
+    ["input_tokens", "output_tokens"],
+    ["promptTokenCount", "candidatesTokenCount"],
+];
+
+/// A report of input or output alone, with zero for the half that it does not tell.
+fn with_both_halves(usage: &Value) -> Option<Value> {
+    let mut both = usage.as_object()?.clone();
+    let is_told =
+        |report: &Map<String, Value>, key: &str| report.get(key).is_some_and(Value::is_u64);
+    let halves = HALVES.iter().find(|keys| keys.iter().any(|key| is_told(&both, key)))?;
+    for key in halves {
+        if both.get(*key).is_none_or(Value::is_null) {
+            both.insert((*key).to_owned(), Value::from(0));
+        }
+    }
+    Some(Value::Object(both))
+}
+
+fn total_of(usage: &Value) -> Option<u64> {
+    let total = usage.get("total_tokens").or_else(|| usage.get("totalTokenCount"));
+    total.and_then(Value::as_u64).filter(|total| *total < MAX_COUNT)
+}
+
+/// Where a report has input or output alone, and a total, the other one is the rest.
+fn with_rest(mut counts: UsageCounts, usage: &Value) -> UsageCounts {
+    let tokens = counts.token_usage();
+    let (input, output) = (tokens.total_input(), tokens.output);
+    let Some(rest) = total_of(usage).and_then(|total| total.checked_sub(input.max(output))) else {
+        return counts;
+    };
+    let unit = match (input, output) {
+        (1.., 0) => Unit::named("output_tokens"),
+        (0, 1..) => Unit::named("input_tokens"),
+        _ => None,
+    };
+    if let Some(unit) = unit {
+        // Below the total, which can be counted.
+        let _ = counts.add(unit, rest);
+    }
+    counts
+}
+
+/// Some servers count reasoning beside the output and not in it; the total tells.
+fn with_reasoning(mut counts: UsageCounts, usage: &Value, reasoning: Option<u64>) -> UsageCounts {
+    let total = total_of(usage);
+    let unit = Unit::named("output_tokens");
+    if let (Some(total), Some(reasoning), Some(unit)) = (total, reasoning, unit)
+        && reasoning > 0
+        && counts.token_usage().total().saturating_add(reasoning) == total
+        && counts.add(unit, reasoning).is_err()
+    {
+        return counts;
+    }
+    counts
+}
+
+/// Later reports are of the whole call so far, but some leave out what was said before, or say zero.
+fn merge(known: &mut Map<String, Value>, more: Map<String, Value>) {
+    for (key, value) in more {
+        let says_nothing = value.is_null() || value.as_f64() == Some(0.0);
+        match (known.get_mut(&key), value) {
+            (Some(Value::Object(known)), Value::Object(more)) => merge(known, more),
+            (Some(_), _) if says_nothing => {}
+            (Some(known), value) => *known = value,
+            (None, value) => drop(known.insert(key, value)),
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The price of one call.
+
+use endstop_core::units::{Money, WallTime};
+use thiserror::Error;
+
+use super::amount::ExactUsd;
+use super::decimal;
+use super::rates::Rate;
+use super::unit::{Direction, Unit, UnitRow};
+use super::usage::UsageCounts;
+use super::{CallContext, Model, Provider, units};
+
+/// Decimals of a rate.
+const RATE_DECIMALS: u32 = 18;
+
+/// The key of the total of input tokens, which chooses the tier.
+const TOTAL_INPUT: &str = "input_tokens";
+
+/// The units that a minimum duration is for.
+const AUDIO_DURATIONS: [&str; 2] = ["audio_seconds", "input_audio_seconds"];
+
+/// A model that was found in the table, ready to price calls. Find it once and keep it.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelPrice<'t> {
+    pub(crate) provider: &'t Provider,
+    pub(crate) model: &'t Model,
+    /// Whether the price is another provider's, who offers the same model.
+    pub(crate) is_borrowed: bool,
+}
+
+/// Why a call has no price although its model has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PriceError {
+    /// A part was reported without the whole, so the rest of the whole is unknown.
+    #[error("`{unit}` is missing, though its parts `{parts}` were reported")]
+    MissingUsage {
+        /// What is priced and was not reported.
+        unit: &'static str,
+        /// What was.
+        parts: String,
+    },
+    /// The parts are more than the whole.
+    #[error("the parts of `{unit}` are {parts}, more than its {count}")]
+    PartsExceedWhole {
+        /// The whole.
+        unit: &'static str,
+        /// Its reported count.
+        count: u64,
+        /// The sum of the parts that have prices of their own.
+        parts: u128,
+    },
+    /// More money than can be counted ($18.4 M).
+    #[error("the price is more than $18.4 M")]
+    TooLarge,
+}
+
+/// A call with its price.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Priced {
+    /// What was charged, disjoint, in order of the unit; without those that count zero.
+    pub lines: Vec<Line>,
+    /// The part for what was sent.
+    pub input: ExactUsd,
+    /// The part for what was produced. Searches and the like are in neither part.
+    pub output: ExactUsd,
+    /// The whole before rounding.
+    pub exact: ExactUsd,
+    /// The whole, rounded up once to a pico-dollar.
+    pub total: Money,
+}
+
+/// One class of a call with its rate and amount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What was counted.
+    pub unit: Unit,
+    /// How many that are in no other line; milliseconds for durations.
+    pub count: u64,
+    /// The rate that applied.
+    pub rate: UnitRate,
+    /// Count × rate / per, exact.
+    pub amount: ExactUsd,
+}
+
+/// A price of one unit, exact: 10⁻¹⁸ USD per [`Unit::per`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitRate(u128);
+
+impl UnitRate {
+    /// Dollars per [`Unit::per`] counts as plain decimal text.
+    #[must_use]
+    pub fn to_decimal(self) -> String {
+        decimal::plain(self.0, RATE_DECIMALS)
+    }
+}
+
+/// A rate of a model, for showing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedRate {
+    /// What is counted.
+    pub unit: Unit,
+    /// The rate of ordinary calls.
+    pub base: UnitRate,
+    /// The rates of calls whose total input is more than so many tokens, ascending.
+    pub tiers: Vec<(u64, UnitRate)>,
+}
+
+impl<'t> ModelPrice<'t> {
+    /// The provider whose price list was searched.
+    #[must_use]
+    pub fn provider_id(&self) -> &'t str {
+        &self.provider.id
+    }
+
+    /// The entry that matched, for example `claude-sonnet-4-5`.
+    #[must_use]
+    pub fn model_id(&self) -> &'t str {
+        &self.model.id
+    }
+
+    /// The most input tokens that a call may have, where known.
+    #[must_use]
+    pub const fn context_window(&self) -> Option<u64> {
+        self.model.context_window
+    }
+
+    /// The rates in force at `at` for requests of this kind.
+    #[must_use]
+    pub fn rates(&self, at: WallTime, context: &CallContext) -> Vec<ListedRate> {
+        let listed = |(unit, rate): (Unit, &Rate)| ListedRate {
+            unit,
+            base: UnitRate(rate.base),
+            tiers: rate.tiers.iter().map(|tier| (tier.above, UnitRate(tier.attos))).collect(),
+        };
+        self.in_force(at, context).into_iter().map(listed).collect()
+    }
+
+    /// The price of one call begun at `at`. Tiers go by the single call: never price a sum of calls.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError`]: the usage contradicts itself, or the amount is too large. The cost is then unknown.
+    pub fn price(
+        &self,
+        usage: &UsageCounts,
+        at: WallTime,
+        context: &CallContext,
+    ) -> Result<Priced, PriceError> {
+        self.price_with(usage, at, context, true)
+    }
+
+    /// The total of [`ModelPrice::price`], without its lines.
+    ///
+    /// # Errors
+    ///
+    /// As [`ModelPrice::price`].
+    pub fn total(
+        &self,
+        usage: &UsageCounts,
+        at: WallTime,
+        context: &CallContext,
+    ) -> Result<Money, PriceError> {
+        self.price_with(usage, at, context, false).map(|priced| priced.total)
+    }
+
+    fn price_with(
+        &self,
+        usage: &UsageCounts,
+        at: WallTime,
+        context: &CallContext,
+        has_lines: bool,
+    ) -> Result<Priced, PriceError> {
+        let adjusted = self.with_minimum(usage);
+        let usage = adjusted.as_ref().unwrap_or(usage);
+        let rates = self.in_force(at, context);
+        let mut rows: Vec<Row<'_>> = Vec::with_capacity(rates.len());
+        rows.extend(rates.iter().filter_map(|&(unit, rate)| {
+            Some(Row { unit, row: units().get(unit)?, rate, leaf: None })
+        }));
+        let is_tiered = rows.iter().any(|row| !row.rate.tiers.is_empty());
+        let total_input = match units().by_key(TOTAL_INPUT) {
+            Some(unit) if is_tiered => reported_or_zero(unit, usage)?,
+            _ => 0,
+        };
+        count_leaves(&mut rows, usage)?;
+        let mut priced = Priced {
+            lines: Vec::with_capacity(if has_lines { rows.len() } else { 0 }),
+            input: ExactUsd::ZERO,
+            output: ExactUsd::ZERO,
+            exact: ExactUsd::ZERO,
+            total: Money::ZERO,
+        };
+        for &Row { unit, row, rate, leaf } in &rows {
+            let count = leaf.unwrap_or(0);
+            if count > 0 {
+                let attos = rate.at(total_input);
+                let amount = ExactUsd::of(count, attos, row.per).ok_or(PriceError::TooLarge)?;
+                if has_lines {
+                    priced.lines.push(Line { unit, count, rate: UnitRate(attos), amount });
+                }
+                add(&mut priced, row.direction, amount).ok_or(PriceError::TooLarge)?;
+            }
+        }
+        priced.total = priced.exact.round_up().ok_or(PriceError::TooLarge)?;
+        Ok(priced)
+    }
+
+    fn in_force(&self, at: WallTime, context: &CallContext) -> Vec<(Unit, &'t Rate)> {
+        // A variant is an offer of the provider that lists it; another who sells the model may lack it.
+        let schedule = &self.model.schedule;
+        if self.is_borrowed {
+            schedule.in_force(at, &CallContext::default())
+        } else {
+            schedule.in_force(at, context)
+        }
+    }
+
+    /// The usage with a duration raised to the least that the provider bills, where there is such a rule.
+    fn with_minimum(&self, usage: &UsageCounts) -> Option<UsageCounts> {
+        let minimum = self.model.min_audio_millis?;
+        let [either, input] = AUDIO_DURATIONS.map(Unit::named);
+        let (either, input) = (either?, input?);
+        let reported = usage.get(either).filter(|&n| n > 0).or_else(|| usage.get(input))?;
+        let billed = if reported == 0 { 0 } else { reported.max(minimum) };
+        let mut usage = usage.clone();
+        usage.set(either, billed).ok()?;
+        usage.set(input, billed).ok()?;
+        Some(usage)
+    }
+}
+
+fn add(priced: &mut Priced, direction: Direction, amount: ExactUsd) -> Option<()> {
+    priced.exact = priced.exact.checked_add(amount)?;
+    match direction {
+        Direction::Input => priced.input = priced.input.checked_add(amount)?,
+        Direction::Output => priced.output = priced.output.checked_add(amount)?,
+        Direction::Neither => {}
+    }
+    Some(())
+}
+
+/// A priced unit of a call.
+#[derive(Clone, Copy)]
+struct Row<'t> {
+    unit: Unit,
+    row: &'t UnitRow,
+    rate: &'t Rate,
+    /// What remains of its count after its priced parts, once that is known.
+    leaf: Option<u64>,
+}
+
+/// Finds what remains of the count of each unit after its priced parts: the parts without a price stay in the whole.
+fn count_leaves(rows: &mut [Row<'_>], usage: &UsageCounts) -> Result<(), PriceError> {
+    // The most special first: a part is known before its whole.
+    while let Some((index, next)) = rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.leaf.is_none())
+        .max_by_key(|(index, it)| (it.row.dimensions.count_ones(), std::cmp::Reverse(*index)))
+    {
+        let leaf = if next.row.is_request { 1 } else { leaf_count(next, rows, usage)? };
+        if let Some(row) = rows.get_mut(index) {
+            row.leaf = Some(leaf);
+        }
+    }
+    Ok(())
+}
+
+fn leaf_count(of: &Row<'_>, rows: &[Row<'_>], usage: &UsageCounts) -> Result<u64, PriceError> {
+    let unit = of.unit;
+    let count = reported_or_zero(unit, usage)?;
+    let parts: u128 = rows
+        .iter()
+        .filter(|other| other.unit != unit && of.row.contains(other.row))
+        .filter_map(|other| other.leaf.map(u128::from))
+        .sum();
+    u64::try_from(parts)
+        .ok()
+        .and_then(|parts| count.checked_sub(parts))
+        .ok_or(PriceError::PartsExceedWhole { unit: unit.key(), count, parts })
+}
+
+/// The reported count; zero where neither it nor anything that overlaps it was reported.
+fn reported_or_zero(unit: Unit, usage: &UsageCounts) -> Result<u64, PriceError> {
+    if let Some(count) = usage.get(unit) {
+        return Ok(count);
+    }
+    let Some(row) = units().get(unit) else { return Ok(0) };
+    let rows =
+        || usage.iter().filter(|(_, count)| *count > 0).filter_map(|(it, _)| units().get(it));
+    // Two that overlap in it are both more general.
+    if !rows().any(|it| row.contains(it)) && rows().filter(|it| it.contains(row)).nth(1).is_none() {
+        return Ok(0);
+    }
+    let reported: Vec<(Unit, &UnitRow)> = usage
+        .iter()
+        .filter(|&(_, count)| count > 0)
+        .filter_map(|(unit, _)| Some((unit, units().get(unit)?)))
+        .collect();
+    let parts: Vec<&str> = reported
+        .iter()
+        .filter(|(_, part)| row.contains(part))
+        .map(|(unit, _)| unit.key())
+        .collect();
+    let parts = if parts.is_empty() { overlapping(row, &reported) } else { parts };
+    if parts.is_empty() {
+        return Ok(0);
+    }
+    Err(PriceError::MissingUsage { unit: unit.key(), parts: parts.join("`, `") })
+}
+
+/// Two reported units whose common part is `row`: without a count of its own it cannot be told apart.
+fn overlapping(row: &UnitRow, reported: &[(Unit, &UnitRow)]) -> Vec<&'static str> {
+    for (index, (left_unit, left)) in reported.iter().enumerate() {
+        for (right_unit, right) in reported.iter().skip(index + 1) {
+            let apart = !left.contains(right) && !right.contains(left);
+            let common = left.dimensions | right.dimensions == row.dimensions;
+            if apart && common && units().compatible(left, right) {
+                return vec![left_unit.key(), right_unit.key()];
+            }
+        }
+    }
+    Vec::new()
+}

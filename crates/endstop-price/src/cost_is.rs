@@ -1,0 +1,27 @@
+//! Where the cost of a run comes from.
+
+/// What the cost of a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CostIs {
+    /// The sum of what the provider says it billed.
+    Billed,
+    /// Some or all of it through the price table.
+    Computed,
+    /// At least this: the transcript reports fewer tokens than were used.
+    LowerBound,
+    /// Some call has no price, or the format tells nothing of money.
+    Unknown,
+}
+
+impl CostIs {
+    /// The stable name: `billed`, `computed`, `lower_bound`, `unknown`.
+    #[must_use]
+    pub const fn value(self) -> &'static str {
+        match self {
+            Self::Billed => "billed",
+            Self::Computed => "computed",
+            Self::LowerBound => "lower_bound",
+            Self::Unknown => "unknown",
+        }
+    }
+}

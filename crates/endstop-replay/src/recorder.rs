@@ -1,0 +1,194 @@
+//! One input through the core: counts everything, and notes where each policy would have cut each run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use endstop_core::event::{EventKind, Source};
+use endstop_core::units::{Cost, Money};
+use endstop_core::{Event, TripRecord};
+
+use super::fleet::{Following, Plan};
+use super::follower::{Cut, Follower};
+use super::report::RunReport;
+use super::usage::Usage;
+use endstop_transcript::{CostIs, RunFooter, RunHeader, RunSink, Wants, Warning};
+
+/// The end of a run whose reader stopped in its middle.
+const UNFINISHED: RunFooter<'_> =
+    RunFooter { outcome: None, cost_is: CostIs::Unknown, model: None };
+
+/// What is kept of each policy's decision on a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// The trip record of every run, stopped or not.
+    Verdicts,
+    /// The rule and its evidence where a run is stopped.
+    Evidence,
+    /// Only where.
+    Cuts,
+}
+
+/// A run that was replayed.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// The run, with the only policy's decision unless only cuts are kept.
+    pub(super) report: RunReport,
+    /// Each policy's.
+    pub(super) cuts: Vec<Option<Cut>>,
+    /// The only policy's, with [`Detail::Verdicts`].
+    pub(super) verdict: Option<TripRecord>,
+}
+
+/// What one input held.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) runs: Vec<Recorded>,
+    pub(super) usage: Usage,
+    pub(super) warnings: Vec<Warning>,
+    /// Whether policies that were watched together did what each would have done alone, in every run.
+    pub(super) is_exact: bool,
+}
+
+pub(super) struct Recorder<'a> {
+    plan: Arc<Plan>,
+    outcomes: &'a BTreeMap<String, bool>,
+    detail: Detail,
+    current: Option<Replaying>,
+    record: Record,
+}
+
+/// A run in the middle of its replay.
+struct Replaying {
+    report: RunReport,
+    following: Following,
+    /// Whether every policy has stopped it: from here on, only what is counted matters.
+    has_stopped: bool,
+    agent: Option<String>,
+    /// What the whole run spent, as far as prices are known.
+    total: Money,
+}
+
+impl<'a> Recorder<'a> {
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        outcomes: &'a BTreeMap<String, bool>,
+        detail: Detail,
+    ) -> Self {
+        let record = Record { is_exact: true, ..Record::default() };
+        Self { plan, outcomes, detail, current: None, record }
+    }
+
+    pub(super) fn finish(mut self) -> Record {
+        // A reader that stopped in the middle of a run has told why; what it read still counts.
+        self.end_run(&UNFINISHED);
+        self.record
+    }
+
+    fn end_run(&mut self, footer: &RunFooter<'_>) {
+        let Some(replaying) = self.current.take() else { return };
+        let Replaying { mut report, following, agent, total, .. } = replaying;
+        if let Some(model) = footer.model
+            && report.model.as_deref() != Some(model)
+        {
+            report.model = Some(model.to_owned());
+        }
+        report.cost_is = footer.cost_is;
+        report.cost = (report.cost_is != CostIs::Unknown).then_some(total);
+        report.known_cost = total;
+        report.outcome = self.outcomes.get(&report.id).copied().or(footer.outcome);
+        self.record.usage.end_run(agent.as_deref().unwrap_or(report.format), &report);
+        self.record.is_exact &= following.is_exact();
+        let cuts = following.cuts();
+        let only = following.into_only().filter(|_| self.detail != Detail::Cuts);
+        let verdict = only.and_then(|follower| self.decide(&mut report, follower));
+        self.record.runs.push(Recorded { report, cuts, verdict });
+    }
+
+    /// Writes the follower's decision into the report.
+    fn decide(&self, report: &mut RunReport, mut follower: Follower) -> Option<TripRecord> {
+        report.not_testable = follower.left_out().to_vec();
+        report.paused = std::mem::take(&mut follower.paused);
+        report.warned = std::mem::take(&mut follower.warned);
+        let cut = follower.cut();
+        if cut.is_none() && self.detail != Detail::Verdicts {
+            return None;
+        }
+        let verdict = follower.into_trip_record();
+        if let Some(cut) = cut {
+            report.stop(&verdict, &cut);
+        }
+        (self.detail == Detail::Verdicts).then_some(verdict)
+    }
+}
+
+impl RunSink for Recorder<'_> {
+    fn begin(&mut self, header: &RunHeader<'_>) {
+        self.end_run(&UNFINISHED);
+        let mut report = RunReport::new(header.id, header.format);
+        report.model = header.model.map(str::to_owned);
+        self.current = Some(Replaying {
+            report,
+            following: Following::new(&self.plan),
+            has_stopped: false,
+            agent: None,
+            total: Money::ZERO,
+        });
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let Some(replaying) = &mut self.current else { return };
+        self.record.usage.count(event);
+        replaying.count(event);
+        let known = replaying.total;
+        replaying.following.take(event, known);
+        replaying.has_stopped = replaying.has_stopped || replaying.following.has_stopped();
+    }
+
+    fn refused(&mut self, event: &Event<'_>) {
+        let Some(replaying) = &mut self.current else { return };
+        let known = replaying.total;
+        replaying.following.take_refused(event, known);
+        replaying.has_stopped = replaying.has_stopped || replaying.following.has_stopped();
+    }
+
+    fn end(&mut self, footer: &RunFooter<'_>) {
+        self.end_run(footer);
+    }
+
+    fn warn(&mut self, warning: Warning) {
+        self.record.warnings.push(warning);
+    }
+
+    fn wants(&self) -> Wants {
+        match &self.current {
+            Some(replaying) if replaying.has_stopped => Wants { words: false, results: false },
+            _ => self.plan.wants(),
+        }
+    }
+}
+
+impl Replaying {
+    /// What the whole recorded run did, stops or not.
+    fn count(&mut self, event: &Event<'_>) {
+        let (usage, cost) = match &event.kind {
+            EventKind::RunBegin { agent: Some(agent), .. } if event.source == Source::Own => {
+                self.agent.get_or_insert_with(|| (*agent).to_owned());
+                return;
+            }
+            EventKind::StepBegin => {
+                self.report.steps += 1;
+                return;
+            }
+            EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
+                (usage, cost)
+            }
+            _ => return,
+        };
+        if let Some(usage) = usage {
+            self.report.tokens = self.report.tokens.saturating_add(usage.total());
+        }
+        if let Some(Cost::Known(money)) = cost {
+            self.total = self.total.checked_add(*money).unwrap_or(self.total);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What a replay found, for machines; the command line makes it readable.
+
+use std::collections::BTreeMap;
+
+use endstop_core::units::Money;
+use endstop_core::{Policy, TripRecord};
+use serde::{Deserialize, Serialize};
+
+use super::follower::Cut;
+use super::usage::Usage;
+use endstop_transcript::{CostIs, Warning};
+
+/// Version of the report's JSON.
+const VERSION: u32 = 1;
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReport {
+    /// Its id: the session, the instance, or the file's name.
+    pub id: String,
+    /// The format it was read from.
+    pub format: &'static str,
+    /// The model it used most.
+    pub model: Option<String>,
+    /// Steps, descendants included.
+    pub steps: u64,
+    /// Tokens, descendants included.
+    pub tokens: u64,
+    /// Dollars as a decimal; none where unknown.
+    #[serde(rename = "cost_usd", serialize_with = "dollars_or_none")]
+    pub cost: Option<Money>,
+    /// What the amount is.
+    #[serde(serialize_with = "cost_is")]
+    pub cost_is: CostIs,
+    /// Whether it succeeded, where known.
+    pub outcome: Option<bool>,
+    /// The step at which the policy would have stopped it; none if it would not.
+    pub stopped_at_step: Option<u64>,
+    /// The rule that would have.
+    pub rule: Option<String>,
+    /// The reason.
+    pub reason: Option<&'static str>,
+    /// What the rule saw.
+    pub evidence: Option<String>,
+    /// Dollars that the stop would have saved.
+    #[serde(rename = "saved_usd", serialize_with = "dollars_or_none")]
+    pub saved: Option<Money>,
+    /// Tokens that it would have saved.
+    pub tokens_saved: Option<u64>,
+    /// Rules that the format cannot show.
+    pub not_testable: Vec<String>,
+    /// Pause rules at which a person would have been asked.
+    pub paused: Vec<String>,
+    /// Warn rules that would have told.
+    pub warned: Vec<String>,
+    #[serde(skip)]
+    pub(crate) known_cost: Money,
+}
+
+impl RunReport {
+    pub(super) fn new(id: &str, format: &'static str) -> Self {
+        Self {
+            id: id.to_owned(),
+            format,
+            model: None,
+            steps: 0,
+            tokens: 0,
+            cost: None,
+            cost_is: CostIs::Unknown,
+            outcome: None,
+            stopped_at_step: None,
+            rule: None,
+            reason: None,
+            evidence: None,
+            saved: None,
+            tokens_saved: None,
+            not_testable: Vec::new(),
+            paused: Vec::new(),
+            warned: Vec::new(),
+            known_cost: Money::ZERO,
+        }
+    }
+
+    pub(super) fn stop(&mut self, verdict: &TripRecord, cut: &Cut) {
+        self.stopped_at_step = Some(cut.step);
+        self.rule.clone_from(&verdict.rule);
+        self.reason = verdict.primary.as_ref().map(|signal| signal.reason.value());
+        self.evidence = verdict.primary.as_ref().map(|signal| signal.message.clone());
+        self.tokens_saved = Some(self.tokens.saturating_sub(cut.tokens));
+        self.saved = Some(self.known_cost.saturating_sub(cut.spent));
+    }
+}
+
+/// How runs ended, and what the policy would have done to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Outcomes {
+    /// Runs that succeeded.
+    pub succeeded: u64,
+    /// Of those, how many would have been stopped: successes lost.
+    pub succeeded_stopped: u64,
+    /// Runs that failed.
+    pub failed: u64,
+    /// Of those, how many would have been stopped.
+    pub failed_stopped: u64,
+    /// Runs of which it is not known.
+    pub unknown: u64,
+}
+
+/// What one rule would have done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RuleReport {
+    /// Runs that it would have stopped.
+    pub stopped: u64,
+    /// Dollars that it would have saved.
+    #[serde(rename = "saved_usd", serialize_with = "dollars")]
+    pub saved: Money,
+    /// Successes that it would have cost.
+    pub succeeded_stopped: u64,
+    /// Failures that it would have cut.
+    pub failed_stopped: u64,
+    /// Runs whose format cannot show what it looks at.
+    pub not_testable: u64,
+    /// Runs in which it would have asked a person.
+    pub paused: u64,
+    /// Runs in which it would have warned.
+    pub warned: u64,
+    /// The steps at which it would have stopped runs, in order of the runs.
+    #[serde(skip)]
+    pub at_steps: Vec<u64>,
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The version of this form: 1.
+    pub version: u32,
+    /// Runs read.
+    pub runs: u64,
+    /// Their steps.
+    pub steps: u64,
+    /// Their tokens.
+    pub tokens: u64,
+    /// Their cost in dollars, as far as it is known.
+    #[serde(rename = "cost_usd", serialize_with = "dollars")]
+    pub cost: Money,
+    /// Runs that the policy would have stopped.
+    pub stopped: u64,
+    /// Dollars that it would have saved.
+    #[serde(rename = "saved_usd", serialize_with = "dollars")]
+    pub saved: Money,
+    /// How the runs ended.
+    pub outcomes: Outcomes,
+    /// What the runs used, by model, tool and kind of run.
+    pub usage: Usage,
+    /// Each rule by id.
+    pub rules: BTreeMap<String, RuleReport>,
+    /// What the readers had to say.
+    #[serde(serialize_with = "warnings")]
+    pub warnings: Vec<Warning>,
+    /// Each run.
+    pub per_run: Vec<RunReport>,
+}
+
+impl Report {
+    pub(super) fn new(policy: &Policy) -> Self {
+        let rules = policy.rules.iter().map(|rule| (rule.id.clone(), RuleReport::default()));
+        Self {
+            version: VERSION,
+            runs: 0,
+            steps: 0,
+            tokens: 0,
+            cost: Money::ZERO,
+            stopped: 0,
+            saved: Money::ZERO,
+            outcomes: Outcomes::default(),
+            usage: Usage::default(),
+            rules: rules.collect(),
+            warnings: Vec::new(),
+            per_run: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, run: RunReport) {
+        let stopped = run.stopped_at_step.is_some();
+        let saved = run.saved.unwrap_or_default();
+        self.runs += 1;
+        self.steps = self.steps.saturating_add(run.steps);
+        self.tokens = self.tokens.saturating_add(run.tokens);
+        self.cost = sum(self.cost, run.known_cost);
+        self.stopped += u64::from(stopped);
+        self.saved = sum(self.saved, saved);
+        let outcomes = &mut self.outcomes;
+        match run.outcome {
+            Some(true) => {
+                outcomes.succeeded += 1;
+                outcomes.succeeded_stopped += u64::from(stopped);
+            }
+            Some(false) => {
+                outcomes.failed += 1;
+                outcomes.failed_stopped += u64::from(stopped);
+            }
+            None => outcomes.unknown += 1,
+        }
+        if let Some(rule) = run.rule.as_ref().and_then(|rule| self.rules.get_mut(rule)) {
+            rule.stopped += 1;
+            rule.saved = sum(rule.saved, saved);
+            rule.succeeded_stopped += u64::from(run.outcome == Some(true));
+            rule.failed_stopped += u64::from(run.outcome == Some(false));
+            rule.at_steps.extend(run.stopped_at_step);
+        }
+        let mut count = |ids: &[String], add: fn(&mut RuleReport)| {
+            for rule in ids {
+                self.rules.get_mut(rule).into_iter().for_each(add);
+            }
+        };
+        count(&run.not_testable, |rule| rule.not_testable += 1);
+        count(&run.paused, |rule| rule.paused += 1);
+        count(&run.warned, |rule| rule.warned += 1);
+        self.per_run.push(run);
+    }
+
+    /// The report as JSON; docs/replay-json.md describes it.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+/// More than $18 million is more than 64 bits of pico-dollars hold; the sum then stays where it is.
+pub(super) fn sum(one: Money, other: Money) -> Money {
+    one.checked_add(other).unwrap_or(one)
+}
+
+pub(super) fn dollars<S: serde::Serializer>(
+    money: &Money,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&money.to_decimal())
+}
+
+pub(super) fn dollars_from<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Money, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(serde::de::Error::custom)
+}
+
+fn dollars_or_none<S: serde::Serializer>(
+    money: &Option<Money>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match money {
+        Some(money) => dollars(money, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn cost_is<S: serde::Serializer>(what: &CostIs, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(what.value())
+}
+
+fn warnings<S: serde::Serializer>(all: &[Warning], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().map(warning_json))
+}
+
+/// A reader's warning as the JSON of replays has it.
+#[must_use]
+pub fn warning_json(warning: &Warning) -> serde_json::Value {
+    serde_json::json!({
+        "kind": warning.kind.value(),
+        "file": warning.file,
+        "line": warning.line,
+        "count": warning.count,
+        "message": warning.message,
+    })
+}

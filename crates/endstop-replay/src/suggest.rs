@@ -1,0 +1,323 @@
+//! Suggestions: limits and detectors for the user's own runs, judged on runs that did not choose them.
+//!
+//! Each family of rules is one condition at many values, from tight to loose. On a set of runs a family
+//! chooses the tightest value that loses no more successes than allowed, and goes some values looser where
+//! the next run asks for it, which is not among those seen. A run whose outcome is not known counts as one
+//! that must not be lost. To judge honestly, the runs are dealt into [`FOLDS`]
+//! parts: each part is judged by rules that were chosen on the others alone, and the parts are added up.
+//! How much looser (at most [`MAX_HEADROOM`]) is the least with which that loses no more than allowed. A
+//! detector that loses more even so is left out; a limit stays, for something has to bound a run.
+
+mod families;
+
+use endstop_core::Policy;
+use endstop_core::policy::PolicyError;
+use serde::Serialize;
+
+use super::compare::{Comparison, Effect, compare};
+use super::report::RunReport;
+use super::usage::Usage;
+use super::{Options, Progress};
+use endstop_transcript::{Transcript, Warning};
+use families::FAMILIES;
+
+/// Into how many parts the runs are dealt: what is left to choose on is most of them.
+pub const FOLDS: usize = 5;
+
+/// How many values looser than the tightest that would do a family goes at most.
+pub const MAX_HEADROOM: usize = 4;
+
+/// What is proposed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Suggestion {
+    /// Whether any run's outcome is known; where none is, every run counts as one not to lose.
+    pub knows_outcomes: bool,
+    /// The share of successes that may be lost.
+    pub lose_at_most: f64,
+    /// How many parts the runs were dealt into.
+    pub folds: usize,
+    /// The rules, and those that were considered and left out.
+    pub rules: Vec<SuggestedRule>,
+    /// All proposed rules together, on the runs that chose them.
+    pub together: Effect,
+    /// The same on runs that did not choose them: what to expect.
+    pub together_held_out: Effect,
+    /// What the runs used.
+    #[serde(skip)]
+    pub usage: Usage,
+    /// What the readers had to say.
+    #[serde(skip)]
+    pub warnings: Vec<Warning>,
+    /// The runs.
+    #[serde(skip)]
+    pub runs: Vec<RunReport>,
+}
+
+/// A rule that was considered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SuggestedRule {
+    /// Its name in the policy file.
+    pub id: &'static str,
+    /// The condition; none where no value of it would do.
+    pub condition: Option<String>,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// Whether it is proposed, or why not.
+    pub verdict: Proposed,
+    /// On the runs that chose it.
+    pub effect: Effect,
+    /// On runs that did not: what to expect.
+    pub held_out: Effect,
+}
+
+/// Whether a rule is proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proposed {
+    /// It is.
+    Yes,
+    /// It would have stopped none of these runs.
+    StopsNothing,
+    /// On runs that did not choose it, it loses more than is allowed.
+    LosesTooMuch,
+    /// What it looks at is not recorded.
+    NotTestable,
+}
+
+/// Proposes rules for `inputs`; `options.policy` is not looked at.
+///
+/// # Errors
+/// If a rule cannot be compiled, which would be a defect.
+pub fn suggest(
+    inputs: &[Transcript],
+    options: &Options<'_>,
+    lose_at_most: f64,
+    progress: &Progress<'_>,
+) -> Result<Suggestion, PolicyError> {
+    let policies: Vec<Policy> = families::policies();
+    let comparison = compare(inputs, &policies, options, progress)?;
+    Ok(Chooser::new(comparison, lose_at_most).choose())
+}
+
+/// Which runs are looked at, by index.
+type Select<'s> = &'s dyn Fn(usize) -> bool;
+
+struct Chooser {
+    comparison: Comparison,
+    lose_at_most: f64,
+    knows_outcomes: bool,
+    /// How many values looser each family goes; none where it is left out.
+    headroom: Vec<Option<usize>>,
+    /// The part that each run was dealt into.
+    fold: Vec<usize>,
+    /// The first policy of each family.
+    offsets: Vec<usize>,
+}
+
+impl Chooser {
+    fn new(mut comparison: Comparison, lose_at_most: f64) -> Self {
+        let knows_outcomes = comparison.runs.iter().any(|run| run.outcome.is_some());
+        if !knows_outcomes {
+            comparison.runs.iter_mut().for_each(|run| run.outcome = Some(true));
+        }
+        let fold = deal(&comparison.runs);
+        let lengths = FAMILIES.iter().map(|family| family.values.len());
+        let starts = |sum: &mut usize, length: usize| {
+            let start = *sum;
+            *sum += length;
+            Some(start)
+        };
+        let offsets = lengths.scan(0, starts).collect();
+        Self {
+            comparison,
+            lose_at_most,
+            knows_outcomes,
+            headroom: vec![Some(0); FAMILIES.len()],
+            fold,
+            offsets,
+        }
+    }
+
+    /// With the least headroom that keeps to what may be lost.
+    fn choose(mut self) -> Suggestion {
+        for (index, family) in FAMILIES.iter().enumerate() {
+            let mut tried = (0..=MAX_HEADROOM).map(Some);
+            let kept = tried.find(|headroom| {
+                self.set_headroom(index, *headroom);
+                self.is_allowed(&self.held_out(index))
+            });
+            let otherwise = family.is_limit.then_some(MAX_HEADROOM);
+            self.set_headroom(index, kept.unwrap_or(otherwise));
+        }
+        while !self.is_allowed(&self.held_out_together()) {
+            let before = self.headroom.clone();
+            for headroom in self.headroom.iter_mut().flatten() {
+                *headroom = (*headroom + 1).min(MAX_HEADROOM);
+            }
+            if self.headroom == before {
+                break;
+            }
+        }
+        self.suggestion()
+    }
+
+    fn set_headroom(&mut self, family: usize, headroom: Option<usize>) {
+        if let Some(place) = self.headroom.get_mut(family) {
+            *place = headroom;
+        }
+    }
+
+    /// What a family would have done to runs that did not choose its value; one that is left out, what it
+    /// would have done with the most headroom.
+    fn held_out(&self, family: usize) -> Effect {
+        self.over_parts(|others| vec![(family, self.alone_in(family, others))])
+    }
+
+    /// The same of all families together.
+    fn held_out_together(&self) -> Effect {
+        self.over_parts(|others| self.together(others).into_iter().enumerate().collect())
+    }
+
+    /// Each part judged by what `choose` finds on the others.
+    fn over_parts(&self, choose: impl Fn(Select<'_>) -> Vec<(usize, Option<usize>)>) -> Effect {
+        let mut sum = Effect::default();
+        for part in 0..self.folds() {
+            let chosen = choose(&|run| self.fold.get(run) != Some(&part));
+            let this = |run: usize| self.fold.get(run) == Some(&part);
+            sum.merge(&self.effect(&self.indices(&chosen), &this));
+        }
+        sum
+    }
+
+    fn folds(&self) -> usize {
+        self.fold.iter().max().map_or(0, |most| most + 1)
+    }
+
+    fn suggestion(self) -> Suggestion {
+        let everywhere = |_: usize| true;
+        let together = self.together(&everywhere);
+        let rules = FAMILIES.iter().enumerate().map(|(index, family)| {
+            let value = together.get(index).copied().flatten();
+            let shown = value.or_else(|| self.alone_in(index, &everywhere));
+            let effect = self.effect(&self.indices(&[(index, shown)]), &everywhere);
+            SuggestedRule {
+                id: family.id,
+                condition: shown.and_then(|value| family.condition(value)),
+                purpose: family.purpose,
+                verdict: self.verdict(index, value, &effect),
+                effect,
+                held_out: self.held_out(index),
+            }
+        });
+        let rules: Vec<SuggestedRule> = rules.collect();
+        let kept: Vec<_> = together.into_iter().enumerate().collect();
+        Suggestion {
+            knows_outcomes: self.knows_outcomes,
+            lose_at_most: self.lose_at_most,
+            folds: self.folds(),
+            together: self.effect(&self.indices(&kept), &everywhere),
+            together_held_out: self.held_out_together(),
+            rules,
+            usage: self.comparison.usage,
+            warnings: self.comparison.warnings,
+            runs: self.comparison.runs,
+        }
+    }
+
+    fn verdict(&self, index: usize, value: Option<usize>, effect: &Effect) -> Proposed {
+        let is_limit = FAMILIES.get(index).is_some_and(|family| family.is_limit);
+        // Where no value would do, its loosest tells whether any could be tested.
+        let last = FAMILIES.get(index).and_then(|family| family.values.len().checked_sub(1));
+        let loosest = self.effect(&self.indices(&[(index, last)]), &|_| true);
+        if loosest.not_testable == loosest.runs {
+            Proposed::NotTestable
+        } else if value.is_none() {
+            Proposed::LosesTooMuch
+        } else if effect.stopped == 0 && !is_limit {
+            Proposed::StopsNothing
+        } else {
+            Proposed::Yes
+        }
+    }
+
+    /// The family's tightest value that loses no more than allowed on these runs, and then looser.
+    fn alone_in(&self, family: usize, select: Select<'_>) -> Option<usize> {
+        let last = FAMILIES.get(family)?.values.len().checked_sub(1)?;
+        let headroom = self.headroom.get(family).copied().flatten().unwrap_or(MAX_HEADROOM);
+        let fits = |value: &usize| {
+            self.is_allowed(&self.effect(&self.indices(&[(family, Some(*value))]), select))
+        };
+        let first = (0..=last).find(fits)?;
+        Some(first.saturating_add(headroom).min(last))
+    }
+
+    /// Every family that is not left out, made looser until all together lose no more than allowed on
+    /// these runs.
+    fn together(&self, select: Select<'_>) -> Vec<Option<usize>> {
+        let mut chosen: Vec<(usize, Option<usize>)> = Vec::new();
+        for (index, family) in FAMILIES.iter().enumerate() {
+            let is_in = self.headroom.get(index).copied().flatten().is_some();
+            let from = if is_in { self.alone_in(index, select) } else { None };
+            let fits = |value: &usize| {
+                let all: Vec<_> = chosen.iter().copied().chain([(index, Some(*value))]).collect();
+                self.is_allowed(&self.effect(&self.indices(&all), select))
+            };
+            let value = from.and_then(|from| (from..family.values.len()).find(fits));
+            chosen.push((index, value));
+        }
+        chosen.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The policies of these families at these values.
+    fn indices(&self, values: &[(usize, Option<usize>)]) -> Vec<usize> {
+        let index =
+            |(family, value): &(usize, Option<usize>)| Some(self.offsets.get(*family)? + (*value)?);
+        values.iter().filter_map(index).collect()
+    }
+
+    fn effect(&self, indices: &[usize], select: Select<'_>) -> Effect {
+        self.comparison.effect_of(indices, |run, _| select(run))
+    }
+
+    fn is_allowed(&self, effect: &Effect) -> bool {
+        // A run whose outcome is not known may have been a success.
+        let (lost, of) = (
+            effect.succeeded_stopped.saturating_add(effect.unknown_stopped),
+            effect.succeeded.saturating_add(effect.unknown),
+        );
+        lost <= self.allowed(of)
+    }
+
+    /// How many of so many successes may be lost, rounded down.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a number of runs, which is far below 2^52"
+    )]
+    fn allowed(&self, successes: u64) -> u64 {
+        (successes as f64 * self.lose_at_most + 1e-9) as u64
+    }
+}
+
+/// Deals the runs into [`FOLDS`] parts, fewer where there are fewer runs: successes, failures and the
+/// rest each evenly, in an order that depends on their names alone.
+fn deal(runs: &[RunReport]) -> Vec<usize> {
+    let folds = FOLDS.min(runs.len());
+    let mut order: Vec<usize> = (0..runs.len()).collect();
+    let key = |run: &RunReport| {
+        (run.outcome, xxhash_rust::xxh3::xxh3_64(run.id.as_bytes()), run.id.clone())
+    };
+    order.sort_by_cached_key(|&index| runs.get(index).map(key));
+    let mut dealt = vec![0; runs.len()];
+    for (rank, index) in order.into_iter().enumerate() {
+        if let Some(fold) = dealt.get_mut(index) {
+            *fold = rank % folds.max(1);
+        }
+    }
+    dealt
+}
+
+#[cfg(test)]
+#[path = "suggest/suggest_tests.rs"]
+mod tests;

@@ -1,0 +1,233 @@
+//! Many policies in one pass do to every run what each does alone.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use endstop_core::expr::parse;
+use endstop_core::policy::{Action, OnUnpriced, Rule};
+use endstop_core::{Condition, Policy};
+use endstop_price::PriceTable;
+use endstop_replay::{Options, compare, replay};
+use endstop_transcript::{Part, Transcript, format, sample, walk};
+
+fn condition(text: &str) -> Condition {
+    parse(text).unwrap()
+}
+
+/// Of every kind of condition, watched together or not.
+fn policies() -> Vec<Policy> {
+    let texts = [
+        "steps >= 1",
+        "steps >= 2",
+        "steps >= 7",
+        "cost >= $0.01",
+        "cost >= $0.20",
+        "tokens >= 5k",
+        "output_tokens >= 100",
+        "tool_calls >= 3",
+        "own.steps >= 2",
+        "messages >= 4",
+        "active >= 30s",
+        "idle >= 1m",
+        "repeats >= 2",
+        "cycles >= 2",
+        "no_progress(2)",
+        "streak(near_duplicate) >= 2",
+        "streak(no_tool_calls) >= 2",
+        "errored",
+        "said(\"the\")",
+        "called(\"bash\") then called(\"read\")",
+        "subagents >= 1",
+        "depth >= 1",
+        "not ever(called(\"submit\")) and steps >= 3",
+    ];
+    let mut policies: Vec<Policy> =
+        texts.iter().map(|text| Policy::stop(condition(text))).collect();
+    let ignoring = texts.iter().map(|text| {
+        let mut policy = Policy::stop(condition(text));
+        policy.on_unpriced = Some(OnUnpriced::Ignore);
+        policy
+    });
+    policies.extend(ignoring.collect::<Vec<_>>());
+    for action in [Action::Finish, Action::Pause, Action::Warn] {
+        let mut policy = Policy::stop(condition("steps >= 4"));
+        policy.rules.push(Rule::new("also", action, condition("steps >= 2")));
+        policies.push(policy);
+    }
+    policies
+}
+
+/// Runs of which some are let go on by a person, and some are signalled from outside.
+fn interventions() -> Transcript {
+    let step = |at: u64, tool: &str| {
+        format!(
+            "{{\"at\":{at},\"event\":\"step_begin\"}}\n\
+             {{\"at\":{at},\"event\":\"attempt_begin\"}}\n\
+             {{\"at\":{at},\"event\":\"reply\",\"model\":\"m\",\"usage\":{{\"input\":9000,\"output\":40}},\
+             \"cost\":\"0.15\",\"tool_calls\":1}}\n\
+             {{\"at\":{at},\"event\":\"tool_begin\",\"tool\":\"{tool}\"}}\n\
+             {{\"at\":{at},\"event\":\"tool_end\",\"tool\":\"{tool}\",\"arguments\":\"{{}}\",\"result\":\"same\"}}\n\
+             {{\"at\":{at},\"event\":\"step_end\"}}\n"
+        )
+    };
+    let mut text = String::new();
+    let between = [
+        "{\"at\":40,\"event\":\"continuation_requested\",\"by\":\"a person\"}\n",
+        "{\"at\":40,\"event\":\"signal\",\"name\":\"enough\"}\n",
+        "{\"at\":40,\"event\":\"approved\",\"rule\":\"also\"}\n",
+        "{\"at\":40,\"event\":\"cancel\",\"message\":\"no more\"}\n",
+        "{\"at\":40,\"refused\":true,\"event\":\"step_begin\"}\n",
+        "",
+    ];
+    for (index, between) in between.iter().enumerate() {
+        text.push_str(&format!("{{\"endstop_trace\":1,\"run\":\"r{index}\"}}\n"));
+        text.push_str(
+            "{\"at\":0,\"event\":\"run_begin\"}\n{\"at\":0,\"event\":\"user_message\"}\n",
+        );
+        (1..4).for_each(|at| text.push_str(&step(at * 10, "bash")));
+        text.push_str(between);
+        (5..9).for_each(|at| {
+            text.push_str(&step(at * 10, if at % 2 == 0 { "read" } else { "bash" }))
+        });
+        text.push_str("{\"at\":99,\"event\":\"run_end\",\"succeeded\":true}\n");
+    }
+    let main = Part::bytes("interventions.jsonl", text.into_bytes());
+    Transcript { format: format("endstop").unwrap(), main, children: Vec::new() }
+}
+
+fn transcripts() -> Vec<Transcript> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../endstop-transcript/tests/data");
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let mut folders: Vec<PathBuf> = vec![data];
+    for folder in ["openai-chat", "codex", "claude-code"] {
+        let path = recorded.join(folder);
+        match path.is_dir() {
+            true => folders.push(path),
+            false => println!("skipped: no recorded runs in ../shared/traces/{folder}"),
+        }
+    }
+    let mut all = walk(&folders).unwrap().transcripts;
+    all.extend(sample());
+    all.push(interventions());
+    all
+}
+
+#[test]
+fn many_policies_in_one_pass_do_what_each_does_alone() {
+    let (transcripts, policies, outcomes) = (transcripts(), policies(), BTreeMap::new());
+    let nothing = Policy::default();
+    let prices = PriceTable::embedded();
+    let with = |policy| Options { policy, outcomes: &outcomes, prices, jobs: 2 };
+    let compared = compare(&transcripts, &policies, &with(&nothing), &|_| ()).unwrap();
+    let mut stopped = 0;
+    for (index, policy) in policies.iter().enumerate() {
+        let alone = replay(&transcripts, &with(policy), &|_| ()).unwrap();
+        assert_eq!(alone.per_run.len(), compared.runs.len());
+        for (number, run) in alone.per_run.iter().enumerate() {
+            let cut = compared.cuts[number][index];
+            let what = format!("policy {index} {:?}, run {}", policy.rules[0].condition, run.id);
+            assert_eq!(cut.map(|cut| cut.step), run.stopped_at_step, "{what}");
+            let saved = cut.map(|cut| run.tokens - cut.tokens);
+            assert_eq!(saved, run.tokens_saved, "{what}");
+        }
+        let effect = compared.effect(index);
+        assert_eq!((effect.stopped, effect.saved), (alone.stopped, alone.saved));
+        assert_eq!((effect.runs, effect.cost), (alone.runs, alone.cost));
+        assert_eq!(compared.usage, alone.usage);
+        stopped += alone.stopped;
+    }
+    assert!(stopped > 100, "{stopped}");
+}
+
+#[test]
+fn a_step_that_was_refused_is_no_step_and_stops_whoever_refuses_it_too() {
+    let turn = "{\"at\":1,\"event\":\"step_begin\"}\n\
+        {\"at\":1,\"event\":\"reply\",\"model\":\"m\",\"cost\":\"0.15\"}\n\
+        {\"at\":1,\"event\":\"step_end\"}\n";
+    let refused = "{\"at\":2,\"refused\":true,\"event\":\"step_begin\"}\n";
+    let header = "{\"endstop_trace\":1,\"run\":\"a\"}\n";
+    let text = format!("{header}{turn}{turn}{refused}{turn}");
+    let main = Part::bytes("a.jsonl", text.into_bytes());
+    let inputs = [Transcript { format: format("endstop").unwrap(), main, children: Vec::new() }];
+    let outcomes = BTreeMap::new();
+    for (limit, stopped) in [(2, Some(2)), (3, None), (4, None)] {
+        let policy = Policy::stop(condition(&format!("steps >= {limit}")));
+        let prices = PriceTable::embedded();
+        let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1 };
+        let run = replay(&inputs, &options, &|_| ()).unwrap().per_run.remove(0);
+        assert_eq!((run.steps, run.stopped_at_step), (3, stopped), "{limit}");
+    }
+}
+
+#[test]
+fn the_answer_does_not_depend_on_the_number_of_threads() {
+    let (transcripts, policies, outcomes) = (transcripts(), policies(), BTreeMap::new());
+    let nothing = Policy::default();
+    let with = |jobs| Options {
+        policy: &nothing,
+        outcomes: &outcomes,
+        prices: PriceTable::embedded(),
+        jobs,
+    };
+    let one = compare(&transcripts, &policies, &with(1), &|_| ()).unwrap();
+    let four = compare(&transcripts, &policies, &with(4), &|_| ()).unwrap();
+    assert_eq!((one.runs, one.cuts, one.usage), (four.runs, four.cuts, four.usage));
+}
+
+/// Large enough to be read in pieces: runs whose results are long, some without a name or damaged, with
+/// that many tools.
+fn large(name: &str, runs: u64, tools: u64) -> Transcript {
+    let result = "some result ".repeat(usize::try_from((24 << 20) / runs / 12).unwrap());
+    let mut text = String::new();
+    for run in 0..runs {
+        let tool = format!("tool {}", run.wrapping_mul(7_919) % tools);
+        let id = if run % 5 == 0 { String::new() } else { format!("run {run}") };
+        text.push_str(&format!("{{\"endstop_trace\":1,\"run\":\"{id}\"}}\n"));
+        text.push_str(if run % 97 == 40 { "{\"at\":0,\n" } else { "\n" });
+        for step in 0..1 + run % 3 {
+            text.push_str(&format!(
+                "{{\"at\":{step},\"event\":\"step_begin\"}}\n\
+                 {{\"at\":{step},\"event\":\"reply\",\"model\":\"m\",\"usage\":{{\"input\":9,\"output\":4}},\
+                 \"cost\":\"0.15\",\"tool_calls\":1}}\n\
+                 {{\"at\":{step},\"event\":\"tool_begin\",\"tool\":\"{tool}\"}}\n"
+            ));
+        }
+        let end = format!("\"tool\":\"{tool}\",\"arguments\":\"\",\"result\":\"{result}\"");
+        text.push_str(&format!("{{\"at\":9,\"event\":\"tool_end\",{end}}}\n"));
+    }
+    text.push_str("{\"at\":9,\"event\":");
+    let main = Part::bytes(name.to_owned(), text.into_bytes());
+    Transcript { format: format("endstop").unwrap(), main, children: Vec::new() }
+}
+
+#[test]
+fn the_report_of_large_files_does_not_depend_on_the_number_of_threads() {
+    // Of the second, more tools come up than are told apart.
+    let inputs = [large("one.jsonl", 300, 40), large("two.jsonl", 6_000, 5_000)];
+    for input in &inputs {
+        assert!(input.format.pieces(&input.main, 8 << 20).len() > 1);
+    }
+    let (policy, outcomes) = (Policy::stop(condition("steps >= 2")), BTreeMap::new());
+    let report = |jobs| {
+        let prices = PriceTable::embedded();
+        let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs };
+        let done = AtomicUsize::new(0);
+        let count = |_: &Transcript| {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        let report = replay(&inputs, &options, &count).unwrap();
+        assert_eq!(done.into_inner(), inputs.len());
+        report
+    };
+    let one = report(1);
+    assert_eq!((one.runs, one.per_run.len(), one.warnings.len()), (6_300, 6_300, 4));
+    assert!(one.stopped > 1_000 && one.stopped < 6_300, "{}", one.stopped);
+    for jobs in [2, 4] {
+        let other = report(jobs);
+        assert!(other == one, "{jobs} threads");
+        let text = |report| serde_json::to_string(report).unwrap();
+        assert!(text(&other) == text(&one), "{jobs} threads");
+    }
+}

@@ -1,0 +1,346 @@
+//! One step of a trajectory.
+
+use std::borrow::Cow;
+
+use endstop_core::units::Cost;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::super::act::{CostSource, Full, Reply, Step, Time, parse_time};
+use super::super::bill::{ModelCall, bill};
+use super::super::part::Part;
+use super::super::warning::{WarningKind, Warnings};
+use endstop_price::{PriceTable, UsageShape, billed_cost};
+
+/// What holds for all steps of a trajectory.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'c> {
+    pub(super) part: &'c Part,
+    pub(super) prices: &'c PriceTable,
+    /// The model of steps that name none.
+    pub(super) model: Option<&'c str>,
+    /// Where `cost_usd` comes from.
+    pub(super) source: CostSource,
+}
+
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    User,
+    /// A model call.
+    Agent,
+    /// Tool calls without a model call.
+    Dispatch,
+    Other,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Record<'a> {
+    #[serde(borrow)]
+    source: Cow<'a, str>,
+    #[serde(borrow)]
+    timestamp: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    model_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<ToolCall<'a>>>,
+    #[serde(borrow)]
+    observation: Option<Observation<'a>>,
+    #[serde(borrow)]
+    metrics: Option<Metrics<'a>>,
+    llm_call_count: Option<Value>,
+    pub(super) is_copied_context: Option<bool>,
+    #[serde(borrow)]
+    extra: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(borrow)]
+    tool_call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    function_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    extra: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Observation<'a> {
+    #[serde(borrow, default)]
+    results: Vec<Observed<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Observed<'a> {
+    #[serde(borrow)]
+    source_call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    subagent_trajectory_ref: Option<Vec<Reference<'a>>>,
+    #[serde(borrow)]
+    extra: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Reference<'a> {
+    #[serde(borrow)]
+    trajectory_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    session_id: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Metrics<'a> {
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cached_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cost_usd: Option<&'a RawValue>,
+    #[serde(borrow)]
+    extra: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StepExtra {
+    finish_reason: Option<String>,
+    endstop: StepKept,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StepKept {
+    failed_attempts: u16,
+    refused: Vec<String>,
+    has_no_reply: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CallExtra {
+    /// The arguments as the model gave them, where they are no object.
+    arguments_text: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ResultExtra {
+    is_error: Option<bool>,
+}
+
+/// What is known of an `extra`, where anybody may have put anything.
+fn extra_of<'a, T: Default + Deserialize<'a>>(raw: Option<&'a RawValue>) -> T {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+struct ContentPart<'a> {
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+}
+
+impl Record<'_> {
+    pub(super) fn kind(&self) -> Kind {
+        let has_model = self.llm_call_count.as_ref().is_none_or(|count| *count != json!(0));
+        match &*self.source {
+            "user" => Kind::User,
+            "agent" if has_model => Kind::Agent,
+            "agent" => Kind::Dispatch,
+            _ => Kind::Other,
+        }
+    }
+
+    pub(super) fn time(&self) -> Time {
+        let text = self.timestamp.as_deref()?;
+        // Without an offset it is taken as UTC.
+        parse_time(text).or_else(|| parse_time(&format!("{text}Z")))
+    }
+
+    /// The sub-agents that the observation refers to.
+    pub(super) fn refers(&self) -> Vec<String> {
+        let results = self.observation.iter().flat_map(|observation| &observation.results);
+        let references = results.flat_map(|result| result.subagent_trajectory_ref.iter().flatten());
+        let ids = references.filter_map(|reference| {
+            reference.trajectory_id.as_ref().or(reference.session_id.as_ref())
+        });
+        ids.map(|id| id.clone().into_owned()).collect()
+    }
+}
+
+/// Reads a model call with its tools.
+pub(super) fn read(record: Record<'_>, context: &Context<'_>, warnings: &mut Warnings) -> Step {
+    let time = record.time();
+    let mut step = Step::begin(time);
+    let extra: StepExtra = extra_of(record.extra);
+    let added = (|| {
+        for _ in 0..extra.endstop.failed_attempts {
+            step.fail(time)?;
+        }
+        if !extra.endstop.has_no_reply {
+            let model = record.model_name.map(Cow::into_owned);
+            let model = model.or(context.model.map(str::to_owned));
+            let mut reply = reply_of(model, record.metrics, time, context, warnings);
+            reply.finish = extra.finish_reason;
+            step.answer(time, reply);
+        }
+        if let Some(text) = text_of(record.message).filter(|text| !text.is_empty()) {
+            step.say(time, text)?;
+        }
+        for tool in extra.endstop.refused {
+            step.refuse(time, tool)?;
+        }
+        add_tools(&mut step, record.tool_calls, record.observation, time)
+    })();
+    note(added, context, warnings);
+    step
+}
+
+/// Adds tool calls that were made without a model call.
+pub(super) fn dispatch(
+    step: &mut Step,
+    record: Record<'_>,
+    context: &Context<'_>,
+    warnings: &mut Warnings,
+) {
+    let time = record.time();
+    note(add_tools(step, record.tool_calls, record.observation, time), context, warnings);
+}
+
+fn note(added: Result<(), Full>, context: &Context<'_>, warnings: &mut Warnings) {
+    if added.is_err() {
+        let message = || "a step holds more than is kept; the rest of it is dropped".to_owned();
+        warnings.add(WarningKind::TooLarge, context.part.name(), None, message);
+    }
+}
+
+fn add_tools(
+    step: &mut Step,
+    calls: Option<Vec<ToolCall<'_>>>,
+    observation: Option<Observation<'_>>,
+    time: Time,
+) -> Result<(), Full> {
+    for call in calls.into_iter().flatten() {
+        let raw = extra_of::<CallExtra>(call.extra).arguments_text;
+        let arguments = raw.or_else(|| text_of(call.arguments)).unwrap_or_default();
+        let id = call.tool_call_id.map(Cow::into_owned);
+        step.call(time, id, call.function_name.unwrap_or_default().into_owned(), arguments)?;
+    }
+    for result in observation.into_iter().flat_map(|observation| observation.results) {
+        let failed = extra_of::<ResultExtra>(result.extra).is_error == Some(true);
+        let text = text_of(result.content);
+        match result.source_call_id {
+            Some(id) => step.result_of(&id, time, text.unwrap_or_default(), failed)?,
+            // A mere reference to a sub-agent is the result of nothing.
+            None if text.is_none() => false,
+            None => step.next_result(time, text.unwrap_or_default(), failed)?,
+        };
+    }
+    Ok(())
+}
+
+fn reply_of(
+    model: Option<String>,
+    metrics: Option<Metrics<'_>>,
+    time: Time,
+    context: &Context<'_>,
+    warnings: &mut Warnings,
+) -> Reply {
+    let mut reply = Reply { model, cost: Some(Cost::Unpriced), ..Reply::default() };
+    let Some(metrics) = metrics else { return reply };
+    let cost = value_of(metrics.cost_usd);
+    if value_of(metrics.prompt_tokens).is_none() && value_of(metrics.completion_tokens).is_none() {
+        let billed = cost.and_then(|cost| billed_cost(&json!({ "cost": cost })));
+        if let Some(money) = billed {
+            (reply.cost, reply.source) = (Some(Cost::Known(money)), context.source);
+        }
+        return reply;
+    }
+    let (shape, usage) = usage_of(metrics, cost);
+    let call = ModelCall {
+        providers: &[None],
+        model: reply.model.as_deref(),
+        shape,
+        usage: &usage,
+        service_tier: None,
+        time,
+    };
+    let bill = bill(&call, context.prices);
+    if let Some(problem) = bill.problem {
+        let message = || format!("metrics: {problem}");
+        warnings.add(WarningKind::BadNumber, context.part.name(), None, message);
+    }
+    let is_told = bill.source == CostSource::Billed;
+    let source = if is_told { context.source } else { bill.source };
+    (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), source);
+    reply
+}
+
+/// The metrics as a usage report: Anthropic's where tokens that a cache keeps for an hour are told.
+fn usage_of(metrics: Metrics<'_>, cost: Option<Value>) -> (UsageShape, Value) {
+    let extra: Map<String, Value> = extra_of(metrics.extra);
+    let prompt = value_of(metrics.prompt_tokens);
+    let output = value_of(metrics.completion_tokens);
+    let cached = value_of(metrics.cached_tokens);
+    let written = extra.get("cache_creation_input_tokens").cloned();
+    let count = |value: &Option<Value>| value.as_ref().map_or(Some(0), Value::as_u64);
+    if let Some(by_life) = extra.get("cache_creation")
+        && let (Some(all), Some(read), Some(new)) =
+            (count(&prompt), count(&cached), count(&written))
+        && let Some(input) = all.checked_sub(read.saturating_add(new))
+    {
+        let usage = json!({
+            "input_tokens": input, "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": new, "cache_creation": by_life,
+            "output_tokens": output, "cost": cost,
+        });
+        return (UsageShape::Anthropic, usage);
+    }
+    let usage = json!({
+        "prompt_tokens": prompt, "completion_tokens": output, "cost": cost,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "cache_creation_input_tokens": written,
+    });
+    (UsageShape::OpenAiChat, without_nulls(usage))
+}
+
+/// Null is absent; a reader of counts would not take it.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let kept = object.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect())
+        }
+        value => value,
+    }
+}
+
+/// A value that is not null; a number beyond all bounds stays as its text, which is no count.
+fn value_of(raw: Option<&RawValue>) -> Option<Value> {
+    let raw = raw?.get();
+    let value = serde_json::from_str(raw).unwrap_or_else(|_| Value::String(raw.to_owned()));
+    (!value.is_null()).then_some(value)
+}
+
+/// A text, the texts of a list of parts, or else the JSON as it is. Null and absent are none.
+fn text_of(raw: Option<&RawValue>) -> Option<String> {
+    let raw = raw.map(RawValue::get).filter(|text| *text != "null")?;
+    let text = serde_json::from_str::<Text<'_>>(raw).map(|text| text.0.into_owned());
+    let parts = |_| {
+        let parts: Vec<ContentPart<'_>> = serde_json::from_str(raw)?;
+        let texts: Vec<&str> = parts.iter().filter_map(|part| part.text.as_deref()).collect();
+        Ok::<_, serde_json::Error>(texts.join("\n"))
+    };
+    Some(text.or_else(parts).unwrap_or_else(|_| raw.to_owned()))
+}

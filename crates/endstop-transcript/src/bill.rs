@@ -1,0 +1,82 @@
+//! Tokens and money of one model call: what was billed, else what the price table computes.
+
+use endstop_core::units::{Cost, TokenUsage, WallTime};
+use serde_json::Value;
+
+use super::act::{CostSource, Time};
+use endstop_price::{
+    CallContext, PriceTable, UsageCounts, UsageShape, billed_cost, context_of, read_usage,
+};
+
+/// The time at which a call without time is priced: 2100-01-01, by when every known price is in force.
+const LATEST: WallTime = WallTime(4_102_444_800_000);
+
+/// A model call.
+pub(super) struct ModelCall<'c> {
+    /// Whose price list is searched, in this order; `None` is whoever claims the model's name.
+    pub(super) providers: &'c [Option<&'c str>],
+    pub(super) model: Option<&'c str>,
+    pub(super) shape: UsageShape,
+    pub(super) usage: &'c Value,
+    /// The tier that the response names outside its usage.
+    pub(super) service_tier: Option<&'c str>,
+    pub(super) time: Time,
+}
+
+/// What it used and cost.
+pub(super) struct Bill {
+    /// `None` where the report cannot be read.
+    pub(super) usage: Option<TokenUsage>,
+    pub(super) cost: Cost,
+    pub(super) source: CostSource,
+    /// What is wrong with the report.
+    pub(super) problem: Option<String>,
+    /// The cached tokens are more than the input that should hold them: it was taken as without them.
+    pub(super) was_exclusive: bool,
+}
+
+/// Reads the usage report of a call. What the provider billed wins over what is computed.
+pub(super) fn bill(call: &ModelCall<'_>, prices: &PriceTable) -> Bill {
+    let mut bill = Bill {
+        usage: None,
+        cost: Cost::Unpriced,
+        source: CostSource::Unknown,
+        problem: None,
+        was_exclusive: false,
+    };
+    let counts = match read_usage(call.shape, call.usage) {
+        Ok(counts) => Some(counts),
+        Err(error) => {
+            bill.problem = Some(error.to_string());
+            None
+        }
+    };
+    bill.was_exclusive = counts.as_ref().is_some_and(UsageCounts::was_exclusive);
+    bill.usage = counts.as_ref().map(UsageCounts::token_usage);
+    if let Some(billed) = billed_cost(call.usage) {
+        (bill.cost, bill.source) = (Cost::Known(billed), CostSource::Billed);
+        return bill;
+    }
+    if let Some(cost) = call.usage.get("cost").filter(|cost| !cost.is_null()) {
+        bill.problem.get_or_insert_with(|| format!("`cost` is not an amount of dollars: `{cost}`"));
+    }
+    let (Some(counts), Some(model)) = (counts, call.model) else { return bill };
+    let mut context = context_of(call.usage);
+    fill_tier(&mut context, call.service_tier);
+    let at = call.time.map_or(LATEST, WallTime);
+    let found = call.providers.iter().find_map(|provider| prices.find(*provider, model));
+    match found.map(|price| price.price(&counts, at, &context)) {
+        Some(Ok(priced)) => {
+            (bill.cost, bill.source) = (Cost::Known(priced.total), CostSource::Computed);
+        }
+        Some(Err(error)) => bill.problem = Some(error.to_string()),
+        None => {}
+    }
+    bill
+}
+
+fn fill_tier(context: &mut CallContext, tier: Option<&str>) {
+    if let (None, Some(tier)) = (&context.service_tier, tier) {
+        context.service_tier = Some(tier.to_owned());
+    }
+}

@@ -1,0 +1,307 @@
+//! Endstop's own traces: JSON lines, a header for each run and then its events, as
+//! [`endstop_core::wire::v1::trace`] writes them.
+//!
+//! Events are passed on as they were recorded. What a trace lacks at its ends is made up for: a run whose
+//! first event is no `run_begin`, or whose file was cut before `run_end`.
+
+mod canonical;
+mod pieces;
+
+use endstop_core::units::{Cost, Millis, WallTime};
+use endstop_core::wire::v1::trace::{Header, Line, VERSION};
+use endstop_core::{Event, EventKind};
+use serde::Deserialize;
+
+use super::lines::JsonLines;
+use super::warning::{WarningKind, Warnings};
+use super::{CostIs, Format, Head, Part, RunFooter, RunHeader, RunSink, Source, Supplies};
+use canonical::Unescaped;
+
+/// The format.
+pub(super) struct EndstopTrace;
+
+impl Format for EndstopTrace {
+    fn id(&self) -> &'static str {
+        "endstop"
+    }
+
+    fn describe(&self) -> &'static str {
+        "Endstop's own traces, JSON lines that begin with `{\"endstop_trace\":1,`"
+    }
+
+    fn kept(&self) -> &'static str {
+        "wherever the run's trace was written"
+    }
+
+    fn detect(&self, head: &Head<'_>) -> bool {
+        head.lines().any(|keys| keys.have(&["endstop_trace"]))
+    }
+
+    fn supplies(&self) -> Supplies {
+        Supplies {
+            tokens: true,
+            money: true,
+            time: true,
+            tool_failures: true,
+            retries: true,
+            finish: true,
+            subagents: true,
+            interventions: true,
+        }
+    }
+
+    fn pieces(&self, part: &Part, about: u64) -> Vec<Part> {
+        pieces::of(part, about)
+    }
+
+    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
+        let mut warnings = Warnings::default();
+        let mut lines = JsonLines::open(source.main, &mut warnings);
+        let mut reader = Reader { file: source.main.name(), stem: source.main.stem(), run: None };
+        let mut unescaped = Unescaped::default();
+        loop {
+            // Most lines need not even be looked for: what is read knows where it ends.
+            let (mut ahead, mut passed) = (lines.ahead(), (0, 0));
+            loop {
+                let mut event = Event::new(Millis(0), EventKind::Tick);
+                let Some(length) = canonical::read(ahead, sink.wants(), &mut unescaped, &mut event)
+                else {
+                    break;
+                };
+                reader.event(&mut event, false, sink);
+                let length = length + 1;
+                passed = (passed.0 + length, passed.1 + 1);
+                ahead = ahead.get(length..).unwrap_or_default();
+            }
+            if passed.1 > 0 {
+                lines.pass(passed.0, passed.1);
+                continue;
+            }
+            if !lines.advance(&mut warnings) {
+                break;
+            }
+            let mut event = Event::new(Millis(0), EventKind::Tick);
+            let line = lines.utf8().unwrap_or_default();
+            match canonical::read(line, sink.wants(), &mut unescaped, &mut event) {
+                Some(length) if length == line.len() => reader.event(&mut event, false, sink),
+                _ => reader.line(&lines, sink, &mut warnings),
+            }
+        }
+        reader.end(sink);
+        warnings.send(sink);
+    }
+}
+
+struct Reader<'f> {
+    file: &'f str,
+    stem: &'f str,
+    run: Option<Run>,
+}
+
+struct Run {
+    at: u64,
+    /// The wall time at offset 0.
+    began: Option<u64>,
+    has_begun: bool,
+    has_ended: bool,
+    outcome: Option<bool>,
+    declared: Option<CostIs>,
+    unpriced: bool,
+    model: Option<String>,
+}
+
+/// How a header of [`VERSION`] begins.
+const CURRENT: &[u8] = b"{\"endstop_trace\":1,";
+
+/// Tells a header from an event.
+#[derive(Deserialize)]
+struct Mark {
+    endstop_trace: Option<u32>,
+}
+
+impl Reader<'_> {
+    /// An event before the first header, or after one that is not known, is nobody's.
+    fn event(&mut self, event: &mut Event<'_>, refused: bool, sink: &mut dyn RunSink) {
+        if let Some(run) = &mut self.run {
+            run.play(event, refused, sink);
+        }
+    }
+
+    fn line(&mut self, lines: &JsonLines<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
+        // A header as it is written is read once, not first for its version.
+        if lines.text().starts_with(CURRENT)
+            && let Ok(header) = serde_json::from_slice(lines.text())
+        {
+            self.end(sink);
+            return self.begin(&header, sink);
+        }
+        let Some(mark) = lines.parse::<Mark>(warnings) else { return };
+        match mark.endstop_trace {
+            Some(VERSION) => {
+                self.end(sink);
+                if let Some(header) = lines.parse(warnings) {
+                    self.begin(&header, sink);
+                }
+            }
+            Some(version) => {
+                self.end(sink);
+                lines.warn(WarningKind::UnknownVersion, warnings, || {
+                    format!("a trace of version {version}; known is {VERSION}")
+                });
+            }
+            None => {
+                if let Some(line) = lines.parse::<Line<'_>>(warnings) {
+                    self.event(&mut line.as_event(), line.refused, sink);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, header: &Header<'_>, sink: &mut dyn RunSink) {
+        let id = if header.run.is_empty() { self.stem } else { &*header.run };
+        let model = header.model.as_deref();
+        sink.begin(&RunHeader { id, format: EndstopTrace.id(), file: self.file, model });
+        let declared = match header.cost_is.as_deref() {
+            Some("billed") => Some(CostIs::Billed),
+            Some("computed") => Some(CostIs::Computed),
+            Some("lower_bound") => Some(CostIs::LowerBound),
+            Some(_) => Some(CostIs::Unknown),
+            None => None,
+        };
+        self.run = Some(Run {
+            at: 0,
+            began: None,
+            has_begun: false,
+            has_ended: false,
+            outcome: None,
+            declared,
+            unpriced: false,
+            model: model.map(str::to_owned),
+        });
+    }
+
+    fn end(&mut self, sink: &mut dyn RunSink) {
+        let Some(mut run) = self.run.take() else { return };
+        if !run.has_ended {
+            let mut end = Event::new(Millis(run.at), EventKind::RunEnd { succeeded: None });
+            run.play(&mut end, false, sink);
+        }
+        let cost_is =
+            if run.unpriced { CostIs::Unknown } else { run.declared.unwrap_or(CostIs::Computed) };
+        sink.end(&RunFooter { outcome: run.outcome, cost_is, model: run.model.as_deref() });
+    }
+}
+
+impl Run {
+    /// A line may leave its wall time out; the run's first one tells it.
+    fn wall_of(&mut self, event: &Event<'_>) -> WallTime {
+        if event.wall.0 > 0 {
+            self.began.get_or_insert(event.wall.0.saturating_sub(event.at.0));
+            return event.wall;
+        }
+        WallTime(self.began.map_or(0, |began| began.saturating_add(self.at)))
+    }
+
+    #[inline]
+    fn play(&mut self, event: &mut Event<'_>, refused: bool, sink: &mut dyn RunSink) {
+        if self.has_ended {
+            return;
+        }
+        self.at = self.at.max(event.at.0);
+        // That of a sub-agent is an event like others.
+        let begins = matches!(event.kind, EventKind::RunBegin { .. })
+            && event.source == endstop_core::event::Source::Own;
+        if begins == self.has_begun {
+            if begins {
+                return;
+            }
+            let kind = EventKind::RunBegin { agent: None, depth: 0 };
+            sink.event(&Event { wall: event.wall, ..Event::new(Millis(self.at), kind) });
+        }
+        self.has_begun = true;
+        match &event.kind {
+            EventKind::Reply { cost, model, .. } => {
+                self.unpriced |= !matches!(cost, Some(Cost::Known(_)));
+                if self.model.is_none() {
+                    self.model = model.map(str::to_owned);
+                }
+            }
+            EventKind::RunEnd { succeeded } => {
+                self.has_ended = true;
+                self.outcome = *succeeded;
+            }
+            _ => {}
+        }
+        event.wall = self.wall_of(event);
+        event.at = Millis(self.at);
+        if refused { sink.refused(event) } else { sink.event(event) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Part, Warning};
+    use super::*;
+    use endstop_price::PriceTable;
+
+    /// Lengths of the words that were read, whether wanted or not; first lines and counts of warnings.
+    #[derive(Default)]
+    struct Found {
+        asked: std::cell::Cell<usize>,
+        runs: Vec<String>,
+        words: Vec<usize>,
+        warned: Vec<(WarningKind, Option<u64>, u64)>,
+    }
+
+    impl RunSink for Found {
+        fn begin(&mut self, run: &RunHeader<'_>) {
+            self.runs.push(run.id.to_owned());
+        }
+        fn event(&mut self, event: &Event<'_>) {
+            if let EventKind::Piece { text } = event.kind {
+                self.words.push(text.len());
+            }
+        }
+        fn end(&mut self, _end: &RunFooter<'_>) {}
+        fn warn(&mut self, warning: Warning) {
+            self.warned.push((warning.kind, warning.line, warning.count));
+        }
+        fn wants(&self) -> super::super::Wants {
+            self.asked.set(self.asked.get() + 1);
+            super::super::Wants { words: self.asked.get().is_multiple_of(2), results: true }
+        }
+    }
+
+    fn piece(text: &str) -> Vec<u8> {
+        format!("{{\"at\":1,\"event\":\"piece\",\"text\":\"{text}\"}}").into_bytes()
+    }
+
+    #[test]
+    fn every_line_is_read_whatever_stands_beside_it() {
+        let mut lines: Vec<Vec<u8>> = vec![b"{\"endstop_trace\":1,\"run\":\"a\"}".to_vec()];
+        let mut expected = Vec::new();
+        for length in [0, 1, 200, 4_000, 4_096, 5_000, 300_000, 7] {
+            for escapes in 0..3 {
+                let text = "w".repeat(length) + &"\\n".repeat(escapes) + "\u{e9}";
+                lines.push(piece(&text));
+                expected.push(length + escapes + 2);
+            }
+        }
+        lines.push(b" {\"run\":\"b\", \"endstop_trace\":1}".to_vec());
+        lines.push([&piece("words")[..], b"\r"].concat());
+        expected.push(5);
+        let damaged = lines.len() as u64 + 1;
+        lines.push(b"{\"at\":1,\"event\":\"piece\",\"text\":\"\xff\"}".to_vec());
+        lines.push(b"{\"endstop_trace\":1,\"run\":7}".to_vec());
+        lines.push(b"{\"endstop_trace\":1,\"run\":\"c\"}".to_vec());
+        lines.push(piece("the last line has no line feed"));
+        expected.push(30);
+        let main = Part::bytes("x.jsonl", lines.join(&b'\n'));
+        let mut found = Found::default();
+        let prices = PriceTable::default();
+        EndstopTrace.read(&Source { main: &main, children: &[], prices: &prices }, &mut found);
+        assert_eq!(found.runs, ["a", "b", "c"]);
+        assert_eq!(found.words, expected);
+        assert_eq!(found.warned, [(WarningKind::Malformed, Some(damaged), 2)]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Whether a file is one JSON document or JSON lines, for formats that are kept as either, and how lists of
+//! messages name themselves.
+
+use std::io::Read;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::document::look_for;
+use super::lines::JsonLines;
+use super::part::Part;
+use super::scan::{MAX_ELEMENT_BYTES, Scanner};
+use super::text::text_of;
+use super::warning::Warnings;
+
+/// How many bytes are searched for the first that is not blank.
+const BLANK_BYTES: u64 = 1 << 10;
+
+/// How a file holds its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// One document, or the cut beginning of one.
+    Document,
+    /// One whole object on a line of its own, which is both.
+    OneLine,
+    /// An object a line.
+    Lines,
+}
+
+impl Layout {
+    /// Of a file. A list is a document whatever its lines look like; of two lines one may be damaged.
+    pub(super) fn of(part: &Part) -> Self {
+        if first_byte(part) == Some(b'[') {
+            return Self::Document;
+        }
+        // Whoever reads the file then gives the warnings.
+        first_value(part).unwrap_or_else(|| of_lines(part))
+    }
+}
+
+/// By what is behind the first value, in the memory of a buffer: a document may be one line of any length.
+fn first_value(part: &Part) -> Option<Layout> {
+    let mut scanner = Scanner::new(part.open().ok()?, MAX_ELEMENT_BYTES).ok()?;
+    scanner.peek().ok()?;
+    let first = scanner.line();
+    scanner.skip().ok()?;
+    let is_one_line = scanner.line() == first;
+    match (scanner.end(), is_one_line) {
+        (Ok(()), true) => Some(Layout::OneLine),
+        (Ok(()), false) => Some(Layout::Document),
+        (Err(_), true) => Some(Layout::Lines),
+        (Err(_), false) => None,
+    }
+}
+
+/// By the first two lines, where the first value does not tell.
+fn of_lines(part: &Part) -> Layout {
+    let mut unheard = Warnings::default();
+    let mut lines = JsonLines::open(part, &mut unheard);
+    let mut next_is_whole = || {
+        let has_line = lines.advance(&mut unheard);
+        has_line.then(|| lines.parse::<IgnoredAny>(&mut unheard).is_some())
+    };
+    match (next_is_whole(), next_is_whole()) {
+        (Some(true), None) => Layout::OneLine,
+        (Some(true), Some(_)) | (Some(false), Some(true)) => Layout::Lines,
+        _ => Layout::Document,
+    }
+}
+
+fn first_byte(part: &Part) -> Option<u8> {
+    let mut start = Vec::new();
+    part.open().ok()?.take(BLANK_BYTES).read_to_end(&mut start).ok()?;
+    let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start);
+    start.trim_ascii_start().first().copied()
+}
+
+/// What a list of messages calls itself and its model.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) id: Option<String>,
+    pub(super) model: Option<String>,
+}
+
+impl Names {
+    /// Of a document, wherever they stand in it.
+    pub(super) fn of(part: &Part) -> Self {
+        let mut names = Self::default();
+        look_for(part, &["id", "model"], &mut |key, value| match key {
+            "id" => names.id = present(Some(value)),
+            _ => names.model = present(Some(value)),
+        });
+        names
+    }
+}
+
+fn present(raw: Option<&RawValue>) -> Option<String> {
+    text_of(raw).filter(|text| !text.is_empty())
+}
+
+/// A list of messages on a line of its own.
+#[derive(Deserialize)]
+pub(super) struct ListLine<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) messages: Option<Vec<&'a RawValue>>,
+}
+
+impl ListLine<'_> {
+    pub(super) fn names(&self) -> Names {
+        Names { id: present(self.id), model: present(self.model) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_from_documents() {
+        for (text, layout) in [
+            ("", Layout::Document),
+            ("{\"a\":[1", Layout::Document),
+            ("{\n \"a\": [\n  {\"b\":1}\n ]\n}\n", Layout::Document),
+            ("[\n{\"a\":1},\n{\"a\":2}\n]", Layout::Document),
+            ("\n[{\"a\":1}]\n", Layout::Document),
+            ("{\"a\":[1]}", Layout::OneLine),
+            ("{\"a\":[1]} \n{", Layout::Lines),
+            ("{\n\"a\":1}\n{\n\"a\":2}", Layout::Document),
+            ("\u{feff}{\"a\":[1]}\n\n", Layout::OneLine),
+            ("{\"a\":1}\n{\"a\":", Layout::Lines),
+            ("{\"a\":\n\n{\"a\":2}\n", Layout::Lines),
+        ] {
+            let part = Part::bytes("x", text.as_bytes().to_vec());
+            assert_eq!(Layout::of(&part), layout, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_longer_than_any_line_may_be_is_a_document() {
+        let open = || -> std::io::Result<Box<dyn Read>> {
+            let middle = std::io::repeat(b'1').take(crate::MAX_LINE_BYTES as u64 + 1);
+            Ok(Box::new((&b"{\"a\":\""[..]).chain(middle).chain(&b"\"}"[..])))
+        };
+        assert_eq!(Layout::of(&Part::stream("x", open)), Layout::OneLine);
+    }
+}

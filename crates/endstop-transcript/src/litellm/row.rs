@@ -1,0 +1,285 @@
+//! One row of the spend logs.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::super::Source;
+use super::super::act::{Reply, Time, parse_time};
+use super::super::bill::{ModelCall, bill};
+use super::super::messages::{Asked, Said, Told, list_of, said_in, text_of, told_in};
+use super::super::warning::{WarningKind, Warnings};
+use endstop_price::UsageShape;
+
+/// Words in the type of a call that answers with no words of a model.
+const NO_STEPS: [&str; 14] = [
+    "embedding",
+    "image",
+    "video",
+    "transcription",
+    "speech",
+    "moderation",
+    "rerank",
+    "ocr",
+    "file",
+    "batch",
+    "vector_store",
+    "search",
+    "list",
+    "retrieve",
+];
+
+/// The type of a call that ran a tool of an MCP server.
+const MCP_CALL: &str = "call_mcp_tool";
+
+/// A row: what matters to a run.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) start: Time,
+    pub(super) end: Time,
+    pub(super) failed: bool,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Model(Box<Model>),
+    /// With its result, where it is logged.
+    Tool(Asked, String),
+    /// No step of an agent.
+    Other {
+        has_cost: bool,
+    },
+}
+
+/// A model call.
+#[derive(Debug)]
+pub(super) struct Model {
+    id: String,
+    model: Option<String>,
+    provider: Option<String>,
+    /// With what was billed, as `cost`.
+    usage: Value,
+    finish: Option<String>,
+    pub(super) said: Said,
+    pub(super) told: Told,
+}
+
+#[derive(Deserialize)]
+struct Record<'a> {
+    #[serde(borrow)]
+    request_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    call_type: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    spend: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt_tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    completion_tokens: Option<&'a RawValue>,
+    #[serde(rename = "startTime")]
+    start_time: Option<Value>,
+    #[serde(rename = "endTime")]
+    end_time: Option<Value>,
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    custom_llm_provider: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+    cache_hit: Option<Value>,
+    metadata: Option<Value>,
+    #[serde(borrow)]
+    mcp_namespaced_tool_name: Option<Cow<'a, str>>,
+    messages: Option<Value>,
+    response: Option<Value>,
+    proxy_server_request: Option<Value>,
+}
+
+impl Row {
+    pub(super) fn read(raw: &RawValue) -> Result<Self, serde_json::Error> {
+        let record: Record<'_> = serde_json::from_str(raw.get())?;
+        let metadata = object_of(record.metadata.as_ref());
+        let status = record.status.as_deref().or(metadata.get("status").and_then(Value::as_str));
+        let start = time_of(record.start_time.as_ref());
+        Ok(Self {
+            start,
+            end: time_of(record.end_time.as_ref()).or(start),
+            failed: status == Some("failure"),
+            kind: kind_of(record, &metadata),
+        })
+    }
+}
+
+fn kind_of(record: Record<'_>, metadata: &Map<String, Value>) -> Kind {
+    let kind = record.call_type.as_deref().unwrap_or_default();
+    if kind == MCP_CALL {
+        let mut asked = mcp_call(metadata);
+        if let Some(name) = &record.mcp_namespaced_tool_name
+            && asked.tool.is_empty()
+        {
+            asked.tool = name.clone().into_owned();
+        }
+        let is_logged = |value: &&Value| !value.is_null() && **value != json!({});
+        let result = record.response.as_ref().filter(is_logged).map(text_of);
+        return Kind::Tool(asked, result.unwrap_or_default());
+    }
+    if NO_STEPS.iter().any(|word| kind.contains(word)) {
+        let cost = value_of(record.spend).and_then(|spend| spend.as_f64());
+        return Kind::Other { has_cost: cost != Some(0.0) };
+    }
+    Kind::Model(Box::new(model_of(record, metadata)))
+}
+
+/// The tool's own name and arguments, as the proxy notes them.
+fn mcp_call(metadata: &Map<String, Value>) -> Asked {
+    let call = object_of(metadata.get("mcp_tool_call_metadata"));
+    let text = |key: &str| call.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let arguments = call.get("arguments").filter(|value| !value.is_null());
+    Asked {
+        id: None,
+        tool: text("name"),
+        arguments: arguments.map(Value::to_string).unwrap_or_default(),
+    }
+}
+
+fn model_of(record: Record<'_>, metadata: &Map<String, Value>) -> Model {
+    let request = object_of(record.proxy_server_request.as_ref());
+    let logged = list_of(record.messages.as_ref());
+    let told = if logged.is_empty() { list_of(request.get("messages")) } else { logged };
+    let response = object_of(record.response.as_ref());
+    let (said, finish) = answer_of(&response);
+    let owned = |text: &Option<Cow<'_, str>>| {
+        text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    Model {
+        id: owned(&record.request_id).unwrap_or_default(),
+        model: owned(&record.model),
+        provider: owned(&record.custom_llm_provider),
+        usage: usage_of(&record, metadata),
+        finish,
+        said: said_in(&said),
+        told: told_in(&told),
+    }
+}
+
+/// The messages of a response, and why it ended: chat completions, Anthropic's messages, OpenAI's responses.
+fn answer_of(response: &Map<String, Value>) -> (Vec<Value>, Option<String>) {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    if let Some(choice) = list_of(response.get("choices")).into_iter().next() {
+        let message = choice.get("message").cloned();
+        return (message.into_iter().collect(), text(choice.get("finish_reason")));
+    }
+    if response.contains_key("content") {
+        let message = json!({"content": response.get("content")});
+        return (vec![message], text(response.get("stop_reason")));
+    }
+    (vec![json!({"parts": list_of(response.get("output"))})], text(response.get("status")))
+}
+
+/// The columns, with the classes that only the metadata tell and the spend where it is known.
+fn usage_of(record: &Record<'_>, metadata: &Map<String, Value>) -> Value {
+    let mut usage = object_of(metadata.get("additional_usage_values"));
+    usage.extend(object_of(metadata.get("usage_object")));
+    // These are not the proxy's: only the spend is what it charged.
+    usage.remove("cost");
+    let columns = [
+        ("prompt_tokens", value_of(record.prompt_tokens)),
+        ("completion_tokens", value_of(record.completion_tokens)),
+    ];
+    let is_zero = |value: &Value| value.as_f64() == Some(0.0);
+    let used = columns.iter().any(|(_, count)| count.as_ref().is_some_and(|count| !is_zero(count)));
+    for (name, column) in columns {
+        usage.extend(column.map(|value| (name.to_owned(), value)));
+    }
+    let hit = record.cache_hit.as_ref();
+    let is_hit = hit.is_some_and(|hit| hit == &json!(true) || hit == &json!("True"));
+    if let Some(spend) = value_of(record.spend)
+        && (is_hit || !used || !is_zero(&spend))
+    {
+        usage.insert("cost".to_owned(), spend);
+    }
+    Value::Object(usage)
+}
+
+/// A value that is not null; a number beyond all bounds stays as its text, which is no count.
+fn value_of(raw: Option<&RawValue>) -> Option<Value> {
+    let raw = raw?.get();
+    let value = serde_json::from_str(raw).unwrap_or_else(|_| Value::String(raw.to_owned()));
+    (!value.is_null()).then_some(value)
+}
+
+/// An object, or the object that a text holds as JSON.
+fn object_of(value: Option<&Value>) -> Map<String, Value> {
+    match value {
+        Some(Value::Object(object)) => object.clone(),
+        Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_default(),
+        _ => Map::new(),
+    }
+}
+
+/// A time as text, in UTC where it does not say, or as seconds since 1970.
+fn time_of(value: Option<&Value>) -> Time {
+    match value? {
+        Value::String(text) => parse_time(text).or_else(|| parse_time(&format!("{text}Z"))),
+        Value::Number(number) => {
+            let text = number.to_string();
+            let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+            let millis: String = fraction.chars().chain("000".chars()).take(3).collect();
+            whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(millis.parse().ok()?)
+        }
+        _ => None,
+    }
+}
+
+/// What a model call answered, used and cost.
+pub(super) fn reply(
+    row: &Row,
+    model: &Model,
+    source: &Source<'_>,
+    warnings: &mut Warnings,
+) -> Reply {
+    let call = ModelCall {
+        providers: &[model.provider.as_deref(), None],
+        model: model.model.as_deref(),
+        shape: UsageShape::OpenAiChat,
+        usage: &model.usage,
+        service_tier: None,
+        time: row.end,
+    };
+    let bill = bill(&call, source.prices);
+    if let Some(problem) = bill.problem {
+        let message = || format!("row {}: {problem}", model.id);
+        warnings.add(WarningKind::BadNumber, source.main.name(), None, message);
+    }
+    Reply {
+        model: model.model.clone(),
+        usage: bill.usage,
+        cost: Some(bill.cost),
+        source: bill.source,
+        finish: model.finish.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_stored() {
+        let expected = Some(1_793_534_400_250);
+        for text in [
+            "2026-11-01T12:00:00.250Z",
+            "2026-11-01T12:00:00.250",
+            "2026-11-01 12:00:00.25+00:00",
+            "2026-11-01 13:00:00.250+01",
+        ] {
+            assert_eq!(time_of(Some(&json!(text))), expected, "{text}");
+        }
+        assert_eq!(time_of(Some(&json!(1_793_534_400.25))), expected);
+        assert_eq!(time_of(Some(&json!("soon"))), None);
+        assert_eq!(time_of(Some(&json!(-1))), None);
+    }
+}

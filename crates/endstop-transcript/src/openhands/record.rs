@@ -1,0 +1,271 @@
+//! Lines of an evaluation, and events.
+
+use std::borrow::Cow;
+
+use endstop_core::units::Money;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use endstop_price::billed_cost;
+
+/// What an old action holds beside its arguments, and what a new one's arguments hold beside them.
+const NO_ARGUMENTS: [&str; 14] = [
+    "action",
+    "action_risk",
+    "blocking",
+    "confirmation_state",
+    "id",
+    "is_confirmed",
+    "keep_prompt",
+    "message",
+    "security_risk",
+    "source",
+    "thought",
+    "timeout",
+    "timestamp",
+    "kernel_init_code",
+];
+
+/// One run of an evaluation.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Line<'a> {
+    #[serde(borrow)]
+    instance_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    issue: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) history: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    metrics: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) test_result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) report: Option<&'a RawValue>,
+}
+
+/// The issue that a run of the resolver is about.
+#[derive(Deserialize)]
+struct Issue {
+    owner: String,
+    repo: String,
+    number: u64,
+}
+
+#[derive(Deserialize)]
+struct Metrics {
+    costs: Option<Vec<Value>>,
+}
+
+impl<'a> Line<'a> {
+    /// The fields beside the events.
+    pub(super) const FIELDS: [&'static str; 5] =
+        ["instance_id", "issue", "metrics", "test_result", "report"];
+
+    /// A line whose fields were met one by one.
+    pub(super) fn of(beside: &'a [(String, Box<RawValue>)]) -> Self {
+        let field = |name: &str| {
+            let found = beside.iter().find(|(key, _)| key == name);
+            found.map(|(_, value)| &**value)
+        };
+        Self {
+            instance_id: field("instance_id"),
+            issue: field("issue"),
+            history: None,
+            metrics: field("metrics"),
+            test_result: field("test_result"),
+            report: field("report"),
+        }
+    }
+
+    /// The instance, or `owner/repo#number` of the issue.
+    pub(super) fn name(&self) -> Option<String> {
+        let instance =
+            self.instance_id.map(|raw| word(raw).map_or(raw.get().into(), Cow::into_owned));
+        instance.or_else(|| {
+            let issue: Issue = serde_json::from_str(self.issue?.get()).ok()?;
+            Some(format!("{}/{}#{}", issue.owner, issue.repo, issue.number))
+        })
+    }
+
+    /// What OpenHands computed for each call; empty where one of them tells nothing.
+    pub(super) fn costs(&self) -> Vec<Money> {
+        let metrics = self.metrics.and_then(|raw| serde_json::from_str::<Metrics>(raw.get()).ok());
+        let costs = metrics.and_then(|metrics| metrics.costs).unwrap_or_default();
+        let cost_of = |cost: &Value| {
+            let amount = cost.get("cost").unwrap_or(cost);
+            // Zero is what a model without a price is given.
+            billed_cost(&json!({ "cost": amount })).filter(|cost| *cost > Money::ZERO)
+        };
+        costs.iter().map(cost_of).collect::<Option<Vec<Money>>>().unwrap_or_default()
+    }
+}
+
+/// An action or an observation.
+#[derive(Debug, Deserialize)]
+pub(super) struct Event<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) timestamp: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) source: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) action: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) observation: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) args: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) thought: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) cause: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) extras: Option<&'a RawValue>,
+    #[serde(borrow)]
+    exit_code: Option<&'a RawValue>,
+    #[serde(borrow)]
+    success: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_call_metadata: Option<Metadata<'a>>,
+}
+
+/// The call that an event is of.
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata<'a> {
+    #[serde(borrow)]
+    pub(super) function_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) tool_call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) model_response: Option<&'a RawValue>,
+}
+
+/// The response of a model as LiteLLM gives it.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Response<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) service_tier: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) choices: Option<Vec<Choice<'a>>>,
+    #[serde(borrow)]
+    pub(super) usage: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Choice<'a> {
+    #[serde(borrow)]
+    pub(super) finish_reason: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) message: Option<Message<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Message<'a> {
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolCall<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) function: Option<Function<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Function<'a> {
+    #[serde(borrow)]
+    pub(super) arguments: Option<Cow<'a, str>>,
+}
+
+impl Event<'_> {
+    /// Whether the observation is of a failure.
+    pub(super) fn has_failed(&self) -> bool {
+        if self.observation.as_deref() == Some("error") {
+            return true;
+        }
+        let extras = self.extras.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+        let within = |place: &str| extras.as_ref()?.pointer(place)?.as_i64();
+        let flat = self.exit_code.and_then(|raw| raw.get().parse().ok());
+        let code = within("/metadata/exit_code").or_else(|| within("/exit_code")).or(flat);
+        // -1 is of a command that still runs.
+        code.map_or_else(
+            || self.success.is_some_and(|success| success.get() == "false"),
+            |code| code > 0,
+        )
+    }
+}
+
+/// A text; `None` where the value is anything else.
+pub(super) fn word(raw: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    serde_json::from_str::<Text<'_>>(raw.get()).ok().map(|text| text.0)
+}
+
+/// A text, the texts of a list of parts, or else the JSON as it is. Null and absent are empty.
+pub(super) fn words(raw: Option<&RawValue>) -> String {
+    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return String::new() };
+    if let Some(text) = word(raw) {
+        return text.into_owned();
+    }
+    match serde_json::from_str::<Vec<Value>>(raw.get()) {
+        Ok(parts) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Err(_) => raw.get().to_owned(),
+    }
+}
+
+/// The arguments of an action, in one line: what it is to do, without what OpenHands notes about it.
+pub(super) fn arguments_of(raw: &RawValue) -> String {
+    match serde_json::from_str::<serde_json::Map<String, Value>>(raw.get()) {
+        Ok(mut arguments) => {
+            arguments.retain(|key, value| !value.is_null() && !NO_ARGUMENTS.contains(&&**key));
+            Value::Object(arguments).to_string()
+        }
+        Err(_) => raw.get().to_owned(),
+    }
+}
+
+/// The name by which a call's observation finds it, and the tool.
+pub(super) fn names_of(
+    event: &Event<'_>,
+    metadata: Option<&Metadata<'_>>,
+    action: &str,
+) -> (String, String) {
+    let named = metadata.and_then(|metadata| metadata.tool_call_id.as_deref()).map(str::to_owned);
+    let id = || event.id.map(|id| word(id).map_or(id.get().to_owned(), Into::into));
+    let tool = metadata.and_then(|metadata| metadata.function_name.as_deref()).unwrap_or(action);
+    (named.or_else(id).unwrap_or_default(), tool.to_owned())
+}
+
+pub(super) fn asked_for(response: Option<&Response<'_>>, id: &str) -> Option<String> {
+    let message = response?.choices.as_ref()?.first()?.message.as_ref()?;
+    let call = message.tool_calls.iter().flatten().find(|call| call.id.as_deref() == Some(id))?;
+    Some(call.function.as_ref()?.arguments.as_deref()?.to_owned())
+}
+
+/// The words of the reply: those of the response, else the thought or the message.
+pub(super) fn said(event: &Event<'_>, response: Option<&Response<'_>>) -> String {
+    let choice = response.and_then(|response| response.choices.as_ref()?.first());
+    if let Some(message) = choice.and_then(|choice| choice.message.as_ref()) {
+        return words(message.content);
+    }
+    let args = event.args.and_then(|args| serde_json::from_str::<Value>(args.get()).ok());
+    let within = |key: &str| Some(args.as_ref()?.get(key)?.as_str()?.to_owned());
+    let flat = || words(event.thought.or(event.content));
+    let key = if event.action.as_deref() == Some("message") { "content" } else { "thought" };
+    within(key).unwrap_or_else(flat)
+}

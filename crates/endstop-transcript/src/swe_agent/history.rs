@@ -1,0 +1,182 @@
+//! The `history` of a run: its model calls once more, as messages. What only they tell is the functions that
+//! were called.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Lists, Turn, parse};
+use crate::part::Part;
+use crate::text::text_of;
+use crate::warning::Warnings;
+
+/// The key of the list.
+pub(super) const HISTORY: &str = "history";
+
+/// How far ahead in the history a call is looked for. The two lists run side by side, but for what only one
+/// of them has.
+const LOOK_AHEAD: usize = 64;
+
+/// How much of the history is held at once, in bytes: far more than an ordinary run's. What is behind it is read
+/// when it is come to, from the beginning of the file.
+const MAX_HELD_BYTES: usize = 8 << 20;
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    role: Cow<'a, str>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    action: Option<Cow<'a, str>>,
+    /// Part of the prompt.
+    is_demo: Option<bool>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<ToolCall<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(borrow)]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+/// What a message of the history is.
+pub(super) enum Told {
+    /// A model call, still without its result.
+    Turn(Turn),
+    /// What the environment said.
+    Result(String),
+}
+
+/// Reads a message; none is what is neither.
+pub(super) fn told_by(item: &RawValue, part: &Part, warnings: &mut Warnings) -> Option<Told> {
+    let message: Message<'_> = parse(item, part, warnings)?;
+    if message.is_demo == Some(true) {
+        return None;
+    }
+    let content = || text_of(message.content).unwrap_or_default();
+    match &*message.role {
+        "assistant" => {
+            let words = content();
+            let call = message.tool_calls.and_then(|calls| calls.into_iter().next());
+            let named = |function: Function<'_>| {
+                let arguments = text_of(function.arguments).unwrap_or_default();
+                Some((function.name?.into_owned(), arguments))
+            };
+            let action = message.action.unwrap_or_default().trim().to_owned();
+            let function = call.and_then(|call| named(call.function?));
+            Some(Told::Turn(Turn { words, action, function, ..Turn::default() }))
+        }
+        "user" | "tool" => Some(Told::Result(content())),
+        _ => None,
+    }
+}
+
+/// The functions of the calls that are to come, in their order.
+pub(super) struct Functions<'r> {
+    lists: &'r Lists<'r>,
+    ahead: VecDeque<Call>,
+    bytes: usize,
+    limit: usize,
+    /// How many calls of the history went through `ahead`.
+    passed: usize,
+    has_more: bool,
+    warnings: Warnings,
+}
+
+/// A call of the history, of whose words it is enough to know them again.
+struct Call {
+    mark: u64,
+    function: Option<(String, String)>,
+    bytes: usize,
+}
+
+impl<'r> Functions<'r> {
+    pub(super) fn of(lists: &'r Lists<'r>) -> Self {
+        Self::with_limit(lists, MAX_HELD_BYTES)
+    }
+
+    pub(super) fn with_limit(lists: &'r Lists<'r>, limit: usize) -> Self {
+        Self {
+            lists,
+            ahead: VecDeque::new(),
+            bytes: 0,
+            limit,
+            passed: 0,
+            has_more: true,
+            warnings: Warnings::default(),
+        }
+    }
+
+    /// Takes over the function from the history, which has the same calls but those that were not executed.
+    pub(super) fn name(&mut self, turn: &mut Turn) {
+        if self.has_more && self.ahead.len() < LOOK_AHEAD {
+            self.read_on();
+        }
+        let mark = mark_of(turn);
+        let place = self.ahead.iter().take(LOOK_AHEAD).position(|call| call.mark == mark);
+        for call in self.ahead.drain(..place.map_or(0, |place| place + 1)) {
+            self.bytes -= call.bytes;
+            turn.function = call.function;
+        }
+    }
+
+    /// Holds more of the history: as much as there is room for, and never too little to look ahead.
+    fn read_on(&mut self) {
+        let (passed, mut index) = (self.passed, 0);
+        let mut warnings = Warnings::default();
+        self.has_more = false;
+        let lists = self.lists;
+        lists.each(HISTORY, &mut warnings, &mut |item, warnings| {
+            if self.has_more {
+                return;
+            }
+            let Some(Told::Turn(turn)) = told_by(item, lists.part, warnings) else { return };
+            index += 1;
+            if index > passed {
+                self.hold(turn);
+            }
+        });
+        self.warnings.join(warnings);
+    }
+
+    fn hold(&mut self, turn: Turn) {
+        if self.bytes >= self.limit && self.ahead.len() >= LOOK_AHEAD {
+            self.has_more = true;
+            return;
+        }
+        let mark = mark_of(&turn);
+        let texts = turn.function.as_ref().map_or(0, |(name, text)| name.len() + text.len());
+        let bytes = texts + size_of::<Call>();
+        self.bytes += bytes;
+        self.passed += 1;
+        self.ahead.push_back(Call { mark, function: turn.function, bytes });
+    }
+
+    /// What is wrong with the history, as far as it was read.
+    pub(super) fn into_warnings(self) -> Warnings {
+        self.warnings
+    }
+}
+
+/// The words, or the action of a call without words, as a number.
+fn mark_of(turn: &Turn) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match turn.words.is_empty() {
+        true => ("action", &turn.action).hash(&mut hasher),
+        false => ("words", &turn.words).hash(&mut hasher),
+    }
+    hasher.finish()
+}
