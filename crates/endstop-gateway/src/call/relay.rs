@@ -6,10 +6,10 @@ mod stream;
 mod watched;
 
 use bytes::Bytes;
-use endstop::core::event::EventKind;
-use endstop::model::{ModelError, ModelErrorKind};
-use endstop::observe::Detail;
+use endstop_core::event::EventKind;
 use endstop_llm::{Api, CallResponse, ErrorKind};
+use endstop_runtime::observe::Detail;
+use endstop_runtime::{ModelError, ModelErrorKind};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode};
 

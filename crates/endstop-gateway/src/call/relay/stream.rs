@@ -3,14 +3,14 @@
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use endstop::core::event::EventKind;
-use endstop::core::run::Directive;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::model::{ModelError, ModelErrorKind};
-use endstop::observe::Detail;
+use endstop_core::event::EventKind;
+use endstop_core::run::Directive;
+use endstop_core::signal::{StopReason, StopSignal};
 use endstop_llm::StreamSplitter;
 use endstop_llm::sse::SseEvent;
 use endstop_llm::{Api, CallResponse, EventContent, OutputContract, StreamReader, is_done};
+use endstop_runtime::observe::Detail;
+use endstop_runtime::{ModelError, ModelErrorKind};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
