@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use endstop_core::Program;
-use endstop_core::run::{Run, Status};
+use endstop_core::run::Run;
 use endstop_core::units::Millis;
 use tokio::task::JoinSet;
 
