@@ -259,7 +259,6 @@ impl Admission<'_> {
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
             is_wrap_up: false,
             is_final: true,
-            is_final: true,
         };
         let open = begin_call(&mut state, &mut call, parsed.body_digest(), blocked)?;
         state.memory_mut().remember_request(request, parsed.digests());
@@ -348,7 +347,7 @@ fn record_request(state: &mut ConversationState, parsed: &ParsedCall) {
     }
     state.close_step();
     if state.memory().has_new_user_message(request, parsed.digests()) {
-        state.run().tell(&EventKind::UserMessage, Detail::None);
+        state.run().record(&EventKind::UserMessage, Detail::None);
     }
 }
 
@@ -375,10 +374,10 @@ fn record_result(run: &RunHandle, call: &ToolCall, result: &ToolResult) {
         result: &result.content,
         failed: result.failed,
     };
-    run.tell(&kind, detail);
+    run.record(&kind, detail);
     let to = HANDOFF_TOOLS.iter().find_map(|prefix| call.tool.strip_prefix(prefix));
     if let Some(to) = to.filter(|to| !to.is_empty() && !result.failed) {
-        run.tell(&EventKind::HandOff { to }, Detail::None);
+        run.record(&EventKind::HandOff { to }, Detail::None);
     }
 }
 

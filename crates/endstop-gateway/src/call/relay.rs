@@ -86,7 +86,7 @@ async fn relay_whole(
         return Ok(with_head(status, headers, Body::full(bytes)));
     };
     if !seen.text.is_empty() {
-        call.run().tell(&EventKind::Piece { text: &seen.text }, Detail::None);
+        call.run().record(&EventKind::Piece { text: &seen.text }, Detail::None);
     }
     let settled = call.replied(&seen);
     match settled.disposition() {

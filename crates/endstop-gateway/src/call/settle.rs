@@ -440,13 +440,13 @@ impl Closing<'_> {
     fn begin_tool(&self, call: &ToolCall) -> bool {
         let run = &self.terms.run;
         let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let begins = run.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        let begins = run.try_begin(&EventKind::ToolBegin { tool: &call.tool }, detail);
         if begins.admits() {
             let one = Amounts { tool_calls: 1, ..Amounts::default() };
             run.budget().charge(one);
             return true;
         }
-        run.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
+        run.record(&EventKind::ToolRefused { tool: &call.tool }, detail);
         false
     }
 

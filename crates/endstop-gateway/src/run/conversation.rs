@@ -197,7 +197,7 @@ impl ConversationState {
     pub(crate) fn close_step(&mut self) {
         if self.step != ConversationStep::Closed {
             self.step = ConversationStep::Closed;
-            self.run.tell(&EventKind::StepEnd, Detail::None);
+            self.run.record(&EventKind::StepEnd, Detail::None);
         }
     }
 

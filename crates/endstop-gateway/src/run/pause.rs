@@ -38,7 +38,7 @@ impl Pause {
     pub(super) fn record(&self, run: &RunHandle) -> bool {
         let is_new = !self.is_recorded.swap(true, Ordering::AcqRel);
         if is_new {
-            run.tell(&EventKind::Paused, Detail::None);
+            run.record(&EventKind::Paused, Detail::None);
         }
         is_new
     }
@@ -46,7 +46,7 @@ impl Pause {
     /// Records the end of the wait.
     pub(super) fn resume(&self, run: &RunHandle) {
         if self.is_recorded.swap(false, Ordering::AcqRel) {
-            run.tell(&EventKind::Resumed, Detail::None);
+            run.record(&EventKind::Resumed, Detail::None);
         }
     }
 

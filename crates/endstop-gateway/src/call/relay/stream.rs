@@ -265,7 +265,7 @@ impl StreamRelay {
             call.note_text();
             // A run that stopped before lets what is in flight end by itself.
             let was_over = call.run().is_over();
-            let directive = call.run().tell(&EventKind::Piece { text: &part.text }, Detail::None);
+            let directive = call.run().record(&EventKind::Piece { text: &part.text }, Detail::None);
             if let Some(refused) = part.refused {
                 return Some(self.end_refused(part.passed.into_mut(), refused));
             }
