@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::expr::parse;
-use endstop_core::policy::{Policy, Program};
+use endstop_core::Program;
+use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
 use endstop_core::run::{Directive, Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop::cancel::FileKillSwitch;
-use endstop::core::policy::{Policy, Program};
+use endstop::core::Program;
+use endstop::core::policy::Policy;
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use endstop_core::policy::{Policy, Program};
+use endstop_core::Program;
+use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
 use endstop_price::PriceTable;
 use http::HeaderValue;

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop_core::policy::{Policy, Program};
+use endstop_core::Program;
+use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
 use endstop_core::run::Status;
 use endstop_gateway::{

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::DEFAULT_OVERRIDES;
+use endstop_core::limits::DEFAULT_OVERRIDES;
 use endstop_core::run::{Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::trip_record::TripRecord;

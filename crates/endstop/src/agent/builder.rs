@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use endstop_core::Program;
 use endstop_core::condition::Condition;
-use endstop_core::policy::{Action, Policy, PolicyError, Program, Rule};
+use endstop_core::policy::{Action, Policy, PolicyError, Rule};
 use endstop_core::probe::Probes;
 use thiserror::Error;
 

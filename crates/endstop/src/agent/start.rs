@@ -172,10 +172,8 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
     match state.execution.core.take() {
         None => Ok((Run::new(program), false)),
         Some(mut core) => {
-            if core.status == Status::Paused {
-                // Whatever begins next is judged anew: what held the run up may be gone.
-                core.status = Status::InProgress;
-            }
+            // Whatever begins next is judged anew: what held the run up may be gone.
+            core.go_on();
             let run = Run::from_state(program, *core)
                 .map_err(|error| ExecuteError::Restore { run: state.id.clone(), error })?;
             Ok((run, true))

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use endstop_core::Program;
 use endstop_core::Run;
 use endstop_core::event::{Event, EventKind};
-use endstop_core::policy::{Action, Program};
+use endstop_core::policy::Action;
 use endstop_core::run::Directive;
 use endstop_core::run::next_trip::Axis;
 use endstop_core::signal::{StopReason, StopSignal};

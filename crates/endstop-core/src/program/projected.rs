@@ -8,9 +8,10 @@
 
 use alloc::vec::Vec;
 
-use super::program::{Compare, GaugeSlot, Read};
-use super::{Action, Policy};
-use crate::meter::counters::Counter;
+use super::rows::{Compare, GaugeSlot, Read};
+use crate::counter::Counter;
+use crate::policy::{Action, Policy};
+use crate::table::{CompareIx, GaugeIx, Index as _, Table};
 
 /// What may be spent, in parts: each moves one gauge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +26,12 @@ impl Part {
     pub(crate) const ALL: [Self; 4] = [Self::Cost, Self::Tokens, Self::Input, Self::Output];
 
     /// The part that moves a counter.
-    pub(crate) const fn of(counter: usize) -> Option<Self> {
-        const COST: usize = Counter::Cost as usize;
-        const TOKENS: usize = Counter::Tokens as usize;
-        const INPUT: usize = Counter::InputTokens as usize;
-        const OUTPUT: usize = Counter::OutputTokens as usize;
+    pub(crate) const fn of(counter: Counter) -> Option<Self> {
         match counter {
-            COST => Some(Self::Cost),
-            TOKENS => Some(Self::Tokens),
-            INPUT => Some(Self::Input),
-            OUTPUT => Some(Self::Output),
+            Counter::Cost => Some(Self::Cost),
+            Counter::Tokens => Some(Self::Tokens),
+            Counter::InputTokens => Some(Self::Input),
+            Counter::OutputTokens => Some(Self::Output),
             _ => None,
         }
     }
@@ -43,7 +40,7 @@ impl Part {
 /// A comparison that sees what may be spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Projected {
-    pub(crate) compare: usize,
+    pub(crate) compare: CompareIx,
     pub(crate) part: Part,
     /// It reads the run's own share.
     pub(crate) own: bool,
@@ -52,23 +49,22 @@ pub(crate) struct Projected {
 }
 
 /// The comparisons of a policy that do, in their order.
+#[expect(clippy::indexing_slicing, reason = "each comparison belongs to a rule of the policy")]
 pub(super) fn projected(
     policy: &Policy,
-    compares: &[Compare],
-    gauges: &[GaugeSlot],
+    compares: &Table<CompareIx, Compare>,
+    gauges: &Table<GaugeIx, GaugeSlot>,
 ) -> Vec<Projected> {
-    let of = |(index, compare): (usize, &Compare)| {
-        let finish = match policy.rules.get(compare.rule)?.action {
+    let of = |(index, compare): (CompareIx, &Compare)| {
+        let finish = match policy.rules[compare.rule.place()].action {
             Action::Stop => false,
             Action::Finish => true,
             Action::Pause | Action::Retry | Action::Warn => return None,
         };
-        let Read::Counter { index: counter, own } = gauges.get(compare.gauge)?.read else {
-            return None;
-        };
+        let Read::Counter { counter, own } = gauges.at(compare.gauge).read else { return None };
         let part = Part::of(counter)?;
         let sees = compare.range.is_lower_bound();
         sees.then_some(Projected { compare: index, part, own, finish })
     };
-    compares.iter().enumerate().filter_map(of).collect()
+    compares.iter().filter_map(of).collect()
 }

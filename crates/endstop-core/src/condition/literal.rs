@@ -4,13 +4,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::ops::Range;
 
-use super::error::Diagnostic;
-use crate::condition::gauge::Unit;
+use super::gauge::Unit;
+use crate::diagnostic::Diagnostic;
+use crate::limits::{MAX_READ_DOLLARS, MAX_STRING};
 use crate::units::{Millis, Money, MoneyError, PICOS_PER_DOLLAR, WallTime, scaled_decimal};
-
-/// Longest string or pattern, in bytes: names, phrases and patterns are short, and the matcher's size
-/// follows from it.
-const MAX_STRING: usize = 4_096;
 
 /// A literal, kept as written so that a named condition prints as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +156,7 @@ pub(crate) fn wall_text(time: WallTime) -> String {
 }
 
 /// Reads the string that begins at `at`; returns it with its length in the text.
-pub(super) fn string(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
+pub(crate) fn string(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
     let rest = text.get(at..).unwrap_or("");
     let mut chars = rest.char_indices();
     let quote = chars.next().map_or('"', |(_, c)| c);
@@ -195,7 +192,7 @@ pub(super) fn string(text: &str, at: usize) -> Result<(Literal, usize), Diagnost
 }
 
 /// Reads the pattern between slashes that begins at `at`.
-pub(super) fn pattern(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
+pub(crate) fn pattern(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
     let rest = text.get(at..).unwrap_or("");
     let mut value = String::new();
     let mut chars = rest.char_indices().skip(1).peekable();
@@ -260,7 +257,7 @@ pub(crate) fn pattern_text(pattern: &str) -> String {
 }
 
 /// Reads the amount that begins at `at`: `25`, `200k`, `$2.00`, `50c`, `1h30m`.
-pub(super) fn amount(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
+pub(crate) fn amount(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
     let rest = text.get(at..).unwrap_or("");
     let length = rest
         .char_indices()
@@ -279,7 +276,7 @@ pub(super) fn amount(text: &str, at: usize) -> Result<(Literal, usize), Diagnost
 }
 
 /// The error for `.00` or nothing where an amount belongs: a shell replaced `$2` by an empty variable.
-pub(super) fn eaten_by_the_shell(span: Range<usize>) -> Diagnostic {
+pub(crate) fn eaten_by_the_shell(span: Range<usize>) -> Diagnostic {
     Diagnostic::new("an amount is missing here", span)
         .with_help("a shell may have eaten `$2`: use single quotes, or write 2.00usd")
 }
@@ -338,7 +335,7 @@ fn thousandths(number: &str, factor: u128) -> Result<LiteralValue, AmountProblem
 
 fn cents(number: &str) -> Result<LiteralValue, AmountProblem> {
     let picos = scaled_decimal(number, 10).map_err(AmountProblem::Money)?;
-    let limit = u128::from(crate::units::MAX_READ_DOLLARS) * u128::from(PICOS_PER_DOLLAR);
+    let limit = u128::from(MAX_READ_DOLLARS) * u128::from(PICOS_PER_DOLLAR);
     match u64::try_from(picos) {
         Ok(picos) if u128::from(picos) <= limit => {
             Ok(LiteralValue::Money(Money::from_picos(picos)))
@@ -380,4 +377,14 @@ fn duration(raw: &str) -> Result<LiteralValue, AmountProblem> {
         rest = after;
     }
     Ok(LiteralValue::Duration(Millis(total)))
+}
+
+/// A duration or whole number of seconds, for the seeds' `MaxSeconds(60)`.
+pub(crate) fn seconds(literal: &Literal, span: Range<usize>) -> Result<u64, Diagnostic> {
+    match literal.value {
+        LiteralValue::Number { .. } => {
+            literal.amount(Unit::Count, "seconds", span).map(|s| Millis::from_secs(s).0)
+        }
+        _ => literal.amount(Unit::Duration, "seconds", span),
+    }
 }

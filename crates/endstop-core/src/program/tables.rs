@@ -3,9 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::super::program::{CLASSES, Class, GaugeSlot, Read};
+use super::rows::{CLASSES, Class, GaugeSlot, Read};
 use crate::condition::{Condition, Fact, Gauge, GaugeId, Temporal, Window};
-use crate::meter::counters::Counter;
+use crate::counter::Counter;
+use crate::table::{Index, OpIx};
 
 /// The leaves of all rules, gathered first so that slots can be laid out: comparisons, then facts, then
 /// folds.
@@ -52,7 +53,7 @@ impl Tables {
         };
         if let Some(class) = class {
             self.compares += 1;
-            self.gauges.push(GaugeSlot { class, read: Read::Op(self.ops), gauge: None });
+            self.gauges.push(GaugeSlot { class, read: Read::Op(OpIx::new(self.ops)), gauge: None });
         }
         self.ops += 1;
     }
@@ -66,7 +67,8 @@ impl Tables {
     }
 
     fn source(&mut self, gauge: &Gauge) -> (Class, Read) {
-        let counter = |counter: Counter| Read::Counter { index: counter as usize, own: gauge.own };
+        let counter = |counter: Counter| Read::Counter { counter, own: gauge.own };
+        // Only gauges that have an argument ask for it; one without it is called by the empty name.
         let name = gauge.argument.clone().unwrap_or_default();
         match gauge.id {
             GaugeId::Steps => (Class::Steps, counter(Counter::Steps)),
@@ -74,7 +76,7 @@ impl Tables {
             GaugeId::Retries => (Class::Retries, counter(Counter::Retries)),
             GaugeId::ToolCalls if gauge.argument.is_some() => (
                 Class::ToolCalls,
-                Read::Tool { index: index_of(&mut self.tools, name), own: gauge.own },
+                Read::Tool { tool: index_of(&mut self.tools, name), own: gauge.own },
             ),
             GaugeId::ToolCalls => (Class::ToolCalls, counter(Counter::ToolCalls)),
             GaugeId::ToolErrors => (Class::ToolErrors, counter(Counter::ToolErrors)),
@@ -98,7 +100,7 @@ impl Tables {
             GaugeId::Cycles => (Class::Live, Read::Cycles),
             GaugeId::NoProgress => (Class::Live, Read::NoProgress),
             GaugeId::Stale => (Class::Live, Read::Stale),
-            GaugeId::Fact => (Class::Live, Read::Fact(index_of(&mut self.numbers, name))),
+            GaugeId::Fact => (Class::Live, Read::Reported(index_of(&mut self.numbers, name))),
             GaugeId::Probe => (Class::Live, Read::Probe(index_of(&mut self.probes, name))),
         }
     }
@@ -116,9 +118,10 @@ impl Tables {
     }
 }
 
-fn index_of(names: &mut Vec<String>, name: String) -> usize {
-    names.iter().position(|known| *known == name).unwrap_or_else(|| {
+fn index_of<I: Index>(names: &mut Vec<String>, name: String) -> I {
+    let place = names.iter().position(|known| *known == name).unwrap_or_else(|| {
         names.push(name);
         names.len() - 1
-    })
+    });
+    I::new(place)
 }
