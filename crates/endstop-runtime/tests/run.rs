@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use endstop_core::Program;
 use endstop_core::event::EventKind;
 use endstop_core::expr::parse;
-use endstop_core::Program;
 use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
 use endstop_core::run::{Directive, Run, Status};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use endstop_core::condition::{Condition, Fact, GaugeId};
 use endstop_core::Program;
+use endstop_core::condition::{Condition, Fact, GaugeId};
 use endstop_core::policy::{Action, Policy, Rule};
 use endstop_core::probe::Probes;
 

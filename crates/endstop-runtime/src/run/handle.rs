@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use endstop_core::Program;
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
-use endstop_core::Program;
 use endstop_core::run::next_trip::Axis;
 use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::StopSignal;

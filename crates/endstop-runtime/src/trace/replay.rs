@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use endstop_core::event::{Event, EventKind};
 use endstop_core::Program;
+use endstop_core::event::{Event, EventKind};
 use endstop_core::run::Run;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use endstop_core::wire::v1::trace::Line;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use endstop_core::run::{Run, Status};
+use endstop_core::run::Run;
 use endstop_runtime::cancel::{CancelToken, Urgency, watch_kill_switch};
 use endstop_runtime::ledger::Limits;
 use endstop_runtime::store::{RunLock, Version};
