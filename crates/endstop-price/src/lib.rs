@@ -1,6 +1,9 @@
-//! Exact prices of model calls.
+//! Exact prices of model calls: what a call cost, from the usage object of its response.
 //!
-//! The table that ships is the data of the `genai-prices` package (MIT); its version, licence and the digest
+//! A budget is only as good as its prices. Usage objects count overlapping things in each provider's way; this crate
+//! reads them to disjoint classes of tokens and multiplies exactly.
+//!
+//! The table that ships is the data of the `genai-prices` package (MIT); its version, license and the digest
 //! of the package lie beside it in `data/`. `cargo xtask prices` writes it. Nothing is fetched at run time.
 //!
 //! ```
@@ -22,6 +25,8 @@
 //! A rate is an integer of 10⁻¹⁸ USD, read from its decimal text. Count × rate / per is a whole number of
 //! 1 / (9 × 10²⁷) USD for every unit of the registry, so lines and sums are exact in any order; the call is
 //! rounded up once to a pico-dollar.
+//!
+//! Next: [`PriceTable::find`] for a model, [`read_usage`] for a provider's usage object.
 
 mod amount;
 mod calculate;
@@ -30,6 +35,7 @@ mod cost_is;
 mod decimal;
 mod extract;
 mod file;
+mod limits;
 mod lookup;
 mod rates;
 mod shape;
@@ -47,11 +53,12 @@ pub use calculate::{Line, ListedRate, ModelPrice, PriceError, Priced, UnitRate};
 pub use cost_is::CostIs;
 pub use decimal::DecimalError;
 pub use file::{PriceFileError, PriceProblem};
+pub use limits::MAX_COUNT;
 pub use shape::{
     UsageShape, context_of, detect_shape, model_of, read_response, read_usage, usage_of,
 };
 pub use unit::{Unit, UnitsError};
-pub use usage::{MAX_COUNT, UsageCounts, UsageError, billed_cost};
+pub use usage::{UsageCounts, UsageError, billed_cost};
 
 use clause::Clause;
 use extract::Extractor;
@@ -221,14 +228,4 @@ impl PriceTable {
 }
 
 #[cfg(test)]
-#[path = "oracle_tests.rs"]
-mod oracle_tests;
-#[cfg(test)]
-#[path = "price_tests.rs"]
-mod price_tests;
-#[cfg(test)]
-#[path = "property_tests.rs"]
-mod property_tests;
-#[cfg(test)]
-#[path = "shape_tests.rs"]
-mod shape_tests;
+mod tests;

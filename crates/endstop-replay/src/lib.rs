@@ -1,15 +1,34 @@
 //! Replay: a policy over recorded runs. What it would have stopped, what that would have saved, and which
 //! successes it would have cost.
 //!
-//! Replay is a driver of the core like any other: the reader's events go into a [`Run`], its directives
-//! come out. Nothing is decided here.
+//! Limits are guesses until they meet real runs. Replay is a driver of the core like any other: the reader's events go
+//! into a [`Run`](endstop_core::Run), its directives come out. Nothing is decided here.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//!
+//! use endstop_core::{Policy, expr::parse};
+//! use endstop_price::PriceTable;
+//! use endstop_replay::{Options, replay};
+//! use endstop_transcript::sample;
+//!
+//! let policy = Policy::stop(parse("cost >= $0.10").unwrap());
+//! let (outcomes, prices) = (BTreeMap::new(), PriceTable::embedded());
+//! let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1 };
+//! let report = replay(&sample(), &options, &|_| {}).unwrap();
+//! assert_eq!(report.runs.len(), 10);
+//! ```
+//!
+//! Next: [`compare`] and [`candidates`] for many policies in one pass, [`suggest()`] for limits that fit the runs,
+//! [`drift()`] for what changed between two sets of runs.
 
 mod compare;
+mod counterfactual;
 mod drift;
-mod fleet;
-mod follower;
+mod limits;
 mod needs;
 mod pieces;
+mod policy_set;
 mod recorder;
 mod report;
 mod suggest;
@@ -26,21 +45,20 @@ use rayon::prelude::*;
 
 use endstop_price::PriceTable;
 use endstop_transcript::{Transcript, Warning};
-use fleet::Fleet;
+use limits::MAX_THREADS;
 use pieces::{PIECE_BYTES, Pieces};
+use policy_set::PolicySet;
 use recorder::{Detail, Record, Recorded, Recorder};
 
 pub use compare::{Comparison, Effect, compare};
+pub use counterfactual::StopPoint;
 pub use drift::{Baseline, BaselineError, Change, Figure, Group, Unit, drift};
-pub use follower::Cut;
+pub use limits::{MAX_CANDIDATES, MAX_HEADROOM};
 pub use report::{Outcomes, Report, RuleReport, RunReport, warning_json};
-pub use suggest::{FOLDS, MAX_HEADROOM, Proposed, SuggestedRule, Suggestion, suggest};
-pub use sweep::{Candidate, MAX_CANDIDATES, Sweep, SweepError, candidates};
+pub use suggest::{FOLDS, Proposed, SuggestedRule, Suggestion, suggest};
+pub use sweep::{Candidate, Sweep, SweepError, candidates};
 pub use usage::{KindUsage, ModelUsage, ToolUsage, Usage};
 pub use wilson::Interval;
-
-/// The most threads of a replay; far more than there are cores.
-const MAX_THREADS: usize = 256;
 
 /// What to replay with.
 #[derive(Debug)]
@@ -67,9 +85,9 @@ pub fn replay(
     options: &Options<'_>,
     progress: &Progress<'_>,
 ) -> Result<Report, PolicyError> {
-    let fleet = Fleet::new([options.policy])?;
+    let policies = PolicySet::new([options.policy])?;
     let mut report = Report::new(options.policy);
-    for record in record(inputs, &fleet, options, Detail::Evidence, progress) {
+    for record in record(inputs, &policies, options, Detail::Evidence, progress) {
         record.runs.into_iter().for_each(|run| report.add(run.report));
         report.usage.merge(&record.usage);
         report.warnings.extend(record.warnings);
@@ -83,7 +101,7 @@ pub type Progress<'a> = dyn Fn(&Transcript) + Sync + 'a;
 /// One pass over all inputs, on as many threads as are asked for; in the order of the inputs.
 fn record(
     inputs: &[Transcript],
-    fleet: &Fleet,
+    policies: &PolicySet,
     options: &Options<'_>,
     detail: Detail,
     progress: &Progress<'_>,
@@ -94,13 +112,13 @@ fn record(
         recorder.finish()
     };
     let one = |input: &Transcript| {
-        let plan = fleet.plan(input.format);
+        let plan = policies.plan(input.format);
         let found = read(input, Arc::clone(&plan));
         if found.is_exact {
             return found;
         }
         // A person let a run go on, which means something else to each policy.
-        read(input, Arc::new(plan.apart()))
+        read(input, Arc::new(plan.individual()))
     };
     // 0 is one a core.
     let threads = options.jobs.min(MAX_THREADS);
@@ -159,8 +177,9 @@ pub fn explain(
     input: &Transcript,
     options: &Options<'_>,
 ) -> Result<(Vec<Explained>, Vec<Warning>), PolicyError> {
-    let fleet = Fleet::new([options.policy])?;
-    let mut recorder = Recorder::new(fleet.plan(input.format), options.outcomes, Detail::Verdicts);
+    let policies = PolicySet::new([options.policy])?;
+    let mut recorder =
+        Recorder::new(policies.plan(input.format), options.outcomes, Detail::Verdicts);
     input.read(options.prices, &mut recorder);
     let record = recorder.finish();
     let explained = |run: Recorded| Some(Explained { run: run.report, verdict: run.verdict? });
