@@ -16,7 +16,7 @@
 //! let (outcomes, prices) = (BTreeMap::new(), PriceTable::embedded());
 //! let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1 };
 //! let report = replay(&sample(), &options, &|_| {}).unwrap();
-//! assert_eq!(report.runs.len(), 10);
+//! assert_eq!(report.runs, 10);
 //! ```
 //!
 //! Next: [`compare`] and [`candidates`] for many policies in one pass, [`suggest()`] for limits that fit the runs,
