@@ -1,4 +1,4 @@
-//! Bodies that are sent to clients.
+//! Bodies of responses to clients.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,34 +7,33 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use thiserror::Error;
 
-/// Why a body ends before it is whole. The connection is closed then without the mark of a proper end, so that no
-/// client takes what it has for all there is.
+/// Why a body ends before it is complete. The connection is then closed without the mark of a proper end, so that the
+/// client sees that the response is incomplete.
 #[derive(Debug, Error)]
 pub(crate) enum BodyError {
-    /// It is cut on purpose.
+    /// The gateway cut it.
     #[error("the answer was cut by the gateway")]
     Cut,
     /// The upstream broke off.
     #[error("the upstream broke off: {0}")]
-    Upstream(#[from] crate::upstream::UpstreamError),
+    Upstream(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Where the parts of a body come from. It is dropped with the body: when the client has it all, or has gone.
-pub(crate) trait BodySource {
-    /// The next part; none at the end. What it returns is written at once, so a source that has several parts at
-    /// hand returns them as one.
-    fn poll_data(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, BodyError>>>;
+/// One part of a body; `None` at the end.
+pub(crate) type BodyPart = Poll<Option<Result<Bytes, BodyError>>>;
 
-    /// Whether nothing more comes, where that is known without asking.
+/// The source of a body. It is dropped with the body: when the client has all of it, or has gone away.
+pub(crate) trait BodySource {
+    /// Returns the next part. It is written at once, so a source that has several parts returns them as one.
+    fn poll_data(self: Pin<&mut Self>, cx: &mut Context<'_>) -> BodyPart;
+
+    /// Whether nothing more comes, if that is known without polling.
     fn is_end(&self) -> bool {
         false
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) struct Body(Kind);
 
 enum Kind {
@@ -44,24 +43,24 @@ enum Kind {
 }
 
 impl Body {
-    /// Of these bytes; sent with its length.
+    /// A body of these bytes; sent with its length.
     pub(crate) const fn full(bytes: Bytes) -> Self {
         Self(Kind::Full(bytes))
     }
 
-    /// Of nothing.
+    /// An empty body.
     #[cfg(test)]
     pub(crate) const fn empty() -> Self {
         Self(Kind::Full(Bytes::new()))
     }
 
-    /// Of what a source gives; its length is not known before.
+    /// A body from a source; its length is not known before.
     pub(crate) fn stream(source: impl BodySource + Send + 'static) -> Self {
         Self(Kind::Stream { source: Box::pin(source), length: None })
     }
 
-    /// Of what a source gives, which is exactly so many bytes; sent with its length. Where the source gives another
-    /// number, the connection is cut.
+    /// A body from a source of exactly `length` bytes; sent with its length. If the source gives another number, the
+    /// connection is cut.
     pub(crate) fn sized_stream(source: impl BodySource + Send + 'static, length: u64) -> Self {
         Self(Kind::Stream { source: Box::pin(source), length: Some(length) })
     }
@@ -98,7 +97,7 @@ impl http_body::Body for Body {
                     }
                     None => Poll::Ready(None),
                     Some(Err(error)) => {
-                        // What was given before may wait to be written, and an error drops it: one more round first.
+                        // An error drops earlier parts that are not written yet: one more poll first.
                         self.0 = Kind::Broken(Some(error));
                         cx.waker().wake_by_ref();
                         Poll::Pending

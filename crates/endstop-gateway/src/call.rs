@@ -1,178 +1,108 @@
 //! One call, from the request to its settlement.
 //!
-//! 1. [`take`]: the request is read: route, body, what it asks for.
-//! 2. [`admit`]: the run is told what came back from tools, and asked whether the call may begin.
-//! 3. [`ask`]: the request is sent with its output cap, and its answer read: as a whole, or
-//! 4. [`stream`]: event by event while it is passed on.
-//! 5. [`flight`]: whatever happens, the call is settled once.
+//! Each phase owns what it needs and hands on the next:
+//!
+//! 1. [`parse`]: the request is read. [`ParsedCall`](parse::ParsedCall)
+//! 2. [`admit`]: the run takes in what came back from tools, and admits the call: its worst case is reserved.
+//!    [`AdmittedCall`](admit::AdmittedCall)
+//! 3. [`send`]: the request is sent with its output cap. What the upstream refuses of the gateway's additions is
+//!    negotiated ([`negotiate`]). [`InFlightCall`](settle::InFlightCall)
+//! 4. [`relay`]: the response is passed on, as a whole or while it comes.
+//! 5. [`settle`]: whatever happens, the call is settled once. [`SettledCall`](settle::SettledCall)
+//!
+//! Requests that are no model calls pass through ([`pass_through`]).
 
 mod admit;
-mod answer;
-mod ask;
-mod cap;
-mod choice;
-mod flight;
-mod pass;
-mod raw;
+mod context;
+mod negotiate;
+mod parse;
+mod pass_through;
+mod relay;
+mod respond;
+mod send;
 mod settle;
-mod stream;
-mod take;
+mod upstream_response;
+mod wait;
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use endstop_llm::{Dialect, ErrorKind};
+use http::{Request, Response, StatusCode, request};
 use hyper::body::Incoming;
 
 use crate::body::Body;
 use crate::config::Config;
-use crate::control;
-use crate::route::{self, Side};
-use crate::run::{Prices, Registry, RunEntry};
-use crate::server::PeerInfo;
+use crate::route::{self, Route};
+use crate::run::Registry;
 use crate::upstream::Client;
-use cap::Caps;
-use choice::Choices;
-use endstop_llm::{Dialect, ErrorKind};
+use context::CallContext;
+use parse::ParsedCall;
 
-/// All that calls share.
+/// Answers the calls of clients.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    pub(crate) config: Arc<Config>,
-    pub(crate) registry: Arc<Registry>,
-    prices: Arc<Prices>,
-    caps: Caps,
-    choices: Choices,
-    client: Client,
-    /// Whose prices hold, of each side.
-    providers: [&'static str; 3],
+pub(crate) struct CallService {
+    context: CallContext,
 }
 
-impl Gate {
-    pub(crate) fn new(config: Arc<Config>, client: Client, registry: Registry) -> Self {
-        let registry = Arc::new(registry);
-        let prices = Arc::new(Prices::new(config.prices));
-        let at = &config.upstreams;
-        let providers = [
-            provider_of(&at.openai, "openai"),
-            provider_of(&at.anthropic, "anthropic"),
-            provider_of(&at.gemini, "google"),
-        ];
-        let (caps, choices) = (Caps::default(), Choices::default());
-        Self { config, registry, prices, caps, choices, client, providers }
+impl CallService {
+    pub(crate) fn new(config: Arc<Config>, client: Client, registry: Arc<Registry>) -> Self {
+        Self { context: CallContext::new(config, client, registry) }
     }
 
     /// Answers a request.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     /// Dropped when the client goes away: what is in flight is closed and settled.
-    pub(crate) async fn answer(&self, request: Request<Incoming>, _: PeerInfo) -> Response<Body> {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, incoming) = request.into_parts();
-        if head.uri.path().starts_with("/endstop/") {
-            return control::answer(self, &head, incoming).await;
-        }
         let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        let route = match route::route(&self.config, &head.method, target, &head.headers) {
+        let route = match route::route(self.context.config(), &head.method, target, &head.headers) {
             Ok(route) => route,
             Err(error) => {
-                let side = route::side(&head.method, target, &head.headers);
+                let family = route::api_family(&head.method, target, &head.headers);
                 let status = if error.is_of_key() {
                     StatusCode::UNAUTHORIZED
                 } else {
                     StatusCode::BAD_REQUEST
                 };
-                let (dialect, text) = (answer::dialect_for(side), error.to_string());
-                return answer::error(dialect, status, ErrorKind::Invalid, &text);
+                let (dialect, text) = (respond::dialect_for(family), error.to_string());
+                return respond::error(dialect, status, ErrorKind::Invalid, &text);
             }
         };
         match route.api.dialect() {
             Some(dialect) => self.model_call(route, &head, incoming, dialect).await,
-            None => self.pass(route, &head, incoming).await,
+            None => pass_through::pass_through(&self.context, route, &head, incoming).await,
         }
     }
 
     async fn model_call(
         &self,
-        route: route::Route,
-        head: &http::request::Parts,
+        route: Route,
+        head: &request::Parts,
         incoming: Incoming,
         dialect: &'static dyn Dialect,
     ) -> Response<Body> {
-        let taken = match take::take(&self.config, route, &head.headers, incoming, dialect).await {
-            Ok(taken) => taken,
+        let context = &self.context;
+        let read = ParsedCall::read(context.config(), route, &head.headers, incoming, dialect);
+        let parsed = match read.await {
+            Ok(parsed) => parsed,
             Err(refused) => return *refused,
         };
-        let provider = self.provider(taken.route.side);
-        let model = &taken.asked.model;
-        let run = match self.registry.take(&taken.route.run, model, provider).await {
-            Ok(run) => run,
-            Err(why) => return answer::no_run(dialect, &taken.route.run, &why),
-        };
-        match self.begin(&run, &taken).await {
-            Ok(flight) => self.ask(flight, taken, head).await,
-            Err(answered) => *answered,
+        let route = parsed.route();
+        loop {
+            let run = match context.run(route, &parsed.request().model).await {
+                Ok(run) => run,
+                Err(why) => return respond::no_run(dialect, &route.run, &why),
+            };
+            let admitted = match admit::admit(context, &run, &parsed).await {
+                Ok(admitted) => admitted,
+                Err(refused) => return *refused,
+            };
+            match send::send(context, admitted, &parsed, head).await {
+                Ok(response) => return response,
+                // The conversation is free for the next attempt.
+                Err(settled) => drop(settled),
+            }
         }
     }
-
-    /// The upstream of a side.
-    fn base(&self, side: Side) -> &Uri {
-        let upstreams = &self.config.upstreams;
-        match side {
-            Side::OpenAi => &upstreams.openai,
-            Side::Anthropic => &upstreams.anthropic,
-            Side::Gemini => &upstreams.gemini,
-        }
-    }
-
-    /// Whose prices hold at the upstream of a side.
-    const fn provider(&self, side: Side) -> &'static str {
-        let [openai, anthropic, gemini] = self.providers;
-        match side {
-            Side::OpenAi => openai,
-            Side::Anthropic => anthropic,
-            Side::Gemini => gemini,
-        }
-    }
-
-    fn is_metered(&self, run: &RunEntry) -> bool {
-        run.driven.is_metered() && !self.config.allow_unmetered
-    }
-
-    /// What is sent upstream of a request's head.
-    fn forwarded(&self, route: &route::Route, headers: &HeaderMap) -> HeaderMap {
-        let mut sent = crate::upstream::only_forwardable(headers.clone(), OWN_HEADERS);
-        if route.has_issued_key {
-            route::strip_keys(&mut sent);
-            route::use_key(&mut sent, route.side, &self.config.upstream_keys);
-        }
-        sent
-    }
-}
-
-/// They are for the gateway, or make another method of a request than the one that was looked at.
-const OWN_HEADERS: &[&str] = &[
-    route::RUN_HEADER,
-    route::CHILD_HEADER,
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-];
-
-/// Providers whose prices differ from those of the vendors whose interface they speak.
-const HOSTS: &[(&str, &str)] = &[
-    ("openrouter.ai", "openrouter"),
-    ("groq.com", "groq"),
-    ("deepseek.com", "deepseek"),
-    ("mistral.ai", "mistral"),
-    ("together.xyz", "together"),
-    ("x.ai", "x-ai"),
-    ("fireworks.ai", "fireworks"),
-    ("openai.azure.com", "azure"),
-];
-
-fn provider_of(base: &Uri, default: &'static str) -> &'static str {
-    let host = base.host().unwrap_or("");
-    let is_it = |name: &str| {
-        host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-    };
-    HOSTS.iter().find(|(name, _)| is_it(name)).map_or(default, |(_, provider)| provider)
 }

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::driver::Surroundings;
-use endstop::core::Program;
-use endstop::store::RunId;
+use endstop_core::Program;
 use endstop_price::PriceTable;
+use endstop_runtime::RunEnvironment;
+use endstop_runtime::store::RunId;
 use http::Uri;
 use thiserror::Error;
 
+use crate::limits::RESPONSE_TIMEOUT;
 pub use keys::{Key, UpstreamKeys};
 
 /// What a gateway is started with.
@@ -31,7 +32,7 @@ pub struct Config {
     /// Which runs there are.
     pub runs: Runs,
     /// Observers, kill switch and shared budget of every run.
-    pub around: Surroundings,
+    pub around: RunEnvironment,
     /// How a stop is answered.
     pub stop_with: StopWith,
     /// Lets calls pass whose usage cannot be read, although money or tokens are limited.
@@ -141,10 +142,6 @@ pub struct Bounds {
     pub answer_within: Duration,
 }
 
-/// Models think for many minutes before an answer that comes as a whole, and none of the usual clients waits longer
-/// than an hour. Without a bound a dead upstream would hold its calls, and what they reserve, for ever.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60 * 60);
-
 impl Default for Bounds {
     fn default() -> Self {
         Self {
@@ -156,7 +153,7 @@ impl Default for Bounds {
             calls: 1_024,
             runs: 10_000,
             conversations: 256,
-            answer_within: ANSWER_WITHIN,
+            answer_within: RESPONSE_TIMEOUT,
         }
     }
 }

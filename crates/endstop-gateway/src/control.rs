@@ -1,49 +1,56 @@
-//! The control interface: `/endstop/health`, and `/endstop/v1/runs` for those who have its token.
+//! The control API: `/endstop/health`, and `/endstop/v1/runs` for clients with its token.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use endstop::cancel::Urgency;
-use endstop::core::units::Money;
-use endstop::store::RunId;
+use endstop_core::units::Money;
+use endstop_runtime::cancel::Urgency;
+use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Response, StatusCode, request};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::body::Body;
-use crate::call::Gate;
+use crate::config::Config;
+use crate::limits::MAX_COMMAND;
 use crate::route::{bearer, is_same};
-use crate::run::RunEntry;
+use crate::run::{Registry, RunEntry};
 use crate::server::read_body;
 
-/// Most bytes of a command.
-const MAX_BODY: usize = 16 << 10;
-/// What a run that is cancelled is told where nobody says why.
+/// The message of a cancellation without one.
 const NO_MESSAGE: &str = "cancelled by the control interface";
 
-/// What a command may say.
+/// The body of a command.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Command {
-    /// Why, of a cancellation.
+    /// The reason of a cancellation.
     message: Option<String>,
-    /// The pause rule that is approved; all that hold where none is named.
+    /// The pause rule that is approved; without it, all that are met.
     rule: Option<String>,
-    /// The new limit of its money, such as `5.00`.
+    /// The new cost limit of the rule, such as `5.00`.
     cap: Option<String>,
 }
 
-/// Answers a request below `/endstop/`.
+/// Whether a request is for the control API, and not for an upstream.
+pub(crate) fn owns(path: &str) -> bool {
+    path.starts_with("/endstop/")
+}
+
+/// Answers a request to the control API.
 pub(crate) async fn answer(
-    gate: &Gate,
-    head: &request::Parts,
-    incoming: Incoming,
+    config: &Config,
+    registry: &Arc<Registry>,
+    request: Request<Incoming>,
 ) -> Response<Body> {
+    let (head, incoming) = request.into_parts();
     let path = head.uri.path();
     if path == "/endstop/health" {
         return reply(StatusCode::OK, &json!({ "status": "ok" }));
     }
-    let token = gate.config.control_token.as_ref();
+    let token = config.control_token.as_ref();
     let Some(rest) = path.strip_prefix("/endstop/v1/runs").filter(|_| token.is_some()) else {
         return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such place" }));
     };
@@ -56,7 +63,7 @@ pub(crate) async fn answer(
     let (id, act) = (parts.next().unwrap_or(""), parts.next());
     if id.is_empty() {
         return match head.method {
-            Method::GET => match list(gate).await {
+            Method::GET => match list(registry).await {
                 Ok(all) => reply(StatusCode::OK, &all),
                 Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
             },
@@ -64,7 +71,7 @@ pub(crate) async fn answer(
         };
     }
     let found = match RunId::parse(id) {
-        Ok(id) => gate.registry.find(&id).await,
+        Ok(id) => registry.find(&id).await,
         Err(_) => Ok(None),
     };
     let run = match found {
@@ -80,7 +87,7 @@ pub(crate) async fn answer(
     match (&head.method, act) {
         (&Method::GET, None) => reply(StatusCode::OK, &one(&run)),
         (&Method::POST, Some(act)) => {
-            let Ok(body) = read_body(incoming, MAX_BODY).await else {
+            let Ok(body) = read_body(incoming, MAX_COMMAND).await else {
                 return reply(StatusCode::BAD_REQUEST, &json!({ "error": "no body that is read" }));
             };
             let (status, value) = command(&run, act, &body);
@@ -124,20 +131,20 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
     (StatusCode::OK, one(run))
 }
 
-/// Every run. One that is kept and was not named since the start is not read for it.
-async fn list(gate: &Gate) -> Result<Value, String> {
-    let (kept, is_cut) = gate.registry.kept().await?;
-    let runs = gate.registry.all();
+/// Every run. A stored run that was not named since the start is not read for it.
+async fn list(registry: &Arc<Registry>) -> Result<Value, String> {
+    let (kept, is_cut) = registry.kept().await?;
+    let runs = registry.all();
     let in_memory = runs.iter().map(|run| {
         let reason = run.stop().map(|signal| signal.reason.to_string());
         json!({
-            "run": run.driven.info().id.as_str(),
-            "status": run.driven.status().name(),
+            "run": run.id().as_str(),
+            "status": run.handle().status().name(),
             "reason": reason,
             "calls_in_flight": run.calls(),
         })
     });
-    let is_new = |id: &RunId| runs.binary_search_by(|run| run.driven.info().id.cmp(id)).is_err();
+    let is_new = |id: &RunId| runs.binary_search_by(|run| run.id().cmp(id)).is_err();
     let kept = kept.iter().filter(|id| is_new(id));
     let kept = kept.map(
         |id| json!({ "run": id.as_str(), "status": "kept", "reason": null, "calls_in_flight": 0 }),
@@ -146,12 +153,12 @@ async fn list(gate: &Gate) -> Result<Value, String> {
 }
 
 fn one(run: &RunEntry) -> Value {
-    let driven = &run.driven;
-    let report = serde_json::to_value(driven.report()).unwrap_or_default();
+    let handle = run.handle();
+    let report = serde_json::to_value(handle.report()).unwrap_or_default();
     let counts = run.counts();
     json!({
-        "run": driven.info().id.as_str(),
-        "status": driven.status().name(),
+        "run": run.id().as_str(),
+        "status": handle.status().name(),
         "calls_in_flight": run.calls(),
         "upstream_calls": counts.upstream_calls,
         "stop_answers": counts.stop_answers,
@@ -159,7 +166,7 @@ fn one(run: &RunEntry) -> Value {
         "client_disconnects": counts.client_disconnects,
         "refused": counts.refused,
         "failed_calls": counts.failed_calls,
-        "is_estimate": driven.usage().1,
+        "is_estimate": handle.usage().1,
         "report": report,
     })
 }

@@ -183,5 +183,4 @@ impl std::fmt::Debug for Decoder {
 }
 
 #[cfg(test)]
-#[path = "decode_tests.rs"]
 mod tests;

@@ -3,27 +3,26 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use endstop::agent::driver::DrivenRun;
-use endstop::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
-use endstop::core::run::Status;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::Money;
-use endstop::store::RunId;
+use endstop_core::run::Status;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::Money;
+use endstop_runtime::RunHandle;
+use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency};
+use endstop_runtime::store::RunId;
+use http::{Request, Response};
+use hyper::body::Incoming;
 use thiserror::Error;
 use tokio::task::JoinHandle;
 
-use crate::call::Gate;
+use crate::body::Body;
+use crate::call::CallService;
 use crate::config::Config;
+use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry};
-use crate::server;
+use crate::server::PeerInfo;
 use crate::upstream::Client;
-
-/// How long calls in flight may go on once the gateway is shut down; then they are cut.
-const GRACE: Duration = Duration::from_secs(5);
-/// How often the kill switch is looked at while calls are in flight.
-const KILL_INTERVAL: Duration = Duration::from_millis(200);
+use crate::{control, server};
 
 /// Why a gateway does not start.
 #[derive(Debug, Error)]
@@ -53,7 +52,8 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Gateway {
     addr: SocketAddr,
-    gate: Arc<Gate>,
+    config: Arc<Config>,
+    registry: Arc<Registry>,
     stop: CancelToken,
     server: JoinHandle<()>,
     watch: Option<JoinHandle<()>>,
@@ -84,16 +84,21 @@ impl Gateway {
             let folder = config.keep.clone().unwrap_or_default();
             StartError::Keep { folder, why }
         })?;
-        let gate = Arc::new(Gate::new(config, client, registry));
+        let registry = Arc::new(registry);
+        let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
+        let service = Arc::new(Service {
+            calls,
+            config: Arc::clone(&config),
+            registry: Arc::clone(&registry),
+        });
         let stop = CancelToken::new();
-        let answering = Arc::clone(&gate);
-        let handler = move |request, peer| {
-            let gate = Arc::clone(&answering);
-            async move { gate.answer(request, peer).await }
+        let handler = move |request, _: PeerInfo| {
+            let service = Arc::clone(&service);
+            async move { service.answer(request).await }
         };
         let server = tokio::spawn(server::serve(listener, bounds, handler, stop.clone()));
-        let watch = kill.map(|kill| tokio::spawn(watch_kill(Arc::clone(&gate), kill)));
-        Ok(Self { addr, gate, stop, server, watch })
+        let watch = kill.map(|kill| tokio::spawn(watch_kill(Arc::clone(&registry), kill)));
+        Ok(Self { addr, config, registry, stop, server, watch })
     }
 
     /// Where it listens.
@@ -105,44 +110,44 @@ impl Gateway {
     /// What it was started with.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.gate.config
+        &self.config
     }
 
     /// A run in memory by its id; with [`Runs::One`](crate::Runs::One) the run is there from the start.
     #[must_use]
-    pub fn run(&self, id: &RunId) -> Option<DrivenRun> {
-        self.gate.registry.get(id).map(|entry| entry.driven.clone())
+    pub fn run(&self, id: &RunId) -> Option<RunHandle> {
+        self.registry.get(id).map(|entry| entry.handle().clone())
     }
 
     /// Every run in memory, in order of their ids.
     #[must_use]
-    pub fn runs(&self) -> Vec<DrivenRun> {
-        self.gate.registry.all().iter().map(|entry| entry.driven.clone()).collect()
+    pub fn runs(&self) -> Vec<RunHandle> {
+        self.registry.all().iter().map(|entry| entry.handle().clone()).collect()
     }
 
     /// Begins a run before its first request, or goes on with one that is kept, whose file is read then. None where
     /// there are too many, or the file cannot be read.
     #[must_use]
-    pub fn open(&self, id: &RunId) -> Option<DrivenRun> {
-        let entry = self.gate.registry.get_or_begin(id, "", "").ok();
-        entry.map(|entry| entry.driven.clone())
+    pub fn open(&self, id: &RunId) -> Option<RunHandle> {
+        let entry = self.registry.get_or_begin(id, "", "").ok();
+        entry.map(|entry| entry.handle().clone())
     }
 
     /// What came of a run's requests.
     #[must_use]
     pub fn counts(&self, id: &RunId) -> Option<Counts> {
-        self.gate.registry.get(id).map(|entry| entry.counts())
+        self.registry.get(id).map(|entry| entry.counts())
     }
 
     /// Approves every pause rule that holds up a run; with a cap, until its money has reached that. Calls that
     /// are held go on. Whether a rule was approved.
     pub fn approve(&self, id: &RunId, cap: Option<Money>) -> bool {
-        self.gate.registry.get(id).is_some_and(|entry| entry.approve(cap))
+        self.registry.get(id).is_some_and(|entry| entry.approve(cap))
     }
 
     /// Stops a run for a person: what is in flight ends by itself, or is cut. Whether there is such a run.
     pub fn cancel(&self, id: &RunId, message: &str, urgency: Urgency) -> bool {
-        let entry = self.gate.registry.get(id);
+        let entry = self.registry.get(id);
         entry.is_some_and(|entry| {
             entry.cancel(message, urgency);
             true
@@ -155,8 +160,8 @@ impl Gateway {
     /// # Cancellation safety
     /// It may be dropped and asked for again.
     pub async fn held_up(&self, id: &RunId) -> Status {
-        match self.gate.registry.get(id) {
-            Some(entry) => entry.held_up().await,
+        match self.registry.get(id) {
+            Some(entry) => entry.wait_for_hold_up().await,
             None => std::future::pending().await,
         }
     }
@@ -167,13 +172,13 @@ impl Gateway {
         let signal =
             || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");
         self.stop.cancel(signal(), Urgency::Graceful);
-        if tokio::time::timeout(GRACE, &mut self.server).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_GRACE, &mut self.server).await.is_err() {
             self.stop.cancel(signal(), Urgency::Now);
             // Dropping what is in flight settles it; that takes no time worth a bound of its own.
-            let _ = tokio::time::timeout(GRACE, &mut self.server).await;
+            let _ = tokio::time::timeout(SHUTDOWN_GRACE, &mut self.server).await;
         }
-        for entry in self.gate.registry.all() {
-            entry.tell_end();
+        for entry in self.registry.all() {
+            entry.report_end();
         }
     }
 }
@@ -187,15 +192,30 @@ impl Drop for Gateway {
     }
 }
 
-/// Cuts what is in flight once the kill switch is thrown. Calls that begin look at it themselves.
-async fn watch_kill(gate: Arc<Gate>, kill: Arc<dyn KillSwitch>) {
+/// Answers all requests of clients.
+#[derive(Debug)]
+struct Service {
+    calls: CallService,
+    config: Arc<Config>,
+    registry: Arc<Registry>,
+}
+
+impl Service {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if control::owns(request.uri().path()) {
+            return control::answer(&self.config, &self.registry, request).await;
+        }
+        self.calls.answer(request).await
+    }
+}
+
+/// Cuts what is in flight once the kill switch is on. Calls that begin check it themselves.
+async fn watch_kill(registry: Arc<Registry>, kill: Arc<dyn KillSwitch>) {
     loop {
-        tokio::time::sleep(KILL_INTERVAL).await;
+        tokio::time::sleep(KILL_SWITCH_INTERVAL).await;
         let Some(message) = kill.thrown() else { continue };
-        for entry in gate.registry.all() {
-            entry.driven.token().cancel(kill_signal(message.clone()), Urgency::Now);
-            entry.driven.checkpoint();
-            entry.ring();
+        for entry in registry.all() {
+            entry.kill(message.clone());
         }
     }
 }

@@ -14,12 +14,13 @@ mod call;
 pub mod config;
 mod control;
 mod decode;
+mod limits;
 mod route;
 mod run;
 mod server;
 mod stop;
 mod upstream;
-mod upstreams;
+mod upstream_config;
 
 mod gateway;
 

@@ -1,7 +1,7 @@
-//! Which run a request belongs to, which upstream it is for, which interface it speaks.
+//! The run that a request belongs to, its upstream, and its API.
 //!
-//! Nothing in a request chooses a host: the target's path is all that is used of it, and the host always
-//! comes from [`Upstreams`](crate::Upstreams).
+//! No request can choose a host: the gateway uses only the path of its target, and the host always comes from
+//! [`Upstreams`](crate::Upstreams).
 //!
 //! The run, by the first of these that is there: a key that the gateway has issued, the path (`/r/{run}/…`),
 //! the header `x-endstop-run`, the session of Claude Code. Children stand in the path after the run
@@ -10,33 +10,32 @@
 mod key;
 mod path;
 
-use endstop::store::RunId;
+use endstop_llm::Api;
+use endstop_runtime::store::RunId;
 use http::{HeaderMap, Method};
 
 pub(crate) use key::{bearer, is_same, strip as strip_keys, use_key};
 pub(crate) use path::PathError;
 
 use crate::config::{Config, Runs, Unnamed};
-use endstop_llm::Api;
+use crate::limits::MAX_CHILD_DEPTH;
 
-/// Children that are told apart below one another; deeper ones are the last of these.
-const MAX_DEPTH: usize = 8;
-/// The run of requests that name none, where they share one.
+/// The run of requests that name none, if they share one.
 const SHARED_RUN: &str = "shared";
-/// Which run.
+/// The header that names the run.
 pub(crate) const RUN_HEADER: &str = "x-endstop-run";
-/// Which sub-agent of it.
+/// The header that names the sub-agent.
 pub(crate) const CHILD_HEADER: &str = "x-endstop-child";
 const CLAUDE_SESSION_HEADER: &str = "x-claude-code-session-id";
 
-/// Whose upstream a call is for.
+/// APIs with one upstream. Compatible servers belong to the family whose API they serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Side {
-    /// OpenAI and what speaks like it.
+pub(crate) enum ApiFamily {
+    /// Chat completions and responses.
     OpenAi,
-    /// Anthropic.
+    /// Messages.
     Anthropic,
-    /// Gemini.
+    /// generateContent.
     Gemini,
 }
 
@@ -47,11 +46,11 @@ pub(crate) struct Route {
     pub(crate) run: RunId,
     /// The sub-agents from the run down; empty for the run itself.
     pub(crate) child: Vec<String>,
-    /// Whose upstream.
-    pub(crate) side: Side,
+    /// The upstream.
+    pub(crate) family: ApiFamily,
     /// Path and query below the upstream's base; begins with a slash.
     pub(crate) rest: String,
-    /// What it speaks.
+    /// The API of the request.
     pub(crate) api: Api,
     /// Whether the client's key was issued by the gateway: the upstream's own has to take its place.
     pub(crate) has_issued_key: bool,
@@ -95,13 +94,13 @@ impl RouteError {
     }
 }
 
-/// Whose interface a request speaks, although it goes nowhere.
-pub(crate) fn side(method: &Method, target: &str, headers: &HeaderMap) -> Side {
+/// Returns the API family of a request that has no route.
+pub(crate) fn api_family(method: &Method, target: &str, headers: &HeaderMap) -> ApiFamily {
     let path = target.split_once('?').map_or(target, |(path, _)| path);
-    path::side_and_api(method, path::split(path).rest, headers).0
+    path::family_and_api(method, path::split(path).rest, headers).0
 }
 
-/// Finds out where a request goes.
+/// Returns the route of a request.
 pub(crate) fn route(
     config: &Config,
     method: &Method,
@@ -144,15 +143,15 @@ pub(crate) fn route(
     for name in &child {
         parse(name)?;
     }
-    child.truncate(MAX_DEPTH);
-    let (side, api) = path::side_and_api(method, parts.rest, headers);
-    let mut rest = path::below_base(side, parts.rest).into_owned();
+    child.truncate(MAX_CHILD_DEPTH);
+    let (family, api) = path::family_and_api(method, parts.rest, headers);
+    let mut rest = path::below_base(family, parts.rest).into_owned();
     let query = query.and_then(|query| key::strip_query(query, has_issued_key));
     if let Some(query) = query {
         rest.push('?');
         rest.push_str(&query);
     }
-    Ok(Route { run, child, side, rest, api, has_issued_key })
+    Ok(Route { run, child, family, rest, api, has_issued_key })
 }
 
 fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<RunId, RouteError> {
@@ -177,5 +176,4 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 }
 
 #[cfg(test)]
-#[path = "route/route_tests.rs"]
-mod route_tests;
+mod tests;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use endstop::cancel::CancelToken;
+use endstop_runtime::cancel::CancelToken;
 use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -31,13 +31,8 @@ use tokio::task::JoinSet;
 
 use crate::body::Body;
 use crate::config::Bounds;
+use crate::limits::{BODY_TIMEOUT, HEAD_TIMEOUT};
 use guard::Guarded;
-
-/// How long a client may take for the head of a request, and stay silent between two requests.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-
-/// How long a client may be silent within the body of its request.
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A timer that is due before all that wait for heads. The runtime wakes itself, by a write to the system, for one
 /// that is due before all others; without this one that is the timer of every other request.
@@ -187,5 +182,4 @@ async fn next_frame(
 }
 
 #[cfg(test)]
-#[path = "server_tests.rs"]
 mod tests;

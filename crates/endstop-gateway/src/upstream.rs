@@ -195,6 +195,12 @@ impl UpstreamBody {
     }
 }
 
+impl From<UpstreamError> for BodyError {
+    fn from(error: UpstreamError) -> Self {
+        Self::Upstream(Box::new(error))
+    }
+}
+
 /// Passes an answer on as it comes.
 impl BodySource for UpstreamBody {
     fn poll_data(

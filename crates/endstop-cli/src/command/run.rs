@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use endstop::agent::driver::Surroundings;
 use endstop::core::policy::{OnUnpriced, Policy};
-use endstop::observe::{Report, Reporter, Shadow, TraceRecorder};
+use endstop::observe::{DryRunObserver, Report, Reporter, TraceRecorder};
+use endstop::runtime::RunEnvironment;
 use endstop::store::RunId;
 use endstop_gateway::{Counts, Runs};
 
@@ -121,7 +121,7 @@ pub fn run(args: &Args, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
 /// What is known of the run beside what the supervisor sees.
 struct RunObservers {
     report: Arc<Mutex<Option<Report>>>,
-    shadow: Option<Arc<Shadow>>,
+    shadow: Option<Arc<DryRunObserver>>,
     trace: Option<Arc<TraceRecorder>>,
     snapshot: tokio::sync::watch::Receiver<RunSnapshot>,
 }
@@ -188,7 +188,7 @@ async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
 }
 
 /// Who watches the run.
-fn surroundings(args: &Args, policy: &Policy) -> Result<(Surroundings, RunObservers), CliError> {
+fn surroundings(args: &Args, policy: &Policy) -> Result<(RunEnvironment, RunObservers), CliError> {
     let (watcher, snapshot) = Watcher::new();
     let report = Arc::new(Mutex::new(None));
     let reporter = {
@@ -199,15 +199,15 @@ fn surroundings(args: &Args, policy: &Policy) -> Result<(Surroundings, RunObserv
             }
         })
     };
-    let mut around = Surroundings::default();
+    let mut around = RunEnvironment::default();
     around.observers.push(Arc::new(watcher));
     around.observers.push(Arc::new(reporter));
     let shadow = match args.dry_run {
-        true => Some(Arc::new(Shadow::new(compiled(policy)?))),
+        true => Some(Arc::new(DryRunObserver::new(compiled(policy)?))),
         false => None,
     };
     if let Some(shadow) = &shadow {
-        around.observers.push(Arc::<Shadow>::clone(shadow));
+        around.observers.push(Arc::<DryRunObserver>::clone(shadow));
     }
     let trace = args.trace.as_ref().map(|path| {
         let file = File::create(path).map_err(|error: io::Error| {

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use endstop::agent::driver::Surroundings;
 use endstop::core::signal::StopReason;
 use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
+use endstop::runtime::RunEnvironment;
 use endstop::store::RunId;
 use endstop_gateway::{Key, Runs, Unnamed};
 use serde_json::json;
@@ -170,8 +170,8 @@ fn answer_approvals() {
     }
 }
 
-fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
-    let mut around = Surroundings::default();
+fn surroundings(args: &Args) -> Result<RunEnvironment, CliError> {
+    let mut around = RunEnvironment::default();
     let as_json = args.json;
     around.observers.push(Arc::new(Reporter::new(move |report: &Report| {
         if report.parent.is_none() {

@@ -1,245 +1,463 @@
-//! Settling a call whose answer came, or was cut by the run itself.
+//! The last phase: a call in flight is settled exactly once, whatever happens to it.
 //!
-//! Tool calls that the run does not let begin are not passed on: those before them are, so that a limit of 3 lets 3
-//! calls of a batch of 5 run, and the client's next request gets the stop. Refused are calls beyond a limit on them,
-//! and those of a wrap-up. What stopped the run before lets the steps in flight end whole, with their tools; a pause
-//! holds the next request.
+//! Tool calls that the run does not admit are not passed on; those before them are. So a limit of 3 lets 3 tool calls of
+//! a response with 5 run, and the client's next request gets the stop. The gateway refuses tool calls over a limit on
+//! them, and every tool call in a wrap-up. A run that stopped before lets the steps in flight end whole, with their
+//! tools; a pause holds the next request.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::driver::Outcome;
-use endstop::core::condition::fact::normalised_finish;
-use endstop::core::event::EventKind;
-use endstop::core::run::{Directive, Status};
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::{Cost, Money, TokenUsage, WallTime};
-use endstop::ledger::Amounts;
-use endstop::message::ToolCall;
-use endstop::model::{ModelError, ModelErrorKind};
-use endstop::observe::Detail;
+use endstop_core::condition::fact::normalised_finish;
+use endstop_core::event::EventKind;
+use endstop_core::run::{Directive, Status};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
+use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
+use endstop_runtime::ToolCall;
+use endstop_runtime::ledger::Amounts;
+use endstop_runtime::observe::Detail;
+use endstop_runtime::{ModelError, ModelErrorKind};
+use endstop_runtime::{OpenCall, Outcome, Pricing, RunHandle};
+use tokio::time::Instant;
 
-use super::flight::{BYTES_OF_A_TOKEN, Flight};
-use crate::run::{LaneState, Step, close_step, stop_of, uncount};
-use endstop_llm::{CallResponse, ReportedUsage};
+use super::negotiate::{Negotiation, NegotiationStep};
+use super::parse::ParsedCall;
+use crate::limits::MAX_TOOL_CALLS;
+use crate::run::{
+    ConversationPermit, ConversationState, Prices, RequestIdentity, RunEntry, stop_of,
+};
 
-/// Most calls of one reply that are told apart.
-const MAX_CALLS: usize = 1_024;
+/// Bytes of one token in an estimate: a bound of one token per byte is three to four times too high.
+const BYTES_PER_TOKEN: u64 = 3;
 
-/// How an answer came.
+/// How a response reached its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Came {
-    /// Whole; nobody has it yet.
-    Held,
-    /// Whole; its client has it.
-    Passed,
-    /// Not to its end.
+enum Delivery {
+    /// It is complete, and the client has nothing of it yet.
+    Withheld,
+    /// It is complete, and the client has it.
+    Delivered,
+    /// It did not come to its end.
     Cut,
-    /// Up to a tool call that the run does not let begin, which is the last one that was seen.
-    Refused,
+    /// Up to a tool call that the run does not admit, which is the last one that was seen.
+    UpToToolCall,
 }
 
-/// What the run makes of an answer.
+/// What becomes of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
-    /// It is passed on.
-    Pass,
-    /// A retry rule dislikes it.
-    Again,
-    /// Only so many of its tool calls, at least one, are passed on.
-    Keep(usize),
+pub(super) enum Disposition {
+    /// It is forwarded.
+    Forward,
+    /// A retry rule trips: the call is made again.
+    Retry,
+    /// It is forwarded with so many of its tool calls, at least one.
+    ForwardToolCalls(usize),
     /// It asks for tools, and not even the first may be called: the run has stopped.
-    Refused,
+    Stop,
 }
 
-impl Flight {
-    /// The answer came to its end, and is not passed on yet.
-    pub(super) fn replied(&mut self, seen: &CallResponse) -> Settled {
-        self.settle(seen, Came::Held)
+/// How a call is paid for.
+#[derive(Debug)]
+pub(super) struct CallTerms {
+    /// The run of the conversation.
+    pub(super) run: RunHandle,
+    pub(super) pricing: Pricing,
+    /// The prices of other models, which may respond instead.
+    pub(super) prices: Arc<Prices>,
+    pub(super) is_wrap_up: bool,
+}
+
+/// What settlement needs of a request.
+#[derive(Debug)]
+struct SentRequest {
+    identity: RequestIdentity,
+    /// Whether a later request may continue the response by its id.
+    may_be_continued: bool,
+}
+
+/// A call that is sent. One that is dropped, because its client went away, is settled with what has come.
+pub(super) struct InFlightCall {
+    reservation: Reservation,
+    terms: CallTerms,
+    request: SentRequest,
+    negotiation: Negotiation,
+    first_text_at: Option<Instant>,
+    /// Released last.
+    permit: ConversationPermit,
+}
+
+/// A call that is settled. Its conversation takes the next call when this is dropped.
+#[derive(Debug)]
+pub(super) struct SettledCall {
+    disposition: Disposition,
+    run: RunHandle,
+    permit: ConversationPermit,
+}
+
+/// The reservation of a call in flight. Settles as abandoned by the client if it is dropped.
+struct Reservation {
+    /// `None` once it is taken out to be settled.
+    open: Option<OpenCall>,
+    run: Arc<RunEntry>,
+    /// The output cap that was sent, of all choices.
+    output_cap: Option<u64>,
+    /// Bytes of a response that is read as a whole.
+    received: u64,
+}
+
+impl Reservation {
+    /// Takes the open call out, to settle it in another way.
+    #[expect(clippy::unreachable, reason = "only `drop` leaves it empty, and this takes `self`")]
+    fn disarm(mut self) -> OpenCall {
+        match self.open.take() {
+            Some(open) => open,
+            None => unreachable!("a reservation is taken out once"),
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let seen = unread(self.received);
+        let usage = estimate(&open, &seen, self.output_cap);
+        self.run.counters().client_disconnect();
+        self.run.counters().failed_call();
+        open.failed(&client_went_away(), Some(usage));
+    }
+}
+
+impl InFlightCall {
+    pub(super) fn new(
+        open: OpenCall,
+        terms: CallTerms,
+        permit: ConversationPermit,
+        parsed: &ParsedCall,
+        negotiation: Negotiation,
+    ) -> Box<Self> {
+        let reservation = Reservation {
+            open: Some(open),
+            run: Arc::clone(permit.run()),
+            output_cap: negotiation.output_cap(),
+            received: 0,
+        };
+        let request = SentRequest {
+            identity: parsed.request().into(),
+            may_be_continued: parsed.route().api == Api::Responses,
+        };
+        Box::new(Self { reservation, terms, request, negotiation, first_text_at: None, permit })
     }
 
-    /// The answer came to its end, and its client has it. It cannot be dropped any more: a retry rule that
-    /// dislikes it shows in the events alone.
-    pub(super) fn passed(&mut self, seen: &CallResponse) {
-        if !self.erred(seen) {
-            self.settle(seen, Came::Passed);
+    /// The run of the conversation.
+    pub(super) const fn run(&self) -> &RunHandle {
+        &self.terms.run
+    }
+
+    /// The run that pays.
+    pub(super) const fn entry(&self) -> &Arc<RunEntry> {
+        self.permit.run()
+    }
+
+    pub(super) const fn negotiation(&self) -> &Negotiation {
+        &self.negotiation
+    }
+
+    /// Finds another form of the request that these words of a refusal do not concern. The call keeps its reservation.
+    pub(super) fn negotiate<'p>(
+        &mut self,
+        words: &str,
+        parsed: &'p ParsedCall,
+    ) -> Option<Edits<'p>> {
+        let step = self.negotiation.refused(words, parsed);
+        self.reservation.output_cap = self.negotiation.output_cap();
+        match step {
+            NegotiationStep::Retry(edits) => Some(edits),
+            NegotiationStep::Final => None,
         }
     }
 
-    /// An answer that begins as a success and is an error is a failed attempt. False where it is none, or the call
-    /// is settled already.
-    pub(super) fn erred(&mut self, seen: &CallResponse) -> bool {
-        let Some(words) = seen.error.as_deref().filter(|_| self.open.is_some()) else {
-            return false;
-        };
-        // An error that nothing came of, and that tells no usage, costs nothing.
-        let is_charged = seen.usage.is_some() || seen.output_bytes > 0;
-        let error = ModelError::new(ModelErrorKind::Unavailable, words);
-        self.failed(&error, is_charged.then_some(seen));
-        true
+    /// The run, and the counter of the bytes that have come of a response which is read as a whole.
+    pub(super) const fn reading(&mut self) -> (&RunHandle, &mut u64) {
+        (&self.terms.run, &mut self.reservation.received)
     }
 
-    /// The answer is made elsewhere, and what it uses is never told here: its output counts as all that is held for
-    /// it, or as none where nothing is.
-    pub(super) fn only_begun(&mut self, seen: &CallResponse) {
-        let output_bytes = self.cap.map_or(0, |cap| cap.saturating_mul(BYTES_OF_A_TOKEN));
-        self.settle(&CallResponse { output_bytes, ..seen.clone() }, Came::Passed);
+    /// Notes that a part of the response has come.
+    pub(super) fn note_text(&mut self) {
+        if self.first_text_at.is_none() {
+            self.first_text_at = Some(Instant::now());
+        }
     }
 
-    /// The run has stopped in the middle of the answer, or before it.
-    pub(super) fn cut_short(&mut self, seen: &CallResponse) {
-        self.settle(seen, Came::Cut);
-    }
-
-    /// The answer has come up to a tool call that the run does not let begin. It has stopped then.
-    pub(super) fn refused(&mut self, seen: &CallResponse) {
-        self.settle(seen, Came::Refused);
-    }
-
-    /// How many of these calls may be passed on, the first `passed` of which are already.
+    /// Returns how many of these tool calls may be passed on, the first `passed` of which are already.
     pub(super) fn admits(&self, calls: &[endstop_llm::ToolCall], passed: usize) -> usize {
-        if self.stop().is_some() {
+        if stop_of_call(self.entry(), self.run()).is_some() {
             return calls.len();
         }
         let names: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
         let is_refused = |at: &usize| {
             let before = names.get(..*at).unwrap_or_default();
-            let directive = names.get(*at).map(|tool| self.driven.would_call(before, tool));
+            let directive = names.get(*at).map(|tool| self.run().would_call(before, tool));
             directive.is_some_and(|it| !it.admits() && it != Directive::Pause)
         };
         (passed..calls.len()).find(is_refused).unwrap_or(calls.len())
     }
 
-    /// Why nothing more begins.
-    pub(super) fn stop(&self) -> Option<StopSignal> {
-        self.seat.run.stop().or_else(|| stop_of(&self.driven))
+    /// Settles a failed call. `seen` is what is charged; `None` if failing costs nothing.
+    pub(super) fn failed(
+        self: Box<Self>,
+        error: &ModelError,
+        seen: Option<&CallResponse>,
+    ) -> SettledCall {
+        let Self { reservation, terms, permit, .. } = *self;
+        let output_cap = reservation.output_cap;
+        let open = reservation.disarm();
+        permit.run().counters().failed_call();
+        let usage = seen.map(|seen| estimate(&open, seen, output_cap));
+        open.failed(error, usage);
+        SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
 
-    /// A gateway before the upstream has stopped the call: it was not made. The stop is passed on.
-    pub(super) fn stopped_before(&mut self) {
-        let Some(open) = self.open.take() else { return };
-        uncount(&self.seat.run.counters.upstream_calls);
-        let mut state = self.seat.lane.state();
+    /// Settles a failed call with the bytes that have come of a response which is read as a whole.
+    pub(super) fn failed_after_part(self: Box<Self>, error: &ModelError) -> SettledCall {
+        let seen = unread(self.reservation.received);
+        self.failed(error, Some(&seen))
+    }
+
+    /// Settles a call whose client went away.
+    pub(super) fn abandoned(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        self.entry().counters().client_disconnect();
+        self.failed(&client_went_away(), Some(seen))
+    }
+
+    /// Settles a complete response that its client does not have yet.
+    pub(super) fn replied(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        self.settle(seen, Delivery::Withheld)
+    }
+
+    /// Settles a complete response that its client has. A retry rule that trips shows in the events only.
+    pub(super) fn delivered(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        match self.failed_inside(seen) {
+            Ok(call) => call.settle(seen, Delivery::Delivered),
+            Err(settled) => settled,
+        }
+    }
+
+    /// Settles a response that begins as a success and is an error, as a failed attempt. Returns the call if it is none.
+    pub(super) fn failed_inside(
+        self: Box<Self>,
+        seen: &CallResponse,
+    ) -> Result<Box<Self>, SettledCall> {
+        let Some(words) = seen.error.as_deref() else { return Ok(self) };
+        // An error without output and without usage costs nothing.
+        let is_charged = seen.usage.is_some() || seen.output_bytes > 0;
+        let error = ModelError::new(ModelErrorKind::Unavailable, words);
+        Err(self.failed(&error, is_charged.then_some(seen)))
+    }
+
+    /// Settles a response that is made elsewhere and whose usage is never reported here. Its output counts as all that is
+    /// reserved for it, or as none if nothing is.
+    pub(super) fn only_begun(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        let cap = self.reservation.output_cap;
+        let output_bytes = cap.map_or(0, |cap| cap.saturating_mul(BYTES_PER_TOKEN));
+        self.settle(&CallResponse { output_bytes, ..seen.clone() }, Delivery::Delivered)
+    }
+
+    /// Settles a call whose run has stopped in the middle of the response.
+    pub(super) fn cut_short(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        self.settle(seen, Delivery::Cut)
+    }
+
+    /// Settles a call whose run has stopped while its response was read as a whole.
+    pub(super) fn cut_after_part(self: Box<Self>) -> SettledCall {
+        let seen = unread(self.reservation.received);
+        self.cut_short(&seen)
+    }
+
+    /// Settles a response up to a tool call that the run does not admit. It has stopped then.
+    pub(super) fn refused_tool_call(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        self.settle(seen, Delivery::UpToToolCall)
+    }
+
+    /// Settles a call that a gateway before the upstream has stopped: it was not made, and costs nothing.
+    pub(super) fn stopped_upstream(self: Box<Self>) -> SettledCall {
+        let Self { reservation, terms, permit, .. } = *self;
+        let open = reservation.disarm();
+        permit.run().counters().upstream_call_not_made();
+        let mut state = permit.conversation().state();
         open.replied(&Outcome { cost: Some(Cost::Known(Money::ZERO)), ..Outcome::default() });
-        close_step(&mut state);
+        state.close_step();
+        drop(state);
+        SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
 
-    /// What a call costs: as the provider billed it; else for the model that was asked for, or for the one that
-    /// answered where that is dearer.
-    fn price(&self, told: &ReportedUsage, answered: Option<&str>, at: WallTime) -> Cost {
-        if let Some(billed) = told.billed {
-            return Cost::Known(billed);
-        }
-        let asked = self.pricing.exact(&told.counts, at, &told.context);
-        let Some(name) = answered.filter(|name| *name != self.pricing.model()) else {
-            return asked;
-        };
-        let pricing = self.prices.of_answered(self.pricing.provider(), name);
-        match (asked, pricing.exact(&told.counts, at, &told.context)) {
-            (Cost::Known(asked), Cost::Known(answered)) => Cost::Known(asked.max(answered)),
-            (Cost::Unpriced, answered) => answered,
-            (asked, _) => asked,
-        }
-    }
-
-    fn settle(&mut self, seen: &CallResponse, came: Came) -> Settled {
-        let is_whole = came != Came::Cut && (came != Came::Refused || seen.is_whole);
-        let Some(open) = self.open.take() else { return Settled::Pass };
-        let reported = seen.usage.as_ref().filter(|_| is_whole);
-        // No output for an answer with words is no count.
-        let told = reported.filter(|told| told.is_whole(seen.output_bytes));
-        let usage = match (told, reported) {
-            (Some(told), _) => told.tokens,
+    fn settle(self: Box<Self>, seen: &CallResponse, delivery: Delivery) -> SettledCall {
+        let Self { reservation, terms, request, first_text_at, permit, .. } = *self;
+        let output_cap = reservation.output_cap;
+        let open = reservation.disarm();
+        let is_complete =
+            delivery != Delivery::Cut && (delivery != Delivery::UpToToolCall || seen.is_whole);
+        let reported = seen.usage.as_ref().filter(|_| is_complete);
+        // No output for a response with text is no count.
+        let counted = reported.filter(|report| report.is_whole(seen.output_bytes));
+        let usage = match (counted, reported) {
+            (Some(report), _) => report.tokens,
             (None, Some(half)) if half.tokens.output > 0 && !half.is_preliminary => TokenUsage {
                 input: open.estimated_input(),
                 output: half.tokens.output,
                 ..TokenUsage::default()
             },
-            _ => self.estimate(&open, seen),
+            _ => estimate(&open, seen, output_cap),
         };
-        let priced = reported.map(|report| match told {
-            Some(told) => Cow::Borrowed(told),
+        let priced = reported.map(|report| match counted {
+            Some(report) => Cow::Borrowed(report),
             None => Cow::Owned(report.with_tokens(&usage)),
         });
-        let cost = priced.map(|told| self.price(&told, seen.model.as_deref(), open.at()));
-        let calls = if came == Came::Cut { &[] } else { &*seen.tool_calls };
-        let calls: Vec<ToolCall> = calls.iter().take(MAX_CALLS).map(tool_call).collect();
+        let cost = priced.map(|report| terms.price(&report, seen.model.as_deref(), open.at()));
+        let calls = if delivery == Delivery::Cut { &[] } else { &*seen.tool_calls };
+        let calls: Vec<ToolCall> = calls.iter().take(MAX_TOOL_CALLS).map(tool_call).collect();
         let lowered_by = open.lowered_by();
+        let first_piece_after: Option<Duration> =
+            first_text_at.map(|at| at.saturating_duration_since(open.begun()));
         let outcome = Outcome {
             model: seen.model.as_deref(),
             usage,
             cost: cost.filter(|cost| *cost != Cost::Unpriced),
-            is_estimate: told.is_none(),
+            is_estimate: counted.is_none(),
             finish: seen.finish.as_deref(),
             tool_calls: &calls,
             text: &seen.text,
-            reasoning_tokens: told.and_then(|told| told.reasoning),
-            first_piece_after: self.first_piece_after,
+            reasoning_tokens: counted.and_then(|report| report.reasoning),
+            first_piece_after,
         };
-        let is_told = told.is_some();
-        let mut state = self.seat.lane.state();
-        if open.replied(&outcome) == Directive::Retry && came == Came::Held {
-            return Settled::Again;
-        }
-        self.close(&mut state, seen, &calls, is_told.then_some(&usage), lowered_by)
+        let closing = Closing { terms: &terms, request: &request, entry: permit.run() };
+        let mut state = permit.conversation().state();
+        let retries = open.replied(&outcome) == Directive::Retry && delivery == Delivery::Withheld;
+        let disposition = if retries {
+            Disposition::Retry
+        } else {
+            let counted = counted.is_some().then_some(&usage);
+            closing.close(&mut state, seen, calls, counted, lowered_by)
+        };
+        drop(state);
+        SettledCall { disposition, run: terms.run, permit }
+    }
+}
+
+impl std::fmt::Debug for InFlightCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InFlightCall").field("permit", &self.permit).finish_non_exhaustive()
+    }
+}
+
+impl SettledCall {
+    pub(super) const fn disposition(&self) -> Disposition {
+        self.disposition
     }
 
+    /// The run of the conversation.
+    pub(super) const fn run(&self) -> &RunHandle {
+        &self.run
+    }
+
+    /// The run that pays.
+    pub(super) const fn entry(&self) -> &Arc<RunEntry> {
+        self.permit.run()
+    }
+
+    /// Returns why nothing more begins.
+    pub(super) fn stop(&self) -> Option<StopSignal> {
+        stop_of_call(self.entry(), &self.run)
+    }
+}
+
+impl CallTerms {
+    /// Returns the cost of a call: as the provider billed it; otherwise for the model that was asked for, or for the one
+    /// that responded if that is more expensive.
+    fn price(&self, report: &ReportedUsage, responded: Option<&str>, at: WallTime) -> Cost {
+        if let Some(billed) = report.billed {
+            return Cost::Known(billed);
+        }
+        let asked = self.pricing.exact(&report.counts, at, &report.context);
+        let Some(name) = responded.filter(|name| *name != self.pricing.model()) else {
+            return asked;
+        };
+        let pricing = self.prices.of_answered(self.pricing.provider(), name);
+        match (asked, pricing.exact(&report.counts, at, &report.context)) {
+            (Cost::Known(asked), Cost::Known(responded)) => Cost::Known(asked.max(responded)),
+            (Cost::Unpriced, responded) => responded,
+            (asked, _) => asked,
+        }
+    }
+}
+
+/// The end of a step, or its wait for the results of tools.
+struct Closing<'c> {
+    terms: &'c CallTerms,
+    request: &'c SentRequest,
+    entry: &'c RunEntry,
+}
+
+impl Closing<'_> {
     /// Ends the step, or leaves it open until the tools have run.
     fn close(
         &self,
-        state: &mut LaneState,
+        state: &mut ConversationState,
         seen: &CallResponse,
-        calls: &[ToolCall],
-        told: Option<&TokenUsage>,
+        calls: Vec<ToolCall>,
+        counted: Option<&TokenUsage>,
         lowered_by: Option<StopReason>,
-    ) -> Settled {
-        let id = seen.id.as_deref();
-        if let (Some(id), Some(told), true) = (id, told, self.sent.may_be_continued) {
-            self.seat.run.answers.keep(id, told.total());
+    ) -> Disposition {
+        let (run, identity, id) = (&self.terms.run, self.request.identity, seen.id.as_deref());
+        if let (Some(id), Some(counted), true) = (id, counted, self.request.may_be_continued) {
+            self.entry.responses().remember(id, counted.total());
         }
-        let was_stopped = self.stop().is_some();
+        let was_stopped = stop_of_call(self.entry, run).is_some();
         if calls.is_empty() {
             self.end_by_cap(seen, lowered_by);
-            state.memory.keep_reply(self.sent.identity, told, id, Vec::new());
-            close_step(state);
-            return Settled::Pass;
+            state.memory_mut().remember_response(identity, counted, id, Vec::new());
+            state.close_step();
+            return Disposition::Forward;
         }
+        let asked = calls.len();
         let admitted: Vec<ToolCall> =
-            calls.iter().filter(|call| self.begin_tool(call)).cloned().collect();
-        let (admitted_calls, is_paused) = (admitted.len(), self.driven.status() == Status::Paused);
-        state.memory.keep_reply(self.sent.identity, told, id, admitted);
-        state.step = Step::Replied;
+            calls.into_iter().filter(|call| self.begin_tool(call)).collect();
+        let (admitted_calls, is_paused) = (admitted.len(), run.status() == Status::Paused);
+        state.memory_mut().remember_response(identity, counted, id, admitted);
+        state.await_results();
         match admitted_calls {
-            _ if was_stopped || is_paused || admitted_calls == calls.len() => Settled::Pass,
+            _ if was_stopped || is_paused || admitted_calls == asked => Disposition::Forward,
             0 => {
-                // Nothing is waited for.
-                close_step(state);
-                Settled::Refused
+                // No result can come.
+                state.close_step();
+                Disposition::Stop
             }
-            keep => Settled::Keep(keep),
+            admitted => Disposition::ForwardToolCalls(admitted),
         }
     }
 
     fn begin_tool(&self, call: &ToolCall) -> bool {
+        let run = &self.terms.run;
         let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let begins = self.driven.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        let begins = run.try_begin(&EventKind::ToolBegin { tool: &call.tool }, detail);
         if begins.admits() {
             let one = Amounts { tool_calls: 1, ..Amounts::default() };
-            self.driven.budget().charge(one);
+            run.budget().charge(one);
             return true;
         }
-        self.driven.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
+        run.record(&EventKind::ToolRefused { tool: &call.tool }, detail);
         false
     }
 
-    /// A reply that a lowered output cap cut short is no end of the model's own.
+    /// Stops the run if a lowered output cap cut the response: that is no end of the model's own.
     fn end_by_cap(&self, seen: &CallResponse, lowered_by: Option<StopReason>) {
-        let Some(reason) = lowered_by.filter(|_| !self.is_wrap_up) else { return };
+        let Some(reason) = lowered_by.filter(|_| !self.terms.is_wrap_up) else { return };
         if seen.finish.as_deref().map(normalised_finish).as_deref() == Some("length") {
             let signal = StopSignal::new(reason)
                 .with_message("the reply was cut at what the limit left for it")
                 .with_source("gateway");
-            self.driven.raise(&signal);
+            self.terms.run.raise(&signal);
         }
     }
 }
@@ -247,4 +465,37 @@ impl Flight {
 fn tool_call(call: &endstop_llm::ToolCall) -> ToolCall {
     let endstop_llm::ToolCall { id, tool, arguments } = call.clone();
     ToolCall { id, tool, arguments }
+}
+
+/// Returns why nothing more begins: for the run that pays first.
+fn stop_of_call(entry: &RunEntry, run: &RunHandle) -> Option<StopSignal> {
+    entry.stop().or_else(|| stop_of(run))
+}
+
+fn client_went_away() -> ModelError {
+    ModelError::new(ModelErrorKind::Truncated, "the client went away")
+}
+
+/// A response that was not parsed, by its length.
+fn unread(bytes: u64) -> CallResponse {
+    CallResponse { output_bytes: bytes, ..CallResponse::default() }
+}
+
+/// Estimates the usage of a response that did not come to its end, or did not report it: what was reported, and at least
+/// what was counted here.
+fn estimate(open: &OpenCall, seen: &CallResponse, output_cap: Option<u64>) -> TokenUsage {
+    let counted = seen.output_bytes.div_ceil(BYTES_PER_TOKEN);
+    let output = output_cap.map_or(counted, |cap| counted.min(cap));
+    match &seen.usage {
+        Some(report) if report.tokens.total_input() > 0 => {
+            TokenUsage { output: report.tokens.output.max(output), ..report.tokens }
+        }
+        // Only the output was reported.
+        Some(report) => TokenUsage {
+            input: open.estimated_input(),
+            output: report.tokens.output.max(output),
+            ..TokenUsage::default()
+        },
+        None => TokenUsage { input: open.estimated_input(), output, ..TokenUsage::default() },
+    }
 }

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::hint::black_box;
 
-use endstop::store::RunId;
+use endstop_runtime::store::RunId;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::Side;
+use super::ApiFamily;
 use crate::config::{Runs, UpstreamKeys};
 
 const ANTHROPIC: HeaderName = HeaderName::from_static("x-api-key");
@@ -100,11 +100,11 @@ pub(crate) fn strip(headers: &mut HeaderMap) {
 }
 
 /// Puts the upstream's own key in.
-pub(crate) fn use_key(headers: &mut HeaderMap, side: Side, keys: &UpstreamKeys) {
-    let (name, key, prefix) = match side {
-        Side::OpenAi => (AUTHORIZATION, &keys.openai, "Bearer "),
-        Side::Anthropic => (ANTHROPIC, &keys.anthropic, ""),
-        Side::Gemini => (GEMINI, &keys.gemini, ""),
+pub(crate) fn use_key(headers: &mut HeaderMap, family: ApiFamily, keys: &UpstreamKeys) {
+    let (name, key, prefix) = match family {
+        ApiFamily::OpenAi => (AUTHORIZATION, &keys.openai, "Bearer "),
+        ApiFamily::Anthropic => (ANTHROPIC, &keys.anthropic, ""),
+        ApiFamily::Gemini => (GEMINI, &keys.gemini, ""),
     };
     let Some(key) = key else { return };
     if let Ok(mut value) = HeaderValue::from_str(&format!("{prefix}{}", key.expose())) {

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use endstop_llm::Api;
 use http::{HeaderMap, Method};
 use thiserror::Error;
 
-use super::Side;
-use endstop_llm::Api;
+use super::ApiFamily;
 
 /// Segments that begin the path of an upstream. A child cannot have such a name.
 const ROOTS: &[&str] = &[
@@ -107,52 +107,52 @@ pub(super) fn split(path: &str) -> Parts<'_> {
     Parts { run: Some(run), children: Vec::new(), rest }
 }
 
-/// Whose upstream a path is for, and what it speaks.
-pub(super) fn side_and_api(method: &Method, rest: &str, headers: &HeaderMap) -> (Side, Api) {
+/// Returns the API family and the API of a path.
+pub(super) fn family_and_api(method: &Method, rest: &str, headers: &HeaderMap) -> (ApiFamily, Api) {
     let path = rest.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(rest);
     let bare = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')).unwrap_or(path);
     let is_post = method == Method::POST;
     let of_post = |api| if is_post { api } else { Api::Other };
     match bare {
-        "/messages" => return (Side::Anthropic, of_post(Api::Messages)),
-        "/messages/count_tokens" => return (Side::Anthropic, of_post(Api::CountTokens)),
-        "/complete" => return (Side::Anthropic, Api::Other),
-        _ if bare.starts_with("/messages/") => return (Side::Anthropic, Api::Other),
+        "/messages" => return (ApiFamily::Anthropic, of_post(Api::Messages)),
+        "/messages/count_tokens" => return (ApiFamily::Anthropic, of_post(Api::CountTokens)),
+        "/complete" => return (ApiFamily::Anthropic, Api::Other),
+        _ if bare.starts_with("/messages/") => return (ApiFamily::Anthropic, Api::Other),
         _ => {}
     }
     let is_gemini_path = ["/v1beta/", "/v1alpha/", "/v1beta1/"].iter().any(|v| path.starts_with(v));
     if let Some(api) = gemini_method(path) {
-        return (Side::Gemini, of_post(api));
+        return (ApiFamily::Gemini, of_post(api));
     }
-    let side = if is_gemini_path { Side::Gemini } else { Side::OpenAi };
+    let family = if is_gemini_path { ApiFamily::Gemini } else { ApiFamily::OpenAi };
     if path.ends_with("/chat/completions") {
-        return (side, of_post(Api::Chat));
+        return (family, of_post(Api::Chat));
     }
     if bare == "/models" || bare.starts_with("/models/") {
         let by_header = if headers.contains_key("anthropic-version") {
-            Side::Anthropic
+            ApiFamily::Anthropic
         } else if headers.contains_key("x-goog-api-key") {
-            Side::Gemini
+            ApiFamily::Gemini
         } else {
-            Side::OpenAi
+            ApiFamily::OpenAi
         };
-        let side = if is_gemini_path { Side::Gemini } else { by_header };
+        let family = if is_gemini_path { ApiFamily::Gemini } else { by_header };
         let is_list = method == Method::GET || method == Method::HEAD;
-        return (side, if is_list { Api::Models } else { Api::Other });
+        return (family, if is_list { Api::Models } else { Api::Other });
     }
     if is_gemini_path && path.contains("/models") && method == Method::GET {
-        return (side, Api::Models);
+        return (family, Api::Models);
     }
     if path.ends_with("/responses") {
-        return (side, of_post(Api::Responses));
+        return (family, of_post(Api::Responses));
     }
     if path.ends_with("/responses/input_tokens") {
-        return (side, of_post(Api::CountTokens));
+        return (family, of_post(Api::CountTokens));
     }
-    if headers.contains_key("anthropic-version") && side == Side::OpenAi {
-        return (Side::Anthropic, Api::Other);
+    if headers.contains_key("anthropic-version") && family == ApiFamily::OpenAi {
+        return (ApiFamily::Anthropic, Api::Other);
     }
-    (side, Api::Other)
+    (family, Api::Other)
 }
 
 /// `…/models/{model}:{method}`.
@@ -172,16 +172,16 @@ fn gemini_method(path: &str) -> Option<Api> {
 }
 
 /// The path below the upstream's base: that of OpenAI has its version, the others have none.
-pub(super) fn below_base(side: Side, rest: &str) -> Cow<'_, str> {
+pub(super) fn below_base(family: ApiFamily, rest: &str) -> Cow<'_, str> {
     let has_version =
         rest.starts_with("/v1/") || rest.starts_with("/v1beta") || rest.starts_with("/v1alpha");
-    match side {
-        Side::OpenAi => {
+    match family {
+        ApiFamily::OpenAi => {
             let bare = rest.strip_prefix("/v1").filter(|b| b.is_empty() || b.starts_with('/'));
             Cow::Borrowed(bare.unwrap_or(rest))
         }
-        Side::Anthropic if !has_version => Cow::Owned(format!("/v1{rest}")),
-        Side::Gemini if !has_version => Cow::Owned(format!("/v1beta{rest}")),
-        Side::Anthropic | Side::Gemini => Cow::Borrowed(rest),
+        ApiFamily::Anthropic if !has_version => Cow::Owned(format!("/v1{rest}")),
+        ApiFamily::Gemini if !has_version => Cow::Owned(format!("/v1beta{rest}")),
+        ApiFamily::Anthropic | ApiFamily::Gemini => Cow::Borrowed(rest),
     }
 }

@@ -1,226 +1,225 @@
-//! What is remembered of a conversation: enough to know its next request, and how much of that an upstream
-//! has counted already.
+//! A conversation of a run, with a run of its own below the one that pays.
+//!
+//! A conversation that a request names is a sub-agent's, and observers learn of it as one. A conversation that only its
+//! content tells apart is a sibling of the first: it is no sub-agent, and what stops it stops the run above.
 
-use endstop::core::units::TokenUsage;
-use endstop::message::ToolCall;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Answers;
-use endstop_llm::{CallRequest, MessageMark, Thread};
+use endstop_core::event::EventKind;
+use endstop_core::run::Status;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_runtime::RunHandle;
+use endstop_runtime::observe::Detail;
 
-/// Last messages of a request by which a conversation is known again after its history was rewritten.
-const TAIL: usize = 4;
-/// Longest id of a reply that is remembered, in bytes.
-const MAX_ID: usize = 512;
+use super::conversation_memory::ConversationMemory;
 
-/// Digests of a request's messages: entry `n` is that of the first `n`.
+/// Returns why a run has stopped for good: for any reason but its own natural end.
+pub(crate) fn stop_of(run: &RunHandle) -> Option<StopSignal> {
+    run.look(|run| {
+        let is_over = matches!(run.status(), Status::Completed | Status::Stopped | Status::Failed);
+        let signal = run.last_stop_signal().filter(|_| is_over)?;
+        (signal.reason != StopReason::Completed).then(|| signal.clone())
+    })
+}
+
+/// Where the open step of a conversation stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ConversationStep {
+    /// No step is open.
+    #[default]
+    Closed,
+    /// It has its response, and waits for the results of tools.
+    AwaitingResults,
+    /// It has no response yet: a request with this body is one more attempt of it.
+    AwaitingResponse {
+        /// Digest of the request's body.
+        digest: u64,
+        /// Attempts begun.
+        attempts: u32,
+        /// Whether it is the wrap-up.
+        is_wrap_up: bool,
+    },
+}
+
+/// How a conversation is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConversationKind {
+    /// That of the run itself, or of a sub-agent that a request named.
+    Named,
+    /// One beside it.
+    Sibling,
+}
+
+/// One conversation.
 #[derive(Debug)]
-pub(crate) struct Rolling(Vec<u64>);
-
-impl Rolling {
-    pub(crate) fn of(marks: &[MessageMark]) -> Self {
-        let mut all = Vec::with_capacity(marks.len().saturating_add(1));
-        let mut sum = 0x9e37_79b9_7f4a_7c15u64;
-        all.push(sum);
-        for mark in marks {
-            sum = (sum.rotate_left(23) ^ mark.digest).wrapping_mul(0xff51_afd7_ed55_8ccd);
-            sum ^= sum >> 32;
-            all.push(sum);
-        }
-        Self(all)
-    }
-
-    fn of_first(&self, count: usize) -> Option<u64> {
-        self.0.get(count).copied()
-    }
+pub(crate) struct Conversation {
+    /// The path of the child that it belongs to; empty for the run itself.
+    group: String,
+    agent: String,
+    /// The conversation whose run this one's is below; `None` for that of the run itself. A sibling's is the first of
+    /// its group.
+    parent: Option<Arc<Conversation>>,
+    kind: ConversationKind,
+    state: Mutex<ConversationState>,
 }
 
-/// What a count of a request's tokens is of, beside its messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// The bound of instructions and tools: others of the same length are rare.
-    fixed: u64,
-    /// Digest of the model's name.
-    model: u64,
+/// The mutable part of a [`Conversation`].
+#[derive(Debug)]
+pub(crate) struct ConversationState {
+    run: RunHandle,
+    step: ConversationStep,
+    memory: ConversationMemory,
+    is_busy: bool,
+    last_used: u64,
 }
 
-impl From<&CallRequest> for Identity {
-    fn from(asked: &CallRequest) -> Self {
-        let model = xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes());
-        Self { fixed: asked.fixed_bound, model }
-    }
-}
-
-/// What an upstream counted of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
-    input: u64,
-    of: Identity,
-}
-
-/// What is remembered of a conversation.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    count: usize,
-    rolling: u64,
-    first: Option<u64>,
-    tail: [Option<u64>; TAIL],
-    last_user: Option<u64>,
-    told: Option<Told>,
-    /// The id of the last reply, where the upstream gave one.
-    reply: Option<String>,
-    /// The calls of the last reply that have no result yet.
-    pub(crate) calls: Vec<ToolCall>,
-}
-
-/// How much of a request's input is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InputBound {
-    /// The most tokens that it can be.
-    pub(crate) input: u64,
-    /// Those of them that the upstream counted before.
-    pub(crate) told: u64,
-    /// It has something of unknown size, so that the bound is a guess.
-    pub(crate) is_open: bool,
-}
-
-/// How well a request fits a conversation; more is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fit {
-    /// The same first words of the user.
-    First,
-    /// One of the last messages is in it.
-    Tail,
-    /// It answers the last reply's calls.
-    Results,
-    /// It begins with all that the last request had: so many messages.
-    Continues(usize),
-}
-
-impl Memory {
-    /// Whether the model waits for results.
-    pub(crate) fn awaits_results(&self) -> bool {
-        !self.calls.is_empty()
+impl Conversation {
+    /// The first conversation of a run, which lasts as long as the run.
+    pub(super) fn root(run: RunHandle) -> Self {
+        let (group, agent) = (String::new(), "main".to_owned());
+        let state = Mutex::new(ConversationState::new(run));
+        Self { group, agent, parent: None, kind: ConversationKind::Named, state }
     }
 
-    /// Whether a request belongs to this conversation.
-    pub(crate) fn fit(&self, asked: &CallRequest, rolling: &Rolling) -> Option<Fit> {
-        if asked.thread != Thread::Whole && self.is_continued_by(asked) {
-            return Some(Fit::Continues(usize::MAX));
-        }
-        if self.continues(rolling) {
-            return Some(Fit::Continues(self.count));
-        }
-        let answers = |call: &ToolCall| {
-            !call.id.is_empty() && asked.results.iter().any(|result| result.id == call.id)
-        };
-        if self.calls.iter().any(answers) {
-            return Some(Fit::Results);
-        }
-        let has = |digest: u64| asked.messages.iter().any(|mark| mark.digest == digest);
-        if self.tail.iter().flatten().any(|digest| has(*digest)) {
-            return Some(Fit::Tail);
-        }
-        let first = first_of_user(asked);
-        (first.is_some() && first == self.first).then_some(Fit::First)
+    /// A conversation whose run is below that of `parent`.
+    pub(super) fn child(
+        parent: Arc<Self>,
+        group: &str,
+        kind: ConversationKind,
+        agent: String,
+        run: RunHandle,
+    ) -> Self {
+        let state = Mutex::new(ConversationState::new(run));
+        Self { group: group.to_owned(), agent, parent: Some(parent), kind, state }
     }
 
-    /// Whether a request names the last reply as what it goes on from.
-    fn is_continued_by(&self, asked: &CallRequest) -> bool {
-        asked.continues.is_some() && asked.continues == self.reply
+    pub(crate) fn state(&self) -> MutexGuard<'_, ConversationState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn continues(&self, rolling: &Rolling) -> bool {
-        self.count > 0 && rolling.of_first(self.count) == Some(self.rolling)
+    pub(super) fn group(&self) -> &str {
+        &self.group
     }
 
-    /// Whether the user has said something since the last request.
-    pub(crate) fn has_new_user_message(&self, asked: &CallRequest, rolling: &Rolling) -> bool {
-        if !asked.has_user_message {
-            return false;
+    pub(super) fn agent(&self) -> &str {
+        &self.agent
+    }
+
+    pub(super) const fn kind(&self) -> ConversationKind {
+        self.kind
+    }
+
+    pub(super) const fn parent(&self) -> Option<&Arc<Self>> {
+        self.parent.as_ref()
+    }
+
+    /// Whether it is the first of its group.
+    pub(super) fn is_main(&self) -> bool {
+        self.kind == ConversationKind::Named
+    }
+
+    /// The first of its group, if this is not that one itself.
+    pub(super) fn first_sibling(&self) -> Option<&Arc<Self>> {
+        self.parent.as_ref().filter(|_| self.kind == ConversationKind::Sibling)
+    }
+
+    /// Stops the run above with what stopped a sibling, unless the sibling only could not begin something just then.
+    pub(crate) fn pass_on_stop(&self) {
+        let Some(first) = self.first_sibling() else { return };
+        let own = self.state().run.clone();
+        let above = first.state().run.clone();
+        let signal = stop_of(&own).filter(|signal| signal.reason != StopReason::StopRequested);
+        if let Some(signal) = signal.filter(|_| stop_of(&above).is_none()) {
+            above.raise(&signal);
         }
-        if asked.thread == Thread::Whole {
-            if self.continues(rolling) {
-                return asked.messages.iter().skip(self.count).any(|mark| mark.is_user);
-            }
-            if asked.results.is_empty() {
-                // A task begins, in the same words or in others. A history that was rewritten has results.
-                return true;
-            }
-        }
-        let last = asked.messages.iter().rev().find(|mark| mark.is_user).map(|mark| mark.digest);
-        last.is_none() || last != self.last_user
     }
 
-    /// The most tokens that a request can be. None where it continues a conversation of unknown size.
-    ///
-    /// A count of the same beginning, instructions and model stands for what it counted; the rest is bounded.
-    pub(crate) fn bound(
-        &self,
-        asked: &CallRequest,
-        rolling: &Rolling,
-        answers: &Answers,
-    ) -> Option<InputBound> {
-        let sum = |marks: &[MessageMark]| {
-            marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.bound))
-        };
-        let has_open = |marks: &[MessageMark]| marks.iter().any(|mark| mark.is_open);
-        let (all, is_open) =
-            (asked.fixed_bound.saturating_add(sum(&asked.messages)), has_open(&asked.messages));
-        if asked.thread != Thread::Whole {
-            // What was told of another conversation says nothing of this one.
-            let before = answers.tokens(asked.continues.as_deref()?)?;
-            return Some(InputBound { input: before.saturating_add(all), told: before, is_open });
-        }
-        let is_same = |told: &Told| told.of == Identity::from(asked);
-        let told = self.told.filter(is_same).filter(|_| self.continues(rolling));
-        let by_told = told.map(|told| {
-            let new = asked.messages.get(self.count..).unwrap_or_default();
-            let input = told.input.saturating_add(sum(new));
-            InputBound { input, told: told.input, is_open: has_open(new) }
-        });
-        let by_told = by_told.filter(|by| by.input < all || is_open && !by.is_open);
-        Some(by_told.unwrap_or(InputBound { input: all, told: 0, is_open }))
-    }
-
-    /// Remembers a request that is about to be sent.
-    pub(crate) fn keep_request(&mut self, asked: &CallRequest, rolling: &Rolling) {
-        let last_user = asked.messages.iter().rev().find(|mark| mark.is_user);
-        self.last_user = last_user.map(|mark| mark.digest).or(self.last_user);
-        if asked.thread != Thread::Whole {
+    /// Ends the conversation's run, and tells the run above if it is a sub-agent's.
+    pub(super) fn end(&self) {
+        let Some(parent) = &self.parent else { return };
+        let run = self.state().run.clone();
+        self.state().close_step();
+        run.ended();
+        if self.kind == ConversationKind::Sibling {
             return;
         }
-        if !self.continues(rolling) || self.count != asked.messages.len() {
-            // Until this request is counted too, the count is of what the lane no longer begins with.
-            self.told = None;
-        }
-        self.count = asked.messages.len();
-        self.rolling = rolling.of_first(self.count).unwrap_or_default();
-        self.first = first_of_user(asked);
-        self.tail = [None; TAIL];
-        // The first message says nothing of the rest: many conversations may share it.
-        let latest = asked.messages.iter().skip(1).rev();
-        for (place, mark) in self.tail.iter_mut().zip(latest) {
-            *place = Some(mark.digest);
-        }
-    }
-
-    /// Remembers what was counted of it, and the calls of the reply.
-    pub(crate) fn keep_reply(
-        &mut self,
-        of: Identity,
-        usage: Option<&TokenUsage>,
-        id: Option<&str>,
-        calls: Vec<ToolCall>,
-    ) {
-        self.reply = id.filter(|id| id.len() <= MAX_ID).map(str::to_owned);
-        let told = |usage: &TokenUsage| Told { input: usage.total_input(), of };
-        self.told = usage.map(told);
-        self.calls = calls;
+        let above = parent.state().run.clone();
+        above.record(&EventKind::ChildEnd, Detail::Child { agent: &self.agent });
     }
 }
 
-/// The task. Instructions, which agents of one kind share, do not tell conversations apart.
-fn first_of_user(asked: &CallRequest) -> Option<u64> {
-    let of_user = asked.messages.iter().find(|mark| mark.is_user);
-    of_user.or_else(|| asked.messages.first()).map(|mark| mark.digest)
+impl ConversationState {
+    fn new(run: RunHandle) -> Self {
+        let (step, memory) = (ConversationStep::Closed, ConversationMemory::default());
+        Self { run, step, memory, is_busy: false, last_used: 0 }
+    }
+
+    /// The run of this conversation.
+    pub(crate) const fn run(&self) -> &RunHandle {
+        &self.run
+    }
+
+    /// Goes on with another run, after the last one was refused.
+    pub(super) fn restart(&mut self, run: RunHandle) {
+        self.run = run;
+    }
+
+    pub(crate) const fn memory(&self) -> &ConversationMemory {
+        &self.memory
+    }
+
+    pub(crate) const fn memory_mut(&mut self) -> &mut ConversationMemory {
+        &mut self.memory
+    }
+
+    pub(crate) const fn step(&self) -> ConversationStep {
+        self.step
+    }
+
+    /// Opens a step for a request with this digest.
+    pub(crate) const fn open_step(&mut self, digest: u64, is_wrap_up: bool) {
+        self.step = ConversationStep::AwaitingResponse { digest, attempts: 0, is_wrap_up };
+    }
+
+    /// Counts an attempt of the open step.
+    pub(crate) const fn count_attempt(&mut self) {
+        if let ConversationStep::AwaitingResponse { attempts, .. } = &mut self.step {
+            *attempts = attempts.saturating_add(1);
+        }
+    }
+
+    /// The open step has its response, and waits for the results of its tools.
+    pub(crate) const fn await_results(&mut self) {
+        self.step = ConversationStep::AwaitingResults;
+    }
+
+    /// Ends the open step.
+    pub(crate) fn close_step(&mut self) {
+        if self.step != ConversationStep::Closed {
+            self.step = ConversationStep::Closed;
+            self.run.record(&EventKind::StepEnd, Detail::None);
+        }
+    }
+
+    /// Whether a call of it is in flight.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    pub(super) const fn occupy(&mut self) {
+        self.is_busy = true;
+    }
+
+    pub(super) const fn vacate(&mut self) {
+        self.is_busy = false;
+    }
+
+    /// The number of the run's call that used it last.
+    pub(super) const fn last_used(&self) -> u64 {
+        self.last_used
+    }
+
+    pub(super) const fn set_last_used(&mut self, number: u64) {
+        self.last_used = number;
+    }
 }

@@ -1,15 +1,12 @@
-//! Prices of models, looked up once: to look up a name that no table has is slow.
+//! Prices of models, looked up once: the look-up of a name that no table has is slow.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use endstop::agent::driver::Pricing;
 use endstop_price::PriceTable;
+use endstop_runtime::Pricing;
 
-/// Most models that are kept; a client that invents names does not fill the memory.
-const MAX_MODELS: usize = 1_024;
-/// Longest name that is kept.
-const MAX_NAME: usize = 256;
+use crate::limits::{MAX_CACHED_MODELS, MAX_CACHED_NAME};
 
 /// Prices by provider and model.
 #[derive(Debug)]
@@ -23,7 +20,7 @@ impl Prices {
         Self { table, known: Mutex::default() }
     }
 
-    /// The prices of a model of a provider; where that provider has no such model, of any that has.
+    /// Returns the prices of a model of a provider, or of any other provider if that one has no such model.
     pub(crate) fn of(&self, provider: &'static str, model: &str) -> Pricing {
         {
             let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,10 +29,10 @@ impl Prices {
             }
         }
         let pricing = self.look_up(provider, model);
-        if model.len() <= MAX_NAME {
+        if model.len() <= MAX_CACHED_NAME {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             let models = known.entry(provider).or_default();
-            if models.len() >= MAX_MODELS {
+            if models.len() >= MAX_CACHED_MODELS {
                 models.clear();
             }
             models.insert(model.to_owned(), pricing.clone());
@@ -43,7 +40,7 @@ impl Prices {
         pricing
     }
 
-    /// As [`Prices::of`], for a provider that it was asked for before.
+    /// Like [`Prices::of`], for a provider that it was called with before.
     pub(crate) fn of_answered(&self, provider: &str, model: &str) -> Pricing {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let provider = known.keys().find(|name| **name == provider).copied().unwrap_or("");

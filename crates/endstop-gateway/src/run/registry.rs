@@ -1,29 +1,26 @@
-//! Every run that is known: in memory, or kept in a folder.
+//! Every known run: in memory, or stored in a directory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use endstop::core::run::Status;
-use endstop::core::signal::StopSignal;
-use endstop::store::RunId;
+use endstop_core::signal::StopSignal;
+use endstop_runtime::store::RunId;
 
-use super::RunEntry;
-use super::keep::Keep;
+use super::entry::{Eviction, RunEntry};
+use super::run_log::RunLogDir;
 use crate::config::{Config, Key, Runs};
+use crate::limits::{MAX_LISTED, STOPPED_PER_RUN};
 
-/// Most kept runs that are listed of those that are not in memory: some megabytes.
-const MAX_LISTED: usize = 50_000;
-
-/// Every run that is known.
+/// Every known run.
 #[derive(Debug)]
 pub(crate) struct Registry {
     config: Arc<Config>,
-    keep: Option<Keep>,
-    /// Held while a run is begun or read back, before any other lock: two requests never open the same run twice.
+    logs: Option<RunLogDir>,
+    /// Locked while a run is begun or read back, before any other lock: two requests never open the same run twice.
     opening: Mutex<()>,
     runs: Mutex<HashMap<RunId, Arc<RunEntry>>>,
-    /// Why those stopped that are forgotten and not kept: they have no new budget when they are named again.
+    /// Why runs stopped that are forgotten and not stored: they get no new budget when they are named again.
     stopped: Mutex<HashMap<RunId, StopSignal>>,
     /// Counts uses, to know the longest idle.
     uses: AtomicU64,
@@ -34,26 +31,26 @@ pub(crate) struct Registry {
 pub(crate) enum NoRun {
     /// There are too many, and none of them can be forgotten.
     Full,
-    /// What is kept of it cannot be read. What it has spent is not known, so it does not begin anew.
-    Unreadable(String),
+    /// Its log cannot be read. Its spend is not known, so it does not begin anew.
+    ReadError(String),
 }
 
 impl Registry {
-    /// The runs of a gateway that starts. A shared budget is charged with what kept runs have spent.
+    /// The runs of a gateway that starts. Charges a shared budget with the spend of stored runs.
     pub(crate) async fn open(config: Arc<Config>) -> Result<Self, String> {
-        let keep = match &config.keep {
-            Some(folder) => Some(Keep::open(folder, config.prices.version()).await?),
+        let logs = match &config.keep {
+            Some(folder) => Some(RunLogDir::open(folder, config.prices.version()).await?),
             None => None,
         };
         let registry = Self {
             config,
-            keep,
+            logs,
             opening: Mutex::default(),
             runs: Mutex::default(),
             stopped: Mutex::default(),
             uses: AtomicU64::new(0),
         };
-        if registry.keep.is_none() {
+        if registry.logs.is_none() {
             return registry.read_back();
         }
         let reading = tokio::task::spawn_blocking(move || registry.read_back());
@@ -62,11 +59,11 @@ impl Registry {
 
     fn read_back(self) -> Result<Self, String> {
         let config = &self.config;
-        if let (Some(keep), Some(budget)) = (&self.keep, &config.around.budget) {
-            budget.charge(keep.spent(&config.program)?);
+        if let (Some(logs), Some(budget)) = (&self.logs, &config.around.budget) {
+            budget.charge(logs.spent(&config.program)?);
         }
         if let Runs::One(id) = &config.runs {
-            let entry = RunEntry::open(id.clone(), config, self.keep.as_ref(), "", "")?;
+            let entry = RunEntry::open(id.clone(), config, self.logs.as_ref(), "", "")?;
             self.runs().insert(id.clone(), Arc::new(entry));
         }
         Ok(self)
@@ -84,20 +81,21 @@ impl Registry {
     /// All runs in memory, in order of their ids.
     pub(crate) fn all(&self) -> Vec<Arc<RunEntry>> {
         let mut all: Vec<_> = self.runs().values().cloned().collect();
-        all.sort_unstable_by(|a, b| a.driven.info().id.cmp(&b.driven.info().id));
+        all.sort_unstable_by(|a, b| a.id().cmp(b.id()));
         all
     }
 
-    /// Kept runs that are not in memory, in order of their ids, and whether there are more than are listed.
+    /// Returns the stored runs that are not in memory, in order of their ids, and whether there are more than are
+    /// listed.
     pub(crate) async fn kept(self: &Arc<Self>) -> Result<(Vec<RunId>, bool), String> {
-        if self.keep.is_none() {
+        if self.logs.is_none() {
             return Ok((Vec::new(), false));
         }
         let registry = Arc::clone(self);
         let listing = tokio::task::spawn_blocking(move || {
-            let Some(keep) = &registry.keep else { return Ok((Vec::new(), false)) };
+            let Some(logs) = &registry.logs else { return Ok((Vec::new(), false)) };
             let mut kept = BTreeSet::new();
-            for id in keep.ids()? {
+            for id in logs.ids()? {
                 let id = id?;
                 if registry.get(&id).is_none() {
                     kept.insert(id);
@@ -112,9 +110,9 @@ impl Registry {
         listing.await.map_err(|error| error.to_string())?
     }
 
-    /// A run that is in memory or kept.
+    /// Returns a run that is in memory or stored.
     pub(crate) async fn find(self: &Arc<Self>, id: &RunId) -> Result<Option<Arc<RunEntry>>, NoRun> {
-        let is_kept = || self.keep.as_ref().is_some_and(|keep| keep.has(id));
+        let is_kept = || self.logs.as_ref().is_some_and(|logs| logs.has(id));
         match self.get(id) {
             Some(entry) => Ok(Some(entry)),
             None if is_kept() => self.take(id, "", "").await.map(Some),
@@ -122,7 +120,7 @@ impl Registry {
         }
     }
 
-    /// As [`Registry::get_or_begin`]; files are read beside the runtime.
+    /// Like [`Registry::get_or_begin`]; reads files outside of the async threads.
     pub(crate) async fn take(
         self: &Arc<Self>,
         id: &RunId,
@@ -132,17 +130,17 @@ impl Registry {
         if let Some(entry) = self.used(id) {
             return Ok(entry);
         }
-        if self.keep.is_none() {
+        if self.logs.is_none() {
             return self.get_or_begin(id, model, provider);
         }
         let (registry, id) = (Arc::clone(self), id.clone());
         let (model, provider) = (model.to_owned(), provider.to_owned());
         let opening =
             tokio::task::spawn_blocking(move || registry.get_or_begin(&id, &model, &provider));
-        opening.await.unwrap_or_else(|error| Err(NoRun::Unreadable(error.to_string())))
+        opening.await.unwrap_or_else(|error| Err(NoRun::ReadError(error.to_string())))
     }
 
-    /// The run of this id, gone on with if it is kept, begun if it is new.
+    /// Returns the run of this id. Goes on with it if it is stored, and begins it if it is new.
     pub(crate) fn get_or_begin(
         &self,
         id: &RunId,
@@ -154,16 +152,14 @@ impl Registry {
             return Ok(entry);
         }
         self.make_room(id)?;
-        let keep = self.keep.as_ref();
-        let entry = RunEntry::open(id.clone(), &self.config, keep, model, provider);
-        let entry = Arc::new(entry.map_err(NoRun::Unreadable)?);
+        let logs = self.logs.as_ref();
+        let entry = RunEntry::open(id.clone(), &self.config, logs, model, provider);
+        let entry = Arc::new(entry.map_err(NoRun::ReadError)?);
         let stopped = self.stopped().remove(id);
         if let Some(signal) = stopped {
-            entry.driven.raise(&signal);
-            // Whoever watches it was told before.
-            entry.is_end_told.store(true, Ordering::Release);
+            entry.stop_again(&signal);
         }
-        entry.last_used.store(self.count_use(), Ordering::Relaxed);
+        entry.set_last_used(self.count_use());
         self.runs().insert(id.clone(), Arc::clone(&entry));
         Ok(entry)
     }
@@ -178,7 +174,7 @@ impl Registry {
 
     fn used(&self, id: &RunId) -> Option<Arc<RunEntry>> {
         let entry = self.get(id)?;
-        entry.last_used.store(self.count_use(), Ordering::Relaxed);
+        entry.set_last_used(self.count_use());
         Some(entry)
     }
 
@@ -203,32 +199,24 @@ impl Registry {
             };
             loop {
                 let idle = longest_idle(&runs, room).ok_or(NoRun::Full)?;
-                let is_written = |entry: &RunEntry| {
-                    entry.trail.as_ref().is_none_or(|trail| trail.flush().is_ok())
-                };
                 // One that cannot be written is not among the idle from here on.
-                if runs.get(&idle).is_some_and(|entry| is_written(entry)) {
+                if runs.get(&idle).is_some_and(|entry| entry.is_log_written()) {
                     break runs.remove(&idle);
                 }
             }
         };
         if let Some(entry) = forgotten {
-            if let Some(signal) = entry.stop().filter(|_| entry.trail.is_none()) {
-                self.stopped().insert(entry.driven.info().id.clone(), signal);
+            if let Some(signal) = entry.stop().filter(|_| !entry.is_stored()) {
+                self.stopped().insert(entry.id().clone(), signal);
             }
-            entry.tell_end();
-            if let Some(trail) = &entry.trail {
-                trail.close();
-            }
+            entry.report_end();
+            entry.close_log();
         }
         Ok(())
     }
 }
 
-/// Stopped runs that are remembered as such, for each that is in memory.
-const STOPPED_PER_RUN: usize = 16;
-
-/// What may be forgotten of runs that are not kept.
+/// Which runs that are not stored may be forgotten.
 #[derive(Clone, Copy)]
 struct Room<'c> {
     /// The runs of issued keys never.
@@ -237,30 +225,25 @@ struct Room<'c> {
     for_stopped: bool,
 }
 
-/// The run that can be forgotten: the longest idle one of those that ended by themselves, else of those that
-/// were stopped, which stay stopped. One that ended by itself begins anew if it is named again, so one that has
-/// not ended is forgotten only if it is kept: then it goes on from its file, as all that are kept do.
+/// Returns the run that can be forgotten: the longest idle one of those that ended by themselves, otherwise of those that
+/// were stopped, which stay stopped. A run that is named again begins anew if it is not stored, so one that has not ended
+/// is forgotten only if it is stored.
 fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<RunId> {
     let rank = |id: &RunId, run: &RunEntry| {
-        let is_written = match &run.trail {
-            None => None,
-            Some(trail) if trail.problem().is_some() => return None,
-            Some(_) => Some(()),
-        };
-        if is_written.is_none() && room.keys.iter().any(|(_, of_key)| of_key == id) {
+        if run.has_log_problem() {
             return None;
         }
-        match run.driven.status() {
-            // A rule may stop a run at its own end.
-            Status::Completed if run.stop().is_none() => Some(0u8),
-            Status::Completed | Status::Stopped | Status::Failed => {
-                (is_written.is_some() || room.for_stopped).then_some(1)
-            }
-            Status::Pending | Status::InProgress | Status::Paused => is_written.map(|()| 2),
+        let is_stored = run.is_stored();
+        if !is_stored && room.keys.iter().any(|(_, of_key)| of_key == id) {
+            return None;
+        }
+        match run.eviction() {
+            Eviction::Ended => Some(0u8),
+            Eviction::Stopped => (is_stored || room.for_stopped).then_some(1),
+            Eviction::Running => is_stored.then_some(2),
         }
     };
-    let idle = runs.iter().filter(|(_, run)| run.calls() == 0 && Arc::strong_count(run) == 1);
-    let ranked = idle
-        .filter_map(|(id, run)| Some((rank(id, run)?, run.last_used.load(Ordering::Relaxed), id)));
+    let idle = runs.iter().filter(|(_, run)| run.is_idle());
+    let ranked = idle.filter_map(|(id, run)| Some((rank(id, run)?, run.last_used(), id)));
     ranked.min().map(|(_, _, id)| id.clone())
 }

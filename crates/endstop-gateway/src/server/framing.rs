@@ -4,14 +4,7 @@
 //! request that the other does not. The HTTP library is lenient in places, so the bytes are followed here first,
 //! and what is not plainly one thing is refused. Bodies are counted, not read; heads are read line by line.
 
-/// The longest line before a chunk, with its extension.
-const MAX_CHUNK_LINE: usize = 256;
-
-/// Bytes of all trailers of a body.
-const MAX_TRAILERS: usize = 8 << 10;
-
-/// The longest method.
-const MAX_METHOD: usize = 32;
+use crate::limits::{MAX_CHUNK_LINE, MAX_METHOD, MAX_TRAILERS};
 
 /// Follows the bytes of one connection.
 #[derive(Debug)]
@@ -361,5 +354,4 @@ const fn classes() -> [u8; 256] {
 }
 
 #[cfg(test)]
-#[path = "framing_tests.rs"]
 mod tests;

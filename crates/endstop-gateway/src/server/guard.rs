@@ -4,18 +4,13 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::framing::Framing;
-
-/// What is still taken from a client whose request was not read to its end, so that it gets to read the answer:
-/// a socket that is closed with bytes unread is reset, and an answer under way is lost.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 1 << 20;
+use crate::limits::{LINGER, LINGER_BYTES};
 
 /// What stands for the byte at which a head stops to be plain. It may be in no part of a head, so the HTTP library
 /// answers 400 and closes.

@@ -9,7 +9,6 @@ use endstop::agent::AgentState;
 use endstop::model::Model;
 use endstop::observe::{RunInfo, TraceRecorder, trace_header};
 use endstop::store::Store;
-use endstop_price::CostIs;
 use endstop_price::PriceTable;
 
 use super::keep;

@@ -1,0 +1,121 @@
+//! Everything that calls share.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Uri};
+
+use super::negotiate::QuirkCache;
+use crate::config::Config;
+use crate::route::{self, ApiFamily, Route};
+use crate::run::{NoRun, Prices, Registry, RunEntry};
+use crate::upstream::{Client, only_forwardable};
+
+/// Headers that are for the gateway, or that make another method of a request than the one that was checked.
+const OWN_HEADERS: &[&str] = &[
+    route::RUN_HEADER,
+    route::CHILD_HEADER,
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+
+/// Providers whose prices differ from those of the vendors whose API they serve.
+const HOSTS: &[(&str, &str)] = &[
+    ("openrouter.ai", "openrouter"),
+    ("groq.com", "groq"),
+    ("deepseek.com", "deepseek"),
+    ("mistral.ai", "mistral"),
+    ("together.xyz", "together"),
+    ("x.ai", "x-ai"),
+    ("fireworks.ai", "fireworks"),
+    ("openai.azure.com", "azure"),
+];
+
+/// Everything that calls share: configuration, runs, prices, the client for upstreams and what they refused before.
+#[derive(Debug)]
+pub(super) struct CallContext {
+    config: Arc<Config>,
+    registry: Arc<Registry>,
+    prices: Arc<Prices>,
+    quirks: QuirkCache,
+    client: Client,
+    /// The provider of each API family, by whose prices its calls are charged.
+    providers: [&'static str; 3],
+}
+
+impl CallContext {
+    pub(super) fn new(config: Arc<Config>, client: Client, registry: Arc<Registry>) -> Self {
+        let prices = Arc::new(Prices::new(config.prices));
+        let at = &config.upstreams;
+        let providers = [
+            provider_of(&at.openai, "openai"),
+            provider_of(&at.anthropic, "anthropic"),
+            provider_of(&at.gemini, "google"),
+        ];
+        Self { config, registry, prices, quirks: QuirkCache::default(), client, providers }
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(super) const fn prices(&self) -> &Arc<Prices> {
+        &self.prices
+    }
+
+    pub(super) const fn quirks(&self) -> &QuirkCache {
+        &self.quirks
+    }
+
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The run of a call, begun if it is new.
+    pub(super) async fn run(&self, route: &Route, model: &str) -> Result<Arc<RunEntry>, NoRun> {
+        self.registry.take(&route.run, model, self.provider(route.family)).await
+    }
+
+    /// The upstream of an API family.
+    pub(super) fn upstream(&self, family: ApiFamily) -> &Uri {
+        let upstreams = &self.config.upstreams;
+        match family {
+            ApiFamily::OpenAi => &upstreams.openai,
+            ApiFamily::Anthropic => &upstreams.anthropic,
+            ApiFamily::Gemini => &upstreams.gemini,
+        }
+    }
+
+    /// The provider of an API family's upstream, by whose prices its calls are charged.
+    pub(super) const fn provider(&self, family: ApiFamily) -> &'static str {
+        let [openai, anthropic, gemini] = self.providers;
+        match family {
+            ApiFamily::OpenAi => openai,
+            ApiFamily::Anthropic => anthropic,
+            ApiFamily::Gemini => gemini,
+        }
+    }
+
+    /// Whether calls of the run must have a bounded cost.
+    pub(super) fn is_metered(&self, run: &RunEntry) -> bool {
+        run.handle().is_metered() && !self.config.allow_unmetered
+    }
+
+    /// The headers of a request that its upstream gets.
+    pub(super) fn forwarded(&self, route: &Route, headers: &HeaderMap) -> HeaderMap {
+        let mut sent = only_forwardable(headers.clone(), OWN_HEADERS);
+        if route.has_issued_key {
+            route::strip_keys(&mut sent);
+            route::use_key(&mut sent, route.family, &self.config.upstream_keys);
+        }
+        sent
+    }
+}
+
+fn provider_of(base: &Uri, default: &'static str) -> &'static str {
+    let host = base.host().unwrap_or("");
+    let is_it = |name: &str| {
+        host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    HOSTS.iter().find(|(name, _)| is_it(name)).map_or(default, |(_, provider)| provider)
+}

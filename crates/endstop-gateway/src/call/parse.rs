@@ -1,0 +1,124 @@
+//! The first phase: reading a request.
+
+use bytes::Bytes;
+use endstop_llm::{CallRequest, Dialect, ErrorKind};
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::respond;
+use super::upstream_response::decoded;
+use crate::body::Body;
+use crate::config::Config;
+use crate::route::Route;
+use crate::run::MessageDigests;
+use crate::server::{TooLargeOrBroken, read_body};
+
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// A call whose request was read.
+pub(super) struct ParsedCall {
+    route: Route,
+    dialect: &'static dyn Dialect,
+    body: Bytes,
+    request: CallRequest,
+    digests: MessageDigests,
+    body_digest: u64,
+}
+
+impl ParsedCall {
+    /// Reads a model call. Returns the response if it cannot be read.
+    pub(super) async fn read(
+        config: &Config,
+        route: Route,
+        headers: &HeaderMap,
+        incoming: Incoming,
+        dialect: &'static dyn Dialect,
+    ) -> Result<Self, Box<Response<Body>>> {
+        let body = without_mark(plain_body(config, headers, incoming, dialect).await?);
+        let request = match dialect.read(&route.rest, &body) {
+            Ok(request) => request,
+            Err(error) => {
+                let text = format!("the request cannot be read: {error}");
+                return refuse(dialect, StatusCode::BAD_REQUEST, &text);
+            }
+        };
+        let digests = MessageDigests::of(&request.messages);
+        let body_digest = xxhash_rust::xxh3::xxh3_64(&body);
+        Ok(Self { route, dialect, body, request, digests, body_digest })
+    }
+
+    pub(super) const fn route(&self) -> &Route {
+        &self.route
+    }
+
+    pub(super) const fn dialect(&self) -> &'static dyn Dialect {
+        self.dialect
+    }
+
+    /// The body, without the encoding that it came in.
+    pub(super) const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    pub(super) const fn request(&self) -> &CallRequest {
+        &self.request
+    }
+
+    pub(super) const fn digests(&self) -> &MessageDigests {
+        &self.digests
+    }
+
+    /// The digest of the body.
+    pub(super) const fn body_digest(&self) -> u64 {
+        self.body_digest
+    }
+}
+
+/// Reads the body of a request as it came. Returns the response if it is too large or broken.
+pub(super) async fn raw_body(
+    config: &Config,
+    incoming: Incoming,
+    dialect: &dyn Dialect,
+) -> Result<Bytes, Box<Response<Body>>> {
+    let max = config.bounds.request;
+    match read_body(incoming, max).await {
+        Ok(body) => Ok(body),
+        Err(TooLargeOrBroken::TooLarge) => {
+            let text = format!("the body of the request has more than {max} bytes");
+            refuse(dialect, StatusCode::PAYLOAD_TOO_LARGE, &text)
+        }
+        Err(error) => refuse(dialect, StatusCode::BAD_REQUEST, &error.to_string()),
+    }
+}
+
+fn refuse<T>(
+    dialect: &dyn Dialect,
+    status: StatusCode,
+    text: &str,
+) -> Result<T, Box<Response<Body>>> {
+    Err(Box::new(respond::error(dialect, status, ErrorKind::Invalid, text)))
+}
+
+/// Like [`raw_body`], without the encoding that it came in.
+async fn plain_body(
+    config: &Config,
+    headers: &HeaderMap,
+    incoming: Incoming,
+    dialect: &dyn Dialect,
+) -> Result<Bytes, Box<Response<Body>>> {
+    let body = raw_body(config, incoming, dialect).await?;
+    let Some(encoding) = headers.get(CONTENT_ENCODING) else { return Ok(body) };
+    let max = config.bounds.request;
+    let text = "the body of the request cannot be decoded";
+    match encoding.to_str().ok().and_then(|encoding| decoded(&body, encoding, max)) {
+        Some(body) => Ok(body),
+        None => refuse(dialect, StatusCode::UNSUPPORTED_MEDIA_TYPE, text),
+    }
+}
+
+/// A body without the byte order mark that some programs write before JSON.
+fn without_mark(body: Bytes) -> Bytes {
+    if body.starts_with(BYTE_ORDER_MARK) { body.slice(BYTE_ORDER_MARK.len()..) } else { body }
+}

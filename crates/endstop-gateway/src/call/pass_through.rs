@@ -1,0 +1,119 @@
+//! Requests that pass without being read. They are counted.
+
+use bytes::Bytes;
+use endstop_llm::{Api, Dialect, ErrorKind};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, StatusCode, request};
+use hyper::body::{Body as _, Incoming};
+
+use super::context::CallContext;
+use super::parse::raw_body;
+use super::relay::raw_body::RawBody;
+use super::respond;
+use super::upstream_response::with_head;
+use super::wait::{RunCut, unless_cut};
+use crate::body::Body;
+use crate::route::Route;
+use crate::run::RunEntry;
+use crate::upstream::{UpstreamBody, forwardable};
+
+/// Passes a request on whose usage cannot be read, or that costs nothing.
+pub(super) async fn pass_through(
+    context: &CallContext,
+    route: Route,
+    head: &request::Parts,
+    incoming: Incoming,
+) -> Response<Body> {
+    let dialect = respond::dialect_for(route.family);
+    let run = match context.run(&route, "").await {
+        Ok(run) => run,
+        Err(why) => return respond::no_run(dialect, &route.run, &why),
+    };
+    run.handle().checkpoint();
+    // A browser's preflight tells it nothing and costs nothing.
+    let is_preflight = head.method == Method::OPTIONS;
+    let stop_with = context.config().stop_with;
+    if let Some(signal) = run.stop().filter(|_| !is_preflight) {
+        run.notify();
+        return respond::stop(&run, dialect, None, &signal, stop_with);
+    }
+    let is_free = is_free(&head.method) && incoming.is_end_stream();
+    let costs = route.api == Api::Other && !is_free;
+    if costs && context.is_metered(&run) {
+        let text = format!(
+            "run `{}` limits money or tokens, and what {} {} uses cannot be read: not admitted",
+            route.run,
+            head.method,
+            route.rest.split('?').next().unwrap_or("")
+        );
+        return respond::refused(&run, dialect, &text);
+    }
+    // What passes a stopped run is not cut by it.
+    let guard = (!is_preflight).then(|| run.handle());
+    let forwarding = forward(context, &route, head, incoming, dialect, &run);
+    let forwarded = match guard {
+        Some(handle) => unless_cut(handle, forwarding).await,
+        None => Ok(forwarding.await),
+    };
+    let (parts, body) = match forwarded {
+        Err(RunCut) => {
+            run.handle().checkpoint();
+            return respond::cut(&run, run.handle(), dialect, None, stop_with);
+        }
+        Ok(Err(refused)) => return *refused,
+        Ok(Ok(response)) => response.into_parts(),
+    };
+    let headers = forwardable(&parts.headers);
+    let raw = RawBody::new(body);
+    let raw = match guard {
+        Some(handle) => raw.into_body_of(handle),
+        None => raw.into_body(),
+    };
+    let mut response = with_head(parts.status, headers, raw);
+    if head.method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED {
+        // It is of the body that is not sent.
+        let length = parts.headers.get(CONTENT_LENGTH).cloned();
+        response.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));
+    }
+    response
+}
+
+/// Reads a request as it is and sends it. Returns the client's response if there is none from the upstream.
+async fn forward(
+    context: &CallContext,
+    route: &Route,
+    head: &request::Parts,
+    incoming: Incoming,
+    dialect: &dyn Dialect,
+    run: &RunEntry,
+) -> Result<Response<UpstreamBody>, Box<Response<Body>>> {
+    let body = raw_body(context.config(), incoming, dialect).await?;
+    run.counters().unmetered();
+    let request = request_of(context, route, head, body).map_err(|error| {
+        let text = format!("the path of the request is not valid: {error}");
+        let status = StatusCode::BAD_REQUEST;
+        Box::new(respond::error(dialect, status, ErrorKind::Invalid, &text))
+    })?;
+    context.client().send(context.upstream(route.family), request).await.map_err(|error| {
+        let (status, text) = (error.status(), error.to_string());
+        Box::new(respond::error(dialect, status, ErrorKind::Upstream, &text))
+    })
+}
+
+fn request_of(
+    context: &CallContext,
+    route: &Route,
+    head: &request::Parts,
+    body: Bytes,
+) -> Result<Request<Bytes>, http::uri::InvalidUri> {
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = route.rest.parse()?;
+    *request.headers_mut() = context.forwarded(route, &head.headers);
+    Ok(request)
+}
+
+/// Whether requests of this method cost nothing at any provider.
+fn is_free(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::DELETE)
+}

@@ -1,0 +1,67 @@
+//! Streams whose clients do not read: the run ends them all the same.
+//!
+//! A body is polled for its next part only while its client takes what it has. So what cuts a run would not reach the
+//! stream of a client that reads nothing, and its upstream would go on. A task of the stream waits for the cut; the body
+//! has a moment to end in order, then the task closes the upstream and settles the call.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
+
+use endstop_runtime::RunHandle;
+use tokio::task::AbortHandle;
+
+use super::super::wait::unless_cut;
+use super::stream::StreamRelay;
+use crate::body::{BodyPart, BodySource};
+use crate::limits::STREAM_END_GRACE;
+use crate::run::ReadProgress;
+
+/// A stream of events that can be ended although its client does not read it.
+pub(super) struct WatchedStream {
+    stream: Arc<Mutex<StreamRelay>>,
+    watch: AbortHandle,
+    progress: ReadProgress,
+}
+
+fn lock(stream: &Mutex<StreamRelay>) -> MutexGuard<'_, StreamRelay> {
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WatchedStream {
+    pub(super) fn new(stream: StreamRelay, run: RunHandle, progress: ReadProgress) -> Self {
+        let stream = Arc::new(Mutex::new(stream));
+        let watched = Arc::downgrade(&stream);
+        let watch = tokio::spawn(async move {
+            let _ = unless_cut(&run, std::future::pending::<()>()).await;
+            tokio::time::sleep(STREAM_END_GRACE).await;
+            if let Some(stream) = watched.upgrade() {
+                lock(&stream).cut_unread();
+            }
+        });
+        Self { stream, watch: watch.abort_handle(), progress }
+    }
+}
+
+impl BodySource for WatchedStream {
+    fn poll_data(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> BodyPart {
+        let this = &mut *self;
+        this.progress.reads_on();
+        let mut stream = lock(&this.stream);
+        let part = stream.next_part(cx);
+        if stream.is_in_flight() && part.is_ready() {
+            this.progress.was_given();
+        }
+        part
+    }
+
+    fn is_end(&self) -> bool {
+        lock(&self.stream).is_ended()
+    }
+}
+
+impl Drop for WatchedStream {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}

@@ -1,0 +1,177 @@
+//! Responses of the gateway's own: stops and errors.
+
+use bytes::Bytes;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_llm::{CallRequest, Dialect, ErrorKind, OutputContract, WrittenResponse};
+use endstop_runtime::RunHandle;
+use endstop_runtime::cancel::Urgency;
+use endstop_runtime::store::RunId;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+
+use crate::body::Body;
+use crate::config::StopWith;
+use crate::route::{ApiFamily, RUN_HEADER};
+use crate::run::{NoRun, RunEntry};
+use crate::stop::stop_text;
+
+/// The stop reason, in responses of the gateway's own.
+pub(super) const REASON_HEADER: &str = "x-endstop-reason";
+/// The texts of warn rules that tripped.
+pub(super) const WARNING_HEADER: &str = "x-endstop-warning";
+/// The SDKs of OpenAI and Anthropic follow it.
+const SHOULD_RETRY_HEADER: &str = "x-should-retry";
+
+/// How a user can let calls through whose cost cannot be bounded.
+const REMEDY: &str = "to let it through uncounted use `--allow-unmetered`, or a policy without rules of money or \
+    tokens";
+
+/// The API in whose shape a request gets errors that was not read.
+pub(super) fn dialect_for(family: ApiFamily) -> &'static dyn Dialect {
+    match family {
+        ApiFamily::OpenAi => endstop_llm::CHAT,
+        ApiFamily::Anthropic => endstop_llm::MESSAGES,
+        ApiFamily::Gemini => endstop_llm::GEMINI,
+    }
+}
+
+fn own(answer: WrittenResponse) -> Response<Body> {
+    let mut response = Response::new(Body::full(Bytes::from(answer.body)));
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+    response
+}
+
+/// An error in the shape of the API.
+pub(super) fn error(
+    dialect: &dyn Dialect,
+    status: StatusCode,
+    kind: ErrorKind,
+    message: &str,
+) -> Response<Body> {
+    own(dialect.error(status, kind, message))
+}
+
+/// 503: a client may try again.
+pub(super) fn overloaded(dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    error(dialect, StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, message)
+}
+
+/// The error for a call that has no run.
+pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response<Body> {
+    match why {
+        NoRun::Full => overloaded(
+            dialect,
+            "there are too many runs, and those that have not ended are not forgotten",
+        ),
+        NoRun::ReadError(why) => {
+            let text =
+                format!("run `{id}` cannot go on, for what is kept of it cannot be read: {why}");
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            let mut answer = error(dialect, status, ErrorKind::Upstream, &text);
+            answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
+            answer
+        }
+    }
+}
+
+/// The refusal of a call whose cost cannot be bounded. The run goes on, but a retry is of no use.
+pub(super) fn refused(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    not_admitted(run, dialect, &format!("{message}; {REMEDY}"))
+}
+
+/// The refusal of a call that waits for other calls of its run which make no progress.
+pub(super) fn deadlocked(run: &RunEntry, dialect: &dyn Dialect) -> Response<Body> {
+    let id = run.id();
+    let text = format!(
+        "all that run `{id}` has left is held for streams of its own whose client does not read on, so this call would \
+         wait for ever: read those to their end or close them, then ask again; or lower their output caps, so that \
+         they hold less"
+    );
+    not_admitted(run, dialect, &text)
+}
+
+fn not_admitted(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    run.counters().refused();
+    let mut answer = error(dialect, StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, message);
+    answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
+    answer
+}
+
+/// The stop response. `request` is `None` if it was not parsed.
+pub(super) fn stop(
+    run: &RunEntry,
+    dialect: &dyn Dialect,
+    request: Option<&CallRequest>,
+    signal: &StopSignal,
+    with: StopWith,
+) -> Response<Body> {
+    stop_after(run, dialect, request, signal, with, "")
+}
+
+/// Like [`stop`], instead of a model response with this text, which comes first.
+pub(super) fn stop_after(
+    run: &RunEntry,
+    dialect: &dyn Dialect,
+    request: Option<&CallRequest>,
+    signal: &StopSignal,
+    with: StopWith,
+    said: &str,
+) -> Response<Body> {
+    run.flush_log();
+    run.counters().stop_response();
+    let mut text = stop_text(signal);
+    if !said.is_empty() {
+        text.text = format!("{said}\n\n{}", text.text);
+    }
+    let own = match request {
+        Some(request)
+            if with == StopWith::Answer && request.demands != OutputContract::Structure =>
+        {
+            dialect.stop(request, &text)
+        }
+        _ => dialect.error(StatusCode::PAYMENT_REQUIRED, ErrorKind::Stopped, &text.text),
+    };
+    let mut response = self::own(own);
+    let headers = response.headers_mut();
+    headers.insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
+    if let Some(reason) = header_text(&text.reason) {
+        headers.insert(REASON_HEADER, reason);
+    }
+    if let Some(id) = header_text(run.id().as_str()) {
+        headers.insert(RUN_HEADER, id);
+    }
+    response
+}
+
+/// The response to a call that the run has cut; an error if a user cut it. `request` is `None` if it was not parsed.
+pub(super) fn cut(
+    run: &RunEntry,
+    handle: &RunHandle,
+    dialect: &dyn Dialect,
+    request: Option<&CallRequest>,
+    stop_with: StopWith,
+) -> Response<Body> {
+    let signal = run.stop().unwrap_or_else(|| {
+        StopSignal::new(StopReason::StopRequested).with_message("the call was cut")
+    });
+    let is_by_user = signal.reason == StopReason::UserRequested
+        && handle.token().urgency() == Some(Urgency::Now);
+    let with = if is_by_user { StopWith::Error } else { stop_with };
+    stop(run, dialect, request, &signal, with)
+}
+
+/// The signal for a call that has waited for an approval as long as it may.
+pub(super) fn paused(run: &RunEntry) -> StopSignal {
+    let id = run.id();
+    StopSignal::new(StopReason::StopRequested).with_message(format!(
+        "run `{id}` is paused and waits for the approval of a person; ask again once it is approved"
+    ))
+}
+
+/// Text as a header's value, without the characters that do not fit there.
+pub(super) fn header_text(text: &str) -> Option<HeaderValue> {
+    let plain: String = text.chars().filter(|c| matches!(c, ' '..='~')).take(1_024).collect();
+    HeaderValue::from_str(&plain).ok()
+}

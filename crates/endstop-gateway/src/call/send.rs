@@ -1,0 +1,198 @@
+//! The third phase: the call is sent, in the form that its upstream takes.
+
+use bytes::Bytes;
+use endstop_llm::{CallResponse, Edits, ErrorKind, ReadError};
+use endstop_runtime::{ModelError, ModelErrorKind};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
+
+use super::admit::AdmittedCall;
+use super::context::CallContext;
+use super::parse::ParsedCall;
+use super::relay::raw_body::RawBody;
+use super::relay::{cut, relay};
+use super::respond;
+use super::settle::{InFlightCall, SettledCall};
+use super::upstream_response::{WholeBody, error_of, plain, read_whole, with_head};
+use super::wait::{RunCut, unless_cut};
+use crate::body::Body;
+use crate::limits::MAX_REFUSAL;
+use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
+
+/// The outcome of one attempt.
+enum AttemptOutcome<'p> {
+    /// The client gets this response.
+    Respond(Response<Body>),
+    /// A retry rule trips: the call is made again.
+    RetryCall(SettledCall),
+    /// The upstream refused what the gateway added: the same call is sent again with other edits.
+    RetryRequest(Box<InFlightCall>, Edits<'p>),
+}
+
+/// One call on its way to its upstream.
+struct Sending<'p> {
+    context: &'p CallContext,
+    parsed: &'p ParsedCall,
+    head: &'p request::Parts,
+    /// Warnings for the client.
+    warning: Option<String>,
+}
+
+/// Sends an admitted call until its upstream takes its form, and relays the response.
+///
+/// # Errors
+/// The settled call, if a retry rule wants another response.
+pub(super) async fn send(
+    context: &CallContext,
+    admitted: AdmittedCall,
+    parsed: &ParsedCall,
+    head: &request::Parts,
+) -> Result<Response<Body>, SettledCall> {
+    let (mut call, warning) = admitted.into_in_flight(context, parsed);
+    let sending = Sending { context, parsed, head, warning };
+    let mut edits = call.negotiation().edits(parsed);
+    loop {
+        let request = match sending.request(&edits) {
+            Ok(request) => request,
+            Err(error) => {
+                let kind = ModelErrorKind::Rejected;
+                call.failed(&ModelError::new(kind, error.to_string()), None);
+                let text = format!("the request cannot be changed: {error}");
+                let (dialect, status) = (parsed.dialect(), StatusCode::BAD_REQUEST);
+                return Ok(respond::error(dialect, status, ErrorKind::Invalid, &text));
+            }
+        };
+        match sending.attempt(call, request).await {
+            AttemptOutcome::Respond(response) => return Ok(response),
+            AttemptOutcome::RetryCall(settled) => return Err(settled),
+            AttemptOutcome::RetryRequest(same, others) => (call, edits) = (same, others),
+        }
+    }
+}
+
+impl<'p> Sending<'p> {
+    fn request(&self, edits: &Edits<'_>) -> Result<Request<Bytes>, ReadError> {
+        let parsed = self.parsed;
+        let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
+        let body = if is_changed {
+            Bytes::from(parsed.dialect().edit(parsed.body(), edits)?)
+        } else {
+            parsed.body().clone()
+        };
+        let mut headers = self.context.forwarded(parsed.route(), &self.head.headers);
+        headers.remove(CONTENT_ENCODING);
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let mut request = Request::new(body);
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = parsed
+            .route()
+            .rest
+            .parse()
+            .map_err(|_| ReadError("the path of the request is not valid".to_owned()))?;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+
+    async fn attempt(
+        &self,
+        call: Box<InFlightCall>,
+        request: Request<Bytes>,
+    ) -> AttemptOutcome<'p> {
+        use AttemptOutcome::Respond;
+        let (context, parsed) = (self.context, self.parsed);
+        let upstream = context.upstream(parsed.route().family);
+        // Before: the client may go away while it waits.
+        call.entry().counters().upstream_call();
+        let sent = unless_cut(call.run(), context.client().send(upstream, request)).await;
+        let response = match sent {
+            Err(RunCut) => return Respond(self.cut(call)),
+            Ok(Err(error)) => return Respond(self.unreachable(call, &error)),
+            Ok(Ok(response)) => response,
+        };
+        let (parts, body) = response.into_parts();
+        let is_stopped = parts.headers.contains_key(respond::REASON_HEADER);
+        let mut headers = only_forwardable(parts.headers, &[]);
+        if let Some(warning) = self.warning(&call).as_deref().and_then(respond::header_text) {
+            headers.insert(respond::WARNING_HEADER, warning);
+        }
+        if is_stopped {
+            let settled = call.stopped_upstream();
+            let body = RawBody::new(body).into_body_of(settled.run());
+            return Respond(with_head(parts.status, headers, body));
+        }
+        if call.negotiation().is_concerned(parts.status) {
+            return self.refused(call, parts.status, headers, body).await;
+        }
+        if !parts.status.is_success() {
+            let settled = call.failed(&error_of(parts.status), None);
+            let body = RawBody::new(body).into_body_of(settled.run());
+            return Respond(with_head(parts.status, headers, body));
+        }
+        let provider = context.provider(parsed.route().family);
+        call.negotiation().accepted(context.quirks(), provider, parsed);
+        match relay(context, parsed, call, parts.status, headers, body).await {
+            Ok(response) => Respond(response),
+            Err(settled) => AttemptOutcome::RetryCall(settled),
+        }
+    }
+
+    /// Reads what an upstream says that may have refused what the gateway added. Nothing is charged for it, and the call
+    /// keeps its reservation.
+    async fn refused(
+        &self,
+        mut call: Box<InFlightCall>,
+        status: StatusCode,
+        headers: HeaderMap,
+        mut body: UpstreamBody,
+    ) -> AttemptOutcome<'p> {
+        use AttemptOutcome::Respond;
+        let mut received = 0;
+        let read = read_whole(&mut body, MAX_REFUSAL, &mut received);
+        let bytes = match unless_cut(call.run(), read).await {
+            Err(RunCut) => return Respond(self.cut(call)),
+            Ok(Ok(WholeBody::Complete(bytes))) => bytes,
+            Ok(Ok(WholeBody::TooLong(begun))) => {
+                let settled = call.failed(&error_of(status), None);
+                let body = RawBody::after(begun, body).into_body_of(settled.run());
+                return Respond(with_head(status, headers, body));
+            }
+            Ok(Err(_)) => Bytes::new(),
+        };
+        let text = plain(&headers, &bytes, MAX_REFUSAL);
+        let words = String::from_utf8_lossy(text.as_deref().unwrap_or_default()).into_owned();
+        if let Some(edits) = call.negotiate(&words, self.parsed) {
+            return AttemptOutcome::RetryRequest(call, edits);
+        }
+        call.failed(&error_of(status), None);
+        Respond(with_head(status, headers, Body::full(bytes)))
+    }
+
+    /// The warnings of rules and of the gateway.
+    fn warning(&self, call: &InFlightCall) -> Option<String> {
+        match (&self.warning, call.negotiation().notice()) {
+            (Some(warning), Some(notice)) => Some(format!("{warning}; {notice}")),
+            (Some(warning), None) => Some(warning.clone()),
+            (None, notice) => notice.map(str::to_owned),
+        }
+    }
+
+    /// The response to a call that the run has cut.
+    fn cut(&self, call: Box<InFlightCall>) -> Response<Body> {
+        cut(self.context, self.parsed, call)
+    }
+
+    fn unreachable(&self, call: Box<InFlightCall>, error: &UpstreamError) -> Response<Body> {
+        let text = error.to_string();
+        let nothing = CallResponse::default();
+        let charged = error.may_have_arrived().then_some(&nothing);
+        if charged.is_none() {
+            call.entry().counters().upstream_call_not_made();
+        }
+        let kind = match error {
+            UpstreamError::Silent { .. } => ModelErrorKind::TimedOut,
+            _ => ModelErrorKind::Connection,
+        };
+        call.failed(&ModelError::new(kind, text.clone()), charged);
+        respond::error(self.parsed.dialect(), error.status(), ErrorKind::Upstream, &text)
+    }
+}

@@ -1,0 +1,92 @@
+//! Limits of the gateway that no configuration changes, each with its reason. Those that a user can change are in
+//! [`Bounds`](crate::Bounds).
+
+use std::time::Duration;
+
+// Connections.
+
+/// How long a client may take for the head of a request, and stay silent between two requests: a little longer than
+/// the idle timeouts of the usual clients, so that they close first.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long a client may be silent within the body of its request. Clients write bodies without a pause.
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the gateway still reads from a client whose request it did not read to its end. A socket that is closed
+/// with unread bytes is reset, and the client loses the response.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
+/// How many bytes it still reads then.
+pub(crate) const LINGER_BYTES: usize = 1 << 20;
+/// Longest line before a chunk, with its extension: no client of a model API sends extensions.
+pub(crate) const MAX_CHUNK_LINE: usize = 256;
+/// Bytes of all trailers of a body: as for a small head.
+pub(crate) const MAX_TRAILERS: usize = 8 << 10;
+/// Longest method: the longest registered one has 17 bytes.
+pub(crate) const MAX_METHOD: usize = 32;
+
+// Requests.
+
+/// Levels of sub-agents that a request can name; a deeper one belongs to the last of these. Each level is a run with
+/// its own state.
+pub(crate) const MAX_CHILD_DEPTH: usize = 8;
+/// Bytes of a command to the control API: a few short fields.
+pub(crate) const MAX_COMMAND: usize = 16 << 10;
+
+// Calls.
+
+/// Attempts of one step; the same request begins a new step after that. Clients try a call up to 11 times; one that
+/// never gives up is stopped by its step limit.
+pub(crate) const MAX_ATTEMPTS: u32 = 12;
+/// How long a call waits for others that make no progress. A client that works on what it has read reads on by then.
+pub(crate) const MAX_DEADLOCK_WAIT: Duration = Duration::from_secs(10);
+/// How often a call that waits for others checks again: the others may belong to another run, which does not notify.
+pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
+/// How often a time limit that is already met is evaluated again.
+pub(crate) const LIMIT_RECHECK: Duration = Duration::from_secs(1);
+/// How often one call is sent again with a lower output cap: each is one more request that the client waits for.
+pub(crate) const MAX_CAP_RETRIES: u32 = 3;
+/// Smallest output cap that is tried: a smaller one is of no use to an agent.
+pub(crate) const MIN_RETRY_CAP: u64 = 16;
+/// Bytes of a refusal that are read: error messages of the known providers have less than one tenth of it.
+pub(crate) const MAX_REFUSAL: usize = 64 << 10;
+/// Models that a cache remembers. A client that invents names must not fill the memory.
+pub(crate) const MAX_CACHED_MODELS: usize = 1_024;
+/// Longest name of a model that a cache remembers, in bytes.
+pub(crate) const MAX_CACHED_NAME: usize = 256;
+/// Tool calls of one response that are counted: each begins a tool, which takes time and memory.
+pub(crate) const MAX_TOOL_CALLS: usize = 1_024;
+/// Bytes that one part of a compressed stream may expand to: a few of them fit into memory.
+pub(crate) const MAX_DECODED_PART: usize = 64 << 20;
+/// How long a stream has to end in order when its run is cut; then its connection is cut. It is enough for a client
+/// that reads.
+pub(crate) const STREAM_END_GRACE: Duration = Duration::from_millis(100);
+
+// Runs.
+
+/// Responses of a run that a request can continue by their id; the oldest is forgotten first.
+pub(crate) const MAX_RESPONSES: usize = 256;
+/// Longest response id that is remembered, in bytes: ten times what providers give.
+pub(crate) const MAX_RESPONSE_ID: usize = 512;
+/// Last messages of a request by which a conversation is recognized after its history was rewritten: more of them
+/// would match histories that share only an old part.
+pub(crate) const TAIL_MESSAGES: usize = 4;
+/// Log files that stay open at the same time: a quarter of the descriptors that a process usually may have. Others are
+/// opened for each write.
+pub(crate) const MAX_OPEN_LOGS: usize = 256;
+/// Bytes of events that wait for the next write: streamed text.
+pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
+/// Longest line that is read back from a log, in bytes: a tool result is at most one whole request.
+pub(crate) const MAX_LOG_LINE: u64 = 256 << 20;
+/// Stored runs that the control API lists besides those in memory: some megabytes.
+pub(crate) const MAX_LISTED: usize = 50_000;
+/// Stopped runs that are remembered as stopped, per run in memory: an id and a signal are small beside a run.
+pub(crate) const STOPPED_PER_RUN: usize = 16;
+
+// The gateway.
+
+/// How long calls in flight may go on once the gateway shuts down; then they are cut.
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// How often the kill switch is read while calls are in flight: an operator sees no delay.
+pub(crate) const KILL_SWITCH_INTERVAL: Duration = Duration::from_millis(200);
+/// Default time for the head of an upstream's response. Models think for many minutes before a response that comes as
+/// a whole, and none of the usual clients waits longer than an hour. Without a limit, a dead upstream would keep its
+/// calls and their reservations forever.
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60 * 60);

@@ -1,0 +1,285 @@
+//! Tables of requests and where they go.
+
+use std::time::Duration;
+
+use endstop_core::Program;
+use endstop_core::policy::Policy;
+use endstop_core::probe::Probes;
+use endstop_price::PriceTable;
+use http::HeaderValue;
+
+use super::*;
+use crate::config::{Bounds, Key, PauseLimit, StopWith, UpstreamKeys, Upstreams};
+
+fn config(runs: Runs) -> Config {
+    let policy = Policy { unbounded: true, ..Policy::default() };
+    Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        upstreams: Upstreams::all("http://127.0.0.1:1").unwrap(),
+        upstream_keys: UpstreamKeys::default(),
+        program: Program::new(&policy, &Probes::new()).unwrap().into(),
+        runs,
+        around: endstop_runtime::RunEnvironment::default(),
+        stop_with: StopWith::Answer,
+        allow_unmetered: false,
+        pause: PauseLimit(Duration::ZERO),
+        default_output: 1,
+        prices: PriceTable::embedded(),
+        bounds: Bounds::default(),
+        control_token: None,
+        keep: None,
+    }
+}
+
+fn one() -> Config {
+    config(Runs::One(RunId::parse("main").unwrap()))
+}
+
+fn many(unnamed: Unnamed) -> Config {
+    let keys = vec![(Key::new("issued-1"), RunId::parse("keyed").unwrap())];
+    config(Runs::Many { unnamed, keys })
+}
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    pairs
+        .iter()
+        .map(|(name, value)| {
+            (http::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        })
+        .collect()
+}
+
+fn post(
+    config: &Config,
+    target: &str,
+    pairs: &[(&'static str, &str)],
+) -> Result<Route, RouteError> {
+    route(config, &Method::POST, target, &headers(pairs))
+}
+
+use Api::{Chat, CountTokens, Gemini, Messages, Models, Other, Responses};
+use ApiFamily::{Anthropic, OpenAi};
+
+/// Method, target; whose, what it speaks, and what is sent below the base.
+type Row = (&'static str, &'static str, ApiFamily, Api, &'static str);
+
+const PATHS: &[Row] = &[
+    ("POST", "/v1/chat/completions", OpenAi, Chat, "/chat/completions"),
+    ("POST", "/chat/completions", OpenAi, Chat, "/chat/completions"),
+    ("POST", "/v1/chat/completions/", OpenAi, Chat, "/chat/completions/"),
+    ("POST", "/v1/chat/completions?a=b&c", OpenAi, Chat, "/chat/completions?a=b&c"),
+    ("GET", "/v1/chat/completions", OpenAi, Other, "/chat/completions"),
+    ("POST", "/openai/v1/chat/completions", OpenAi, Chat, "/openai/v1/chat/completions"),
+    ("POST", "/v1/responses", OpenAi, Responses, "/responses"),
+    ("GET", "/v1/responses/resp_1", OpenAi, Other, "/responses/resp_1"),
+    ("POST", "/v1/responses/input_tokens", OpenAi, CountTokens, "/responses/input_tokens"),
+    ("POST", "/v1/embeddings", OpenAi, Other, "/embeddings"),
+    ("POST", "/v1/completions", OpenAi, Other, "/completions"),
+    ("POST", "/v1/threads/t/messages", OpenAi, Other, "/threads/t/messages"),
+    ("GET", "/v1/models", OpenAi, Models, "/models"),
+    ("POST", "/v1/messages", Anthropic, Messages, "/v1/messages"),
+    ("POST", "/v1/messages?beta=true", Anthropic, Messages, "/v1/messages?beta=true"),
+    ("POST", "/messages", Anthropic, Messages, "/v1/messages"),
+    ("POST", "/v1/messages/count_tokens", Anthropic, CountTokens, "/v1/messages/count_tokens"),
+    ("POST", "/v1/messages/batches", Anthropic, Other, "/v1/messages/batches"),
+    ("POST", "/v1/complete", Anthropic, Other, "/v1/complete"),
+    (
+        "POST",
+        "/v1beta/models/g:generateContent",
+        ApiFamily::Gemini,
+        Gemini,
+        "/v1beta/models/g:generateContent",
+    ),
+    (
+        "POST",
+        "/v1beta/models/g:streamGenerateContent?alt=sse",
+        ApiFamily::Gemini,
+        Gemini,
+        "/v1beta/models/g:streamGenerateContent?alt=sse",
+    ),
+    (
+        "POST",
+        "/models/g:generateContent",
+        ApiFamily::Gemini,
+        Gemini,
+        "/v1beta/models/g:generateContent",
+    ),
+    (
+        "POST",
+        "/v1beta/models/g:countTokens",
+        ApiFamily::Gemini,
+        CountTokens,
+        "/v1beta/models/g:countTokens",
+    ),
+    (
+        "POST",
+        "/v1beta/models/g:embedContent",
+        ApiFamily::Gemini,
+        Other,
+        "/v1beta/models/g:embedContent",
+    ),
+    (
+        "POST",
+        "/v1beta/openai/chat/completions",
+        ApiFamily::Gemini,
+        Chat,
+        "/v1beta/openai/chat/completions",
+    ),
+    ("GET", "/v1beta/models", ApiFamily::Gemini, Models, "/v1beta/models"),
+    ("POST", "/anything", OpenAi, Other, "/anything"),
+];
+
+#[test]
+fn a_path_says_what_it_speaks_and_whose_it_is() {
+    for &(method, target, family, api, rest) in PATHS {
+        let method: Method = method.parse().unwrap();
+        for target in
+            [target.to_owned(), format!("/r/main{target}"), format!("/r/main/sub/a{target}")]
+        {
+            if target.ends_with("/anything") && target.contains("sub") {
+                continue;
+            }
+            let found = route(&one(), &method, &target, &HeaderMap::new()).unwrap();
+            let found = (found.family, found.api, found.rest.as_str());
+            assert_eq!(found, (family, api, rest), "{method} {target}");
+        }
+    }
+}
+
+#[test]
+fn models_are_those_of_the_provider_whose_client_asks() {
+    let family = |pairs: &[(&'static str, &str)]| {
+        route(&one(), &Method::GET, "/v1/models", &headers(pairs)).unwrap().family
+    };
+    assert_eq!(family(&[]), ApiFamily::OpenAi);
+    assert_eq!(family(&[("anthropic-version", "2023-06-01")]), ApiFamily::Anthropic);
+    assert_eq!(family(&[("x-goog-api-key", "k")]), ApiFamily::Gemini);
+}
+
+#[test]
+fn the_path_names_run_and_children() {
+    let table: [(&str, &str, &[&str], &str); 7] = [
+        ("/v1/messages", "main", &[], "/v1/messages"),
+        ("/r/main/v1/messages", "main", &[], "/v1/messages"),
+        ("/r/planner/v1/messages", "main", &["planner"], "/v1/messages"),
+        ("/r/main/planner/v1/messages", "main", &["planner"], "/v1/messages"),
+        ("/r/main/planner/worker-2/v1/messages", "main", &["planner", "worker-2"], "/v1/messages"),
+        ("/r/main/planner/messages", "main", &["planner"], "/v1/messages"),
+        ("/r/main/else/where", "main", &[], "/else/where"),
+    ];
+    for (target, run, child, rest) in table {
+        let found = post(&one(), target, &[]).unwrap();
+        assert_eq!((found.run.as_str(), found.rest.as_str()), (run, rest), "{target}");
+        assert_eq!(found.child, child, "{target}");
+    }
+    let found = post(&many(Unnamed::Refuse), "/r/one/sub/v1/responses", &[]).unwrap();
+    assert_eq!((found.run.as_str(), found.child), ("one", vec!["sub".to_owned()]));
+    let deep = format!("/r/main{}/v1/messages", "/x".repeat(50));
+    assert_eq!(post(&one(), &deep, &[]).unwrap().child.len(), MAX_CHILD_DEPTH);
+}
+
+#[test]
+fn headers_and_keys_name_runs_where_the_path_does_not() {
+    let gate = many(Unnamed::Refuse);
+    let run = |pairs: &[(&'static str, &str)]| {
+        post(&gate, "/v1/messages", pairs)
+            .map(|found| (found.run.to_string(), found.has_issued_key))
+    };
+    let of = |name: &str, issued| Ok((name.to_owned(), issued));
+    assert_eq!(run(&[("x-endstop-run", "h")]), of("h", false));
+    assert_eq!(run(&[("x-claude-code-session-id", "0b7c")]), of("0b7c", false));
+    assert_eq!(run(&[("authorization", "Bearer issued-1")]), of("keyed", true));
+    assert_eq!(run(&[("x-api-key", "issued-1"), ("x-endstop-run", "h")]), of("keyed", true));
+    assert_eq!(run(&[("x-goog-api-key", "issued-1")]), of("keyed", true));
+    assert_eq!(run(&[("authorization", "Bearer issued-2")]), Err(RouteError::UnknownKey));
+    assert_eq!(run(&[("authorization", "issued-1")]), Err(RouteError::UnknownKey));
+    assert_eq!(run(&[("api-key", "issued-1")]), of("keyed", true));
+    let needs = Err(RouteError::NeedsKey(RunId::parse("keyed").unwrap()));
+    assert_eq!(run(&[("authorization", "Bearer own"), ("x-endstop-run", "keyed")]), needs);
+    assert_eq!(run(&[("authorization", "Bearer own"), ("x-endstop-run", "h")]), of("h", false));
+    let escaped = "/v1beta/models/g:generateContent?%6bey=issued%2D1&alt=sse";
+    let found = post(&gate, escaped, &[]).unwrap();
+    assert_eq!((found.run.as_str(), found.rest.ends_with("?alt=sse")), ("keyed", true));
+    assert!(matches!(run(&[("x-endstop-run", "a b")]), Err(RouteError::Name { .. })));
+    let shared = post(&many(Unnamed::Shared), "/v1/messages", &[]).unwrap();
+    assert_eq!(shared.run.as_str(), SHARED_RUN);
+    let target = "/v1beta/models/g:generateContent?alt=sse&key=issued-1";
+    let keyed = post(&gate, target, &[]).unwrap();
+    assert_eq!(
+        (keyed.run.as_str(), keyed.rest.as_str()),
+        ("keyed", "/v1beta/models/g:generateContent?alt=sse")
+    );
+}
+
+#[test]
+fn a_path_that_can_be_read_in_two_ways_is_refused() {
+    let table = [
+        "",
+        "v1/messages",
+        "//v1/messages",
+        "/v1//messages",
+        "/v1/../v1/messages",
+        "/v1/./messages",
+        "/v1/%6dessages",
+        "/v1%2fmessages",
+        "/v1%2Fmessages",
+        "/v1/messages%",
+        "/v1/messages%0",
+        "/v1/messages%zz",
+        "/v1/messages%00",
+        "/v1/%2e%2e/messages",
+        "/v1\\messages",
+        "/v1/%5cmessages",
+        "/r//v1/messages",
+        "/r/main//v1/messages",
+        "http://evil.example/v1/messages",
+    ];
+    for target in table {
+        let found = post(&one(), target, &[]);
+        assert!(matches!(found, Err(RouteError::Path(_))), "{target}: {found:?}");
+    }
+    for target in ["/r/a%20b/v1/messages", "/r/..a%3Fb/v1/messages", "/r/main/a%20b/v1/messages"] {
+        let found = post(&one(), target, &[]);
+        assert!(matches!(found, Err(RouteError::Name { .. })), "{target}: {found:?}");
+    }
+    assert!(post(&one(), "/v1beta/models/a%3Ab:generateContent", &[]).is_ok());
+}
+
+#[test]
+fn nothing_in_a_request_chooses_a_host() {
+    let evil = "evil.example";
+    let named: [&[(&'static str, &str)]; 6] = [
+        &[("host", evil)],
+        &[("x-forwarded-host", evil), ("forwarded", "host=evil.example")],
+        &[("x-original-url", "http://evil.example/"), ("x-rewrite-url", "http://evil.example/")],
+        &[("x-endstop-run", evil), ("x-endstop-child", evil)],
+        &[("origin", "http://evil.example"), ("referer", "http://evil.example")],
+        &[("openai-base-url", "http://evil.example"), ("x-base-url", "http://evil.example")],
+    ];
+    let targets = [
+        "/v1/messages",
+        "/r/evil.example/v1/messages",
+        "/evil.example/v1/messages",
+        "/v1/evil.example",
+        "/r/main/evil.example/v1/chat/completions",
+        "/@evil.example/v1/messages",
+        "/v1/models?host=evil.example",
+    ];
+    for pairs in named {
+        for target in targets {
+            let found = post(&one(), target, pairs).unwrap();
+            // All that is used is a path: no scheme, no authority.
+            assert!(found.rest.starts_with('/') && !found.rest.starts_with("//"), "{target}");
+            let uri: http::Uri = found.rest.parse().unwrap();
+            assert_eq!((uri.scheme(), uri.authority()), (None, None), "{target}");
+        }
+    }
+}
+
+#[test]
+fn secrets_are_compared_whole() {
+    assert!(is_same(b"abc", b"abc") && is_same(b"", b""));
+    for other in [&b"abd"[..], b"ab", b"abcd", b"", b"ABC"] {
+        assert!(!is_same(b"abc", other), "{other:?}");
+    }
+}

@@ -1,0 +1,236 @@
+//! The memory of a conversation: enough to recognize its next request, and how much of that an upstream has counted
+//! already.
+
+use endstop_core::units::TokenUsage;
+use endstop_llm::{CallRequest, MessageMark, Thread};
+use endstop_runtime::ToolCall;
+
+use super::response_history::ResponseHistory;
+use crate::limits::{MAX_RESPONSE_ID, TAIL_MESSAGES};
+
+/// Digests of a request's messages: entry `n` is that of the first `n`.
+#[derive(Debug)]
+pub(crate) struct MessageDigests(Vec<u64>);
+
+impl MessageDigests {
+    pub(crate) fn of(marks: &[MessageMark]) -> Self {
+        let mut all = Vec::with_capacity(marks.len().saturating_add(1));
+        let mut sum = 0x9e37_79b9_7f4a_7c15u64;
+        all.push(sum);
+        for mark in marks {
+            sum = (sum.rotate_left(23) ^ mark.digest).wrapping_mul(0xff51_afd7_ed55_8ccd);
+            sum ^= sum >> 32;
+            all.push(sum);
+        }
+        Self(all)
+    }
+
+    fn of_first(&self, count: usize) -> Option<u64> {
+        self.0.get(count).copied()
+    }
+}
+
+/// Everything besides the messages that a count of a request's tokens depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequestIdentity {
+    /// The bound of instructions and tools: others of the same length are rare.
+    fixed: u64,
+    /// Digest of the model's name.
+    model: u64,
+}
+
+impl From<&CallRequest> for RequestIdentity {
+    fn from(asked: &CallRequest) -> Self {
+        let model = xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes());
+        Self { fixed: asked.fixed_bound, model }
+    }
+}
+
+/// Input tokens of a request, as an upstream counted them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ReportedInput {
+    input: u64,
+    of: RequestIdentity,
+}
+
+/// The memory of a conversation.
+#[derive(Debug, Default)]
+pub(crate) struct ConversationMemory {
+    count: usize,
+    digest: u64,
+    first: Option<u64>,
+    tail: [Option<u64>; TAIL_MESSAGES],
+    last_user: Option<u64>,
+    reported: Option<ReportedInput>,
+    /// The id of the last response, if the upstream gave one.
+    reply: Option<String>,
+    /// The tool calls of the last response that have no result yet.
+    calls: Vec<ToolCall>,
+}
+
+/// The largest possible input of a request, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InputBound {
+    /// The most tokens that it can be.
+    pub(crate) input: u64,
+    /// Tokens of it that the upstream counted before.
+    pub(crate) told: u64,
+    /// Whether it has something of unknown size, so that the bound is a guess.
+    pub(crate) is_open: bool,
+}
+
+/// How well a request fits a conversation; more is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MatchQuality {
+    /// The same first words of the user.
+    First,
+    /// One of the last messages is in it.
+    Tail,
+    /// It has results of the last response's tool calls.
+    Results,
+    /// It begins with all messages of the last request; their number.
+    Continues(usize),
+}
+
+impl ConversationMemory {
+    /// Whether the model waits for results.
+    pub(super) fn awaits_results(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Forgets the tool calls of the last response, and returns them.
+    pub(crate) fn take_calls(&mut self) -> Vec<ToolCall> {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Returns how well a request matches this conversation, or `None` if it does not.
+    pub(super) fn fit(
+        &self,
+        asked: &CallRequest,
+        digests: &MessageDigests,
+    ) -> Option<MatchQuality> {
+        if asked.thread != Thread::Whole && self.is_continued_by(asked) {
+            return Some(MatchQuality::Continues(usize::MAX));
+        }
+        if self.continues(digests) {
+            return Some(MatchQuality::Continues(self.count));
+        }
+        let answers = |call: &ToolCall| {
+            !call.id.is_empty() && asked.results.iter().any(|result| result.id == call.id)
+        };
+        if self.calls.iter().any(answers) {
+            return Some(MatchQuality::Results);
+        }
+        let has = |digest: u64| asked.messages.iter().any(|mark| mark.digest == digest);
+        if self.tail.iter().flatten().any(|digest| has(*digest)) {
+            return Some(MatchQuality::Tail);
+        }
+        let first = first_of_user(asked);
+        (first.is_some() && first == self.first).then_some(MatchQuality::First)
+    }
+
+    /// Whether a request continues the last response by its id.
+    fn is_continued_by(&self, asked: &CallRequest) -> bool {
+        asked.continues.is_some() && asked.continues == self.reply
+    }
+
+    fn continues(&self, digests: &MessageDigests) -> bool {
+        self.count > 0 && digests.of_first(self.count) == Some(self.digest)
+    }
+
+    /// Whether the user has said something since the last request.
+    pub(crate) fn has_new_user_message(
+        &self,
+        asked: &CallRequest,
+        digests: &MessageDigests,
+    ) -> bool {
+        if !asked.has_user_message {
+            return false;
+        }
+        if asked.thread == Thread::Whole {
+            if self.continues(digests) {
+                return asked.messages.iter().skip(self.count).any(|mark| mark.is_user);
+            }
+            if asked.results.is_empty() {
+                // A task begins, in the same words or in others. A history that was rewritten has results.
+                return true;
+            }
+        }
+        let last = asked.messages.iter().rev().find(|mark| mark.is_user).map(|mark| mark.digest);
+        last.is_none() || last != self.last_user
+    }
+
+    /// Returns the largest possible input of a request, or `None` if it continues a conversation of unknown size.
+    ///
+    /// Messages that the upstream counted before, with the same instructions and model, have that size; the rest is
+    /// bounded.
+    pub(crate) fn bound(
+        &self,
+        asked: &CallRequest,
+        digests: &MessageDigests,
+        responses: &ResponseHistory,
+    ) -> Option<InputBound> {
+        let sum = |marks: &[MessageMark]| {
+            marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.bound))
+        };
+        let has_open = |marks: &[MessageMark]| marks.iter().any(|mark| mark.is_open);
+        let (all, is_open) =
+            (asked.fixed_bound.saturating_add(sum(&asked.messages)), has_open(&asked.messages));
+        if asked.thread != Thread::Whole {
+            // The size of another conversation says nothing about this one.
+            let before = responses.tokens(asked.continues.as_deref()?)?;
+            return Some(InputBound { input: before.saturating_add(all), told: before, is_open });
+        }
+        let is_same = |told: &ReportedInput| told.of == RequestIdentity::from(asked);
+        let told = self.reported.filter(is_same).filter(|_| self.continues(digests));
+        let by_told = told.map(|told| {
+            let new = asked.messages.get(self.count..).unwrap_or_default();
+            let input = told.input.saturating_add(sum(new));
+            InputBound { input, told: told.input, is_open: has_open(new) }
+        });
+        let by_told = by_told.filter(|by| by.input < all || is_open && !by.is_open);
+        Some(by_told.unwrap_or(InputBound { input: all, told: 0, is_open }))
+    }
+
+    /// Remembers a request that is about to be sent.
+    pub(crate) fn remember_request(&mut self, asked: &CallRequest, digests: &MessageDigests) {
+        let last_user = asked.messages.iter().rev().find(|mark| mark.is_user);
+        self.last_user = last_user.map(|mark| mark.digest).or(self.last_user);
+        if asked.thread != Thread::Whole {
+            return;
+        }
+        if !self.continues(digests) || self.count != asked.messages.len() {
+            // The count is of a beginning that the conversation no longer has.
+            self.reported = None;
+        }
+        self.count = asked.messages.len();
+        self.digest = digests.of_first(self.count).unwrap_or_default();
+        self.first = first_of_user(asked);
+        self.tail = [None; TAIL_MESSAGES];
+        // The first message says nothing of the rest: many conversations may share it.
+        let latest = asked.messages.iter().skip(1).rev();
+        for (place, mark) in self.tail.iter_mut().zip(latest) {
+            *place = Some(mark.digest);
+        }
+    }
+
+    /// Remembers the usage that was reported for it, and the tool calls of the response.
+    pub(crate) fn remember_response(
+        &mut self,
+        of: RequestIdentity,
+        usage: Option<&TokenUsage>,
+        id: Option<&str>,
+        calls: Vec<ToolCall>,
+    ) {
+        self.reply = id.filter(|id| id.len() <= MAX_RESPONSE_ID).map(str::to_owned);
+        let told = |usage: &TokenUsage| ReportedInput { input: usage.total_input(), of };
+        self.reported = usage.map(told);
+        self.calls = calls;
+    }
+}
+
+/// The task. Instructions, which agents of one kind share, do not tell conversations apart.
+fn first_of_user(asked: &CallRequest) -> Option<u64> {
+    let of_user = asked.messages.iter().find(|mark| mark.is_user);
+    of_user.or_else(|| asked.messages.first()).map(|mark| mark.digest)
+}

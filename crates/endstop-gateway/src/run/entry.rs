@@ -1,0 +1,323 @@
+//! One run of the gateway.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use endstop_core::policy::Action;
+use endstop_core::run::Status;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::Money;
+use endstop_runtime::RunHandle;
+use endstop_runtime::cancel::{Urgency, kill_signal};
+use endstop_runtime::observe::{Observer, RunInfo};
+use endstop_runtime::store::RunId;
+use tokio::sync::futures::Notified;
+
+use super::conversation::stop_of;
+use super::conversation_match::Conversations;
+use super::counters::{Counts, RunCounters};
+use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
+use super::pause::Pause;
+use super::response_history::ResponseHistory;
+use super::run_log::{RunLogDir, RunLogFile};
+use crate::config::Config;
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct RunEntry {
+    /// The run itself; the first conversation is its own.
+    handle: RunHandle,
+    counters: RunCounters,
+    responses: ResponseHistory,
+    /// Where its events are written, if it is stored.
+    log: Option<Arc<RunLogFile>>,
+    is_log_failure_raised: AtomicBool,
+    conversations: Conversations,
+    traffic: Arc<CallTraffic>,
+    pause: Pause,
+    is_end_reported: AtomicBool,
+    last_used: AtomicU64,
+}
+
+/// How easily a run can be forgotten; see [`RunEntry::eviction`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Eviction {
+    /// It ended by itself.
+    Ended,
+    /// It was stopped, or failed.
+    Stopped,
+    /// It has not ended.
+    Running,
+}
+
+impl RunEntry {
+    /// Begins a run, or goes on with one that is stored.
+    pub(super) fn open(
+        id: RunId,
+        config: &Config,
+        logs: Option<&RunLogDir>,
+        model: &str,
+        provider: &str,
+    ) -> Result<Self, String> {
+        let mut info = RunInfo {
+            id,
+            parent: None,
+            agent: "main".to_owned(),
+            model: model.to_owned(),
+            provider: provider.to_owned(),
+            depth: 0,
+            is_resumed: false,
+        };
+        let program = Arc::clone(&config.program);
+        let mut around = config.around.clone();
+        let stored = logs.map(|logs| logs.file(&info, &program)).transpose()?;
+        let (log, replayed) = stored.map_or((None, None), |(log, before)| (Some(log), before));
+        let log = log.map(Arc::new);
+        if let Some(log) = &log {
+            around.observers.push(Arc::clone(log) as Arc<dyn Observer>);
+        }
+        info.is_resumed = replayed.is_some();
+        let handle = match replayed {
+            Some(replayed) => RunHandle::replayed(info, replayed, around),
+            None => RunHandle::root(info, program, around),
+        };
+        let attempts_before = handle.look(|run| run.reading("attempts").unwrap_or(0));
+        let counters = RunCounters::after(attempts_before);
+        handle.checkpoint();
+        if handle.status() == Status::Pending {
+            handle.begin();
+        }
+        let conversations = Conversations::new(handle.clone());
+        Ok(Self {
+            handle,
+            counters,
+            responses: ResponseHistory::default(),
+            log,
+            is_log_failure_raised: AtomicBool::new(false),
+            conversations,
+            traffic: Arc::default(),
+            pause: Pause::default(),
+            is_end_reported: AtomicBool::new(false),
+            last_used: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) const fn handle(&self) -> &RunHandle {
+        &self.handle
+    }
+
+    pub(crate) fn id(&self) -> &RunId {
+        &self.handle.info().id
+    }
+
+    pub(crate) const fn counters(&self) -> &RunCounters {
+        &self.counters
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counters.read()
+    }
+
+    /// The responses that a request may continue.
+    pub(crate) const fn responses(&self) -> &ResponseHistory {
+        &self.responses
+    }
+
+    pub(super) const fn conversations(&self) -> &Conversations {
+        &self.conversations
+    }
+
+    /// Returns why every further call of the run gets a stop response. `None` if it ended by itself, goes on or is
+    /// paused.
+    pub(crate) fn stop(&self) -> Option<StopSignal> {
+        stop_of(&self.handle).or_else(|| self.log.as_ref()?.problem().map(|why| not_logged(&why)))
+    }
+
+    /// Writes what is not written yet of a stored run. Returns `false` if that fails. The run has then stopped: a call
+    /// that is not logged must not be sent.
+    pub(crate) fn flush_log(&self) -> bool {
+        let Some(log) = &self.log else { return true };
+        let Err(why) = log.flush() else { return true };
+        if !self.is_log_failure_raised.swap(true, Ordering::AcqRel) {
+            self.handle.raise(&not_logged(&why));
+        }
+        false
+    }
+
+    /// Lets waiting calls look at the run again, and reports its end to observers if nothing is in flight.
+    pub(crate) fn notify(&self) {
+        self.flush_log();
+        self.pause.notify();
+        if self.calls() == 0 && self.stop().is_some() {
+            self.report_end();
+        }
+    }
+
+    /// Resolves with the next [`notify`](Self::notify) after this call: at the end of a call, or when the status of the
+    /// run may have changed.
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.pause.notified()
+    }
+
+    /// Reports the end to observers, once.
+    pub(crate) fn report_end(&self) {
+        if !self.is_end_reported.swap(true, Ordering::AcqRel) {
+            self.conversations.end_children();
+            self.handle.ended();
+            self.flush_log();
+        }
+    }
+
+    /// Calls in flight.
+    pub(crate) fn calls(&self) -> usize {
+        self.traffic.calls()
+    }
+
+    /// Counts one more call in flight, unless there are `max` already.
+    pub(super) fn enter_call(&self, max: usize) -> bool {
+        self.traffic.enter(max)
+    }
+
+    /// Takes [`enter_call`](Self::enter_call) back, for a call that gets no conversation.
+    pub(super) fn cancel_enter(&self) {
+        self.traffic.leave();
+    }
+
+    /// A call has ended.
+    pub(super) fn leave_call(&self) {
+        self.traffic.leave();
+        self.conversations.end_surplus();
+        self.notify();
+    }
+
+    /// A call that waits for others of this run.
+    pub(crate) fn waiting_call(&self) -> WaitingCall {
+        WaitingCall::new(&self.traffic)
+    }
+
+    /// Follows whether the client of a stream of this run reads.
+    pub(crate) fn read_progress(&self) -> ReadProgress {
+        ReadProgress::new(&self.traffic)
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.handle.status() == Status::Paused
+    }
+
+    /// Waits while the run is paused: until it is approved, has stopped, or `limit` is over. Its clock `active` stands
+    /// still from here until it is approved.
+    pub(crate) async fn wait_while_paused(&self, limit: Duration) {
+        if self.pause.record(&self.handle) {
+            self.flush_log();
+        }
+        self.pause.notify();
+        self.pause.wait(&self.handle, limit).await;
+    }
+
+    /// Waits until the run has stopped or is paused. One that ended by itself may go on.
+    pub(crate) async fn wait_for_hold_up(&self) -> Status {
+        self.pause.wait_for_hold_up(&self.handle, || self.stop().is_some()).await
+    }
+
+    /// Approves every pause rule that is met. With a `cap`, the rule trips again when the cost reaches it. Returns
+    /// whether a rule was approved.
+    pub(crate) fn approve(&self, cap: Option<Money>) -> bool {
+        let rules: Vec<String> = {
+            let record = self.handle.look(endstop_core::run::Run::trip_record);
+            let rules = record.rules.iter();
+            let met = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
+            met.map(|rule| rule.id.clone()).collect()
+        };
+        self.pause.resume(&self.handle);
+        let approved = rules.iter().filter(|rule| self.handle.approve(rule, cap)).count();
+        self.flush_log();
+        self.pause.notify();
+        approved > 0
+    }
+
+    /// Approves one rule by its name.
+    pub(crate) fn approve_rule(&self, rule: &str, cap: Option<Money>) -> bool {
+        self.pause.resume(&self.handle);
+        let is_approved = self.handle.approve(rule, cap);
+        self.flush_log();
+        self.pause.notify();
+        is_approved
+    }
+
+    /// Cancels the run for a user: what is in flight ends by itself, or is cut.
+    pub(crate) fn cancel(&self, message: &str, urgency: Urgency) {
+        let signal = StopSignal::new(StopReason::UserRequested).with_message(message);
+        self.cancel_with(signal, urgency);
+    }
+
+    /// Cuts the run because the kill switch is on.
+    pub(crate) fn kill(&self, message: String) {
+        self.cancel_with(kill_signal(message), Urgency::Now);
+    }
+
+    fn cancel_with(&self, signal: StopSignal, urgency: Urgency) {
+        self.handle.token().cancel(signal, urgency);
+        self.handle.checkpoint();
+        self.notify();
+    }
+
+    /// The number of the registry's use that was of this run last.
+    pub(super) fn last_used(&self) -> u64 {
+        self.last_used.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_last_used(&self, number: u64) {
+        self.last_used.store(number, Ordering::Relaxed);
+    }
+
+    /// Whether the run is stored in a log file.
+    pub(super) const fn is_stored(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Whether the log of a stored run cannot be written.
+    pub(super) fn has_log_problem(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.problem().is_some())
+    }
+
+    /// Writes the log of a stored run. Returns `false` if that fails.
+    pub(super) fn is_log_written(&self) -> bool {
+        self.log.as_ref().is_none_or(|log| log.flush().is_ok())
+    }
+
+    /// Nothing more is written: the run is forgotten, and may go on from its log.
+    pub(super) fn close_log(&self) {
+        if let Some(log) = &self.log {
+            log.close();
+        }
+    }
+
+    /// Stops a run that was forgotten and is named again. Its end was reported before.
+    pub(super) fn stop_again(&self, signal: &StopSignal) {
+        self.handle.raise(signal);
+        self.is_end_reported.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing uses the run but the registry, which holds `self`.
+    pub(super) fn is_idle(self: &Arc<Self>) -> bool {
+        self.calls() == 0 && Arc::strong_count(self) == 1 && Arc::strong_count(&self.traffic) == 1
+    }
+
+    /// How far the run is.
+    pub(super) fn eviction(&self) -> Eviction {
+        match self.handle.status() {
+            // A rule may stop a run at its own end.
+            Status::Completed if self.stop().is_none() => Eviction::Ended,
+            Status::Completed | Status::Stopped | Status::Failed => Eviction::Stopped,
+            Status::Pending | Status::InProgress | Status::Paused => Eviction::Running,
+        }
+    }
+}
+
+/// The signal that stops a run whose events cannot be written.
+fn not_logged(why: &str) -> StopSignal {
+    StopSignal::new(StopReason::ErrorForbade)
+        .with_message(format!("the run cannot be kept: {why}"))
+        .with_source("gateway")
+}

@@ -1,0 +1,115 @@
+//! Waiting for a run: while it is paused, or until it stops or pauses.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use endstop_core::event::EventKind;
+use endstop_core::run::Status;
+use endstop_runtime::RunHandle;
+use endstop_runtime::observe::Detail;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
+
+use crate::limits::LIMIT_RECHECK;
+
+/// The pause of a run, and a notification of changes of its status.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    /// Whether the run's `active` clock stands still.
+    is_recorded: AtomicBool,
+    /// Notified when the run may have stopped, paused or resumed, and at the end of each call.
+    changed: Notify,
+}
+
+impl Pause {
+    /// Lets every waiter look at the run again.
+    pub(super) fn notify(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Resolves with the next [`notify`](Self::notify) after this call.
+    pub(super) fn notified(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Records that a call waits for an approval: the clock `active` stands still from here on. Returns `false` if it
+    /// did so already.
+    pub(super) fn record(&self, run: &RunHandle) -> bool {
+        let is_new = !self.is_recorded.swap(true, Ordering::AcqRel);
+        if is_new {
+            run.record(&EventKind::Paused, Detail::None);
+        }
+        is_new
+    }
+
+    /// Records the end of the wait.
+    pub(super) fn resume(&self, run: &RunHandle) {
+        if self.is_recorded.swap(false, Ordering::AcqRel) {
+            run.record(&EventKind::Resumed, Detail::None);
+        }
+    }
+
+    /// Waits until the run is no longer paused, for `limit` at most.
+    pub(super) async fn wait(&self, run: &RunHandle, limit: Duration) {
+        let until = Instant::now() + limit;
+        loop {
+            let notified = self.notified();
+            run.checkpoint();
+            if run.status() != Status::Paused {
+                return;
+            }
+            tokio::select! {
+                () = notified => {}
+                () = next_change(run) => {}
+                () = tokio::time::sleep_until(until) => return,
+            }
+        }
+    }
+
+    /// Waits until the run is paused or `is_stopped`.
+    pub(super) async fn wait_for_hold_up(
+        &self,
+        run: &RunHandle,
+        is_stopped: impl Fn() -> bool,
+    ) -> Status {
+        loop {
+            let notified = self.notified();
+            let status = run.checkpoint();
+            if status == Status::Paused || is_stopped() {
+                return status;
+            }
+            tokio::select! {
+                () = notified => {}
+                () = next_change(run) => {}
+            }
+        }
+    }
+}
+
+/// Waits for a cancellation, or for the next time limit.
+async fn next_change(run: &RunHandle) {
+    let token = run.in_flight();
+    let limit = async {
+        match run.next_limit_in_time() {
+            None => std::future::pending().await,
+            Some(left) => {
+                let left = Duration::from_millis(left.0);
+                tokio::time::sleep(left.max(Duration::from_millis(1))).await;
+                if left.is_zero() && !run.tick().stops() {
+                    tokio::time::sleep(LIMIT_RECHECK).await;
+                }
+                run.tick();
+            }
+        }
+    };
+    if token.is_cancelled() {
+        // It is cancelled already, and that did not end the wait.
+        tokio::time::sleep(LIMIT_RECHECK).await;
+        return;
+    }
+    tokio::select! {
+        () = token.cancelled() => {}
+        () = limit => {}
+    }
+}

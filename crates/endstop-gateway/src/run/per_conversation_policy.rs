@@ -1,0 +1,65 @@
+//! The part of a policy that is about one conversation, and applies to each: its stop rules on text, results and loops.
+//! Amounts are counted for the whole run.
+
+use std::sync::Arc;
+
+use endstop_core::Program;
+use endstop_core::condition::{Condition, Fact, GaugeId};
+use endstop_core::policy::{Action, Policy, Rule};
+use endstop_core::probe::Probes;
+
+/// Returns the program of a conversation beside the first. `None` if it cannot be built, which does not happen with a
+/// policy that was built before.
+pub(super) fn program(policy: &Policy) -> Option<Arc<Program>> {
+    let stops = policy.rules.iter().filter(|rule| rule.action == Action::Stop);
+    let rules = stops.filter_map(|rule| {
+        let condition = own_part(&rule.condition)?;
+        Some(Rule { condition, ..rule.clone() })
+    });
+    let own = Policy { rules: rules.collect(), unbounded: true, ..Policy::default() };
+    Program::new(&own, &Probes::new()).ok().map(Arc::new)
+}
+
+/// Returns the condition if it is about one conversation; of alternatives, those that are.
+fn own_part(condition: &Condition) -> Option<Condition> {
+    if is_own(condition) {
+        return Some(condition.clone());
+    }
+    let Condition::Or(parts) = condition.expanded() else { return None };
+    let own: Vec<Condition> = parts.iter().filter_map(own_part).collect();
+    (!own.is_empty()).then_some(Condition::Or(own))
+}
+
+fn is_own(condition: &Condition) -> bool {
+    match condition {
+        Condition::Compare(comparison) => matches!(
+            comparison.gauge.id,
+            GaugeId::Repeats
+                | GaugeId::Cycles
+                | GaugeId::NoProgress
+                | GaugeId::Stale
+                | GaugeId::ContextTokens
+        ),
+        // A signal and a cancellation are of the run.
+        Condition::Fact(fact) => !matches!(fact, Fact::Signal(_) | Fact::Cancelled),
+        _ => condition.parts().into_iter().all(is_own),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules_of(policy: &str) -> Vec<String> {
+        let program = program(&Policy::from_toml(policy).unwrap()).unwrap();
+        program.policy().rules.iter().map(|rule| rule.condition.to_string()).collect()
+    }
+
+    #[test]
+    fn a_conversation_has_the_stop_rules_that_are_about_it_alone() {
+        let policy = "[stop]\na = \"steps >= 5 or repeats >= 3 or (cost >= $1 and stale >= 90)\"\n\
+            b = \"called(\\\"submit\\\")\"\nc = \"tokens >= 9 and errored\"\n\
+            d = \"signal(\\\"x\\\")\"\n[finish]\ne = \"cycles >= 2\"\n";
+        assert_eq!(rules_of(policy), ["repeats >= 3", "called(\"submit\")"]);
+    }
+}

@@ -1,0 +1,114 @@
+//! Where calls go: bases from the environment and from the command line.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::Uri;
+use http::uri::Scheme;
+
+use crate::config::{Upstreams, UpstreamsError};
+
+const OPENAI: &str = "https://api.openai.com/v1";
+const ANTHROPIC: &str = "https://api.anthropic.com";
+const GEMINI: &str = "https://generativelanguage.googleapis.com";
+
+impl Upstreams {
+    /// From the variables that the clients themselves read, each without a value at its provider:
+    /// `OPENAI_BASE_URL`, else `OPENAI_API_BASE`; `ANTHROPIC_BASE_URL`; `GOOGLE_GEMINI_BASE_URL`, else
+    /// `GEMINI_API_BASE`. An empty variable is none.
+    ///
+    /// # Errors
+    /// Where one of them is no address that can be used.
+    pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, UpstreamsError> {
+        let base = |names: &[&str], default: &str| {
+            let set = names.iter().filter_map(|name| get(name));
+            let set = set.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
+            address(set.as_deref().unwrap_or(default))
+        };
+        Ok(Self {
+            openai: base(&["OPENAI_BASE_URL", "OPENAI_API_BASE"], OPENAI)?,
+            anthropic: base(&["ANTHROPIC_BASE_URL"], ANTHROPIC)?,
+            gemini: base(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"], GEMINI)?,
+        })
+    }
+
+    /// One base for all. It may end in `/v1` or not: OpenAI's gets it, the others' do without.
+    ///
+    /// # Errors
+    /// Where it is no address that can be used.
+    pub fn all(base: &str) -> Result<Self, UpstreamsError> {
+        let base = base.trim().trim_end_matches('/');
+        let root = base.strip_suffix("/v1").unwrap_or(base);
+        Ok(Self {
+            openai: address(&format!("{root}/v1"))?,
+            anthropic: address(root)?,
+            gemini: address(root)?,
+        })
+    }
+
+    /// Refuses bases that point at `listen`, where the gateway itself listens: calls would go round for ever.
+    /// Names other than `localhost` are not looked up.
+    ///
+    /// # Errors
+    /// The first such base.
+    pub fn refuse_loop(&self, listen: SocketAddr) -> Result<(), UpstreamsError> {
+        let bases = [&self.openai, &self.anthropic, &self.gemini];
+        match bases.into_iter().find(|base| points_at(base, listen)) {
+            Some(base) => Err(wrong(&base.to_string(), "it is the gateway's own address")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn points_at(base: &Uri, listen: SocketAddr) -> bool {
+    let default = if base.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
+    let host = base.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let own = listen.ip().to_canonical();
+    let is_here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    let is_same = match host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        Ok(ip) => {
+            ip == own
+                || (is_here(ip) && (own.is_unspecified() || (ip.is_unspecified() && is_here(own))))
+        }
+        Err(_) => host.eq_ignore_ascii_case("localhost") && is_here(own),
+    };
+    is_same && base.port_u16().unwrap_or(default) == listen.port()
+}
+
+/// An address as it is used: nothing after the path, no slash at its end.
+fn address(text: &str) -> Result<Uri, UpstreamsError> {
+    let trimmed = text.trim_end_matches('/');
+    if text.contains(['?', '#']) {
+        return Err(wrong(text, "it may not have a query or a fragment"));
+    }
+    let uri: Uri = trimmed.parse().map_err(|_| wrong(text, "it cannot be read"))?;
+    if !matches!(uri.scheme_str(), Some("http" | "https")) {
+        return Err(wrong(text, "it must begin with http:// or https://"));
+    }
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    if authority.contains('@') {
+        return Err(wrong(text, "it may not hold a user or a password"));
+    }
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    if uri.host().is_none_or(str::is_empty)
+        || (has_port && uri.port_u16().is_none_or(|port| port == 0))
+    {
+        return Err(wrong(text, "its host or port cannot be used"));
+    }
+    Ok(uri)
+}
+
+fn wrong(text: &str, why: &str) -> UpstreamsError {
+    // What stands before an `@` may be a password, and what comes after a `?` or `#` a key.
+    let end = text.find(['?', '#']).map_or(text.len(), |at| at.saturating_add(1));
+    let begin = text.rfind('@').map_or(0, |at| at.saturating_add(1));
+    // Where the one comes behind the other, nothing is sure.
+    let shown = text.get(begin..end).unwrap_or_default();
+    let before = if begin > 0 { "…@" } else { "" };
+    let after = if end < text.len() { "…" } else { "" };
+    let text = format!("{before}{shown}{after}");
+    UpstreamsError::Address { text, why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;
