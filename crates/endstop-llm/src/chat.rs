@@ -3,7 +3,10 @@
 use http::StatusCode;
 
 use crate::response_outline::ResponseOutline;
-use crate::{CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StopText, StreamReader, WrittenResponse};
+use crate::{
+    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StopText, StreamReader,
+    WrittenResponse,
+};
 
 mod edit;
 mod reply;

@@ -54,7 +54,9 @@ pub(crate) fn output_contract(
     let offer = offers.iter().find(|offer| offer.name == FINAL_ANSWER).filter(|_| may_call_it);
     match offer.and_then(|offer| text_argument(offer.schema)) {
         Some(argument) => OutputContract::FinalAnswer { argument },
-        None if wants_json || matches!(requirement, ToolRequirement::Any | ToolRequirement::On(_)) => {
+        None if wants_json
+            || matches!(requirement, ToolRequirement::Any | ToolRequirement::On(_)) =>
+        {
             OutputContract::Structure
         }
         None => OutputContract::Text,

@@ -97,7 +97,10 @@ pub(crate) fn check_ends(api: Api, stream: &str, calls: usize) -> usize {
         let response = streamed(api, &[head, &tail].concat());
         assert!(response.is_whole, "at {border}: {}", String::from_utf8_lossy(&tail));
         let says_it = response.text.ends_with(&stop().text);
-        assert!(was_whole || says_it == response.tool_calls.is_empty(), "at {border}: {response:?}");
+        assert!(
+            was_whole || says_it == response.tool_calls.is_empty(),
+            "at {border}: {response:?}"
+        );
         assert!(response.tool_calls.len() <= calls);
         for call in &response.tool_calls {
             serde_json::from_str::<Value>(&call.arguments).unwrap();
@@ -113,7 +116,7 @@ fn parsed(contract: OutputContract, [is_stream, is_list]: [bool; 2]) -> CallRequ
         is_list,
         wants_usage: true,
         choices: 1,
-        demands,
+        contract,
         ..CallRequest::default()
     }
 }
@@ -123,12 +126,12 @@ fn a_stop_reads_as_an_answer_that_ends_the_loop() {
     let argument = "answer".to_owned();
     for api in ALL {
         for shape in [[false, false], [true, false], [false, true]] {
-            for demands in [
+            for contract in [
                 OutputContract::Text,
                 OutputContract::Structure,
                 OutputContract::FinalAnswer { argument: argument.clone() },
             ] {
-                let parsed = parsed(demands.clone(), shape);
+                let parsed = parsed(contract.clone(), shape);
                 let answer = dialect(api).stop(&parsed, &stop());
                 assert_eq!(answer.status, StatusCode::OK);
                 let response = if parsed.is_stream {
@@ -141,7 +144,7 @@ fn a_stop_reads_as_an_answer_that_ends_the_loop() {
                 assert!(response.is_whole && response.error.is_none(), "{api:?}");
                 assert_eq!(response.model.as_deref(), Some("some-model"), "{api:?}");
                 assert_eq!(response.usage.as_ref().unwrap().tokens.total(), 0, "{api:?}");
-                let is_final = matches!(demands, OutputContract::FinalAnswer { .. });
+                let is_final = matches!(contract, OutputContract::FinalAnswer { .. });
                 let finish = match (api, is_final) {
                     (Api::Chat, false) => "stop",
                     (Api::Chat, true) => "tool_calls",

@@ -1,27 +1,13 @@
 //! Replies that come as a whole.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-
-use crate::ToolCall;
-use crate::limits::{MAX_CALLS, MAX_CHOICES};
-use endstop_price::UsageShape;
-use serde::de::IgnoredAny;
-use serde_json::json;
 
 use super::request::Function;
 use super::stream::ChatStream;
-use super::stop::{self, DONE, Head};
-use crate::StopText;
-use crate::delta_template::DeltaTemplate;
-use crate::json::{List, Raw, fields, parse};
-use crate::parts::{Kind, arguments_of, read_object, text_of};
-use crate::response_outline::{
-    ResponseOutline, TextRoom, changed_event, count_bytes, error_words, word, words, write_event,
-};
-use crate::sse::SseEvent;
-use crate::usage::UsageTally;
-use crate::{CallResponse, EventContent, ReadError, StreamReader, is_done};
+use crate::json::{List, Raw, fields};
+use crate::parts::read_object;
+use crate::response_outline::ResponseOutline;
+use crate::{CallResponse, ReadError};
 
 fields! {
     Chunk<'j> {

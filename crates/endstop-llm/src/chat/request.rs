@@ -2,10 +2,6 @@
 
 use std::borrow::Cow;
 
-use http::StatusCode;
-use serde_json::json;
-
-use crate::StopText;
 use super::edit;
 use crate::ambiguous_keys::{DecidingKey, check_members, truth, whole};
 use crate::json::{Entry, List, Object, Raw, fields};
@@ -15,13 +11,8 @@ use crate::parts::{
     Kind, Noted, arguments_of, beside, context, fallbacks, may_write_1h, read_noting, searches,
     text_of,
 };
-use crate::response_outline::ResponseOutline;
 use crate::token_bound::{TOOL_INSTRUCTIONS, mark_entry};
-use crate::{
-    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
-    ToolResult, WrittenResponse,
-};
-
+use crate::{CallRequest, ReadError, Thread, ToolResult};
 
 /// What decides the cost of an answer, and who gives it.
 const KEYS: &[DecidingKey] = &[
@@ -101,8 +92,6 @@ fields! {
         function: Function<'j> = "function" | "custom",
     }
 }
-
-
 
 /// Reads a request.
 pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {

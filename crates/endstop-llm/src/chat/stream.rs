@@ -1,6 +1,5 @@
 //! Replies that come as a stream of events.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::ToolCall;
@@ -9,19 +8,19 @@ use endstop_price::UsageShape;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::reply::{Choice, Chunk, Piece};
 use super::edit;
+use super::reply::{Choice, Chunk, Piece};
 use super::stop::{self, DONE, Head};
 use crate::StopText;
 use crate::delta_template::DeltaTemplate;
-use crate::json::{List, Raw, fields, parse};
-use crate::parts::{Kind, arguments_of, read_object, text_of};
+use crate::json::{Raw, parse};
+use crate::parts::{Kind, arguments_of, text_of};
 use crate::response_outline::{
     ResponseOutline, TextRoom, changed_event, count_bytes, error_words, word, words, write_event,
 };
 use crate::sse::SseEvent;
 use crate::usage::UsageTally;
-use crate::{CallResponse, EventContent, ReadError, StreamReader, is_done};
+use crate::{CallResponse, EventContent, StreamReader, is_done};
 
 /// One choice so far.
 #[derive(Debug, Default)]

@@ -347,7 +347,10 @@ fn a_whole_answer_is_read() {
     ], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 12,
         "completion_tokens_details": {"reasoning_tokens": 5}}});
     let response = dialect(Api::Chat).answer(answer.to_string().as_bytes()).unwrap();
-    assert_eq!((response.text.as_str(), response.output_bytes, response.is_whole), ("x", 3 + 2 + 7, true));
+    assert_eq!(
+        (response.text.as_str(), response.output_bytes, response.is_whole),
+        ("x", 3 + 2 + 7, true)
+    );
     assert_eq!(response.tool_calls[1].arguments, "{\"n\":1}");
     let usage = response.usage.unwrap();
     assert_eq!((usage.tokens.input, usage.tokens.output, usage.reasoning), (3, 9, Some(5)));

@@ -1,16 +1,11 @@
 //! Replies that come as a whole.
 
-use endstop_price::UsageShape;
-
 use super::request::Part;
 use super::stream::GeminiStream;
-use crate::StopText;
 use crate::json::{List, Raw, fields, parse};
 use crate::parts::{read_object, text_of_body};
-use crate::response_builder::ResponseBuilder;
-use crate::response_outline::{ResponseOutline, changed_event, word, words};
-use crate::sse::SseEvent;
-use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
+use crate::response_outline::ResponseOutline;
+use crate::{CallRequest, CallResponse, ReadError};
 
 fields! {
     Answer<'j> {

@@ -1,21 +1,13 @@
 //! Requests, as they are read.
 
-use http::StatusCode;
-use serde_json::json;
-
-use crate::StopText;
 use crate::ambiguous_keys::{DecidingKey, check, whole};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{beside, context, read_object, searches};
-use crate::response_outline::{FINAL_ANSWER, ResponseOutline, json_answer};
+use crate::response_outline::FINAL_ANSWER;
 use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
-use crate::{
-    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
-    ToolResult, WrittenResponse,
-};
-
+use crate::{CallRequest, ReadError, Thread, ToolResult};
 
 /// What decides the cost of an answer.
 const KEYS: &[DecidingKey] = &[
@@ -122,7 +114,6 @@ pub(super) fn listed(value: Raw<'_>) -> Vec<Raw<'_>> {
     }
     if value.is_some() { vec![value] } else { Vec::new() }
 }
-
 
 /// Whether searches of a model are billed by the request that had any, and not by the query: those before the third
 /// generation.

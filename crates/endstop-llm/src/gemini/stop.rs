@@ -4,10 +4,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::StopText;
-use crate::{ErrorKind, WrittenResponse};
 use crate::response_outline::{
     FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };
+use crate::{ErrorKind, WrittenResponse};
 
 pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse {
     if reply.is_stream {

@@ -6,12 +6,11 @@ use super::reply::{Answer, Grounding};
 use super::request::{Call, Part, bills_by_request};
 use super::{edit, stop};
 use crate::StopText;
-use crate::json::{List, Raw, fields, parse};
-use crate::parts::{read_object, text_of_body};
+use crate::json::{Raw, parse};
 use crate::response_builder::ResponseBuilder;
 use crate::response_outline::{ResponseOutline, changed_event, word, words};
 use crate::sse::SseEvent;
-use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
+use crate::{CallResponse, EventContent, StreamReader};
 
 /// Reads a stream.
 #[derive(Debug)]

@@ -158,8 +158,11 @@ fn a_stream_is_assembled() {
             (response.text.as_str(), response.finish.as_deref(), response.is_whole),
             ("Hé", Some("STOP"), true)
         );
-        let calls: Vec<_> =
-            response.tool_calls.iter().map(|it| (it.tool.as_str(), it.arguments.as_str())).collect();
+        let calls: Vec<_> = response
+            .tool_calls
+            .iter()
+            .map(|it| (it.tool.as_str(), it.arguments.as_str()))
+            .collect();
         assert_eq!(calls, [("look", "{\"a\":1}"), ("see", "{}")]);
         let usage = response.usage.unwrap();
         assert_eq!((usage.tokens.input, usage.tokens.output, usage.reasoning), (10, 6, Some(2)));
@@ -195,7 +198,10 @@ fn whole_answers_and_lists_are_read() {
     assert_eq!(list, streamed(Api::Gemini, tool_stream().as_bytes()));
     let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}});
     let response = dialect(Api::Gemini).answer(blocked.to_string().as_bytes()).unwrap();
-    assert_eq!((response.finish.as_deref(), response.usage.unwrap().tokens.input), (Some("SAFETY"), 3));
+    assert_eq!(
+        (response.finish.as_deref(), response.usage.unwrap().tokens.input),
+        (Some("SAFETY"), 3)
+    );
     let error = json!([{"error": {"code": 429, "message": "slow down"}}]);
     let response = dialect(Api::Gemini).answer(error.to_string().as_bytes()).unwrap();
     assert_eq!((response.error.as_deref(), response.is_whole), (Some("slow down"), false));

@@ -1,20 +1,10 @@
 //! Replies that come as a whole.
 
-use std::collections::BTreeMap;
-
-use endstop_price::UsageShape;
-use serde_json::json;
-
 use super::stream::MessagesStream;
-use crate::StopText;
-use crate::delta_template::DeltaTemplate;
-use crate::json::{List, Raw, fields, parse};
-use crate::limits::MAX_OPEN_BLOCKS;
-use crate::parts::{arguments_of, read_object};
-use crate::response_builder::ResponseBuilder;
-use crate::response_outline::{ResponseOutline, error_words, word, words};
-use crate::sse::SseEvent;
-use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
+use crate::json::{List, Raw, fields};
+use crate::parts::read_object;
+use crate::response_outline::{ResponseOutline, error_words};
+use crate::{CallRequest, CallResponse, ReadError};
 
 fields! {
     Answer<'j> {

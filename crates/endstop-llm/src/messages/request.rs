@@ -2,25 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::StatusCode;
-use serde_json::json;
-
-use crate::StopText;
 use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Kind, arguments_of, beside, context, fallbacks, keep_calls, may_write_1h, read_object,
-    searches, text_of,
+    Kind, arguments_of, beside, context, fallbacks, may_write_1h, read_object, searches, text_of,
 };
-use crate::response_outline::{ResponseOutline, json_answer};
 use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
-use crate::{
-    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
-    ToolResult, WrittenResponse,
-};
-
+use crate::{CallRequest, ReadError, Thread, ToolResult};
 
 /// What programs add beside the results of tools in the user's name begins so.
 const REMINDER: &str = "<system-reminder>";
@@ -108,7 +98,6 @@ fields! {
     }
 }
 
-
 /// Reads a request.
 pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     let request: Request<'_> = read_object(body)?;
@@ -146,10 +135,8 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
 pub(crate) fn may_remove_tools(body: &[u8]) -> bool {
     read_object::<Request<'_>>(body).is_ok_and(|request| {
         let messages = request.messages.0.iter().map(|raw| raw.read::<Message<'_>>());
-        let mut blocks =
-            messages.flat_map(|message| message.content.read::<List<Block<'_>>>().0);
-        let is_of_tool =
-            |kind: &str| kind.ends_with("tool_use") || kind.ends_with("tool_result");
+        let mut blocks = messages.flat_map(|message| message.content.read::<List<Block<'_>>>().0);
+        let is_of_tool = |kind: &str| kind.ends_with("tool_use") || kind.ends_with("tool_result");
         !blocks.any(|block| block.kind.text().is_some_and(|kind| is_of_tool(&kind)))
     })
 }

@@ -9,13 +9,13 @@ use super::reply::{Answer, Content};
 use super::stop;
 use crate::StopText;
 use crate::delta_template::DeltaTemplate;
-use crate::json::{List, Raw, fields, parse};
+use crate::json::{Raw, fields, parse};
 use crate::limits::MAX_OPEN_BLOCKS;
-use crate::parts::{arguments_of, read_object};
+use crate::parts::arguments_of;
 use crate::response_builder::ResponseBuilder;
 use crate::response_outline::{ResponseOutline, error_words, word, words};
 use crate::sse::SseEvent;
-use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
+use crate::{CallResponse, EventContent, StreamReader};
 
 fields! {
     Event<'j> {

@@ -298,7 +298,10 @@ fn a_whole_answer_is_read() {
         "usage": {"input_tokens": 3, "output_tokens": 4, "cache_creation_input_tokens": 7},
     });
     let response = dialect(Api::Messages).answer(answer.to_string().as_bytes()).unwrap();
-    assert_eq!((response.text.as_str(), response.tool_calls.len(), response.is_whole), ("x", 1, true));
+    assert_eq!(
+        (response.text.as_str(), response.tool_calls.len(), response.is_whole),
+        ("x", 1, true)
+    );
     assert_eq!(response.tool_calls[0].arguments, "{\"a\":1}");
     assert_eq!(response.output_bytes, 1 + 7 + 7);
     let tokens = response.usage.unwrap().tokens;

@@ -2,25 +2,16 @@
 
 use std::borrow::Cow;
 
-use http::StatusCode;
-
-use crate::StopText;
 use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
 use crate::chat::required_by_word;
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Kind, arguments_of, context, fallbacks, keep_calls, may_write_1h, read_object, searches,
-    text_of,
+    Kind, arguments_of, context, fallbacks, may_write_1h, read_object, searches, text_of,
 };
-use crate::response_outline::ResponseOutline;
 use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
-use crate::{
-    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
-    ToolResult, WrittenResponse,
-};
-
+use crate::{CallRequest, ReadError, Thread, ToolResult};
 
 /// Kinds of tools that the client runs.
 const CLIENT_TOOLS: [&str; 8] = [
@@ -129,7 +120,6 @@ impl Item<'_> {
         }
     }
 }
-
 
 fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, ReadError> {
     crate::json::parse(input.json()).map_err(|error| ReadError(error.to_string()))

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::StopText;
-use crate::{ErrorKind, WrittenResponse};
+use crate::WrittenResponse;
 use crate::response_outline::{
     FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };

@@ -122,7 +122,7 @@ fn events(events: &[Value]) -> String {
     numbered.collect()
 }
 
-fn response(status: &str, usage: Value) -> Value {
+fn response_of(status: &str, usage: Value) -> Value {
     json!({"id": "resp_1", "object": "response", "model": "gpt-5", "status": status, "output": [],
         "instructions": "be good", "usage": usage})
 }
@@ -133,8 +133,8 @@ fn tool_stream() -> String {
     let call = |arguments: &str| json!({"id": "fc_1", "type": "function_call", "call_id": "1", "name": "look", "arguments": arguments});
     let thought = json!({"id": "rs_1", "type": "reasoning", "summary": []});
     events(&[
-        json!({"type": "response.created", "response": response("in_progress", Value::Null)}),
-        json!({"type": "response.in_progress", "response": response("in_progress", Value::Null)}),
+        json!({"type": "response.created", "response": response_of("in_progress", Value::Null)}),
+        json!({"type": "response.in_progress", "response": response_of("in_progress", Value::Null)}),
         json!({"type": "response.output_item.added", "output_index": 0, "item": thought}),
         json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "hmm"}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": thought}),
@@ -150,7 +150,7 @@ fn tool_stream() -> String {
         json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "1}"}),
         json!({"type": "response.function_call_arguments.done", "output_index": 2, "arguments": "{\"a\":1}"}),
         json!({"type": "response.output_item.done", "output_index": 2, "item": call("{\"a\":1}")}),
-        json!({"type": "response.completed", "response": response("completed", json!({"input_tokens": 10,
+        json!({"type": "response.completed", "response": response_of("completed", json!({"input_tokens": 10,
             "output_tokens": 5, "output_tokens_details": {"reasoning_tokens": 2}, "total_tokens": 15}))}),
     ])
 }
@@ -256,20 +256,26 @@ fn errors_inside_a_stream_are_seen() {
 
 #[test]
 fn a_whole_answer_is_read() {
-    let mut answer = response("completed", json!({"input_tokens": 3, "output_tokens": 4}));
+    let mut answer = response_of("completed", json!({"input_tokens": 3, "output_tokens": 4}));
     answer["output"] = json!([
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
         {"type": "message", "content": [{"type": "output_text", "text": "x"}]},
         {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"},
     ]);
     let response = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
-    assert_eq!((response.text.as_str(), response.output_bytes, response.is_whole), ("x", 2 + 1 + 2, true));
-    assert_eq!((response.tool_calls[0].tool.as_str(), response.usage.unwrap().tokens.total()), ("look", 7));
+    assert_eq!(
+        (response.text.as_str(), response.output_bytes, response.is_whole),
+        ("x", 2 + 1 + 2, true)
+    );
+    assert_eq!(
+        (response.tool_calls[0].tool.as_str(), response.usage.unwrap().tokens.total()),
+        ("look", 7)
+    );
     answer["status"] = json!("incomplete");
     answer["incomplete_details"] = json!({"reason": "max_output_tokens"});
     let response = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
     assert_eq!(response.finish.as_deref(), Some("max_output_tokens"));
-    let queued = response("queued", Value::Null).to_string();
+    let queued = response_of("queued", Value::Null).to_string();
     assert!(!dialect(Api::Responses).answer(queued.as_bytes()).unwrap().is_whole);
 }
 
@@ -293,7 +299,7 @@ fn calls_of_the_interfaces_own_tools_that_the_client_runs_are_calls() {
         json!({"type": "computer_call", "id": "k", "call_id": "3", "action": {"type": "click"}}),
         json!({"type": "mcp_call", "id": "l", "name": "remote", "arguments": "{}"}),
     ];
-    let mut answer = response("completed", json!({"input_tokens": 3, "output_tokens": 4}));
+    let mut answer = response_of("completed", json!({"input_tokens": 3, "output_tokens": 4}));
     answer["output"] = json!(items);
     let whole = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
     let pieces = items.iter().enumerate().flat_map(|(index, item)| {
