@@ -67,7 +67,7 @@ cannot be executed; 127 if it was not found.";
 /// Arguments of `endstop run`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
-pub struct Args {
+pub struct RunArgs {
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub struct Args {
 ///
 /// # Errors
 /// If the command cannot be begun, or what it did not be written. How it ends is an exit code.
-pub fn run(args: &Args, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -127,7 +127,7 @@ struct RunObservers {
 }
 
 /// How it ends: the code, and the signal that it ends by instead.
-async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
+async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     for (flag, file) in [("--json-file", &args.json_file), ("--trace", &args.trace)] {
         if file.as_deref() == Some(Path::new("-")) {
@@ -188,7 +188,10 @@ async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
 }
 
 /// Who watches the run.
-fn surroundings(args: &Args, policy: &Policy) -> Result<(RunEnvironment, RunObservers), CliError> {
+fn surroundings(
+    args: &RunArgs,
+    policy: &Policy,
+) -> Result<(RunEnvironment, RunObservers), CliError> {
     let (watcher, snapshot) = Watcher::new();
     let report = Arc::new(Mutex::new(None));
     let reporter = {
@@ -225,7 +228,7 @@ fn surroundings(args: &Args, policy: &Policy) -> Result<(RunEnvironment, RunObse
 
 /// Begins the command and waits until it has ended.
 async fn supervised(
-    args: &Args,
+    args: &RunArgs,
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
@@ -274,7 +277,7 @@ async fn close(open: Open, id: &RunId) -> Counts {
 }
 
 /// Says which limits hold.
-fn announce(args: &Args, policy: &Policy, is_default: bool) {
+fn announce(args: &RunArgs, policy: &Policy, is_default: bool) {
     let mut text = format!("endstop: limits {}", in_words(policy.rules.iter()));
     if is_default {
         text.push_str(
