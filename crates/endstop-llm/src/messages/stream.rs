@@ -1,32 +1,21 @@
-//! Answers: as a whole, and as a stream of blocks.
+//! Replies that come as a stream of events.
 
 use std::collections::BTreeMap;
 
 use endstop_price::UsageShape;
 use serde_json::json;
 
+use super::reply::{Answer, Content};
 use super::stop;
 use crate::StopText;
 use crate::delta_template::DeltaTemplate;
-use crate::json::{List, Raw, fields, parse};
+use crate::json::{Raw, fields, parse};
 use crate::limits::MAX_OPEN_BLOCKS;
-use crate::parts::{arguments_of, read_object};
+use crate::parts::arguments_of;
 use crate::response_builder::ResponseBuilder;
 use crate::response_outline::{ResponseOutline, error_words, word, words};
 use crate::sse::SseEvent;
-use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
-
-fields! {
-    Answer<'j> {
-        kind: Raw<'j> = "type",
-        id: Raw<'j> = "id",
-        model: Raw<'j> = "model",
-        content: List<Content<'j>> = "content",
-        reason: Raw<'j> = "stop_reason",
-        usage: Raw<'j> = "usage",
-        error: Raw<'j> = "error",
-    }
-}
+use crate::{CallResponse, EventContent, StreamReader};
 
 fields! {
     Event<'j> {
@@ -37,17 +26,6 @@ fields! {
         delta: Delta<'j> = "delta",
         usage: Raw<'j> = "usage",
         error: Raw<'j> = "error",
-    }
-}
-
-fields! {
-    Content<'j> {
-        kind: Raw<'j> = "type",
-        text: Raw<'j> = "text",
-        thinking: Raw<'j> = "thinking" | "data",
-        id: Raw<'j> = "id",
-        name: Raw<'j> = "name",
-        input: Raw<'j> = "input",
     }
 }
 
@@ -73,35 +51,12 @@ impl Event<'_> {
     }
 }
 
-/// Reads an answer that is whole.
-pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
-    let answer: Answer<'_> = read_object(body)?;
-    let mut reader = MessagesStream::new(ResponseOutline::to(&CallRequest::default()));
-    if let Some(error) = error_words(answer.error) {
-        reader.progress.seen.error = Some(error);
-        return Ok(reader.progress.seen);
-    }
-    if answer.kind.json() != "\"message\"" && !answer.usage.is_some() {
-        return Err(ReadError("no answer of messages".to_owned()));
-    }
-    reader.message(&answer);
-    for block in &answer.content.0 {
-        let mut brought = EventContent::default();
-        reader.open(0, block, &mut brought);
-        let input = arguments_of(block.input);
-        reader.arguments(&input);
-        reader.close(0);
-    }
-    reader.progress.seen.is_whole = true;
-    Ok(reader.progress.seen)
-}
-
 /// What an open block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     Text,
     Thinking,
-    /// The call is the last of those that were seen.
+    /// The call is the last of those that were response.
     Call,
     /// Of the provider's own tools, or not known: cannot be closed from outside.
     Other,
@@ -133,11 +88,25 @@ impl MessagesStream {
         }
     }
 
+    /// Takes in a reply that came as a whole.
+    pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
+        self.message(answer);
+        for block in &answer.content.0 {
+            let mut brought = EventContent::default();
+            self.open(0, block, &mut brought);
+            let input = arguments_of(block.input);
+            self.arguments(&input);
+            self.close(0);
+        }
+        self.progress.response.is_whole = true;
+        self.progress.response
+    }
+
     fn message(&mut self, answer: &Answer<'_>) {
         self.has_started = true;
         self.progress.names(answer.id, answer.model);
         if let Some(reason) = word(answer.reason) {
-            self.progress.seen.finish = Some(reason);
+            self.progress.response.finish = Some(reason);
         }
         self.progress.usage(answer.usage, Raw::default());
     }
@@ -175,7 +144,7 @@ impl MessagesStream {
 
     fn close(&mut self, index: u64) {
         let was = self.open.remove(&index);
-        let last = self.progress.seen.tool_calls.last().filter(|_| was == Some(Open::Call));
+        let last = self.progress.response.tool_calls.last().filter(|_| was == Some(Open::Call));
         if last.is_some_and(|call| call.arguments.is_empty()) {
             // So the interface writes a call without arguments.
             self.progress.arguments(None, "{}");
@@ -188,7 +157,7 @@ impl MessagesStream {
         match event.kind.text().as_deref() {
             Some("message_start") => {
                 self.message(&event.message);
-                if let Some(usage) = &mut self.progress.seen.usage {
+                if let Some(usage) = &mut self.progress.response.usage {
                     usage.is_preliminary = true;
                 }
             }
@@ -210,22 +179,22 @@ impl MessagesStream {
             Some("content_block_stop") => self.close(index),
             Some("message_delta") => {
                 if let Some(reason) = word(event.delta.reason) {
-                    self.progress.seen.finish = Some(reason);
+                    self.progress.response.finish = Some(reason);
                 }
-                let known = self.progress.seen.usage.as_ref();
+                let known = self.progress.response.usage.as_ref();
                 let was = known.is_some_and(|usage| usage.is_preliminary);
                 let is_told = event.usage.read::<Told<'_>>().output.is_some();
                 self.progress.usage(event.usage, Raw::default());
-                if let Some(usage) = &mut self.progress.seen.usage {
+                if let Some(usage) = &mut self.progress.response.usage {
                     usage.is_preliminary = was && !is_told;
                 }
             }
             Some("message_stop") => {
                 self.is_done = true;
-                self.progress.seen.is_whole = true;
+                self.progress.response.is_whole = true;
             }
             Some("error") => {
-                self.progress.seen.error = error_words(event.error).or(Some("error".to_owned()))
+                self.progress.response.error = error_words(event.error).or(Some("error".to_owned()))
             }
             _ => {}
         }
@@ -261,12 +230,12 @@ impl StreamReader for MessagesStream {
         let index = index.unwrap_or(0);
         self.open.remove(&index);
         self.next_index = self.next_index.min(index);
-        self.progress.seen.tool_calls.truncate(keep);
+        self.progress.response.tool_calls.truncate(keep);
         Vec::new()
     }
 
-    fn seen(&self) -> &CallResponse {
-        &self.progress.seen
+    fn response(&self) -> &CallResponse {
+        &self.progress.response
     }
 
     fn end(&mut self, stop: &StopText) -> Vec<u8> {
@@ -277,12 +246,12 @@ impl StreamReader for MessagesStream {
             return stop::stream(&self.reply, stop);
         }
         let mut out = Vec::new();
-        let output = self.progress.seen.usage.as_ref().map_or(0, |usage| usage.tokens.output);
-        if self.progress.seen.finish.is_some() {
+        let output = self.progress.response.usage.as_ref().map_or(0, |usage| usage.tokens.output);
+        if self.progress.response.finish.is_some() {
             stop::end(&mut out);
             return out;
         }
-        let has_calls = !self.progress.seen.tool_calls.is_empty();
+        let has_calls = !self.progress.response.tool_calls.is_empty();
         let mut is_said = has_calls;
         for (index, open) in std::mem::take(&mut self.open) {
             if open == Open::Text && !is_said {

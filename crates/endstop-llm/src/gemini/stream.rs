@@ -1,73 +1,16 @@
-//! Answers: as a whole, as a list of pieces, and as a stream of them.
+//! Replies that come as a stream of events.
 
 use endstop_price::UsageShape;
 
-use super::{Call, Part, bills_by_request, edit, stop};
+use super::reply::{Answer, Grounding};
+use super::request::{Call, Part, bills_by_request};
+use super::{edit, stop};
 use crate::StopText;
-use crate::json::{List, Raw, fields, parse};
-use crate::parts::{read_object, text_of_body};
+use crate::json::{Raw, parse};
 use crate::response_builder::ResponseBuilder;
 use crate::response_outline::{ResponseOutline, changed_event, word, words};
 use crate::sse::SseEvent;
-use crate::{CallRequest, CallResponse, EventContent, ReadError, StreamReader};
-
-fields! {
-    Answer<'j> {
-        candidates: List<Candidate<'j>> = "candidates",
-        usage: Raw<'j> = "usageMetadata" | "usage_metadata",
-        model: Raw<'j> = "modelVersion" | "model_version",
-        id: Raw<'j> = "responseId" | "response_id",
-        feedback: Feedback<'j> = "promptFeedback" | "prompt_feedback",
-        error: Raw<'j> = "error",
-    }
-}
-
-fields! {
-    Feedback<'j> {
-        block: Raw<'j> = "blockReason" | "block_reason",
-    }
-}
-
-fields! {
-    Candidate<'j> {
-        index: Raw<'j> = "index",
-        content: Content<'j> = "content",
-        finish: Raw<'j> = "finishReason" | "finish_reason",
-        grounding: Grounding<'j> = "groundingMetadata" | "grounding_metadata",
-    }
-}
-
-fields! {
-    Grounding<'j> {
-        queries: List<Raw<'j>> = "webSearchQueries" | "web_search_queries",
-    }
-}
-
-fields! {
-    Content<'j> {
-        parts: List<Part<'j>> = "parts",
-    }
-}
-
-/// Reads an answer that is whole: an object, or a list of them.
-pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
-    let mut reader = GeminiStream::new(ResponseOutline::to(&CallRequest::default()));
-    if body.trim_ascii_start().starts_with(b"[") {
-        let pieces: List<Answer<'_>> =
-            parse(text_of_body(body)?).map_err(|error| ReadError(error.to_string()))?;
-        pieces.0.iter().for_each(|piece| drop(reader.answer(piece)));
-        return Ok(reader.progress.seen);
-    }
-    let answer: Answer<'_> = read_object(body)?;
-    let says_something =
-        answer.usage.is_some() || answer.error.is_some() || answer.feedback.block.is_some();
-    if answer.candidates.0.is_empty() && !says_something {
-        return Err(ReadError("no answer of generateContent".to_owned()));
-    }
-    reader.answer(&answer);
-    reader.progress.seen.is_whole = reader.progress.seen.error.is_none();
-    Ok(reader.progress.seen)
-}
+use crate::{CallResponse, EventContent, StreamReader};
 
 /// Reads a stream.
 #[derive(Debug)]
@@ -88,6 +31,19 @@ impl GeminiStream {
         }
     }
 
+    /// Takes in the pieces of a stream that came as one list.
+    pub(super) fn pieces(mut self, pieces: &[Answer<'_>]) -> CallResponse {
+        pieces.iter().for_each(|piece| drop(self.answer(piece)));
+        self.progress.response
+    }
+
+    /// Takes in a reply that came as a whole.
+    pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
+        self.answer(answer);
+        self.progress.response.is_whole = self.progress.response.error.is_none();
+        self.progress.response
+    }
+
     fn answer(&mut self, answer: &Answer<'_>) -> EventContent {
         let mut brought = EventContent::default();
         self.progress.names(answer.id, answer.model);
@@ -100,14 +56,14 @@ impl GeminiStream {
             }
             self.count_searches(&candidate.grounding);
             if let Some(finish) = word(candidate.finish).filter(|_| is_first) {
-                self.progress.seen.finish = Some(finish);
+                self.progress.response.finish = Some(finish);
             }
         }
         // A request that is blocked has no candidate that could finish.
         if let Some(block) = word(answer.feedback.block) {
-            self.progress.seen.finish.get_or_insert(block);
+            self.progress.response.finish.get_or_insert(block);
         }
-        self.progress.seen.is_whole = self.progress.seen.finish.is_some();
+        self.progress.response.is_whole = self.progress.response.finish.is_some();
         brought
     }
 
@@ -119,7 +75,7 @@ impl GeminiStream {
         if queries.is_empty() {
             return;
         }
-        let model = self.progress.seen.model.as_deref().unwrap_or(&self.reply.model);
+        let model = self.progress.response.model.as_deref().unwrap_or(&self.reply.model);
         let most =
             if bills_by_request(model) { 1 } else { u64::try_from(queries.len()).unwrap_or(1) };
         self.progress.runs("web_searches", |runs| runs.max(most));
@@ -141,7 +97,7 @@ impl GeminiStream {
         }
     }
 
-    /// A call comes whole, or, where that was asked for, in pieces that say whether more follows.
+    /// A call comes whole, or, where that was parsed for, in pieces that say whether more follows.
     fn call(&mut self, piece: &Call<'_>, brought: &mut EventContent) {
         let is_new = !self.has_open_call && piece.name.is_some();
         if is_new {
@@ -180,28 +136,28 @@ impl StreamReader for GeminiStream {
         let first = answer.candidates.0.iter().filter(|it| it.index.count().unwrap_or(0) == 0);
         let parts = first.flat_map(|candidate| &candidate.content.parts.0);
         let begun = parts.filter(|part| part.call.name.is_some()).count();
-        let before = self.progress.seen.tool_calls.len().saturating_sub(begun);
-        self.progress.seen.tool_calls.truncate(keep);
-        self.progress.seen.finish = None;
-        (self.progress.seen.is_whole, self.has_open_call) = (false, false);
+        let before = self.progress.response.tool_calls.len().saturating_sub(begun);
+        self.progress.response.tool_calls.truncate(keep);
+        self.progress.response.finish = None;
+        (self.progress.response.is_whole, self.has_open_call) = (false, false);
         let mut left = keep.saturating_sub(before);
         changed_event(edit::without_calls(event.data.as_bytes(), &mut left, true))
     }
 
-    fn seen(&self) -> &CallResponse {
-        &self.progress.seen
+    fn response(&self) -> &CallResponse {
+        &self.progress.response
     }
 
     fn end(&mut self, stop: &StopText) -> Vec<u8> {
-        if std::mem::replace(&mut self.is_done, true) || self.progress.seen.finish.is_some() {
+        if std::mem::replace(&mut self.is_done, true) || self.progress.response.finish.is_some() {
             return Vec::new();
         }
-        let model = self.progress.seen.model.as_deref().unwrap_or(&self.reply.model);
-        let seen = &self.progress.seen;
-        let usage = seen.usage.as_ref().map(|usage| usage.tokens).unwrap_or_default();
+        let model = self.progress.response.model.as_deref().unwrap_or(&self.reply.model);
+        let response = &self.progress.response;
+        let usage = response.usage.as_ref().map(|usage| usage.tokens).unwrap_or_default();
         let usage = [usage.total_input(), usage.output];
-        let Some(id) = &self.progress.seen.id else {
-            if self.progress.seen == CallResponse::default() {
+        let Some(id) = &self.progress.response.id else {
+            if self.progress.response == CallResponse::default() {
                 return stop::stream(&self.reply, stop);
             }
             return stop::last(&self.last_words(stop), model, &self.reply.id, usage);
@@ -213,10 +169,10 @@ impl StreamReader for GeminiStream {
 impl GeminiStream {
     /// What the last event says: nothing where there are calls, so that the client makes them and comes back.
     fn last_words(&self, stop: &StopText) -> String {
-        if !self.progress.seen.tool_calls.is_empty() {
+        if !self.progress.response.tool_calls.is_empty() {
             return String::new();
         }
-        let gap = if self.progress.seen.text.is_empty() { "" } else { "\n\n" };
+        let gap = if self.progress.response.text.is_empty() { "" } else { "\n\n" };
         format!("{gap}{}", words(stop))
     }
 }

@@ -1,6 +1,5 @@
-//! Answers: as a whole, and as a stream of chunks.
+//! Replies that come as a stream of events.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::ToolCall;
@@ -9,93 +8,19 @@ use endstop_price::UsageShape;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::Function;
 use super::edit;
+use super::reply::{Choice, Chunk, Piece};
 use super::stop::{self, DONE, Head};
 use crate::StopText;
 use crate::delta_template::DeltaTemplate;
-use crate::json::{List, Raw, fields, parse};
-use crate::parts::{Kind, arguments_of, read_object, text_of};
+use crate::json::{Raw, parse};
+use crate::parts::{Kind, arguments_of, text_of};
 use crate::response_outline::{
     ResponseOutline, TextRoom, changed_event, count_bytes, error_words, word, words, write_event,
 };
 use crate::sse::SseEvent;
 use crate::usage::UsageTally;
-use crate::{CallResponse, EventContent, ReadError, StreamReader, is_done};
-
-fields! {
-    Chunk<'j> {
-        id: Raw<'j> = "id",
-        model: Raw<'j> = "model",
-        created: Raw<'j> = "created",
-        choices: List<Choice<'j>> = "choices",
-        usage: Raw<'j> = "usage",
-        groq: Groq<'j> = "x_groq",
-        service_tier: Raw<'j> = "service_tier",
-        error: Raw<'j> = "error",
-    }
-}
-
-fields! {
-    Groq<'j> {
-        usage: Raw<'j> = "usage",
-    }
-}
-
-fields! {
-    Choice<'j> {
-        index: Raw<'j> = "index",
-        message: Message<'j> = "delta" | "message",
-        finish: Raw<'j> = "finish_reason",
-    }
-}
-
-fields! {
-    Message<'j> {
-        content: Raw<'j> = "content",
-        refusal: Raw<'j> = "refusal",
-        reasoning: Raw<'j> = "reasoning_content" | "reasoning",
-        calls: List<Piece<'j>> = "tool_calls",
-        function_call: Function<'j> = "function_call",
-        annotations: Raw<'j> = "annotations",
-    }
-}
-
-fields! {
-    Piece<'j> {
-        index: Raw<'j> = "index",
-        id: Raw<'j> = "id",
-        function: Function<'j> = "function" | "custom",
-    }
-}
-
-impl Choice<'_> {
-    fn has_only_words(&self) -> bool {
-        let message = &self.message;
-        let function = &message.function_call;
-        let others =
-            [self.finish, message.refusal, message.reasoning, function.name, function.arguments];
-        message.calls.0.is_empty() && !others.iter().any(|other| other.is_some())
-    }
-}
-
-impl<'j> Piece<'j> {
-    fn id(&self) -> Option<Cow<'j, str>> {
-        self.id.text().filter(|id| !id.is_empty())
-    }
-}
-
-/// Reads an answer that is whole.
-pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
-    let chunk: Chunk<'_> = read_object(body)?;
-    if chunk.choices.0.is_empty() && !chunk.usage.is_some() && !chunk.error.is_some() {
-        return Err(ReadError("no answer of chat completions".to_owned()));
-    }
-    let mut reader = ChatStream::new(ResponseOutline::default());
-    reader.chunk(&chunk);
-    reader.seen.is_whole = reader.seen.error.is_none();
-    Ok(reader.seen)
-}
+use crate::{CallResponse, EventContent, StreamReader, is_done};
 
 /// One choice so far.
 #[derive(Debug, Default)]
@@ -109,12 +34,12 @@ struct ChoiceState {
 #[derive(Debug)]
 pub(crate) struct ChatStream {
     reply: ResponseOutline,
-    seen: CallResponse,
+    response: CallResponse,
     room: TextRoom,
     tally: UsageTally,
     head: Option<Head>,
     choices: BTreeMap<u64, ChoiceState>,
-    /// The index that the stream gives to each call of `seen`.
+    /// The index that the stream gives to each call of the response.
     places: Vec<Option<u64>>,
     is_legacy: bool,
     /// Calls were taken back: those before them are whole, as another had begun.
@@ -129,7 +54,7 @@ impl ChatStream {
     pub(crate) fn new(reply: ResponseOutline) -> Self {
         Self {
             reply,
-            seen: CallResponse::default(),
+            response: CallResponse::default(),
             room: TextRoom::default(),
             tally: UsageTally::new(UsageShape::OpenAiChat),
             head: None,
@@ -143,38 +68,45 @@ impl ChatStream {
         }
     }
 
+    /// Takes in a reply that is one chunk.
+    pub(super) fn whole(mut self, chunk: &Chunk<'_>) -> CallResponse {
+        self.chunk(chunk);
+        self.response.is_whole = self.response.error.is_none();
+        self.response
+    }
+
     fn chunk(&mut self, chunk: &Chunk<'_>) -> EventContent {
         let mut brought = EventContent::default();
         self.note_head(chunk);
         let usage = if chunk.usage.is_some() { chunk.usage } else { chunk.groq.usage };
         if let Some(usage) = self.tally.take(usage, chunk.service_tier) {
-            self.seen.usage = Some(usage);
+            self.response.usage = Some(usage);
         }
         if let Some(error) = error_words(chunk.error) {
-            self.seen.error = Some(error);
+            self.response.error = Some(error);
         }
         for choice in &chunk.choices.0 {
             self.choice(choice, &mut brought);
         }
         let is_finished =
             !self.choices.is_empty() && self.choices.values().all(|it| it.is_finished);
-        self.seen.is_whole |= is_finished;
+        self.response.is_whole |= is_finished;
         brought.is_only_usage =
             chunk.choices.0.is_empty() && chunk.usage.is_object() && !chunk.error.is_some();
         brought
     }
 
     fn note_head(&mut self, chunk: &Chunk<'_>) {
-        if self.seen.id.is_none() {
-            self.seen.id = word(chunk.id);
+        if self.response.id.is_none() {
+            self.response.id = word(chunk.id);
         }
-        if self.seen.model.is_none() {
-            self.seen.model = word(chunk.model);
+        if self.response.model.is_none() {
+            self.response.model = word(chunk.model);
         }
         if self.head.is_none()
-            && let Some(id) = self.seen.id.clone()
+            && let Some(id) = self.response.id.clone()
         {
-            let model = self.seen.model.clone().unwrap_or_else(|| self.reply.model.clone());
+            let model = self.response.model.clone().unwrap_or_else(|| self.reply.model.clone());
             let created = chunk.created.count().unwrap_or(0);
             self.head = Some(Head { id, model, created });
         }
@@ -190,14 +122,14 @@ impl ChatStream {
         self.words_of(index, &text_of(message.refusal), brought);
         self.count_searches(message.annotations);
         let progress = self.choices.entry(index).or_default();
-        count_bytes(&mut self.seen, &text_of(message.reasoning));
+        count_bytes(&mut self.response, &text_of(message.reasoning));
         let legacy = &message.function_call;
         let is_legacy = legacy.name.is_some() || legacy.arguments.is_some();
         progress.has_call |= is_legacy || !message.calls.0.is_empty();
         if let Some(finish) = choice.finish.text().filter(|finish| !finish.is_empty()) {
             progress.is_finished = true;
             if index == 0 {
-                self.seen.finish = Some(finish.into_owned());
+                self.response.finish = Some(finish.into_owned());
             }
         }
         for piece in &message.calls.0 {
@@ -219,9 +151,9 @@ impl ChatStream {
 
     fn take_words(&mut self, index: u64, words: &str) {
         self.choices.entry(index).or_default().has_text |= !words.is_empty();
-        count_bytes(&mut self.seen, words);
+        count_bytes(&mut self.response, words);
         if index == 0 {
-            self.room.push(&mut self.seen.text, words);
+            self.room.push(&mut self.response.text, words);
         }
     }
 
@@ -232,7 +164,7 @@ impl ChatStream {
             && annotations.items().iter().any(cites)
             && let Some(usage) = self.tally.count_runs("web_searches", |_| 1)
         {
-            self.seen.usage = Some(usage);
+            self.response.usage = Some(usage);
         }
     }
 
@@ -254,24 +186,24 @@ impl ChatStream {
             let is_place = place.is_none() || *known == place;
             is_place && id.as_ref().is_none_or(|id| call.id.is_empty() || call.id == *id)
         };
-        self.seen.tool_calls.iter().zip(&self.places).rposition(is_it)
+        self.response.tool_calls.iter().zip(&self.places).rposition(is_it)
     }
 
     /// Takes in a piece of a call. Some servers leave out the index, or give all calls the same one.
     fn piece(&mut self, choice: u64, piece: &Piece<'_>, brought: &mut EventContent) {
         let arguments = arguments_of(piece.function.arguments);
-        count_bytes(&mut self.seen, &arguments);
+        count_bytes(&mut self.response, &arguments);
         if choice != 0 {
             return;
         }
         let (place, id) = (piece.index.count(), piece.id());
         let mut known = self.call_of(piece);
-        if known.is_none() && self.seen.tool_calls.len() < MAX_CALLS {
-            known = Some(self.seen.tool_calls.len());
-            self.seen.tool_calls.push(ToolCall::default());
+        if known.is_none() && self.response.tool_calls.len() < MAX_CALLS {
+            known = Some(self.response.tool_calls.len());
+            self.response.tool_calls.push(ToolCall::default());
             self.places.push(place);
         }
-        let Some(call) = known.and_then(|at| self.seen.tool_calls.get_mut(at)) else { return };
+        let Some(call) = known.and_then(|at| self.response.tool_calls.get_mut(at)) else { return };
         if let Some(id) = id {
             self.room.set(&mut call.id, &id);
         }
@@ -286,7 +218,7 @@ impl ChatStream {
     /// Whether the calls of a choice that has no finish yet are known to be whole: only the last one can grow, and
     /// an object that is closed cannot.
     fn has_whole_calls(&self, choice: u64) -> bool {
-        let last = self.seen.tool_calls.last().filter(|_| choice == 0);
+        let last = self.response.tool_calls.last().filter(|_| choice == 0);
         last.is_some_and(|call| {
             if self.has_refused && call.arguments.is_empty() {
                 return true;
@@ -304,12 +236,12 @@ impl StreamReader for ChatStream {
         }
         if is_done(event.data) {
             self.is_done = true;
-            self.seen.is_whole = true;
+            self.response.is_whole = true;
             return EventContent::default();
         }
         let Ok(chunk) = parse::<Chunk<'_>>(event.data) else {
             // It may have been words: an estimate must not fall short of them.
-            count_bytes(&mut self.seen, event.data);
+            count_bytes(&mut self.response, event.data);
             return EventContent::default();
         };
         let brought = self.chunk(&chunk);
@@ -332,9 +264,9 @@ impl StreamReader for ChatStream {
     fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8> {
         let is_kept = |piece: Raw<'_>| self.call_of(&piece.read()).is_some_and(|at| at < keep);
         let changed = edit::without_calls(event.data.as_bytes(), "delta", is_kept);
-        self.seen.tool_calls.truncate(keep);
+        self.response.tool_calls.truncate(keep);
         self.places.truncate(keep);
-        (self.seen.finish, self.seen.is_whole) = (None, false);
+        (self.response.finish, self.response.is_whole) = (None, false);
         (self.has_refused, self.is_legacy) = (true, self.is_legacy && keep > 0);
         if let Some(choice) = self.choices.get_mut(&0) {
             (choice.has_call, choice.is_finished) = (keep > 0, false);
@@ -342,8 +274,8 @@ impl StreamReader for ChatStream {
         changed_event(changed)
     }
 
-    fn seen(&self) -> &CallResponse {
-        &self.seen
+    fn response(&self) -> &CallResponse {
+        &self.response
     }
 
     fn end(&mut self, stop: &StopText) -> Vec<u8> {
@@ -371,7 +303,7 @@ impl StreamReader for ChatStream {
             };
             write_event(&mut out, "", &head.delta(*index, json!({}), Some(finish)));
         }
-        if self.reply.wants_usage && self.seen.usage.is_none() {
+        if self.reply.wants_usage && self.response.usage.is_none() {
             write_event(&mut out, "", &head.usage(0, 0));
         }
         out.extend_from_slice(DONE.as_bytes());

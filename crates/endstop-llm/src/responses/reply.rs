@@ -1,4 +1,4 @@
-//! Answers: what they have in common, and those that come as a whole.
+//! Replies: the records of an output, and those that come as a whole.
 
 use std::borrow::Cow;
 
@@ -95,12 +95,12 @@ pub(crate) fn take_response(progress: &mut ResponseBuilder, response: &Response<
     progress.error(response.error);
     let status = word(response.status);
     if status.as_deref() == Some("failed") {
-        progress.seen.error.get_or_insert_with(|| "the response has failed".to_owned());
+        progress.response.error.get_or_insert_with(|| "the response has failed".to_owned());
     }
     // One that runs in the background is only queued.
     if let Some(status) = status.filter(|status| is_end(status)) {
-        progress.seen.is_whole = true;
-        progress.seen.finish = Some(word(response.incomplete.reason).unwrap_or(status));
+        progress.response.is_whole = true;
+        progress.response.finish = Some(word(response.incomplete.reason).unwrap_or(status));
     }
 }
 
@@ -151,5 +151,5 @@ pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let mut progress = ResponseBuilder::new(UsageShape::OpenAiResponses);
     response.output.0.iter().for_each(|item| take_item(&mut progress, item));
     take_response(&mut progress, &response);
-    Ok(progress.seen)
+    Ok(progress.response)
 }
