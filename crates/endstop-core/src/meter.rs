@@ -429,8 +429,9 @@ impl Meter {
             && matches!(event.kind, EventKind::Reserve { .. })
     }
 
-    /// Whether counts are compared as they stand: between own steps, but not in the middle of a step that a
-    /// descendant takes meanwhile.
+    /// Returns whether counts are compared now: between own steps, but not in the middle of a step that a descendant
+    /// takes at that time. The gateway counts calls side by side as descendants of their run. Compared in the middle
+    /// of one, a limit would end calls that it has admitted.
     const fn compares_counts(&self, event: &Event<'_>) -> bool {
         let ends_step = matches!(event.kind, EventKind::StepEnd);
         !self.step.is_open() && (matches!(event.source, Source::Own) || ends_step)

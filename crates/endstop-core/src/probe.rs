@@ -19,7 +19,9 @@ use crate::event::Event;
 /// A fold over the events of a run, compared as `probe("name") >= n`.
 ///
 /// It must be pure: the same events give the same value in every process.
-pub trait Probe: fmt::Debug + Default + Serialize + DeserializeOwned + Send + 'static {
+pub trait Probe:
+    fmt::Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static
+{
     /// The name that conditions use.
     const NAME: &'static str;
 
@@ -31,7 +33,7 @@ pub trait Probe: fmt::Debug + Default + Serialize + DeserializeOwned + Send + 's
 }
 
 /// A probe that is running.
-trait RunningProbe: fmt::Debug + Send {
+trait RunningProbe: fmt::Debug + Send + Sync {
     fn observe(&mut self, event: &Event<'_>);
     fn value(&self) -> Option<u64>;
     /// The state as JSON; `None` for a closure, which cannot be saved.
@@ -151,7 +153,7 @@ impl<F> fmt::Debug for Local<F> {
     }
 }
 
-impl<F: FnMut(&Event<'_>) -> Option<u64> + Send> RunningProbe for Local<F> {
+impl<F: FnMut(&Event<'_>) -> Option<u64> + Send + Sync> RunningProbe for Local<F> {
     fn observe(&mut self, event: &Event<'_>) {
         self.last = (self.measure)(event);
     }
@@ -209,7 +211,7 @@ impl Probes {
         make: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: FnMut(&Event<'_>) -> Option<u64> + Send + 'static,
+        F: FnMut(&Event<'_>) -> Option<u64> + Send + Sync + 'static,
     {
         let name: String = name.into();
         let label = name.clone();

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::driver::Surroundings;
-use endstop::core::Program;
-use endstop::store::RunId;
+use endstop_core::Program;
 use endstop_price::PriceTable;
+use endstop_runtime::RunEnvironment;
+use endstop_runtime::store::RunId;
 use http::Uri;
 use thiserror::Error;
 
@@ -32,7 +32,7 @@ pub struct Config {
     /// Which runs there are.
     pub runs: Runs,
     /// Observers, kill switch and shared budget of every run.
-    pub around: Surroundings,
+    pub around: RunEnvironment,
     /// How a stop is answered.
     pub stop_with: StopWith,
     /// Lets calls pass whose usage cannot be read, although money or tokens are limited.

@@ -2,8 +2,9 @@
 //! decisions, byte for byte.
 //!
 //! The form is `{version, names, state}`: the state as the run keeps it, and the names of the program's rows, so
-//! that a run can go on under a changed policy (a raised limit keeps all counters). What the old policy did not
-//! measure is unknown, not zero.
+//! that a run can go on under a changed policy. Operators over time are named by their text without the limit, so a
+//! raised limit keeps all counters. A number that the old policy did not measure is unknown, with one exception:
+//! `no_progress` starts at 0.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};

@@ -6,22 +6,24 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use endstop::agent::MIN_OUTPUT_TOKENS;
-use endstop::agent::driver::{Call, DrivenRun, Outcome, Pricing, Replay, Surroundings};
-use endstop::cancel::Urgency;
-use endstop::core::Program;
-use endstop::core::event::EventKind;
-use endstop::core::expr::parse;
-use endstop::core::policy::Policy;
-use endstop::core::probe::Probes;
-use endstop::core::run::{Directive, Run, Status};
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::{Cost, Money, TokenUsage};
-use endstop::core::wire::v1::trace::Line;
-use endstop::ledger::{Budget, Limits};
-use endstop::observe::{Detail, MoneyIs, Observation, Observer, Recording, RunInfo};
-use endstop::store::RunId;
+use endstop_core::Program;
+use endstop_core::event::EventKind;
+use endstop_core::expr::parse;
+use endstop_core::policy::Policy;
+use endstop_core::probe::Probes;
+use endstop_core::run::{Directive, Run, Status};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_core::wire::v1::trace::Line;
 use endstop_price::PriceTable;
+use endstop_runtime::cancel::Urgency;
+use endstop_runtime::ledger::{Budget, Limits};
+use endstop_runtime::observe::{Detail, MoneyIs, Observation, Observer, RunInfo};
+use endstop_runtime::store::RunId;
+use endstop_runtime::trace::{Recording, Replay};
+use endstop_runtime::{
+    CallPlan, Carried, MIN_OUTPUT_TOKENS, Outcome, Pricing, RunEnvironment, RunHandle,
+};
 
 fn program(condition: &str) -> Arc<Program> {
     let policy = Policy::stop(parse(condition).expect("a condition"));
@@ -45,8 +47,8 @@ fn info() -> RunInfo {
     }
 }
 
-fn root(condition: &str) -> DrivenRun {
-    let run = DrivenRun::root(info(), program(condition), Surroundings::default());
+fn root(condition: &str) -> RunHandle {
+    let run = RunHandle::root(info(), program(condition), RunEnvironment::default());
     assert_eq!(run.begin(), Directive::Proceed);
     run
 }
@@ -55,19 +57,20 @@ fn pricing() -> Pricing {
     Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded())
 }
 
-const fn call(pricing: &Pricing, input: u64, output: u64) -> Call<'_> {
-    Call {
+const fn call(pricing: &Pricing, input: u64, output: u64) -> CallPlan<'_> {
+    CallPlan {
         pricing,
         input,
         told: 0,
         max_output: output,
         min_output: MIN_OUTPUT_TOKENS,
         is_wrap_up: false,
+        is_final: true,
     }
 }
 
 /// One step whose call uses so much; whether it was made.
-fn step(run: &DrivenRun, pricing: &Pricing, input: u64, output: u64) -> bool {
+fn step(run: &RunHandle, pricing: &Pricing, input: u64, output: u64) -> bool {
     let call = call(pricing, input, output);
     if !run.begin_step(&call).admits() {
         return false;
@@ -75,14 +78,14 @@ fn step(run: &DrivenRun, pricing: &Pricing, input: u64, output: u64) -> bool {
     let Ok(open) = run.begin_call(&call) else { return false };
     let usage = TokenUsage { input, output, ..TokenUsage::default() };
     open.replied(&Outcome { usage, ..Outcome::default() });
-    run.tell(&EventKind::StepEnd, Detail::None);
+    run.record(&EventKind::StepEnd, Detail::None);
     true
 }
 
 #[test]
 fn a_limit_of_three_steps_admits_three_wherever_they_are_taken() {
     let (run, pricing) = (root("steps >= 3"), pricing());
-    run.tell(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    run.record(&EventKind::ChildBegin { depth: 1 }, Detail::None);
     let child = run.child(RunId::new(), "child", without_rules());
     child.begin();
     assert!(step(&run, &pricing, 10, 10));
@@ -100,7 +103,7 @@ fn a_limit_of_three_steps_admits_three_wherever_they_are_taken() {
     );
     assert_eq!(child.status(), Status::Stopped, "for the reason of the run above");
     assert!(!step(&run, &pricing, 10, 10));
-    assert_eq!(run.look(endstop::core::Run::step_count), 3);
+    assert_eq!(run.look(endstop_core::Run::step_count), 3);
 }
 
 #[test]
@@ -151,8 +154,9 @@ fn a_run_that_goes_on_has_what_it_spent() {
     assert!(step(&run, &pricing, 1_000, 100));
     let saved = run.look(|run| run.to_state().expect("it can be saved"));
     let program = program("steps >= 2 or cost >= $1.00");
-    let core = endstop::core::Run::from_state(program, saved).expect("it loads");
-    let again = DrivenRun::resumed(info(), core, run.usage().0, Surroundings::default());
+    let carried = Carried { usage: run.usage().0, ..Carried::default() };
+    let core = endstop_core::Run::from_state(program, saved).expect("it loads");
+    let again = RunHandle::resumed(info(), core, carried, RunEnvironment::default());
     assert_eq!(again.budget().settled().cost, run.budget().settled().cost);
     assert!(step(&again, &pricing, 1_000, 100));
     assert!(!step(&again, &pricing, 1_000, 100));
@@ -171,29 +175,29 @@ fn a_model_without_a_price_stops_a_run_that_limits_money() {
 }
 
 /// A run that was seen, and its events.
-fn seen(condition: &str) -> (DrivenRun, Arc<Recording>) {
+fn seen(condition: &str) -> (RunHandle, Arc<Recording>) {
     let recording = Arc::new(Recording::new());
     let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&recording) as _];
-    let around = Surroundings { observers, ..Surroundings::default() };
-    let run = DrivenRun::root(info(), program(condition), around);
+    let around = RunEnvironment { observers, ..RunEnvironment::default() };
+    let run = RunHandle::root(info(), program(condition), around);
     run.begin();
     (run, recording)
 }
 
-fn replay(condition: &str, lines: &[String]) -> DrivenRun {
+fn replay(condition: &str, lines: &[String]) -> RunHandle {
     let mut replay = Replay::new(program(condition));
     for line in lines {
         let line: Line<'_> = serde_json::from_str(line).expect("a line");
         replay.take(&line);
     }
-    DrivenRun::replayed(info(), replay.finish(), Surroundings::default())
+    RunHandle::replayed(info(), replay.finish(), RunEnvironment::default())
 }
 
 #[test]
 fn a_run_that_is_replayed_has_spent_what_it_had_spent_wherever_it_was_cut() {
     let limits = "steps >= 6 or cost >= $1.00";
     let ((run, recording), pricing) = (seen(limits), pricing());
-    run.tell(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    run.record(&EventKind::ChildBegin { depth: 1 }, Detail::None);
     let child = run.child(RunId::new(), "child", without_rules());
     child.begin();
     for turn in 0..5 {
@@ -276,7 +280,7 @@ fn a_report_says_what_is_an_estimate_also_after_a_replay() {
     run.begin_step(&call(&pricing, 10, 10));
     let open = run.begin_call(&call(&pricing, 10, 10)).expect("it begins");
     open.replied(&Outcome { is_estimate: true, ..Outcome::default() });
-    run.tell(&EventKind::StepEnd, Detail::None);
+    run.record(&EventKind::StepEnd, Detail::None);
     let lines = recording.lines(&run.info().id);
     for run in [&run, &replay("steps >= 9", &lines)] {
         let money = run.report().money;
@@ -293,13 +297,13 @@ fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
     let program = Arc::new(Program::new(&policy, &Probes::new()).expect("a program"));
     let recording = Arc::new(Recording::new());
     let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&recording) as _];
-    let around = Surroundings { observers, ..Surroundings::default() };
-    let run = DrivenRun::root(info(), Arc::clone(&program), around);
+    let around = RunEnvironment { observers, ..RunEnvironment::default() };
+    let run = RunHandle::root(info(), Arc::clone(&program), around);
     run.begin();
     let pricing = pricing();
     assert!(step(&run, &pricing, 10, 10));
     assert!(!step(&run, &pricing, 10, 10));
-    run.tell(&EventKind::Paused, Detail::None);
+    run.record(&EventKind::Paused, Detail::None);
     let mut replay = Replay::new(program);
     for line in recording.lines(&run.info().id) {
         let line: Line<'_> = serde_json::from_str(&line).expect("a line");
@@ -308,7 +312,7 @@ fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
     let replayed = replay.finish();
     assert_eq!(replayed.spent(), run.budget().settled());
     assert_eq!(replayed.added().last().map(|event| event.kind.clone()), Some(EventKind::Resumed));
-    let again = DrivenRun::replayed(info(), replayed, Surroundings::default());
+    let again = RunHandle::replayed(info(), replayed, RunEnvironment::default());
     assert_eq!(again.status(), run.status());
 }
 
@@ -323,8 +327,9 @@ fn a_call_that_a_shared_budget_refuses_is_no_step() {
     for limits in limits {
         let shared = Budget::root(limits);
         let another = || {
-            let around = Surroundings { budget: Some(shared.clone()), ..Surroundings::default() };
-            let run = DrivenRun::root(info(), program("steps >= 9"), around);
+            let around =
+                RunEnvironment { budget: Some(shared.clone()), ..RunEnvironment::default() };
+            let run = RunHandle::root(info(), program("steps >= 9"), around);
             run.begin();
             run
         };
@@ -342,8 +347,9 @@ fn a_call_that_a_shared_budget_refuses_is_no_step() {
         assert!(!step(&first, &pricing, 10, 60));
         assert_eq!(first.look(|run| run.reading("steps")), Some(1));
     }
-    let around = Surroundings { budget: Some(Budget::root(limits[0])), ..Surroundings::default() };
-    let run = DrivenRun::root(info(), program("steps >= 9"), around);
+    let around =
+        RunEnvironment { budget: Some(Budget::root(limits[0])), ..RunEnvironment::default() };
+    let run = RunHandle::root(info(), program("steps >= 9"), around);
     run.begin();
     let nameless = Pricing::new("nobody", "no-such-model", PriceTable::embedded());
     assert!(!step(&run, &nameless, 10, 10));
@@ -352,7 +358,7 @@ fn a_call_that_a_shared_budget_refuses_is_no_step() {
 
 /// Calls back into the run at its end, and waits there until it is let go on.
 struct Curious {
-    run: OnceLock<DrivenRun>,
+    run: OnceLock<RunHandle>,
     is_asked: Sender<()>,
     goes_on: Mutex<Receiver<()>>,
     told: Arc<Mutex<Vec<(u64, Status, Status)>>>,
@@ -379,8 +385,8 @@ fn whoever_is_told_of_the_end_may_look_at_the_run_and_holds_nothing_up() {
     let curious =
         Arc::new(Curious { run: OnceLock::new(), is_asked, goes_on, told: Arc::clone(&told) });
     let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&curious) as _];
-    let around = Surroundings { observers, ..Surroundings::default() };
-    let run = DrivenRun::root(info(), program("steps >= 3"), around);
+    let around = RunEnvironment { observers, ..RunEnvironment::default() };
+    let run = RunHandle::root(info(), program("steps >= 3"), around);
     run.begin();
     curious.run.set(run.clone()).expect("set once");
     let pricing = pricing();
@@ -410,7 +416,7 @@ fn whoever_is_told_of_the_end_may_look_at_the_run_and_holds_nothing_up() {
 #[test]
 fn a_call_is_foretold_with_those_before_it_in_its_batch() {
     let parent = root("tool_calls >= 3");
-    parent.tell(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    parent.record(&EventKind::ChildBegin { depth: 1 }, Detail::None);
     let child = parent.child(RunId::new(), "child", without_rules());
     child.begin();
     for run in [&parent, &child] {
@@ -420,5 +426,5 @@ fn a_call_is_foretold_with_those_before_it_in_its_batch() {
     }
     // Nothing was counted.
     assert_eq!(parent.look(|run| run.reading("tool_calls")), Some(0));
-    assert!(!parent.is_over() && parent.would(&EventKind::ToolBegin { tool: "a" }));
+    assert!(!parent.is_over() && parent.would_admit(&EventKind::ToolBegin { tool: "a" }));
 }

@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use endstop_core::event::EventKind;
 use endstop_core::limits::DEFAULT_OVERRIDES;
-use endstop_core::run::Status;
+use endstop_core::run::{Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::trip_record::TripRecord;
 use endstop_core::units::Money;
 
 use super::Inner;
-use super::hooks::{Asked, HookContext, Trigger};
-use super::keep::Stored;
-use super::plan::ContextBound;
-use super::scope::{Scope, is_over};
+use super::context::ContextBound;
+use super::hooks::{HookContext, HookRequests, Trigger};
+use super::journal::Stored;
+use super::node::AgentNode;
 use super::state::AgentState;
-use super::wait::Waited;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use endstop_runtime::ledger::Amounts;
+use endstop_runtime::{RunHandle, Waited};
 
 /// Whether the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,19 +31,25 @@ pub(super) enum Flow {
     Stop,
 }
 
+const fn flow_of(status: Status) -> Flow {
+    match status {
+        Status::Paused => Flow::Pause,
+        Status::Completed | Status::Stopped | Status::Failed => Flow::Stop,
+        _ => Flow::On,
+    }
+}
+
 /// One run that is being driven.
-pub(super) struct Drive {
+pub(super) struct AgentRun {
     /// The agent that continues.
     pub(super) agent: Arc<Inner>,
     /// The agent that began.
     pub(super) first: Arc<Inner>,
-    pub(super) scope: Arc<Scope>,
+    pub(super) node: Arc<AgentNode>,
     pub(super) state: AgentState,
     pub(super) context: ContextBound,
     /// The retry model answers until the step is over.
     pub(super) uses_retry_model: bool,
-    /// A shared budget refused something: no override helps.
-    pub(super) is_out_of_budget: bool,
     /// The core knows of the cancellation that has reached the run.
     pub(super) is_cancellation_told: bool,
     pub(super) stored: Option<Stored>,
@@ -63,29 +69,30 @@ pub(super) struct About<'a> {
     pub(super) error: Option<&'a str>,
 }
 
-impl Drive {
+impl AgentRun {
+    /// The run in its tree.
+    pub(super) fn run(&self) -> &RunHandle {
+        &self.node.run
+    }
+
     /// Where the run stands.
     pub(super) fn flow(&self) -> Flow {
-        match self.scope.core().run.status() {
-            Status::Paused => Flow::Pause,
-            status if is_over(status) => Flow::Stop,
-            _ => Flow::On,
-        }
+        flow_of(self.run().status())
     }
 
     /// Begins the run, or goes on with a resumed one.
     pub(super) async fn begin(&mut self) -> Flow {
-        let is_new = self.scope.core().run.status() == Status::Pending;
+        let is_new = self.run().status() == Status::Pending;
         if is_new {
-            self.scope.look_at_kill_switch();
-            if self.scope.token.is_cancelled() {
+            self.run().look_at_kill_switch();
+            if self.run().token().is_cancelled() {
                 self.take_cancellation();
             }
             let agent = Some(self.agent.name.as_str());
-            let begin = EventKind::RunBegin { agent, depth: self.scope.info.depth };
+            let begin = EventKind::RunBegin { agent, depth: self.run().info().depth };
             let messages = self.state.messages.len();
             let detail = Detail::Begin { messages, tools: self.agent.tools.len() };
-            self.scope.intend(&begin, detail);
+            self.run().try_begin(&begin, detail);
         }
         self.approve_what_was_approved();
         self.tell_user_messages();
@@ -102,7 +109,7 @@ impl Drive {
         let told = self.state.execution.messages_told;
         for message in self.state.messages.iter().skip(told) {
             if matches!(message, Message::User { .. }) {
-                self.scope.note(&EventKind::UserMessage);
+                self.run().record_plain(&EventKind::UserMessage);
             }
         }
         self.state.execution.messages_told = self.state.messages.len();
@@ -111,9 +118,9 @@ impl Drive {
     /// The moment at which everything outside is asked: kill switch, cancellation. What is asked does not
     /// depend on signals that stand already.
     pub(super) async fn checkpoint(&mut self) -> Flow {
-        self.scope.look_at_kill_switch();
+        self.run().look_at_kill_switch();
         self.ask_sources().await;
-        if self.scope.token.is_cancelled() {
+        if self.run().token().is_cancelled() {
             self.take_cancellation();
         }
         self.flow()
@@ -122,22 +129,22 @@ impl Drive {
     /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
     pub(super) fn take_cancellation(&mut self) {
         if !std::mem::replace(&mut self.is_cancellation_told, true) {
-            self.scope.take_cancellation();
+            self.run().take_cancellation();
         }
     }
 
     /// Whether a continuation may be asked for: not against a cancellation, a parent, or an empty budget.
     fn may_continue(&self) -> bool {
-        !self.scope.token.is_cancelled() && !self.is_out_of_budget
+        !self.run().token().is_cancelled() && !self.run().is_out_of_budget()
     }
 
     /// Runs hooks and does what they ask for. What they asked for beyond signals comes back.
-    pub(super) async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> Asked {
+    pub(super) async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> HookRequests {
         if !self.first.hooks.has(trigger) && !self.agent.hooks.has(trigger) {
-            return Asked::default();
+            return HookRequests::default();
         }
         self.sync();
-        let standing = self.scope.core().run.continuation().stop_signals;
+        let standing = self.run().look(|run| run.continuation().stop_signals);
         let mut context = HookContext {
             trigger,
             state: &self.state,
@@ -145,7 +152,7 @@ impl Drive {
             answer: about.answer,
             signals: (trigger == Trigger::OnStop).then_some(&standing),
             error: about.error,
-            asked: Asked::default(),
+            asked: HookRequests::default(),
         };
         // Whoever began keeps its say when another agent continues, and has it first.
         let first = Arc::clone(&self.first);
@@ -153,7 +160,7 @@ impl Drive {
         let mut failures = Vec::new();
         for agent in [Some(first), other].iter().flatten() {
             let mut run = Box::pin(agent.hooks.run(&mut context));
-            if let Waited::Done(failed) = self.scope.wait_for_hooks(&mut run, Some(trigger)).await {
+            if let Waited::Done(failed) = self.wait_for_hooks(&mut run, Some(trigger)).await {
                 failures.extend(failed);
             }
             drop(run);
@@ -163,14 +170,14 @@ impl Drive {
         }
         let mut asked = context.asked;
         for signal in std::mem::take(&mut asked.signals) {
-            self.scope.note(&EventKind::StopRaised { signal: &signal });
+            self.run().record_plain(&EventKind::StopRaised { signal: &signal });
         }
         // What is over has nothing to go on with.
         let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
         if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
-            self.scope.note(&EventKind::ContinuationRequested { by: &by });
+            self.run().record_plain(&EventKind::ContinuationRequested { by: &by });
             if self.flow() == Flow::On {
-                self.scope.go_on();
+                self.run().renew_in_flight();
             }
         }
         for (hook, why) in failures {
@@ -196,7 +203,7 @@ impl Drive {
     /// Raises a signal of the loop's own.
     pub(super) fn raise(&mut self, reason: StopReason, message: &str, source: &str) {
         let signal = StopSignal::new(reason).with_message(message).with_source(source);
-        self.scope.tell(&EventKind::StopRaised { signal: &signal }, Detail::Error { message });
+        self.run().record(&EventKind::StopRaised { signal: &signal }, Detail::Error { message });
     }
 
     /// The run is about to stop: hooks may ask for a continuation.
@@ -228,39 +235,37 @@ impl Drive {
     pub(super) async fn end(&mut self) {
         self.hooks(Trigger::AfterExecution, About::default()).await;
         self.sync();
-        {
-            let core = self.scope.core();
-            let asked = self.held_up.take().filter(|_| core.run.status() == Status::Paused);
-            let verdict = asked.unwrap_or_else(|| Box::new(core.run.trip_record()));
-            self.state.execution.verdict = Some(verdict);
-        }
-        self.scope.tell_end();
+        let (is_paused, record) =
+            self.run().look(|run| (run.status() == Status::Paused, Box::new(run.trip_record())));
+        let asked = self.held_up.take().filter(|_| is_paused);
+        self.state.execution.verdict = Some(asked.unwrap_or(record));
+        self.run().ended();
         self.save().await;
     }
 
     /// Brings the state up to date with the core, but for the core itself.
     pub(super) fn sync(&mut self) {
-        let core = self.scope.core();
         let execution = &mut self.state.execution;
-        execution.status = core.run.status();
-        execution.usage = core.usage;
-        execution.is_estimate = core.is_estimate;
-        execution.cost_picos = core.run.cost().map(endstop_core::units::Money::picos);
-        execution.step_count = core.run.step_count();
-        execution.at_ms = core.run.at().0;
-        execution.events = core.events;
-        if execution.still_running.len() != core.still_running.len() {
-            execution.still_running.clone_from(&core.still_running);
-        }
+        self.node.run.look_at_all(|run, carried| {
+            execution.status = run.status();
+            execution.usage = carried.usage;
+            execution.is_estimate = carried.is_estimate;
+            execution.cost_picos = run.cost().map(Money::picos);
+            execution.step_count = run.step_count();
+            execution.at_ms = run.at().0;
+            execution.events = carried.events;
+            if execution.still_running.len() != carried.still_running.len() {
+                execution.still_running.clone_from(&carried.still_running);
+            }
+        });
     }
 
     /// The state as it can be saved now.
     pub(super) fn snapshot(&mut self) {
         self.sync();
-        let core = self.scope.core();
         let execution = &mut self.state.execution;
-        execution.core = core.run.to_state().ok().map(Box::new);
-        if !is_over(execution.status) && execution.status != Status::Paused {
+        execution.core = self.node.run.look(Run::to_state).ok().map(Box::new);
+        if flow_of(execution.status) == Flow::On {
             execution.verdict = None;
         }
     }
@@ -268,7 +273,7 @@ impl Drive {
     /// Another agent continues the run.
     pub(super) fn become_agent(&mut self, next: Arc<Inner>) {
         self.agent = next;
-        self.scope.heed(super::start::outsides(self));
+        self.run().set_external_stops(super::start::external_stops(self));
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
         self.state.execution.context = None;
@@ -276,13 +281,13 @@ impl Drive {
 
     /// Warnings since the last call, as a note to the model, if it is to be told.
     pub(super) fn note_warnings(&mut self) {
-        let notices = std::mem::take(&mut self.scope.core().notices);
+        let notices = self.run().take_notices();
         if !self.agent.tells_model || notices.is_empty() {
             return;
         }
         let by_rule: BTreeMap<_, _> = notices.into_iter().map(|n| (n.rule, n.message)).collect();
         let warnings: Vec<String> = by_rule.into_values().collect();
-        let left = self.scope.what_is_left();
+        let left = self.run().what_is_left();
         let text =
             format!("Note: {}.{left} Bring the task to an end in time.", warnings.join("; "));
         self.state.messages.push(Message::system(text));

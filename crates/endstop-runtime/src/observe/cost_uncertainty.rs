@@ -1,21 +1,20 @@
-//! Calls whose money is not exactly known.
+//! Calls whose cost is not exactly known.
 
 use endstop_core::event::EventKind;
 use endstop_core::units::Cost;
 
-/// Calls of a run whose money is not exactly known, descendants' included.
+/// Calls of a run whose cost is not exactly known, descendants' included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Doubts {
+pub struct CostUncertainty {
     /// Without a price.
     pub unpriced: u64,
     /// Whose tokens no provider told.
     pub estimated: u64,
 }
 
-impl Doubts {
+impl CostUncertainty {
     /// Takes in an event; `is_estimate` as [`Detail::is_estimate`] says.
-    #[doc(hidden)]
-    pub fn take(&mut self, kind: &EventKind<'_>, is_estimate: bool) {
+    pub(crate) fn take(&mut self, kind: &EventKind<'_>, is_estimate: bool) {
         let is_unpriced = match kind {
             EventKind::Reply { cost, .. } => !matches!(cost, Some(Cost::Known(_))),
             EventKind::AttemptFailed { cost, .. } => *cost == Some(Cost::Unpriced),

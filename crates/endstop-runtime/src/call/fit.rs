@@ -8,11 +8,10 @@ use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::signal::StopReason;
 
-use super::{CallPlan, Chain, Worst};
-use endstop_runtime::ledger::{Amounts, Budget, Dimension, Limits, Refused};
-
-/// The part of the output that a call could have alone, below which it waits.
-const WORTH_A_PART: u64 = 4;
+use super::plan::{PlannedCall, Worst};
+use crate::ledger::{Amounts, Budget, Dimension, Limits, Refused};
+use crate::limits::WORTH_A_PART;
+use crate::run::LockedChain;
 
 /// Whether what other calls in flight hold counts against a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +58,8 @@ pub(super) fn is_only_held(refused: &Refused) -> bool {
         && refused.settled.saturating_add(refused.asked) <= refused.limit
 }
 
-impl Chain<'_> {
-    fn is_in_budget(&self, plan: &CallPlan<'_>, worst: Worst, others: Others) -> bool {
+impl LockedChain<'_> {
+    fn is_in_budget(&self, plan: &PlannedCall<'_>, worst: Worst, others: Others) -> bool {
         let (room, amounts) = (others.room(self.own_budget()), plan.amounts(worst));
         let both = [Dimension::Tokens, Dimension::Cost];
         both.iter().all(|it| room.get(*it).is_none_or(|left| amounts.get(*it) <= left))
@@ -69,27 +68,29 @@ impl Chain<'_> {
     /// Whether cores and budgets would let a call begin.
     fn lets_begin(
         &mut self,
-        plan: &CallPlan<'_>,
+        plan: &PlannedCall<'_>,
         worst: Worst,
         needs_reserve: bool,
         others: Others,
     ) -> bool {
         self.is_in_budget(plan, worst, others)
             && (!needs_reserve
-                || self.would(|budget, unpriced| worst.beside_held(others.held(budget), unpriced)))
+                || self.would_admit(|budget, unpriced| {
+                    worst.beside_held(others.held(budget), unpriced)
+                }))
     }
 
     /// Whether the call is better begun once others are settled; `now` is what it could have now, and whether
     /// that fits.
     pub(super) fn waits_for_others(
         &mut self,
-        plan: &CallPlan<'_>,
+        plan: &PlannedCall<'_>,
         now: (Worst, bool),
         needs_reserve: bool,
     ) -> bool {
         let (worst, fits) = now;
         let is_worth = |alone: u64| worst.output >= alone.div_ceil(WORTH_A_PART);
-        if !plan.can_wait || fits && is_worth(plan.max_output) {
+        if !plan.can_wait() || fits && is_worth(plan.max_output()) {
             return false;
         }
         let (alone, _) = self.output_that_fits(plan, needs_reserve, Others::Ignore);
@@ -101,14 +102,14 @@ impl Chain<'_> {
 
     /// Whether the step of a call is better begun once others are settled: for the call, or because what they
     /// hold alone would make it the wrap-up.
-    pub(in crate::agent) fn step_waits(&mut self, plan: &CallPlan<'_>, looks_ahead: bool) -> bool {
+    pub(crate) fn step_waits(&mut self, plan: &PlannedCall<'_>, looks_ahead: bool) -> bool {
         let needs_reserve = self.needs_reserve();
         let now = self.output_that_fits(plan, needs_reserve, Others::Count);
         if self.waits_for_others(plan, now, needs_reserve) {
             return true;
         }
         let held = self.own_budget().held();
-        if !plan.can_wait || !looks_ahead || held.tokens == 0 {
+        if !plan.can_wait() || !looks_ahead || held.tokens == 0 {
             return false;
         }
         let mut finishes_beside = |held| {
@@ -125,20 +126,22 @@ impl Chain<'_> {
     /// the cap from the distance to the next trip: prices have tiers, and every ancestor has another policy.
     pub(super) fn output_that_fits(
         &mut self,
-        plan: &CallPlan<'_>,
+        plan: &PlannedCall<'_>,
         needs_reserve: bool,
         others: Others,
     ) -> (Worst, bool) {
-        let least = plan.min_output.min(plan.max_output);
-        let mut most = plan.max_output;
-        if plan.keeps_wrap_up {
+        let least = plan.least_output();
+        let mut most = plan.max_output();
+        if plan.keeps_wrap_up() {
             most = most.min(self.output_below_finish(plan)).max(least);
         }
         let mut fits = |worst: Worst| {
             self.is_in_budget(plan, worst, others)
                 && (!needs_reserve || {
                     let whole = plan.with_wrap_up(worst);
-                    self.would(|budget, unpriced| whole.beside_held(others.held(budget), unpriced))
+                    self.would_admit(|budget, unpriced| {
+                        whole.beside_held(others.held(budget), unpriced)
+                    })
                 })
         };
         let wanted = plan.worst(most);
@@ -163,10 +166,10 @@ impl Chain<'_> {
     }
 
     /// What lowered the output cap: tokens, if they lower it without money too.
-    pub(super) fn lowered_by(&mut self, plan: &CallPlan<'_>, needs_reserve: bool) -> StopReason {
-        let free = CallPlan { is_free: true, ..*plan };
+    pub(super) fn lowered_by(&mut self, plan: &PlannedCall<'_>, needs_reserve: bool) -> StopReason {
+        let free = plan.free();
         let (worst, _) = self.output_that_fits(&free, needs_reserve, Others::Count);
-        if worst.output < plan.max_output {
+        if worst.output < plan.max_output() {
             StopReason::TokenLimitReached
         } else {
             StopReason::CostLimitReached

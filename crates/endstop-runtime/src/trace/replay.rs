@@ -1,4 +1,4 @@
-//! A driven run that goes on from its recorded events.
+//! A run that continues from its recorded events.
 
 use std::sync::Arc;
 
@@ -8,49 +8,58 @@ use endstop_core::run::Run;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use endstop_core::wire::v1::trace::Line;
 
-use super::super::ask::settled;
-use super::super::resume::Tail;
-use super::{DrivenRun, Surroundings};
-use crate::observe::{Doubts, RunInfo};
-use endstop_runtime::ledger::{Amounts, Limits};
+use super::open_work::OpenWork;
+use crate::call::settled;
+use crate::ledger::Amounts;
+use crate::observe::CostUncertainty;
 
 /// Takes in the events that were recorded of a root run, in their order, under today's policy.
 ///
-/// What the dead process had begun is brought to an end by [`Replay::finish`]: a model request that was sent and
-/// not settled is charged as a failed attempt. Its money is its worst case, which every attempt announces; its
-/// tokens are the reservation, and where none was recorded (nothing limited tokens or money) those of the last
-/// attempt that was settled, as an estimate.
+/// [`Replay::finish`] ends what the dead process had begun: an attempt that was sent and not settled is charged as a
+/// failed one. Its money is its worst case, which every attempt announces; its tokens are the reservation. If none was
+/// recorded (nothing limited tokens or money), they are those of the last attempt that was settled, as an estimate.
 #[derive(Debug)]
 pub struct Replay {
     run: Run,
-    tail: Tail,
+    work: OpenWork,
     spent: Amounts,
-    doubts: Doubts,
-    is_held: bool,
+    uncertainty: CostUncertainty,
+    /// Whether the events are all that there is of the run.
+    is_whole: bool,
+    is_paused: bool,
     is_approved: bool,
 }
 
 /// A run whose events were taken in, with nothing open.
 #[derive(Debug)]
 pub struct Replayed {
-    run: Run,
-    usage: TokenUsage,
-    doubts: Doubts,
-    is_approved: bool,
-    spent: Amounts,
+    pub(crate) run: Run,
+    pub(crate) usage: TokenUsage,
+    pub(crate) uncertainty: CostUncertainty,
+    pub(crate) is_approved: bool,
+    pub(crate) spent: Amounts,
+    is_estimate: bool,
     added: Vec<Event<'static>>,
 }
 
 impl Replay {
-    /// Nothing is taken in yet.
+    /// Begins at the first event of a run.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
+        Self { is_whole: true, ..Self::continuing(Run::new(program), false) }
+    }
+
+    /// Continues from a saved core with the events after it. A saved state counts in itself, so what it had open is not
+    /// guessed from its past, and it stays paused.
+    #[must_use]
+    pub fn continuing(run: Run, is_step_open: bool) -> Self {
         Self {
-            run: Run::new(program),
-            tail: Tail::default(),
+            run,
+            work: OpenWork::new(is_step_open),
             spent: Amounts::ZERO,
-            doubts: Doubts::default(),
-            is_held: false,
+            uncertainty: CostUncertainty::default(),
+            is_whole: false,
+            is_paused: false,
             is_approved: false,
         }
     }
@@ -61,7 +70,7 @@ impl Replay {
         if !(line.refused && self.run.would(&event).admits()) {
             self.observe(&event);
             if line.estimate && matches!(event.kind, EventKind::Reply { .. }) {
-                self.doubts.estimated = self.doubts.estimated.saturating_add(1);
+                self.uncertainty.estimated = self.uncertainty.estimated.saturating_add(1);
             }
         }
     }
@@ -69,24 +78,26 @@ impl Replay {
     /// Takes in the next event.
     pub fn observe(&mut self, event: &Event<'_>) {
         let directive = self.run.observe(event);
-        self.tail.note(event, directive);
-        self.doubt(&event.kind);
+        self.work.note(event, directive);
+        self.count_uncertain(&event.kind);
         match &event.kind {
             EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
                 self.settle(*usage, *cost);
-                self.tail.last_usage = usage.or(self.tail.last_usage);
+                if self.is_whole {
+                    self.work.last_usage = usage.or(self.work.last_usage);
+                }
             }
-            EventKind::Paused => self.is_held = true,
-            EventKind::Resumed => self.is_held = false,
+            EventKind::Paused => self.is_paused = true,
+            EventKind::Resumed => self.is_paused = false,
             EventKind::Approved { .. } => self.is_approved = true,
             _ => {}
         }
     }
 
-    /// What a failed request has used is told by nobody.
-    fn doubt(&mut self, kind: &EventKind<'_>) {
+    /// The usage of a failed attempt is an estimate: no provider told it.
+    fn count_uncertain(&mut self, kind: &EventKind<'_>) {
         let is_estimate = matches!(kind, EventKind::AttemptFailed { usage: Some(_), .. });
-        self.doubts.take(kind, is_estimate);
+        self.uncertainty.take(kind, is_estimate);
     }
 
     /// Counts as the ledger did while the run was live.
@@ -100,15 +111,15 @@ impl Replay {
     /// Ends what is open, and the pause of a process that is no more.
     #[must_use]
     pub fn finish(mut self) -> Replayed {
-        let mut added = self.tail.close(&mut self.run);
+        let mut added = self.work.close(&mut self.run);
         for event in &added {
             if let EventKind::AttemptFailed { usage, cost } = &event.kind {
                 self.settle(*usage, *cost);
-                self.doubt(&event.kind);
+                self.count_uncertain(&event.kind);
             }
         }
-        if self.is_held {
-            let (at, wall) = self.tail.last_time(&self.run);
+        if self.is_paused && self.is_whole {
+            let (at, wall) = self.work.last_time(&self.run);
             let event = Event { wall, ..Event::new(at, EventKind::Resumed) };
             self.run.observe(&event);
             added.push(event);
@@ -117,8 +128,9 @@ impl Replay {
         let spent =
             Amounts { steps: reading("steps"), tool_calls: reading("tool_calls"), ..self.spent };
         Replayed {
-            usage: self.tail.usage,
-            doubts: self.doubts,
+            usage: self.work.usage,
+            is_estimate: self.work.is_estimate,
+            uncertainty: self.uncertainty,
             is_approved: self.is_approved,
             spent,
             added,
@@ -128,36 +140,27 @@ impl Replay {
 }
 
 impl Replayed {
-    /// What ended what was open: to be added to the record, so that it is charged once.
+    /// The events that ended what was open: to be added to the record, so that it is charged once.
     #[must_use]
     pub fn added(&self) -> &[Event<'static>] {
         &self.added
     }
 
-    /// What the run has spent, as the ledger counts it.
+    /// The spend of the events, as the ledger counts it.
     #[must_use]
     pub const fn spent(&self) -> Amounts {
         self.spent
     }
-}
 
-impl DrivenRun {
-    /// A root run that goes on from its recorded events: counters, money and a stop for good as they were. The
-    /// budgets above are not charged: what was spent before they were there is for their owner to bring in.
+    /// Tokens of the events, and whether some of them were added as an estimate.
     #[must_use]
-    pub fn replayed(info: RunInfo, replayed: Replayed, around: Surroundings) -> Self {
-        let Replayed { run, usage, doubts, is_approved, spent, .. } = replayed;
-        let driven = Self::root_of(info, run, around);
-        driven.scope.budget.bring_in(spent);
-        if is_approved {
-            // From there on the core alone knew the limits.
-            driven.scope.budget.set_limits(Limits::unlimited());
-        }
-        {
-            let mut core = driven.scope.core();
-            (core.usage, core.is_estimate) = (usage, doubts.estimated > 0);
-            core.doubts = doubts;
-        }
-        driven
+    pub const fn usage(&self) -> (TokenUsage, bool) {
+        (self.usage, self.is_estimate)
+    }
+
+    /// The core.
+    #[must_use]
+    pub const fn run(&self) -> &Run {
+        &self.run
     }
 }

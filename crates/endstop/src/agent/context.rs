@@ -86,8 +86,3 @@ impl ContextBound {
         (messages.len(), tokens)
     }
 }
-
-/// A guess of tokens where nobody counted them: a byte bound is three to four times too high.
-pub(in crate::agent) const fn estimate(bound: u64) -> u64 {
-    bound.div_ceil(3)
-}

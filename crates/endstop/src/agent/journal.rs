@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::drive::{Drive, Flow};
-use super::scope::Scope;
-use endstop_runtime::store::{RunLock, Store, Version};
+use super::agent_run::{AgentRun, Flow};
+use endstop_runtime::store::{RunId, RunLock, Store, Version};
+use endstop_runtime::trace::TraceBuffer;
 
 /// Where a run is kept.
 pub(super) struct Stored {
@@ -14,49 +14,44 @@ pub(super) struct Stored {
     pub(super) _lock: RunLock,
 }
 
-/// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait
-/// for its end.
-pub(super) struct Keeper {
+/// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait for its
+/// end.
+pub(super) struct Journal {
+    run: RunId,
+    buffer: Arc<TraceBuffer>,
     store: Arc<dyn Store>,
-    /// Held while lines are appended, so that they keep their order. With what the store said when it did
-    /// not take some: nothing is appended after a hole.
+    /// Held while lines are appended, so that they keep their order. `Some` is the error of a store that did not take
+    /// some: nothing is appended after a hole.
     problem: tokio::sync::Mutex<Option<String>>,
 }
 
-impl Keeper {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, problem: tokio::sync::Mutex::default() }
+impl Journal {
+    /// The buffer has to observe the run.
+    pub(super) fn new(run: RunId, buffer: Arc<TraceBuffer>, store: Arc<dyn Store>) -> Self {
+        Self { run, buffer, store, problem: tokio::sync::Mutex::default() }
     }
-}
 
-impl Scope {
-    /// Hands the trace of the root run so far to the store, if it has one: what was spent survives a crash
-    /// from here on.
-    pub(super) async fn keep_trace(&self) -> Result<(), String> {
-        let Some(keeper) = &self.shared.keeper else { return Ok(()) };
-        let mut root = self;
-        while let Some(parent) = root.parent.as_deref() {
-            root = parent;
-        }
-        let mut problem = keeper.problem.lock().await;
+    /// Hands the trace so far to the store: what was spent survives a crash from here on.
+    async fn keep(&self) -> Result<(), String> {
+        let mut problem = self.problem.lock().await;
         if let Some(problem) = &*problem {
             return Err(problem.clone());
         }
-        let lines = root.core().journal.as_mut().map(std::mem::take).unwrap_or_default();
+        let lines = self.buffer.take();
         if lines.is_empty() {
             return Ok(());
         }
-        let kept = keeper.store.append(&root.info.id, &lines).await;
+        let kept = self.store.append(&self.run, &lines).await;
         kept.map_err(|error| problem.insert(error.to_string()).clone())
     }
 }
 
-impl Drive {
+impl AgentRun {
     /// Hands the trace so far to the store: what was spent survives a crash from here on.
     pub(super) async fn flush(&mut self) {
-        let Err(error) = self.scope.keep_trace().await else { return };
-        if self.stored.take().is_some() || self.scope.parent.is_some() && self.flow() != Flow::Stop
-        {
+        let Some(journal) = &self.node.journal else { return };
+        let Err(error) = journal.keep().await else { return };
+        if self.stored.take().is_some() || self.node.parent.is_some() && self.flow() != Flow::Stop {
             self.error(&format!("the run cannot be kept: {error}"), "store");
         }
     }

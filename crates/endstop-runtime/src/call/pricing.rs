@@ -5,8 +5,9 @@ use std::sync::Arc;
 use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
-use crate::model::Model;
 use endstop_price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
+
+use crate::limits::LARGEST_WINDOW;
 
 /// Prices calls of one model.
 #[derive(Clone, Debug)]
@@ -27,14 +28,8 @@ pub struct Pricing {
 /// What a provider may serve a request at that leaves the tier to it.
 const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
-/// Tokens.
-const LARGEST_WINDOW: u64 = 2 << 20;
 
 impl Pricing {
-    pub(super) fn of(model: &dyn Model, table: &'static PriceTable) -> Self {
-        Self::new(model.provider(), model.name(), table)
-    }
-
     /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow where no table has
     /// it: keep what this gives.
     #[must_use]
@@ -139,7 +134,7 @@ impl Pricing {
 
     /// The most that a call with so many tokens can cost: all input uncached, or all of it written to a
     /// cache where that costs more.
-    pub(super) fn worst(&self, input: u64, output: u64, at: WallTime) -> Cost {
+    pub(crate) fn worst(&self, input: u64, output: u64, at: WallTime) -> Cost {
         let cost = |usage: TokenUsage| self.with_searches(&usage, at);
         let plain = cost(TokenUsage { input, output, ..TokenUsage::default() });
         let written = cost(TokenUsage { cache_write: input, output, ..TokenUsage::default() });
@@ -161,7 +156,7 @@ fn dearer(one: Cost, other: Cost) -> Cost {
 }
 
 /// What the ledger holds or settles for a cost: a price that is not known counts as the policy says.
-pub(super) fn amount(cost: Option<Cost>, usage: &TokenUsage, unpriced: OnUnpriced) -> Money {
+pub(crate) fn amount(cost: Option<Cost>, usage: &TokenUsage, unpriced: OnUnpriced) -> Money {
     match (cost, unpriced) {
         (Some(Cost::Known(money)), _) => money,
         (Some(Cost::Unpriced), OnUnpriced::Rates(rates)) => {

@@ -1,8 +1,5 @@
 //! The worst case of a model call before it is made: how much input it can be, how much output fits.
 
-mod context;
-mod fit;
-
 use endstop_core::event::EventKind;
 use endstop_core::policy::{Action, FallbackRates, OnUnpriced};
 use endstop_core::run::Directive;
@@ -10,69 +7,119 @@ use endstop_core::run::next_trip::Axis;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
-pub(super) use context::{ContextBound, estimate};
-
-use self::fit::{Others, is_only_held};
+use super::fit::{Others, is_only_held};
 use super::pricing::{Pricing, amount};
-use super::scope::Chain;
+use crate::ledger::{Amounts, Budget, Hold, Refused};
+use crate::limits::{WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS};
 use crate::observe::Detail;
-use endstop_runtime::ledger::{Amounts, Budget, Hold, Refused};
+use crate::run::{LockedChain, RunCore};
 
-/// Output tokens below which a call is not worth making (docs/semantics.md, section 2).
-pub const MIN_OUTPUT_TOKENS: u64 = 16;
-/// The output that is reserved for a call where neither the agent nor the model sets a cap.
-pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 8_192;
-/// The output that is kept for a wrap-up.
-pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
-/// The tool results that are expected before a wrap-up, in tokens.
-const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
-
-/// What is asked for.
+/// A model call that is about to be made, as its driver knows it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CallPlan<'p> {
-    pub(super) pricing: &'p Pricing,
-    pub(super) at: WallTime,
-    /// The most input tokens, and those of them that a provider counted before.
-    pub(super) input: u64,
-    pub(super) told: u64,
-    /// The most output tokens that are wanted, and the least that are worth the call.
-    pub(super) max_output: u64,
-    pub(super) min_output: u64,
+pub struct CallPlan<'p> {
+    /// The model's prices, and its name and provider.
+    pub pricing: &'p Pricing,
+    /// An upper bound of the input tokens.
+    pub input: u64,
+    /// The part of them that the provider counted before.
+    pub told: u64,
+    /// The output tokens that are wanted.
+    pub max_output: u64,
+    /// The output tokens below which the call is not worth making:
+    /// [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) elsewhere.
+    pub min_output: u64,
+    /// Whether the step is the wrap-up: then no room is kept for one.
+    pub is_wrap_up: bool,
+    /// Whether exactly this call is sent, and can wait before. Then a step does not begin if a shared budget has no
+    /// room for its call, and a call waits while others hold what it needs. Otherwise the call may still change after
+    /// its step has begun.
+    pub is_final: bool,
+}
+
+/// A plan in its run: at a time, and with what the policies around it say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlannedCall<'p> {
+    plan: CallPlan<'p>,
+    at: WallTime,
     /// Whether room is kept for a wrap-up after this call.
-    pub(super) keeps_wrap_up: bool,
-    /// What a call without a price counts for the ledger.
-    pub(super) unpriced: OnUnpriced,
+    keeps_wrap_up: bool,
+    /// The amount of a call without a price, for the ledger.
+    unpriced: OnUnpriced,
     /// Whether money is left out of account.
-    pub(super) is_free: bool,
-    /// Whether the call can wait for others in flight to be settled.
-    pub(super) can_wait: bool,
+    is_free: bool,
 }
 
 /// The worst case of a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Worst {
-    pub(super) input: u64,
-    pub(super) output: u64,
-    pub(super) cost: Cost,
+pub(crate) struct Worst {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+    pub(crate) cost: Cost,
 }
 
-impl CallPlan<'_> {
+impl<'p> PlannedCall<'p> {
+    pub(crate) const fn new(
+        plan: &CallPlan<'p>,
+        at: WallTime,
+        finishes: bool,
+        unpriced: OnUnpriced,
+    ) -> Self {
+        let keeps_wrap_up = finishes && !plan.is_wrap_up;
+        Self { plan: *plan, at, keeps_wrap_up, unpriced, is_free: false }
+    }
+
+    /// The same call if it cost nothing.
+    pub(super) const fn free(self) -> Self {
+        Self { is_free: true, ..self }
+    }
+
+    pub(super) const fn at(&self) -> WallTime {
+        self.at
+    }
+
+    pub(super) const fn unpriced(&self) -> OnUnpriced {
+        self.unpriced
+    }
+
+    pub(super) const fn max_output(&self) -> u64 {
+        self.plan.max_output
+    }
+
+    /// The least output that is worth the call.
+    pub(super) const fn least_output(&self) -> u64 {
+        if self.plan.min_output < self.plan.max_output {
+            self.plan.min_output
+        } else {
+            self.plan.max_output
+        }
+    }
+
+    pub(super) const fn keeps_wrap_up(&self) -> bool {
+        self.keeps_wrap_up
+    }
+
+    pub(super) const fn can_wait(&self) -> bool {
+        self.plan.is_final
+    }
+
     /// The most that so many tokens cost.
     fn cost(&self, input: u64, output: u64) -> Cost {
         if self.is_free {
             return Cost::Known(Money::ZERO);
         }
-        self.pricing.worst(input, output, self.at)
+        self.plan.pricing.worst(input, output, self.at)
     }
 
     /// A guess of the input that was sent.
-    pub(super) const fn estimated_input(&self) -> u64 {
-        self.told.saturating_add(estimate(self.input.saturating_sub(self.told)))
+    pub(crate) const fn estimated_input(&self) -> u64 {
+        let CallPlan { input, told, .. } = self.plan;
+        told.saturating_add(estimate_tokens(input.saturating_sub(told)))
     }
 
     /// The worst case with an output cap, without what is kept for a wrap-up.
-    pub(super) fn worst(&self, output: u64) -> Worst {
-        Worst { input: self.input, output, cost: self.cost(self.input, output) }
+    pub(crate) fn worst(&self, output: u64) -> Worst {
+        let input = self.plan.input;
+        Worst { input, output, cost: self.cost(input, output) }
     }
 
     /// As [`CallPlan::worst`], with what is kept.
@@ -81,11 +128,12 @@ impl CallPlan<'_> {
     }
 
     /// A worst case, and what is kept for a wrap-up after it.
-    fn with_wrap_up(&self, worst: Worst) -> Worst {
+    pub(super) fn with_wrap_up(&self, worst: Worst) -> Worst {
         if !self.keeps_wrap_up {
             return worst;
         }
-        let again = self.input.saturating_add(worst.output).saturating_add(WRAP_UP_RESULTS_TOKENS);
+        let again =
+            self.plan.input.saturating_add(worst.output).saturating_add(WRAP_UP_RESULTS_TOKENS);
         let wrap_up = self.cost(again, WRAP_UP_OUTPUT_TOKENS);
         Worst {
             input: worst.input.saturating_add(again),
@@ -95,26 +143,36 @@ impl CallPlan<'_> {
     }
 
     /// What the ledger holds for the call.
-    fn amounts(&self, worst: Worst) -> Amounts {
-        let Worst { input, output, .. } = worst;
-        let usage = TokenUsage { input, output, ..TokenUsage::default() };
-        Amounts {
-            attempts: 1,
-            tokens: usage.total(),
-            cost: amount(Some(worst.cost), &usage, self.unpriced),
-            ..Amounts::default()
-        }
+    pub(super) fn amounts(&self, worst: Worst) -> Amounts {
+        let Worst { input, output, cost } = worst;
+        settled(&TokenUsage { input, output, ..TokenUsage::default() }, cost, self.unpriced)
     }
 
     /// The most money that a million more output tokens cost.
     fn output_rate(&self) -> Money {
-        let with = self.cost(self.input, 1_000_000);
-        let without = self.cost(self.input, 0);
+        let with = self.cost(self.plan.input, 1_000_000);
+        let without = self.cost(self.plan.input, 0);
         match (with, without) {
             (Cost::Known(with), Cost::Known(without)) => with.saturating_sub(without),
             _ => Money::ZERO,
         }
     }
+}
+
+/// The amounts of one attempt in the ledger.
+pub(crate) fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> Amounts {
+    Amounts {
+        attempts: 1,
+        tokens: usage.total(),
+        cost: amount(Some(cost), usage, unpriced),
+        ..Amounts::default()
+    }
+}
+
+/// An estimate of tokens that were not counted: a bound by bytes is three to four times too high.
+#[must_use]
+pub const fn estimate_tokens(bound: u64) -> u64 {
+    bound.div_ceil(3)
 }
 
 fn plus(a: Cost, b: Cost) -> Cost {
@@ -129,12 +187,12 @@ fn plus(a: Cost, b: Cost) -> Cost {
 impl Worst {
     /// As an event for the run of a budget: what it holds for other calls in flight comes on top. A call
     /// without a price costs what the run's policy says.
-    pub(super) fn beside(&self, budget: &Budget, unpriced: OnUnpriced) -> EventKind<'static> {
+    pub(crate) fn beside(&self, budget: &Budget, unpriced: OnUnpriced) -> EventKind<'static> {
         self.beside_held(budget.held(), unpriced)
     }
 
     /// As [`Worst::beside`], beside so much.
-    fn beside_held(&self, held: Amounts, unpriced: OnUnpriced) -> EventKind<'static> {
+    pub(super) fn beside_held(&self, held: Amounts, unpriced: OnUnpriced) -> EventKind<'static> {
         let usage = TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
         let cost = match (self.cost, unpriced) {
             (Cost::Unpriced, OnUnpriced::Stop) => Cost::Unpriced,
@@ -150,16 +208,16 @@ impl Worst {
 }
 
 /// A call that has begun.
-pub(super) struct Admitted {
-    pub(super) hold: Hold,
-    pub(super) output: u64,
+pub(crate) struct Admitted {
+    pub(crate) hold: Hold,
+    pub(crate) output: u64,
     /// The limit that lowered the output cap below what was wanted.
-    pub(super) lowered_by: Option<StopReason>,
+    pub(crate) lowered_by: Option<StopReason>,
 }
 
 /// Why a call was not admitted.
 #[derive(Debug)]
-pub(super) enum NotAdmitted {
+pub(crate) enum NotAdmitted {
     /// A core said so.
     Core(Directive),
     /// The ledger said so: a budget that is shared with other runs.
@@ -172,16 +230,16 @@ pub(super) enum NotAdmitted {
     OthersHold,
 }
 
-impl Chain<'_> {
+impl LockedChain<'_> {
     /// Whether money or tokens matter to any run concerned.
-    pub(super) fn needs_reserve(&self) -> bool {
+    pub(crate) fn needs_reserve(&self) -> bool {
         self.cores().any(|core| core.run.program().needs_reserve())
     }
 
     /// What a call without a price counts in the ledger, whose nodes have one amount for all: the dearest
     /// rates of the runs concerned, else what the outermost one says.
-    pub(super) fn unpriced(&self) -> OnUnpriced {
-        let mut all = self.cores().map(|core| core.run.program().policy().unpriced());
+    pub(crate) fn unpriced(&self) -> OnUnpriced {
+        let mut all = self.cores().map(RunCore::unpriced);
         let first = all.next().unwrap_or_default();
         all.fold(first, |dearest, next| match (dearest, next) {
             (OnUnpriced::Rates(a), OnUnpriced::Rates(b)) => OnUnpriced::Rates(FallbackRates {
@@ -194,7 +252,7 @@ impl Chain<'_> {
     }
 
     /// Whether a budget beyond the runs' own rules limits money that nobody can tell.
-    fn is_untold_money(&self, plan: &CallPlan<'_>) -> bool {
+    fn is_untold_money(&self, plan: &PlannedCall<'_>) -> bool {
         let is_limited = || self.shared_budget().is_some_and(|it| it.room().cost.is_some());
         plan.unpriced == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
     }
@@ -204,14 +262,14 @@ impl Chain<'_> {
     ///
     /// # Errors
     /// The refusal.
-    pub(super) fn check_shared(&self, plan: &CallPlan<'_>) -> Result<(), NotAdmitted> {
+    pub(crate) fn check_shared(&self, plan: &PlannedCall<'_>) -> Result<(), NotAdmitted> {
         let Some(shared) = self.shared_budget() else { return Ok(()) };
         if self.is_untold_money(plan) {
             return Err(NotAdmitted::Unpriced);
         }
-        let least = plan.worst(plan.min_output.min(plan.max_output));
+        let least = plan.worst(plan.least_output());
         match shared.check(&plan.amounts(least)) {
-            Err(refused) if !(plan.can_wait && is_only_held(&refused)) => {
+            Err(refused) if !(plan.can_wait() && is_only_held(&refused)) => {
                 Err(NotAdmitted::Ledger(refused))
             }
             _ => Ok(()),
@@ -220,20 +278,22 @@ impl Chain<'_> {
 
     /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
     /// core begins the wrap-up early enough.
-    pub(super) fn look_ahead(&mut self, plan: &CallPlan<'_>) {
+    pub(crate) fn look_ahead(&mut self, plan: &PlannedCall<'_>) {
         self.look_ahead_beside(plan, self.own_budget().held());
     }
 
-    fn look_ahead_beside(&mut self, plan: &CallPlan<'_>, held: Amounts) {
-        let output = plan.max_output.min(plan.min_output.max(WRAP_UP_OUTPUT_TOKENS));
-        let kind = plan.worst_with_wrap_up(output).beside_held(held, self.own_unpriced());
-        self.note_own(&kind, Detail::None);
+    pub(super) fn look_ahead_beside(&mut self, plan: &PlannedCall<'_>, held: Amounts) {
+        let CallPlan { min_output, max_output, .. } = plan.plan;
+        let output = max_output.min(min_output.max(WRAP_UP_OUTPUT_TOKENS));
+        let unpriced = self.own_core().unpriced();
+        let kind = plan.worst_with_wrap_up(output).beside_held(held, unpriced);
+        self.record_own(&kind, Detail::None);
     }
 
     /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
-    pub(super) fn begin_call(
+    pub(crate) fn begin_call(
         &mut self,
-        plan: &CallPlan<'_>,
+        plan: &PlannedCall<'_>,
         model: &str,
         provider: &str,
     ) -> Result<Admitted, NotAdmitted> {
@@ -247,21 +307,21 @@ impl Chain<'_> {
         if self.waits_for_others(plan, (worst, fits), needs_reserve) {
             return Err(NotAdmitted::OthersHold);
         }
-        let is_lowered = output < plan.max_output;
+        let is_lowered = output < plan.max_output();
         let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
         let hold = match self.own_budget().reserve(plan.amounts(worst)) {
             Ok(hold) => hold,
-            Err(refused) if plan.can_wait && is_only_held(&refused) => {
+            Err(refused) if plan.can_wait() && is_only_held(&refused) => {
                 // A call of another run was quicker.
                 return Err(NotAdmitted::OthersHold);
             }
             Err(refused) => {
                 // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
                 let reserve = |budget: &Budget, unpriced| worst.beside(budget, unpriced);
-                if !needs_reserve || self.would(reserve) {
+                if !needs_reserve || self.would_admit(reserve) {
                     return Err(NotAdmitted::Ledger(refused));
                 }
-                self.intend_each(reserve, Detail::None);
+                self.try_begin_each(reserve, Detail::None);
                 return Err(NotAdmitted::Both);
             }
         };
@@ -271,7 +331,7 @@ impl Chain<'_> {
             model,
             provider,
             max_output_tokens: Some(output),
-            input_bound: plan.input,
+            input_bound: plan.plan.input,
         };
         let begun = self.begin_held(worst, held, needs_reserve, detail);
         match begun {
@@ -292,20 +352,20 @@ impl Chain<'_> {
     ) -> Result<(), Directive> {
         if needs_reserve {
             let reserve = |budget: &Budget, unpriced| without(worst.beside(budget, unpriced), held);
-            let directive = self.intend_each(reserve, Detail::None);
+            let directive = self.try_begin_each(reserve, Detail::None);
             if !directive.admits() {
                 return Err(directive);
             }
         }
         let begin = EventKind::AttemptBegin { next_cost: Some(worst.cost) };
-        let directive = self.intend(&begin, detail);
+        let directive = self.try_begin(&begin, detail);
         if directive.admits() { Ok(()) } else { Err(directive) }
     }
 
     /// Where no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.
-    fn output_below_finish(&self, plan: &CallPlan<'_>) -> u64 {
+    pub(super) fn output_below_finish(&mut self, plan: &PlannedCall<'_>) -> u64 {
         let axis = Axis::Output { rate: plan.output_rate() };
-        let run = &self.core.run;
+        let run = &self.own_core().run;
         if run.next_trip(axis, &[Action::Stop]).is_some() {
             return u64::MAX;
         }
