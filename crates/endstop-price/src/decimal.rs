@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::limits::MAX_EXPONENT;
+use super::limits::MAX_EXPONENT;
 
 /// What to do with digits beyond the wanted scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,6 @@ pub(crate) fn plain(value: u128, digits: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]
