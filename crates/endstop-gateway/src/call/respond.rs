@@ -1,4 +1,4 @@
-//! Responses of the gateway's own: stops and errors.
+//! Responses of the gateway's own: stop responses (`docs/semantics.md` section 6) and errors.
 
 use bytes::Bytes;
 use endstop_core::signal::{StopReason, StopSignal};

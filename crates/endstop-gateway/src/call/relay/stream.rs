@@ -1,4 +1,7 @@
 //! Responses that are passed on while they come.
+//!
+//! A stream whose run has stopped ends between two blocks with a stop response, or its connection is cut
+//! (`docs/semantics.md` sections 6 and 9).
 
 use std::task::{Context, Poll};
 

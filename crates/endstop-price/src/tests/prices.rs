@@ -3,7 +3,7 @@
 use endstop_core::units::WallTime;
 use serde_json::json;
 
-use super::*;
+use crate::*;
 
 pub(super) const NOON: WallTime = WallTime(1_793_534_400_000);
 
@@ -51,9 +51,9 @@ fn the_data_that_ships_is_whole() {
     assert_eq!(checked.version(), "genai-prices 0.2.3");
     assert_eq!(checked.providers().count(), 47);
     assert_eq!(checked.models().count(), 2_330);
-    let version = include_str!("../data/genai-prices.version");
+    let version = include_str!("../../data/genai-prices.version");
     assert!(version.starts_with("genai-prices 0.2.3 "));
-    assert!(include_str!("../data/genai-prices.LICENSE").contains("Copyright (c) Pydantic"));
+    assert!(include_str!("../../data/genai-prices.LICENSE").contains("Copyright (c) Pydantic"));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_variant_replaces_only_what_it_names_and_the_first_wins() {
     assert_eq!(total(&flex), "19");
     assert_eq!(total(&both), "16");
     assert_eq!(total(&other), "22");
-    assert_eq!(super::price_tests::total(&table, &counts, WallTime(0), &flex), "22");
+    assert_eq!(super::prices::total(&table, &counts, WallTime(0), &flex), "22");
     let rates = table.find(Some("p"), "m").unwrap().rates(NOON, &both);
     assert_eq!(rates.len(), 4);
 }

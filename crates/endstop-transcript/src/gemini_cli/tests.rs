@@ -3,7 +3,8 @@
 use std::fs;
 
 use super::*;
-use crate::{RunFooter, Warning};
+use crate::{Part, RunFooter, RunHeader, Source, Warning};
+use endstop_price::PriceTable;
 
 /// The ids of runs, their replies' tokens, and warnings.
 #[derive(Default)]
@@ -40,7 +41,7 @@ fn told(text: &str) -> Told {
     let part = Part::bytes("session-1.jsonl", text.as_bytes().to_vec());
     let source = Source { main: &part, children: &[], prices: PriceTable::embedded() };
     let mut told = Told::default();
-    GeminiCli.read(&source, &mut told);
+    crate::format("gemini-cli").unwrap().read(&source, &mut told);
     told
 }
 
@@ -94,12 +95,12 @@ fn sub_agents_belong_to_the_newest_session_of_their_folders_name() {
     fs::write(main.with_file_name("session-2026-11-02T10-00-ffffffff.jsonl"), HEADER).unwrap();
     let child = folder.join("worker.jsonl");
     let head = Head::new(HEADER.as_bytes(), b"");
-    assert!(GeminiCli.detect(&head));
-    assert_eq!(GeminiCli.parent(&child, &head), Some(main.clone()));
-    assert_eq!(GeminiCli.parent(&main, &head), None);
-    assert_eq!(GeminiCli.companions(&main), [folder]);
+    assert!(detect(&head));
+    assert_eq!(parent(&child, &head), Some(main.clone()));
+    assert_eq!(parent(&main, &head), None);
+    assert_eq!(companions(&main), [folder]);
     let old = main.with_extension("json");
-    assert_eq!(GeminiCli.shadowed_by(&old), Some(main));
+    assert_eq!(shadowed_by(&old), Some(main));
     fs::remove_dir_all(root).unwrap();
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use endstop_core::units::{Money, WallTime};
 use serde_json::Value;
 
-use super::decimal::{self, Beyond};
-use super::*;
+use crate::decimal::{self, Beyond};
+use crate::*;
 
 fn data(name: &str) -> Option<String> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/prices");

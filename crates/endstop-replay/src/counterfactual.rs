@@ -11,7 +11,7 @@ use super::needs::Testable;
 
 /// Where a policy would have cut a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct StopPoint {
     /// The last step that ran or began to.
     pub step: u64,
     /// Tokens spent until then.
@@ -21,12 +21,12 @@ pub struct Cut {
 }
 
 /// A policy that follows a run.
-pub(super) struct Follower {
+pub(super) struct Counterfactual {
     testable: Arc<Testable>,
     run: Run,
     /// A stop that has ended nothing yet. A run that the policy would have stopped after its last event does not count
     /// as stopped, because nothing that was recorded would have been prevented.
-    tripped: Option<Cut>,
+    tripped: Option<StopPoint>,
     is_cut: bool,
     /// Results of calls that did not begin are not taken in.
     refused_calls: Vec<String>,
@@ -34,7 +34,7 @@ pub(super) struct Follower {
     pub(super) warned: Vec<String>,
 }
 
-impl Follower {
+impl Counterfactual {
     /// Follows a run that is about to begin.
     pub(super) fn new(testable: &Arc<Testable>) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Follower {
     }
 
     /// Where the run was cut, once it is over.
-    pub(super) fn cut(&self) -> Option<Cut> {
+    pub(super) fn cut(&self) -> Option<StopPoint> {
         self.tripped.filter(|_| self.is_cut)
     }
 
@@ -80,7 +80,7 @@ impl Follower {
         }
         match self.run.observe(event) {
             Directive::Stop | Directive::CancelNow if !self.ended_by_itself() => {
-                self.tripped = Some(Cut {
+                self.tripped = Some(StopPoint {
                     step: self.run.step_count(),
                     tokens: self.run.tokens(),
                     spent: self.run.cost().unwrap_or(known),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use endstop_core::units::Money;
 
-use super::super::follower::Cut;
+use super::super::counterfactual::StopPoint;
 use super::*;
 use endstop_transcript::CostIs;
 
@@ -20,10 +20,10 @@ fn runs(lengths: &[(u64, bool)]) -> Comparison {
         let mut run = RunReport::new(&format!("run-{index}"), "endstop");
         (run.steps, run.outcome, run.known_cost) = (*length, Some(*succeeded), times(*length));
         (run.cost, run.cost_is) = (Some(times(*length)), CostIs::Billed);
-        let mut cuts: Vec<Option<Cut>> = vec![None; all];
+        let mut cuts: Vec<Option<StopPoint>> = vec![None; all];
         for (value, text) in FAMILIES[steps].values.iter().enumerate() {
             let limit: u64 = text.parse().unwrap();
-            let cut = Cut { step: limit, tokens: 0, spent: times(limit) };
+            let cut = StopPoint { step: limit, tokens: 0, spent: times(limit) };
             cuts[offset + value] = (*length > limit).then_some(cut);
         }
         comparison.runs.push(run);

@@ -3,7 +3,7 @@
 use endstop_core::units::{Money, TokenUsage};
 use serde_json::{Value, json};
 
-use super::*;
+use crate::*;
 
 #[test]
 fn each_shape_is_told_and_read() {

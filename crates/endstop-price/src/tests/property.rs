@@ -3,8 +3,8 @@
 use endstop_core::units::WallTime;
 use proptest::prelude::*;
 
-use super::price_tests::{NOON, table, usage};
-use super::*;
+use super::prices::{NOON, table, usage};
+use crate::*;
 
 /// A rate as text with up to 6 whole and 18 fractional digits, and the same as a fraction of 10^18.
 fn rate() -> impl Strategy<Value = (String, u128)> {

@@ -1,6 +1,7 @@
 //! What an entry is: a call, a reply without one, or the harness's own closing note.
 
 use super::*;
+use crate::Part;
 
 fn turn(entry: &str) -> Turn {
     Turn::of_entry(serde_json::from_str(entry).unwrap())
@@ -57,7 +58,8 @@ fn the_closing_note_of_the_harness_is_no_reply_of_the_model() {
 /// The tool of each turn, with a history of which so many bytes are held at once.
 fn named(history: &str, turns: &[(&str, &str)], limit: usize) -> Vec<Option<String>> {
     let part = Part::bytes("x.traj", format!("{{\"history\":[{history}]}}").into_bytes());
-    let lists = Lists { part: &part, attempt: None };
+    let warnings = Warnings::default();
+    let lists = Lists::of(Reading::of_part(&part, &warnings));
     let mut functions = Functions::with_limit(&lists, limit);
     let names = turns.iter().map(|(words, action)| {
         let (words, action) = ((*words).to_owned(), (*action).to_owned());
@@ -119,7 +121,7 @@ fn the_model_is_read_from_both_forms_of_the_settings() {
 
 #[test]
 fn only_trajectories_are_recognised() {
-    let detects = |text: &str| SweAgent.detect(&Head::new(text.as_bytes(), b""));
+    let detects = |text: &str| detect(&Head::new(text.as_bytes(), b""));
     let entry = r#"[{"action":"ls","observation":"a","response":"x","thought":"x"}]"#;
     assert!(detects(&format!("{{\"trajectory\":{entry}")));
     assert!(detects(&format!("{{\"attempts\":[{{\"trajectory\":{entry}")));

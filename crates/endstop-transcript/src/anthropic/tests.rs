@@ -1,13 +1,12 @@
 //! Which messages are Anthropic's, and what their blocks are.
 
 use super::*;
-use crate::openai_chat::OpenAiChat;
 
 /// The formats that recognise a text.
 fn found(text: &str) -> Vec<&'static str> {
     let head = Head::new(text.as_bytes(), b"");
-    let formats: [&dyn Format; 3] = [&MESSAGES, &RESPONSES, &OpenAiChat];
-    formats.into_iter().filter(|format| format.detect(&head)).map(Format::id).collect()
+    let formats = ["anthropic-messages", "anthropic-responses", "openai-chat"];
+    formats.into_iter().filter(|id| crate::format(id).unwrap().detect(&head)).collect()
 }
 
 #[test]

@@ -13,10 +13,10 @@ fn handed(text: &str, limit: usize) -> Handed {
 
 fn handed_at(list: &[&str], text: &str, limit: usize) -> Handed {
     let part = Part::bytes("x.json", text.as_bytes().to_vec());
-    let mut warnings = Warnings::default();
+    let warnings = Warnings::default();
     let mut elements = Vec::new();
     let wanted = Wanted { list, beside: &["a", "b"] };
-    read(&part, wanted, limit, &mut warnings, &mut |element, _| {
+    read(&part, wanted, limit, &warnings, &mut |element| {
         elements.push(match element {
             Element::Item(item) => item.get().to_owned(),
             Element::Beside(key, value) => format!("{key}={}", value.get()),
@@ -68,8 +68,8 @@ fn a_first_look_ends_where_all_is_found() {
 fn every_key_of_an_object_is_handed_over() {
     let members = |text: &str| {
         let part = Part::bytes("x.json", text.as_bytes().to_vec());
-        let (mut warnings, mut members) = (Warnings::default(), Vec::new());
-        each_member(&part, &mut warnings, &mut |element, _| {
+        let (warnings, mut members) = (Warnings::default(), Vec::new());
+        each_member(&part, &warnings, &mut |element| {
             if let Element::Beside(key, value) = element {
                 members.push(format!("{key}={}", value.get()));
             }

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::fleet::Fleet;
+use super::super::policy_set::PolicySet;
 use super::super::recorder::{Detail, Recorder};
 use super::*;
 use endstop_core::Event;
@@ -200,10 +200,10 @@ fn sums_that_depend_on_their_order_are_left_to_the_whole() {
         let whole = transcript(Part::bytes("x.jsonl", dear.repeat(runs).into_bytes()));
         let pieces = apart(&whole, 1);
         assert_eq!(pieces.parts().len(), runs);
-        let fleet = Fleet::new(&[]).unwrap();
+        let policies = PolicySet::new(&[]).unwrap();
         let outcomes = BTreeMap::new();
         let record = |part: &Transcript| {
-            let mut recorder = Recorder::new(fleet.plan(part.format), &outcomes, Detail::Cuts);
+            let mut recorder = Recorder::new(policies.plan(part.format), &outcomes, Detail::Cuts);
             part.read(PriceTable::embedded(), &mut recorder);
             recorder.finish()
         };

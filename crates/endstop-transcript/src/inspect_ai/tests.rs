@@ -3,7 +3,7 @@
 use endstop_core::{Event, EventKind};
 
 use super::*;
-use crate::{RunFooter, Warning};
+use crate::{RunFooter, RunHeader, Source, Warning};
 use endstop_price::PriceTable;
 
 /// The events of all runs by their names, with what matters of each; and the warnings.
@@ -46,11 +46,11 @@ impl RunSink for Told {
 
 fn told(sample: &str) -> Told {
     let log = format!(r#"{{"version":2,"status":"success","eval":{{}},"samples":[{sample}]}}"#);
-    assert!(InspectAi.detect(&Head::new(log.as_bytes(), b"")));
+    assert!(detect(&Head::new(log.as_bytes(), b"")));
     let part = Part::bytes("x.json", log.into_bytes());
     let source = Source { main: &part, children: &[], prices: PriceTable::embedded() };
     let mut told = Told::default();
-    InspectAi.read(&source, &mut told);
+    crate::format("inspect-ai").unwrap().read(&source, &mut told);
     told
 }
 
@@ -137,9 +137,9 @@ fn a_call_that_nobody_asked_for_is_told() {
 #[test]
 fn other_archives_and_documents_are_not_claimed() {
     for head in [&b"PK\x03\x04"[..], b"PK\x03\x04..........................word/document.xml"] {
-        assert!(!InspectAi.detect(&Head::new(head, b"")));
+        assert!(!detect(&Head::new(head, b"")));
     }
     for text in [r#"{"version":2}"#, r#"[{"version":2,"status":"","eval":{}}]"#, "{}"] {
-        assert!(!InspectAi.detect(&Head::new(text.as_bytes(), b"")), "{text}");
+        assert!(!detect(&Head::new(text.as_bytes(), b"")), "{text}");
     }
 }

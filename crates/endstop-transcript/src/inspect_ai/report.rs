@@ -1,11 +1,14 @@
 //! Tokens and money of a model call as Inspect reports them.
 
-use endstop_core::units::{Cost, TokenUsage};
+use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_price::{UsageShape, billed_cost};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::act::{CostSource, Reply, Time};
-use crate::bill::{ModelCall, bill};
-use endstop_price::{PriceTable, UsageShape, billed_cost};
+use crate::bill::ModelCall;
+use crate::reading::Reading;
+use crate::step::{CostSource, Reply};
+use crate::time::Time;
 
 /// Inspect's names of providers that the price table calls otherwise.
 const PROVIDERS: [(&str, &str); 4] =
@@ -14,37 +17,31 @@ const PROVIDERS: [(&str, &str); 4] =
 /// Services that offer a vendor's models at prices of their own: `anthropic/bedrock/..`.
 const SERVICES: [&str; 3] = ["azure", "bedrock", "vertex"];
 
-/// Sets the usage and cost of a reply; what is wrong with the report is returned.
-///
-/// `name` is Inspect's own name of the model, `provider/model`.
+/// Sets the usage and cost of a reply of the model that Inspect calls `name`, `provider/model`.
 pub(super) fn fill(
+    reading: Reading<'_>,
     reply: &mut Reply,
     name: &str,
-    usage: Option<&str>,
+    usage: Option<&RawValue>,
     time: Time,
-    prices: &PriceTable,
-) -> Option<String> {
+) {
     reply.cost = Some(Cost::Unpriced);
-    let report: Map<String, Value> = match serde_json::from_str(usage?) {
-        Ok(report) => report,
-        Err(error) => return Some(error.to_string()),
-    };
+    let label = format_args!("usage of a call of `{name}`");
+    let Some(report) = reading.usage::<Map<String, Value>>(usage, label) else { return };
     let (provider, requested) = names_of(name);
-    let answered = reply.model.as_deref().unwrap_or(requested);
-    let is_priced = |model: &&str| prices.find(Some(provider), model).is_some();
+    let answered = reply.model.clone();
+    let answered = answered.as_deref().unwrap_or(requested);
+    let is_priced = |model: &&str| reading.prices.find(Some(provider), model).is_some();
     let model = [answered, requested].into_iter().find(is_priced).unwrap_or(answered);
     let (shape, usage) = shape_of(&report);
     let call = ModelCall {
         // A model that runs here has the name of one that is sold, and costs nothing like it.
         providers: &[Some(provider)],
         model: Some(model),
-        shape,
-        usage: &usage,
-        service_tier: None,
         time,
+        ..ModelCall::new(shape, &usage)
     };
-    let bill = bill(&call, prices);
-    (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), bill.source);
+    let bill = reading.price(reply, &call, label);
     if reply.source == CostSource::Unknown && bill.problem.is_none() {
         // What Inspect computed from prices that its user gave it.
         let own = report.get("total_cost").and_then(|cost| billed_cost(&json!({ "cost": cost })));
@@ -52,13 +49,12 @@ pub(super) fn fill(
             (reply.cost, reply.source) = (Some(Cost::Known(cost)), CostSource::Computed);
         }
     }
-    bill.problem
 }
 
 /// A reply that Inspect had kept from an earlier call: no model was asked.
 pub(super) fn fill_kept(reply: &mut Reply) {
     reply.usage = Some(TokenUsage::default());
-    reply.cost = Some(Cost::Known(endstop_core::units::Money::ZERO));
+    reply.cost = Some(Cost::Known(Money::ZERO));
     reply.source = CostSource::Computed;
 }
 
@@ -105,11 +101,20 @@ fn shape_of(report: &Map<String, Value>) -> (UsageShape, Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part::Part;
+    use crate::warning::Warnings;
+
+    fn filled(model: &str, name: &str, report: &str) -> Reply {
+        let (part, warnings) = (Part::bytes("x", b"".as_slice()), Warnings::default());
+        let mut reply = Reply { model: Some(model.to_owned()), ..Reply::default() };
+        let usage: &RawValue = serde_json::from_str(report).unwrap();
+        fill(Reading::of_part(&part, &warnings), &mut reply, name, Some(usage), None);
+        assert!(warnings.into_list().is_empty());
+        reply
+    }
 
     fn tokens(report: &str) -> (TokenUsage, Cost) {
-        let mut reply = Reply { model: Some("gpt-4o-mini-2024-07-18".into()), ..Reply::default() };
-        let prices = PriceTable::embedded();
-        assert_eq!(fill(&mut reply, "openai/gpt-4o-mini", Some(report), None, prices), None);
+        let reply = filled("gpt-4o-mini-2024-07-18", "openai/gpt-4o-mini", report);
         (reply.usage.unwrap(), reply.cost.unwrap())
     }
 
@@ -137,9 +142,7 @@ mod tests {
                 Cost::Known("0.25".parse().unwrap()),
             ),
         ] {
-            let mut reply = Reply { model: Some("gpt-4o".into()), ..Reply::default() };
-            fill(&mut reply, "vllm/gpt-4o", Some(report), None, PriceTable::embedded());
-            assert_eq!(reply.cost, Some(cost), "{report}");
+            assert_eq!(filled("gpt-4o", "vllm/gpt-4o", report).cost, Some(cost), "{report}");
         }
     }
 

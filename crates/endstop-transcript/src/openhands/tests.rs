@@ -3,7 +3,7 @@
 use endstop_core::{Event, EventKind};
 
 use super::*;
-use crate::{RunFooter, Warning, WarningKind};
+use crate::{Part, Source};
 use endstop_price::PriceTable;
 
 /// Runs, what happened in them, their outcomes, and warnings.
@@ -45,7 +45,7 @@ fn told(text: &str) -> Told {
     let part = Part::bytes("run.json", text.as_bytes().to_vec());
     let source = Source { main: &part, children: &[], prices: PriceTable::embedded() };
     let mut told = Told::default();
-    OpenHands.read(&source, &mut told);
+    crate::format("openhands").unwrap().read(&source, &mut told);
     told
 }
 
@@ -136,7 +136,7 @@ fn neighbours_are_not_claimed() {
         r#"[{"role":"user","content":"\"action\""}]"#,
         r#"{"history":[["a","b"]]}"#,
     ] {
-        assert!(!OpenHands.detect(&Head::new(text.as_bytes(), b"")), "{text}");
+        assert!(!detect(&Head::new(text.as_bytes(), b"")), "{text}");
     }
 }
 

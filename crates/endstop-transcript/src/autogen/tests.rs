@@ -3,7 +3,8 @@
 use endstop_core::{Event, EventKind};
 
 use super::*;
-use crate::{CostIs, RunFooter, Warning};
+use crate::{CostIs, Part, RunFooter, RunHeader, Source, Warning};
+use endstop_price::PriceTable;
 
 /// What happened, and what is known of the cost.
 #[derive(Default)]
@@ -34,11 +35,11 @@ impl RunSink for Told {
 }
 
 fn told(text: &str) -> Told {
-    assert!(AutoGen.detect(&Head::new(text.as_bytes(), b"")), "{text}");
+    assert!(detect(&Head::new(text.as_bytes(), b"")), "{text}");
     let part = Part::bytes("result.json", text.as_bytes().to_vec());
     let source = Source { main: &part, children: &[], prices: PriceTable::embedded() };
     let mut told = Told::default();
-    AutoGen.read(&source, &mut told);
+    crate::format("autogen").unwrap().read(&source, &mut told);
     told
 }
 
@@ -69,7 +70,7 @@ fn chats_of_others_are_not_claimed() {
         r#"{"messages":[{"role":"user","content":"x"}]}"#,
         r#"[{"role":"user","content":"models_usage"}]"#,
     ] {
-        assert!(!AutoGen.detect(&Head::new(text.as_bytes(), b"")), "{text}");
+        assert!(!detect(&Head::new(text.as_bytes(), b"")), "{text}");
     }
 }
 
@@ -92,7 +93,7 @@ fn a_run_begins_at_its_first_message_of_whatever_kind() {
     let part = Part::bytes("result.json", text.as_bytes());
     let mut times = Times::default();
     let source = Source { main: &part, children: &[], prices: PriceTable::embedded() };
-    AutoGen.read(&source, &mut times);
+    crate::format("autogen").unwrap().read(&source, &mut times);
     // It begins, the user speaks, it ends.
     assert_eq!(times.0, [0, 2_000, 2_000]);
 }

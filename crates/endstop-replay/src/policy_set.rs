@@ -1,4 +1,4 @@
-//! All policies of a replay, and how they follow a run: together over one meter where they can, else each
+//! All policies of a replay, and how they follow a run: over one meter if they can share it, otherwise each
 //! by itself.
 
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use endstop_core::run::watch::{Watch, Watched, can_watch};
 use endstop_core::units::Money;
 use endstop_core::{Event, Policy};
 
-use super::follower::{Cut, Follower};
+use super::counterfactual::{Counterfactual, StopPoint};
 use super::needs::{Programs, Testable};
 use endstop_transcript::{Format, Wants};
 
 /// The policies of a replay.
 #[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) struct PolicySet {
     programs: Vec<Programs>,
     plans: Mutex<BTreeMap<&'static str, Arc<Plan>>>,
 }
@@ -26,14 +26,14 @@ pub(super) struct Fleet {
 pub(super) struct Plan {
     testable: Vec<Arc<Testable>>,
     /// Policies that are watched together, by index.
-    together: Vec<(Arc<Watched>, Vec<usize>)>,
+    shared: Vec<(Arc<Watched>, Vec<usize>)>,
     /// The others.
-    apart: Vec<usize>,
+    individual: Vec<usize>,
     /// What the policies look at.
     wants: Wants,
 }
 
-impl Fleet {
+impl PolicySet {
     pub(super) fn new<'p>(
         policies: impl IntoIterator<Item = &'p Policy>,
     ) -> Result<Self, PolicyError> {
@@ -43,17 +43,17 @@ impl Fleet {
     }
 
     /// Whether each policy can be tested as a whole on the runs of a format.
-    pub(super) fn testable(&self, format: &dyn Format) -> Vec<bool> {
+    pub(super) fn testable(&self, format: &Format) -> Vec<bool> {
         self.plan(format).testable.iter().map(|one| one.left_out.is_empty()).collect()
     }
 
     /// The plan for runs of a format.
-    pub(super) fn plan(&self, format: &dyn Format) -> Arc<Plan> {
+    pub(super) fn plan(&self, format: &Format) -> Arc<Plan> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(plans.entry(format.id()).or_insert_with(|| Arc::new(self.make(format))))
     }
 
-    fn make(&self, format: &dyn Format) -> Plan {
+    fn make(&self, format: &Format) -> Plan {
         let testable: Vec<_> = self.programs.iter().map(|one| one.testable(format)).collect();
         let mut plan = Plan::default();
         // Policies that read missing prices alike can be watched together.
@@ -64,7 +64,7 @@ impl Fleet {
                 group.first().is_some_and(|(_, first)| first.unpriced() == policy.unpriced())
             };
             if !can_watch(policy) {
-                plan.apart.push(index);
+                plan.individual.push(index);
             } else if let Some(group) = groups.iter_mut().find(is_alike) {
                 group.push((index, policy));
             } else {
@@ -74,11 +74,9 @@ impl Fleet {
         for group in groups {
             let (indices, policies): (Vec<usize>, Vec<&Policy>) = group.into_iter().unzip();
             match Watched::new(&policies, &Probes::new()) {
-                Ok(watched) if indices.len() > 1 => {
-                    plan.together.push((Arc::new(watched), indices))
-                }
+                Ok(watched) if indices.len() > 1 => plan.shared.push((Arc::new(watched), indices)),
                 // One policy alone, or too many names for one program.
-                _ => plan.apart.extend(indices),
+                _ => plan.individual.extend(indices),
             }
         }
         let programs = || testable.iter().map(|testable| &testable.program);
@@ -98,27 +96,27 @@ impl Plan {
     }
 
     /// Every policy by itself.
-    pub(super) fn apart(&self) -> Self {
+    pub(super) fn individual(&self) -> Self {
         Self {
             testable: self.testable.clone(),
-            together: Vec::new(),
-            apart: (0..self.testable.len()).collect(),
+            shared: Vec::new(),
+            individual: (0..self.testable.len()).collect(),
             wants: self.wants,
         }
     }
 }
 
 /// Policies that follow one run.
-pub(super) struct Following {
-    together: Vec<Together>,
-    apart: Vec<(usize, Follower)>,
+pub(super) struct Counterfactuals {
+    shared: Vec<SharedMeter>,
+    individual: Vec<(usize, Counterfactual)>,
     policies: usize,
 }
 
-struct Together {
+struct SharedMeter {
     watch: Watch,
     indices: Vec<usize>,
-    cuts: Vec<Option<Cut>>,
+    cuts: Vec<Option<StopPoint>>,
     /// Policies that have stopped a run of which nothing was cut yet.
     pending: Vec<usize>,
     /// Whether something was taken that did not begin when it was recorded, as if it had begun.
@@ -126,10 +124,10 @@ struct Together {
     is_exact: bool,
 }
 
-impl Following {
+impl Counterfactuals {
     /// Follows a run that is about to begin.
     pub(super) fn new(plan: &Plan) -> Self {
-        let together = plan.together.iter().map(|(watched, indices)| Together {
+        let shared = plan.shared.iter().map(|(watched, indices)| SharedMeter {
             watch: Watch::new(Arc::clone(watched)),
             indices: indices.clone(),
             cuts: vec![None; indices.len()],
@@ -139,53 +137,54 @@ impl Following {
         });
         let follow = |index: &usize| {
             let testable = plan.testable.get(*index)?;
-            Some((*index, Follower::new(testable)))
+            Some((*index, Counterfactual::new(testable)))
         };
         Self {
-            together: together.collect(),
-            apart: plan.apart.iter().filter_map(follow).collect(),
+            shared: shared.collect(),
+            individual: plan.individual.iter().filter_map(follow).collect(),
             policies: plan.testable.len(),
         }
     }
 
     /// Takes the next event. `known` is what the run has spent so far, as far as prices are known.
     pub(super) fn take(&mut self, event: &Event<'_>, known: Money) {
-        for together in &mut self.together {
-            together.take(event, known);
+        for shared in &mut self.shared {
+            shared.take(event, known);
         }
-        for (_, follower) in &mut self.apart {
-            follower.take(event, known);
+        for (_, counterfactual) in &mut self.individual {
+            counterfactual.take(event, known);
         }
     }
 
     /// Takes what did not begin when it was recorded.
     pub(super) fn take_refused(&mut self, event: &Event<'_>, known: Money) {
-        for together in &mut self.together {
-            together.take(event, known);
-            together.has_refused = true;
+        for shared in &mut self.shared {
+            shared.take(event, known);
+            shared.has_refused = true;
         }
-        for (_, follower) in &mut self.apart {
-            follower.take_refused(event, known);
+        for (_, counterfactual) in &mut self.individual {
+            counterfactual.take_refused(event, known);
         }
     }
 
     /// Whether every policy has stopped the run: from here on, none looks at more than what would begin.
     pub(super) fn has_stopped(&self) -> bool {
-        self.apart.iter().all(|(_, follower)| follower.has_stopped())
-            && self.together.iter().all(|together| together.watch.left() == 0)
+        self.individual.iter().all(|(_, counterfactual)| counterfactual.has_stopped())
+            && self.shared.iter().all(|shared| shared.watch.left() == 0)
     }
 
     /// Whether the policies that were watched together did what each would have done alone.
     pub(super) fn is_exact(&self) -> bool {
-        self.together.iter().all(|together| together.watch.is_exact() && together.is_exact)
+        self.shared.iter().all(|shared| shared.watch.is_exact() && shared.is_exact)
     }
 
     /// Each policy's cut, once the run is over.
-    pub(super) fn cuts(&self) -> Vec<Option<Cut>> {
+    pub(super) fn cuts(&self) -> Vec<Option<StopPoint>> {
         let mut cuts = vec![None; self.policies];
-        let together = self.together.iter().flat_map(Together::cuts);
-        let apart = self.apart.iter().map(|(index, follower)| (*index, follower.cut()));
-        for (index, cut) in together.chain(apart) {
+        let shared = self.shared.iter().flat_map(SharedMeter::cuts);
+        let individual =
+            self.individual.iter().map(|(index, counterfactual)| (*index, counterfactual.cut()));
+        for (index, cut) in shared.chain(individual) {
             if let Some(place) = cuts.get_mut(index) {
                 *place = cut;
             }
@@ -193,20 +192,20 @@ impl Following {
         cuts
     }
 
-    /// The follower of the only policy.
-    pub(super) fn into_only(self) -> Option<Follower> {
-        self.apart.into_iter().next().map(|(_, follower)| follower)
+    /// The counterfactual of the only policy.
+    pub(super) fn into_only(self) -> Option<Counterfactual> {
+        self.individual.into_iter().next().map(|(_, counterfactual)| counterfactual)
     }
 }
 
-impl Together {
+impl SharedMeter {
     fn take(&mut self, event: &Event<'_>, known: Money) {
         // It was counted, which shows in what comes after.
         let counts = self.has_refused && event.kind.is_intention() && self.watch.left() > 0;
         self.is_exact &= !counts;
         if let Some(trip) = self.watch.observe(event) {
             let spent = trip.cost.unwrap_or(known);
-            let cut = Cut { step: trip.steps, tokens: trip.tokens, spent };
+            let cut = StopPoint { step: trip.steps, tokens: trip.tokens, spent };
             for policy in trip.policies {
                 if let Some(place) = self.cuts.get_mut(*policy) {
                     *place = Some(cut);
@@ -220,7 +219,7 @@ impl Together {
         }
     }
 
-    fn cuts(&self) -> impl Iterator<Item = (usize, Option<Cut>)> + '_ {
+    fn cuts(&self) -> impl Iterator<Item = (usize, Option<StopPoint>)> + '_ {
         let all = self.indices.iter().zip(&self.cuts).enumerate();
         all.map(|(place, (index, cut))| (*index, cut.filter(|_| !self.pending.contains(&place))))
     }
