@@ -5,10 +5,11 @@
 mod parts {
     pub mod cancel;
     pub mod ledger;
+    pub mod limits;
     pub mod sync;
 }
 
 pub use endstop_core as core;
 pub use parts::{cancel, ledger};
 
-use parts::sync;
+use parts::{limits, sync};

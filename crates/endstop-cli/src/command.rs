@@ -33,39 +33,39 @@ use crate::error::CliError;
 pub enum Command {
     /// See a runaway agent with and without limits: real processes, offline, in seconds
     #[cfg(unix)]
-    Demo(demo::Args),
+    Demo(demo::DemoArgs),
     /// See a runaway agent with and without limits (refused on this system)
     #[cfg(not(unix))]
     Demo(run_refused::RefusedArgs),
     /// The agent of the demo
     #[command(hide = true)]
-    DemoAgent(demo_agent::Args),
+    DemoAgent(demo_agent::DemoAgentArgs),
     /// Run any agent program under limits, with no change to it; exit 124 if one stopped it
     #[cfg(unix)]
-    Run(Box<run::Args>),
+    Run(Box<run::RunArgs>),
     /// Run any agent program under limits (refused on this system)
     #[cfg(not(unix))]
     Run(run_refused::RefusedArgs),
     /// Serve many runs through one gateway, each under the same limits
-    Serve(Box<serve::Args>),
+    Serve(Box<serve::ServeArgs>),
     /// Serve a scripted model, without a key and without a network
-    Sim(sim::Args),
+    Sim(sim::SimArgs),
     /// Run an agent of Endstop's own under limits; exit 124 if one stopped it
-    Agent(Box<agent::Args>),
+    Agent(Box<agent::AgentArgs>),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
-    Replay(replay::Args),
+    Replay(replay::ReplayArgs),
     /// Show what a policy says and how far it lets a run go; exit 1 if nothing bounds it
-    Check(check::Args),
+    Check(check::CheckArgs),
     /// Show the trip record of a recorded run: which condition, which value, what was left
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// Write recorded runs as ATIF or as Endstop traces
-    Convert(convert::Args),
+    Convert(convert::ConvertArgs),
     /// Print what a model call costs: token classes, rates and the exact total
-    Price(price::Args),
+    Price(price::PriceArgs),
     /// Print the completion script of a shell
-    Completions(completions::Args),
+    Completions(completions::CompletionsArgs),
     /// Print a man page, or write all of them
-    Man(man::Args),
+    Man(man::ManArgs),
 }
 
 impl Command {

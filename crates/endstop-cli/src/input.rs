@@ -1,6 +1,7 @@
 //! Files and streams that the command line names, read up to a limit.
 //!
-//! A limit is checked while reading: `/dev/zero` and a pipe have no length that could be asked for before.
+//! A file of its own because every subcommand that is given a file reads it this way. A limit is checked while
+//! reading, because `/dev/zero` and a pipe have no length to ask for before.
 
 use std::fs::File;
 use std::io::{self, Read};

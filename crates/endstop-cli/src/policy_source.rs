@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use endstop::core::condition::MAX_TEXT;
 use endstop::core::expr::{Diagnostic, parse};
-use endstop::core::policy::{MAX_FILE, Policy};
+use endstop::core::limits::MAX_FILE;
+use endstop::core::limits::MAX_TEXT;
+use endstop::core::policy::Policy;
 
 use crate::error::CliError;
 use crate::input::read_text;

@@ -225,7 +225,7 @@ fn a_policy_file_error_shows_its_place_in_the_file() {
 #[test]
 fn no_more_is_read_of_a_file_than_it_may_have() {
     let large = file("large.toml", &"# a comment\n".repeat(100_000));
-    let sample = "crates/endstop/data/sample/agents.jsonl";
+    let sample = "crates/endstop-transcript/data/sample/agents.jsonl";
     let mut files = vec![large.as_str()];
     if cfg!(unix) {
         files.push("/dev/zero");

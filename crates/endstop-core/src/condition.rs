@@ -5,6 +5,7 @@
 
 pub mod fact;
 pub mod gauge;
+pub(crate) mod literal;
 pub mod named;
 pub mod temporal;
 
@@ -18,14 +19,6 @@ pub use fact::Fact;
 pub use gauge::{Gauge, GaugeId};
 pub use named::Named;
 pub use temporal::{Temporal, Window};
-
-/// Deepest nesting of a condition that is accepted when read: enough for any hand-written policy, and
-/// small enough that every recursive walk is safe.
-pub const MAX_DEPTH: usize = 32;
-/// Most nodes of a policy that are accepted when read: bounds the compiled program's memory.
-pub const MAX_NODES: usize = 1_024;
-/// Longest expression text that is accepted when read, in bytes.
-pub const MAX_TEXT: usize = 64 * 1024;
 
 /// A condition on a run.
 ///

@@ -3,23 +3,19 @@
 //! Tightest first: comparison; `within`; `not`; `then` (left-associative); `and` or `or`, which never mix
 //! without parentheses. `|`, `&`, `!` and their doubled forms read as `or`, `and`, `not`.
 
-mod error;
 mod lex;
-mod literal;
 mod parse;
 mod print;
 
-pub use error::Diagnostic;
-pub(crate) use error::did_you_mean;
-pub(crate) use literal::{Literal, LiteralValue, quoted, wall_text};
+pub use crate::diagnostic::Diagnostic;
 pub use parse::parse;
-pub(crate) use parse::seconds;
 pub use print::Amount;
 
 use alloc::string::String;
 use core::ops::Range;
 
 use crate::condition::gauge::Unit;
+use crate::condition::literal;
 
 /// Reads one amount in `unit`, such as a grant in a policy file, for the thing called `name`.
 ///

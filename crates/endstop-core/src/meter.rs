@@ -1,35 +1,42 @@
-//! The meter: all state that conditions are judged on. A plain value whose size is set by the policy.
-//!
-//! `view` holds the numbers as they are compared. A count inside a step is brought up to date there only
-//! when one more of it would begin (docs/semantics.md, section 2); the counters themselves are always exact.
+//! The meter: all that conditions are judged on. A plain value whose size is set by the policy, saved as it is.
 
-mod apply;
-mod begin;
-pub(crate) mod counters;
-pub(crate) mod evaluate;
-pub(crate) mod ops;
-pub(crate) mod project;
-pub(crate) mod results;
-pub(crate) mod stale;
-pub(crate) mod state;
+mod clocks;
+mod facts;
+mod frame;
+mod ops;
+mod progress;
+mod project;
+mod sight;
+mod stale;
+mod steps;
+mod tally;
 mod words;
 
-use alloc::boxed::Box;
-use alloc::vec;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::near_duplicate::{LastReplies, ReplyHash};
-use crate::policy::program::{Class, Compare, Literal, Program, Read};
-use crate::probe::RunningProbe;
-use crate::text::TextState;
-use crate::units::{Cost, Millis, WallTime};
-use counters::{Counter, Counters};
-use ops::OpState;
-use project::Projection;
-use results::{Recent, Seen};
-use stale::Stale;
+use crate::condition::Fact;
+use crate::condition::fact::normalised_finish;
+use crate::counter::Counter;
+use crate::event::{Event, EventKind, Source};
+use crate::policy::OnUnpriced;
+use crate::probe::RunningProbes;
+use crate::program::{Class, Compare, Names, OpKind, Program, Read, carried};
+use crate::table::{CompareIx, GaugeIx, NumberIx, OpIx, RuleIx, Table};
+use crate::units::{Cost, TokenUsage};
+pub(crate) use clocks::Clocks;
+pub(crate) use facts::Facts;
+pub(crate) use frame::{Frame, Inputs, Reading};
+pub(crate) use ops::{Moment, Operators};
+use progress::Progress;
+pub(crate) use project::{Projection, Reach, WorstCase};
+pub(crate) use sight::Sight;
+pub(crate) use steps::Steps;
+pub(crate) use tally::Tallies;
+use tally::{Charge, ToolTallies, ToolTally};
+use words::Words;
 
 /// True, false, or not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,197 +94,140 @@ impl Truth {
     }
 }
 
-/// How far a number of the view can be trusted.
+/// A limit that an approval gave to the leaves of one gauge in a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ApprovedLimit {
+    rule: String,
+    /// The gauge by name.
+    gauge: String,
+    /// In the gauge's unit.
+    limit: u64,
+}
+
+/// Why a saved meter does not go with the names it was saved with: one of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// Exact.
-    Known,
-    /// A lower bound: a leaf is unknown unless no addition can change it.
-    AtLeast,
-    /// Nothing is known, or what was known no longer says anything.
-    Unknown,
-    /// A lower bound because a price is missing, and the policy stops for that.
-    Unpriced,
-    /// Not compared at this moment.
-    Absent,
+pub(crate) enum Misfit {
+    /// A table has more or fewer rows than names, or an operator is of another kind.
+    Part(&'static str),
+    /// A probe does not read its state.
+    Probe(usize),
 }
 
-/// Attempts of the step that is open, the run's own or a descendant's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OpenStep {
-    pub(crate) open: bool,
-    pub(crate) attempts: u64,
-}
-
-/// What is known about the own step that is open, or was the last.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StepState {
-    pub(crate) own: OpenStep,
-    pub(crate) descendant: OpenStep,
-    /// Own steps begun and closed.
-    pub(crate) begun: u64,
-    pub(crate) closed: u64,
-    /// Whether the own step dispatched a tool call.
-    pub(crate) called_tool: bool,
-    /// Whether the last reply asked for tool calls.
-    pub(crate) asked_for_tools: bool,
-    pub(crate) has_reply: bool,
-    /// Whether the step, or a user since the last one, brought something new.
-    pub(crate) brought_news: bool,
-}
-
-/// Clocks, as offsets from the start of the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Clocks {
-    pub(crate) at: Millis,
-    pub(crate) wall: WallTime,
-    pub(crate) paused_since: Option<Millis>,
-    pub(crate) paused: Millis,
-    pub(crate) last_activity: Millis,
-}
-
-impl Clocks {
-    pub(crate) fn active(&self, at: Millis) -> u64 {
-        let until = self.paused_since.unwrap_or(at);
-        until.0.saturating_sub(self.paused.0)
-    }
-}
-
-/// The state of one run, as far as conditions can see it.
-#[derive(Clone, Debug)]
+/// The measurements of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Meter {
-    pub(crate) totals: Counters,
-    pub(crate) own: Counters,
-    /// Calls of each tool that the policy names: in all, and own.
-    pub(crate) tools: Box<[(u64, u64)]>,
-    /// Facts that the user's program reported.
-    pub(crate) numbers: Box<[Option<u64>]>,
-    pub(crate) depth: u64,
-    pub(crate) context_tokens: u64,
-    pub(crate) next_cost: Option<Cost>,
+    clocks: Clocks,
+    step: Steps,
+    tallies: Tallies,
+    tools: ToolTallies,
+    /// Numbers that the user's program reported.
+    reported: Table<NumberIx, Option<u64>>,
+    depth: u64,
+    context_tokens: u64,
     /// Whether the last own reply did not report its tokens.
-    pub(crate) context_unknown: bool,
-    /// Whether a reply did not report its tokens, and whether an own one did not.
-    pub(crate) tokens_unknown: bool,
-    pub(crate) own_tokens_unknown: bool,
-    /// Whether a call had no price, and whether an own one had none.
-    pub(crate) unpriced: bool,
-    pub(crate) own_unpriced: bool,
-    /// Counters of named tools that are lower bounds, after a restore under another policy.
-    pub(crate) tools_unknown: Box<[bool]>,
-    pub(crate) overflowed: bool,
-    pub(crate) step: StepState,
-    pub(crate) clocks: Clocks,
-    pub(crate) no_progress: u64,
-    pub(crate) recent: Recent,
-    pub(crate) seen: Option<Box<Seen>>,
-    pub(crate) stale: Option<Stale>,
-    pub(crate) text: TextState,
-    pub(crate) reply: Box<ReplyHash>,
-    pub(crate) last_replies: LastReplies,
-    /// Digest of the current agent's name; 0 where it is not known.
-    pub(crate) agent: u64,
-    pub(crate) facts: Box<[Truth]>,
-    /// Facts that a restored run was not looking for since the step began.
-    pub(crate) lost: Box<[bool]>,
-    pub(crate) ops: Box<[OpState]>,
-    pub(crate) probes: Vec<Box<dyn RunningProbe>>,
+    context_unknown: bool,
+    progress: Progress,
+    words: Words,
+    facts: Facts,
+    operators: Operators,
+    approved: Vec<ApprovedLimit>,
+    probes: RunningProbes,
+    compared: Frame,
     /// The program's comparisons, with the limits that approvals gave this run.
-    pub(crate) compares: Box<[Compare]>,
-    pub(crate) view: Box<[u64]>,
-    pub(crate) readings: Box<[Reading]>,
-    pub(crate) truth: Box<[u64]>,
-    /// What is on top of the settled amounts at this checkpoint.
-    pub(crate) projection: Option<Projection>,
-    /// What is set aside during a trial; empty until the first one.
-    pub(crate) spare_view: Box<[u64]>,
-    pub(crate) spare_readings: Box<[Reading]>,
-    /// Whether a number, a reading or a fact has changed since the bits were last brought up to date.
-    pub(crate) is_behind: bool,
+    #[serde(skip)]
+    compares: Table<CompareIx, Compare>,
 }
 
 impl Meter {
     /// The meter of a run that has not begun.
     pub(crate) fn new(program: &Program) -> Self {
-        let probes = program.probe_names.iter().filter_map(|name| program.probes.start(name, None));
         let mut meter = Self {
-            totals: Counters::default(),
-            own: Counters::default(),
-            tools: vec![(0, 0); program.tools.len()].into_boxed_slice(),
-            numbers: vec![None; program.numbers.len()].into_boxed_slice(),
-            depth: 0,
-            context_tokens: 0,
-            next_cost: None,
-            context_unknown: false,
-            tokens_unknown: false,
-            own_tokens_unknown: false,
-            unpriced: false,
-            own_unpriced: false,
-            tools_unknown: vec![false; program.tools.len()].into_boxed_slice(),
-            overflowed: false,
-            step: StepState::default(),
-            clocks: Clocks::default(),
-            no_progress: 0,
-            recent: Recent::default(),
-            seen: program.needs.seen.then(Box::default),
-            stale: program.needs.stale.then(Stale::default),
-            text: program.texts.start(),
-            reply: Box::default(),
-            last_replies: LastReplies::default(),
-            agent: 0,
-            facts: vec![Truth::False; program.facts.len()].into_boxed_slice(),
-            lost: vec![false; program.facts.len()].into_boxed_slice(),
-            ops: program.ops.iter().map(OpState::new).collect(),
-            probes: probes.collect(),
-            compares: program.compares.clone().into_boxed_slice(),
-            view: vec![0; program.gauges.len()].into_boxed_slice(),
-            readings: vec![Reading::Known; program.gauges.len()].into_boxed_slice(),
-            truth: vec![0; program.words()].into_boxed_slice(),
-            projection: None,
-            spare_view: Box::default(),
-            spare_readings: Box::default(),
-            is_behind: true,
+            tools: program.tools().rows().iter().map(|_| ToolTally::default()).collect(),
+            reported: program.numbers().rows().iter().map(|_| None).collect(),
+            progress: Progress::new(program.needs()),
+            words: Words::new(program),
+            facts: Facts::new(program),
+            operators: Operators::new(program),
+            probes: RunningProbes::start(program.probe_names().rows(), program.probes()),
+            compared: Frame::new(program),
+            compares: program.compares().clone(),
+            ..Self::default()
         };
-        meter.refresh(program);
+        meter.sync_all(program);
         meter.evaluate(program);
         meter
     }
 
-    /// Brings everything up to date that stands between two steps, facts' bits included.
-    pub(crate) fn refresh(&mut self, program: &Program) {
-        for slot in 0..program.gauges.len() {
-            self.sync_slot(program, slot);
-        }
-        self.write_facts(program);
+    pub(crate) const fn clocks(&self) -> &Clocks {
+        &self.clocks
     }
+
+    pub(crate) const fn step(&self) -> &Steps {
+        &self.step
+    }
+
+    pub(crate) const fn tallies(&self) -> &Tallies {
+        &self.tallies
+    }
+
+    pub(crate) const fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    pub(crate) const fn operators(&self) -> &Operators {
+        &self.operators
+    }
+
+    /// The comparisons with the limits that hold for this run.
+    pub(crate) const fn compares(&self) -> &Table<CompareIx, Compare> {
+        &self.compares
+    }
+
+    pub(crate) const fn probes(&self) -> &RunningProbes {
+        &self.probes
+    }
+
+    /// The numbers as they are compared now.
+    #[inline]
+    pub(crate) const fn frame(&self) -> &Frame {
+        &self.compared
+    }
+
+    /// Where the run is.
+    #[inline]
+    pub(crate) const fn now(&self) -> Moment {
+        Moment { at: self.clocks.at(), begun: self.step.begun(), closed: self.step.closed() }
+    }
+
+    /// What a trial frame is evaluated with.
+    #[inline]
+    pub(crate) const fn inputs<'m>(&'m self, program: &'m Program) -> Inputs<'m> {
+        Inputs { program, compares: &self.compares, operators: &self.operators, now: self.now() }
+    }
+
+    // Reading.
 
     /// The number behind a gauge, now.
     pub(crate) fn read(&self, read: Read) -> u64 {
-        let (clocks, at) = (&self.clocks, self.clocks.at);
         match read {
-            Read::Counter { index, own: false } => self.totals.at(index),
-            Read::Counter { index, own: true } => self.own.at(index),
-            Read::Tool { index, own } => {
-                let (total, own_calls) = self.tools.get(index).copied().unwrap_or_default();
-                if own { own_calls } else { total }
-            }
+            Read::Counter { counter, own } => self.tallies.of(own).get(counter),
+            Read::Tool { tool, own } => self.tools.at(tool).calls(own),
             Read::Context => self.context_tokens,
-            Read::NextCost => match self.next_cost {
-                Some(Cost::Known(cost)) => cost.picos(),
-                _ => 0,
-            },
-            Read::Elapsed => at.0,
-            Read::Active => clocks.active(at),
-            Read::Idle => at.0.saturating_sub(clocks.last_activity.0),
-            Read::Now => clocks.wall.0,
+            Read::NextCost => 0,
+            Read::Elapsed => self.clocks.at().0,
+            Read::Active => self.clocks.active(),
+            Read::Idle => self.clocks.idle(),
+            Read::Now => self.clocks.wall().0,
             Read::Depth => self.depth,
-            Read::Repeats => self.recent.repeats,
-            Read::Cycles => self.recent.cycles(),
-            Read::NoProgress => self.no_progress,
-            Read::Stale => self.stale.as_ref().map_or(0, Stale::percent),
-            Read::Fact(index) => self.numbers.get(index).copied().flatten().unwrap_or(0),
-            Read::Probe(index) => self.probes.get(index).and_then(|p| p.value()).unwrap_or(0),
-            Read::Op(index) => self.ops.get(index).map_or(0, OpState::number),
+            Read::Repeats => self.progress.repeats(),
+            Read::Cycles => self.progress.cycles(),
+            Read::NoProgress => self.progress.idle_steps(),
+            Read::Stale => self.progress.stale_percent(),
+            // What is unknown is so by its reading; the number is not looked at.
+            Read::Reported(number) => self.reported.at(number).unwrap_or(0),
+            Read::Probe(probe) => self.probes.value(probe).unwrap_or(0),
+            Read::Op(op) => self.operators.at(op).number(),
         }
     }
 
@@ -287,98 +237,635 @@ impl Meter {
         let at_least_if = |unknown: bool| if unknown { Reading::AtLeast } else { Reading::Known };
         match (class, read) {
             (Class::Depth | Class::NextCost, _) => Reading::Absent,
-            (_, Read::Counter { index, own }) if index == Counter::Cost as usize => {
-                self.cost_reading(program, if own { self.own_unpriced } else { self.unpriced })
+            (_, Read::Counter { counter: Counter::Cost, own }) => {
+                if self.is_cost_known(program, own) { Reading::Known } else { Reading::Unpriced }
             }
             (_, Read::Context) => unknown_if(self.context_unknown),
-            (_, Read::Stale) => unknown_if(self.stale.as_ref().is_some_and(|stale| stale.unknown)),
-            (Class::Settled, Read::Counter { own: true, .. }) => {
-                at_least_if(self.own_tokens_unknown)
+            (_, Read::Stale) => unknown_if(self.progress.is_stale_unknown()),
+            (Class::Settled, Read::Counter { own, .. }) => {
+                at_least_if(self.tallies.of(own).lacks_tokens())
             }
-            (Class::Settled, _) => at_least_if(self.tokens_unknown),
-            (_, Read::Fact(index)) => {
-                unknown_if(self.numbers.get(index).copied().flatten().is_none())
-            }
-            (_, Read::Probe(index)) => {
-                unknown_if(self.probes.get(index).and_then(|p| p.value()).is_none())
-            }
-            (_, Read::Tool { index, .. }) => {
-                at_least_if(self.tools_unknown.get(index).copied().unwrap_or(false))
-            }
-            (_, Read::Op(index)) => at_least_if(self.ops.get(index).is_some_and(|op| op.unknown)),
+            (_, Read::Reported(number)) => unknown_if(self.reported.at(number).is_none()),
+            (_, Read::Probe(probe)) => unknown_if(self.probes.value(probe).is_none()),
+            (_, Read::Tool { tool, .. }) => at_least_if(self.tools.at(tool).is_partial()),
+            (_, Read::Op(op)) => at_least_if(self.operators.at(op).is_unknown()),
             _ => Reading::Known,
         }
     }
 
-    pub(crate) fn cost_reading(&self, program: &Program, unpriced: bool) -> Reading {
-        match program.policy.unpriced() {
-            _ if !unpriced => Reading::Known,
-            crate::policy::OnUnpriced::Ignore => Reading::Known,
-            _ => Reading::Unpriced,
-        }
+    /// Whether every call had a price, or the policy counts those without one as nothing.
+    pub(crate) fn is_cost_known(&self, program: &Program, own: bool) -> bool {
+        !self.tallies.of(own).lacks_prices() || program.unpriced() == OnUnpriced::Ignore
     }
 
-    fn sync_slot(&mut self, program: &Program, slot: usize) {
-        let Some(gauge) = program.gauges.get(slot) else { return };
-        let value = self.read(gauge.read);
-        let reading = self.reading(program, gauge.class, gauge.read);
-        if let (Some(view), Some(known)) = (self.view.get_mut(slot), self.readings.get_mut(slot)) {
-            self.is_behind |= *view != value || *known != reading;
-            *view = value;
-            *known = reading;
+    /// The last request's input tokens, if it told them.
+    pub(crate) const fn context_tokens(&self) -> Option<u64> {
+        if self.context_unknown { None } else { Some(self.context_tokens) }
+    }
+
+    // Bringing the frame up to date.
+
+    #[inline]
+    fn sync_gauge(&mut self, program: &Program, gauge: GaugeIx) {
+        let slot = program.gauges().at(gauge);
+        let reading = self.reading(program, slot.class, slot.read);
+        let number = if reading == Reading::Absent { 0 } else { self.read(slot.read) };
+        self.compared.set(gauge, number, reading);
+    }
+
+    /// Brings every gauge up to date as between two steps, and the bits of facts.
+    fn sync_all(&mut self, program: &Program) {
+        for gauge in program.gauges().indices() {
+            self.sync_gauge(program, gauge);
         }
+        self.compared.write_facts(program, &self.facts);
     }
 
     /// Brings the gauges of one class up to date.
     #[inline]
-    pub(crate) fn sync(&mut self, program: &Program, class: Class) {
-        let Some(range) = program.ranges.get(class as usize) else { return };
-        for slot in range.clone() {
-            self.sync_slot(program, slot);
+    fn sync(&mut self, program: &Program, class: Class) {
+        for gauge in program.gauges_of(class) {
+            self.sync_gauge(program, gauge);
+        }
+    }
+
+    /// Brings every count up to date.
+    fn sync_counts(&mut self, program: &Program) {
+        for gauge in program.counts() {
+            self.sync_gauge(program, gauge);
         }
     }
 
     /// Brings the clocks up to date: as [`Meter::sync`], but always known and without the detour.
     #[inline]
     pub(crate) fn sync_clocks(&mut self, program: &Program) {
-        let Some(range) = program.ranges.first() else { return };
-        for slot in range.clone() {
-            let Some(gauge) = program.gauges.get(slot) else { return };
-            let value = match gauge.read {
-                Read::Op(index) => self.recount(program, index),
+        for gauge in program.gauges_of(Class::Time) {
+            let number = match program.gauges().at(gauge).read {
+                Read::Op(op) => self.operators.recount(program, op, &self.now()),
                 read => self.read(read),
             };
-            if let Some(view) = self.view.get_mut(slot) {
-                self.is_behind |= *view != value;
-                *view = value;
+            self.compared.set_number(gauge, number);
+        }
+    }
+
+    /// One more of a class would begin: its gauges are compared, but not another tool's, and not the own
+    /// share if it is a descendant's.
+    fn sync_one_more(&mut self, program: &Program, class: Class, own: bool, tool: Option<&str>) {
+        for gauge in program.gauges_of(class) {
+            let concerned = match program.gauges().at(gauge).read {
+                Read::Tool { tool: index, own: only_own } => {
+                    (own || !only_own) && Some(program.tools().at(index).as_str()) == tool
+                }
+                Read::Counter { own: only_own, .. } => own || !only_own,
+                _ => true,
+            };
+            if concerned {
+                self.sync_gauge(program, gauge);
             }
         }
     }
 
-    /// Sets the bits of every fact.
-    pub(crate) fn write_facts(&mut self, program: &Program) {
-        if self.facts.is_empty() {
+    /// Sets what is compared at some moments only.
+    fn expose(&mut self, program: &Program, class: Class, number: u64, reading: Reading) {
+        for gauge in program.gauges_of(class) {
+            self.compared.set(gauge, number, reading);
+        }
+    }
+
+    /// Lets `next_cost` be compared: only where a call would begin.
+    fn expose_next_cost(&mut self, program: &Program, next_cost: Option<Cost>) {
+        let (number, reading) = match (next_cost, program.unpriced()) {
+            (Some(Cost::Known(cost)), _) => (cost.picos(), Reading::Known),
+            (_, OnUnpriced::Ignore) => (0, Reading::Known),
+            _ => (0, Reading::Unpriced),
+        };
+        self.expose(program, Class::NextCost, number, reading);
+    }
+
+    /// Hides the worst case of a call that was judged; whether it showed.
+    #[inline]
+    pub(crate) fn hide_next_cost(&mut self, program: &Program) -> bool {
+        let shows = |gauge| self.compared.reading(gauge) != Reading::Absent;
+        let showed = program.gauges_of(Class::NextCost).any(shows);
+        if showed {
+            self.expose(program, Class::NextCost, 0, Reading::Absent);
+        }
+        showed
+    }
+
+    /// Begins or ends to judge by what may be spent.
+    pub(crate) fn project(&mut self, projection: Option<Projection>) {
+        self.compared.project(projection);
+    }
+
+    /// Brings every bit up to date.
+    #[inline]
+    pub(crate) fn evaluate(&mut self, program: &Program) {
+        self.sync_clocks(program);
+        let now = self.now();
+        let (compares, operators) = (&self.compares, &self.operators);
+        self.compared.evaluate(&Inputs { program, compares, operators, now });
+    }
+
+    /// Brings the groups of one rule up to date, whose leaves are.
+    pub(crate) fn evaluate_rule(&mut self, program: &Program, folds: core::ops::Range<usize>) {
+        let now = self.now();
+        let (compares, operators) = (&self.compares, &self.operators);
+        self.compared.fold_all(&Inputs { program, compares, operators, now }, folds);
+    }
+
+    /// Brings one comparison up to date; whether that changed it.
+    pub(crate) fn evaluate_compare(&mut self, program: &Program, compare: CompareIx) -> bool {
+        let now = self.now();
+        let (compares, operators) = (&self.compares, &self.operators);
+        self.compared.evaluate_compare(&Inputs { program, compares, operators, now }, compare)
+    }
+
+    // Asking.
+
+    /// Keeps the frame in `aside`, to be taken back after a question. Allocates at the first time only.
+    pub(crate) fn set_aside(&self, aside: &mut Frame) {
+        aside.clone_from(&self.compared);
+    }
+
+    /// Takes back the frame that was set aside, and that the event was activity.
+    pub(crate) fn take_back(&mut self, program: &Program, aside: &mut Frame, clocks: &Clocks) {
+        core::mem::swap(&mut self.compared, aside);
+        self.clocks.forget_activity(clocks);
+        self.compared.fall_behind();
+        self.evaluate(program);
+    }
+
+    /// Counts calls of tools as begun, until [`Meter::uncount`].
+    pub(crate) fn count_tools(
+        &mut self,
+        program: &Program,
+        own: bool,
+        tools: &[&str],
+    ) -> (Tallies, ToolTallies) {
+        let before = (self.tallies.clone(), self.tools.clone());
+        tools.iter().for_each(|tool| self.begin_tool(program, own, tool));
+        before
+    }
+
+    pub(crate) fn uncount(&mut self, (tallies, tools): (Tallies, ToolTallies)) {
+        (self.tallies, self.tools) = (tallies, tools);
+    }
+
+    // Events in.
+
+    /// Moves the clocks to the event.
+    #[inline]
+    pub(crate) fn arrive(&mut self, event: &Event<'_>) {
+        self.clocks.arrive(event);
+    }
+
+    /// Whether the event ends the own step that is open. An end without a beginning ends nothing.
+    pub(crate) fn closes_own_step(&self, event: &Event<'_>) -> bool {
+        let ends = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
+        ends && self.step.is_open()
+    }
+
+    /// Whether a reserve is that of the next own step and the wrap-up after it.
+    pub(crate) fn is_of_next_step(&self, event: &Event<'_>) -> bool {
+        event.source == Source::Own
+            && !self.step.is_open()
+            && matches!(event.kind, EventKind::Reserve { .. })
+    }
+
+    /// Whether counts are compared as they stand: between own steps, but not in the middle of a step that a
+    /// descendant takes meanwhile.
+    const fn compares_counts(&self, event: &Event<'_>) -> bool {
+        let ends_step = matches!(event.kind, EventKind::StepEnd);
+        !self.step.is_open() && (matches!(event.source, Source::Own) || ends_step)
+    }
+
+    /// Lets be compared what is compared when the event's thing would begin: the counts of it, and what it
+    /// may cost.
+    pub(crate) fn announce(&mut self, program: &Program, event: &Event<'_>) {
+        let own = event.source == Source::Own;
+        if self.compares_counts(event) {
+            self.sync_counts(program);
+        } else {
+            self.announce_one_more(program, &event.kind, own);
+        }
+        match &event.kind {
+            EventKind::AttemptBegin { next_cost } if own => {
+                self.expose_next_cost(program, *next_cost);
+            }
+            kind => {
+                if let Some(worst) = WorstCase::of(kind).filter(|_| !self.is_of_next_step(event)) {
+                    self.project(Some(Projection::new(program, &worst, own)));
+                }
+            }
+        }
+    }
+
+    fn announce_one_more(&mut self, program: &Program, kind: &EventKind<'_>, own: bool) {
+        match kind {
+            EventKind::StepBegin => self.sync_one_more(program, Class::Steps, own, None),
+            EventKind::AttemptBegin { .. } => {
+                self.sync_one_more(program, Class::Attempts, own, None);
+                self.sync_one_more(program, Class::Errors, own, None);
+                if self.is_retry(own) {
+                    self.sync_one_more(program, Class::Retries, own, None);
+                }
+            }
+            EventKind::ToolBegin { tool } => {
+                self.sync_one_more(program, Class::ToolCalls, own, Some(tool));
+                self.sync_one_more(program, Class::ToolErrors, own, None);
+                self.sync_one_more(program, Class::Errors, own, None);
+            }
+            EventKind::ChildBegin { .. } => {
+                self.sync_one_more(program, Class::Subagents, own, None);
+            }
+            EventKind::HandOff { .. } => self.sync_one_more(program, Class::Handoffs, own, None),
+            _ => {}
+        }
+    }
+
+    /// Whether an attempt that begins now is not the first of its step. Of descendants, which may run side by
+    /// side, one is as good as another: attempts beyond the steps that they have begun are retries.
+    const fn is_retry(&self, own: bool) -> bool {
+        if own {
+            return self.step.own_attempts() > 0;
+        }
+        self.tallies.of_descendants(Counter::Attempts)
+            >= self.tallies.of_descendants(Counter::Steps)
+    }
+
+    /// Counts what was admitted.
+    pub(crate) fn begin(&mut self, program: &Program, event: &Event<'_>) {
+        let own = event.source == Source::Own;
+        self.probes.observe(event);
+        self.sync(program, Class::Live);
+        match &event.kind {
+            EventKind::RunBegin { agent, depth } if own => {
+                self.words.name_agent(*agent);
+                self.depth = u64::from(*depth);
+            }
+            EventKind::StepBegin => {
+                self.tallies.count(own, Counter::Steps);
+                self.step.begin(own);
+                if own {
+                    self.words.restart(program);
+                    self.facts.begin_step(program);
+                    self.compared.write_facts(program, &self.facts);
+                }
+            }
+            EventKind::AttemptBegin { .. } => {
+                if self.is_retry(own) {
+                    self.tallies.count(own, Counter::Retries);
+                }
+                self.tallies.count(own, Counter::Attempts);
+                self.step.begin_attempt(own);
+                if own {
+                    self.drop_words(program);
+                }
+            }
+            EventKind::ToolBegin { tool } => {
+                self.step.begin_tool(own);
+                self.begin_tool(program, own, tool);
+            }
+            EventKind::ChildBegin { .. } => self.tallies.count(own, Counter::Subagents),
+            EventKind::HandOff { to } => {
+                self.tallies.count(own, Counter::Handoffs);
+                if own {
+                    self.words.name_agent(Some(to));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_tool(&mut self, program: &Program, own: bool, tool: &str) {
+        self.tallies.count(own, Counter::ToolCalls);
+        if let Some(index) = program.tools().find(|name| name == tool) {
+            self.tools.at_mut(index).count(own);
+        }
+    }
+
+    /// Takes in a piece of the model's words or a tick: whether anything that is compared can have changed.
+    #[inline]
+    pub(crate) fn stream(&mut self, program: &Program, event: &Event<'_>) -> bool {
+        let found = match event.kind {
+            EventKind::Piece { text } if event.source == Source::Own && self.step.is_open() => {
+                let found = self.words.feed(program, text, &mut self.facts);
+                if found {
+                    self.compared.write_facts(program, &self.facts);
+                }
+                found
+            }
+            _ => false,
+        };
+        if self.compares_counts(event) {
+            self.sync_counts(program);
+        }
+        if !self.probes.is_empty() {
+            self.probes.observe(event);
+            self.sync(program, Class::Live);
+        }
+        found || program.is_timed() || !self.step.is_open() || !self.probes.is_empty()
+    }
+
+    /// Takes in what happened. Pieces and ticks are taken in by [`Meter::stream`], intentions by
+    /// [`Meter::begin`].
+    pub(crate) fn apply(&mut self, program: &Program, event: &Event<'_>) {
+        let own = event.source == Source::Own;
+        let closes_step = self.closes_own_step(event);
+        match &event.kind {
+            EventKind::UserMessage => {
+                self.tallies.count(own, Counter::Messages);
+                if own {
+                    self.progress.user_message();
+                }
+            }
+            EventKind::AttemptFailed { usage, cost } => {
+                self.tallies.count(own, Counter::Errors);
+                self.settle(program, own, *usage, *cost);
+                if own {
+                    self.learn(program, |fact| *fact == Fact::Errored);
+                    self.drop_words(program);
+                }
+            }
+            EventKind::Reply { usage, cost, finish, tool_calls, .. } => {
+                self.tallies.count(own, Counter::Messages);
+                self.settle(program, own, *usage, Some(cost.unwrap_or(Cost::Unpriced)));
+                if usage.is_none() {
+                    self.tallies.miss_tokens(own);
+                }
+                if own {
+                    self.step.reply(*tool_calls > 0);
+                    self.own_reply(program, *usage, *finish);
+                }
+            }
+            EventKind::ToolEnd { tool, arguments, result, failed } => {
+                self.tool_end(program, own, (tool, arguments, result), *failed);
+            }
+            EventKind::ToolRefused { .. } => self.tallies.count(own, Counter::Messages),
+            EventKind::StepEnd if closes_step => self.end_own_step(program),
+            EventKind::StepEnd if !own => self.step.end(false),
+            EventKind::HandOff { to } if own => {
+                self.learn(program, |fact| matches!(fact, Fact::HandedOff(name) if name == to));
+            }
+            EventKind::Fact { name, value } if own => {
+                if let Some(index) = program.numbers().find(|known| known == name) {
+                    *self.reported.at_mut(index) = Some(*value);
+                }
+            }
+            EventKind::Signal { name } => {
+                self.learn(program, |fact| matches!(fact, Fact::Signal(known) if known == name));
+            }
+            EventKind::Cancel { .. } => self.learn(program, |fact| *fact == Fact::Cancelled),
+            EventKind::Paused => self.clocks.pause(),
+            EventKind::Resumed => self.clocks.resume(),
+            _ => {}
+        }
+        self.probes.observe(event);
+        self.sync(program, Class::Settled);
+        self.sync(program, Class::Live);
+        if self.compares_counts(event) {
+            self.sync_counts(program);
+        }
+        if closes_step {
+            self.advance_operators(program);
+        }
+    }
+
+    /// Settles what a call spent.
+    fn settle(
+        &mut self,
+        program: &Program,
+        own: bool,
+        usage: Option<TokenUsage>,
+        cost: Option<Cost>,
+    ) {
+        let charge = match (cost, program.unpriced()) {
+            (None, _) => Charge::Nothing,
+            (Some(Cost::Known(money)), _) => Charge::Known(money),
+            (Some(Cost::Unpriced), OnUnpriced::Rates(rates)) => {
+                let money = usage.and_then(|usage| rates.cost(&usage));
+                money.map_or(Charge::Unpriced, Charge::Known)
+            }
+            (Some(Cost::Unpriced), _) => Charge::Unpriced,
+        };
+        self.tallies.settle(own, usage, charge);
+    }
+
+    fn own_reply(&mut self, program: &Program, usage: Option<TokenUsage>, finish: Option<&str>) {
+        self.context_tokens = usage.map_or(0, |usage| usage.total_input());
+        self.context_unknown = usage.is_none();
+        if !self.step.is_open() {
             return;
         }
-        self.is_behind = true;
-        let first = program.compares.len();
-        for (fact, truth) in self.facts.iter().enumerate() {
-            let slot = |positive| first + Literal::of(fact, positive);
-            set_bit(&mut self.truth, slot(true), *truth == Truth::True);
-            set_bit(&mut self.truth, slot(false), *truth == Truth::False);
+        let facts = program.facts().rows();
+        let looks_at_finish = facts.iter().any(|fact| matches!(fact, Fact::Finished(_)));
+        if let Some(finish) = finish.filter(|_| looks_at_finish) {
+            let normalised = normalised_finish(finish);
+            let is = |reason: &str| {
+                reason.eq_ignore_ascii_case(finish) || reason.eq_ignore_ascii_case(&normalised)
+            };
+            self.learn(program, |fact| {
+                matches!(fact, Fact::Finished(reasons) if reasons.iter().any(|reason| is(reason)))
+            });
+        }
+        if self.words.end_reply(program, &mut self.facts) {
+            self.compared.write_facts(program, &self.facts);
         }
     }
-}
 
-#[inline]
-pub(crate) fn set_bit(truth: &mut [u64], slot: usize, value: bool) {
-    if let Some(word) = truth.get_mut(slot / 64) {
-        let bit = slot % 64;
-        *word = (*word & !(1 << bit)) | (u64::from(value) << bit);
+    fn tool_end(
+        &mut self,
+        program: &Program,
+        own: bool,
+        (tool, arguments, result): (&str, &str, &str),
+        failed: bool,
+    ) {
+        self.tallies.count(own, Counter::Messages);
+        if failed {
+            self.tallies.count(own, Counter::ToolErrors);
+            self.tallies.count(own, Counter::Errors);
+        }
+        if !own {
+            return;
+        }
+        self.learn(program, |fact| match fact {
+            Fact::Called(name) => name == tool,
+            Fact::ToolFailed(name) => failed && name == tool,
+            Fact::Errored => failed,
+            _ => false,
+        });
+        self.progress.result(program.needs(), tool, arguments, result);
     }
-}
 
-#[inline]
-pub(crate) fn bit(truth: &[u64], slot: usize) -> bool {
-    truth.get(slot / 64).is_some_and(|word| (word >> (slot % 64)) & 1 == 1)
+    fn end_own_step(&mut self, program: &Program) {
+        if !self.step.called_tool() {
+            self.learn(program, |fact| *fact == Fact::NoToolCalls);
+        }
+        self.step.end(true);
+        self.facts.end_step();
+        self.compared.write_facts(program, &self.facts);
+        self.progress.end_step();
+    }
+
+    /// The last answer ends nothing any more.
+    pub(crate) const fn forget_reply(&mut self) {
+        self.step.forget_reply();
+    }
+
+    /// Makes the facts true for which `is` holds.
+    fn learn(&mut self, program: &Program, is: impl Fn(&Fact) -> bool) {
+        if self.facts.learn(program, is) {
+            self.compared.write_facts(program, &self.facts);
+        }
+    }
+
+    /// Forgets the words of an attempt that is not the answer. A step that is over keeps its facts.
+    fn drop_words(&mut self, program: &Program) {
+        if self.step.is_open() {
+            self.words.restart(program);
+            self.facts.drop_attempt(program);
+            self.compared.write_facts(program, &self.facts);
+        }
+    }
+
+    /// Advances every operator over the step that has just closed, inner ones first.
+    fn advance_operators(&mut self, program: &Program) {
+        for level in 0..program.levels() {
+            self.evaluate(program);
+            let now = self.now();
+            for (index, op) in program.ops().iter().filter(|(_, op)| op.level == level) {
+                let held = self.compared.bit(op.operand) != op.inverted;
+                let in_doubt = !held && !op.inverted && self.is_doubtful(program, index);
+                self.operators.advance(program, index, held, in_doubt, &now);
+            }
+            self.sync(program, Class::StepEnd);
+            self.sync(program, Class::Time);
+        }
+    }
+
+    /// Whether something in the operand is unknown. That an unpriced call counts as holding is decided
+    /// elsewhere.
+    fn is_doubtful(&self, program: &Program, op: OpIx) -> bool {
+        let op = program.ops().at(op);
+        let is_unknown = |gauge: &GaugeIx| {
+            let reading = self.compared.reading(*gauge);
+            matches!(reading, Reading::AtLeast | Reading::Unknown | Reading::Absent)
+        };
+        op.doubtful.iter().any(is_unknown) || self.operators.has_unknown(op.inner.clone())
+    }
+
+    // Approvals.
+
+    /// Raises the limits of a rule on a gauge, called by its name, to what a person approved; nothing is
+    /// tightened. Whether the rule has such a limit.
+    pub(crate) fn approve(
+        &mut self,
+        program: &Program,
+        rule: RuleIx,
+        gauge: &str,
+        limit: u64,
+    ) -> bool {
+        let (mut any, mut raised) = (false, false);
+        for compare in self.compares.rows_mut().iter_mut().filter(|compare| compare.rule == rule) {
+            let named = program.gauges().at(compare.gauge).gauge.as_ref();
+            if compare.range.is_lower_bound() && named.is_some_and(|it| it.row().name == gauge) {
+                any = true;
+                raised |= compare.range.lo < limit;
+                compare.range.lo = compare.range.lo.max(limit);
+                compare.range.span = u64::MAX - compare.range.lo;
+            }
+        }
+        if raised {
+            self.compared.fall_behind();
+            let rule = program.rule(rule).id.as_str();
+            self.approved
+                .retain(|known| (known.rule.as_str(), known.gauge.as_str()) != (rule, gauge));
+            let (rule, gauge) = (rule.to_string(), gauge.to_string());
+            self.approved.push(ApprovedLimit { rule, gauge, limit });
+        }
+        any
+    }
+
+    // Saving and restoring.
+
+    /// The meter as it is saved: what follows from the rest is left out.
+    pub(crate) fn into_saved(mut self, program: &Program) -> Self {
+        self.sync_clocks(program);
+        for class in [Class::Settled, Class::Live, Class::StepEnd] {
+            self.sync(program, class);
+        }
+        self.compared.drop_derived();
+        self.compares = Table::default();
+        self
+    }
+
+    /// Brings a meter that was saved under the names `from` under a program, which may be of another policy:
+    /// what was not measured is unknown, not zero.
+    pub(crate) fn fit(mut self, from: &Names, program: &Program) -> Result<Self, Misfit> {
+        let names = program.names();
+        let begun = self.step.begun() > 0;
+        let tools = carried(self.tools, &from.tools, &names.tools, |_, _| false);
+        let tools = tools.ok_or(Misfit::Part("tools"))?.into_iter();
+        let tools = tools.map(|saved| saved.unwrap_or_else(|| ToolTally::uncounted(begun)));
+        let reported = carried(self.reported, &from.reported, &names.reported, |_, _| false);
+        let reported = reported.ok_or(Misfit::Part("reported"))?.into_iter().map(Option::flatten);
+        let texts_go_on = self.words.fit(from, program);
+        self.progress.fit(program.needs(), begun);
+        let facts = self.facts.fit(from, program, begun, texts_go_on);
+        let operators = self.operators.fit(from, program, begun);
+        let probe_names = program.probe_names().rows();
+        let saved_frame = self.compared.into_saved(from.gauges.len());
+        let (numbers, readings) = saved_frame.ok_or(Misfit::Part("compared"))?;
+        let numbers = carried(numbers, &from.gauges, &names.gauges, |_, _| false);
+        let readings = carried(readings, &from.gauges, &names.gauges, |_, _| false);
+        let approved = core::mem::take(&mut self.approved);
+        let mut meter = Self {
+            tools: tools.collect(),
+            reported: reported.collect(),
+            facts: facts.ok_or(Misfit::Part("facts"))?,
+            operators: operators.ok_or(Misfit::Part("operators"))?,
+            probes: self.probes.restart(probe_names, program.probes()).map_err(Misfit::Probe)?,
+            compared: Frame::new(program),
+            compares: program.compares().clone(),
+            approved: Vec::new(),
+            ..self
+        };
+        for known in approved {
+            if let Some(rule) = program.rule_of_id(&known.rule) {
+                meter.approve(program, rule, &known.gauge, known.limit);
+            }
+        }
+        meter.sync_all(program);
+        let (numbers, readings) = numbers.zip(readings).ok_or(Misfit::Part("compared"))?;
+        let saved = program.gauges().iter().zip(numbers.into_iter().zip(readings));
+        for ((gauge, slot), (number, reading)) in saved {
+            let (Some(number), Some(reading)) = (number, reading) else { continue };
+            match slot.class {
+                Class::NextCost => meter.compared.set(gauge, number, reading),
+                // Counts stand still inside a step: what they were last compared as is part of the state.
+                class if class.is_count() => meter.compared.set_number(gauge, number),
+                _ => {}
+            }
+        }
+        meter.evaluate(program);
+        Ok(meter)
+    }
+
+    /// The number that a ring of stamps in time would have later; `None` for other gauges.
+    pub(crate) fn counted_later(
+        &self,
+        program: &Program,
+        read: Read,
+        at: crate::units::Millis,
+    ) -> Option<u64> {
+        let Read::Op(op) = read else { return None };
+        let OpKind::Ring { window: crate::condition::Window::Time(duration), .. } =
+            program.ops().at(op).kind
+        else {
+            return None;
+        };
+        let is_in = |stamp: &u64| at.0.saturating_sub(*stamp) <= duration.0;
+        Some(self.operators.at(op).stamps().filter(is_in).count() as u64)
+    }
 }

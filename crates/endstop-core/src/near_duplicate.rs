@@ -1,56 +1,69 @@
 //! Near-duplicate replies: a 64-bit similarity hash over word triples, streamed.
 //!
 //! The reply is read as lower-case words of letters and digits. Two replies are nearly the same if their
-//! hashes differ in at most [`MAX_DISTANCE`] bits; replies of fewer than [`MIN_WORDS`] words ("yes",
+//! hashes differ in at most [`SIMILAR_BITS`] bits; replies of fewer than [`SIMILAR_MIN_WORDS`] words ("yes",
 //! "done, thank you") never are.
 
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Replies that a new one is compared with.
-pub(crate) const REMEMBERED: usize = 8;
-/// Shorter replies are agreement, not repetition.
-const MIN_WORDS: u32 = 12;
-/// Bits of 64 in which the hashes of nearly equal replies may differ.
-const MAX_DISTANCE: u32 = 3;
-/// Longest word that is told apart, in bytes; longer ones (base64 and the like) are hashed by their head.
-const MAX_WORD: usize = 64;
+use crate::limits::{SIMILAR_BITS, SIMILAR_MIN_WORDS, SIMILAR_REPLIES, SIMILAR_WORD_BYTES};
 
 /// The hash of the reply that is being streamed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct ReplyHash {
-    word: [u8; MAX_WORD],
-    word_length: u8,
+    /// The word that is being streamed, in UTF-8 that may be cut.
+    word: Vec<u8>,
     words: u32,
     last_two: [u64; 2],
-    balance: [i32; 64],
+    /// For each bit of the hash, how many more shingles have it than have it not.
+    #[serde(with = "balance")]
+    balance: [i32; BITS],
 }
+
+/// Bits of a hash.
+const BITS: usize = 64;
 
 impl Default for ReplyHash {
     fn default() -> Self {
-        Self { word: [0; MAX_WORD], word_length: 0, words: 0, last_two: [0; 2], balance: [0; 64] }
+        Self {
+            word: Vec::with_capacity(SIMILAR_WORD_BYTES),
+            words: 0,
+            last_two: [0; 2],
+            balance: [0; BITS],
+        }
+    }
+}
+
+/// Arrays of this length are beyond what the serializer knows by itself.
+mod balance {
+    use alloc::vec::Vec;
+
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use super::BITS;
+
+    pub(super) fn serialize<S: Serializer>(
+        balance: &[i32; BITS],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(balance)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<[i32; BITS], D::Error> {
+        let found = Vec::<i32>::deserialize(deserializer)?;
+        let length = found.len();
+        found.try_into().map_err(|_| D::Error::invalid_length(length, &"64 numbers"))
     }
 }
 
 impl ReplyHash {
-    /// The word, the number of words, the last two hashes and the balance, for saving.
-    pub(crate) fn parts(&self) -> (&[u8], u32, [u64; 2], &[i32]) {
-        let word = self.word.get(..usize::from(self.word_length)).unwrap_or(&[]);
-        (word, self.words, self.last_two, &self.balance)
-    }
-
-    /// The inverse of [`ReplyHash::parts`]; what is too long is cut.
-    pub(crate) fn from_parts(word: &[u8], words: u32, last_two: [u64; 2], balance: &[i32]) -> Self {
-        let mut reply = Self { words, last_two, ..Self::default() };
-        for (slot, byte) in reply.word.iter_mut().zip(word) {
-            *slot = *byte;
-            reply.word_length += 1;
-        }
-        for (slot, value) in reply.balance.iter_mut().zip(balance) {
-            *slot = *value;
-        }
-        reply
-    }
-
     /// Adds a piece; any split gives the same hash.
     pub(crate) fn feed(&mut self, piece: &str) {
         for c in piece.chars() {
@@ -60,23 +73,24 @@ impl ReplyHash {
             }
             for lower in c.to_lowercase() {
                 let mut bytes = [0; 4];
-                for &byte in lower.encode_utf8(&mut bytes).as_bytes() {
-                    if let Some(slot) = self.word.get_mut(usize::from(self.word_length)) {
-                        *slot = byte;
-                        self.word_length += 1;
-                    }
-                }
+                let room = SIMILAR_WORD_BYTES.saturating_sub(self.word.len());
+                self.word.extend(lower.encode_utf8(&mut bytes).as_bytes().iter().take(room));
             }
         }
     }
 
+    /// Forgets the reply so far.
+    pub(crate) fn clear(&mut self) {
+        self.word.clear();
+        (self.words, self.last_two, self.balance) = (0, [0; 2], [0; BITS]);
+    }
+
     fn end_word(&mut self) {
-        let Some(word) = self.word.get(..usize::from(self.word_length)).filter(|w| !w.is_empty())
-        else {
+        if self.word.is_empty() {
             return;
-        };
-        let hash = xxh3_64(word);
-        self.word_length = 0;
+        }
+        let hash = xxh3_64(&self.word);
+        self.word.clear();
         self.words = self.words.saturating_add(1);
         let [first, second] = self.last_two;
         self.last_two = [second, hash];
@@ -93,35 +107,34 @@ impl ReplyHash {
     /// The reply's hash, or `None` if it is too short to be compared. Starts afresh.
     pub(crate) fn finish(&mut self) -> Option<u64> {
         self.end_word();
-        let done = core::mem::take(self);
-        if done.words < MIN_WORDS {
-            return None;
-        }
-        let bits = done.balance.iter().enumerate();
-        Some(bits.filter(|(_, balance)| **balance > 0).fold(0, |hash, (bit, _)| hash | (1 << bit)))
+        let bits = self.balance.iter().enumerate().filter(|(_, balance)| **balance > 0);
+        let hash = bits.fold(0, |hash, (bit, _)| hash | (1 << bit));
+        let is_long = self.words >= SIMILAR_MIN_WORDS;
+        self.clear();
+        is_long.then_some(hash)
     }
 }
 
 /// The hashes of the last replies that were long enough.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct LastReplies {
-    pub(crate) hashes: [u64; REMEMBERED],
-    pub(crate) count: u64,
+    hashes: [u64; SIMILAR_REPLIES],
+    count: u64,
 }
 
 impl LastReplies {
     /// Whether the reply is nearly one of the remembered ones.
     pub(crate) fn has_near(&self, hash: u64) -> bool {
-        let known = usize::try_from(self.count).unwrap_or(REMEMBERED).min(REMEMBERED);
-        self.hashes.iter().take(known).any(|old| (old ^ hash).count_ones() <= MAX_DISTANCE)
+        let known = self.count.min(SIMILAR_REPLIES as u64) as usize;
+        self.hashes.iter().take(known).any(|old| (old ^ hash).count_ones() <= SIMILAR_BITS)
     }
 
     /// Remembers one more.
+    #[expect(clippy::indexing_slicing, reason = "a count modulo the length")]
     pub(crate) fn push(&mut self, hash: u64) {
-        let slot = usize::try_from(self.count % REMEMBERED as u64).unwrap_or(0);
-        if let Some(old) = self.hashes.get_mut(slot) {
-            *old = hash;
-        }
+        let oldest = (self.count % SIMILAR_REPLIES as u64) as usize;
+        self.hashes[oldest] = hash;
         self.count = self.count.saturating_add(1);
     }
 }

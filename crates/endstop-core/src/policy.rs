@@ -2,11 +2,8 @@
 
 pub mod bounds;
 mod check;
-mod compile;
 mod file;
 mod merge;
-pub mod program;
-pub(crate) mod projected;
 mod write;
 
 use alloc::string::String;
@@ -17,21 +14,14 @@ use thiserror::Error;
 
 use crate::condition::Condition;
 use crate::condition::gauge::Unit;
+use crate::limits::{DEFAULT_OVERRIDES, MAX_RULE_ID, MAX_RULES};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};
 
 pub use bounds::{Bound, Bounds};
+pub use file::PolicyFile;
 #[cfg(feature = "schema")]
 pub use file::schema;
-pub use file::{MAX_FILE, PolicyFile};
-pub use program::Program;
-
-/// Most rules of a policy that are accepted when read.
-pub const MAX_RULES: usize = 256;
-/// Longest rule id, in bytes.
-pub const MAX_RULE_ID: usize = 128;
-/// How often in a row a rule may be overridden, unless it says otherwise.
-pub const DEFAULT_OVERRIDES: u32 = 3;
 
 /// What happens when a rule holds, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,8 +41,7 @@ pub enum Action {
 
 impl Action {
     /// Every action, first in precedence first.
-    pub const ALL: &'static [Self] =
-        &[Self::Stop, Self::Pause, Self::Finish, Self::Retry, Self::Warn];
+    pub const ALL: [Self; 5] = [Self::Stop, Self::Pause, Self::Finish, Self::Retry, Self::Warn];
 
     /// As written in a policy file.
     #[must_use]
@@ -135,7 +124,7 @@ impl Rule {
     /// whole: one that names money next to other limits is hard.
     #[must_use]
     pub fn is_hard(&self) -> bool {
-        let has = |unit: Unit| leaves(&self.condition).any(|gauge| gauge.row().unit == unit);
+        let has = |unit: Unit| gauges_in(&self.condition).any(|gauge| gauge.row().unit == unit);
         let money_without_grant =
             has(Unit::Money) && self.grant.is_none_or(|grant| grant.money == Money::ZERO);
         self.hard.unwrap_or_else(|| has(Unit::Money) || has(Unit::Tokens)) || money_without_grant
@@ -144,11 +133,12 @@ impl Rule {
     /// The gauges that the rule compares, temporal operands included, in order, with repeats.
     #[must_use]
     pub fn gauges(&self) -> Vec<&crate::condition::Gauge> {
-        leaves(&self.condition).collect()
+        gauges_in(&self.condition).collect()
     }
 }
 
-fn leaves(condition: &Condition) -> impl Iterator<Item = &crate::condition::Gauge> {
+/// The gauges that a condition compares, in order, with repeats.
+pub(crate) fn gauges_in(condition: &Condition) -> impl Iterator<Item = &crate::condition::Gauge> {
     let mut left = alloc::vec![condition];
     core::iter::from_fn(move || {
         while let Some(next) = left.pop() {

@@ -5,23 +5,25 @@
 //! ([`Probes::with_local`]), which cannot be saved.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::Event;
-
-/// Largest saved state of one probe, in bytes of JSON.
-pub const MAX_PROBE_STATE: usize = 4 * 1024;
+use crate::table::{Index as _, ProbeIx};
 
 /// A fold over the events of a run, compared as `probe("name") >= n`.
 ///
 /// It must be pure: the same events give the same value in every process.
-pub trait Probe: fmt::Debug + Default + Serialize + DeserializeOwned + Send + 'static {
+pub trait Probe:
+    fmt::Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static
+{
     /// The name that conditions use.
     const NAME: &'static str;
 
@@ -33,11 +35,103 @@ pub trait Probe: fmt::Debug + Default + Serialize + DeserializeOwned + Send + 's
 }
 
 /// A probe that is running.
-pub(crate) trait RunningProbe: fmt::Debug + Send {
+trait RunningProbe: fmt::Debug + Send + Sync {
     fn observe(&mut self, event: &Event<'_>);
     fn value(&self) -> Option<u64>;
     /// The state as JSON; `None` for a closure, which cannot be saved.
     fn save(&self) -> Option<String>;
+}
+
+/// The probes of one run, in the order of its program. Saved as the state of each by name.
+#[derive(Debug, Default)]
+pub(crate) struct RunningProbes(Vec<(String, Box<dyn RunningProbe>)>);
+
+#[expect(clippy::indexing_slicing, reason = "one row for each probe of the program")]
+impl RunningProbes {
+    pub(crate) fn value(&self, probe: ProbeIx) -> Option<u64> {
+        self.0[probe.place()].1.value()
+    }
+}
+
+impl RunningProbes {
+    /// Fresh probes of these names, which the compiler has found among `probes`.
+    pub(crate) fn start(names: &[String], probes: &Probes) -> Self {
+        let start = |name: &String| match probes.start(name, None) {
+            Some(probe) => (name.clone(), probe),
+            None => unreachable!("a program has only probes that start"),
+        };
+        Self(names.iter().map(start).collect())
+    }
+
+    /// The probes of these names, each from its saved state if there is one here.
+    ///
+    /// # Errors
+    /// The place of a probe that does not read its state.
+    pub(crate) fn restart(&self, names: &[String], probes: &Probes) -> Result<Self, usize> {
+        let restart = |(place, name): (usize, &String)| {
+            let known = self.0.iter().find(|(known, _)| known == name);
+            let saved = known.and_then(|(_, probe)| probe.save());
+            let probe = probes.start(name, saved.as_deref()).ok_or(place)?;
+            Ok((name.clone(), probe))
+        };
+        names.iter().enumerate().map(restart).collect::<Result<_, _>>().map(Self)
+    }
+
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn observe(&mut self, event: &Event<'_>) {
+        self.0.iter_mut().for_each(|(_, probe)| probe.observe(event));
+    }
+
+    /// The size of each saved state by name; `None` for a closure.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, Option<usize>)> {
+        self.0.iter().map(|(name, probe)| (name.as_str(), probe.save().map(|text| text.len())))
+    }
+}
+
+impl Clone for RunningProbes {
+    /// A copy that keeps what the probes have told and takes in nothing more.
+    fn clone(&self) -> Self {
+        let copy = |(name, probe): &(String, Box<dyn RunningProbe>)| {
+            let still = Still { value: probe.value(), saved: probe.save() };
+            (name.clone(), Box::new(still) as Box<dyn RunningProbe>)
+        };
+        Self(self.0.iter().map(copy).collect())
+    }
+}
+
+impl PartialEq for RunningProbes {
+    fn eq(&self, other: &Self) -> bool {
+        let state = |probes: &Self| -> Vec<(String, Option<String>)> {
+            probes.0.iter().map(|(name, probe)| (name.clone(), probe.save())).collect()
+        };
+        state(self) == state(other)
+    }
+}
+
+impl Serialize for RunningProbes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut saved = BTreeMap::new();
+        for (name, probe) in &self.0 {
+            let text = probe.save().ok_or_else(|| S::Error::custom("a closure cannot be saved"))?;
+            saved.insert(name, text);
+        }
+        saved.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunningProbes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let still = |(name, saved)| {
+            let still = Still { value: None, saved: Some(saved) };
+            (name, Box::new(still) as Box<dyn RunningProbe>)
+        };
+        let saved = BTreeMap::<String, String>::deserialize(deserializer)?;
+        Ok(Self(saved.into_iter().map(still).collect()))
+    }
 }
 
 #[derive(Debug)]
@@ -57,7 +151,7 @@ impl<P: Probe> RunningProbe for Saved<P> {
     }
 }
 
-/// What a probe told last, in a copy of its run.
+/// What a probe told last, in a copy of its run or in a saved one.
 #[derive(Debug)]
 struct Still {
     value: Option<u64>,
@@ -76,12 +170,6 @@ impl RunningProbe for Still {
     }
 }
 
-impl Clone for Box<dyn RunningProbe> {
-    fn clone(&self) -> Self {
-        Box::new(Still { value: self.value(), saved: self.save() })
-    }
-}
-
 struct Local<F> {
     name: String,
     measure: F,
@@ -97,7 +185,7 @@ impl<F> fmt::Debug for Local<F> {
     }
 }
 
-impl<F: FnMut(&Event<'_>) -> Option<u64> + Send> RunningProbe for Local<F> {
+impl<F: FnMut(&Event<'_>) -> Option<u64> + Send + Sync> RunningProbe for Local<F> {
     fn observe(&mut self, event: &Event<'_>) {
         self.last = (self.measure)(event);
     }
@@ -155,7 +243,7 @@ impl Probes {
         make: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: FnMut(&Event<'_>) -> Option<u64> + Send + 'static,
+        F: FnMut(&Event<'_>) -> Option<u64> + Send + Sync + 'static,
     {
         let name: String = name.into();
         let label = name.clone();
@@ -166,9 +254,14 @@ impl Probes {
         self
     }
 
+    /// Whether the name is registered.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.start(name, None).is_some()
+    }
+
     /// A running probe, from its saved state if there is one; `None` if the name is not registered or the
     /// state is not the probe's.
-    pub(crate) fn start(&self, name: &str, saved: Option<&str>) -> Option<Box<dyn RunningProbe>> {
+    fn start(&self, name: &str, saved: Option<&str>) -> Option<Box<dyn RunningProbe>> {
         let (_, start) = self.rows.iter().find(|(row, _)| row == name)?;
         start(saved)
     }

@@ -3,122 +3,37 @@
 //! At every checkpoint (docs/semantics.md, section 5): if signals stand and no continuation is requested, stop;
 //! else if one is requested, go on; else if the model asked for tools, go on; else stop, completed.
 
-mod copy;
-mod decide;
-mod finish;
+mod judge;
 pub mod next_trip;
-pub mod overrides;
-mod read;
-mod save;
+mod overrides;
+mod saved;
 pub mod watch;
-mod would;
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::counter::Counter;
+pub use crate::directive::{Directive, Status};
 use crate::event::{Cap, Event, EventKind, Source};
-use crate::meter::Meter;
-use crate::meter::project::Ahead;
-use crate::policy::Program;
-use crate::signal::{StopReason, StopSignal};
-use crate::trip_record::TripRecord;
-use overrides::Overrides;
-pub use save::{MAX_STATE, RestoreError, SaveError};
+use crate::limits::{MAX_RAISED, MAX_REPLY_RETRIES};
+use crate::meter::{Frame, Meter, Sight, WorstCase};
+use crate::policy::Action;
+use crate::program::{Names, Program, Read, carried};
+use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
+use crate::table::{RuleIx, Table};
+use crate::trip_record::{TripRecord, signal_of};
+use crate::units::{Millis, Money};
+use judge::{Answer, Decision, Judgement, StopCause, WrapUp, answer, judge, standing};
+use next_trip::{Axis, NextTrip, Reserved, next_trip};
+use overrides::{Cover, Overrides};
+pub use saved::{RestoreError, RunState, SaveError, VERSION};
 
-/// What the driver does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Directive {
-    /// Go on; what was announced has begun.
-    Proceed,
-    /// The announced thing does not start and gets a typed result; the run continues. It is a separate directive,
-    /// because a sub-agent that is too deep, or a tool call in the wrap-up, must not end the run.
-    Refuse,
-    /// Drop the reply and ask the model again, within the same step.
-    Retry,
-    /// Begin the announced step as the last one: tools off, the model is told to answer with what it has.
-    Finish,
-    /// Save and wait for a person: what was announced does not begin.
-    Pause,
-    /// Stop: what was announced does not begin.
-    Stop,
-    /// Stop, and cut what is in flight.
-    CancelNow,
-}
-
-impl Directive {
-    /// Whether what was announced begins.
-    #[must_use]
-    pub const fn admits(self) -> bool {
-        matches!(self, Self::Proceed | Self::Finish | Self::Retry)
-    }
-
-    /// Whether the run is to stop.
-    #[must_use]
-    pub const fn stops(self) -> bool {
-        matches!(self, Self::Stop | Self::CancelNow)
-    }
-}
-
-/// The status of a run (docs/semantics.md, section 6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// Nothing has begun.
-    #[default]
-    Pending,
-    /// Steps are taken.
-    InProgress,
-    /// A person decides.
-    Paused,
-    /// Ended by itself, or at a condition that means "done".
-    Completed,
-    /// Made to stop.
-    Stopped,
-    /// Ended by an error.
-    Failed,
-}
-
-impl Status {
-    /// Every status.
-    pub const ALL: &'static [Self] = &[
-        Self::Pending,
-        Self::InProgress,
-        Self::Paused,
-        Self::Completed,
-        Self::Stopped,
-        Self::Failed,
-    ];
-
-    /// The stored and printed form.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::InProgress => "in_progress",
-            Self::Paused => "paused",
-            Self::Completed => "completed",
-            Self::Stopped => "stopped",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// The status of a run that ended for `reason`.
-    #[must_use]
-    pub const fn after(reason: StopReason) -> Self {
-        match reason {
-            StopReason::ErrorForbade => Self::Failed,
-            other if other.is_forced() => Self::Stopped,
-            _ => Self::Completed,
-        }
-    }
-}
-
-/// A warn rule that began to hold.
+/// A warn rule that began to trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The rule.
@@ -128,21 +43,93 @@ pub struct Notice {
 }
 
 /// A raised signal: latched until it is answered.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Raised {
-    pub(crate) signal: StopSignal,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Raised {
+    signal: StopSignal,
     /// A person's cancellation, the kill switch or an error: nothing overrides it.
-    pub(crate) is_final: bool,
+    #[serde(rename = "final")]
+    is_final: bool,
 }
 
 /// How a run ended, or will.
-#[derive(Clone, Debug)]
-pub(crate) struct Ended {
-    /// None of a run that ended by itself while nothing has come since: most go on at once with a user's message
-    /// or another step, and then nobody has asked for it.
-    pub(crate) verdict: Option<Box<TripRecord>>,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Ended {
+    /// `None` of a run that ended by itself while nothing has come since: most go on at once with a user's
+    /// message or another step, and then nobody has asked for it.
+    record: Option<Box<TripRecord>>,
     /// It ended by itself: a user's message or another step goes on.
-    pub(crate) natural: bool,
+    natural: bool,
+}
+
+/// What a run has done about one rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct RuleMarks {
+    /// A warn rule has told.
+    warned: bool,
+    /// An approval has disarmed a pause rule.
+    disarmed: bool,
+}
+
+/// All that a run remembers. Saved as it is, copied as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct State {
+    status: Status,
+    meter: Meter,
+    raised: Vec<Raised>,
+    overrides: Overrides,
+    marks: Table<RuleIx, RuleMarks>,
+    /// The wrap-up, once it has begun.
+    wrap_up: Option<WrapUp>,
+    /// What the next own step and the wrap-up after it may spend.
+    ahead: Option<WorstCase>,
+    /// Replies dropped in a row.
+    retries_in_row: u32,
+    ended: Option<Ended>,
+}
+
+impl State {
+    fn new(program: &Program) -> Self {
+        Self {
+            meter: Meter::new(program),
+            overrides: Overrides::new(program),
+            marks: program.rules().rows().iter().map(|_| RuleMarks::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the run has stopped for good. One that ended by itself may go on.
+    fn has_stopped(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| !ended.natural)
+    }
+
+    fn is_disarmed(&self, rule: RuleIx) -> bool {
+        self.marks.at(rule).disarmed
+    }
+
+    /// Brings what was saved beside the meter under a program.
+    ///
+    /// # Errors
+    /// The part that does not go with the names it was saved with.
+    fn fit(self, from: &Names, program: &Program) -> Result<Self, &'static str> {
+        let marks = carried(self.marks, &from.rules, &program.names().rules, |_, _| false);
+        let marks = marks.ok_or("marks")?.into_iter().map(Option::unwrap_or_default);
+        let wrap_up = match self.wrap_up {
+            Some(known) => {
+                saved::rule_under(program, from, known.rule)?.map(|rule| WrapUp { rule, ..known })
+            }
+            None => None,
+        };
+        Ok(Self {
+            marks: marks.collect(),
+            wrap_up,
+            overrides: self.overrides.fit(from, program).ok_or("overrides")?,
+            raised: self.raised.into_iter().take(MAX_RAISED).collect(),
+            ahead: self.ahead.filter(|_| program.has_action(Action::Finish)),
+            ..self
+        })
+    }
 }
 
 /// What a run ends by that ends by itself.
@@ -154,59 +141,36 @@ static COMPLETED: StopSignal = StopSignal::new(StopReason::Completed);
 /// synchronous and does no I/O.
 #[derive(Debug)]
 pub struct Run {
-    pub(crate) program: Arc<Program>,
-    pub(crate) meter: Meter,
-    pub(crate) status: Status,
-    pub(crate) raised: Vec<Raised>,
-    pub(crate) overrides: Overrides,
-    /// The finish rule under which the last step runs.
-    pub(crate) finishing: Option<usize>,
-    /// What the run ends by after a wrap-up that began before its rule held.
-    pub(crate) finish_signal: Option<StopSignal>,
-    /// What the next own step and the wrap-up after it may spend.
-    pub(crate) ahead: Option<Ahead>,
-    pub(crate) warned: Box<[bool]>,
-    pub(crate) disarmed: Box<[bool]>,
-    pub(crate) retries_in_row: u32,
-    pub(crate) notices: Vec<Notice>,
-    pub(crate) ended: Option<Ended>,
+    program: Arc<Program>,
+    state: State,
+    notices: Vec<Notice>,
     /// Whether the state as it is has been judged, in this process.
-    pub(crate) judged: bool,
+    judged: bool,
+    /// Kept for questions, so that they allocate nothing.
+    aside: Frame,
 }
-
-/// Whether the event is judged before it is counted.
-#[inline]
-const fn counts_as_intention(kind: &EventKind<'_>) -> bool {
-    kind.is_intention() || matches!(kind, EventKind::HandOff { .. })
-}
-
-/// Most raised signals that are kept; more than a handful is a driver that does not stop.
-const MAX_RAISED: usize = 64;
-/// How often in a row a reply is dropped before a retry rule stops the run.
-pub const MAX_REPLY_RETRIES: u32 = 2;
 
 impl Run {
     /// A run that has not begun.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
-        let rules = program.rules.len();
-        Self {
-            meter: Meter::new(&program),
-            status: Status::Pending,
-            raised: Vec::new(),
-            overrides: Overrides::new(rules),
-            finishing: None,
-            finish_signal: None,
-            ahead: None,
-            warned: vec![false; rules].into_boxed_slice(),
-            disarmed: vec![false; rules].into_boxed_slice(),
-            retries_in_row: 0,
-            notices: Vec::new(),
-            ended: None,
-            judged: false,
-            program,
-        }
+        Self::with_state(State::new(&program), program)
     }
+
+    fn with_state(state: State, program: Arc<Program>) -> Self {
+        Self { program, state, notices: Vec::new(), judged: false, aside: Frame::default() }
+    }
+
+    /// A copy that reads as the run does now, and can be saved if the run can. It is to be looked at: its probes
+    /// keep what they have told and take in nothing more. O(state), which the policy bounds.
+    #[must_use]
+    pub fn frozen(&self) -> Self {
+        let mut copy = Self::with_state(self.state.clone(), Arc::clone(&self.program));
+        (copy.notices, copy.judged) = (self.notices.clone(), self.judged);
+        copy
+    }
+
+    // Events in, directives out.
 
     /// Takes in an event and says what to do next. O(conditions of the policy); allocates only when
     /// something trips.
@@ -216,22 +180,23 @@ impl Run {
             self.record_end();
         }
         self.hide_next_cost();
-        self.meter.arrive(event);
-        let after_step = self.meter.closes_own_step(event);
+        self.state.meter.arrive(event);
+        let after_step = self.state.meter.closes_own_step(event);
         match event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
-                let changed = self.meter.stream(&self.program, event);
+                let changed = self.state.meter.stream(&self.program, event);
                 // What has not changed was decided at the checkpoint before.
-                if !changed && self.judged && self.ended.is_none() && self.raised.is_empty() {
+                let is_quiet = self.state.ended.is_none() && self.state.raised.is_empty();
+                if !changed && self.judged && is_quiet {
                     return Directive::Proceed;
                 }
             }
-            _ if counts_as_intention(&event.kind) => return self.intend(event),
+            _ if judge::is_judged_first(&event.kind) => return self.intend(event),
             _ => {
                 if after_step {
-                    self.overrides.lapse();
+                    self.state.overrides.lapse();
                 }
-                self.meter.apply(&self.program, event);
+                self.state.meter.apply(&self.program, event);
                 self.take_in(event);
                 self.settle_late(event);
             }
@@ -239,29 +204,208 @@ impl Run {
         self.decide(event, after_step)
     }
 
-    /// Makes the trip record of a run that has just ended by itself, before anything changes that it tells of.
+    /// What [`Run::observe`] would answer to an intention ([`EventKind::is_intention`]), while nothing
+    /// begins, is counted or is told: only the clock moves on to the event. So a driver asks every ancestor
+    /// before it lets a descendant's thing begin at any of them. Any other event is answered with
+    /// [`Directive::Proceed`]. O(conditions); allocates at the first call, and where finish rules are.
+    pub fn would(&mut self, event: &Event<'_>) -> Directive {
+        if !event.kind.is_intention() {
+            return Directive::Proceed;
+        }
+        self.record_end();
+        let (program, meter) = (&self.program, &mut self.state.meter);
+        let clocks = *meter.clocks();
+        meter.arrive(event);
+        meter.set_aside(&mut self.aside);
+        meter.hide_next_cost(program);
+        meter.announce(program, event);
+        meter.evaluate(program);
+        let judgement = judge(&self.program, &self.state, event, false);
+        let directive = judgement.decision.directive(event, self.state.meter.step().is_open());
+        self.state.meter.take_back(&self.program, &mut self.aside, &clocks);
+        directive
+    }
+
+    /// As [`Run::would`], once calls of the tools `before` had begun too: so a driver knows of a batch, before it
+    /// is whole, which of its calls will begin.
+    pub fn would_after(&mut self, before: &[&str], event: &Event<'_>) -> Directive {
+        if before.is_empty() {
+            return self.would(event);
+        }
+        let own = event.source == Source::Own;
+        let counted = self.state.meter.count_tools(&self.program, own, before);
+        let directive = self.would(event);
+        self.state.meter.uncount(counted);
+        directive
+    }
+
+    /// Judges what is about to begin; counts it if it is admitted.
+    fn intend(&mut self, event: &Event<'_>) -> Directive {
+        let begins_step = matches!(event.kind, EventKind::StepBegin);
+        if begins_step && event.source == Source::Own {
+            self.revive_completed();
+        }
+        self.state.meter.announce(&self.program, event);
+        if matches!(event.kind, EventKind::HandOff { .. }) {
+            self.state.meter.apply(&self.program, event);
+        }
+        if begins_step && self.state.overrides.is_requested() {
+            self.state.overrides.use_up(&self.program);
+        }
+        let directive = self.decide(event, false);
+        self.hide_reserve();
+        if directive.admits() {
+            self.begin(event);
+        }
+        directive
+    }
+
+    /// Counts what was admitted.
+    fn begin(&mut self, event: &Event<'_>) {
+        let begins_step = matches!(event.kind, EventKind::StepBegin);
+        let state = &mut self.state;
+        if state.status == Status::Pending {
+            state.status = Status::InProgress;
+        }
+        if begins_step && state.overrides.is_requested() {
+            state.overrides.count_step();
+        }
+        if state.meter.is_of_next_step(event) {
+            // Without a finish rule nobody asks for it.
+            let asks = self.program.has_action(Action::Finish);
+            state.ahead = WorstCase::of(&event.kind).filter(|_| asks);
+        } else if begins_step && event.source == Source::Own {
+            state.ahead = None;
+        }
+        state.meter.hide_next_cost(&self.program);
+        state.meter.begin(&self.program, event);
+        // What is shown from here on is what a restored run would show.
+        state.meter.evaluate(&self.program);
+        self.judged = false;
+    }
+
+    /// Decides on the state as it is, and does what is decided.
     #[inline]
-    fn record_end(&mut self) {
-        if self.ended.as_ref().is_some_and(|ended| ended.verdict.is_none()) {
-            let verdict = Some(Box::new(self.natural_end()));
-            self.ended = Some(Ended { verdict, natural: true });
+    fn decide(&mut self, event: &Event<'_>, after_step: bool) -> Directive {
+        self.judged = true;
+        self.state.meter.evaluate(&self.program);
+        let judgement = judge(&self.program, &self.state, event, after_step);
+        let directive = judgement.decision.directive(event, self.state.meter.step().is_open());
+        self.commit(judgement, event);
+        directive
+    }
+
+    /// Does what was decided.
+    #[inline]
+    fn commit(&mut self, judgement: Judgement, event: &Event<'_>) {
+        let sight = Sight::of(&self.program, &self.state.meter);
+        self.state.overrides.forget_rules_that_became_false(|rule| sight.is_met(rule));
+        if sight.any_met(Action::Warn) {
+            self.note_warnings();
+        }
+        if judgement.answers {
+            self.answer_standing(judgement.natural);
+        }
+        match judgement.decision {
+            Decision::Proceed => {
+                let is_reply = matches!(event.kind, EventKind::Reply { .. });
+                if is_reply && event.source == Source::Own {
+                    self.state.retries_in_row = 0;
+                }
+            }
+            Decision::Refuse => {}
+            Decision::Retry => self.state.retries_in_row += 1,
+            Decision::Finish(wrap_up) => self.state.wrap_up = Some(wrap_up),
+            Decision::Pause => self.state.status = Status::Paused,
+            Decision::Complete => {
+                self.state.ended = Some(Ended { record: None, natural: true });
+                self.state.status = Status::Completed;
+            }
+            Decision::Stop(cause) => self.stop(cause, event, judgement.natural),
+            Decision::Stay => self.record_late(event),
         }
     }
 
-    /// The trip record of a run that has just ended by itself.
-    fn natural_end(&self) -> TripRecord {
-        TripRecord::new(self, core::iter::once(COMPLETED.clone()).collect(), None)
+    fn stop(&mut self, cause: StopCause, event: &Event<'_>, natural: bool) {
+        let sight = Sight::of(&self.program, &self.state.meter);
+        let (raised, natural) = match cause {
+            StopCause::Signals => (None, natural),
+            StopCause::Exhausted(rule) => (Some(self.exhausted(rule)), natural),
+            StopCause::Retries(rule) => {
+                let mut signal = signal_of(sight, rule);
+                signal.message = format!(
+                    "asked again {MAX_REPLY_RETRIES} times and still so: {}",
+                    signal.message
+                );
+                (Some(Raised { signal, is_final: false }), false)
+            }
+            StopCause::WrapUp(rule) => {
+                let foreseen =
+                    self.state.wrap_up.as_ref().and_then(|wrap_up| wrap_up.foreseen.clone());
+                let signal = match foreseen {
+                    Some(foreseen) if !sight.is_met(rule) => foreseen,
+                    _ => signal_of(sight, rule),
+                };
+                (Some(Raised { signal, is_final: true }), false)
+            }
+        };
+        self.state.raised.extend(raised);
+        let refused = event.kind.is_intention().then(|| refused_text(event, self.step_count()));
+        let record = self.record(self.standing_signals(natural), refused);
+        // Something stands, or the run would not stop.
+        let reason = record.primary.as_ref().map_or(StopReason::Unknown, |signal| signal.reason);
+        self.state.status = Status::after(reason);
+        self.state.ended = Some(Ended { record: Some(Box::new(record)), natural: false });
     }
 
-    /// What was in flight when the run stopped is in the trip record once it is settled.
-    fn settle_late(&mut self, event: &Event<'_>) {
-        let settles =
-            matches!(event.kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. });
-        if settles && let Some(mut ended) = self.ended.take() {
-            if let Some(verdict) = &mut ended.verdict {
-                verdict.settle(self);
+    fn exhausted(&self, rule: RuleIx) -> Raised {
+        let allowance = self.program.rule(rule).overrides;
+        let reason = signal_of(Sight::of(&self.program, &self.state.meter), rule).reason;
+        let message =
+            format!("override limit: {reason} overridden {allowance} times and still standing");
+        let signal = StopSignal::new(StopReason::ErrorForbade).with_message(message);
+        Raised { signal, is_final: true }
+    }
+
+    /// Records that the continuation answers every rule that stands.
+    fn answer_standing(&mut self, natural: bool) {
+        let sight = Sight::of(&self.program, &self.state.meter);
+        let possible: Vec<RuleIx> = standing(sight, natural)
+            .filter(|rule| {
+                self.state.overrides.cover(&self.program, *rule, false) == Cover::Possible
+            })
+            .collect();
+        for rule in possible {
+            self.state.overrides.answer(&self.program, &self.state.meter, rule);
+        }
+    }
+
+    fn note_warnings(&mut self) {
+        let sight = Sight::of(&self.program, &self.state.meter);
+        for rule in sight.met(Action::Warn) {
+            let marks = self.state.marks.at_mut(rule);
+            if !core::mem::replace(&mut marks.warned, true) {
+                let message = signal_of(sight, rule).message;
+                self.notices.push(Notice { rule: self.program.rule(rule).id.clone(), message });
             }
-            self.ended = Some(ended);
+        }
+    }
+
+    /// A call that was not admitted shows its worst case until the next event: a person decides on it.
+    #[inline]
+    fn hide_next_cost(&mut self) {
+        if self.state.meter.hide_next_cost(&self.program) {
+            self.state.meter.evaluate(&self.program);
+            self.judged = false;
+        }
+    }
+
+    /// Nothing is held back for a call that has been judged.
+    fn hide_reserve(&mut self) {
+        if self.state.meter.frame().is_projected() {
+            self.state.meter.project(None);
+            self.state.meter.evaluate(&self.program);
+            self.judged = false;
         }
     }
 
@@ -286,8 +430,7 @@ impl Run {
             EventKind::Approved { rule, cap } => self.approve(rule, cap.as_ref()),
             _ => {}
         }
-        if self.meter.overflowed
-            && !self.raised.iter().any(|r| r.signal.reason == StopReason::ErrorForbade)
+        if self.state.meter.tallies().has_overflowed() && !self.has_raised(StopReason::ErrorForbade)
         {
             let signal = StopSignal::new(StopReason::ErrorForbade)
                 .with_message("an amount passed the largest number that can be counted");
@@ -299,57 +442,328 @@ impl Run {
     fn cancel(&mut self, signal: StopSignal) {
         let is_same =
             |known: &StopSignal| (known.reason, &known.message) == (signal.reason, &signal.message);
-        if !self.raised.iter().any(|raised| is_same(&raised.signal)) {
+        if !self.state.raised.iter().any(|raised| is_same(&raised.signal)) {
             self.raise(signal, true);
         }
     }
 
     fn raise(&mut self, signal: StopSignal, is_final: bool) {
-        if self.raised.len() < MAX_RAISED {
-            self.raised.push(Raised { signal, is_final });
+        if self.state.raised.len() < MAX_RAISED {
+            self.state.raised.push(Raised { signal, is_final });
         }
     }
 
     /// A run that ended by itself goes on with a user's next message, or where its driver takes another
     /// step.
     fn revive_completed(&mut self) {
-        if !self.meter.step.own.open {
-            // The last answer ends nothing any more.
-            self.meter.step.has_reply = false;
+        if !self.state.meter.step().is_open() {
+            self.state.meter.forget_reply();
         }
-        if self.ended.as_ref().is_some_and(|ended| ended.natural) {
-            self.ended = None;
-            self.status = Status::InProgress;
+        if self.state.ended.as_ref().is_some_and(|ended| ended.natural) {
+            self.state.ended = None;
+            self.state.status = Status::InProgress;
         }
     }
 
-    fn approve(&mut self, rule: &str, cap: Option<&Cap<'_>>) {
-        let Some(index) = self.program.policy.rules.iter().position(|known| known.id == rule)
-        else {
-            return;
-        };
-        let mut capped = false;
-        if let Some(cap) = cap {
-            for compare in self.meter.compares.iter_mut().filter(|compare| compare.rule == index) {
-                let gauge =
-                    self.program.gauges.get(compare.gauge).and_then(|slot| slot.gauge.as_ref());
-                if gauge.is_some_and(|gauge| gauge.row().name == cap.gauge)
-                    && compare.range.is_lower_bound()
-                {
-                    // An approval lets more pass; it tightens nothing.
-                    compare.range.lo = compare.range.lo.max(cap.limit);
-                    compare.range.span = u64::MAX - compare.range.lo;
-                    self.meter.is_behind = true;
-                    capped = true;
-                }
+    /// A continuation request: answers everything overridable that stands, a natural end included.
+    fn request_continuation(&mut self, by: &str) {
+        self.state.meter.evaluate(&self.program);
+        self.state.overrides.request(by);
+        if self.state.raised.iter().any(|raised| !raised.is_final) {
+            self.state.raised.retain(|raised| raised.is_final);
+            self.state.overrides.record(&self.state.meter, None, "raised signals cleared");
+        }
+        let was_natural = self.state.ended.as_ref().is_some_and(|ended| ended.natural);
+        let answered = self.state.raised.is_empty() && (was_natural || self.answer_rules());
+        // What still stands is judged anew, so that the error of a used-up allowance is among it.
+        if self.state.ended.take().is_some() && answered {
+            self.state.status = Status::InProgress;
+            if was_natural || !self.state.meter.step().is_open() {
+                self.state.meter.forget_reply();
             }
         }
-        if let Some(disarmed) = self.disarmed.get_mut(index) {
-            *disarmed |= !capped;
+    }
+
+    /// Answers every stop rule that stands, or none: whether all of them could be.
+    fn answer_rules(&mut self) -> bool {
+        match answer(&self.program, &self.state, false, false) {
+            Answer::All => {
+                self.answer_standing(false);
+                true
+            }
+            Answer::NotAll => false,
+            Answer::Exhausted(rule) => {
+                let exhausted = self.exhausted(rule);
+                self.state.raised.push(exhausted);
+                false
+            }
         }
-        self.overrides.record_approval(&self.meter, rule, cap);
-        if self.status == Status::Paused {
-            self.status = Status::InProgress;
+    }
+
+    fn approve(&mut self, id: &str, cap: Option<&Cap<'_>>) {
+        let Some(rule) = self.program.rule_of_id(id) else { return };
+        let meter = &mut self.state.meter;
+        let raised =
+            cap.is_some_and(|cap| meter.approve(&self.program, rule, cap.gauge, cap.limit));
+        self.state.marks.at_mut(rule).disarmed |= !raised;
+        self.state.overrides.record_approval(&self.state.meter, id, cap);
+        if self.state.status == Status::Paused {
+            self.state.status = Status::InProgress;
         }
+    }
+
+    // The end.
+
+    /// Makes the trip record of a run that has just ended by itself, before anything changes that it tells of.
+    #[inline]
+    fn record_end(&mut self) {
+        if self.state.ended.as_ref().is_some_and(|ended| ended.record.is_none()) {
+            let record = Some(Box::new(self.natural_end()));
+            self.state.ended = Some(Ended { record, natural: true });
+        }
+    }
+
+    /// The trip record of a run that has just ended by itself.
+    fn natural_end(&self) -> TripRecord {
+        self.record(core::iter::once(COMPLETED.clone()).collect(), None)
+    }
+
+    fn record(&self, signals: StopSignals, refused: Option<String>) -> TripRecord {
+        let sight = Sight::of(&self.program, &self.state.meter);
+        TripRecord::new(sight, self.state.status, signals, refused, self.state.overrides.history())
+    }
+
+    /// What was in flight when the run stopped is in the trip record once it is settled.
+    fn settle_late(&mut self, event: &Event<'_>) {
+        let settles =
+            matches!(event.kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. });
+        if settles && let Some(record) = self.state.ended.as_mut().and_then(|it| it.record.as_mut())
+        {
+            record.settle(Sight::of(&self.program, &self.state.meter));
+        }
+    }
+
+    /// A run that has stopped keeps its reason; an error that comes after it makes the run fail all the same.
+    fn record_late(&mut self, event: &Event<'_>) {
+        let record = self.state.ended.as_mut().and_then(|ended| ended.record.as_mut());
+        if let (EventKind::StopRaised { signal }, Some(record)) = (&event.kind, record)
+            && signal.reason == StopReason::ErrorForbade
+        {
+            record.add_error((*signal).clone());
+            self.state.status = record.status;
+        }
+    }
+
+    /// The signals that stand, raised ones first, in order of arrival.
+    fn standing_signals(&self, natural: bool) -> StopSignals {
+        let sight = Sight::of(&self.program, &self.state.meter);
+        let raised = self.state.raised.iter().map(|raised| raised.signal.clone());
+        raised.chain(standing(sight, natural).map(|rule| signal_of(sight, rule))).collect()
+    }
+
+    // Reading.
+
+    /// Where the run stands.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        self.state.status
+    }
+
+    /// Why the run ended; [`StopReason::Completed`] if it ended by itself, `None` while it goes on.
+    #[must_use]
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.last_stop_signal().map(|signal| signal.reason)
+    }
+
+    /// The signal that the run ended by.
+    #[must_use]
+    pub fn last_stop_signal(&self) -> Option<&StopSignal> {
+        let ended = self.state.ended.as_ref()?;
+        ended.record.as_ref().map_or(Some(&COMPLETED), |record| record.primary.as_ref())
+    }
+
+    /// Whether a signal of this reason was raised and stands, whatever the run ended by.
+    #[must_use]
+    pub fn has_raised(&self, reason: StopReason) -> bool {
+        self.state.raised.iter().any(|raised| raised.signal.reason == reason)
+    }
+
+    /// Steps begun, descendants included.
+    #[must_use]
+    pub const fn step_count(&self) -> u64 {
+        self.state.meter.tallies().total(Counter::Steps)
+    }
+
+    /// Tokens settled, descendants included.
+    #[must_use]
+    pub const fn tokens(&self) -> u64 {
+        self.state.meter.tallies().total(Counter::Tokens)
+    }
+
+    /// Money settled, descendants included; `None` once a call without a price was made.
+    #[must_use]
+    pub fn cost(&self) -> Option<Money> {
+        let cost = Money::from_picos(self.state.meter.tallies().total(Counter::Cost));
+        self.state.meter.is_cost_known(&self.program, false).then_some(cost)
+    }
+
+    /// The offset of the last event: where a resumed run's clock goes on.
+    #[must_use]
+    pub const fn at(&self) -> Millis {
+        self.state.meter.clocks().at()
+    }
+
+    /// Takes the warnings that have come up since the last call.
+    pub const fn take_notices(&mut self) -> Vec<Notice> {
+        core::mem::replace(&mut self.notices, Vec::new())
+    }
+
+    /// The signals that stand now and whether a continuation is requested.
+    #[must_use]
+    pub fn continuation(&self) -> ExecutionContinuation {
+        let stop_signals: StopSignals = match &self.state.ended {
+            Some(Ended { record: Some(record), .. }) => record.signals.clone(),
+            Some(_) => core::iter::once(COMPLETED.clone()).collect(),
+            None => self.standing_signals(false),
+        };
+        let is_continuation_requested = self.state.overrides.is_requested();
+        ExecutionContinuation { stop_signals, is_continuation_requested }
+    }
+
+    /// The trip record: of the stop if the run has stopped, else of now.
+    #[must_use]
+    pub fn trip_record(&self) -> TripRecord {
+        match &self.state.ended {
+            Some(Ended { record: Some(record), .. }) => (**record).clone(),
+            Some(_) => self.natural_end(),
+            None => self.record(self.standing_signals(false), None),
+        }
+    }
+
+    /// As [`Run::trip_record`], of a run that is no longer needed: nothing is copied.
+    #[must_use]
+    pub fn into_trip_record(mut self) -> TripRecord {
+        self.record_end();
+        match self.state.ended.take() {
+            Some(Ended { record: Some(record), .. }) => *record,
+            _ => self.trip_record(),
+        }
+    }
+
+    /// The trip record as text.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        self.trip_record().to_string()
+    }
+
+    /// The least value at or after the present one on `axis` at which a rule of `actions` trips.
+    /// Computed once a step: O(leaves²) of the policy, and it allocates.
+    #[must_use]
+    pub fn next_trip(&self, axis: Axis, actions: &[Action]) -> Option<NextTrip> {
+        self.room(axis, Reserved::default(), actions)
+    }
+
+    /// As [`Run::next_trip`], as if `reserved` were settled by the run itself: what fits beside it. A limit
+    /// admits exactly itself, so an amount of that distance still fits; 0 says that nothing more does.
+    #[must_use]
+    pub fn room(&self, axis: Axis, reserved: Reserved, actions: &[Action]) -> Option<NextTrip> {
+        let sight = Sight::of(&self.program, &self.state.meter);
+        next_trip(sight, axis, reserved, actions, |rule| self.state.is_disarmed(rule))
+    }
+
+    /// The policy that it runs under, compiled.
+    #[must_use]
+    pub const fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The finish rule under which the last step runs.
+    #[must_use]
+    pub fn finishing(&self) -> Option<&str> {
+        let wrap_up = self.state.wrap_up.as_ref()?;
+        Some(&self.program.rule(wrap_up.rule).id)
+    }
+
+    /// A number by the name of its gauge, such as `steps` or `own.cost`, as it is now and in the gauge's
+    /// unit. `None` where it is not known in full, and for gauges that are not counted in every run: these
+    /// are all but the counts, tokens, `context_tokens`, `cost`, `elapsed`, `active`, `idle` and `depth`.
+    #[must_use]
+    pub fn reading(&self, gauge: &str) -> Option<u64> {
+        let (own, name) = match gauge.strip_prefix("own.") {
+            Some(name) => (true, name),
+            None => (false, gauge),
+        };
+        let meter = &self.state.meter;
+        let is_named = |counter: &Counter| match counter {
+            Counter::Cost => name == "cost",
+            counter => counter.name() == name,
+        };
+        if let Some(counter) = Counter::ALL.into_iter().find(is_named) {
+            let tally = meter.tallies().of(own);
+            let is_known = match counter {
+                Counter::Cost => meter.is_cost_known(&self.program, own),
+                counter => !(counter.is_of_tokens() && tally.lacks_tokens()),
+            };
+            return is_known.then(|| tally.get(counter));
+        }
+        match name {
+            _ if own => None,
+            "context_tokens" => meter.context_tokens(),
+            "elapsed" => Some(meter.read(Read::Elapsed)),
+            "active" => Some(meter.read(Read::Active)),
+            "idle" => Some(meter.read(Read::Idle)),
+            "depth" => Some(meter.read(Read::Depth)),
+            _ => None,
+        }
+    }
+
+    // Saving and restoring.
+
+    /// The run as JSON text. O(state), which the policy bounds.
+    ///
+    /// # Errors
+    /// If a probe is a closure, or its state is too large.
+    pub fn save(&self) -> Result<String, SaveError> {
+        Ok(self.to_state()?.to_json())
+    }
+
+    /// The run as a value that can be saved.
+    ///
+    /// # Errors
+    /// As [`Run::save`].
+    pub fn to_state(&self) -> Result<RunState, SaveError> {
+        let mut copy = self.frozen();
+        copy.record_end();
+        RunState::new(&self.program, copy.state)
+    }
+
+    /// A run from its saved text, under `program`, which may be that of a changed policy.
+    ///
+    /// # Errors
+    /// If the text is not a saved run, is too long, too new or damaged, or a probe does not read its state.
+    pub fn restore(program: Arc<Program>, text: &str) -> Result<Self, RestoreError> {
+        Self::from_state(program, RunState::read(text)?)
+    }
+
+    /// As [`Run::restore`], from the value.
+    ///
+    /// # Errors
+    /// As [`Run::restore`].
+    pub fn from_state(program: Arc<Program>, state: RunState) -> Result<Self, RestoreError> {
+        Ok(Self::with_state(state.into_state(&program)?, program))
+    }
+}
+
+/// What did not begin, for people.
+fn refused_text(event: &Event<'_>, steps: u64) -> String {
+    match &event.kind {
+        EventKind::RunBegin { .. } => "the run".to_string(),
+        EventKind::StepBegin => format!("step {}", steps.saturating_add(1)),
+        EventKind::AttemptBegin { .. } | EventKind::Reserve { .. } => {
+            format!("a model request of step {steps}")
+        }
+        EventKind::ToolBegin { tool } => format!("a call of `{tool}` in step {steps}"),
+        EventKind::ChildBegin { depth } => format!("a sub-agent at depth {depth}"),
+        _ => String::new(),
     }
 }

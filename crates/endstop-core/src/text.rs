@@ -19,14 +19,11 @@ use regex_automata::dfa::{Automaton as _, StartKind as RegexStart, dense};
 use regex_automata::nfa::thompson::{Config as NfaConfig, WhichCaptures};
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::{start, syntax};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Largest automaton of one pattern, in bytes.
-const MAX_PATTERN_BYTES: usize = 4 * 1024 * 1024;
-/// Most memory that building one pattern may take, in bytes.
-const MAX_BUILD_BYTES: usize = 16 * 1024 * 1024;
-/// Largest automaton before it is made deterministic, in bytes: `\w{200}{200}` would take seconds to build.
-const MAX_NFA_BYTES: usize = 1024 * 1024;
+use crate::limits::{MAX_BUILD_BYTES, MAX_NFA_BYTES, MAX_PATTERN_BYTES};
+
 /// From this length on the vectorised searcher beats the carried automaton.
 const LONG_PIECE: usize = 64;
 
@@ -51,7 +48,8 @@ pub(crate) struct Texts {
 }
 
 /// What is carried from piece to piece. Its size is set by the policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct TextState {
     pub(crate) phrases: u32,
     pub(crate) patterns: Box<[u32]>,

@@ -9,16 +9,19 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::condition::gauge::Unit;
 use crate::condition::{CompareOp, Condition, Temporal};
+use crate::counter::Counter;
+use crate::directive::Status;
 use crate::expr::Amount;
-use crate::meter::project::Reach;
-use crate::meter::{Meter, Reading, Truth};
+use crate::meter::{Reach, Reading, Sight, Truth};
 use crate::policy::Action;
-use crate::policy::program::{NodeInfo, OpKind, Program, Read};
-use crate::run::overrides::OverrideRecord;
-use crate::run::{Run, Status};
+use crate::program::{Leaf, Node, OpKind, Program, Read};
 use crate::signal::{StopSignal, StopSignals};
-pub(crate) use leaves::{primary_leaf_text, rests_on_numbers, signal_of};
+use crate::table::{CompareIx, GaugeIx, OpIx, RuleIx};
+use crate::units::Money;
+use leaves::primary_leaf_text;
+pub(crate) use leaves::{rests_on_numbers, signal_of};
 
 /// Version of the trip record's JSON.
 pub const VERSION: u32 = 1;
@@ -92,46 +95,69 @@ pub struct NodeRecord {
     pub parts: Vec<NodeRecord>,
 }
 
+/// One override or approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverrideRecord {
+    /// When, in milliseconds since the run began.
+    pub at_ms: u64,
+    /// Steps begun by then.
+    pub step: u64,
+    /// Who asked.
+    pub by: String,
+    /// The rule that was overridden or approved; `None` where raised signals were cleared.
+    pub rule: Option<String>,
+    /// The action, such as `overridden` or `approved up to cost 3000000000000`.
+    pub what: String,
+}
+
 impl TripRecord {
-    pub(crate) fn new(run: &Run, signals: StopSignals, refused: Option<String>) -> Self {
-        let (program, meter) = (&*run.program, &run.meter);
+    /// The record of a run that stands at `status`, where `signals` stand.
+    pub(crate) fn new(
+        sight: Sight<'_>,
+        status: Status,
+        signals: StopSignals,
+        refused: Option<String>,
+        overrides: &[OverrideRecord],
+    ) -> Self {
+        let program = sight.program;
         let primary = signals.highest().cloned();
         let rule = primary.as_ref().and_then(|signal| rule_of(program, signal));
-        let terminated_by = rule.and_then(|rule| primary_leaf_text(program, meter, rule));
-        let records =
-            program.policy.rules.iter().zip(&program.rules).map(|(rule, compiled)| RuleRecord {
+        let records = program.policy_rules().map(|(index, rule)| {
+            let compiled = program.rules().at(index);
+            RuleRecord {
                 id: rule.id.clone(),
                 action: rule.action,
-                holds: crate::meter::bit(&meter.truth, compiled.root),
+                holds: sight.is_met(index),
                 hard: compiled.hard,
                 origin: rule.origin.clone(),
-                tree: tree(program, meter, &rule.condition, &compiled.nodes),
-            });
-        let status = match &primary {
-            Some(signal) => Status::after(signal.reason),
-            None => run.status(),
-        };
-        Self {
+                tree: Explainer { sight }.node(&rule.condition, &compiled.node).0,
+            }
+        });
+        let mut record = Self {
             version: VERSION,
-            status,
-            rule: rule.and_then(|rule| program.policy.rules.get(rule)).map(|rule| rule.id.clone()),
+            status: primary.as_ref().map_or(status, |signal| Status::after(signal.reason)),
+            rule: rule.map(|rule| program.rule(rule).id.clone()),
             primary,
             signals,
-            terminated_by,
+            terminated_by: rule.and_then(|rule| primary_leaf_text(sight, rule)),
             refused,
-            steps: run.step_count(),
-            tokens: run.tokens(),
-            cost_usd: run.cost().map(crate::units::Money::to_decimal),
-            at_ms: run.at().0,
+            steps: sight.meter.tallies().total(Counter::Steps),
+            tokens: 0,
+            cost_usd: None,
+            at_ms: sight.meter.clocks().at().0,
             rules: records.collect(),
-            overrides: run.overrides.history.clone(),
-        }
+            overrides: overrides.to_vec(),
+        };
+        record.settle(sight);
+        record
     }
 
-    /// What was settled once the run had stopped: calls that were in flight.
-    pub(crate) fn settle(&mut self, run: &Run) {
-        self.tokens = run.tokens();
-        self.cost_usd = run.cost().map(crate::units::Money::to_decimal);
+    /// Takes in what is settled now: calls may have been in flight when the run stopped.
+    pub(crate) fn settle(&mut self, sight: Sight<'_>) {
+        let tallies = sight.meter.tallies();
+        let cost = Money::from_picos(tallies.total(Counter::Cost));
+        self.tokens = tallies.total(Counter::Tokens);
+        self.cost_usd = sight.meter.is_cost_known(sight.program, false).then(|| cost.to_decimal());
     }
 
     /// An error that came once the run had stopped: it decides, unless one did already.
@@ -148,54 +174,49 @@ impl TripRecord {
     /// The record as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        match serde_json::to_string(self) {
+            Ok(text) => text,
+            Err(error) => unreachable!("a trip record is text, numbers and lists: {error}"),
+        }
     }
 }
 
 /// The rule that a policy signal came from.
-fn rule_of(program: &Program, signal: &StopSignal) -> Option<usize> {
+fn rule_of(program: &Program, signal: &StopSignal) -> Option<RuleIx> {
     let id = signal.source.as_deref()?.strip_prefix(leaves::SOURCE)?;
-    program.policy.rules.iter().position(|rule| rule.id == id)
-}
-
-fn tree(program: &Program, meter: &Meter, condition: &Condition, nodes: &[NodeInfo]) -> NodeRecord {
-    let mut nodes = nodes.iter();
-    let (record, _) = Explainer { program, meter }.node(condition, &mut nodes);
-    record
+    program.rule_of_id(id)
 }
 
 struct Explainer<'a> {
-    program: &'a Program,
-    meter: &'a Meter,
+    sight: Sight<'a>,
 }
-
-type Nodes<'n> = core::slice::Iter<'n, NodeInfo>;
 
 impl Explainer<'_> {
     /// Recursion is bounded by the depth that a policy may have.
-    fn node(&self, condition: &Condition, nodes: &mut Nodes<'_>) -> (NodeRecord, Truth) {
-        let info = nodes.next().copied().unwrap_or_default();
+    fn node(&self, condition: &Condition, node: &Node) -> (NodeRecord, Truth) {
+        let parts = condition.parts().into_iter().zip(&node.parts);
         let (parts, truths): (Vec<NodeRecord>, Vec<Truth>) =
-            condition.parts().into_iter().map(|part| self.node(part, nodes)).unzip();
-        let first = truths.first().copied().unwrap_or(Truth::Unknown);
-        let (text, truth) = match condition {
-            Condition::Compare(_) => (condition.to_string(), self.comparison(&info)),
-            Condition::Fact(_) => {
-                let known = info.fact.and_then(|fact| self.meter.facts.get(fact)).copied();
-                (condition.to_string(), known.unwrap_or(Truth::Unknown))
+            parts.map(|(part, node)| self.node(part, node)).unzip();
+        let text = match condition {
+            Condition::Not(_) => "not".to_string(),
+            Condition::And(_) => "and".to_string(),
+            Condition::Or(_) => "or".to_string(),
+            _ => condition.to_string(),
+        };
+        let (all, any) = (
+            truths.iter().copied().fold(Truth::True, Truth::and),
+            truths.iter().copied().fold(Truth::False, Truth::or),
+        );
+        let truth = match (condition, node.leaf) {
+            (_, Leaf::Compare(compare) | Leaf::OpNumber(compare)) => {
+                self.comparison(compare, node.negated)
             }
-            Condition::Not(_) => ("not".to_string(), first.negated()),
-            Condition::And(_) => {
-                ("and".to_string(), truths.iter().copied().fold(Truth::True, Truth::and))
-            }
-            Condition::Or(_) => {
-                ("or".to_string(), truths.iter().copied().fold(Truth::False, Truth::or))
-            }
-            Condition::Named(_) => (condition.to_string(), first),
-            Condition::Temporal(_) => {
-                let last = truths.last().copied().unwrap_or(Truth::Unknown);
-                (condition.to_string(), self.temporal(&info, last))
-            }
+            (_, Leaf::Fact(fact)) => self.sight.meter.facts().truth(fact),
+            (_, Leaf::Op(op)) => self.temporal(op, &truths),
+            (Condition::Not(_), Leaf::Group) => all.negated(),
+            (Condition::Or(_), Leaf::Group) => any,
+            // A named condition has one part.
+            (_, Leaf::Group) => all,
         };
         let mut record = NodeRecord {
             text,
@@ -206,64 +227,61 @@ impl Explainer<'_> {
             margin: None,
             parts,
         };
-        self.measure(condition, &info, truth, &mut record);
+        if let Some(compare) = node.leaf.compare() {
+            self.measure(condition, compare, truth, &mut record);
+        }
         (record, truth)
     }
 
-    fn comparison(&self, info: &NodeInfo) -> Truth {
-        let Some(compare) = self.meter.compares.get(info.slot) else { return Truth::Unknown };
-        let settled = self.value(compare.gauge);
-        let reach = self.meter.reach(self.program, info.slot);
+    fn comparison(&self, index: CompareIx, negated: bool) -> Truth {
+        let compare = self.sight.compare(index);
+        let settled = self.sight.frame.number(compare.gauge);
+        let reach = self.sight.reach(index);
         let value = reach.flatten().map_or(settled, |reach| reach.compared);
-        let holds = match self.meter.readings.get(compare.gauge).copied() {
-            Some(Reading::Absent | Reading::Unknown) => None,
+        let met = match self.sight.frame.reading(compare.gauge) {
+            Reading::Absent | Reading::Unknown => None,
             _ if reach == Some(None) => compare.range.holds_from(value),
-            Some(Reading::AtLeast | Reading::Unpriced) => compare.range.holds_from(value),
-            Some(Reading::Known) | None => Some(compare.range.holds(value)),
+            Reading::AtLeast | Reading::Unpriced => compare.range.holds_from(value),
+            Reading::Known => Some(compare.range.holds(value)),
         };
-        holds.map_or(Truth::Unknown, |holds| Truth::known(holds != info.negated))
-    }
-
-    fn value(&self, gauge: usize) -> u64 {
-        self.meter.view.get(gauge).copied().unwrap_or(0)
+        met.map_or(Truth::Unknown, |met| Truth::known(met != negated))
     }
 
     /// A number as people see it: a count as it is, also inside a step, where it is compared only when one
     /// more would begin.
-    fn counted(&self, gauge: usize) -> u64 {
-        let compared = self.value(gauge);
-        match self.program.gauges.get(gauge).map(|slot| slot.read) {
-            Some(read @ (Read::Counter { .. } | Read::Tool { .. })) => {
-                self.meter.read(read).max(compared)
+    fn counted(&self, gauge: GaugeIx) -> u64 {
+        let compared = self.sight.frame.number(gauge);
+        match self.sight.program.gauges().at(gauge).read {
+            read @ (Read::Counter { .. } | Read::Tool { .. }) => {
+                self.sight.meter.read(read).max(compared)
             }
             _ => compared,
         }
     }
 
-    fn temporal(&self, info: &NodeInfo, now: Truth) -> Truth {
-        if info.gauge.is_some() {
-            return self.comparison(info);
-        }
-        let Some((op, state)) =
-            info.op.and_then(|i| self.program.ops.get(i).zip(self.meter.ops.get(i)))
-        else {
-            return Truth::Unknown;
+    /// An operator that is met or not. The last of its parts is what it asks of now.
+    fn temporal(&self, op: OpIx, parts: &[Truth]) -> Truth {
+        let now = parts.last().copied().unwrap_or(Truth::Unknown);
+        let (kind, state) =
+            (self.sight.program.ops().at(op).kind, self.sight.meter.operators().at(op));
+        let moment = self.sight.meter.now();
+        let past = match kind {
+            OpKind::Latch => state.has_held(),
+            OpKind::Stamp(window) => state.is_within(window, &moment),
+            OpKind::First => state.held_before(&moment),
+            OpKind::Streak | OpKind::Count | OpKind::Ring { .. } => {
+                unreachable!("the number of such an operator is compared")
+            }
         };
-        let meter = self.meter;
-        let past = match op.kind {
-            OpKind::Latch => state.set,
-            OpKind::Stamp(window) => state.is_within(window, meter.clocks.at, meter.step.closed),
-            _ => state.held_before(meter.step.begun),
-        };
-        let past = if state.unknown && !past { Truth::Unknown } else { Truth::known(past) };
-        if op.kind == OpKind::First { past.and(now) } else { past.or(now) }
+        let past = if state.is_unknown() && !past { Truth::Unknown } else { Truth::known(past) };
+        if kind == OpKind::First { past.and(now) } else { past.or(now) }
     }
 
     /// Observed value, limit and margin of a leaf.
     fn measure(
         &self,
         condition: &Condition,
-        info: &NodeInfo,
+        index: CompareIx,
         truth: Truth,
         record: &mut NodeRecord,
     ) {
@@ -272,31 +290,28 @@ impl Explainer<'_> {
                 (comparison.op, comparison.value, comparison.gauge.row().unit)
             }
             Condition::Temporal(Temporal::Streak { op, n, .. } | Temporal::Count { op, n, .. }) => {
-                (*op, *n, crate::condition::gauge::Unit::Count)
+                (*op, *n, Unit::Count)
             }
             _ => return,
         };
-        let Some(gauge) = info.gauge else { return };
-        let limit = self.limit(info, op).unwrap_or(value);
+        let gauge = self.sight.compare(index).gauge;
+        let limit = self.limit(index, op).unwrap_or(value);
         let observed = self.counted(gauge);
+        let reading = self.sight.frame.reading(gauge);
         let shown = |value: u64| Amount { unit, value }.to_string();
         record.limit = Some(shown(limit));
-        record.observed = match self.meter.readings.get(gauge) {
-            Some(Reading::Absent) => None,
-            Some(Reading::Unknown) => Some("unknown".to_string()),
-            Some(Reading::AtLeast | Reading::Unpriced) if observed == 0 => {
-                Some("unknown".to_string())
-            }
-            Some(Reading::AtLeast | Reading::Unpriced) => {
+        record.observed = match reading {
+            Reading::Absent => None,
+            Reading::Unknown => Some("unknown".to_string()),
+            Reading::AtLeast | Reading::Unpriced if observed == 0 => Some("unknown".to_string()),
+            Reading::AtLeast | Reading::Unpriced => {
                 Some(alloc::format!("at least {}", shown(observed)))
             }
-            _ => Some(shown(observed)),
+            Reading::Known => Some(shown(observed)),
         };
-        if matches!(condition, Condition::Compare(_))
-            && let Some(reach) = self.meter.reach(self.program, info.slot)
-        {
-            let part = match self.meter.readings.get(gauge) {
-                Some(Reading::AtLeast | Reading::Unpriced) => "at least ",
+        if let Some(reach) = self.sight.reach(index) {
+            let part = match reading {
+                Reading::AtLeast | Reading::Unpriced => "at least ",
                 _ => "",
             };
             let told = |reach: Reach| alloc::format!("{part}{}", shown(reach.whole));
@@ -308,10 +323,10 @@ impl Explainer<'_> {
         }
     }
 
-    /// The limit, as an approval may have raised it.
-    fn limit(&self, info: &NodeInfo, op: CompareOp) -> Option<u64> {
-        let original = self.program.compares.get(info.slot)?;
-        let current = self.meter.compares.get(info.slot)?;
+    /// The limit, where an approval has raised it.
+    fn limit(&self, index: CompareIx, op: CompareOp) -> Option<u64> {
+        let original = self.sight.program.compares().at(index);
+        let current = self.sight.compare(index);
         (op == CompareOp::Ge && original.range != current.range).then_some(current.range.lo)
     }
 }

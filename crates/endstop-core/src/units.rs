@@ -7,16 +7,13 @@ use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::limits::MAX_READ_DOLLARS;
 
 /// Pico-dollars in one dollar.
 pub const PICOS_PER_DOLLAR: u64 = 1_000_000_000_000;
-
-/// The largest amount that is accepted when read: $9,000,000.
-///
-/// A signed 64-bit word of pico-dollars reaches $9.2 M, so every accepted amount also fits a ledger's
-/// signed room.
-pub const MAX_READ_DOLLARS: u64 = 9_000_000;
 
 /// An exact amount of money in pico-dollars (10⁻¹² USD).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -195,7 +192,10 @@ impl TokenUsage {
 }
 
 /// A duration, or a monotonic offset from the start of a run, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Millis(pub u64);
 
 impl Millis {
@@ -227,7 +227,10 @@ impl fmt::Display for Millis {
 }
 
 /// Wall time in milliseconds since 1970-01-01T00:00Z. Only `now` and `deadline` read it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct WallTime(pub u64);
 
 #[cfg(test)]

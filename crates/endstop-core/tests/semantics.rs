@@ -109,6 +109,13 @@ impl Driver {
         self.see(EventKind::StepEnd)
     }
 
+    /// Raised signals that the run keeps.
+    fn raised(&self) -> usize {
+        let saved = self.run.save().unwrap();
+        let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
+        saved["state"]["raised"].as_array().unwrap().len()
+    }
+
     fn reason(&self) -> Option<StopReason> {
         self.run.stop_reason()
     }

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::driver::Surroundings;
-use endstop::core::Program;
-use endstop::store::RunId;
+use endstop_core::Program;
 use endstop_price::PriceTable;
+use endstop_runtime::RunEnvironment;
+use endstop_runtime::store::RunId;
 use http::Uri;
 use thiserror::Error;
 
@@ -31,7 +31,7 @@ pub use keys::{Key, UpstreamKeys};
 /// use endstop::store::RunId;
 /// use endstop_gateway::{Config, Runs, StopWith, Upstreams};
 ///
-/// let policy = Policy::from_toml("max_usd = 2.00")?;
+/// let policy = Policy::from_toml("[stop]\nbudget = \"cost >= $2\"")?;
 /// let program = Arc::new(Program::new(&policy, &Probes::new())?);
 /// let upstreams = Upstreams::all("https://api.example.com/v1")?;
 /// let mut config = Config::new(upstreams, program, Runs::One(RunId::parse("nightly")?));
@@ -51,7 +51,7 @@ pub struct Config {
     /// The runs of the gateway.
     pub runs: Runs,
     /// Observers, kill switch and shared budget of every run.
-    pub around: Surroundings,
+    pub around: RunEnvironment,
     /// The form of stop responses.
     pub stop_with: StopWith,
     /// Lets calls pass whose usage cannot be read, even if money or tokens are limited.
@@ -90,7 +90,7 @@ impl Config {
             upstream_keys: UpstreamKeys::default(),
             program,
             runs,
-            around: Surroundings::default(),
+            around: RunEnvironment::default(),
             stop_with: StopWith::default(),
             allow_unmetered: false,
             pause: PauseLimit::default(),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use endstop::cancel::Urgency;
-use endstop::core::units::Money;
-use endstop::store::RunId;
+use endstop_core::units::Money;
+use endstop_runtime::cancel::Urgency;
+use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use endstop::agent::driver::DrivenRun;
-use endstop::cancel::{CancelToken, KillSwitch, Urgency};
-use endstop::core::run::Status;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::Money;
-use endstop::store::RunId;
+use endstop_core::run::Status;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::Money;
+use endstop_runtime::RunHandle;
+use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency};
+use endstop_runtime::store::RunId;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use thiserror::Error;
@@ -115,20 +115,20 @@ impl Gateway {
 
     /// Returns a run in memory by its id. With [`Runs::One`](crate::Runs::One) the run exists from the start.
     #[must_use]
-    pub fn run(&self, id: &RunId) -> Option<DrivenRun> {
+    pub fn run(&self, id: &RunId) -> Option<RunHandle> {
         self.registry.get(id).map(|entry| entry.handle().clone())
     }
 
     /// Returns every run in memory, in order of their ids.
     #[must_use]
-    pub fn runs(&self) -> Vec<DrivenRun> {
+    pub fn runs(&self) -> Vec<RunHandle> {
         self.registry.all().iter().map(|entry| entry.handle().clone()).collect()
     }
 
     /// Begins a run before its first request, or reads a stored one to go on with it. Returns `None` if there are too many
     /// runs, or the file cannot be read.
     #[must_use]
-    pub fn open(&self, id: &RunId) -> Option<DrivenRun> {
+    pub fn open(&self, id: &RunId) -> Option<RunHandle> {
         let entry = self.registry.get_or_begin(id, "", "").ok();
         entry.map(|entry| entry.handle().clone())
     }

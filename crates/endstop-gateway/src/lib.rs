@@ -14,7 +14,7 @@
 //! use endstop_gateway::{Config, Gateway, Runs, Upstreams};
 //!
 //! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
-//! let policy = Policy::from_toml("max_usd = 2.00\nmax_steps = 50")?;
+//! let policy = Policy::from_toml("[stop]\nbudget = \"cost >= $2\"\nsteps = \"steps >= 50\"")?;
 //! let program = Arc::new(Program::new(&policy, &Probes::new())?);
 //! let upstreams = Upstreams::from_environment(|name| std::env::var(name).ok())?;
 //! let run = RunId::parse("nightly")?;

@@ -10,8 +10,8 @@
 mod key;
 mod path;
 
-use endstop::store::RunId;
 use endstop_llm::Api;
+use endstop_runtime::store::RunId;
 use http::{HeaderMap, Method};
 
 pub(crate) use key::{bearer, is_same, strip as strip_keys, use_key};

@@ -1,6 +1,6 @@
 //! The runs of a gateway.
 //!
-//! A run is a tree of [`DrivenRun`](endstop::agent::driver::DrivenRun)s: the run itself, and one below it for each
+//! A run is a tree of [`RunHandle`](endstop_runtime::RunHandle)s: the run itself, and one below it for each
 //! conversation beside the first. All draw on one ledger; loops and results are judged for each conversation.
 
 mod conversation;

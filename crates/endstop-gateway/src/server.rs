@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use endstop::cancel::CancelToken;
+use endstop_runtime::cancel::CancelToken;
 use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;

@@ -1,6 +1,6 @@
 //! The words that a client gets when its run has stopped.
 
-use endstop::core::signal::StopSignal;
+use endstop_core::signal::StopSignal;
 use endstop_llm::StopText;
 
 /// Returns the text of the stop signal that a run ended by.

@@ -1,7 +1,7 @@
-//! Exact prices of model calls.
+//! Exact prices of model calls, from the usage that a provider reports.
 //!
-//! The table that ships is the data of the `genai-prices` package (MIT); its version, licence and the digest
-//! of the package lie beside it in `data/`. `cargo xtask prices` writes it. Nothing is fetched at run time.
+//! A price in floating point is off by a little on every call, and a model that is not in the table is often taken for
+//! free. Here money is an exact integer, and a model without a price is unknown, which is never zero.
 //!
 //! ```
 //! use endstop_core::units::{TokenUsage, WallTime};
@@ -15,13 +15,21 @@
 //! assert_eq!(priced.total.to_string(), "$0.0132");
 //! ```
 //!
-//! A model that is not in the table has no price: unknown, which is never zero.
+//! Start with [`PriceTable`], [`UsageCounts`] and [`Priced`]. [`read_response`] reads the usage of a provider's response.
+//!
+//! The embedded table is the data of the `genai-prices` package (MIT). Its version, license and the digest of the
+//! package are in `data/`; `cargo xtask prices` writes them. Nothing is fetched at run time.
 //!
 //! # Arithmetic
 //!
-//! A rate is an integer of 10⁻¹⁸ USD, read from its decimal text. Count × rate / per is a whole number of
-//! 1 / (9 × 10²⁷) USD for every unit of the registry, so lines and sums are exact in any order; the call is
-//! rounded up once to a pico-dollar.
+//! A rate is an integer of 10⁻¹⁸ USD, read from its decimal text. Count × rate / per is an integer number of
+//! 1 / (9 × 10²⁷) USD for every unit of the registry, so lines and sums are exact in any order. Each call is rounded up
+//! once to a pico-dollar.
+//!
+//! # Where next
+//!
+//! `endstop price` is the command for one call. The crate `endstop-runtime` reserves and settles with these prices. The
+//! minimum Rust version is 1.95.
 
 mod amount;
 mod calculate;

@@ -235,6 +235,6 @@ fn dollars(amount: &Value) -> Option<Money> {
     let text = if digits > 15 { format!("{:.14e}", cost.as_f64()?) } else { text };
     let picos = decimal::scaled(&text, 12, Beyond::RoundUp).ok()?;
     let money = Money::from_picos(u64::try_from(picos).ok()?);
-    let most = endstop_core::units::MAX_READ_DOLLARS * endstop_core::units::PICOS_PER_DOLLAR;
+    let most = endstop_core::limits::MAX_READ_DOLLARS * endstop_core::units::PICOS_PER_DOLLAR;
     (money.picos() <= most).then_some(money)
 }

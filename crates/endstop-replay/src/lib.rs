@@ -1,8 +1,40 @@
-//! Replay: a policy over recorded runs. What it would have stopped, what that would have saved, and which
-//! successes it would have cost.
+//! Policies over recorded runs: which runs a policy would have stopped, what it would have saved, and which successes it
+//! would have cost.
 //!
-//! Replay is a driver of the core like any other: the reader's events go into a [`Run`], its directives
-//! come out. Nothing is decided here.
+//! An untested limit is a guess. Replay tests it on the runs that are already on disk, before it stops a live
+//! one.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//!
+//! use endstop_core::Policy;
+//! use endstop_price::PriceTable;
+//! use endstop_replay::{Options, replay};
+//! use endstop_transcript::sample;
+//!
+//! let policy = Policy::from_toml("[stop]\nusd = \"cost >= $0.10\"").unwrap();
+//! let (outcomes, prices) = (BTreeMap::new(), PriceTable::embedded());
+//! let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0 };
+//! let report = replay(&sample(), &options, &|_| {})?;
+//! assert!(report.runs > 0);
+//! # Ok::<(), endstop_core::policy::PolicyError>(())
+//! ```
+//!
+//! Start with [`replay`], [`Options`] and [`Report`]. [`compare`] tries many policies in one pass, [`suggest`] proposes
+//! limits, and [`drift`] compares two sets of runs.
+//!
+//! # How it works
+//!
+//! Replay is a driver of the core like any other: a reader's events go into a [`Run`](endstop_core::Run), its directives
+//! come out, and nothing is decided here. It makes one pass over the inputs, each on one thread. Policies that only stop
+//! share one meter; every other policy follows the run separately. A large file whose format allows it is read in
+//! pieces, on several threads, and its runs are put back in order. `docs/semantics.md` of the repository, section 2,
+//! lists the differences to a live run.
+//!
+//! # Where next
+//!
+//! `docs/choosing-limits.md` of the repository is the guide. The command is `endstop replay`. The minimum Rust version
+//! is 1.95.
 
 mod compare;
 mod drift;

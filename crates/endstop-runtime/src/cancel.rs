@@ -31,9 +31,9 @@ use std::task::{Context, Poll};
 
 use endstop_core::signal::{StopReason, StopSignal};
 
+pub use crate::limits::MIN_WATCH_INTERVAL;
 pub use kill::{
-    FileKillSwitch, KillSwitch, MIN_WATCH_INTERVAL, MemoryKillSwitch, NoKillSwitch, kill_signal,
-    watch_kill_switch,
+    FileKillSwitch, KillSwitch, MemoryKillSwitch, NoKillSwitch, kill_signal, watch_kill_switch,
 };
 pub use source::InMemoryCancellationSource;
 use tree::Handle;

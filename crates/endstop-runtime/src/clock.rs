@@ -54,14 +54,12 @@ impl RunClock {
 }
 
 /// The wall time that was read last, and when in the run.
-#[doc(hidden)]
-pub type LastWall = Option<(Millis, WallTime)>;
+pub(crate) type LastWall = Option<(Millis, WallTime)>;
 
 impl RunClock {
     /// As [`RunClock::wall`], at an offset of the run. The system's clock is read once a millisecond and not
     /// for every event: offsets are no finer.
-    #[doc(hidden)]
-    pub fn wall_at(&self, at: Millis, last: &mut LastWall) -> WallTime {
+    pub(crate) fn wall_at(&self, at: Millis, last: &mut LastWall) -> WallTime {
         match last {
             _ if self.wall.is_some() => self.wall(),
             Some((seen, wall)) if *seen == at => *wall,

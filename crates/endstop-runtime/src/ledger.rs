@@ -55,9 +55,10 @@ use std::sync::Arc;
 use endstop_core::units::Money;
 use serde::{Deserialize, Serialize};
 
+pub use crate::limits::MAX_LEASES;
 pub use amounts::{Amounts, Dimension, Limits};
 pub use hold::{Hold, OnDrop};
-pub use lease::{Expired, LeaseError, LeaseTable, MAX_LEASES};
+pub use lease::{Expired, LeaseError, LeaseTable};
 pub use refused::Refused;
 
 use tree::Node;
@@ -121,8 +122,7 @@ impl Budget {
     ///
     /// # Errors
     /// As [`Budget::reserve`].
-    #[doc(hidden)]
-    pub fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
+    pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
         self.0.books().check(self.0.slot(), &amounts.words())
     }
 
@@ -133,8 +133,7 @@ impl Budget {
 
     /// Settles here what was spent before this node was there, and not above: whoever shares the ancestors
     /// has counted it already, or did not share it.
-    #[doc(hidden)]
-    pub fn bring_in(&self, before: Amounts) {
+    pub(crate) fn bring_in(&self, before: Amounts) {
         self.0.books().bring_in(self.0.slot(), &before.words());
     }
 
@@ -163,8 +162,7 @@ impl Budget {
     }
 
     /// Whether anybody who shares the outermost budget holds tokens or money.
-    #[doc(hidden)]
-    pub fn is_anything_held(&self) -> bool {
+    pub(crate) fn is_anything_held(&self) -> bool {
         let held = self.0.books().held_at_root(self.0.slot());
         held.tokens > 0 || held.cost > Money::ZERO
     }

@@ -21,15 +21,23 @@
 //! # Ok::<(), endstop_runtime::ledger::Refused>(())
 //! ```
 
+mod call;
 pub mod cancel;
 pub mod clock;
 pub mod ledger;
+mod limits;
 mod model_error;
 pub mod observe;
+mod run;
 pub mod store;
 mod sync;
 mod tool_call;
 pub mod trace;
 
+pub use call::{
+    CallPlan, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, NotBegun, OpenCall, Outcome, Pricing,
+    WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
+};
 pub use model_error::{ModelError, ModelErrorKind};
+pub use run::{CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, StopReach, Waited};
 pub use tool_call::{ToolCall, ToolOutcome};

@@ -6,7 +6,7 @@
 //!
 //! No observer reads a clock: what it prints or stores comes from the times of the events.
 
-mod doubts;
+mod cost_uncertainty;
 #[cfg(any(test, feature = "test-util"))]
 #[doc(hidden)]
 pub mod play;
@@ -26,7 +26,7 @@ use crate::model_error::ModelError;
 use crate::store::RunId;
 use crate::tool_call::{ToolCall, ToolOutcome};
 
-pub use doubts::Doubts;
+pub use cost_uncertainty::CostUncertainty;
 pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
 pub use text::clean;
 

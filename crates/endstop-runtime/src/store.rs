@@ -28,20 +28,14 @@ mod sqlite;
 
 pub use self::error::StoreError;
 pub use self::file::FileStore;
-pub use self::id::{MAX_RUN_ID_BYTES, RunId, RunIdError};
+pub use self::id::{RunId, RunIdError};
 pub use self::lock::RunLock;
 pub use self::memory::MemoryStore;
-pub use self::page::{PAGE_BYTES, PAGE_LINES};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
-
-/// The largest state in bytes: a context of a million tokens is some 4 MiB of text, and a state that is an
-/// order of magnitude larger is a mistake which would be written at every step.
-pub const MAX_STATE_BYTES: usize = 64 << 20;
-
-/// The most that one append takes, in bytes: the events of a step are a few kilobytes, and a reader holds
-/// an append in memory.
-pub const MAX_APPEND_BYTES: usize = 16 << 20;
+pub use crate::limits::{
+    MAX_APPEND_BYTES, MAX_RUN_ID_BYTES, MAX_STATE_BYTES, PAGE_BYTES, PAGE_LINES,
+};
 
 /// Number of a stored state: 1 for the first, one more with each save, 0 where nothing is stored.
 #[derive(

@@ -1,8 +1,8 @@
-//! Transcript readers: files that agents leave on disk, as events of the core.
+//! Readers and writers of transcripts: files that agents leave on disk, as events of the decision core.
 //!
-//! [`walk`] finds transcripts and tells their format from their content, [`Transcript::read`] streams the
-//! runs of one into a [`RunSink`]. One format is one file in this folder and one row of [`FORMATS`]; the
-//! contract test picks it up with its example in `tests/data/<id>/`.
+//! Every tool records its runs in another form. Here each form becomes the same events, so that one program can count,
+//! price and replay them all. [`walk`] finds transcripts and detects their format from their content, and
+//! [`Transcript::read`] streams the runs of one into a [`RunSink`].
 //!
 //! ```
 //! use endstop_transcript::{RunFooter, RunHeader, RunSink, Warning, sample};
@@ -36,6 +36,12 @@
 //!   notes of the harness.
 //! - `at` in milliseconds since the first timestamp, never falling; a format without time stays at 0.
 //! - Damage is never fatal and never silent: what can be read is read, the rest is a [`Warning`].
+//!
+//! # Where next
+//!
+//! Start with [`walk`], [`Transcript`] and [`RunSink`]; [`export`] writes runs in other forms, and [`FORMATS`] lists the
+//! formats. A format is one file of this crate and one row of that table; the contract test picks it up with its example
+//! in `tests/data/<id>/`. The crate `endstop-replay` judges policies on these events. The minimum Rust version is 1.95.
 
 mod act;
 mod anthropic;

@@ -19,19 +19,17 @@
 //! The loop decides nothing: whether a step, a request, a tool call or a sub-agent begins is asked of the
 //! core ([`endstop_core::Run`]), whose directives it obeys.
 
+mod agent_run;
 mod approval;
 mod ask;
 mod batch;
 mod builder;
-mod drive;
-pub mod driver;
+mod context;
 mod hooks;
-mod keep;
-mod plan;
-mod pricing;
+mod journal;
+mod node;
 mod resume;
 mod retry;
-mod scope;
 mod source;
 mod start;
 pub mod state;
@@ -52,23 +50,23 @@ pub use approval::{Approval, ApprovalRequest, Approver};
 pub use builder::{
     AgentBuilder, BuildError, DEFAULT_KILL_INTERVAL, DEFAULT_PARALLEL_TOOLS, DEFAULT_POLICY,
 };
+pub use endstop_runtime::{DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};
 pub use hooks::{Hook, HookContext, HookResult, Trigger};
-pub use plan::{DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};
+pub(crate) use node::AgentNode;
 pub use retry::{BreakerDecision, CircuitBreaker, RetryPolicy};
-pub(crate) use scope::Scope;
 pub use source::CancellationSource;
 pub use state::{AgentState, ExecutionState, Step, ToolExecution};
 
 use crate::model::Model;
 use crate::observe::Observer;
 use crate::tool::ToolSet;
-use drive::{Drive, Flow};
+use agent_run::{AgentRun, Flow};
+use endstop_runtime::Pricing;
 use endstop_runtime::cancel::{CancelToken, KillSwitch};
 use endstop_runtime::clock::WallClock;
 use endstop_runtime::ledger::Budget;
 use endstop_runtime::store::{RunId, Store, StoreError};
 use hooks::Hooks;
-use pricing::Pricing;
 
 /// An agent: a model, tools, a policy. Cheap to clone; one agent runs any number of runs side by side.
 #[derive(Clone)]
@@ -186,8 +184,8 @@ impl AgentLoop {
     /// Dropping the future cuts what is in flight; what it may have spent is charged in full to a shared
     /// budget. To get a state back, cancel by a token or a source instead.
     pub async fn execute(&self, state: AgentState) -> Result<AgentState, ExecuteError> {
-        let drive = start::root(self, state, None).await?;
-        Ok(Iteration::new(drive).into_last_state().await)
+        let run = start::root(self, state, None).await?;
+        Ok(Iteration::new(run).into_last_state().await)
     }
 
     /// Runs step by step.
@@ -196,8 +194,8 @@ impl AgentLoop {
     ///
     /// As [`AgentLoop::execute`].
     pub async fn iterate(&self, state: AgentState) -> Result<Iteration, ExecuteError> {
-        let drive = start::root(self, state, None).await?;
-        Ok(Iteration::new(drive))
+        let run = start::root(self, state, None).await?;
+        Ok(Iteration::new(run))
     }
 
     /// Goes on with a run of the agent's store: after a pause, or after the process died. What the dead
@@ -208,8 +206,8 @@ impl AgentLoop {
     /// As [`AgentLoop::execute`]; and if there is no such run, or another process drives it.
     pub async fn resume(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
         let (state, lock) = resume::load(self, id).await?;
-        let drive = start::root(self, state, Some(lock)).await?;
-        Ok(Iteration::new(drive).into_last_state().await)
+        let run = start::root(self, state, Some(lock)).await?;
+        Ok(Iteration::new(run).into_last_state().await)
     }
 
     /// The state of a run of the agent's store, brought up to what its trace says, without running it.
@@ -224,7 +222,7 @@ impl AgentLoop {
 
 /// A run that is taken step by step.
 pub struct Iteration {
-    drive: Drive,
+    run: AgentRun,
     phase: Phase,
     /// Of the kill switch and whatever else may end the run.
     watch: Option<start::Watch>,
@@ -232,7 +230,7 @@ pub struct Iteration {
 
 impl fmt::Debug for Iteration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iteration").field("run", &self.drive.state.id).finish_non_exhaustive()
+        f.debug_struct("Iteration").field("run", &self.run.state.id).finish_non_exhaustive()
     }
 }
 
@@ -244,9 +242,9 @@ enum Phase {
 }
 
 impl Iteration {
-    fn new(drive: Drive) -> Self {
-        let watch = start::Watch::of(&drive);
-        Self { drive, phase: Phase::Begin, watch }
+    fn new(run: AgentRun) -> Self {
+        let watch = start::Watch::of(&run);
+        Self { run, phase: Phase::Begin, watch }
     }
 
     async fn into_last_state(mut self) -> AgentState {
@@ -260,36 +258,36 @@ impl Iteration {
         if !self.advance().await {
             return None;
         }
-        self.drive.snapshot();
-        Some(&self.drive.state)
+        self.run.snapshot();
+        Some(&self.run.state)
     }
 
     /// As [`Iteration::next`], without the state. False once there is nothing more to do.
     pub async fn advance(&mut self) -> bool {
         if let Some(watch) = &mut self.watch {
-            watch.follow(&self.drive);
+            watch.follow(&self.run);
         }
         let mut flow = match self.phase {
             Phase::Over => return false,
-            Phase::Begin => self.drive.begin().await,
-            Phase::Steps => self.drive.flow(),
+            Phase::Begin => self.run.begin().await,
+            Phase::Steps => self.run.flow(),
         };
         let is_first = std::mem::replace(&mut self.phase, Phase::Steps) == Phase::Begin;
         if flow == Flow::On {
-            flow = self.drive.step().await;
+            flow = self.run.step().await;
         } else if flow == Flow::Pause && is_first {
-            flow = self.drive.resolve_pause().await;
+            flow = self.run.resolve_pause().await;
         }
         if flow == Flow::Pause {
-            flow = self.drive.resolve_pause().await;
+            flow = self.run.resolve_pause().await;
         }
         if flow == Flow::Stop {
-            flow = self.drive.on_stop().await;
+            flow = self.run.on_stop().await;
         }
         if flow == Flow::On {
-            self.drive.save_after_step().await;
+            self.run.save_after_step().await;
         } else {
-            self.drive.end().await;
+            self.run.end().await;
             self.phase = Phase::Over;
         }
         true
@@ -298,15 +296,15 @@ impl Iteration {
     /// The state as it is.
     #[must_use]
     pub fn state(&mut self) -> &AgentState {
-        self.drive.snapshot();
-        &self.drive.state
+        self.run.snapshot();
+        &self.run.state
     }
 
     /// The state as it is, of a run that is not driven further.
     #[must_use]
     pub fn into_state(mut self) -> AgentState {
-        self.drive.snapshot();
-        std::mem::take(&mut self.drive.state)
+        self.run.snapshot();
+        std::mem::take(&mut self.run.state)
     }
 
     /// The states after each step as a stream. Each is a copy: O(messages).

@@ -1,4 +1,48 @@
-//! The endstop switch for LLM agents.
+//! An agent loop that stops: models, tools and sub-agents under one policy and one budget.
+//!
+//! An agent that loops spends money until a person notices, and an iteration cap does not count what its sub-agents
+//! spend. Here every model call is reserved at its worst case before it is sent, for the run and all its ancestors. A
+//! run therefore ends at its limit, and says why it ended.
+//!
+//! ```
+//! use endstop::agent::AgentLoop;
+//! use endstop::core::condition::named::{max_steps, max_usd};
+//! use endstop::model::{Reply, ScriptedModel};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // A scripted model needs no key and no network. It is priced like the model that it names.
+//! let model = ScriptedModel::new("claude-sonnet-4-5").reply(Reply::text("Take an umbrella."));
+//! let agent = AgentLoop::builder("forecaster")
+//!     .model(model)
+//!     .stop_when(max_steps(25) | max_usd("2.00")?)
+//!     .build()?;
+//! let state = agent.run("What do I need in Oslo?").await?;
+//! assert_eq!(state.final_response(), Some("Take an umbrella."));
+//! println!("{}", state.explain());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Start with [`AgentLoop`](agent::AgentLoop), [`AgentState`](agent::AgentState) and
+//! [`FunctionTool`](tool::FunctionTool). [`core`] holds policies and conditions, [`ledger`] budgets that runs share, and
+//! [`cancel`] the ways to stop a run from outside.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `models`: model providers over HTTP ([`model`]).
+//! - `otel`: an observer that writes OpenTelemetry GenAI spans and metrics ([`observe`]).
+//! - `sqlite`: a store of runs in one SQLite file ([`store`]).
+//! - `transcripts`: readers of transcripts, and a model that answers from one.
+//! - `replay`: policies over transcripts. It implies `transcripts`.
+//!
+//! # Where next
+//!
+//! The repository has a guide (`docs/agents.md`), the meaning of every number and decision (`docs/semantics.md`), the
+//! policy language (`docs/conditions.md`) and examples (`examples/`). To limit programs that you cannot change, use
+//! the command `endstop run` of `endstop-cli`. The minimum Rust version is 1.95.
 
 pub mod agent;
 pub mod message;
@@ -10,6 +54,7 @@ pub use endstop_core as core;
 pub use endstop_price as price;
 #[cfg(feature = "replay")]
 pub use endstop_replay as replay;
+pub use endstop_runtime as runtime;
 pub use endstop_runtime::{cancel, clock, ledger, store};
 #[cfg(feature = "transcripts")]
 pub use endstop_transcript as transcript;

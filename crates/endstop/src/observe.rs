@@ -17,8 +17,8 @@ mod status;
 mod text;
 
 pub use endstop_runtime::observe::{
-    Detail, Doubts, MoneyIs, MoneySpent, Observation, Observer, REPORT_VERSION, Report, Reporter,
-    RunInfo, SubAgent, Totals, clean,
+    CostUncertainty, Detail, MoneyIs, MoneySpent, Observation, Observer, REPORT_VERSION, Report,
+    Reporter, RunInfo, SubAgent, Totals, clean,
 };
 pub use endstop_runtime::trace::{
     Flush, Recorded, Recording, TraceProblems, TraceRecorder, push_seen, push_trace_line,
@@ -30,6 +30,6 @@ pub use fan_out::Observers;
 #[cfg(feature = "otel")]
 pub use otel::OtelObserver;
 pub use screen::Screen;
-pub use shadow::{Shadow, ShadowStop};
+pub use shadow::{DryRunObserver, DryRunStop};
 pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, render};
 pub use text::truncate;

@@ -57,7 +57,7 @@ pub struct ToolContext {
     /// Cancelled with [`Urgency::Now`](endstop_runtime::cancel::Urgency::Now) when what is in flight is to be cut.
     pub cancel: CancelToken,
     /// What a sub-agent shares with the run that begins it.
-    pub(crate) scope: Option<Arc<crate::agent::Scope>>,
+    pub(crate) node: Option<Arc<crate::agent::AgentNode>>,
 }
 
 impl ToolContext {
@@ -69,7 +69,7 @@ impl ToolContext {
             agent: String::new(),
             depth: 0,
             cancel: CancelToken::default(),
-            scope: None,
+            node: None,
         }
     }
 }

@@ -57,7 +57,7 @@ Exit codes: 0 completed, 124 stopped or held up by a limit, 130 interrupted or k
 /// Arguments of `endstop agent`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
-pub struct Args {
+pub struct AgentArgs {
     /// What to do; `-` reads it from standard input
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
@@ -130,7 +130,7 @@ fn builtins(text: &str) -> Result<Builtins, String> {
 ///
 /// # Errors
 /// If the arguments do not fit, or the run cannot begin. How a run ends is an exit code.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -146,7 +146,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     result
 }
 
-async fn drive(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let store = if args.no_store { None } else { Some(keep::open(args.store.as_deref())?) };
     let stored = match (&args.resume, &store) {
         (Some(run), Some(store)) => Some(keep::find(&**store, run).await?),
@@ -194,7 +194,7 @@ async fn drive(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     end::tell(&state, &setup, &how, &overshoot.get(), out)
 }
 
-fn record(args: &Args, setup: &Setup) -> Result<Option<Record>, CliError> {
+fn record(args: &AgentArgs, setup: &Setup) -> Result<Option<Record>, CliError> {
     let Some(path) = &args.record else { return Ok(None) };
     let mut sources: Vec<&Path> = record::replayed(&setup.model).into_iter().collect();
     sources.extend(args.limits.file());
@@ -237,7 +237,7 @@ fn prompt(given: Option<&str>, is_resumed: bool) -> Result<Option<String>, CliEr
 
 /// The agent with what watches it; without its store.
 fn build(
-    args: &Args,
+    args: &AgentArgs,
     setup: &Setup,
     model: &Arc<dyn Model>,
     screen: &Arc<Screen>,
@@ -301,7 +301,7 @@ impl Setup {
 
 /// A stored run as it goes on.
 async fn resumed(
-    args: &Args,
+    args: &AgentArgs,
     agent: &AgentLoop,
     setup: &Setup,
     stored: &AgentState,

@@ -24,7 +24,7 @@ price count nothing.";
 /// Arguments of `endstop check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct CheckArgs {
     #[command(flatten)]
     source: PolicySource,
     /// Accept a policy that bounds nothing
@@ -39,7 +39,7 @@ pub struct Args {
 ///
 /// # Errors
 /// If the policy cannot be read.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let policy = args.source.load()?;
     let bounds = policy.bounds();
     let problems = problems(&policy, &bounds, args.unbounded);

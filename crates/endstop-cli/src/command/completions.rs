@@ -14,7 +14,7 @@ Examples:
   endstop completions bash > ~/.local/share/bash-completion/completions/endstop
   endstop completions zsh > ~/.zfunc/_endstop
   endstop completions fish > ~/.config/fish/completions/endstop.fish")]
-pub struct Args {
+pub struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub shell: Shell,
@@ -25,7 +25,7 @@ pub struct Args {
 /// # Errors
 ///
 /// When `out` cannot be written.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &CompletionsArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     // The generator aborts on a failed write, so it writes to memory first.
     let mut script = Vec::new();
     generate(args.shell, &mut crate::command(), "endstop", &mut script);

@@ -28,7 +28,7 @@ an empty message.";
 /// Arguments of `endstop convert`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
-pub struct Args {
+pub struct ConvertArgs {
     /// Transcripts, or folders of them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -66,7 +66,7 @@ impl To {
 /// # Errors
 /// If a path or the prices cannot be read, a file cannot be written, there is no run, or there are several
 /// where one is asked for.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let (transcripts, mut warnings, _) = transcripts(&args.paths)?;
     let table = prices(args.prices.as_deref())?;
     let prices = table.as_ref().unwrap_or_else(|| PriceTable::embedded());

@@ -28,7 +28,7 @@ script, priced as a real one, that asks for one more search for ever.";
 /// Arguments of `endstop demo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct DemoArgs {
     /// The limit in dollars
     #[arg(long, value_name = "USD", default_value = "2.00", value_parser = usd, allow_negative_numbers = true)]
     usd: Money,
@@ -50,7 +50,7 @@ pub struct Args {
 ///
 /// # Errors
 /// If the output cannot be written, or an act not be played.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &DemoArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let is_watched = !args.fast && !args.json && !output::is_quiet() && io::stderr().is_terminal();
     let stage = Stage {
         usd: args.usd,

@@ -35,7 +35,7 @@ Examples:
 /// Arguments of `endstop demo-agent`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Args {
+pub struct DemoAgentArgs {
     /// The cap of the planner
     #[arg(long, value_name = "N", default_value_t = 50)]
     iterations: u64,
@@ -51,7 +51,7 @@ pub struct Args {
 ///
 /// # Errors
 /// If a model call fails.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &DemoAgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -64,7 +64,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
 }
 
 /// The planner: its loop ends when the model says something, or at its cap.
-async fn plan(args: &Args) -> Result<String, String> {
+async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
     let base = std::env::var("ANTHROPIC_BASE_URL")
         .map_err(|_| "ANTHROPIC_BASE_URL is not set; `endstop run` sets it".to_owned())?;
     let mut model = Model::connect(&base, args.pause).await?;
@@ -88,7 +88,7 @@ async fn plan(args: &Args) -> Result<String, String> {
 }
 
 /// A sub-agent: its loop ends when the model says something, or when it gives up.
-async fn research(args: &Args, model: &mut Model, place: &str) -> Result<String, String> {
+async fn research(args: &DemoAgentArgs, model: &mut Model, place: &str) -> Result<String, String> {
     let instructions =
         format!("{:.<INSTRUCTIONS_BYTES$}", "You research. Search until you have found it.");
     let mut conversation = Conversation::new(&instructions, "search", "Look at the next log.");

@@ -26,7 +26,7 @@ seen and how much was left.";
 /// Arguments of `endstop explain`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub struct Args {
+pub struct ExplainArgs {
     /// The transcript
     #[arg(value_name = "TRANSCRIPT")]
     path: PathBuf,
@@ -51,7 +51,7 @@ pub struct Args {
 ///
 /// # Errors
 /// If the transcript, the policy or the prices cannot be read, or there is no such run.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let policy = match (&args.policy, &args.stop) {
         (Some(file), _) => load_file(file)?,
         (None, Some(expression)) => load_expression(expression)?,

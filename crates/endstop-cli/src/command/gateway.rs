@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::driver::Surroundings;
 use endstop::cancel::FileKillSwitch;
-use endstop::core::policy::{Policy, Program};
+use endstop::core::Program;
+use endstop::core::policy::Policy;
 use endstop::core::probe::Probes;
+use endstop::runtime::RunEnvironment;
 use endstop_gateway::{
     Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
 };
@@ -81,7 +82,7 @@ pub(super) struct GatewaySetup {
     pub(super) listen: SocketAddr,
     pub(super) policy: Policy,
     pub(super) runs: Runs,
-    pub(super) around: Surroundings,
+    pub(super) around: RunEnvironment,
     pub(super) control_token: Option<Key>,
     pub(super) keep: Option<PathBuf>,
 }

@@ -16,7 +16,7 @@ Examples:
   endstop man | man -l -
   endstop man completions | man -l -
   endstop man --out ~/.local/share/man/man1")]
-pub struct Args {
+pub struct ManArgs {
     /// The subcommand whose page is printed; without it, the page of `endstop` itself
     pub command: Option<String>,
     /// Write all pages into this folder instead, one file each; it is made if it is missing
@@ -29,7 +29,7 @@ pub struct Args {
 /// # Errors
 ///
 /// When the subcommand is unknown, or `out` or the folder cannot be written.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &ManArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let root = built_root();
     if let Some(folder) = &args.out {
         write_all_pages(&root, folder)?;

@@ -46,7 +46,7 @@ Exit codes:
 /// usage the rates are printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Args {
+pub struct PriceArgs {
     /// The model as it is named in requests or responses; may be left out where the response names it
     model: Option<String>,
     /// Who sells it; without one the model's name decides
@@ -104,7 +104,7 @@ struct Question {
 /// # Errors
 ///
 /// [`CliError`] with code 1 for a model without a price, and 2 for input that cannot be read.
-pub fn run(args: &Args, out: &mut dyn io::Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &PriceArgs, out: &mut dyn io::Write) -> Result<ExitCode, CliError> {
     let own_table = args.prices.as_deref().map(read_table).transpose()?;
     let table = own_table.as_ref().unwrap_or_else(|| PriceTable::embedded());
     let question = question(args, table)?;
@@ -125,7 +125,7 @@ pub fn run(args: &Args, out: &mut dyn io::Write) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn question(args: &Args, table: &PriceTable) -> Result<Question, CliError> {
+fn question(args: &PriceArgs, table: &PriceTable) -> Result<Question, CliError> {
     let body = args.usage.as_deref().map(read_json).transpose()?;
     let told = body.as_ref().map(context_of).unwrap_or_default();
     let context = CallContext {
@@ -153,7 +153,7 @@ fn question(args: &Args, table: &PriceTable) -> Result<Question, CliError> {
 }
 
 /// The counts that were given by hand, if any was.
-fn counts_of(args: &Args) -> Result<Option<UsageCounts>, CliError> {
+fn counts_of(args: &PriceArgs) -> Result<Option<UsageCounts>, CliError> {
     let given = [args.input, args.cached, args.cache_write, args.cache_write_1h, args.output];
     if given.iter().all(Option::is_none) {
         return Ok(None);

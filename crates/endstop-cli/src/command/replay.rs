@@ -46,7 +46,7 @@ its runs: it is counted as such and stops none. Pause rules are approved, and co
 /// Arguments of `endstop replay`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
-pub struct Args {
+pub struct ReplayArgs {
     /// Transcripts, or folders of them; by default where the known tools keep theirs, else a sample
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -121,7 +121,7 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn find(args: &Args) -> Result<Self, CliError> {
+    fn find(args: &ReplayArgs) -> Result<Self, CliError> {
         let (transcripts, warnings, is_sample) = transcripts(&args.paths)?;
         if transcripts.is_empty() {
             output::warn(
@@ -179,7 +179,7 @@ impl Inputs {
 ///
 /// # Errors
 /// If a path, the policy, the outcomes or the prices cannot be read.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &ReplayArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if args.formats {
         return formats::run(args.json, out);
     }
@@ -199,7 +199,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     one_policy(args, &inputs, out)
 }
 
-fn one_policy(args: &Args, inputs: &Inputs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+fn one_policy(
+    args: &ReplayArgs,
+    inputs: &Inputs,
+    out: &mut dyn Write,
+) -> Result<ExitCode, CliError> {
     let policy = policy(args)?;
     let mut report = counted(inputs, &policy)?;
     if args.json {
@@ -223,7 +227,7 @@ fn counted(inputs: &Inputs, policy: &Policy) -> Result<Report, CliError> {
     replayed.map_err(|error| CliError::new(causes(&error)))
 }
 
-fn policy(args: &Args) -> Result<Policy, CliError> {
+fn policy(args: &ReplayArgs) -> Result<Policy, CliError> {
     match (&args.policy, &args.stop) {
         (Some(file), _) => load_file(file),
         (None, Some(expression)) => load_expression(expression),

@@ -21,9 +21,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use endstop::agent::driver::Surroundings;
 use endstop::core::policy::{OnUnpriced, Policy};
-use endstop::observe::{Report, Reporter, Shadow, TraceRecorder};
+use endstop::observe::{DryRunObserver, Report, Reporter, TraceRecorder};
+use endstop::runtime::RunEnvironment;
 use endstop::store::RunId;
 use endstop_gateway::{Counts, Runs};
 
@@ -67,7 +67,7 @@ cannot be executed; 127 if it was not found.";
 /// Arguments of `endstop run`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
-pub struct Args {
+pub struct RunArgs {
     #[command(flatten)]
     limits: Limits,
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub struct Args {
 ///
 /// # Errors
 /// If the command cannot be begun, or what it did not be written. How it ends is an exit code.
-pub fn run(args: &Args, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -121,13 +121,13 @@ pub fn run(args: &Args, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
 /// What is known of the run beside what the supervisor sees.
 struct RunObservers {
     report: Arc<Mutex<Option<Report>>>,
-    shadow: Option<Arc<Shadow>>,
+    shadow: Option<Arc<DryRunObserver>>,
     trace: Option<Arc<TraceRecorder>>,
     snapshot: tokio::sync::watch::Receiver<RunSnapshot>,
 }
 
 /// How it ends: the code, and the signal that it ends by instead.
-async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
+async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     for (flag, file) in [("--json-file", &args.json_file), ("--trace", &args.trace)] {
         if file.as_deref() == Some(Path::new("-")) {
@@ -188,7 +188,10 @@ async fn drive(args: &Args) -> Result<(ExitCode, Option<Signal>), CliError> {
 }
 
 /// Who watches the run.
-fn surroundings(args: &Args, policy: &Policy) -> Result<(Surroundings, RunObservers), CliError> {
+fn surroundings(
+    args: &RunArgs,
+    policy: &Policy,
+) -> Result<(RunEnvironment, RunObservers), CliError> {
     let (watcher, snapshot) = Watcher::new();
     let report = Arc::new(Mutex::new(None));
     let reporter = {
@@ -199,15 +202,15 @@ fn surroundings(args: &Args, policy: &Policy) -> Result<(Surroundings, RunObserv
             }
         })
     };
-    let mut around = Surroundings::default();
+    let mut around = RunEnvironment::default();
     around.observers.push(Arc::new(watcher));
     around.observers.push(Arc::new(reporter));
     let shadow = match args.dry_run {
-        true => Some(Arc::new(Shadow::new(compiled(policy)?))),
+        true => Some(Arc::new(DryRunObserver::new(compiled(policy)?))),
         false => None,
     };
     if let Some(shadow) = &shadow {
-        around.observers.push(Arc::<Shadow>::clone(shadow));
+        around.observers.push(Arc::<DryRunObserver>::clone(shadow));
     }
     let trace = args.trace.as_ref().map(|path| {
         let file = File::create(path).map_err(|error: io::Error| {
@@ -225,7 +228,7 @@ fn surroundings(args: &Args, policy: &Policy) -> Result<(Surroundings, RunObserv
 
 /// Begins the command and waits until it has ended.
 async fn supervised(
-    args: &Args,
+    args: &RunArgs,
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
@@ -274,7 +277,7 @@ async fn close(open: Open, id: &RunId) -> Counts {
 }
 
 /// Says which limits hold.
-fn announce(args: &Args, policy: &Policy, is_default: bool) {
+fn announce(args: &RunArgs, policy: &Policy, is_default: bool) {
     let mut text = format!("endstop: limits {}", in_words(policy.rules.iter()));
     if is_default {
         text.push_str(

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use endstop::agent::driver::Surroundings;
 use endstop::core::signal::StopReason;
 use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
+use endstop::runtime::RunEnvironment;
 use endstop::store::RunId;
 use endstop_gateway::{Key, Runs, Unnamed};
 use serde_json::json;
@@ -56,7 +56,7 @@ Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the proces
 /// Arguments of `endstop serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
-pub struct Args {
+pub struct ServeArgs {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8484")]
     listen: SocketAddr,
@@ -99,7 +99,7 @@ enum UnnamedCalls {
 ///
 /// # Errors
 /// If something that is named cannot be read, or the address not be listened on.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -107,7 +107,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     runtime.block_on(serve(args, out))
 }
 
-async fn serve(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     let keys = args.keys.as_deref().map(read_keys).transpose()?.unwrap_or_default();
     let unnamed = match args.unnamed {
@@ -170,8 +170,8 @@ fn answer_approvals() {
     }
 }
 
-fn surroundings(args: &Args) -> Result<Surroundings, CliError> {
-    let mut around = Surroundings::default();
+fn surroundings(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
+    let mut around = RunEnvironment::default();
     let as_json = args.json;
     around.observers.push(Arc::new(Reporter::new(move |report: &Report| {
         if report.parent.is_none() {

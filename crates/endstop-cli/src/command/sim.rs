@@ -22,7 +22,7 @@ long; a request may ask for another one by its model's name, `sim/SCRIPT`. GET /
 /// Arguments of `endstop sim`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
-pub struct Args {
+pub struct SimArgs {
     /// What the model does
     #[arg(long, value_name = "SCRIPT", default_value = "loop", value_parser = script)]
     script: Script,
@@ -35,7 +35,7 @@ pub struct Args {
 ///
 /// # Errors
 /// If the address cannot be listened on.
-pub fn run(args: &Args, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub fn run(args: &SimArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

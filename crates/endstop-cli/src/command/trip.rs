@@ -1,4 +1,6 @@
 //! What a trip record says, in few words.
+//!
+//! A file of its own because `run`, `serve` and `agent` say it alike.
 
 use endstop::core::Truth;
 use endstop::core::policy::Action;

@@ -16,8 +16,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::literal::{Literal, seconds, wall_text};
 use super::{CompareOp, Comparison, Condition, Fact, Gauge, GaugeId};
-use crate::expr::{Diagnostic, Literal};
+use crate::diagnostic::Diagnostic;
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, MoneyError, WallTime};
 pub(crate) use arguments::{ArgumentValue, Arguments};
@@ -149,7 +150,6 @@ pub(crate) fn build(
 mod read {
     use super::*;
     use crate::condition::gauge::Unit;
-    use crate::expr::seconds;
 
     type Built = Result<Condition, Diagnostic>;
 
@@ -322,7 +322,7 @@ pub fn timeout(after: Millis) -> Condition {
 pub fn deadline(at: WallTime) -> Condition {
     let gauge = Gauge::of(GaugeId::Now);
     let meaning = Condition::Compare(Comparison { gauge, op: CompareOp::Ge, value: at.0 });
-    infallible("deadline", alloc::vec![Literal::text(&crate::expr::wall_text(at))], meaning)
+    infallible("deadline", alloc::vec![Literal::text(&wall_text(at))], meaning)
 }
 
 /// Stops a run in which nothing happened for so long. Example: `idle(30s)`. Trips as `time_limit`.

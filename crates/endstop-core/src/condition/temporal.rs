@@ -8,9 +8,6 @@ use core::fmt;
 use super::{CompareOp, Condition};
 use crate::units::Millis;
 
-/// Largest `n` of `count(c, window) >= n`: the ring keeps that many stamps.
-pub const MAX_COUNT: u64 = 1_024;
-
 /// An operator over time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Temporal {
@@ -33,7 +30,7 @@ pub enum Temporal {
         window: Option<Window>,
         /// The comparison.
         op: CompareOp,
-        /// The number of steps; at most [`MAX_COUNT`] with a window.
+        /// The number of steps; at most [`MAX_COUNT`](crate::limits::MAX_COUNT) with a window.
         n: u64,
     },
     /// `c within w`: holds now, or held at the end of a step in the window.
@@ -53,6 +50,17 @@ pub enum Temporal {
 }
 
 impl Temporal {
+    /// What it is about: of `then`, what comes first.
+    pub(crate) const fn operand(&self) -> &Condition {
+        match self {
+            Self::Ever(of)
+            | Self::Streak { of, .. }
+            | Self::Count { of, .. }
+            | Self::Within { of, .. }
+            | Self::Then { first: of, .. } => of,
+        }
+    }
+
     /// The conditions it is made of.
     #[must_use]
     pub fn parts(&self) -> Vec<&Condition> {

@@ -5,9 +5,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::error::Diagnostic;
-use super::literal::{self, Literal};
-use crate::condition::{CompareOp, MAX_TEXT};
+use crate::condition::CompareOp;
+use crate::condition::literal::{self, Literal};
+use crate::diagnostic::Diagnostic;
+use crate::limits::MAX_TEXT;
 
 /// A token's meaning.
 #[derive(Clone, Debug, PartialEq)]

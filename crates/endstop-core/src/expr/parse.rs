@@ -9,21 +9,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::error::{Diagnostic, did_you_mean};
 use super::lex::{Token, TokenKind, lex};
-use super::literal::LiteralValue;
 use crate::condition::fact::FACTS;
 use crate::condition::gauge::{GAUGES, Unit};
-use crate::condition::{Condition, MAX_DEPTH, MAX_NODES, Window, combine, named};
+use crate::condition::literal::LiteralValue;
+use crate::condition::{Condition, Window, combine, named};
+use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::limits::{MAX_DEPTH, MAX_NODES};
 use comparison::Operand;
-pub(crate) use comparison::seconds;
 
 /// Reads an expression.
 ///
 /// # Errors
 /// A [`Diagnostic`] with the span, the cause and what to do, also where the expression is deeper than
 /// [`MAX_DEPTH`], has more than [`MAX_NODES`] nodes or is longer than
-/// [`MAX_TEXT`](crate::condition::MAX_TEXT).
+/// [`MAX_TEXT`](crate::limits::MAX_TEXT).
 pub fn parse(text: &str) -> Result<Condition, Diagnostic> {
     let tokens = lex(text)?;
     let mut parser = Parser { tokens: &tokens, at: 0, depth: 0, end: text.len() };

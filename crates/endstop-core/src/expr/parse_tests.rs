@@ -145,4 +145,4 @@ fn size_is_bounded() {
     assert!(parse(&" ".repeat(MAX_TEXT_FOR_TEST + 1)).unwrap_err().message.contains("bytes"));
 }
 
-const MAX_TEXT_FOR_TEST: usize = crate::condition::MAX_TEXT;
+const MAX_TEXT_FOR_TEST: usize = crate::limits::MAX_TEXT;

@@ -2,8 +2,8 @@
 
 use core::fmt::{self, Display, Formatter, Write};
 
-use super::literal::{pattern_text, quoted, wall_text};
 use crate::condition::gauge::Unit;
+use crate::condition::literal::{pattern_text, quoted, wall_text};
 use crate::condition::{CompareOp, Comparison, Condition, Fact, Gauge, Named, Temporal};
 use crate::units::{Millis, Money, WallTime};
 

@@ -1,142 +1,225 @@
-//! The state of operators over time, and how it advances at a step's end.
+//! The state of operators over time.
 
 use alloc::collections::VecDeque;
 
-use super::{Meter, Reading, bit};
+use serde::{Deserialize, Serialize};
+
 use crate::condition::Window;
-use crate::policy::program::{Class, Op, OpKind, Program};
+use crate::program::{Names, Op, OpKind, Program, carried};
+use crate::table::{OpIx, Table};
 use crate::units::Millis;
 
-/// What one operator keeps. Which part is used depends on its kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OpState {
-    /// Latched, or stamped at least once.
-    pub(crate) set: bool,
-    /// The streak, the count, the stamp or the first step.
-    pub(crate) value: u64,
+/// What one operator keeps, by its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OpMemory {
+    /// Whether the operand has held.
+    Latch(bool),
+    /// Steps in a row.
+    Streak(u64),
+    /// Steps in all.
+    Count(u64),
     /// The stamps of a window, oldest first.
-    pub(crate) ring: VecDeque<u64>,
-    /// Whether the ring is used.
-    pub(crate) windowed: bool,
+    Ring(VecDeque<u64>),
+    /// When the operand last held.
+    Stamp(Option<u64>),
+    /// The first step in which it held.
+    First(Option<u64>),
+}
+
+/// The state of one operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OpState {
+    memory: OpMemory,
     /// The operator is new to a run that had already begun, or its operand was unknown in a step that
     /// was not counted: the number is a lower bound.
-    pub(crate) unknown: bool,
+    unknown: bool,
+}
+
+/// Where a run is: what windows are measured from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) at: Millis,
+    pub(crate) begun: u64,
+    pub(crate) closed: u64,
+}
+
+impl Moment {
+    /// Whether a stamp has left the window: longer ago than the duration, or not among the last closed steps.
+    const fn is_past(&self, stamp: u64, window: Window) -> bool {
+        match window {
+            Window::Time(duration) => self.at.0.saturating_sub(stamp) > duration.0,
+            Window::Steps(steps) => self.closed.saturating_sub(stamp) >= steps,
+        }
+    }
+
+    const fn stamp(&self, window: Window) -> u64 {
+        match window {
+            Window::Time(_) => self.at.0,
+            Window::Steps(_) => self.closed,
+        }
+    }
 }
 
 impl OpState {
-    pub(crate) fn new(op: &Op) -> Self {
-        let ring = match op.kind {
-            OpKind::Ring { capacity, .. } => VecDeque::with_capacity(capacity),
-            _ => VecDeque::new(),
+    fn new(op: &Op) -> Self {
+        let memory = match op.kind {
+            OpKind::Latch => OpMemory::Latch(false),
+            OpKind::Streak => OpMemory::Streak(0),
+            OpKind::Count => OpMemory::Count(0),
+            OpKind::Ring { capacity, .. } => OpMemory::Ring(VecDeque::with_capacity(capacity)),
+            OpKind::Stamp(_) => OpMemory::Stamp(None),
+            OpKind::First => OpMemory::First(None),
         };
-        Self { ring, windowed: matches!(op.kind, OpKind::Ring { .. }), ..Self::default() }
+        Self { memory, unknown: false }
     }
 
-    /// The number that `streak` and `count` compare.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+
+    /// The number that `streak` and `count` compare; of other operators 0, which no condition compares.
     pub(crate) fn number(&self) -> u64 {
-        if self.windowed {
-            return u64::try_from(self.ring.len()).unwrap_or(u64::MAX);
+        match &self.memory {
+            OpMemory::Streak(steps) | OpMemory::Count(steps) => *steps,
+            OpMemory::Ring(stamps) => stamps.len() as u64,
+            OpMemory::Latch(_) | OpMemory::Stamp(_) | OpMemory::First(_) => 0,
         }
-        self.value
     }
 
-    /// Whether the last stamp lies in the window.
-    pub(crate) fn is_within(&self, window: Window, at: Millis, closed: u64) -> bool {
-        self.set && !is_past(self.value, window, at, closed)
+    /// Whether the operand has held.
+    pub(crate) const fn has_held(&self) -> bool {
+        matches!(self.memory, OpMemory::Latch(true))
+    }
+
+    /// Whether the operand last held in the window.
+    pub(crate) const fn is_within(&self, window: Window, now: &Moment) -> bool {
+        matches!(self.memory, OpMemory::Stamp(Some(stamp)) if !now.is_past(stamp, window))
     }
 
     /// Whether the operand first held in a step before this one.
-    pub(crate) const fn held_before(&self, current_step: u64) -> bool {
-        self.set && self.value < current_step
+    pub(crate) const fn held_before(&self, now: &Moment) -> bool {
+        matches!(self.memory, OpMemory::First(Some(step)) if step < now.begun)
     }
-}
 
-/// Whether a stamp has left the window: longer ago than the duration, or not among the last closed steps.
-fn is_past(stamp: u64, window: Window, at: Millis, closed: u64) -> bool {
-    match window {
-        Window::Time(duration) => at.0.saturating_sub(stamp) > duration.0,
-        Window::Steps(steps) => closed.saturating_sub(stamp) >= steps,
-    }
-}
-
-impl Meter {
-    /// Lets go of the stamps that left a window; returns how many are in it.
-    pub(crate) fn recount(&mut self, program: &Program, index: usize) -> u64 {
-        let kind = program.ops.get(index).map(|op| op.kind);
-        let (Some(state), Some(OpKind::Ring { window, .. })) = (self.ops.get_mut(index), kind)
-        else {
-            return 0;
+    /// The stamps that leave a window one day.
+    pub(crate) fn stamps(&self) -> impl Iterator<Item = u64> {
+        let (single, many) = match &self.memory {
+            OpMemory::Stamp(stamp) => (*stamp, None),
+            OpMemory::Ring(stamps) => (None, Some(stamps)),
+            _ => (None, None),
         };
-        let (at, closed) = (self.clocks.at, self.step.closed);
-        while state.ring.front().is_some_and(|stamp| is_past(*stamp, window, at, closed)) {
-            state.ring.pop_front();
+        single.into_iter().chain(many.into_iter().flatten().copied())
+    }
+
+    fn advance(&mut self, op: &Op, held: bool, now: &Moment) {
+        match (&mut self.memory, op.kind) {
+            (OpMemory::Latch(has_held), _) => *has_held |= held,
+            (OpMemory::Streak(steps), _) => {
+                *steps = if held { steps.saturating_add(1) } else { 0 };
+                // A streak that is broken, or began here, is known again.
+                self.unknown &= held;
+            }
+            (OpMemory::Count(steps), _) => *steps = steps.saturating_add(u64::from(held)),
+            (OpMemory::Ring(stamps), OpKind::Ring { window, capacity }) if held => {
+                if stamps.len() >= capacity {
+                    stamps.pop_front();
+                }
+                stamps.push_back(now.stamp(window));
+            }
+            (OpMemory::Stamp(stamp), OpKind::Stamp(window)) if held => {
+                *stamp = Some(now.stamp(window));
+            }
+            (OpMemory::First(step), _) if held => {
+                step.get_or_insert(now.begun);
+            }
+            (OpMemory::Ring(_) | OpMemory::Stamp(_) | OpMemory::First(_), _) => {}
         }
+    }
+
+    /// Lets go of the stamps that left the window.
+    fn let_go(&mut self, op: &Op, now: &Moment) {
+        if let (OpMemory::Ring(stamps), OpKind::Ring { window, .. }) = (&mut self.memory, op.kind) {
+            while stamps.front().is_some_and(|stamp| now.is_past(*stamp, window)) {
+                stamps.pop_front();
+            }
+        }
+    }
+
+    /// The state under an operator of the same name, whose limit may be another. `None` if it is of another kind.
+    fn fit(mut self, op: &Op) -> Option<Self> {
+        match (&mut self.memory, op.kind) {
+            (OpMemory::Ring(stamps), OpKind::Ring { capacity, .. }) => {
+                stamps.drain(..stamps.len().saturating_sub(capacity));
+                stamps.reserve(capacity.saturating_sub(stamps.len()));
+            }
+            (OpMemory::Latch(_), OpKind::Latch)
+            | (OpMemory::Streak(_), OpKind::Streak)
+            | (OpMemory::Count(_), OpKind::Count)
+            | (OpMemory::Stamp(_), OpKind::Stamp(_))
+            | (OpMemory::First(_), OpKind::First) => {}
+            _ => return None,
+        }
+        Some(self)
+    }
+}
+
+/// The operators over time of a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Operators(Table<OpIx, OpState>);
+
+impl Operators {
+    pub(crate) fn new(program: &Program) -> Self {
+        Self(program.ops().rows().iter().map(OpState::new).collect())
+    }
+
+    #[inline]
+    pub(crate) fn at(&self, op: OpIx) -> &OpState {
+        self.0.at(op)
+    }
+
+    pub(crate) fn rows(&self) -> &[OpState] {
+        self.0.rows()
+    }
+
+    /// The number of an operator, without the stamps that have left its window.
+    pub(crate) fn recount(&mut self, program: &Program, op: OpIx, now: &Moment) -> u64 {
+        let state = self.0.at_mut(op);
+        state.let_go(program.ops().at(op), now);
         state.number()
     }
 
-    /// Advances every operator over the step that has just closed, inner ones first.
-    pub(crate) fn advance_ops(&mut self, program: &Program) {
-        for level in 0..program.levels {
-            self.evaluate(program);
-            for (index, op) in program.ops.iter().enumerate().filter(|(_, op)| op.level == level) {
-                let held = bit(&self.truth, op.operand) != op.inverted;
-                let in_doubt = !held && !op.inverted && self.is_doubtful(op);
-                self.advance(index, op, held);
-                if let (true, Some(state)) = (in_doubt, self.ops.get_mut(index)) {
-                    state.unknown = true;
-                }
-                if let OpKind::Ring { .. } = op.kind {
-                    self.recount(program, index);
-                }
-            }
-            self.sync(program, Class::StepEnd);
-            self.sync(program, Class::Time);
-        }
+    /// Whether an operator inside the operand is a lower bound only.
+    pub(crate) fn has_unknown(&self, inner: core::ops::Range<usize>) -> bool {
+        self.0.slice(inner).iter().any(OpState::is_unknown)
     }
 
-    /// Whether something in the operand is unknown. That an unpriced call counts as holding is decided
-    /// elsewhere.
-    fn is_doubtful(&self, op: &Op) -> bool {
-        let is_unknown = |reading: &Reading| {
-            matches!(reading, Reading::AtLeast | Reading::Unknown | Reading::Absent)
+    /// Advances an operator over the step that has just closed.
+    pub(crate) fn advance(
+        &mut self,
+        program: &Program,
+        index: OpIx,
+        held: bool,
+        in_doubt: bool,
+        now: &Moment,
+    ) {
+        let (op, state) = (program.ops().at(index), self.0.at_mut(index));
+        state.advance(op, held, now);
+        state.unknown |= in_doubt;
+        state.let_go(op, now);
+    }
+
+    /// Brings the operators of a saved run into the order of a program; one that is new to a run that has
+    /// `begun` is a lower bound. `None` if they do not go with `from`.
+    pub(crate) fn fit(self, from: &Names, program: &Program, begun: bool) -> Option<Self> {
+        // Operators that differ only in their limit share a name: the longest ring has the stamps of all.
+        let longer = |new: &OpState, known: &OpState| new.number() > known.number();
+        let rows = carried(self.0, &from.operators, &program.names().operators, longer)?;
+        let state = |(op, saved): (&Op, Option<OpState>)| match saved {
+            Some(saved) => saved.fit(op),
+            None => Some(OpState { unknown: begun, ..OpState::new(op) }),
         };
-        let mut readings = op.doubtful.iter().filter_map(|gauge| self.readings.get(*gauge));
-        let inner = self.ops.get(op.inner.clone()).unwrap_or(&[]);
-        readings.any(is_unknown) || inner.iter().any(|state| state.unknown)
-    }
-
-    fn advance(&mut self, index: usize, op: &Op, held: bool) {
-        let (at, step, begun) = (self.clocks.at, self.step.closed, self.step.begun);
-        let Some(state) = self.ops.get_mut(index) else { return };
-        match op.kind {
-            OpKind::Latch => state.set |= held,
-            OpKind::Streak => {
-                state.value = if held { state.value.saturating_add(1) } else { 0 };
-                // A streak that is broken, or began here, is known again.
-                state.unknown &= held;
-            }
-            OpKind::Count => state.value = state.value.saturating_add(u64::from(held)),
-            OpKind::Ring { window, capacity } if held => {
-                if state.ring.len() >= capacity {
-                    state.ring.pop_front();
-                }
-                state.ring.push_back(match window {
-                    Window::Time(_) => at.0,
-                    Window::Steps(_) => step,
-                });
-            }
-            OpKind::Stamp(window) if held => {
-                state.set = true;
-                state.value = match window {
-                    Window::Time(_) => at.0,
-                    Window::Steps(_) => step,
-                };
-            }
-            OpKind::First if held && !state.set => {
-                state.set = true;
-                state.value = begun;
-            }
-            OpKind::Ring { .. } | OpKind::Stamp(_) | OpKind::First => {}
-        }
+        program.ops().rows().iter().zip(rows).map(state).collect::<Option<_>>().map(Self)
     }
 }

@@ -5,32 +5,34 @@
 
 use alloc::boxed::Box;
 
-use super::results::{Seen, digest};
+use serde::{Deserialize, Serialize};
 
-/// A result of fewer words says too little to be recognised by itself: `ok`, an empty list, a count. Twice
-/// the same one is the same only if the call was the same, so that three writes that all say `ok` are three
-/// results. The number is that of the shortest reply that can be a near-duplicate.
-const MIN_WORDS: usize = 12;
-/// Looking at something again, and once more, is checking; a share of fewer steps is not a share.
-const MIN_STEPS: u64 = 3;
+use super::progress::{SeenResults, digest};
+use crate::limits::{STALE_MIN_STEPS, STALE_MIN_WORDS};
 
 /// Steps since the user last spoke, and what they got.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Stale {
     /// What was seen since the user last spoke.
-    pub(crate) seen: Box<Seen>,
+    seen: Box<SeenResults>,
     /// Steps that got results.
-    pub(crate) judged: u64,
+    judged: u64,
     /// Those of them that got nothing else than what was already seen.
-    pub(crate) stale: u64,
+    stale: u64,
     /// Whether the open step got a result, and one that was not seen before.
-    pub(crate) got_result: bool,
-    pub(crate) got_news: bool,
+    got_result: bool,
+    got_news: bool,
     /// What the user has been told since is not known: the run was restored from a state without this.
-    pub(crate) unknown: bool,
+    unknown: bool,
 }
 
 impl Stale {
+    /// Nothing was looked at yet, in a run that may have `begun`.
+    pub(crate) fn unseen(begun: bool) -> Self {
+        Self { unknown: begun, ..Self::default() }
+    }
+
     /// Takes in a result of an own call.
     pub(crate) fn result(&mut self, tool: &str, arguments: &str, result: &str) {
         let arguments = if has_words(result) { "" } else { arguments };
@@ -52,19 +54,24 @@ impl Stale {
         *self = Self::default();
     }
 
+    /// Whether a part of the steps was not looked at.
+    pub(crate) const fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+
     /// Stale steps of a hundred, rounded down.
-    pub(crate) fn percent(&self) -> u64 {
-        if self.stale < MIN_STEPS {
-            return 0;
+    pub(crate) const fn percent(&self) -> u64 {
+        match self.stale.saturating_mul(100).checked_div(self.judged) {
+            Some(percent) if self.stale >= STALE_MIN_STEPS => percent,
+            _ => 0,
         }
-        self.stale.saturating_mul(100).checked_div(self.judged).unwrap_or(0)
     }
 }
 
-/// Whether the text has at least [`MIN_WORDS`] words of letters and digits. O(the first of them).
+/// Whether the text has at least [`STALE_MIN_WORDS`] words of letters and digits. O(the first of them).
 fn has_words(text: &str) -> bool {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.take(MIN_WORDS).count() == MIN_WORDS
+    words.take(STALE_MIN_WORDS).count() == STALE_MIN_WORDS
 }
 
 #[cfg(test)]

@@ -1,77 +1,123 @@
 //! The model's words: matchers carried from piece to piece, and the facts that they make true.
 
+use alloc::boxed::Box;
+
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Meter, Truth, bit, set_bit};
+use super::facts::Facts;
 use crate::condition::Fact;
-use crate::policy::program::Program;
-use crate::text::Found;
+use crate::near_duplicate::{LastReplies, ReplyHash};
+use crate::program::{Names, Program};
+use crate::text::{Found, TextState};
 
-impl Meter {
-    /// Whether the words made a fact true.
-    pub(super) fn feed(&mut self, program: &Program, text: &str) -> bool {
-        if program.needs.replies {
-            self.reply.feed(text);
-        }
-        if program.texts.is_empty() {
-            return false;
-        }
-        let mut found: Option<FoundFacts> = None;
-        program.texts.feed(&mut self.text, text.as_bytes(), |hit| {
-            found.get_or_insert_with(FoundFacts::default).note(program, hit);
-        });
-        if let Some(found) = &found {
-            self.learn_found(program, found);
-        }
-        found.is_some()
-    }
+/// The reply that is being streamed, and the last ones, for their similarity.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Replies {
+    reply: ReplyHash,
+    last: LastReplies,
+}
 
-    pub(super) fn learn_found(&mut self, program: &Program, found: &FoundFacts) {
-        if found.is_empty() {
-            return;
-        }
-        let agent = self.agent;
-        for (index, fact) in program.facts.iter().enumerate() {
-            if !found.has(index) {
-                continue;
-            }
-            let spoken_by = match fact {
-                Fact::Said { from: Some(from), .. } => agent_digest(from) == agent,
-                _ => true,
-            };
-            if let (true, Some(truth)) = (spoken_by, self.facts.get_mut(index)) {
-                *truth = Truth::True;
-            }
-        }
-        self.write_facts(program);
-    }
+/// What is carried of the model's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Words {
+    text: TextState,
+    /// Kept if a condition asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replies: Option<Box<Replies>>,
+    /// Digest of the current agent's name; 0 where it is not known.
+    agent: u64,
 }
 
 /// Agents are told apart by digest: the meter keeps no names.
-pub(super) fn agent_digest(name: &str) -> u64 {
+fn agent_digest(name: &str) -> u64 {
     xxh3_64(name.as_bytes())
 }
 
-/// Facts that a piece of text made true, as bits: no allocation while text streams by.
-#[derive(Default)]
-pub(super) struct FoundFacts([u64; crate::condition::MAX_NODES / 64]);
-
-impl FoundFacts {
-    pub(super) fn note(&mut self, program: &Program, found: Found) {
-        let fact = match found {
-            Found::Phrase(index) => program.phrase_facts.get(index),
-            Found::Pattern(index) => program.pattern_facts.get(index),
-        };
-        if let Some(fact) = fact {
-            set_bit(&mut self.0, *fact, true);
+impl Words {
+    pub(crate) fn new(program: &Program) -> Self {
+        Self {
+            text: program.texts().start(),
+            replies: program.needs().replies.then(Box::default),
+            agent: 0,
         }
     }
 
-    pub(super) fn has(&self, fact: usize) -> bool {
-        bit(&self.0, fact)
+    /// From here on this agent speaks.
+    pub(crate) fn name_agent(&mut self, name: Option<&str>) {
+        self.agent = name.map_or(0, agent_digest);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| *word == 0)
+    /// Takes in a piece; whether it made a fact true.
+    pub(crate) fn feed(&mut self, program: &Program, text: &str, facts: &mut Facts) -> bool {
+        if let Some(replies) = &mut self.replies {
+            replies.reply.feed(text);
+        }
+        if program.texts().is_empty() {
+            return false;
+        }
+        let (mut any, agent) = (false, self.agent);
+        program.texts().feed(&mut self.text, text.as_bytes(), |found| {
+            any = true;
+            learn(program, facts, agent, found);
+        });
+        any
+    }
+
+    /// The reply is whole; whether that made a fact true.
+    pub(crate) fn end_reply(&mut self, program: &Program, facts: &mut Facts) -> bool {
+        let mut any = false;
+        if program.texts().has_patterns() {
+            program.texts().end(&self.text, |found| {
+                any = true;
+                learn(program, facts, self.agent, found);
+            });
+        }
+        if let Some(replies) = &mut self.replies
+            && let Some(hash) = replies.reply.finish()
+        {
+            if replies.last.has_near(hash) {
+                any |= facts.learn(program, |fact| *fact == Fact::NearDuplicate);
+            }
+            replies.last.push(hash);
+        }
+        any
+    }
+
+    /// Forgets the words so far.
+    pub(crate) fn restart(&mut self, program: &Program) {
+        if !program.texts().is_empty() {
+            program.texts().restart(&mut self.text);
+        }
+        if let Some(replies) = &mut self.replies {
+            replies.reply.clear();
+        }
+    }
+
+    /// Brings saved words under a program; whether its matchers go on where they were.
+    pub(crate) fn fit(&mut self, from: &Names, program: &Program) -> bool {
+        let goes_on = from.texts == program.names().texts && program.texts().accepts(&self.text);
+        if !goes_on {
+            self.text = program.texts().start();
+        }
+        if program.needs().replies {
+            self.replies.get_or_insert_default();
+        } else {
+            self.replies = None;
+        }
+        goes_on
+    }
+}
+
+fn learn(program: &Program, facts: &mut Facts, agent: u64, found: Found) {
+    let fact = program.fact_of(found);
+    let spoken_by = match program.facts().at(fact) {
+        Fact::Said { from: Some(from), .. } => agent_digest(from) == agent,
+        _ => true,
+    };
+    if spoken_by {
+        facts.set(fact);
     }
 }

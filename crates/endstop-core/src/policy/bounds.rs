@@ -121,7 +121,7 @@ fn tighten(slot: &mut Option<Bound>, limit: Option<u64>, dimension: usize, rule:
 }
 
 /// The steps that one override of a rule lets pass, if the rule bounds steps.
-pub(super) fn step_grant(rule: &Rule) -> Option<u64> {
+pub(crate) fn step_grant(rule: &Rule) -> Option<u64> {
     let bounds_steps =
         reach(&rule.condition, false, Seen { priced: true, below: false })[STEPS].is_some();
     bounds_steps.then(|| grant_in(&rule.grant.unwrap_or_default(), STEPS))

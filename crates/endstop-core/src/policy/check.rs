@@ -6,9 +6,10 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::{MAX_RULE_ID, MAX_RULES, Policy, PolicyError, Rule};
-use crate::condition::{Condition, MAX_DEPTH, MAX_NODES};
+use super::{Policy, PolicyError, Rule};
+use crate::condition::Condition;
 use crate::expr::parse;
+use crate::limits::{MAX_DEPTH, MAX_NODES, MAX_RULE_ID, MAX_RULES};
 
 impl Policy {
     /// Checks names, sizes, and that every condition can be printed and read back.
@@ -69,8 +70,8 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::condition::temporal::MAX_COUNT;
     use crate::condition::{CompareOp, Comparison, Fact, Gauge, GaugeId, Temporal, Window};
+    use crate::limits::MAX_COUNT;
     use crate::policy::Action;
 
     fn problem(condition: Condition) -> Option<String> {

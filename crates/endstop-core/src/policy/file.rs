@@ -9,18 +9,13 @@ use core::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{
-    Action, DEFAULT_OVERRIDES, FallbackRates, Grant, MAX_RULE_ID, MAX_RULES, OnUnpriced, Policy,
-    Rule,
-};
-use crate::condition::MAX_TEXT;
+use super::{Action, FallbackRates, Grant, OnUnpriced, Policy, Rule};
 use crate::condition::gauge::Unit;
-use crate::expr::{Diagnostic, did_you_mean, parse};
+use crate::diagnostic::{Diagnostic, did_you_mean};
+use crate::expr::parse;
+use crate::limits::{DEFAULT_OVERRIDES, MAX_FILE, MAX_RULE_ID, MAX_RULES, MAX_TEXT};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money};
-
-/// Longest policy file that is read, in bytes: many times the largest policy that is accepted.
-pub const MAX_FILE: usize = 1024 * 1024;
 
 /// A policy file. Rules stand under the action they have, as `name = "expression"`.
 #[derive(Debug, Deserialize)]

@@ -6,7 +6,7 @@ use core::fmt::Write;
 
 use super::{Action, DEFAULT_OVERRIDES, OnUnpriced, Policy, Rule};
 use crate::condition::Condition;
-use crate::expr::quoted;
+use crate::condition::literal::quoted;
 
 impl Policy {
     /// The policy as a policy file. Reading it back gives an equal policy, origins left out.

@@ -9,12 +9,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::condition::Window;
-use crate::meter::counters::Counter;
-use crate::meter::evaluate::Inputs;
-use crate::meter::{Meter, bit};
-use crate::policy::program::{OpKind, Program, Read};
-use crate::policy::projected::Part;
-use crate::policy::{Action, Rule};
+use crate::counter::Counter;
+use crate::meter::Sight;
+use crate::policy::Action;
+use crate::program::{OpKind, Part, Read};
+use crate::table::{GaugeIx, RuleIx, Table};
 use crate::units::{Millis, Money};
 
 /// What moves.
@@ -80,84 +79,72 @@ pub struct NextTrip {
 /// How fast a gauge moves: per million units of the axis, rounded up.
 const PER: u128 = 1_000_000;
 
-pub(crate) fn next_trip(
-    program: &Program,
-    meter: &Meter,
+/// One unit of a gauge for each unit of the axis.
+const ONE: u64 = PER as u64;
+
+/// The rules of `actions` are asked; a pause that a person has approved for good comes no more.
+pub(super) fn next_trip(
+    sight: Sight<'_>,
     axis: Axis,
     reserved: Reserved,
     actions: &[Action],
-    disarmed: &[bool],
+    is_disarmed: impl Fn(RuleIx) -> bool,
 ) -> Option<NextTrip> {
-    let trial = Trial { program, meter, axis, reserved, speeds: speeds(program, meter, axis) };
+    let gauges = sight.program.gauges().rows().iter();
+    let speeds = gauges.map(|gauge| speed(sight, axis, gauge.read)).collect();
+    let trial = Trial { sight, axis, reserved, speeds };
     trial.candidates().into_iter().find_map(|distance| {
-        let rule = trial.first_rule(distance, actions, disarmed)?;
+        let rule = trial.first_rule(distance, actions, &is_disarmed)?;
+        let rule = sight.program.rule(rule);
         Some(NextTrip { distance, rule: rule.id.clone(), action: rule.action })
     })
 }
 
-/// The speed of each gauge of the dense array.
-fn speeds(program: &Program, meter: &Meter, axis: Axis) -> Vec<u64> {
-    let one = u64::try_from(PER).unwrap_or(1);
-    let is = |index: usize, counters: &[Counter]| counters.iter().any(|c| *c as usize == index);
-    program
-        .gauges
-        .iter()
-        .map(|gauge| match (axis, gauge.read) {
-            (Axis::Time, Read::Elapsed | Read::Idle) => one,
-            (Axis::Time, Read::Active) if meter.clocks.paused_since.is_none() => one,
-            (Axis::Time, Read::Now) if meter.clocks.wall.0 > 0 => one,
-            (Axis::Output { rate } | Axis::Input { rate }, Read::Counter { index, .. })
-                if is(index, &[Counter::Cost]) =>
-            {
-                rate.picos()
-            }
-            (Axis::Output { .. }, Read::Counter { index, .. })
-                if is(index, &[Counter::Tokens, Counter::OutputTokens]) =>
-            {
-                one
-            }
-            (Axis::Input { .. }, Read::Counter { index, .. })
-                if is(index, &[Counter::Tokens, Counter::InputTokens]) =>
-            {
-                one
-            }
-            (Axis::Tokens, Read::Counter { index, .. }) if is(index, &[Counter::Tokens]) => one,
-            (Axis::Cost, Read::Counter { index, .. }) if is(index, &[Counter::Cost]) => one,
-            (Axis::ToolCalls, Read::Counter { index, .. }) if is(index, &[Counter::ToolCalls]) => {
-                one
-            }
-            (Axis::Attempts, Read::Counter { index, .. }) if is(index, &[Counter::Attempts]) => one,
-            (Axis::Steps, Read::Counter { index, .. })
-                if is(index, &[Counter::Steps, Counter::Attempts]) =>
-            {
-                one
-            }
-            _ => 0,
-        })
-        .collect()
+/// The speed of a gauge.
+fn speed(sight: Sight<'_>, axis: Axis, read: Read) -> u64 {
+    let clocks = sight.meter.clocks();
+    let moves = match (axis, read) {
+        (Axis::Time, Read::Elapsed | Read::Idle) => true,
+        (Axis::Time, Read::Active) => !clocks.is_paused(),
+        (Axis::Time, Read::Now) => clocks.wall().0 > 0,
+        (
+            Axis::Output { rate } | Axis::Input { rate },
+            Read::Counter { counter: Counter::Cost, .. },
+        ) => return rate.picos(),
+        (_, Read::Counter { counter, .. }) => match axis {
+            Axis::Output { .. } => matches!(counter, Counter::Tokens | Counter::OutputTokens),
+            Axis::Input { .. } => matches!(counter, Counter::Tokens | Counter::InputTokens),
+            Axis::Tokens => counter == Counter::Tokens,
+            Axis::Cost => counter == Counter::Cost,
+            Axis::ToolCalls => counter == Counter::ToolCalls,
+            Axis::Attempts => counter == Counter::Attempts,
+            Axis::Steps => matches!(counter, Counter::Steps | Counter::Attempts),
+            Axis::Time => false,
+        },
+        _ => false,
+    };
+    if moves { ONE } else { 0 }
 }
 
 struct Trial<'a> {
-    program: &'a Program,
-    meter: &'a Meter,
+    sight: Sight<'a>,
     axis: Axis,
     reserved: Reserved,
-    speeds: Vec<u64>,
+    speeds: Table<GaugeIx, u64>,
 }
 
 impl Trial<'_> {
     /// The number of a moving gauge now: not as a count was last compared, but as it is. What is reserved
     /// is on top.
-    fn start(&self, gauge: usize) -> u64 {
-        let read = self.program.gauges.get(gauge).map(|slot| slot.read);
-        let now = match read {
-            Some(read) if self.speeds.get(gauge).is_some_and(|speed| *speed > 0) => {
-                self.meter.read(read)
-            }
-            _ => self.meter.view.get(gauge).copied().unwrap_or(0),
+    fn start(&self, gauge: GaugeIx) -> u64 {
+        let read = self.sight.program.gauges().at(gauge).read;
+        let now = if *self.speeds.at(gauge) > 0 {
+            self.sight.meter.read(read)
+        } else {
+            self.sight.frame.number(gauge)
         };
         let part = match read {
-            Some(Read::Counter { index, .. }) => Part::of(index),
+            Read::Counter { counter, .. } => Part::of(counter),
             _ => None,
         };
         now.saturating_add(part.map_or(0, |part| self.reserved.of(part)))
@@ -166,8 +153,8 @@ impl Trial<'_> {
     /// Every distance at which a leaf can change, in rising order.
     fn candidates(&self) -> Vec<u64> {
         let mut distances = alloc::vec![0];
-        for compare in &self.meter.compares {
-            let speed = self.speeds.get(compare.gauge).copied().unwrap_or(0);
+        for compare in self.sight.meter.compares().rows() {
+            let speed = *self.speeds.at(compare.gauge);
             if speed == 0 {
                 continue;
             }
@@ -189,72 +176,56 @@ impl Trial<'_> {
 
     /// When the stamp of a `within`, and each stamp of a `count` over time, leaves its window.
     fn windows(&self) -> impl Iterator<Item = u64> {
-        let at = self.meter.clocks.at.0;
-        let leaves = move |stamp: u64, duration: Millis| {
-            stamp.saturating_add(duration.0).saturating_add(1).checked_sub(at)
-        };
-        let ops = self.program.ops.iter().zip(&self.meter.ops);
-        ops.flat_map(move |(op, state)| {
-            let (stamp, ring, duration) = match op.kind {
-                OpKind::Stamp(Window::Time(duration)) if state.set => {
-                    (Some(state.value), None, duration)
-                }
-                OpKind::Ring { window: Window::Time(duration), .. } => {
-                    (None, Some(&state.ring), duration)
-                }
-                _ => (None, None, Millis(0)),
+        let at = self.sight.meter.clocks().at().0;
+        let operators = self.sight.program.ops().rows().iter();
+        let states = operators.zip(self.sight.meter.operators().rows());
+        let timed = states.filter_map(|(op, state)| match op.kind {
+            OpKind::Stamp(Window::Time(duration))
+            | OpKind::Ring { window: Window::Time(duration), .. } => Some((state, duration)),
+            _ => None,
+        });
+        timed.flat_map(move |(state, duration)| {
+            let leaves = move |stamp: u64| {
+                stamp.saturating_add(duration.0).saturating_add(1).checked_sub(at)
             };
-            let stamps = stamp.into_iter().chain(ring.into_iter().flatten().copied());
-            stamps.filter_map(move |stamp| leaves(stamp, duration))
+            state.stamps().filter_map(leaves)
         })
     }
 
-    /// The stamps of a `count` over time that are still in its window at that time.
-    fn counted(&self, gauge: usize, at: Millis) -> Option<u64> {
-        let Read::Op(index) = self.program.gauges.get(gauge)?.read else { return None };
-        let OpKind::Ring { window: Window::Time(duration), .. } = self.program.ops.get(index)?.kind
-        else {
-            return None;
+    fn first_rule(
+        &self,
+        distance: u64,
+        actions: &[Action],
+        is_disarmed: &impl Fn(RuleIx) -> bool,
+    ) -> Option<RuleIx> {
+        let program = self.sight.program;
+        let mut inputs = self.sight.inputs();
+        let mut frame = self.sight.frame.clone();
+        if self.axis == Axis::Time {
+            inputs.now.at = Millis(inputs.now.at.0.saturating_add(distance));
+        }
+        for (gauge, slot) in program.gauges().iter() {
+            let counted = match self.axis {
+                Axis::Time => self.sight.meter.counted_later(program, slot.read, inputs.now.at),
+                _ => None,
+            };
+            frame.set_number(gauge, counted.unwrap_or_else(|| self.moved(gauge, distance)));
+        }
+        frame.project(None);
+        frame.fall_behind();
+        frame.evaluate(&inputs);
+        let trial = self.sight.through(&frame);
+        let mut rules = program.policy_rules();
+        let trips = |(index, rule): &(RuleIx, &crate::policy::Rule)| {
+            let is_over = rule.action == Action::Pause && is_disarmed(*index);
+            actions.contains(&rule.action) && !is_over && trial.is_met(*index)
         };
-        let ring = &self.meter.ops.get(index)?.ring;
-        let is_in = |stamp: &&u64| at.0.saturating_sub(**stamp) <= duration.0;
-        u64::try_from(ring.iter().filter(is_in).count()).ok()
+        rules.find(trips).map(|(index, _)| index)
     }
 
-    fn first_rule(&self, distance: u64, actions: &[Action], disarmed: &[bool]) -> Option<&Rule> {
-        let at = match self.axis {
-            Axis::Time => Millis(self.meter.clocks.at.0.saturating_add(distance)),
-            _ => self.meter.clocks.at,
-        };
-        let number = |gauge| match self.axis {
-            Axis::Time => self.counted(gauge, at).unwrap_or_else(|| self.moved(gauge, distance)),
-            _ => self.moved(gauge, distance),
-        };
-        let view: Vec<u64> = (0..self.program.gauges.len()).map(number).collect();
-        let mut truth = self.meter.truth.clone();
-        let inputs = Inputs {
-            view: &view,
-            readings: &self.meter.readings,
-            compares: &self.meter.compares,
-            projection: None,
-            ops: &self.meter.ops,
-            at,
-            begun: self.meter.step.begun,
-            closed: self.meter.step.closed,
-        };
-        inputs.evaluate(self.program, &mut truth);
-        let rules = self.program.policy.rules.iter().zip(&self.program.rules).enumerate();
-        let mut holding = rules.filter(|(index, (rule, compiled))| {
-            // A pause that a person has approved for good comes no more.
-            let is_over = rule.action == Action::Pause && disarmed.get(*index) == Some(&true);
-            actions.contains(&rule.action) && !is_over && bit(&truth, compiled.root)
-        });
-        holding.next().map(|(_, (rule, _))| rule)
-    }
-
-    fn moved(&self, gauge: usize, distance: u64) -> u64 {
-        let speed = self.speeds.get(gauge).copied().unwrap_or(0);
-        let way = (u128::from(distance) * u128::from(speed)).div_ceil(PER);
+    fn moved(&self, gauge: GaugeIx, distance: u64) -> u64 {
+        let way = (u128::from(distance) * u128::from(*self.speeds.at(gauge))).div_ceil(PER);
+        // A gauge that would pass the largest number has passed every limit.
         self.start(gauge).saturating_add(u64::try_from(way).unwrap_or(u64::MAX))
     }
 }

@@ -37,15 +37,12 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::counts_as_intention;
+use super::judge::{is_judged_first, is_natural_end, stands};
+use crate::counter::Counter;
 use crate::event::{Event, EventKind, Source};
-use crate::meter::counters::Counter;
-use crate::meter::project::{Ahead, Projection};
-use crate::meter::{Meter, Reading, Truth, bit};
-use crate::policy::OnUnpriced;
-use crate::policy::program::{Class, Literal};
+use crate::meter::{Meter, Reading, Sight, Truth};
 use crate::signal::StopReason;
-use crate::trip_record::rests_on_numbers;
+use crate::table::{FactIx, GaugeIx, RuleIx, Table};
 use crate::units::Money;
 pub use tables::{WatchError, Watched, can_watch};
 
@@ -62,23 +59,31 @@ pub struct Trip<'w> {
     pub cost: Option<Money>,
 }
 
+/// Where the number of a gauge was when it was last looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// How many of its fences lie at or below it.
+    fences: usize,
+    number: u64,
+    reading: Reading,
+}
+
 /// One run under many policies.
 #[derive(Debug)]
 pub struct Watch {
     watched: Arc<Watched>,
     meter: Meter,
-    /// For each gauge, how many of its fences lie at or below its number, and how it was read.
-    places: Box<[(usize, u64, Reading)]>,
-    facts: Box<[Truth]>,
-    /// Rules that hold, of policies that have not stopped the run.
-    holding: Vec<usize>,
-    is_holding: Box<[bool]>,
+    places: Table<GaugeIx, Place>,
+    facts: Table<FactIx, Truth>,
+    /// Rules whose condition is met, of policies that have not stopped the run.
+    met: Vec<RuleIx>,
+    is_met: Table<RuleIx, bool>,
     has_stopped: Box<[bool]>,
     left: usize,
     /// The policies that stop at this event.
     now: Vec<usize>,
     /// Rules to judge anew.
-    touched: Vec<usize>,
+    touched: Vec<RuleIx>,
     judged: bool,
     has_ended: bool,
     is_exact: bool,
@@ -88,21 +93,21 @@ impl Watch {
     /// A run that has not begun.
     #[must_use]
     pub fn new(watched: Arc<Watched>) -> Self {
-        let program = &watched.program;
+        let program = watched.program();
         let meter = Meter::new(program);
-        let gauges = watched.fences.iter().zip(meter.view.iter().zip(&meter.readings));
-        let place = |(fences, (value, reading)): (&Vec<tables::Fence>, (&u64, &Reading))| {
-            (tables::place(fences, *value), *value, *reading)
+        let place = |(gauge, number, reading)| {
+            let fences = tables::place(watched.fences(gauge), number);
+            Place { fences, number, reading }
         };
         let mut watch = Self {
-            places: gauges.map(place).collect(),
-            facts: meter.facts.clone(),
-            holding: Vec::new(),
-            is_holding: vec![false; program.rules.len()].into_boxed_slice(),
-            has_stopped: vec![false; watched.policies].into_boxed_slice(),
-            left: watched.policies,
+            places: meter.frame().gauges().map(place).collect(),
+            facts: meter.facts().truths().map(|(_, truth)| truth).collect(),
+            met: Vec::new(),
+            is_met: program.rules().indices().map(|_| false).collect(),
+            has_stopped: vec![false; watched.policies()].into_boxed_slice(),
+            left: watched.policies(),
             now: Vec::new(),
-            touched: (0..program.rules.len()).collect(),
+            touched: program.rules().indices().collect(),
             judged: false,
             has_ended: false,
             is_exact: true,
@@ -137,10 +142,10 @@ impl Watch {
         }
         self.now.clear();
         let watched = Arc::clone(&self.watched);
-        let program = &watched.program;
+        let program = watched.program();
         self.meter.arrive(event);
         let after_step = self.meter.closes_own_step(event);
-        let intends = counts_as_intention(&event.kind);
+        let intends = is_judged_first(&event.kind);
         let mut is_raised = false;
         match &event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
@@ -156,12 +161,14 @@ impl Watch {
             }
         }
         self.decide(&watched, event, after_step, is_raised);
-        let [steps, tokens] = [Counter::Steps, Counter::Tokens].map(|c| self.meter.totals.get(c));
+        let tallies = self.meter.tallies();
+        let (steps, tokens) = (tallies.total(Counter::Steps), tallies.total(Counter::Tokens));
         let cost = self.cost(&watched);
         if intends {
-            self.hide_next_cost(&watched);
-            if self.meter.projection.is_some() {
-                self.project(&watched, None);
+            self.meter.hide_next_cost(program);
+            if self.meter.frame().is_projected() {
+                self.meter.project(None);
+                self.touch_projected(&watched);
             }
             self.meter.begin(program, event);
             self.judged = false;
@@ -171,45 +178,31 @@ impl Watch {
 
     /// As [`Run::cost`](super::Run::cost): policies that are watched together read prices alike.
     fn cost(&self, watched: &Watched) -> Option<Money> {
-        let ignores = watched.program.policy.unpriced() == OnUnpriced::Ignore;
-        (!self.meter.unpriced || ignores)
-            .then(|| Money::from_picos(self.meter.totals.get(Counter::Cost)))
+        let cost = Money::from_picos(self.meter.tallies().total(Counter::Cost));
+        self.meter.is_cost_known(watched.program(), false).then_some(cost)
     }
 
     fn announce(&mut self, watched: &Watched, event: &Event<'_>) {
         if matches!(event.kind, EventKind::StepBegin) && event.source == Source::Own {
             self.has_ended = false;
         }
-        self.meter.announce(&watched.program, event);
-        match (&event.kind, event.source) {
-            (EventKind::HandOff { .. }, _) => self.meter.apply(&watched.program, event),
-            (EventKind::AttemptBegin { next_cost }, Source::Own) => {
-                self.meter.expose_next_cost(&watched.program, *next_cost);
-            }
-            (kind, source) => {
-                let own = source == Source::Own;
-                let judged = !own || self.meter.step.own.open;
-                if let Some(ahead) = Ahead::of(kind).filter(|_| judged) {
-                    self.project(watched, Some(Projection::new(&watched.program, &ahead, own)));
-                }
-            }
+        self.meter.announce(watched.program(), event);
+        if matches!(event.kind, EventKind::HandOff { .. }) {
+            self.meter.apply(watched.program(), event);
+        }
+        if self.meter.frame().is_projected() {
+            self.touch_projected(watched);
         }
     }
 
-    /// Begins or ends to judge by what may be spent.
-    fn project(&mut self, watched: &Watched, projection: Option<Projection>) {
-        self.meter.project(projection);
-        for leaf in &watched.program.projected {
-            if self.meter.evaluate_compare(&watched.program, leaf.compare)
-                && let Some(compare) = watched.program.compares.get(leaf.compare)
-            {
-                self.touched.push(compare.rule);
+    /// Brings up to date the comparisons that see what may be spent.
+    fn touch_projected(&mut self, watched: &Watched) {
+        let program = watched.program();
+        for leaf in program.projected() {
+            if self.meter.evaluate_compare(program, leaf.compare) {
+                self.touched.push(program.compares().at(leaf.compare).rule);
             }
         }
-    }
-
-    fn hide_next_cost(&mut self, watched: &Watched) {
-        self.meter.expose(&watched.program, Class::NextCost, 0, Reading::Absent);
     }
 
     /// What an event means beyond what is measured: whether a signal is raised, which stops every policy.
@@ -223,101 +216,103 @@ impl Watch {
             }
             EventKind::ContinuationRequested { .. } => self.is_exact = false,
             EventKind::Approved { rule, cap: Some(_) } => {
-                self.is_exact &=
-                    !watched.program.policy.rules.iter().any(|known| known.id == *rule);
+                self.is_exact &= watched.program().rule_of_id(rule).is_none();
             }
             _ => {}
         }
-        self.meter.overflowed
+        self.meter.tallies().has_overflowed()
     }
 
     /// The decision of [`Run::observe`](super::Run::observe), for every policy that is left: they have
     /// seen the same, so they stand alike.
     fn decide(&mut self, watched: &Watched, event: &Event<'_>, after_step: bool, is_raised: bool) {
         self.judged = true;
-        self.meter.sync_clocks(&watched.program);
+        self.meter.sync_clocks(watched.program());
         self.touch_changed(watched);
         self.judge_touched();
-        let ends_naturally = self.meter.step.has_reply && !self.meter.step.asked_for_tools;
         if is_raised {
             self.stop_all();
-        } else if !self.holding.is_empty() {
-            let open = self.meter.step.own.open || after_step;
-            let natural = !counts_as_intention(&event.kind) && open && ends_naturally;
-            self.stop_holding(watched, natural);
+        } else if !self.met.is_empty() {
+            self.stop_standing(watched, is_natural_end(&self.meter, event, after_step));
         }
-        self.has_ended |= after_step && ends_naturally;
+        self.has_ended |= after_step && self.meter.step().ends_naturally();
     }
 
     /// Brings up to date the comparisons that a changed number passes, and finds the rules that may have
     /// changed with them.
     fn touch_changed(&mut self, watched: &Watched) {
-        for (slot, known) in self.places.iter_mut().enumerate() {
-            let (Some(value), Some(reading)) =
-                (self.meter.view.get(slot).copied(), self.meter.readings.get(slot).copied())
-            else {
-                continue;
-            };
-            let (place, seen, read) = *known;
-            if (value, reading) == (seen, read) {
+        let has_operators = !watched.volatile().is_empty();
+        for gauge in self.places.indices() {
+            let frame = self.meter.frame();
+            let (number, reading) = (frame.number(gauge), frame.reading(gauge));
+            let known = *self.places.at(gauge);
+            if (number, reading) == (known.number, known.reading) {
                 continue;
             }
-            let Some(fences) = watched.fences.get(slot) else { continue };
-            let now = tables::moved(fences, place, value);
-            *known = (now, value, reading);
+            let fences = watched.fences(gauge);
+            let now = tables::moved(fences, known.fences, number);
+            *self.places.at_mut(gauge) = Place { fences: now, number, reading };
             // Another reading can change every comparison.
-            let all =
-                if reading == read { place.min(now)..place.max(now) } else { 0..fences.len() };
-            for fence in fences.get(all).unwrap_or(&[]) {
-                if self.meter.evaluate_compare(&watched.program, fence.compare) || watched.has_ops {
+            let passed = if reading == known.reading {
+                let (first, last) = (known.fences.min(now), known.fences.max(now));
+                fences.iter().take(last).skip(first)
+            } else {
+                fences.iter().take(fences.len()).skip(0)
+            };
+            for fence in passed {
+                let changed = self.meter.evaluate_compare(watched.program(), fence.compare);
+                if changed || has_operators {
                     self.touched.push(fence.rule);
                 }
             }
         }
-        for (fact, (truth, seen)) in self.meter.facts.iter().zip(&mut self.facts).enumerate() {
-            let was = core::mem::replace(seen, *truth);
+        for (fact, truth) in self.meter.facts().truths() {
+            let was = core::mem::replace(self.facts.at_mut(fact), truth);
             for (state, positive) in [(Truth::True, true), (Truth::False, false)] {
-                if (was == state) != (*truth == state) {
-                    let rules = watched.by_literal.get(Literal::of(fact, positive));
-                    self.touched.extend(rules.into_iter().flatten());
+                if (was == state) != (truth == state) {
+                    self.touched.extend_from_slice(watched.readers(fact, positive));
                 }
             }
         }
-        self.touched.extend_from_slice(&watched.volatile);
+        self.touched.extend_from_slice(watched.volatile());
     }
 
     fn judge_touched(&mut self) {
         let watched = Arc::clone(&self.watched);
+        let program = watched.program();
         while let Some(rule) = self.touched.pop() {
-            let Some(compiled) = watched.program.rules.get(rule) else { continue };
-            if self.has_stopped.get(watched.owner(rule)) != Some(&false) {
+            if self.has_stopped(watched.owner(rule)) {
                 continue;
             }
-            self.meter.evaluate_rule(&watched.program, compiled.folds.clone());
-            let holds = bit(&self.meter.truth, compiled.root);
-            if let Some(known) = self.is_holding.get_mut(rule)
-                && core::mem::replace(known, holds) != holds
-            {
-                if holds {
-                    self.holding.push(rule);
+            self.meter.evaluate_rule(program, program.rules().at(rule).folds.clone());
+            let is_met = Sight::of(program, &self.meter).is_met(rule);
+            if core::mem::replace(self.is_met.at_mut(rule), is_met) != is_met {
+                if is_met {
+                    self.met.push(rule);
                 } else {
-                    self.holding.retain(|other| *other != rule);
+                    self.met.retain(|other| *other != rule);
                 }
             }
         }
     }
 
-    /// Numeric limits alone do not stop a run that has just ended by itself.
-    fn stop_holding(&mut self, watched: &Watched, natural: bool) {
-        for rule in core::mem::take(&mut self.holding) {
-            if natural && rests_on_numbers(&watched.program, &self.meter, rule) {
-                self.holding.push(rule);
-            } else {
+    #[expect(clippy::indexing_slicing, reason = "an owner is a place among the policies")]
+    fn has_stopped(&self, policy: usize) -> bool {
+        self.has_stopped[policy]
+    }
+
+    /// Stops the policies of the rules that stand.
+    fn stop_standing(&mut self, watched: &Watched, natural: bool) {
+        for rule in core::mem::take(&mut self.met) {
+            if stands(Sight::of(watched.program(), &self.meter), rule, natural) {
                 self.stop(watched.owner(rule));
+            } else {
+                self.met.push(rule);
             }
         }
-        let stopped = &self.has_stopped;
-        self.holding.retain(|rule| stopped.get(watched.owner(*rule)) == Some(&false));
+        let mut met = core::mem::take(&mut self.met);
+        met.retain(|rule| !self.has_stopped(watched.owner(*rule)));
+        self.met = met;
         self.now.sort_unstable();
     }
 
@@ -325,11 +320,10 @@ impl Watch {
         (0..self.has_stopped.len()).for_each(|policy| self.stop(policy));
     }
 
+    #[expect(clippy::indexing_slicing, reason = "an owner is a place among the policies")]
     fn stop(&mut self, policy: usize) {
-        if let Some(stopped) = self.has_stopped.get_mut(policy)
-            && !core::mem::replace(stopped, true)
-        {
-            self.left = self.left.saturating_sub(1);
+        if !core::mem::replace(&mut self.has_stopped[policy], true) {
+            self.left -= 1;
             self.now.push(policy);
         }
     }

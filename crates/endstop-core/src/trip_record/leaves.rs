@@ -4,57 +4,53 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::condition::gauge::Unit;
 use crate::condition::{CompareOp, Condition, Named, Temporal};
 use crate::expr::Amount;
-use crate::meter::{Meter, Reading, bit};
-use crate::policy::program::{NodeInfo, Program};
+use crate::limits::MAX_LEAVES_IN_MESSAGE;
+use crate::meter::{Reading, Sight};
+use crate::program::Node;
 use crate::signal::{StopReason, StopSignal};
+use crate::table::RuleIx;
 
 /// What a policy signal's source begins with; the rule's id follows.
 pub(super) const SOURCE: &str = "policy:";
-/// Leaves that a signal's message tells of.
-const MAX_TOLD: usize = 3;
-
-/// A leaf that makes its rule hold.
-struct Leaf<'p> {
+/// A leaf that makes its rule trip.
+struct TrueLeaf<'p> {
     condition: &'p Condition,
-    info: NodeInfo,
+    node: &'p Node,
     named: Option<&'p Named>,
 }
 
 /// The leaves in true branches, in order.
-fn true_leaves<'p>(program: &'p Program, meter: &Meter, rule: usize) -> Vec<Leaf<'p>> {
+fn true_leaves(sight: Sight<'_>, rule: RuleIx) -> Vec<TrueLeaf<'_>> {
     let mut leaves = Vec::new();
-    if let (Some(rule), Some(compiled)) = (program.policy.rules.get(rule), program.rules.get(rule))
-    {
-        let mut nodes = compiled.nodes.iter();
-        walk(&rule.condition, &mut nodes, meter, None, true, &mut leaves);
-    }
+    let condition = &sight.program.rule(rule).condition;
+    walk(sight, condition, &sight.program.rules().at(rule).node, None, &mut leaves);
     leaves
 }
 
 /// Recursion is bounded by the depth that a policy may have.
 fn walk<'p>(
+    sight: Sight<'p>,
     condition: &'p Condition,
-    nodes: &mut core::slice::Iter<'_, NodeInfo>,
-    meter: &Meter,
+    node: &'p Node,
     named: Option<&'p Named>,
-    wanted: bool,
-    leaves: &mut Vec<Leaf<'p>>,
+    leaves: &mut Vec<TrueLeaf<'p>>,
 ) {
-    let info = nodes.next().copied().unwrap_or_default();
-    let wanted = wanted && bit(&meter.truth, info.slot);
-    let is_leaf =
-        matches!(condition, Condition::Compare(_) | Condition::Fact(_) | Condition::Temporal(_));
-    if is_leaf && wanted {
-        leaves.push(Leaf { condition, info, named });
+    if !sight.frame.bit(node.slot) {
+        return;
     }
     let named = match condition {
+        Condition::Compare(_) | Condition::Fact(_) | Condition::Temporal(_) => {
+            leaves.push(TrueLeaf { condition, node, named });
+            return;
+        }
         Condition::Named(inner) => Some(inner),
         _ => named,
     };
-    for part in condition.parts() {
-        walk(part, nodes, meter, named, wanted && !is_leaf, leaves);
+    for (part, node) in condition.parts().into_iter().zip(&node.parts) {
+        walk(sight, part, node, named, leaves);
     }
 }
 
@@ -68,8 +64,8 @@ fn reason_of(condition: &Condition) -> StopReason {
 }
 
 /// The leaf whose reason the rule trips for. One under `not` counts only if there is no other.
-fn primary_leaf<'l, 'p>(leaves: &'l [Leaf<'p>]) -> Option<&'l Leaf<'p>> {
-    let plain = leaves.iter().filter(|leaf| !leaf.info.negated);
+fn primary_leaf<'l, 'p>(leaves: &'l [TrueLeaf<'p>]) -> Option<&'l TrueLeaf<'p>> {
+    let plain = leaves.iter().filter(|leaf| !leaf.node.negated);
     let alone = match leaves {
         [alone] => Some(alone),
         _ => None,
@@ -78,38 +74,36 @@ fn primary_leaf<'l, 'p>(leaves: &'l [Leaf<'p>]) -> Option<&'l Leaf<'p>> {
 }
 
 /// The named condition that made a rule hold, as written; else the leaf.
-pub(crate) fn primary_leaf_text(program: &Program, meter: &Meter, rule: usize) -> Option<String> {
-    let leaves = true_leaves(program, meter, rule);
+pub(crate) fn primary_leaf_text(sight: Sight<'_>, rule: RuleIx) -> Option<String> {
+    let leaves = true_leaves(sight, rule);
     let leaf = primary_leaf(&leaves).or(leaves.first())?;
     Some(match leaf.named {
         Some(named) => Condition::Named(named.clone()).to_string(),
-        None if leaf.info.negated => format!("not {}", leaf.condition),
+        None if leaf.node.negated => format!("not {}", leaf.condition),
         None => leaf.condition.to_string(),
     })
 }
 
 /// Returns whether a rule trips on built-in numeric limits alone. Such a signal does not stop a run whose step
 /// ended naturally (docs/semantics.md, section 5).
-pub(crate) fn rests_on_numbers(program: &Program, meter: &Meter, rule: usize) -> bool {
-    true_leaves(program, meter, rule).iter().all(|leaf| match leaf.condition {
+pub(crate) fn rests_on_numbers(sight: Sight<'_>, rule: RuleIx) -> bool {
+    true_leaves(sight, rule).iter().all(|leaf| match leaf.condition {
         Condition::Compare(comparison) => comparison.gauge.is_numeric_limit(),
         _ => false,
     })
 }
 
 /// The stop signal of a rule that holds.
-pub(crate) fn signal_of(program: &Program, meter: &Meter, rule: usize) -> StopSignal {
-    let leaves = true_leaves(program, meter, rule);
+pub(crate) fn signal_of(sight: Sight<'_>, rule: RuleIx) -> StopSignal {
+    let leaves = true_leaves(sight, rule);
     let primary = primary_leaf(&leaves);
-    let Some(policy_rule) = program.policy.rules.get(rule) else {
-        return StopSignal::new(StopReason::Unknown);
-    };
+    let policy_rule = sight.program.rule(rule);
     let reason = policy_rule
         .reason
         .or(primary.map(|leaf| reason_of(leaf.condition)))
         .unwrap_or(StopReason::ConditionMet);
     let told: Vec<String> =
-        leaves.iter().take(MAX_TOLD).map(|leaf| told(program, meter, leaf)).collect();
+        leaves.iter().take(MAX_LEAVES_IN_MESSAGE).map(|leaf| told(sight, leaf)).collect();
     let message = policy_rule.message.clone().unwrap_or_else(|| told.join(", "));
     let mut signal = StopSignal::new(reason)
         .with_message(message)
@@ -117,34 +111,36 @@ pub(crate) fn signal_of(program: &Program, meter: &Meter, rule: usize) -> StopSi
         .with_context("rule", policy_rule.id.as_str());
     if let Some(leaf) = primary.or(leaves.first()) {
         signal = signal.with_context("leaf", leaf.condition.to_string());
-        if let Some(gauge) = leaf.info.gauge {
-            signal = signal.with_context("observed", observed(meter, leaf, gauge));
-            if let Some(value) = projected(program, meter, leaf) {
-                signal = signal.with_context("projected", value);
-            }
+        if let Some(value) = observed(sight, leaf) {
+            signal = signal.with_context("observed", value);
+        }
+        if let Some(value) = projected(sight, leaf) {
+            signal = signal.with_context("projected", value);
         }
     }
     signal
 }
 
-fn observed(meter: &Meter, leaf: &Leaf<'_>, gauge: usize) -> String {
-    let value = meter.view.get(gauge).copied().unwrap_or(0);
+/// The number of a leaf that compares one.
+fn observed(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<String> {
+    let gauge = sight.compare(leaf.node.leaf.compare()?).gauge;
+    let value = sight.frame.number(gauge);
     let unit = match leaf.condition {
         Condition::Compare(comparison) => comparison.gauge.row().unit,
-        _ => crate::condition::gauge::Unit::Count,
+        _ => Unit::Count,
     };
-    match meter.readings.get(gauge) {
-        Some(Reading::Unpriced) => "unknown".to_string(),
+    Some(match sight.frame.reading(gauge) {
+        Reading::Unpriced => "unknown".to_string(),
         _ => Amount { unit, value }.to_string(),
-    }
+    })
 }
 
-/// What a leaf would read, where only that makes it hold.
-fn projected(program: &Program, meter: &Meter, leaf: &Leaf<'_>) -> Option<String> {
+/// What a leaf would read, where only that makes it true.
+fn projected(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> Option<String> {
     let Condition::Compare(comparison) = leaf.condition else { return None };
-    let reach = meter.reach(program, leaf.info.slot)?;
-    let compare = meter.compares.get(leaf.info.slot)?;
-    if compare.range.holds(meter.view.get(compare.gauge).copied().unwrap_or(0)) {
+    let index = leaf.node.leaf.compare()?;
+    let (reach, compare) = (sight.reach(index)?, sight.compare(index));
+    if compare.range.holds(sight.frame.number(compare.gauge)) {
         return None;
     }
     let unit = comparison.gauge.row().unit;
@@ -155,19 +151,18 @@ fn projected(program: &Program, meter: &Meter, leaf: &Leaf<'_>) -> Option<String
 }
 
 /// A leaf in words: `cost is $2.01 (limit $2.00)`.
-fn told(program: &Program, meter: &Meter, leaf: &Leaf<'_>) -> String {
-    let not = if leaf.info.negated { "not " } else { "" };
-    let Some(gauge) = leaf.info.gauge else { return format!("{not}{}", leaf.condition) };
-    let (is, value) = match projected(program, meter, leaf) {
-        Some(value) => ("would be", value),
-        None => ("is", observed(meter, leaf, gauge)),
-    };
+fn told(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> String {
+    let not = if leaf.node.negated { "not " } else { "" };
+    let Some(observed) = observed(sight, leaf) else { return format!("{not}{}", leaf.condition) };
+    let (is, value) =
+        projected(sight, leaf).map_or(("is", observed), |projected| ("would be", projected));
     if value == "unknown" {
         return format!("{} needs a price, and a call has none", leaf.condition);
     }
     match leaf.condition {
-        Condition::Compare(comparison) if comparison.op == CompareOp::Ge && !leaf.info.negated => {
-            let limit = meter.compares.get(leaf.info.slot).map_or(comparison.value, |c| c.range.lo);
+        Condition::Compare(comparison) if comparison.op == CompareOp::Ge && !leaf.node.negated => {
+            let limit = leaf.node.leaf.compare().map(|index| sight.compare(index).range.lo);
+            let limit = limit.unwrap_or(comparison.value);
             let limit = Amount { unit: comparison.gauge.row().unit, value: limit };
             format!("{} {is} {value} (limit {limit})", comparison.gauge)
         }

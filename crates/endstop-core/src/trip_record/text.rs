@@ -2,9 +2,9 @@
 
 use core::fmt::{self, Display, Formatter};
 
+use crate::directive::Status;
 use crate::meter::Truth;
 use crate::policy::Action;
-use crate::run::Status;
 
 use super::{NodeRecord, RuleRecord, TripRecord};
 

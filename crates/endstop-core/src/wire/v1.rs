@@ -1,5 +1,4 @@
 //! Version 1.
 
 pub mod condition;
-pub mod state;
 pub mod trace;

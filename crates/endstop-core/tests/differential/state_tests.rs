@@ -365,6 +365,38 @@ fn operators_over_one_operand_are_told_apart() {
     }
 }
 
+/// A saved run whose parts do not go with its names is told from one that does, and never panics.
+#[test]
+fn parts_that_do_not_go_together_are_refused() {
+    let text = "steps >= 9 or called(\"a\") or tool_calls(\"a\") >= 9 or fact(\"n\") >= 9 or streak(errored) >= 9";
+    let mut run = Driver::of(text);
+    run.step();
+    let saved: Value = serde_json::from_str(&run.0.save().unwrap()).unwrap();
+    let damaged = |path: &str, with: Value| {
+        let mut saved = saved.clone();
+        *saved.pointer_mut(path).unwrap() = with;
+        Run::restore(program(text), &saved.to_string()).unwrap_err().to_string()
+    };
+    let none = || Value::Array(Vec::new());
+    for (path, part) in [
+        ("/state/meter/tools", "tools"),
+        ("/state/meter/reported", "reported"),
+        ("/state/meter/facts", "facts"),
+        ("/state/meter/operators", "operators"),
+        ("/state/meter/compared/numbers", "compared"),
+        ("/state/meter/compared/readings", "compared"),
+        ("/state/overrides/rules", "overrides"),
+        ("/state/marks", "marks"),
+        ("/names/gauges", "compared"),
+    ] {
+        assert!(damaged(path, none()).contains(&format!("`{part}`")), "{path}");
+    }
+    let latch = serde_json::json!([{"memory": {"latch": true}, "unknown": false}]);
+    assert!(damaged("/state/meter/operators", latch).contains("`operators`"), "another kind");
+    let wrap_up = serde_json::json!({"rule": 7, "foreseen": null});
+    assert!(damaged("/state/wrap_up", wrap_up).contains("`wrap_up`"), "no such rule");
+}
+
 #[test]
 fn a_text_cut_anywhere_is_refused() {
     let mut run = Driver::of("said(\"DONE\") or streak(errored) >= 2 or cost >= $2.00");
@@ -387,8 +419,10 @@ fn every_state_of_an_automaton_is_told_from_those_that_are_not() {
         for place in 0..3 {
             let mut tampered = saved.clone();
             match place {
-                0 => tampered["text"]["phrases"] = id.into(),
-                other => tampered["text"]["patterns"][other - 1] = id.into(),
+                0 => tampered["state"]["meter"]["words"]["text"]["phrases"] = id.into(),
+                other => {
+                    tampered["state"]["meter"]["words"]["text"]["patterns"][other - 1] = id.into()
+                }
             }
             let mut run = Run::restore(Arc::clone(&program), &tampered.to_string()).unwrap();
             run.observe(&Event::new(Millis(0), EventKind::Piece { text: "aab DONE é" }));

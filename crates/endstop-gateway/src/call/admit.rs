@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::MIN_OUTPUT_TOKENS;
-use endstop::agent::driver::{Call, DrivenRun, NotBegun, OpenCall, Pricing};
-use endstop::core::event::EventKind;
-use endstop::core::run::Directive;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::message::{ToolCall, ToolOutcome};
-use endstop::model::{ModelError, ModelErrorKind};
-use endstop::observe::Detail;
+use endstop_core::event::EventKind;
+use endstop_core::run::Directive;
+use endstop_core::signal::{StopReason, StopSignal};
 use endstop_llm::{CallRequest, ErrorKind, Thread, ToolResult};
+use endstop_runtime::observe::Detail;
+use endstop_runtime::{CallPlan, MIN_OUTPUT_TOKENS, NotBegun, OpenCall, Pricing, RunHandle};
+use endstop_runtime::{ModelError, ModelErrorKind};
+use endstop_runtime::{ToolCall, ToolOutcome};
 use http::{Response, StatusCode};
 
 use super::context::CallContext;
@@ -252,13 +251,14 @@ impl Admission<'_> {
         let wanted = request.output_cap.unwrap_or_else(|| {
             context.quirks().output_cap(provider, &request.model, default_output)
         });
-        let mut call = Call {
+        let mut call = CallPlan {
             pricing: &pricing,
             input: request.with_server_tools(input),
             told: bound.told,
             max_output: wanted.saturating_mul(choices),
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
             is_wrap_up: false,
+            is_final: true,
         };
         let open = begin_call(&mut state, &mut call, parsed.body_digest(), blocked)?;
         state.memory_mut().remember_request(request, parsed.digests());
@@ -271,7 +271,7 @@ impl Admission<'_> {
 
 impl AdmissionBlocked {
     /// Why nothing begins now: for the run that pays first.
-    fn of(entry: &RunEntry, run: &DrivenRun) -> Self {
+    fn of(entry: &RunEntry, run: &RunHandle) -> Self {
         if entry.is_paused() {
             return Self::Paused;
         }
@@ -296,7 +296,7 @@ fn pricing_of(context: &CallContext, provider: &'static str, request: &CallReque
 /// Begins the step of a call, if none is open for it, and the call.
 fn begin_call(
     state: &mut ConversationState,
-    call: &mut Call<'_>,
+    call: &mut CallPlan<'_>,
     digest: u64,
     blocked: impl Fn() -> AdmissionBlocked,
 ) -> Result<OpenCall, AdmissionBlocked> {
@@ -347,7 +347,7 @@ fn record_request(state: &mut ConversationState, parsed: &ParsedCall) {
     }
     state.close_step();
     if state.memory().has_new_user_message(request, parsed.digests()) {
-        state.run().tell(&EventKind::UserMessage, Detail::None);
+        state.run().record(&EventKind::UserMessage, Detail::None);
     }
 }
 
@@ -365,7 +365,7 @@ fn result_of<'r>(
     results.iter().filter(|it| it.id.is_empty() && it.tool == call.tool).nth(at)
 }
 
-fn record_result(run: &DrivenRun, call: &ToolCall, result: &ToolResult) {
+fn record_result(run: &RunHandle, call: &ToolCall, result: &ToolResult) {
     let outcome = if result.failed { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
     let detail = Detail::Tool { call, outcome: Some(outcome), took: Duration::ZERO };
     let kind = EventKind::ToolEnd {
@@ -374,15 +374,15 @@ fn record_result(run: &DrivenRun, call: &ToolCall, result: &ToolResult) {
         result: &result.content,
         failed: result.failed,
     };
-    run.tell(&kind, detail);
+    run.record(&kind, detail);
     let to = HANDOFF_TOOLS.iter().find_map(|prefix| call.tool.strip_prefix(prefix));
     if let Some(to) = to.filter(|to| !to.is_empty() && !result.failed) {
-        run.tell(&EventKind::HandOff { to }, Detail::None);
+        run.record(&EventKind::HandOff { to }, Detail::None);
     }
 }
 
 /// Returns the warnings that no client was told yet.
-fn warnings(run: &DrivenRun) -> Option<String> {
+fn warnings(run: &RunHandle) -> Option<String> {
     let notices = run.take_notices();
     if notices.is_empty() {
         return None;

@@ -6,10 +6,10 @@ mod stream;
 mod watched;
 
 use bytes::Bytes;
-use endstop::core::event::EventKind;
-use endstop::model::{ModelError, ModelErrorKind};
-use endstop::observe::Detail;
+use endstop_core::event::EventKind;
 use endstop_llm::{Api, CallResponse, ErrorKind};
+use endstop_runtime::observe::Detail;
+use endstop_runtime::{ModelError, ModelErrorKind};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode};
 
@@ -86,7 +86,7 @@ async fn relay_whole(
         return Ok(with_head(status, headers, Body::full(bytes)));
     };
     if !seen.text.is_empty() {
-        call.run().tell(&EventKind::Piece { text: &seen.text }, Detail::None);
+        call.run().record(&EventKind::Piece { text: &seen.text }, Detail::None);
     }
     let settled = call.replied(&seen);
     match settled.disposition() {

@@ -1,11 +1,11 @@
 //! Responses of the gateway's own: stop responses (`docs/semantics.md` section 6) and errors.
 
 use bytes::Bytes;
-use endstop::agent::driver::DrivenRun;
-use endstop::cancel::Urgency;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::store::RunId;
+use endstop_core::signal::{StopReason, StopSignal};
 use endstop_llm::{CallRequest, Dialect, ErrorKind, OutputContract, WrittenResponse};
+use endstop_runtime::RunHandle;
+use endstop_runtime::cancel::Urgency;
+use endstop_runtime::store::RunId;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 
@@ -148,7 +148,7 @@ pub(super) fn stop_after(
 /// The response to a call that the run has cut; an error if a user cut it. `request` is `None` if it was not parsed.
 pub(super) fn cut(
     run: &RunEntry,
-    handle: &DrivenRun,
+    handle: &RunHandle,
     dialect: &dyn Dialect,
     request: Option<&CallRequest>,
     stop_with: StopWith,

@@ -1,8 +1,8 @@
 //! The third phase: the call is sent, in the form that its upstream takes.
 
 use bytes::Bytes;
-use endstop::model::{ModelError, ModelErrorKind};
 use endstop_llm::{CallResponse, Edits, ErrorKind, ReadError};
+use endstop_runtime::{ModelError, ModelErrorKind};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
 

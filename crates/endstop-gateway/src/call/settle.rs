@@ -11,17 +11,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::driver::{DrivenRun, OpenCall, Outcome, Pricing};
-use endstop::core::condition::fact::normalised_finish;
-use endstop::core::event::EventKind;
-use endstop::core::run::{Directive, Status};
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::{Cost, Money, TokenUsage, WallTime};
-use endstop::ledger::Amounts;
-use endstop::message::ToolCall;
-use endstop::model::{ModelError, ModelErrorKind};
-use endstop::observe::Detail;
+use endstop_core::condition::fact::normalised_finish;
+use endstop_core::event::EventKind;
+use endstop_core::run::{Directive, Status};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
+use endstop_runtime::ToolCall;
+use endstop_runtime::ledger::Amounts;
+use endstop_runtime::observe::Detail;
+use endstop_runtime::{ModelError, ModelErrorKind};
+use endstop_runtime::{OpenCall, Outcome, Pricing, RunHandle};
 use tokio::time::Instant;
 
 use super::negotiate::{Negotiation, NegotiationStep};
@@ -64,7 +64,7 @@ pub(super) enum Disposition {
 #[derive(Debug)]
 pub(super) struct CallTerms {
     /// The run of the conversation.
-    pub(super) run: DrivenRun,
+    pub(super) run: RunHandle,
     pub(super) pricing: Pricing,
     /// The prices of other models, which may respond instead.
     pub(super) prices: Arc<Prices>,
@@ -94,7 +94,7 @@ pub(super) struct InFlightCall {
 #[derive(Debug)]
 pub(super) struct SettledCall {
     disposition: Disposition,
-    run: DrivenRun,
+    run: RunHandle,
     permit: ConversationPermit,
 }
 
@@ -153,7 +153,7 @@ impl InFlightCall {
     }
 
     /// The run of the conversation.
-    pub(super) const fn run(&self) -> &DrivenRun {
+    pub(super) const fn run(&self) -> &RunHandle {
         &self.terms.run
     }
 
@@ -181,7 +181,7 @@ impl InFlightCall {
     }
 
     /// The run, and the counter of the bytes that have come of a response which is read as a whole.
-    pub(super) const fn reading(&mut self) -> (&DrivenRun, &mut u64) {
+    pub(super) const fn reading(&mut self) -> (&RunHandle, &mut u64) {
         (&self.terms.run, &mut self.reservation.received)
     }
 
@@ -359,7 +359,7 @@ impl SettledCall {
     }
 
     /// The run of the conversation.
-    pub(super) const fn run(&self) -> &DrivenRun {
+    pub(super) const fn run(&self) -> &RunHandle {
         &self.run
     }
 
@@ -442,13 +442,13 @@ impl Closing<'_> {
     fn begin_tool(&self, call: &ToolCall) -> bool {
         let run = &self.terms.run;
         let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let begins = run.intend(&EventKind::ToolBegin { tool: &call.tool }, detail);
+        let begins = run.try_begin(&EventKind::ToolBegin { tool: &call.tool }, detail);
         if begins.admits() {
             let one = Amounts { tool_calls: 1, ..Amounts::default() };
             run.budget().charge(one);
             return true;
         }
-        run.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
+        run.record(&EventKind::ToolRefused { tool: &call.tool }, detail);
         false
     }
 
@@ -470,7 +470,7 @@ fn tool_call(call: &endstop_llm::ToolCall) -> ToolCall {
 }
 
 /// Returns why nothing more begins: for the run that pays first.
-fn stop_of_call(entry: &RunEntry, run: &DrivenRun) -> Option<StopSignal> {
+fn stop_of_call(entry: &RunEntry, run: &RunHandle) -> Option<StopSignal> {
     entry.stop().or_else(|| stop_of(run))
 }
 

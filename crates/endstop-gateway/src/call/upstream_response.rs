@@ -1,7 +1,7 @@
 //! The response of an upstream: its head, and its body read as a whole.
 
 use bytes::{Bytes, BytesMut};
-use endstop::model::{ModelError, ModelErrorKind};
+use endstop_runtime::{ModelError, ModelErrorKind};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use endstop::agent::driver::DrivenRun;
+use endstop_runtime::RunHandle;
 
 use crate::limits::LIMIT_RECHECK;
 
@@ -11,7 +11,7 @@ use crate::limits::LIMIT_RECHECK;
 pub(super) struct RunCut;
 
 /// Waits for `future`, unless the run is cut first or a time limit stops it.
-pub(super) async fn unless_cut<F: Future>(run: &DrivenRun, future: F) -> Result<F::Output, RunCut> {
+pub(super) async fn unless_cut<F: Future>(run: &RunHandle, future: F) -> Result<F::Output, RunCut> {
     let mut future = std::pin::pin!(future);
     let token = run.in_flight();
     loop {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hint::black_box;
 
-use endstop::store::RunId;
+use endstop_runtime::store::RunId;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 

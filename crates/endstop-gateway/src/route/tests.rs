@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use endstop::core::policy::{Policy, Program};
-use endstop::core::probe::Probes;
+use endstop_core::Program;
+use endstop_core::policy::Policy;
+use endstop_core::probe::Probes;
 use endstop_price::PriceTable;
 use http::HeaderValue;
 
@@ -18,7 +19,7 @@ fn config(runs: Runs) -> Config {
         upstream_keys: UpstreamKeys::default(),
         program: Program::new(&policy, &Probes::new()).unwrap().into(),
         runs,
-        around: endstop::agent::driver::Surroundings::default(),
+        around: endstop_runtime::RunEnvironment::default(),
         stop_with: StopWith::Answer,
         allow_unmetered: false,
         pause: PauseLimit(Duration::ZERO),

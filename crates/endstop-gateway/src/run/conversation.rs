@@ -5,16 +5,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use endstop::agent::driver::DrivenRun;
-use endstop::core::event::EventKind;
-use endstop::core::run::Status;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::observe::Detail;
+use endstop_core::event::EventKind;
+use endstop_core::run::Status;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_runtime::RunHandle;
+use endstop_runtime::observe::Detail;
 
 use super::conversation_memory::ConversationMemory;
 
 /// Returns why a run has stopped for good: for any reason but its own natural end.
-pub(crate) fn stop_of(run: &DrivenRun) -> Option<StopSignal> {
+pub(crate) fn stop_of(run: &RunHandle) -> Option<StopSignal> {
     run.look(|run| {
         let is_over = matches!(run.status(), Status::Completed | Status::Stopped | Status::Failed);
         let signal = run.last_stop_signal().filter(|_| is_over)?;
@@ -66,7 +66,7 @@ pub(crate) struct Conversation {
 /// The mutable part of a [`Conversation`].
 #[derive(Debug)]
 pub(crate) struct ConversationState {
-    run: DrivenRun,
+    run: RunHandle,
     step: ConversationStep,
     memory: ConversationMemory,
     is_busy: bool,
@@ -75,7 +75,7 @@ pub(crate) struct ConversationState {
 
 impl Conversation {
     /// The first conversation of a run, which lasts as long as the run.
-    pub(super) fn root(run: DrivenRun) -> Self {
+    pub(super) fn root(run: RunHandle) -> Self {
         let (group, agent) = (String::new(), "main".to_owned());
         let state = Mutex::new(ConversationState::new(run));
         Self { group, agent, parent: None, kind: ConversationKind::Named, state }
@@ -87,7 +87,7 @@ impl Conversation {
         group: &str,
         kind: ConversationKind,
         agent: String,
-        run: DrivenRun,
+        run: RunHandle,
     ) -> Self {
         let state = Mutex::new(ConversationState::new(run));
         Self { group: group.to_owned(), agent, parent: Some(parent), kind, state }
@@ -144,23 +144,23 @@ impl Conversation {
             return;
         }
         let above = parent.state().run.clone();
-        above.tell(&EventKind::ChildEnd, Detail::Child { agent: &self.agent });
+        above.record(&EventKind::ChildEnd, Detail::Child { agent: &self.agent });
     }
 }
 
 impl ConversationState {
-    fn new(run: DrivenRun) -> Self {
+    fn new(run: RunHandle) -> Self {
         let (step, memory) = (ConversationStep::Closed, ConversationMemory::default());
         Self { run, step, memory, is_busy: false, last_used: 0 }
     }
 
     /// The run of this conversation.
-    pub(crate) const fn run(&self) -> &DrivenRun {
+    pub(crate) const fn run(&self) -> &RunHandle {
         &self.run
     }
 
     /// Goes on with another run, after the last one was refused.
-    pub(super) fn restart(&mut self, run: DrivenRun) {
+    pub(super) fn restart(&mut self, run: RunHandle) {
         self.run = run;
     }
 
@@ -197,7 +197,7 @@ impl ConversationState {
     pub(crate) fn close_step(&mut self) {
         if self.step != ConversationStep::Closed {
             self.step = ConversationStep::Closed;
-            self.run.tell(&EventKind::StepEnd, Detail::None);
+            self.run.record(&EventKind::StepEnd, Detail::None);
         }
     }
 

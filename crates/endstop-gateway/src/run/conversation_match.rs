@@ -8,13 +8,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use endstop::agent::driver::DrivenRun;
-use endstop::core::Program;
-use endstop::core::event::EventKind;
-use endstop::core::policy::Action;
-use endstop::observe::Detail;
-use endstop::store::RunId;
+use endstop_core::Program;
+use endstop_core::event::EventKind;
+use endstop_core::policy::Action;
 use endstop_llm::{CallRequest, Thread};
+use endstop_runtime::RunHandle;
+use endstop_runtime::observe::Detail;
+use endstop_runtime::store::RunId;
 
 use super::conversation::{Conversation, ConversationKind, ConversationStep, stop_of};
 use super::conversation_memory::MessageDigests;
@@ -44,7 +44,7 @@ struct ConversationSet {
 
 impl Conversations {
     /// The conversations of a run that begins.
-    pub(super) fn new(run: DrivenRun) -> Self {
+    pub(super) fn new(run: RunHandle) -> Self {
         let program = run.look(|run| Arc::clone(run.program()));
         let child_policy = per_conversation_policy::program(program.policy());
         let all = vec![Arc::new(Conversation::root(run))];
@@ -221,14 +221,14 @@ impl ConversationSet {
     /// Begins a run below another, if all above admit it.
     fn begin_child(
         &mut self,
-        parent: &DrivenRun,
+        parent: &RunHandle,
         agent: &str,
         kind: ConversationKind,
-    ) -> Result<DrivenRun, ChildRefused> {
+    ) -> Result<RunHandle, ChildRefused> {
         let depth = parent.info().depth.saturating_add(1);
         let begin = EventKind::ChildBegin { depth };
         let is_named = kind == ConversationKind::Named;
-        if is_named && !parent.intend(&begin, Detail::Child { agent }).admits() {
+        if is_named && !parent.try_begin(&begin, Detail::Child { agent }).admits() {
             return Err(ChildRefused);
         }
         self.begun = self.begun.saturating_add(1);
@@ -246,7 +246,7 @@ impl ConversationSet {
         group: &str,
         kind: ConversationKind,
         agent: String,
-        run: DrivenRun,
+        run: RunHandle,
     ) -> Arc<Conversation> {
         let conversation = Arc::new(Conversation::child(parent, group, kind, agent, run));
         self.all.push(Arc::clone(&conversation));

@@ -1,9 +1,9 @@
 //! The memory of a conversation: enough to recognize its next request, and how much of that an upstream has counted
 //! already.
 
-use endstop::core::units::TokenUsage;
-use endstop::message::ToolCall;
+use endstop_core::units::TokenUsage;
 use endstop_llm::{CallRequest, MessageMark, Thread};
+use endstop_runtime::ToolCall;
 
 use super::response_history::ResponseHistory;
 use crate::limits::{MAX_RESPONSE_ID, TAIL_MESSAGES};

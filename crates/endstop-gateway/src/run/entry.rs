@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use endstop::agent::driver::DrivenRun;
-use endstop::cancel::{Urgency, kill_signal};
-use endstop::core::policy::Action;
-use endstop::core::run::Status;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::core::units::Money;
-use endstop::observe::{Observer, RunInfo};
-use endstop::store::RunId;
+use endstop_core::policy::Action;
+use endstop_core::run::Status;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::Money;
+use endstop_runtime::RunHandle;
+use endstop_runtime::cancel::{Urgency, kill_signal};
+use endstop_runtime::observe::{Observer, RunInfo};
+use endstop_runtime::store::RunId;
 use tokio::sync::futures::Notified;
 
 use super::conversation::stop_of;
@@ -27,7 +27,7 @@ use crate::config::Config;
 #[derive(Debug)]
 pub(crate) struct RunEntry {
     /// The run itself; the first conversation is its own.
-    handle: DrivenRun,
+    handle: RunHandle,
     counters: RunCounters,
     responses: ResponseHistory,
     /// Where its events are written, if it is stored.
@@ -79,8 +79,8 @@ impl RunEntry {
         }
         info.is_resumed = replayed.is_some();
         let handle = match replayed {
-            Some(replayed) => DrivenRun::replayed(info, replayed, around),
-            None => DrivenRun::root(info, program, around),
+            Some(replayed) => RunHandle::replayed(info, replayed, around),
+            None => RunHandle::root(info, program, around),
         };
         let attempts_before = handle.look(|run| run.reading("attempts").unwrap_or(0));
         let counters = RunCounters::after(attempts_before);
@@ -103,7 +103,7 @@ impl RunEntry {
         })
     }
 
-    pub(crate) const fn handle(&self) -> &DrivenRun {
+    pub(crate) const fn handle(&self) -> &RunHandle {
         &self.handle
     }
 
@@ -224,7 +224,7 @@ impl RunEntry {
     /// whether a rule was approved.
     pub(crate) fn approve(&self, cap: Option<Money>) -> bool {
         let rules: Vec<String> = {
-            let record = self.handle.look(endstop::core::run::Run::trip_record);
+            let record = self.handle.look(endstop_core::run::Run::trip_record);
             let rules = record.rules.iter();
             let met = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
             met.map(|rule| rule.id.clone()).collect()

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use endstop::agent::driver::DrivenRun;
-use endstop::core::event::EventKind;
-use endstop::core::run::Status;
-use endstop::observe::Detail;
+use endstop_core::event::EventKind;
+use endstop_core::run::Status;
+use endstop_runtime::RunHandle;
+use endstop_runtime::observe::Detail;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
@@ -35,23 +35,23 @@ impl Pause {
 
     /// Records that a call waits for an approval: the clock `active` stands still from here on. Returns `false` if it
     /// did so already.
-    pub(super) fn record(&self, run: &DrivenRun) -> bool {
+    pub(super) fn record(&self, run: &RunHandle) -> bool {
         let is_new = !self.is_recorded.swap(true, Ordering::AcqRel);
         if is_new {
-            run.tell(&EventKind::Paused, Detail::None);
+            run.record(&EventKind::Paused, Detail::None);
         }
         is_new
     }
 
     /// Records the end of the wait.
-    pub(super) fn resume(&self, run: &DrivenRun) {
+    pub(super) fn resume(&self, run: &RunHandle) {
         if self.is_recorded.swap(false, Ordering::AcqRel) {
-            run.tell(&EventKind::Resumed, Detail::None);
+            run.record(&EventKind::Resumed, Detail::None);
         }
     }
 
     /// Waits until the run is no longer paused, for `limit` at most.
-    pub(super) async fn wait(&self, run: &DrivenRun, limit: Duration) {
+    pub(super) async fn wait(&self, run: &RunHandle, limit: Duration) {
         let until = Instant::now() + limit;
         loop {
             let notified = self.notified();
@@ -70,7 +70,7 @@ impl Pause {
     /// Waits until the run is paused or `is_stopped`.
     pub(super) async fn wait_for_hold_up(
         &self,
-        run: &DrivenRun,
+        run: &RunHandle,
         is_stopped: impl Fn() -> bool,
     ) -> Status {
         loop {
@@ -88,7 +88,7 @@ impl Pause {
 }
 
 /// Waits for a cancellation, or for the next time limit.
-async fn next_change(run: &DrivenRun) {
+async fn next_change(run: &RunHandle) {
     let token = run.in_flight();
     let limit = async {
         match run.next_limit_in_time() {

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use endstop::core::condition::{Condition, Fact, GaugeId};
-use endstop::core::policy::{Action, Policy, Program, Rule};
-use endstop::core::probe::Probes;
+use endstop_core::Program;
+use endstop_core::condition::{Condition, Fact, GaugeId};
+use endstop_core::policy::{Action, Policy, Rule};
+use endstop_core::probe::Probes;
 
 /// Returns the program of a conversation beside the first. `None` if it cannot be built, which does not happen with a
 /// policy that was built before.

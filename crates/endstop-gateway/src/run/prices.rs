@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use endstop::agent::driver::Pricing;
 use endstop_price::PriceTable;
+use endstop_runtime::Pricing;
 
 use crate::limits::{MAX_CACHED_MODELS, MAX_CACHED_NAME};
 

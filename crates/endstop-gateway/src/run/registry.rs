@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use endstop::core::signal::StopSignal;
-use endstop::store::RunId;
+use endstop_core::signal::StopSignal;
+use endstop_runtime::store::RunId;
 
 use super::entry::{Eviction, RunEntry};
 use super::run_log::RunLogDir;

@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use endstop::agent::driver::{Replay, Replayed};
-use endstop::core::Program;
-use endstop::core::wire::v1::trace::{Header, Line, VERSION};
-use endstop::ledger::Amounts;
-use endstop::observe::{Observation, Observer, RunInfo, push_seen, push_trace_line, trace_header};
-use endstop::store::{FileStore, RunId, RunLock, Store as _, StoreError};
+use endstop_core::Program;
+use endstop_core::wire::v1::trace::{Header, Line, VERSION};
+use endstop_runtime::ledger::Amounts;
+use endstop_runtime::observe::{Observation, Observer, RunInfo};
+use endstop_runtime::store::{FileStore, RunId, RunLock, Store as _, StoreError};
+use endstop_runtime::trace::{Replay, Replayed};
+use endstop_runtime::trace::{push_seen, push_trace_line, trace_header};
 
 use crate::limits::{MAX_LOG_LINE, MAX_OPEN_LOGS, MAX_UNWRITTEN};
 

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
 
-use endstop::cancel::Urgency;
-use endstop::core::signal::{StopReason, StopSignal};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_runtime::cancel::Urgency;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use endstop::cancel::CancelToken;
+use endstop_runtime::cancel::CancelToken;
 use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use proptest::prelude::*;

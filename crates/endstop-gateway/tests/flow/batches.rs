@@ -1,7 +1,7 @@
 //! Batches of tool calls: a limit that is reached inside one lets as many of its calls run as it admits.
 
-use endstop::core::run::Status;
-use endstop::core::signal::StopReason;
+use endstop_core::run::Status;
+use endstop_core::signal::StopReason;
 use endstop_gateway::Gateway;
 use serde_json::{Value, json};
 

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use endstop::cancel::Urgency;
-use endstop::core::run::Status;
-use endstop::ledger::{Budget, Limits};
+use endstop_core::run::Status;
 use endstop_gateway::Gateway;
+use endstop_runtime::cancel::Urgency;
+use endstop_runtime::ledger::{Budget, Limits};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;

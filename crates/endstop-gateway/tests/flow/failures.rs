@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use endstop::core::run::Status;
+use endstop_core::run::Status;
 use endstop_gateway::{Gateway, StopWith};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The last call of a run that a finish rule ends: what it is sent as, and what becomes of calls in its answer.
 
-use endstop::core::run::Status;
+use endstop_core::run::Status;
 use serde_json::{Value, json};
 
 use crate::fake::{Arrived, Fake, json};
@@ -39,7 +39,7 @@ async fn an_upstream_that_takes_no_choice_of_none_gets_the_wrap_up_without_tools
         assert_eq!(answers.last().unwrap().words(), "As far as I came.", "{answers:?}");
         // The second run's is sent so at once.
         assert_eq!(upstream.calls(), sent, "{run}");
-        let run = gateway.run(&endstop::store::RunId::parse(run).unwrap()).unwrap();
+        let run = gateway.run(&endstop_runtime::store::RunId::parse(run).unwrap()).unwrap();
         assert_eq!(run.status(), Status::Stopped);
         assert_eq!(run.look(|run| run.reading("steps")), Some(2));
         assert_eq!(run.look(|run| run.reading("errors")), Some(0));

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::driver::Surroundings;
-use endstop::cancel::{FileKillSwitch, Urgency};
-use endstop::core::run::Status;
-use endstop::core::units::Money;
-use endstop::ledger::{Budget, Limits};
-use endstop::store::RunId;
+use endstop_core::run::Status;
+use endstop_core::units::Money;
 use endstop_gateway::{Config, Gateway, Key, Runs, StartError, Unnamed};
+use endstop_runtime::RunEnvironment;
+use endstop_runtime::cancel::{FileKillSwitch, Urgency};
+use endstop_runtime::ledger::{Budget, Limits};
+use endstop_runtime::store::RunId;
 use futures_util::future::join_all;
 
 use crate::fake::{Act, Fake, json};
@@ -148,7 +148,7 @@ async fn a_kill_switch_stops_for_good_a_run_that_was_over() {
     let make = || {
         let mut config = many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
         let kill = Some(Arc::new(FileKillSwitch::new(&thrown)) as _);
-        config.around = Surroundings { kill, ..Surroundings::default() };
+        config.around = RunEnvironment { kill, ..RunEnvironment::default() };
         config
     };
     let gateway = start(make).await;
@@ -434,7 +434,8 @@ async fn a_budget_of_all_runs_remembers_what_they_spent() {
     };
     let make = |budget: &Budget| {
         let mut config = many("[stop]\nlimit = \"steps >= 50\"\n", upstream.addr, &keep);
-        config.around = Surroundings { budget: Some(budget.clone()), ..Surroundings::default() };
+        config.around =
+            RunEnvironment { budget: Some(budget.clone()), ..RunEnvironment::default() };
         config.bounds.runs = 2;
         config
     };

@@ -4,15 +4,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::agent::driver::Surroundings;
-use endstop::core::policy::{Policy, Program};
-use endstop::core::probe::Probes;
-use endstop::core::run::Status;
-use endstop::store::RunId;
+use endstop_core::Program;
+use endstop_core::policy::Policy;
+use endstop_core::probe::Probes;
+use endstop_core::run::Status;
 use endstop_gateway::{
     Bounds, Config, Gateway, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
 };
 use endstop_price::PriceTable;
+use endstop_runtime::RunEnvironment;
+use endstop_runtime::store::RunId;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -33,7 +34,7 @@ pub(crate) fn config(policy: &str, upstream: SocketAddr) -> Config {
         upstream_keys: UpstreamKeys::default(),
         program: Arc::new(Program::new(&policy, &Probes::new()).unwrap()),
         runs: Runs::One(id()),
-        around: Surroundings::default(),
+        around: RunEnvironment::default(),
         stop_with: StopWith::Answer,
         allow_unmetered: false,
         pause: PauseLimit(Duration::from_secs(30)),

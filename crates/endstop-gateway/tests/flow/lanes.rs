@@ -1,7 +1,7 @@
 //! Conversations of one run beside one another, and sub-agents that are named.
 
-use endstop::core::run::Status;
-use endstop::core::signal::StopReason;
+use endstop_core::run::Status;
+use endstop_core::signal::StopReason;
 use endstop_gateway::Gateway;
 
 use crate::fake::{Fake, json};

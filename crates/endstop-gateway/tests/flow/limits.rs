@@ -1,7 +1,7 @@
 //! What reaches an upstream, and what does not.
 
-use endstop::core::run::Status;
-use endstop::core::signal::StopReason;
+use endstop_core::run::Status;
+use endstop_core::signal::StopReason;
 use serde_json::json;
 
 use crate::fake::{Fake, json};

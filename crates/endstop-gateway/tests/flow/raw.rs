@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use endstop::cancel::Urgency;
 use endstop_gateway::Gateway;
+use endstop_runtime::cancel::Urgency;
 use futures_util::future::join;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop::cancel::Urgency;
-use endstop::core::run::Status;
-use endstop::core::units::Money;
+use endstop_core::run::Status;
+use endstop_core::units::Money;
 use endstop_gateway::{Gateway, Key, PauseLimit, Runs, Unnamed, UpstreamKeys};
+use endstop_runtime::cancel::Urgency;
 use futures_util::future::join;
 use serde_json::json;
 

@@ -162,7 +162,7 @@ async fn a_kill_cuts_a_stream_without_its_end() {
     let killing = async {
         until("it is there", || upstream.calls() == 1).await;
         all_that_is_on_its_way().await;
-        gateway.cancel(&id(), "enough", endstop::cancel::Urgency::Now);
+        gateway.cancel(&id(), "enough", endstop_runtime::cancel::Urgency::Now);
     };
     let request = agent().request();
     let (got, ()) = futures_util::future::join(chat(&gateway, &request), killing).await;
@@ -187,7 +187,7 @@ async fn a_cancellation_lets_a_stream_end_by_itself() {
     let gateway = gateway("[stop]\nlimit = \"steps >= 9\"\n", &upstream).await;
     let cancelling = async {
         until("it is there", || upstream.calls() == 1).await;
-        gateway.cancel(&id(), "enough", endstop::cancel::Urgency::Graceful);
+        gateway.cancel(&id(), "enough", endstop_runtime::cancel::Urgency::Graceful);
         gate.notify_one();
     };
     let request = agent().request();

@@ -20,8 +20,8 @@ async fn charged(usage: Value, words: &'static str) -> (u64, u64, bool, Option<u
     let run = gateway.run(&id()).unwrap();
     let (tokens, is_estimate) = run.usage();
     let money = match run.cost() {
-        endstop::core::units::Cost::Known(money) => Some(money.picos()),
-        endstop::core::units::Cost::Unpriced => None,
+        endstop_core::units::Cost::Known(money) => Some(money.picos()),
+        endstop_core::units::Cost::Unpriced => None,
     };
     (tokens.total_input(), tokens.output, is_estimate, money)
 }

@@ -11,13 +11,7 @@ use std::time::Duration;
 use endstop_core::signal::{StopReason, StopSignal};
 
 use super::{CancelToken, Urgency};
-
-/// The most bytes of a kill file that are read: a message is a line for a person.
-const MAX_MESSAGE_BYTES: u64 = 1024;
-
-/// The shortest time between two looks of [`watch_kill_switch`], so that an interval of zero does not keep a
-/// core busy.
-pub const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(1);
+use crate::limits::{MAX_MESSAGE_BYTES, MIN_WATCH_INTERVAL};
 
 /// Something outside the run that ends it.
 pub trait KillSwitch: Send + Sync + Debug {

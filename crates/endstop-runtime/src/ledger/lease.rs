@@ -9,12 +9,10 @@ use thiserror::Error;
 
 use super::Budget;
 use super::amounts::Amounts;
+use crate::limits::MAX_LEASES;
 
 /// The version that is written.
 const VERSION: u32 = 1;
-
-/// Far more calls than one run has in flight; a table that is full is one that nobody closes.
-pub const MAX_LEASES: usize = 4_096;
 
 /// The calls that are in flight, to be stored beside a run before they begin.
 ///

@@ -13,17 +13,13 @@ use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Millis, Money};
 use serde::{Deserialize, Serialize};
 
-use super::{Doubts, Observation, Observer, RunInfo, clean};
+use super::{CostUncertainty, Observation, Observer, RunInfo, clean};
 use crate::ledger::{Amounts, Budget};
+use crate::limits::{MAX_CHILDREN, MAX_COUNTED_RUNS};
 use crate::store::RunId;
 
 /// Version of the report's JSON.
 pub const REPORT_VERSION: u32 = 1;
-/// Sub-agents that a report lists; further ones are counted.
-const MAX_CHILDREN: usize = 256;
-/// Runs that are counted at the same time; of one that was never said to have ended nothing more is kept
-/// than fits here.
-const MAX_RUNS: usize = 4_096;
 
 /// How a run ended, or where it is paused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,7 +125,7 @@ pub struct SubAgent {
 /// What the core does not count.
 #[derive(Clone, Debug, Default)]
 struct Tally {
-    own: Doubts,
+    own: CostUncertainty,
     children: BTreeMap<RunId, SubAgent>,
 }
 
@@ -189,8 +185,13 @@ impl Report {
 
     /// The same with what is known of its money beside it.
     #[must_use]
-    pub fn with_doubts(mut self, run: &Run, budget: &Budget, doubts: Doubts) -> Self {
-        let tally = Tally { own: doubts, ..Tally::default() };
+    pub fn with_uncertainty(
+        mut self,
+        run: &Run,
+        budget: &Budget,
+        uncertainty: CostUncertainty,
+    ) -> Self {
+        let tally = Tally { own: uncertainty, ..Tally::default() };
         self.money = money(run, budget.snapshot().settled.cost, &tally);
         self
     }
@@ -342,7 +343,7 @@ impl Reporter {
 
 /// The tally of a run, a new one if it has none.
 fn tally<'t>(tallies: &'t mut BTreeMap<RunId, Tally>, id: &RunId) -> &'t mut Tally {
-    if tallies.len() >= MAX_RUNS && !tallies.contains_key(id) {
+    if tallies.len() >= MAX_COUNTED_RUNS && !tallies.contains_key(id) {
         tallies.pop_first();
     }
     tallies.entry(id.clone()).or_default()

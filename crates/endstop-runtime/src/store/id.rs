@@ -6,8 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest id in bytes: with a suffix it is still a file name everywhere (255 bytes).
-pub const MAX_RUN_ID_BYTES: usize = 128;
+use crate::limits::MAX_RUN_ID_BYTES;
 
 /// The id of a run: 1 to [`MAX_RUN_ID_BYTES`] of `A-Z a-z 0-9 . _ -`, and neither `.` nor `..`, so that it
 /// is a safe file name and needs no quoting in a shell.

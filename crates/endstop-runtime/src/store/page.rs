@@ -1,10 +1,6 @@
 //! What one call reads of a trace.
 
-/// The most lines that one call reads: some megabytes of usual lines.
-pub const PAGE_LINES: usize = 10_000;
-
-/// How many bytes of lines end a call; with the last line, at most [`super::MAX_APPEND_BYTES`] more.
-pub const PAGE_BYTES: usize = 4 << 20;
+use crate::limits::{PAGE_BYTES, PAGE_LINES};
 
 /// Lines that one call gives.
 #[derive(Debug, Default)]

@@ -14,13 +14,10 @@ use endstop_core::run::Status;
 use endstop_core::wire::v1::trace::{Header, Line, VERSION};
 
 use crate::ledger::Budget;
+use crate::limits::{MAX_OPEN_TRACES, MAX_PAUSED_RUNS};
 use crate::observe::{Observation, Observer, RunInfo};
 use crate::store::RunId;
 
-/// Most files that are open at the same time: half of the descriptors that a process usually may have.
-const MAX_OPEN: usize = 512;
-/// Paused runs that are remembered, so that they get no second header when they go on.
-const MAX_PAUSED: usize = 4_096;
 /// Live runs price their calls themselves.
 const COMPUTED: &str = "computed";
 /// What a line takes beside the texts of its event: keys, times, amounts.
@@ -223,7 +220,7 @@ impl TraceRecorder {
 impl State {
     /// Opens the trace of a run that is not open; false where there is no room for one more.
     fn begin(&mut self, info: &RunInfo, header: &str) -> bool {
-        if self.open.len() >= MAX_OPEN {
+        if self.open.len() >= MAX_OPEN_TRACES {
             return false;
         }
         let is_further = self.paused.remove(&info.id);
@@ -296,7 +293,7 @@ impl Observer for TraceRecorder {
         let mut state = self.lock();
         let Some(trace) = state.open.remove(&info.id) else { return };
         if run.status() == Status::Paused && trace.out.is_some() {
-            if state.paused.len() >= MAX_PAUSED {
+            if state.paused.len() >= MAX_PAUSED_RUNS {
                 state.paused.pop_first();
             }
             state.paused.insert(info.id.clone());

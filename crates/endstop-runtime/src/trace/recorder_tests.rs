@@ -198,7 +198,7 @@ fn a_line_is_written_into_room_that_is_there() {
 #[test]
 fn more_runs_than_files_are_counted_as_lost() {
     let recorder = TraceRecorder::file_per_run(|_| Ok(Box::new(io::sink())));
-    for number in 0..MAX_OPEN + 3 {
+    for number in 0..MAX_OPEN_TRACES + 3 {
         let mut play = Play::new(&recorder, &format!("r{number}"), policy("steps >= 9"));
         play.tell(0, BEGIN, Detail::None);
         play.tell(0, EventKind::StepBegin, Detail::None);

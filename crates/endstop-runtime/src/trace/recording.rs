@@ -7,11 +7,9 @@ use endstop_core::run::{Directive, Notice, Status};
 use endstop_core::signal::StopReason;
 
 use crate::ledger::Budget;
+use crate::limits::DEFAULT_RECORDING;
 use crate::observe::{Observation, Observer, RunInfo};
 use crate::store::RunId;
-
-/// Entries that are kept unless said otherwise: a long test, and not a process that fills up.
-const DEFAULT_BOUND: usize = 100_000;
 
 /// Something that an observer was told.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +64,7 @@ impl Recording {
     /// An empty recording of at most 100,000 entries.
     #[must_use]
     pub fn new() -> Self {
-        Self::bounded(DEFAULT_BOUND)
+        Self::bounded(DEFAULT_RECORDING)
     }
 
     /// An empty recording of at most `bound` entries.

@@ -1,17 +1,15 @@
 //! Asking a person before a run goes on.
 
-use std::sync::Arc;
-
-use endstop_core::condition::{Condition, GaugeId};
-use endstop_core::event::{Cap, EventKind};
-use endstop_core::policy::{Action, Rule};
+use endstop_core::event::EventKind;
+use endstop_core::policy::Action;
+use endstop_core::run::Run;
 use endstop_core::signal::StopReason;
 use endstop_core::units::Money;
 use futures_util::future::BoxFuture;
 
-use super::drive::{Drive, Flow};
+use super::agent_run::{AgentRun, Flow};
 use super::state::AgentState;
-use super::wait::{Patience, Waited};
+use endstop_runtime::{CancelOn, Waited};
 
 /// What a pause rule asks.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ where
     }
 }
 
-impl Drive {
+impl AgentRun {
     /// Takes in what was approved while the run was saved.
     pub(super) fn approve_what_was_approved(&mut self) {
         for approval in std::mem::take(&mut self.state.execution.approvals) {
@@ -63,20 +61,13 @@ impl Drive {
     }
 
     fn approve(&mut self, rule: &str, cap: Option<Money>) {
-        let program = Arc::clone(self.scope.core().run.program());
-        let caps = caps_of(program.policy().rule(rule), cap);
-        if caps.is_empty() {
+        let is_approved = self.run().approve(rule, cap);
+        if !is_approved && cap.is_some() {
             let error = format!("`{rule}` is not approved: it names no money, and a cap was given");
             if let Some(step) = self.state.execution.steps.last_mut() {
                 step.errors.push(error);
             }
-            return;
         }
-        for cap in caps {
-            self.scope.note(&EventKind::Approved { rule, cap });
-        }
-        // From here on the core alone knows the limits.
-        self.scope.budget.set_limits(endstop_runtime::ledger::Limits::unlimited());
     }
 
     /// A pause rule holds: a person is asked, if one can be.
@@ -87,20 +78,20 @@ impl Drive {
         let approver = self.agent.approver.as_ref().or(self.first.approver.as_ref());
         let Some(approver) = approver.cloned() else { return Flow::Pause };
         self.sync();
-        let verdict = Box::new(self.scope.core().run.trip_record());
+        let verdict = Box::new(self.run().look(Run::trip_record));
         let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
         let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
         let message = verdict.to_string();
-        self.scope.note(&EventKind::Paused);
+        self.run().record_plain(&EventKind::Paused);
         let request = ApprovalRequest { rules: &rules, message: &message, state: &self.state };
         let mut asking = approver.approve(request);
-        let answer = self.scope.wait(&mut asking, Patience::None).await;
+        let answer = self.run().wait(&mut asking, CancelOn::Any).await;
         drop(asking);
-        self.scope.note(&EventKind::Resumed);
+        self.run().record_plain(&EventKind::Resumed);
         match answer {
             Waited::Done(Approval::Yes) => self.approve_all(&rules, None),
             Waited::Done(Approval::UpTo(limit)) => {
-                let given = (self.scope.budget.settled(), limit);
+                let given = (self.run().budget().settled(), limit);
                 if self.last_cap.replace(given) == Some(given) {
                     // The same answer again, and nothing has begun: it would be given for ever.
                     self.held_up = Some(verdict);
@@ -128,28 +119,5 @@ impl Drive {
         for rule in rules {
             self.approve(rule, cap);
         }
-    }
-}
-
-/// The events' caps that an approval of a rule is told with: one for each gauge of money in it. None at all
-/// for a cap that the rule has no gauge for: it would be approved for good.
-pub(super) fn caps_of(rule: Option<&Rule>, cap: Option<Money>) -> Vec<Option<Cap<'static>>> {
-    let Some(limit) = cap.map(Money::picos) else { return vec![None] };
-    let names = |id| rule.is_some_and(|rule| names(&rule.condition, id));
-    let gauges = [(GaugeId::Cost, "cost"), (GaugeId::NextCost, "next_cost")];
-    let named = gauges.into_iter().filter(|(id, _)| names(*id));
-    let caps: Vec<_> = named.map(|(_, gauge)| Some(Cap { gauge, limit })).collect();
-    caps
-}
-
-/// Recursion is bounded by the depth that a policy may have.
-fn names(condition: &Condition, id: GaugeId) -> bool {
-    match condition {
-        Condition::Compare(comparison) => comparison.gauge.id == id,
-        Condition::Fact(_) => false,
-        Condition::Not(inner) => names(inner, id),
-        Condition::And(parts) | Condition::Or(parts) => parts.iter().any(|part| names(part, id)),
-        Condition::Named(named) => names(named.expansion(), id),
-        Condition::Temporal(temporal) => temporal.parts().into_iter().any(|part| names(part, id)),
     }
 }

@@ -2,7 +2,6 @@
 
 mod failure;
 mod ids;
-mod open;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,26 +9,20 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
-use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, TokenUsage};
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
-use failure::panicked;
-pub(super) use open::settled;
-use open::{OpenHold, known};
+use failure::{do_not_send, panicked};
 
-use super::drive::{About, Drive, Flow};
+use super::agent_run::{About, AgentRun, Flow};
 use super::hooks::Trigger;
-use super::plan::{Admitted, CallPlan, NotAdmitted, estimate};
-use super::pricing::Pricing;
 use super::retry::{BreakerDecision, CircuitBreaker, Trial};
-use super::wait::{Patience, Waited};
 use crate::message::{Message, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
 };
-use crate::observe::Detail;
+use endstop_runtime::{CancelOn, OpenCall, Outcome, Pricing, Waited, estimate_tokens};
 
 /// The longest reply that is kept, in bytes; a longer one is cut.
 const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
@@ -53,15 +46,15 @@ struct Answer {
 
 impl Answer {
     /// Tokens where the provider told none: what came, and the input that was sent.
-    fn estimate(&self, plan: &CallPlan<'_>) -> TokenUsage {
+    fn estimate(&self, call: &OpenCall) -> TokenUsage {
         if !self.is_sent {
             return TokenUsage::default();
         }
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
         TokenUsage {
-            input: plan.estimated_input(),
-            output: estimate(u64::try_from(bytes).unwrap_or(u64::MAX)),
+            input: call.estimated_input(),
+            output: estimate_tokens(u64::try_from(bytes).unwrap_or(u64::MAX)),
             ..TokenUsage::default()
         }
     }
@@ -72,17 +65,22 @@ impl Answer {
 }
 
 /// What is known of an attempt that has begun.
-struct Attempt<'p> {
-    hold: OpenHold,
-    plan: CallPlan<'p>,
+struct Attempt {
+    call: OpenCall,
     trial: Trial,
-    begun: Instant,
-    lowered_by: Option<StopReason>,
     /// Requests that failed one after the other before this one.
     failed: u32,
 }
 
-impl Drive {
+/// A cost as the step's record keeps it.
+const fn known(cost: Cost) -> Option<u64> {
+    match cost {
+        Cost::Known(money) => Some(money.picos()),
+        Cost::Unpriced => None,
+    }
+}
+
+impl AgentRun {
     pub(super) fn model(&self) -> &Arc<dyn Model> {
         match &self.agent.retry_model {
             Some(model) if self.uses_retry_model => model,
@@ -109,9 +107,9 @@ impl Drive {
             }
             let pricing = Self::pricing(&agent, self.uses_retry_model);
             let plan = self.plan(pricing, asked.messages.as_deref());
-            let (hold, output, lowered_by) = match self.begin_attempt(&plan) {
-                Some(begun) => begun,
-                None => {
+            let mut call = match self.run().begin_call(&plan) {
+                Ok(call) => call,
+                Err(_) => {
                     // A person may take a long time; others need not wait for that.
                     drop(trial);
                     if self.resolve_pause().await == Flow::On {
@@ -120,14 +118,21 @@ impl Drive {
                     return;
                 }
             };
+            call.end_step_on_drop();
+            if let Some(step) = self.state.execution.steps.last_mut() {
+                step.attempts = step.attempts.saturating_add(1);
+            }
             self.flush().await;
-            let attempt = Attempt { hold, plan, trial, begun: Instant::now(), lowered_by, failed };
+            call.sent();
+            let (output, begun) =
+                (call.output_cap().or(self.agent.max_output_tokens), call.begun());
+            let attempt = Attempt { call, trial, failed };
             if self.flow() == Flow::Stop {
-                return self.do_not_send(attempt);
+                return do_not_send(attempt);
             }
             let model = Arc::clone(self.model());
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
-            let answer = self.stream(&*model, messages, output, attempt.begun).await;
+            let answer = self.stream(&*model, messages, output, begun).await;
             failed = if answer.error.is_some() { failed.saturating_add(1) } else { 0 };
             if !self.take_answer(answer, attempt, asked.messages.is_some()).await {
                 return;
@@ -148,48 +153,12 @@ impl Drive {
 
     async fn sleep(&mut self, wait: Duration) -> bool {
         let mut sleep = std::pin::pin!(tokio::time::sleep(wait));
-        let waited = self.scope.wait(&mut sleep, Patience::None).await;
+        let waited = self.run().wait(&mut sleep, CancelOn::Any).await;
         if waited == Waited::Done(()) {
             // Many short waits must not hide a limit in time.
-            return !self.scope.tick().stops();
+            return !self.run().tick().stops();
         }
         self.checkpoint().await == Flow::On
-    }
-
-    /// Reserves the worst case and lets the attempt begin.
-    fn begin_attempt(
-        &mut self,
-        plan: &CallPlan<'_>,
-    ) -> Option<(OpenHold, Option<u64>, Option<StopReason>)> {
-        let model = Arc::clone(self.model());
-        let mut chain = self.scope.chain();
-        let room = chain.own_budget().room();
-        let is_capped = chain.needs_reserve() || room.tokens.is_some() || room.cost.is_some();
-        let begun = chain.begin_call(plan, model.name(), model.provider());
-        drop(chain);
-        match begun {
-            Ok(Admitted { hold, output, lowered_by }) => {
-                if let Some(step) = self.state.execution.steps.last_mut() {
-                    step.attempts = step.attempts.saturating_add(1);
-                }
-                let cap = if is_capped { Some(output) } else { self.agent.max_output_tokens };
-                Some((OpenHold::new(hold, plan, &self.scope), cap, lowered_by))
-            }
-            Err(not_admitted) => {
-                match not_admitted {
-                    NotAdmitted::Ledger(refused) => self.refused_by_ledger(&refused),
-                    NotAdmitted::Both => self.is_out_of_budget = true,
-                    NotAdmitted::Unpriced => self.refused_without_price(&*model),
-                    // The loop does not ask to wait.
-                    NotAdmitted::OthersHold => {}
-                    NotAdmitted::Core(Directive::Refuse) => {
-                        self.raise(StopReason::StopRequested, "no request can begin now", "loop");
-                    }
-                    NotAdmitted::Core(_) => {}
-                }
-                None
-            }
-        }
     }
 
     /// Receives an answer, as far as it comes.
@@ -209,7 +178,7 @@ impl Drive {
             max_output_tokens: output,
         };
         // To keep what has begun may have taken a while.
-        if self.scope.is_cut() {
+        if self.run().is_aborted() {
             return Answer { is_cut: true, ..Answer::default() };
         }
         let mut answer = Answer { is_sent: true, ..Answer::default() };
@@ -217,7 +186,7 @@ impl Drive {
         let stream = futures_util::stream::once(async move { model.stream(request) }).flatten();
         let mut stream = AssertUnwindSafe(stream.boxed()).catch_unwind();
         loop {
-            let piece = match self.scope.wait(&mut stream.next(), Patience::ToTheEnd).await {
+            let piece = match self.run().wait(&mut stream.next(), CancelOn::Abort).await {
                 Waited::Done(piece) => piece.map(|piece| piece.unwrap_or_else(panicked)),
                 Waited::Cut => {
                     answer.is_cut = true;
@@ -252,15 +221,15 @@ impl Drive {
         let directive = match event {
             ModelEvent::Text(text) => {
                 answer.text.push_str(&text);
-                self.scope.note(&EventKind::Piece { text: &text })
+                self.run().record_plain(&EventKind::Piece { text: &text })
             }
             ModelEvent::Reasoning(text) => {
                 answer.reasoning_bytes = answer.reasoning_bytes.saturating_add(text.len());
-                self.scope.note(&EventKind::Piece { text: "" })
+                self.run().record_plain(&EventKind::Piece { text: "" })
             }
             ModelEvent::ToolCall(call) => {
                 answer.calls.push(call);
-                self.scope.note(&EventKind::Piece { text: "" })
+                self.run().record_plain(&EventKind::Piece { text: "" })
             }
             ModelEvent::End(end) => {
                 answer.end = Some(end);
@@ -280,7 +249,7 @@ impl Drive {
     async fn take_answer(
         &mut self,
         mut answer: Answer,
-        mut attempt: Attempt<'_>,
+        mut attempt: Attempt,
         other_messages: bool,
     ) -> bool {
         match (&answer.end, &answer.error) {
@@ -298,7 +267,7 @@ impl Drive {
     async fn take_reply(
         &mut self,
         mut answer: Answer,
-        attempt: Attempt<'_>,
+        attempt: Attempt,
         other_messages: bool,
     ) -> bool {
         if answer.is_cut {
@@ -309,34 +278,23 @@ impl Drive {
         let is_whole = end.is_some();
         let end = end.unwrap_or_default();
         let told = end.usage;
-        let usage = told.unwrap_or_else(|| answer.estimate(&attempt.plan));
-        let cost = end
-            .cost
-            .map_or_else(|| attempt.plan.pricing.cost(&usage, attempt.plan.at), Cost::Known);
+        let usage = told.unwrap_or_else(|| answer.estimate(&attempt.call));
+        let cost = end.cost.map_or_else(|| attempt.call.cost(&usage), Cost::Known);
         let step = self.state.execution.steps.last().map_or(0, |step| step.number);
         ids::name_calls(step, &mut answer.calls);
         let calls: &[ToolCall] = if is_whole { &answer.calls } else { &[] };
-        let directive = {
-            let mut chain = self.scope.chain();
-            attempt.hold.settle(settled(&usage, cost, attempt.plan.unpriced));
-            chain.add_usage(Some(usage), told.is_none());
-            let kind = EventKind::Reply {
-                model: end.model.as_deref().or(Some(self.model().name())),
-                usage: Some(usage),
-                cost: Some(cost),
-                finish: end.finish.as_deref(),
-                tool_calls: u32::try_from(calls.len()).unwrap_or(u32::MAX),
-            };
-            let detail = Detail::Reply {
-                text: &answer.text,
-                tool_calls: calls,
-                is_estimate: told.is_none(),
-                reasoning_tokens: end.reasoning_tokens,
-                first_piece_after: answer.first_piece_after,
-                took: attempt.begun.elapsed(),
-            };
-            chain.tell(&kind, detail)
-        };
+        let lowered_by = attempt.call.lowered_by();
+        let directive = attempt.call.replied(&Outcome {
+            model: end.model.as_deref(),
+            usage,
+            cost: Some(cost),
+            is_estimate: told.is_none(),
+            finish: end.finish.as_deref(),
+            tool_calls: calls,
+            text: &answer.text,
+            reasoning_tokens: end.reasoning_tokens,
+            first_piece_after: answer.first_piece_after,
+        });
         self.count_spent(Some(usage), known(cost), told.is_none());
         self.flush().await;
         if directive == Directive::Retry {
@@ -346,7 +304,7 @@ impl Drive {
         // What another tokenizer made of the conversation says nothing of this one's.
         let is_of_context = !other_messages && !self.uses_retry_model;
         self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
-        self.end_by_cap(attempt.lowered_by);
+        self.end_by_cap(lowered_by);
         self.hooks(Trigger::AfterModelResponse, About::default()).await;
         false
     }

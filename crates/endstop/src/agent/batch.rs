@@ -18,13 +18,13 @@ use tokio::time::Instant;
 use admit::Refusal;
 use beside::beside;
 
-use super::drive::{About, Drive, Flow};
+use super::agent_run::{About, AgentRun, Flow};
 use super::hooks::{Trigger, words_of};
 use super::state::ToolExecution;
-use super::wait::{Patience, Waited};
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::{Handoff, Tool, ToolContext, ToolEntry, ToolError, ToolOutput, answers};
+use endstop_runtime::{CancelOn, Waited};
 
 /// The longest answer that is kept of a tool call, in bytes: more than a model reads. The rest is cut.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -66,7 +66,7 @@ struct Begun {
     can_abort: bool,
 }
 
-impl Drive {
+impl AgentRun {
     /// Answers all calls, or pauses before one of them.
     pub(super) async fn answer_calls(&mut self, calls: Vec<ToolCall>) -> Flow {
         let mut batch = Batch {
@@ -99,7 +99,7 @@ impl Drive {
             if batch.running.is_empty() {
                 break;
             }
-            match self.scope.wait(&mut batch.running.next(), Patience::ToTheEnd).await {
+            match self.run().wait(&mut batch.running.next(), CancelOn::Abort).await {
                 Waited::Done(Some(ran)) => self.finish_call(&mut batch, ran).await,
                 Waited::Done(None) => break,
                 Waited::Cut => self.cut_calls(&mut batch).await,
@@ -119,7 +119,7 @@ impl Drive {
             Err(Refusal::Paused) => return Flow::Pause,
             Err(Refusal::Answer(outcome, text)) => {
                 let detail = Detail::Tool { call, outcome: Some(outcome), took: Duration::ZERO };
-                self.scope.tell(&EventKind::ToolRefused { tool: &call.tool }, detail);
+                self.run().record(&EventKind::ToolRefused { tool: &call.tool }, detail);
                 self.answered(batch, place, Answered { outcome, text, took: Duration::ZERO }).await;
             }
         }
@@ -128,8 +128,7 @@ impl Drive {
 
     /// Why the run stopped, for the model.
     pub(super) fn why_stopped(&self) -> StopSignal {
-        let core = self.scope.core();
-        let signal = core.run.last_stop_signal().cloned();
+        let signal = self.run().look(|run| run.last_stop_signal().cloned());
         signal.unwrap_or_else(|| StopSignal::new(StopReason::StopRequested))
     }
 
@@ -148,9 +147,9 @@ impl Drive {
         let Some(entry) = agent.tools.get(&call.tool) else { return };
         let is_agent = entry.tool.is_agent();
         if is_agent {
-            let depth = self.scope.info.depth.saturating_add(1);
+            let depth = self.run().info().depth.saturating_add(1);
             let detail = Detail::Child { agent: &call.tool };
-            let directive = self.scope.intend(&EventKind::ChildBegin { depth }, detail);
+            let directive = self.run().try_begin(&EventKind::ChildBegin { depth }, detail);
             if !directive.admits() {
                 let text = self.refused_text(&call.tool);
                 let answered =
@@ -162,20 +161,20 @@ impl Drive {
         }
         let begun =
             Begun { at: Instant::now(), is_agent, can_abort: entry.tool.can_abort() || is_agent };
-        batch.running.push(self.run(entry, place, call.clone()));
+        batch.running.push(self.run_tool(entry, place, call.clone()));
         if let Some(slot) = batch.begun.get_mut(place) {
             *slot = Some(begun);
         }
     }
 
-    fn run(&self, entry: &ToolEntry, place: usize, call: ToolCall) -> Running {
+    fn run_tool(&self, entry: &ToolEntry, place: usize, call: ToolCall) -> Running {
         let tool = Arc::clone(&entry.tool);
         let context = ToolContext {
             run: self.state.id.clone(),
             agent: self.agent.name.clone(),
-            depth: self.scope.info.depth,
-            cancel: self.scope.in_flight(),
-            scope: Some(Arc::clone(&self.scope)),
+            depth: self.run().info().depth,
+            cancel: self.run().in_flight(),
+            node: Some(Arc::clone(&self.node)),
         };
         let limit = tool.timeout().filter(|_| !tool.is_agent());
         let runs_alone = !tool.can_abort() && !tool.is_agent();
@@ -206,12 +205,12 @@ impl Drive {
         let Some(call) = calls.get(ran.place) else { return };
         let begun = batch.begun.get_mut(ran.place).and_then(Option::take);
         if begun.as_ref().is_some_and(|begun| begun.is_agent) {
-            self.scope.tell(&EventKind::ChildEnd, Detail::Child { agent: &call.tool });
+            self.run().record(&EventKind::ChildEnd, Detail::Child { agent: &call.tool });
         }
         let (outcome, text) = match ran.result {
             _ if ran.outcome == ToolOutcome::TimedOut => {
                 if begun.is_some_and(|begun| !begun.can_abort) {
-                    self.scope.chain().add_still_running(&call.tool);
+                    self.run().add_still_running(&call.tool);
                 }
                 (ToolOutcome::TimedOut, answers::timed_out(&call.tool, ran.took))
             }
@@ -219,7 +218,7 @@ impl Drive {
             Err(ToolError::Failed(why)) => (ToolOutcome::Failed, answers::failed(&call.tool, &why)),
             Err(ToolError::Stop(stop)) => {
                 let signal = stop.into_signal(&call.tool);
-                self.scope.note(&EventKind::StopRaised { signal: &signal });
+                self.run().record_plain(&EventKind::StopRaised { signal: &signal });
                 (ToolOutcome::Succeeded, signal.to_string())
             }
         };
@@ -231,10 +230,10 @@ impl Drive {
 
     fn take_output(&mut self, output: ToolOutput) -> (ToolOutcome, String) {
         for (name, value) in output.facts {
-            self.scope.note(&EventKind::Fact { name: &name, value });
+            self.run().record_plain(&EventKind::Fact { name: &name, value });
         }
         if let Some(handoff) = output.handoff {
-            self.scope.intend(&EventKind::HandOff { to: &handoff.to }, Detail::None);
+            self.run().try_begin(&EventKind::HandOff { to: &handoff.to }, Detail::None);
             // A rule may wait for it: whoever is named is outside then.
             if self.flow() == Flow::On {
                 if self.next_agent(&handoff.to).is_none() {
@@ -260,7 +259,7 @@ impl Drive {
             result: &answered.text,
             failed: answered.outcome.is_error(),
         };
-        self.scope.tell(&end, detail);
+        self.run().record(&end, detail);
     }
 
     /// What is in flight is cut: sub-agents end by themselves, since they share the cancellation; what
@@ -281,7 +280,7 @@ impl Drive {
             let Some(begun) = batch.begun.get_mut(place).and_then(Option::take) else { continue };
             let Some(call) = batch.calls.get(place).cloned() else { continue };
             if !begun.can_abort {
-                self.scope.chain().add_still_running(&call.tool);
+                self.run().add_still_running(&call.tool);
             }
             let took = begun.at.elapsed();
             let why = self.why_stopped();
@@ -377,7 +376,7 @@ fn guarded(
 ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
     async move {
         // A task of its own may begin later than it was admitted.
-        if context.scope.as_ref().is_some_and(|scope| scope.is_cut()) {
+        if context.node.as_ref().is_some_and(|node| node.run.is_aborted()) {
             return Err(ToolError::failed("cut before it began"));
         }
         let run = AssertUnwindSafe(async { tool.call(call, context).await });

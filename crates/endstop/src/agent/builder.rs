@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use endstop_core::Program;
 use endstop_core::condition::Condition;
-use endstop_core::policy::{Action, Policy, PolicyError, Program, Rule};
+use endstop_core::policy::{Action, Policy, PolicyError, Rule};
 use endstop_core::probe::Probes;
 use thiserror::Error;
 
 use super::approval::Approver;
 use super::hooks::{FunctionHook, Hook, HookContext, HookResult, Hooks, Trigger};
-use super::pricing::Pricing;
 use super::retry::{CircuitBreaker, RetryPolicy};
 use super::source::CancellationSource;
 use super::{AgentLoop, Inner};
@@ -20,6 +20,7 @@ use crate::model::Model;
 use crate::observe::Observer;
 use crate::tool::{Tool, ToolSet, ToolSetError};
 use endstop_price::PriceTable;
+use endstop_runtime::Pricing;
 use endstop_runtime::cancel::{CancelToken, KillSwitch};
 use endstop_runtime::clock::WallClock;
 use endstop_runtime::ledger::Budget;
@@ -331,8 +332,7 @@ impl AgentBuilder {
         }
         let program = Arc::new(Program::new(&policy, &self.probes)?);
         let tools = ToolSet::new(self.tools)?;
-        let retry_pricing =
-            self.retry_model.as_deref().map(|model| Pricing::of(model, self.prices));
+        let retry_pricing = self.retry_model.as_deref().map(|model| pricing_of(model, self.prices));
         let within =
             |own: &Budget| self.budget.as_ref().is_some_and(|budget| budget.is_within(own));
         let is_other = |to: &&AgentLoop| to.0.budget.as_ref().is_some_and(|own| !within(own));
@@ -342,7 +342,7 @@ impl AgentBuilder {
         let by_name = |agent: AgentLoop| (agent.name().to_owned(), agent);
         Ok(AgentLoop(Arc::new(Inner {
             fixed_tokens: fixed_tokens(&self.instructions, &tools),
-            pricing: Pricing::of(&*model, self.prices),
+            pricing: pricing_of(&*model, self.prices),
             retry_pricing,
             name: self.name,
             instructions: self.instructions,
@@ -368,6 +368,10 @@ impl AgentBuilder {
             wall: self.wall,
         })))
     }
+}
+
+fn pricing_of(model: &dyn Model, table: &'static PriceTable) -> Pricing {
+    Pricing::new(model.provider(), model.name(), table)
 }
 
 /// A bound of the tokens of instructions and tools, which go with every request.

@@ -85,12 +85,12 @@ pub struct HookContext<'a> {
     pub signals: Option<&'a StopSignals>,
     /// What failed, on error.
     pub error: Option<&'a str>,
-    pub(super) asked: Asked,
+    pub(super) asked: HookRequests,
 }
 
 /// What hooks ask for.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct HookRequests {
     pub(super) signals: Vec<StopSignal>,
     pub(super) continue_by: Option<String>,
     /// By which hook, and why.

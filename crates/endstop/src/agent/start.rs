@@ -1,54 +1,37 @@
-//! Beginning to drive a run: its scope, its place in the ledger and among the tokens.
+//! Beginning a run of the loop: its handle in the tree, its journal, what else may end it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use endstop_core::Program;
-use endstop_core::run::{Run, Status};
-use endstop_core::units::Millis;
+use endstop_core::run::Run;
+use endstop_runtime::cancel::{CancelToken, Urgency, watch_kill_switch};
+use endstop_runtime::ledger::Limits;
+use endstop_runtime::store::{RunLock, Version};
+use endstop_runtime::trace::TraceBuffer;
+use endstop_runtime::{Carried, ExternalStop, RunEnvironment, RunHandle, StopReach};
 use tokio::task::JoinSet;
 
-use super::drive::Drive;
-use super::keep::{Keeper, Stored};
-use super::plan::ContextBound;
-use super::scope::{Core, Outside, Scope, Shared};
+use super::agent_run::AgentRun;
+use super::context::ContextBound;
+use super::journal::{Journal, Stored};
+use super::node::AgentNode;
 use super::state::AgentState;
 use super::{AgentLoop, ExecuteError, Inner};
-use crate::observe::RunInfo;
-use endstop_runtime::cancel::{CancelToken, Urgency, watch_kill_switch};
-use endstop_runtime::clock::RunClock;
-use endstop_runtime::ledger::{Amounts, Budget, Limits};
-use endstop_runtime::store::{RunLock, Version};
+use crate::observe::{Observer, RunInfo};
 
-/// What a run is begun with.
-pub(super) struct Place {
-    pub(super) parent: Option<Arc<Scope>>,
-    pub(super) budget: Budget,
+/// A child run's place below the run that calls it.
+pub(super) struct ChildArgs {
+    pub(super) parent: Arc<AgentNode>,
     pub(super) token: CancelToken,
-    pub(super) shared: Arc<Shared>,
-    pub(super) depth: u32,
 }
 
-/// A run that nobody else began; `lock` if it is taken already.
+/// A run that no other run began; `lock` if it is taken already.
 pub(super) async fn root(
     agent: &AgentLoop,
     state: AgentState,
     lock: Option<RunLock>,
-) -> Result<Drive, ExecuteError> {
+) -> Result<AgentRun, ExecuteError> {
     let inner = &agent.0;
-    let token = inner.token.as_ref().map_or_else(CancelToken::new, CancelToken::child);
-    let limits = limits_of(&inner.program);
-    let budget = match &inner.budget {
-        Some(shared) => shared.child(limits),
-        None => Budget::root(limits),
-    };
-    let shared = Arc::new(Shared {
-        observers: inner.observers.clone(),
-        kill: inner.kill.clone(),
-        root: token.clone(),
-        keeper: inner.store.clone().map(Keeper::new),
-    });
-    let place = Place { parent: None, budget, token, shared, depth: 0 };
     let stored = match &inner.store {
         Some(store) => {
             let lock = match lock {
@@ -67,61 +50,98 @@ pub(super) async fn root(
         }
         None => None,
     };
-    drive(inner, state, place, stored)
+    root_at(inner, state, inner.token.as_ref(), stored)
 }
 
-/// A run at its place.
-pub(super) fn drive(
+/// A root run that is cancelled with `token`.
+pub(super) fn root_at(
     agent: &Arc<Inner>,
     mut state: AgentState,
-    place: Place,
+    token: Option<&CancelToken>,
     stored: Option<Stored>,
-) -> Result<Drive, ExecuteError> {
-    let (first, agent) = (agent, continuing(agent, &state));
+) -> Result<AgentRun, ExecuteError> {
+    let (run, is_resumed) = restore(agent, &mut state)?;
+    let mut observers = agent.observers.clone();
+    let journal = stored.as_ref().map(|stored| {
+        let buffer = Arc::new(TraceBuffer::new());
+        observers.insert(0, Arc::clone(&buffer) as Arc<dyn Observer>);
+        Arc::new(Journal::new(state.id.clone(), buffer, Arc::clone(&stored.store)))
+    });
+    let environment = RunEnvironment {
+        observers,
+        kill: agent.kill.clone(),
+        token: token.cloned(),
+        budget: agent.budget.clone(),
+        wall: agent.wall.clone(),
+        reach: StopReach::Run,
+        driver: Some("loop"),
+    };
+    let execution = &state.execution;
+    let carried = Carried {
+        usage: execution.usage,
+        is_estimate: execution.is_estimate,
+        events: execution.events,
+        still_running: execution.still_running.clone(),
+    };
+    let info = info_of(agent, &mut state, is_resumed);
+    let run = RunHandle::resumed(info, run, carried, environment);
+    if is_resumed && !state.execution.approvals.is_empty() {
+        run.budget().set_limits(Limits::unlimited());
+    }
+    let node = AgentNode { run, sources: agent.sources.clone(), parent: None, journal };
+    Ok(agent_run(agent, state, node, stored))
+}
+
+/// A run that a tool call of another run begins.
+pub(super) fn child(agent: &Arc<Inner>, mut state: AgentState, args: ChildArgs) -> AgentRun {
+    let ChildArgs { parent, token } = args;
+    let mut info = info_of(agent, &mut state, false);
+    info.parent = Some(parent.run.info().id.clone());
+    info.depth = parent.run.info().depth.saturating_add(1);
+    let program = Arc::clone(&agent.program);
+    let run = parent.run.child_of(info, program, token, agent.wall.clone());
+    let journal = parent.journal.clone();
+    let node = AgentNode { run, sources: agent.sources.clone(), parent: Some(parent), journal };
+    agent_run(agent, state, node, None)
+}
+
+fn info_of(first: &Arc<Inner>, state: &mut AgentState, is_resumed: bool) -> RunInfo {
+    let agent = continuing(first, state);
     state.set_label();
-    let (run, is_resumed) = restore(first, &mut state)?;
-    let before = if is_resumed { run.at() } else { Millis(0) };
-    let info = RunInfo {
+    RunInfo {
         id: state.id.clone(),
-        parent: place.parent.as_ref().map(|parent| parent.info.id.clone()),
+        parent: None,
         agent: first.name.clone(),
         model: agent.model.name().to_owned(),
         provider: agent.model.provider().to_owned(),
-        depth: place.depth,
+        depth: 0,
         is_resumed,
-    };
-    let mut core = Core::new(run, stored.is_some());
-    core.usage = state.execution.usage;
-    core.is_estimate = state.execution.is_estimate;
-    core.events = state.execution.events;
-    core.still_running.clone_from(&state.execution.still_running);
-    if is_resumed {
-        place.budget.bring_in(spent(&core));
-        if !state.execution.approvals.is_empty() {
-            place.budget.set_limits(Limits::unlimited());
-        }
     }
-    let clock = RunClock::start(before, first.wall.clone());
-    let (budget, token, parent) = (place.budget, place.token, place.parent);
-    let mut scope = Scope::new(info, budget, token, clock, parent, place.shared, core);
-    scope.sources.clone_from(&first.sources);
-    let drive = Drive {
+}
+
+fn agent_run(
+    first: &Arc<Inner>,
+    state: AgentState,
+    node: AgentNode,
+    stored: Option<Stored>,
+) -> AgentRun {
+    let agent = continuing(first, &state);
+    let run = AgentRun {
         context: ContextBound::new(agent.fixed_tokens)
             .knowing(&state.messages, state.execution.context),
         agent,
         first: Arc::clone(first),
-        scope: Arc::new(scope),
+        node: Arc::new(node),
         state,
         uses_retry_model: false,
-        is_out_of_budget: false,
         is_cancellation_told: false,
         stored,
         continued: (0, 0),
         held_up: None,
         last_cap: None,
     };
-    drive.scope.heed(outsides(&drive));
-    Ok(drive)
+    run.run().set_external_stops(external_stops(&run));
+    run
 }
 
 /// The agent that continues: the one that was handed to last.
@@ -152,42 +172,12 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
     match state.execution.core.take() {
         None => Ok((Run::new(program), false)),
         Some(mut core) => {
-            if core.status == Status::Paused {
-                // Whatever begins next is judged anew: what held the run up may be gone.
-                core.status = Status::InProgress;
-            }
+            // Whatever begins next is judged anew: what held the run up may be gone.
+            core.go_on();
             let run = Run::from_state(program, *core)
                 .map_err(|error| ExecuteError::Restore { run: state.id.clone(), error })?;
             Ok((run, true))
         }
-    }
-}
-
-/// What a resumed run has spent already.
-pub(super) fn spent(core: &Core) -> Amounts {
-    let reading = |gauge: &str| core.run.reading(gauge).unwrap_or(0);
-    Amounts {
-        steps: reading("steps"),
-        attempts: reading("attempts"),
-        tool_calls: reading("tool_calls"),
-        tokens: core.usage.total(),
-        cost: core.run.cost().unwrap_or_default(),
-    }
-}
-
-/// What the ledger holds a run to: the bounds of its policy, which every run below it shares. The core
-/// knows more exactly, and sooner.
-///
-/// Limits that are not bounds, such as `cost >= $2 and steps >= 5`, are judged by the core at every reservation, under
-/// the locks of all runs concerned. After an approval only the core knows the limits.
-pub(super) fn limits_of(program: &Program) -> Limits {
-    let bounds = program.policy().bounds_of_tree();
-    let of = |bound: Option<endstop_core::policy::bounds::Bound>| bound.map(|b| b.with_overrides);
-    Limits {
-        steps: of(bounds.steps),
-        tokens: of(bounds.tokens),
-        cost: of(bounds.money).map(endstop_core::units::Money::from_picos),
-        ..Limits::default()
     }
 }
 
@@ -201,55 +191,55 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Of a run with something to look at.
-    pub(super) fn of(drive: &Drive) -> Option<Self> {
-        let first = &drive.first;
-        let token = drive.scope.token.clone();
+    pub(super) fn of(run: &AgentRun) -> Option<Self> {
+        let first = &run.first;
+        let token = run.run().token().clone();
         let mut watch = Self {
             tasks: [JoinSet::new(), JoinSet::new()],
             watched: Arc::clone(first),
             token: token.clone(),
         };
-        let is_root = drive.scope.parent.is_none();
+        let is_root = run.node.parent.is_none();
         let outside = if is_root {
-            Outside { kill: drive.scope.shared.kill.clone(), token: None }
+            ExternalStop { kill: first.kill.clone(), token: None }
         } else {
-            outside_of(first)
+            external_stop_of(first)
         };
         let [tasks, _] = &mut watch.tasks;
         look(tasks, first, outside, &token);
-        watch.follow(drive);
+        watch.follow(run);
         Some(watch)
     }
 
     /// Looks for the agent that continues now, beside the one that began.
-    pub(super) fn follow(&mut self, drive: &Drive) {
-        let (agent, token) = (&drive.agent, &drive.scope.token);
+    pub(super) fn follow(&mut self, run: &AgentRun) {
+        let (agent, token) = (&run.agent, run.run().token());
         if Arc::ptr_eq(&self.watched, agent) {
             return;
         }
         self.watched = Arc::clone(agent);
         let [_, tasks] = &mut self.tasks;
         *tasks = JoinSet::new();
-        if !Arc::ptr_eq(&drive.first, agent) {
-            look(tasks, agent, outside_of(agent), token);
+        if !Arc::ptr_eq(&run.first, agent) {
+            look(tasks, agent, external_stop_of(agent), token);
         }
     }
 }
 
-fn outside_of(agent: &Inner) -> Outside {
-    Outside { kill: agent.kill.clone(), token: agent.token.clone() }
+fn external_stop_of(agent: &Inner) -> ExternalStop {
+    ExternalStop { kill: agent.kill.clone(), token: agent.token.clone() }
 }
 
 /// What else ends a run than what ends its whole tree: the agent's own below another run, and that of an
 /// agent which was handed to.
-pub(super) fn outsides(drive: &Drive) -> Vec<Outside> {
-    let below = drive.scope.parent.as_ref().map(|_| outside_of(&drive.first));
-    let is_other = !Arc::ptr_eq(&drive.first, &drive.agent);
-    below.into_iter().chain(is_other.then(|| outside_of(&drive.agent))).collect()
+pub(super) fn external_stops(run: &AgentRun) -> Vec<ExternalStop> {
+    let below = run.node.parent.as_ref().map(|_| external_stop_of(&run.first));
+    let is_other = !Arc::ptr_eq(&run.first, &run.agent);
+    below.into_iter().chain(is_other.then(|| external_stop_of(&run.agent))).collect()
 }
 
 /// Begins to look for an agent at what ends the run whose token it is.
-fn look(tasks: &mut JoinSet<()>, agent: &Inner, outside: Outside, token: &CancelToken) {
+fn look(tasks: &mut JoinSet<()>, agent: &Inner, outside: ExternalStop, token: &CancelToken) {
     if let Some(kill) = outside.kill {
         tasks.spawn(watch_kill_switch(kill, token.clone(), agent.kill_interval));
     }

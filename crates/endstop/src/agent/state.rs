@@ -5,11 +5,11 @@ mod calls;
 use std::collections::BTreeMap;
 
 use endstop_core::policy::Action;
+use endstop_core::run::RunState;
 use endstop_core::run::Status;
 use endstop_core::signal::{ExecutionContinuation, StopReason, StopSignal};
 use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Money, TokenUsage};
-use endstop_core::wire::v1::state::RunState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;

@@ -3,25 +3,22 @@
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::Action;
 use endstop_core::run::Directive;
-use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::TokenUsage;
 use tokio::time::Instant;
 
-use super::drive::{About, Drive, Flow};
+use super::agent_run::{About, AgentRun, Flow};
 use super::hooks::Trigger;
-use super::plan::{CallPlan, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS};
 use super::state::{OpenStep, Step};
 use crate::message::Message;
 use crate::observe::Detail;
-use endstop_runtime::ledger::{Amounts, Dimension, Refused};
+use endstop_runtime::{CallPlan, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, Pricing};
 
 /// What the model is told at the beginning of a wrap-up.
 const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
     any more. Answer now, as well as you can, with what you have. Say what is missing.";
 
-impl Drive {
+impl AgentRun {
     /// Takes one step, or goes on with one that was interrupted.
     pub(super) async fn step(&mut self) -> Flow {
         let begun = Instant::now();
@@ -87,25 +84,12 @@ impl Drive {
 
     /// Lets the step begin, for the run and all above it.
     fn begin_step(&mut self) -> Flow {
-        self.look_ahead();
-        let one = Amounts { steps: 1, ..Amounts::default() };
-        let hold = match self.scope.budget.reserve(one) {
-            Ok(hold) => hold,
-            Err(refused) => {
-                self.not_begun(&refused, &EventKind::StepBegin, Detail::None);
-                return self.flow();
-            }
-        };
-        let directive = self.scope.intend(&EventKind::StepBegin, Detail::None);
+        let agent = std::sync::Arc::clone(&self.agent);
+        let plan = self.plan(&agent.pricing, None);
+        let directive = self.run().begin_step(&plan);
         if !directive.admits() {
-            hold.release();
-            if directive == Directive::Refuse {
-                let why = "no step can begin now: a run above is about to answer with what it has";
-                self.raise(StopReason::StopRequested, why, "loop");
-            }
             return self.flow();
         }
-        hold.settle(one);
         let is_wrap_up = directive == Directive::Finish;
         if is_wrap_up {
             self.state.messages.push(Message::system(WRAP_UP_NOTE));
@@ -114,7 +98,7 @@ impl Drive {
         let step = Step {
             number: number.saturating_add(1),
             agent: self.agent.name.clone(),
-            at_ms: self.scope.core().run.at().0,
+            at_ms: self.run().look(|run| run.at().0),
             cost_picos: Some(0),
             is_wrap_up,
             ..Step::default()
@@ -124,21 +108,10 @@ impl Drive {
         Flow::On
     }
 
-    /// Where a wrap-up may come, the core is told what the next step and the wrap-up may spend.
-    fn look_ahead(&mut self) {
-        let program = std::sync::Arc::clone(self.scope.core().run.program());
-        if !program.needs_reserve() || !program.has_action(Action::Finish) {
-            return;
-        }
-        let agent = std::sync::Arc::clone(&self.agent);
-        let plan = self.plan(&agent.pricing, None);
-        self.scope.chain().look_ahead(&plan);
-    }
-
-    /// The worst case of the next call.
+    /// The plan of the next call.
     pub(super) fn plan<'p>(
         &mut self,
-        pricing: &'p super::pricing::Pricing,
+        pricing: &'p Pricing,
         messages: Option<&[Message]>,
     ) -> CallPlan<'p> {
         let is_other = messages.is_some() || self.uses_retry_model;
@@ -153,49 +126,16 @@ impl Drive {
             (agent, model) => agent.or(model).unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS),
         };
         let is_wrap_up = self.state.execution.steps.last().is_some_and(|step| step.is_wrap_up);
-        let program = std::sync::Arc::clone(self.scope.core().run.program());
         CallPlan {
             pricing,
-            at: self.scope.clock.wall(),
             input,
             told: self.context.told(is_other),
             max_output,
             min_output: MIN_OUTPUT_TOKENS,
-            keeps_wrap_up: !is_wrap_up && program.has_action(Action::Finish),
-            unpriced: self.scope.chain().unpriced(),
-            is_free: false,
-            can_wait: false,
+            is_wrap_up,
+            // Hooks may change the conversation after the step has begun.
+            is_final: false,
         }
-    }
-
-    /// The ledger refuses what would begin. If it is a limit of a rule, the cores say so, and the run whose
-    /// limit it is stops; else it is a budget that is shared with other runs.
-    pub(super) fn not_begun(
-        &mut self,
-        refused: &Refused,
-        kind: &EventKind<'_>,
-        detail: Detail<'_>,
-    ) {
-        let is_by_rule = {
-            let mut chain = self.scope.chain();
-            let is_by_rule = !chain.would(|_, _| kind.clone());
-            if is_by_rule {
-                chain.intend(kind, detail);
-            }
-            is_by_rule
-        };
-        if is_by_rule {
-            self.is_out_of_budget = true;
-        } else {
-            self.refused_by_ledger(refused);
-        }
-    }
-
-    /// A budget that is shared with other runs has no room: the run ends, and nothing overrides it.
-    pub(super) fn refused_by_ledger(&mut self, refused: &Refused) {
-        let signal = ledger_signal(refused);
-        self.is_out_of_budget = true;
-        self.scope.note(&EventKind::StopRaised { signal: &signal });
     }
 
     /// Closes the step: it counts, whatever cut it short, and so does what it spent.
@@ -205,7 +145,7 @@ impl Drive {
         self.checkpoint().await;
         let took = self.count_time(begun);
         self.state.execution.messages_told = self.state.messages.len();
-        self.scope.tell(&EventKind::StepEnd, Detail::Step { took });
+        self.run().record(&EventKind::StepEnd, Detail::Step { took });
         self.flush().await;
         self.hooks(Trigger::AfterStep, About::default()).await;
         self.flow()
@@ -237,22 +177,4 @@ impl Drive {
         };
         step.is_estimate |= is_estimate;
     }
-}
-
-/// What ends a run that a budget above its own limits refuses something.
-pub(super) fn ledger_signal(refused: &Refused) -> StopSignal {
-    let reason = match refused.dimension {
-        Dimension::Steps => StopReason::StepsLimitReached,
-        Dimension::Attempts => StopReason::RetryLimitReached,
-        Dimension::ToolCalls => StopReason::ToolCallsLimitReached,
-        Dimension::Tokens => StopReason::TokenLimitReached,
-        Dimension::Cost => StopReason::CostLimitReached,
-    };
-    StopSignal::new(reason)
-        .with_message(refused.to_string())
-        .with_context("limit", refused.limit)
-        .with_context("settled", refused.settled)
-        .with_context("held", refused.held)
-        .with_context("asked", refused.asked)
-        .with_source("budget")
 }

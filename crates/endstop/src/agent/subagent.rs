@@ -15,15 +15,12 @@ use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 
-use super::scope::{Scope, Shared};
-use super::start::{Place, drive, limits_of};
+use super::start::{ChildArgs, child, root_at};
 use super::state::AgentState;
 use super::{AgentLoop, Iteration};
 use crate::message::ToolCall;
 use crate::tool::answers::{self, StoppedAgent};
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
-use endstop_runtime::cancel::CancelToken;
-use endstop_runtime::ledger::Budget;
 
 /// The tool that begins a run of an agent.
 struct SubAgent {
@@ -76,16 +73,21 @@ impl Tool for SubAgent {
         async move {
             let task: Task = serde_json::from_str(&call.arguments)?;
             let state = AgentState::with_prompt(task.task);
-            let place = self.place(&context);
-            if let Some(own) = self.agent.0.budget.as_ref().filter(|own| !place.budget.is_within(own))
-            {
-                return Err(ToolError::failed(format!(
-                    "`{}` cannot run here: its budget ({own:?}) is not one of the run that called it",
-                    self.agent.name()
-                )));
-            }
-            let drive = drive(&self.agent.0, state, place, None)?;
-            let mut iteration = Iteration::new(drive);
+            let run = match context.node {
+                None => root_at(&self.agent.0, state, Some(&context.cancel), None)?,
+                Some(parent) => {
+                    let own = self.agent.0.budget.as_ref();
+                    if let Some(own) = own.filter(|own| !parent.run.budget().is_within(own)) {
+                        return Err(ToolError::failed(format!(
+                            "`{}` cannot run here: its budget ({own:?}) is not one of the run that called it",
+                            self.agent.name()
+                        )));
+                    }
+                    let token = context.cancel.child();
+                    child(&self.agent.0, state, ChildArgs { parent, token })
+                }
+            };
+            let mut iteration = Iteration::new(run);
             while iteration.advance().await {}
             Ok(ToolOutput::text(answer_of(&self.agent, &iteration.into_state())))
         }
@@ -94,38 +96,6 @@ impl Tool for SubAgent {
 
     fn is_agent(&self) -> bool {
         true
-    }
-}
-
-impl SubAgent {
-    /// Below the run that called; a root of its own where a tool is called outside a run.
-    fn place(&self, context: &ToolContext) -> Place {
-        let limits = limits_of(&self.agent.0.program);
-        let token = context.cancel.child();
-        match &context.scope {
-            Some(parent) => Place {
-                parent: Some(Arc::clone(parent)),
-                budget: parent.budget.child(limits),
-                shared: Arc::clone(&parent.shared),
-                depth: parent.info.depth.saturating_add(1),
-                token,
-            },
-            None => Place {
-                parent: None,
-                budget: match &self.agent.0.budget {
-                    Some(own) => own.child(limits),
-                    None => Budget::root(limits),
-                },
-                shared: Arc::new(Shared {
-                    observers: self.agent.0.observers.clone(),
-                    kill: self.agent.0.kill.clone(),
-                    keeper: None,
-                    root: CancelToken::clone(&token),
-                }),
-                depth: 0,
-                token,
-            },
-        }
     }
 }
 
@@ -167,28 +137,4 @@ fn what_it_waits_for(agent: &AgentLoop, state: &AgentState) -> String {
 /// The condition that stopped the run, as written.
 fn limit_of(state: &AgentState) -> Option<&str> {
     state.execution.verdict.as_ref()?.terminated_by.as_deref()
-}
-
-impl Scope {
-    /// What is left, for a note to the model.
-    pub(super) fn what_is_left(&self) -> String {
-        use endstop_core::policy::Action;
-        use endstop_core::run::next_trip::Axis;
-        let core = self.core();
-        let left = |axis| core.run.next_trip(axis, &[Action::Stop]).map(|trip| trip.distance);
-        let mut parts = Vec::new();
-        if let Some(steps) = left(Axis::Steps) {
-            parts.push(format!("{steps} steps"));
-        }
-        if let Some(tokens) = left(Axis::Tokens) {
-            parts.push(format!("{tokens} tokens"));
-        }
-        if let Some(picos) = left(Axis::Cost) {
-            parts.push(endstop_core::units::Money::from_picos(picos).to_string());
-        }
-        if let Some(time) = left(Axis::Time) {
-            parts.push(endstop_core::units::Millis(time).to_string());
-        }
-        if parts.is_empty() { String::new() } else { format!(" Left: {}.", parts.join(", ")) }
-    }
 }

@@ -1,15 +1,16 @@
 //! What a policy would have stopped, while nothing is stopped.
 //!
-//! A [`Shadow`] watches a run that goes on whatever happens, feeds every event of it to a core of its own
+//! A [`DryRunObserver`] watches a run that goes on whatever happens, feeds every event of it to a core of its own
 //! with the real policy, and remembers where that would have stopped. The shadow sees what was settled, not
 //! what is reserved: a driver that obeys the policy stops at the same event, or up to one model call earlier.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use endstop_core::Program;
 use endstop_core::Run;
 use endstop_core::event::{Event, EventKind};
-use endstop_core::policy::{Action, Program};
+use endstop_core::policy::Action;
 use endstop_core::run::Directive;
 use endstop_core::run::next_trip::Axis;
 use endstop_core::signal::{StopReason, StopSignal};
@@ -20,7 +21,7 @@ use super::{Observation, Observer};
 
 /// Where a policy would have stopped a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ShadowStop {
+pub struct DryRunStop {
     /// Time since the run began.
     pub at: Millis,
     /// Why.
@@ -36,13 +37,13 @@ pub struct ShadowStop {
 }
 
 /// Follows root runs with a policy that decides nothing. It follows one run at a time.
-pub struct Shadow {
+pub struct DryRunObserver {
     state: Mutex<State>,
 }
 
 struct State {
     run: Run,
-    first: Option<ShadowStop>,
+    first: Option<DryRunStop>,
     /// It has stopped, or a person ended the run: nothing after that counts.
     is_closed: bool,
     paused: Vec<String>,
@@ -50,13 +51,13 @@ struct State {
     refused: Vec<String>,
 }
 
-impl fmt::Debug for Shadow {
+impl fmt::Debug for DryRunObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shadow").finish_non_exhaustive()
+        f.debug_struct("DryRunObserver").finish_non_exhaustive()
     }
 }
 
-impl Shadow {
+impl DryRunObserver {
     /// Follows a run that is about to begin.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
@@ -67,7 +68,7 @@ impl Shadow {
 
     /// The first stop that there would have been.
     #[must_use]
-    pub fn first_stop(&self) -> Option<ShadowStop> {
+    pub fn first_stop(&self) -> Option<DryRunStop> {
         self.lock().first.clone()
     }
 
@@ -133,7 +134,7 @@ impl State {
         // A natural end is no stop of the policy.
         if let Some(signal) = signal.filter(|signal| signal.reason != StopReason::Completed) {
             self.is_closed = true;
-            self.first = Some(ShadowStop {
+            self.first = Some(DryRunStop {
                 at,
                 signal,
                 steps: self.run.step_count(),
@@ -171,7 +172,7 @@ impl State {
     }
 }
 
-impl Observer for Shadow {
+impl Observer for DryRunObserver {
     fn observe(&self, observation: &Observation<'_>) {
         // The root sees every event of its descendants.
         if observation.info.parent.is_none() {
@@ -189,7 +190,7 @@ mod tests {
 
     fn shadow(policy: &str) -> State {
         let program = Program::new(&Policy::from_toml(policy).unwrap(), &Probes::new()).unwrap();
-        let shadow = Shadow::new(Arc::new(program));
+        let shadow = DryRunObserver::new(Arc::new(program));
         shadow.state.into_inner().unwrap()
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::super::limits::{OF_AGENT, in_words, names_money, names_only_money};
 use super::super::replay::input::prices as load_prices;
 
-use super::{Args, model};
+use super::{AgentArgs, model};
 use crate::error::{CliError, causes};
 use crate::output;
 
@@ -53,7 +53,7 @@ pub(super) struct Setup {
 
 impl Setup {
     /// What the flags say, else what the stored run says, else the defaults.
-    pub(super) fn of(args: &Args, stored: Option<&AgentState>) -> Result<Self, CliError> {
+    pub(super) fn of(args: &AgentArgs, stored: Option<&AgentState>) -> Result<Self, CliError> {
         let kept = stored.and_then(|state| state.metadata.get(KEY)).unwrap_or(&Value::Null);
         let text = |key: &str| kept.get(key).and_then(Value::as_str).map(str::to_owned);
         let model = args.model.clone().or_else(|| text("model")).ok_or_else(model::none_named)?;

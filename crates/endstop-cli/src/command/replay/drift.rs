@@ -10,7 +10,7 @@ use endstop::core::units::{Money, PICOS_PER_DOLLAR};
 use endstop_replay::{Baseline, Change, Figure, Group, Unit, drift};
 use serde_json::json;
 
-use super::{Args, Inputs, counted as replayed};
+use super::{Inputs, ReplayArgs, counted as replayed};
 use crate::error::{CliError, ExitMeaning};
 use crate::input::read_text;
 use crate::limits::MAX_JSON_BYTES;
@@ -27,7 +27,7 @@ pub(super) fn baseline(path: &Path) -> Result<Baseline, CliError> {
 }
 
 pub(super) fn run(
-    args: &Args,
+    args: &ReplayArgs,
     before: &Baseline,
     inputs: &Inputs,
     out: &mut dyn Write,

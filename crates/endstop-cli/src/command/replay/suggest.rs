@@ -9,14 +9,18 @@ use endstop_replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, sugg
 use serde_json::{Value, json};
 
 use super::measure::{Measure, of, percent};
-use super::{Args, Inputs};
+use super::{Inputs, ReplayArgs};
 use crate::error::CliError;
 use crate::output::{self, count, counted};
 
 /// The square of the normal quantile that the intervals use.
 const Z_SQUARED: f64 = 3.841_458_820_694_124;
 
-pub(super) fn run(args: &Args, inputs: &Inputs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+pub(super) fn run(
+    args: &ReplayArgs,
+    inputs: &Inputs,
+    out: &mut dyn Write,
+) -> Result<ExitCode, CliError> {
     let nothing = Policy::default();
     let options = inputs.options(&nothing);
     let share = args.lose_at_most;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::chart::{self, Chart};
 use super::measure::{Measure, of, percent};
-use super::{Args, Inputs};
+use super::{Inputs, ReplayArgs};
 use crate::error::CliError;
 use crate::output::{self, count, counted, table};
 use crate::policy_source::{load_expression, load_text, read_file};
@@ -39,7 +39,7 @@ fn of_sweep(error: SweepError) -> CliError {
 }
 
 pub(super) fn run(
-    args: &Args,
+    args: &ReplayArgs,
     sweeps: &[Sweep],
     inputs: &Inputs,
     out: &mut dyn Write,
@@ -79,7 +79,10 @@ pub(super) fn run(
 }
 
 /// The policies of the sweeps, each with what tells it from the others.
-fn policies(args: &Args, sweeps: &[Sweep]) -> Result<(Vec<Candidate>, Vec<Policy>), CliError> {
+fn policies(
+    args: &ReplayArgs,
+    sweeps: &[Sweep],
+) -> Result<(Vec<Candidate>, Vec<Policy>), CliError> {
     let file = args.policy.as_deref().map(read_file).transpose()?;
     let text = file.as_deref().or(args.stop.as_deref());
     let mut candidates = candidates(text, sweeps).map_err(of_sweep)?;

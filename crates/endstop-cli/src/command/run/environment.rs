@@ -1,4 +1,6 @@
 //! What the command sees in its environment: where models are, and which run it is.
+//!
+//! A file of its own because its table of variables changes with the clients, and nothing else does.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

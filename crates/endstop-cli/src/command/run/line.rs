@@ -7,9 +7,9 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use endstop::agent::driver::DrivenRun;
 use endstop::core::Run;
-use endstop::observe::{Nearness, Shadow, StatusView, clean, render};
+use endstop::observe::{DryRunObserver, Nearness, StatusView, clean, render};
+use endstop::runtime::RunHandle;
 
 use super::terminal::Terminal;
 use crate::output;
@@ -52,8 +52,8 @@ impl StatusRow {
     /// snapshot.
     pub(super) fn draw(
         &mut self,
-        run: &DrivenRun,
-        shadow: Option<&Shadow>,
+        run: &RunHandle,
+        shadow: Option<&DryRunObserver>,
         terminal: &Terminal,
         calls: u64,
         since: Instant,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Millis, Money};
-use endstop::observe::{Report, Shadow, SubAgent};
+use endstop::observe::{DryRunObserver, Report, SubAgent};
 use endstop_gateway::Counts;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub(super) struct RunOutcome<'s> {
     pub(super) counts: Counts,
     pub(super) report: Option<Report>,
     /// The policy that was not obeyed, under `--dry-run`.
-    pub(super) shadow: Option<&'s Shadow>,
+    pub(super) shadow: Option<&'s DryRunObserver>,
 }
 
 impl RunOutcome<'_> {
@@ -215,7 +215,7 @@ fn is_for_want_of_a_price(signal: &StopSignal) -> bool {
     signal.reason == StopReason::CostLimitReached && signal.message.contains("needs a price")
 }
 
-fn tell_of_shadow(shadow: &Shadow) {
+fn tell_of_shadow(shadow: &DryRunObserver) {
     for rule in shadow.paused_by() {
         output::note(&format!("endstop: dry run: rule `{rule}` would have paused the run"));
     }

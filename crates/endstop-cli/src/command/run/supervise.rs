@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use endstop::agent::driver::DrivenRun;
 use endstop::cancel::kill_signal;
 use endstop::core::run::Status;
 use endstop::core::signal::StopSignal;
 use endstop::core::units::Millis;
-use endstop::observe::Shadow;
+use endstop::observe::DryRunObserver;
+use endstop::runtime::RunHandle;
 use endstop::store::RunId;
 use endstop_gateway::Gateway;
 use nix::sys::signal::{Signal, kill};
@@ -36,9 +36,9 @@ pub(super) struct Supervisor<'g> {
     pub(super) gateway: &'g Gateway,
     pub(super) id: &'g RunId,
     pub(super) main: Pid,
-    pub(super) driven: Option<DrivenRun>,
+    pub(super) driven: Option<RunHandle>,
     /// The policy that is not obeyed, under `--dry-run`.
-    pub(super) shadow: Option<&'g Shadow>,
+    pub(super) shadow: Option<&'g DryRunObserver>,
     pub(super) snapshot: watch::Receiver<RunSnapshot>,
     pub(super) signals: Signals,
     pub(super) terminal: Option<Terminal>,
@@ -204,9 +204,9 @@ impl Supervisor<'_> {
 
     fn limit_in_time(&self) -> Option<Instant> {
         // A run that ended by itself is not over for the command, which may hang on.
-        let is_stopped = |run: &DrivenRun| matches!(run.status(), Status::Stopped | Status::Failed);
+        let is_stopped = |run: &RunHandle| matches!(run.status(), Status::Stopped | Status::Failed);
         let driven = self.driven.as_ref().filter(|driven| !is_stopped(driven))?;
-        let of_shadow = self.shadow.and_then(Shadow::next_limit_in_time);
+        let of_shadow = self.shadow.and_then(DryRunObserver::next_limit_in_time);
         let Millis(left) = driven.next_limit_in_time().into_iter().chain(of_shadow).min()?;
         let Millis(at) = driven.look(|run| run.at());
         self.begun.checked_add(Duration::from_millis(at.saturating_add(left)))

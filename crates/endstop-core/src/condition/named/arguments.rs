@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::condition::gauge::Unit;
-use crate::expr::{Diagnostic, Literal, LiteralValue};
+use crate::condition::literal::{Literal, LiteralValue};
+use crate::diagnostic::Diagnostic;
 use crate::units::Money;
 
 /// One argument as written.

@@ -4,13 +4,13 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::super::error::{Diagnostic, did_you_mean};
 use super::super::lex::TokenKind;
-use super::super::literal::{Literal, LiteralValue};
 use super::Parser;
 use crate::condition::gauge::{Argument, GaugeRow};
+use crate::condition::literal::{Literal, LiteralValue};
 use crate::condition::named::{self, ArgumentValue, Arguments};
 use crate::condition::{Condition, Fact, Gauge};
+use crate::diagnostic::{Diagnostic, did_you_mean};
 
 impl Parser<'_> {
     pub(super) fn gauge(

@@ -4,14 +4,13 @@ use alloc::boxed::Box;
 use alloc::format;
 use core::ops::Range;
 
-use super::super::error::Diagnostic;
 use super::super::lex::TokenKind;
-use super::super::literal::{Literal, LiteralValue, eaten_by_the_shell};
 use super::Parser;
 use crate::condition::gauge::Unit;
-use crate::condition::temporal::MAX_COUNT;
+use crate::condition::literal::{Literal, eaten_by_the_shell};
 use crate::condition::{CompareOp, Comparison, Condition, Gauge, Temporal, Window};
-use crate::units::Millis;
+use crate::diagnostic::Diagnostic;
+use crate::limits::MAX_COUNT;
 
 /// What a comparison may stand on: a gauge, or an operator that yields a number of steps.
 pub(super) enum Operand {
@@ -109,15 +108,5 @@ fn compared(
             }
             Ok(Condition::Temporal(Temporal::Count { of, window, op, n }))
         }
-    }
-}
-
-/// A duration or whole number of seconds, for the seeds' `MaxSeconds(60)`.
-pub(crate) fn seconds(literal: &Literal, span: Range<usize>) -> Result<u64, Diagnostic> {
-    match literal.value {
-        LiteralValue::Number { .. } => {
-            literal.amount(Unit::Count, "seconds", span).map(|s| Millis::from_secs(s).0)
-        }
-        _ => literal.amount(Unit::Duration, "seconds", span),
     }
 }

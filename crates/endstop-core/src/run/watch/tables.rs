@@ -1,15 +1,16 @@
 //! Policies joined into one program, and what finds the rules that a change concerns.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use thiserror::Error;
 
-use crate::condition::{GaugeId, MAX_NODES};
-use crate::policy::program::{Compare, Literal, Program};
+use crate::condition::GaugeId;
+use crate::limits::MAX_NODES;
 use crate::policy::{Action, Policy, PolicyError};
 use crate::probe::Probes;
+use crate::program::{Leaf, Node, Program};
 use crate::signal::StopReason;
+use crate::table::{CompareIx, FactIx, GaugeIx, RuleIx, Table};
 
 /// Why policies cannot be watched together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -44,24 +45,29 @@ pub fn can_watch(policy: &Policy) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Fence {
     pub(super) at: u64,
-    pub(super) compare: usize,
-    pub(super) rule: usize,
+    pub(super) compare: CompareIx,
+    pub(super) rule: RuleIx,
+}
+
+/// The rules that read a fact, and those that read its negation.
+#[derive(Clone, Debug, Default)]
+struct Readers {
+    positive: Vec<RuleIx>,
+    negated: Vec<RuleIx>,
 }
 
 /// Policies that are watched together, compiled as one. Immutable; shared by any number of runs.
 #[derive(Debug)]
 pub struct Watched {
-    pub(super) program: Program,
-    pub(super) policies: usize,
+    program: Program,
+    policies: usize,
     /// The policy of each rule.
-    owners: Vec<usize>,
+    owners: Table<RuleIx, usize>,
     /// For each gauge, sorted.
-    pub(super) fences: Vec<Vec<Fence>>,
-    /// For each bit of a fact, the rules that read it.
-    pub(super) by_literal: Vec<Vec<usize>>,
+    fences: Table<GaugeIx, Vec<Fence>>,
+    readers: Table<FactIx, Readers>,
     /// Rules with operators over time: these change without a leaf that does.
-    pub(super) volatile: Vec<usize>,
-    pub(super) has_ops: bool,
+    volatile: Vec<RuleIx>,
 }
 
 impl Watched {
@@ -85,17 +91,15 @@ impl Watched {
             joined.rules.extend(policy.rules.iter().cloned());
         }
         let program = Program::joined(&joined, probes).map_err(WatchError::Policy)?;
-        if program.facts.len() > MAX_NODES {
-            return Err(WatchError::TooManyFacts(program.facts.len()));
+        if program.facts().len() > MAX_NODES {
+            return Err(WatchError::TooManyFacts(program.facts().len()));
         }
-        let volatile = volatile(&program);
         Ok(Self {
             policies: policies.len(),
-            owners,
+            owners: owners.into_iter().collect(),
             fences: fences(&program),
-            by_literal: by_literal(&program),
-            has_ops: !volatile.is_empty(),
-            volatile,
+            readers: readers(&program),
+            volatile: volatile(&program),
             program,
         })
     }
@@ -112,44 +116,76 @@ impl Watched {
         self.program.needs_results()
     }
 
-    pub(super) fn owner(&self, rule: usize) -> usize {
-        self.owners.get(rule).copied().unwrap_or(usize::MAX)
+    pub(super) const fn program(&self) -> &Program {
+        &self.program
+    }
+
+    pub(super) const fn policies(&self) -> usize {
+        self.policies
+    }
+
+    #[inline]
+    pub(super) fn owner(&self, rule: RuleIx) -> usize {
+        *self.owners.at(rule)
+    }
+
+    #[inline]
+    pub(super) fn fences(&self, gauge: GaugeIx) -> &[Fence] {
+        self.fences.at(gauge)
+    }
+
+    /// The rules that read a fact, or its negation.
+    pub(super) fn readers(&self, fact: FactIx, positive: bool) -> &[RuleIx] {
+        let readers = self.readers.at(fact);
+        if positive { &readers.positive } else { &readers.negated }
+    }
+
+    /// Rules that change without a leaf that does.
+    pub(super) fn volatile(&self) -> &[RuleIx] {
+        &self.volatile
     }
 }
 
-fn volatile(program: &Program) -> Vec<usize> {
-    let rules = program.rules.iter().enumerate();
-    let has_op = rules.filter(|(_, rule)| rule.nodes.iter().any(|node| node.op.is_some()));
-    has_op.map(|(index, _)| index).collect()
+fn volatile(program: &Program) -> Vec<RuleIx> {
+    let has_op = |node: &Node| {
+        let mut any = false;
+        node.visit(&mut |node| any |= matches!(node.leaf, Leaf::Op(_) | Leaf::OpNumber(_)));
+        any
+    };
+    let rules = program.rules().iter().filter(|(_, rule)| has_op(&rule.node));
+    rules.map(|(index, _)| index).collect()
 }
 
-fn fences(program: &Program) -> Vec<Vec<Fence>> {
-    let mut fences = vec![Vec::new(); program.gauges.len()];
-    for (index, Compare { gauge, range, rule }) in program.compares.iter().enumerate() {
-        let Some(of_gauge) = fences.get_mut(*gauge) else { continue };
+fn fences(program: &Program) -> Table<GaugeIx, Vec<Fence>> {
+    let mut fences: Table<GaugeIx, Vec<Fence>> =
+        program.gauges().indices().map(|_| Vec::new()).collect();
+    for (index, compare) in program.compares().iter() {
+        let range = compare.range;
         let after = range.lo.checked_add(range.span).and_then(|last| last.checked_add(1));
         // The first one stands for the comparison where another reading changes all of them.
         for at in [Some(range.lo), after].into_iter().flatten() {
-            of_gauge.push(Fence { at, compare: index, rule: *rule });
+            let fence = Fence { at, compare: index, rule: compare.rule };
+            fences.at_mut(compare.gauge).push(fence);
         }
     }
-    fences.iter_mut().for_each(|of_gauge| of_gauge.sort_unstable());
+    fences.rows_mut().iter_mut().for_each(|of_gauge| of_gauge.sort_unstable());
     fences
 }
 
-fn by_literal(program: &Program) -> Vec<Vec<usize>> {
-    let mut rules = vec![Vec::new(); Literal::count(program.facts.len())];
-    for (index, rule) in program.rules.iter().enumerate() {
-        for node in &rule.nodes {
-            let Some(fact) = node.fact else { continue };
-            if let Some(readers) = rules.get_mut(Literal::of(fact, !node.negated))
-                && readers.last() != Some(&index)
-            {
-                readers.push(index);
+fn readers(program: &Program) -> Table<FactIx, Readers> {
+    let mut readers: Table<FactIx, Readers> =
+        program.facts().indices().map(|_| Readers::default()).collect();
+    for (index, rule) in program.rules().iter() {
+        rule.node.visit(&mut |node| {
+            let Leaf::Fact(fact) = node.leaf else { return };
+            let known = readers.at_mut(fact);
+            let rules = if node.negated { &mut known.negated } else { &mut known.positive };
+            if rules.last() != Some(&index) {
+                rules.push(index);
             }
-        }
+        });
     }
-    rules
+    readers
 }
 
 /// How many fences lie at or below a number.

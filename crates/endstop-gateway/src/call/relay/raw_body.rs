@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use endstop::agent::driver::DrivenRun;
+use endstop_runtime::RunHandle;
 use tokio::task::AbortHandle;
 
 use super::super::wait::unless_cut;
@@ -36,7 +36,7 @@ impl RawBody {
 
     /// Like [`RawBody::into_body`], until the run is cut or a time limit stops it. The connection is closed then without
     /// the mark of a proper end.
-    pub(in crate::call) fn into_body_of(self, run: &DrivenRun) -> Body {
+    pub(in crate::call) fn into_body_of(self, run: &RunHandle) -> Body {
         if self.upstream.is_end() {
             return self.into_body();
         }
@@ -87,7 +87,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl CutBody {
-    fn new(raw: RawBody, run: &DrivenRun) -> Self {
+    fn new(raw: RawBody, run: &RunHandle) -> Self {
         let shared = Arc::new(Mutex::new(Shared { raw: Some(raw), waker: None }));
         let (watched, run) = (Arc::downgrade(&shared), run.clone());
         let watch = tokio::spawn(async move {

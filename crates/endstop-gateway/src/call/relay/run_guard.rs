@@ -5,21 +5,21 @@ use std::pin::Pin;
 use std::task::Context;
 use std::time::Duration;
 
-use endstop::agent::driver::DrivenRun;
-use endstop::core::run::Directive;
+use endstop_core::run::Directive;
+use endstop_runtime::RunHandle;
 use tokio::time::{Instant, Sleep};
 
 use crate::limits::LIMIT_RECHECK;
 
 /// Ends a stream when its run is cut or a time limit stops it. Polled whenever the client reads.
 pub(super) struct RunGuard {
-    run: DrivenRun,
+    run: RunHandle,
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     limit: Option<Pin<Box<Sleep>>>,
 }
 
 impl RunGuard {
-    pub(super) fn new(run: &DrivenRun) -> Self {
+    pub(super) fn new(run: &RunHandle) -> Self {
         let token = run.in_flight();
         let cut = Box::pin(async move { token.cut().await });
         let limit = run.next_limit_in_time();

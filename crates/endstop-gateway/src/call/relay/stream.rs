@@ -6,14 +6,14 @@
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use endstop::core::event::EventKind;
-use endstop::core::run::Directive;
-use endstop::core::signal::{StopReason, StopSignal};
-use endstop::model::{ModelError, ModelErrorKind};
-use endstop::observe::Detail;
+use endstop_core::event::EventKind;
+use endstop_core::run::Directive;
+use endstop_core::signal::{StopReason, StopSignal};
 use endstop_llm::StreamSplitter;
 use endstop_llm::sse::SseEvent;
 use endstop_llm::{Api, CallResponse, EventContent, OutputContract, StreamReader, is_done};
+use endstop_runtime::observe::Detail;
+use endstop_runtime::{ModelError, ModelErrorKind};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
@@ -268,7 +268,7 @@ impl StreamRelay {
             call.note_text();
             // A run that stopped before lets what is in flight end by itself.
             let was_over = call.run().is_over();
-            let directive = call.run().tell(&EventKind::Piece { text: &part.text }, Detail::None);
+            let directive = call.run().record(&EventKind::Piece { text: &part.text }, Detail::None);
             if let Some(refused) = part.refused {
                 return Some(self.end_refused(part.passed.into_mut(), refused));
             }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
-use endstop::agent::driver::DrivenRun;
+use endstop_runtime::RunHandle;
 use tokio::task::AbortHandle;
 
 use super::super::wait::unless_cut;
@@ -29,7 +29,7 @@ fn lock(stream: &Mutex<StreamRelay>) -> MutexGuard<'_, StreamRelay> {
 }
 
 impl WatchedStream {
-    pub(super) fn new(stream: StreamRelay, run: DrivenRun, progress: ReadProgress) -> Self {
+    pub(super) fn new(stream: StreamRelay, run: RunHandle, progress: ReadProgress) -> Self {
         let stream = Arc::new(Mutex::new(stream));
         let watched = Arc::downgrade(&stream);
         let watch = tokio::spawn(async move {

@@ -3,16 +3,12 @@
 use std::time::Duration;
 
 use endstop_core::condition::fact::normalised_finish;
-use endstop_core::event::EventKind;
-use endstop_core::policy::OnUnpriced;
 use endstop_core::signal::StopReason;
-use endstop_core::units::{Cost, Money, TokenUsage};
 
-use super::super::drive::{About, Drive, Flow};
+use super::super::agent_run::{About, AgentRun, Flow};
 use super::super::hooks::{Trigger, words_of};
-use super::{Answer, Attempt, known, settled};
-use crate::model::{Model, ModelError, ModelErrorKind, ModelEvent};
-use crate::observe::Detail;
+use super::{Answer, Attempt, known};
+use crate::model::{ModelError, ModelErrorKind, ModelEvent};
 
 /// A connection that breaks later than this was made: the provider may have worked on the request, and
 /// reasoning that nobody sees is charged too.
@@ -24,34 +20,32 @@ pub(super) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Result<ModelEven
     Err(ModelError::new(ModelErrorKind::Malformed, message))
 }
 
-impl Drive {
+/// The run ended before its request was sent: what is about to happen could not be recorded.
+pub(super) fn do_not_send(mut attempt: Attempt) {
+    attempt.trial.forget();
+    let error = ModelError::new(ModelErrorKind::Connection, "not sent: the run has ended");
+    attempt.call.failed(&error, None);
+}
+
+impl AgentRun {
     /// A failed request: what it spent is settled; whether to ask again.
     pub(super) async fn take_failure(
         &mut self,
         answer: &Answer,
         error: ModelError,
-        attempt: Attempt<'_>,
+        attempt: Attempt,
     ) -> bool {
         let is_charged = match error.kind {
             _ if answer.has_pieces() => true,
             ModelErrorKind::TimedOut | ModelErrorKind::Truncated => true,
-            ModelErrorKind::Connection => attempt.begun.elapsed() >= LONGEST_CONNECTING,
+            ModelErrorKind::Connection => attempt.call.begun().elapsed() >= LONGEST_CONNECTING,
             _ => false,
         };
-        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(&attempt.plan));
+        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(&attempt.call));
         let usage = error.usage.or(counted);
         let is_estimate = error.usage.is_none() && usage.is_some();
-        let cost = usage.map(|usage| attempt.plan.pricing.cost(&usage, attempt.plan.at));
-        {
-            let mut chain = self.scope.chain();
-            let spent = usage.unwrap_or_default();
-            let cost_or_none = cost.unwrap_or(Cost::Known(Money::ZERO));
-            attempt.hold.settle(settled(&spent, cost_or_none, attempt.plan.unpriced));
-            chain.add_usage(usage, is_estimate);
-            let took = attempt.begun.elapsed();
-            let detail = Detail::Failure { error: &error, is_estimate, took };
-            chain.tell(&EventKind::AttemptFailed { usage, cost }, detail);
-        }
+        let cost = usage.map(|usage| attempt.call.cost(&usage));
+        attempt.call.failed(&error, usage);
         self.count_spent(usage, cost.map_or(Some(0), known), is_estimate);
         let message = error.to_string();
         let failed = attempt.failed.saturating_add(1);
@@ -69,28 +63,6 @@ impl Drive {
         }
         self.give_up(&error, failed);
         false
-    }
-
-    /// The run ended before its request was sent: what is about to happen could not be recorded.
-    pub(super) fn do_not_send(&mut self, mut attempt: Attempt<'_>) {
-        attempt.trial.forget();
-        let error = ModelError::new(ModelErrorKind::Connection, "not sent: the run has ended");
-        let nothing = settled(&TokenUsage::default(), Cost::Known(Money::ZERO), OnUnpriced::Ignore);
-        let mut chain = self.scope.chain();
-        attempt.hold.settle(nothing);
-        let took = attempt.begun.elapsed();
-        let detail = Detail::Failure { error: &error, is_estimate: false, took };
-        chain.tell(&EventKind::AttemptFailed { usage: None, cost: None }, detail);
-    }
-
-    /// A shared budget of money cannot tell what a call would take.
-    pub(super) fn refused_without_price(&mut self, model: &dyn Model) {
-        let message = format!(
-            "the budget limits money, and `{}` has no price: give rates by `on_unpriced`, or ignore it",
-            model.name()
-        );
-        self.is_out_of_budget = true;
-        self.raise(StopReason::CostLimitReached, &message, "budget");
     }
 
     /// A reply that a lowered output cap cut short is no end of the model's own: the limit behind the cap ends

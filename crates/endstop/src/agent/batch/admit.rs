@@ -6,12 +6,11 @@ use std::time::Duration;
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 
-use super::super::drive::{About, Drive, Flow};
+use super::super::agent_run::{About, AgentRun, Flow};
 use super::super::hooks::Trigger;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::answers;
-use endstop_runtime::ledger::Amounts;
 
 /// Why a call does not begin.
 pub(super) enum Refusal {
@@ -19,8 +18,8 @@ pub(super) enum Refusal {
     Answer(ToolOutcome, String),
 }
 
-impl Drive {
-    /// As [`Drive::admit`]; a person is asked first where one can be.
+impl AgentRun {
+    /// As [`AgentRun::admit`]; a person is asked first where one can be.
     pub(super) async fn admit_or_ask(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         self.checkpoint().await;
         loop {
@@ -68,45 +67,27 @@ impl Drive {
         {
             return Err(refusal);
         }
-        self.intend_call(call)
+        self.begin_tool_call(call)
     }
 
     /// Why a sub-agent may not begin. Asked before the call counts: what is refused was not dispatched, and
     /// what waits for a person can still be made.
     fn child_refusal(&self, call: &ToolCall) -> Option<Refusal> {
-        let depth = self.scope.info.depth.saturating_add(1);
+        let depth = self.run().info().depth.saturating_add(1);
         let begin = EventKind::ChildBegin { depth };
-        let directive = {
-            let mut chain = self.scope.chain();
-            if chain.would(|_, _| begin.clone()) {
-                return None;
-            }
-            chain.intend(&begin, Detail::Child { agent: &call.tool })
-        };
+        let directive = self.run().refusal_of(&begin, Detail::Child { agent: &call.tool })?;
         Some(match directive {
             Directive::Pause => Refusal::Paused,
             _ => Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)),
         })
     }
 
-    fn intend_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
-        let one = Amounts { tool_calls: 1, ..Amounts::default() };
+    fn begin_tool_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let begin = EventKind::ToolBegin { tool: &call.tool };
-        let hold = match self.scope.budget.reserve(one) {
-            Ok(hold) => hold,
-            Err(refused) => {
-                self.not_begun(&refused, &begin, detail);
-                return Err(Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)));
-            }
-        };
-        let directive = self.scope.intend(&begin, detail);
+        let directive = self.run().begin_tool_call(&call.tool, detail);
         if directive.admits() {
-            // A call that has begun counts, whatever becomes of it.
-            hold.settle(one);
             return Ok(());
         }
-        hold.release();
         Err(match directive {
             Directive::Pause => Refusal::Paused,
             _ => Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)),
@@ -115,10 +96,10 @@ impl Drive {
 
     /// Which limit refused the call, for the model.
     pub(super) fn refused_text(&self, tool: &str) -> String {
-        let core = self.scope.core();
-        let verdict = core.run.trip_record();
-        let program = core.run.program();
-        let rule = verdict.rule.as_deref().or(core.run.finishing());
+        let (verdict, program, finishing) = self.run().look(|run| {
+            (run.trip_record(), Arc::clone(run.program()), run.finishing().map(str::to_owned))
+        });
+        let rule = verdict.rule.as_deref().or(finishing.as_deref());
         let condition =
             rule.and_then(|id| program.policy().rule(id)).map(|r| r.condition.to_string());
         let now = verdict.primary.map(|signal| signal.message).unwrap_or_default();

@@ -1,0 +1,15 @@
+//! Every printed form of the command, word for word: short help, errors, JSON, tables and summaries. The long help
+//! is `docs/cli.md`, which the house rules compare.
+//!
+//! `TRYCMD=overwrite` writes what is printed now; times and names of runs are then to be replaced by `[..]` again.
+
+#[test]
+fn what_is_printed_is_what_was_agreed() {
+    // Paths in the cases are those of somebody at the root of a checkout.
+    std::env::set_current_dir("../..").expect("the root of the checkout");
+    trycmd::TestCases::new()
+        // A home without transcripts, so that no case reads those of whoever runs it.
+        .env("HOME", "/nonexistent")
+        .env("COLUMNS", "100")
+        .case("crates/endstop-cli/tests/golden/*.md");
+}

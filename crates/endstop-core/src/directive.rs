@@ -1,0 +1,92 @@
+//! What a run answers, and where it stands.
+
+use serde::{Deserialize, Serialize};
+
+use crate::signal::StopReason;
+
+/// What the driver does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Directive {
+    /// Go on; what was announced has begun.
+    Proceed,
+    /// What was announced does not begin and gets a typed result; the run goes on.
+    Refuse,
+    /// Drop the reply and ask the model again, within the same step.
+    Retry,
+    /// Begin the announced step as the last one: tools off, the model is told to answer with what it has.
+    Finish,
+    /// Save and wait for a person: what was announced does not begin.
+    Pause,
+    /// Stop: what was announced does not begin.
+    Stop,
+    /// Stop, and cut what is in flight.
+    CancelNow,
+}
+
+impl Directive {
+    /// Whether what was announced begins.
+    #[must_use]
+    pub const fn admits(self) -> bool {
+        matches!(self, Self::Proceed | Self::Finish | Self::Retry)
+    }
+
+    /// Whether the run is to stop.
+    #[must_use]
+    pub const fn stops(self) -> bool {
+        matches!(self, Self::Stop | Self::CancelNow)
+    }
+}
+
+/// The status of a run (docs/semantics.md, section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nothing has begun.
+    #[default]
+    Pending,
+    /// Steps are taken.
+    InProgress,
+    /// A person decides.
+    Paused,
+    /// Ended by itself, or at a condition that means "done".
+    Completed,
+    /// Made to stop.
+    Stopped,
+    /// Ended by an error.
+    Failed,
+}
+
+impl Status {
+    /// Every status.
+    pub const ALL: &'static [Self] = &[
+        Self::Pending,
+        Self::InProgress,
+        Self::Paused,
+        Self::Completed,
+        Self::Stopped,
+        Self::Failed,
+    ];
+
+    /// The stored and printed form.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::InProgress => "in_progress",
+            Self::Paused => "paused",
+            Self::Completed => "completed",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// The status of a run that ended for `reason`.
+    #[must_use]
+    pub const fn after(reason: StopReason) -> Self {
+        match reason {
+            StopReason::ErrorForbade => Self::Failed,
+            other if other.is_forced() => Self::Stopped,
+            _ => Self::Completed,
+        }
+    }
+}

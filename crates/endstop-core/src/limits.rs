@@ -1,0 +1,67 @@
+//! Limits of the core, each with its reason. What comes from outside is held to them where it is read.
+
+/// Deepest nesting of a condition that is accepted when read: enough for any policy written by hand, and
+/// small enough that every recursive walk is safe.
+pub const MAX_DEPTH: usize = 32;
+/// Most nodes of a policy that are accepted when read: bounds the compiled program's memory.
+pub const MAX_NODES: usize = 1_024;
+/// Longest expression text that is accepted when read, in bytes: room for [`MAX_NODES`] written out.
+pub const MAX_TEXT: usize = 64 * 1024;
+/// Longest policy file that is read, in bytes: a person writes less, and a device file has no end.
+pub const MAX_FILE: usize = 1024 * 1024;
+/// Most rules of a policy that are accepted when read: each is judged at every checkpoint.
+pub const MAX_RULES: usize = 256;
+/// Longest rule id, in bytes: it stands in every signal and trip record.
+pub const MAX_RULE_ID: usize = 128;
+/// How often in a row a rule may be overridden, unless it says otherwise.
+pub const DEFAULT_OVERRIDES: u32 = 3;
+/// Most stamps that a count over a window keeps: bounds the operator's memory.
+pub const MAX_COUNT: u64 = 1_024;
+/// Largest saved state of one probe, in bytes of JSON: the state of a run is bounded by its policy.
+pub const MAX_PROBE_STATE: usize = 4 * 1024;
+/// Longest saved run that is read, in bytes: above what a policy of the largest size writes.
+pub const MAX_STATE: usize = 16 * 1024 * 1024;
+/// How often in a row a reply is dropped before a retry rule stops the run.
+pub const MAX_REPLY_RETRIES: u32 = 2;
+/// Overrides and approvals that a trip record keeps; earlier ones are only counted.
+pub const MAX_OVERRIDE_RECORDS: usize = 64;
+/// The largest amount that is accepted when read: $9,000,000.
+///
+/// A signed 64-bit word of pico-dollars reaches $9.2 M, so every accepted amount also fits a ledger's
+/// signed room.
+pub const MAX_READ_DOLLARS: u64 = 9_000_000;
+
+/// Most raised signals that are kept; more than a handful is a driver that does not stop.
+pub(crate) const MAX_RAISED: usize = 64;
+/// Leaves that a signal's message tells of: it is one line.
+pub(crate) const MAX_LEAVES_IN_MESSAGE: usize = 3;
+
+/// Longest string or pattern in a condition, in bytes: names, phrases and patterns are short, and the matcher's
+/// size follows from it.
+pub(crate) const MAX_STRING: usize = 4_096;
+/// Largest automaton of one pattern, in bytes.
+pub(crate) const MAX_PATTERN_BYTES: usize = 4 * 1024 * 1024;
+/// Most memory that building one pattern may take, in bytes.
+pub(crate) const MAX_BUILD_BYTES: usize = 16 * 1024 * 1024;
+/// Largest automaton before it is made deterministic, in bytes: `\w{200}{200}` would take seconds to build.
+pub(crate) const MAX_NFA_BYTES: usize = 1024 * 1024;
+
+/// Distinct tool results that are remembered: a run that repeats itself over more than these is not found, and the
+/// memory is 32 KiB for the digests and 16 KiB for their index.
+pub(crate) const DISTINCT_RESULTS: usize = 4_096;
+/// The longest period that counts as a cycle: longer ones are rarely loops.
+pub(crate) const CYCLE_PERIOD: usize = 4;
+/// A result of fewer words says too little to be recognized by itself: `ok`, an empty list, a count. Twice
+/// the same one is the same only if the call was the same, so that three writes that all say `ok` are three
+/// results. The number is [`SIMILAR_MIN_WORDS`].
+pub(crate) const STALE_MIN_WORDS: usize = SIMILAR_MIN_WORDS as usize;
+/// Looking at something again, and once more, is checking; a share of fewer steps is not a share.
+pub(crate) const STALE_MIN_STEPS: u64 = 3;
+/// Replies that a new one is compared with.
+pub(crate) const SIMILAR_REPLIES: usize = 8;
+/// Shorter replies are agreement, not repetition.
+pub(crate) const SIMILAR_MIN_WORDS: u32 = 12;
+/// Bits of 64 in which the hashes of nearly equal replies may differ.
+pub(crate) const SIMILAR_BITS: u32 = 3;
+/// Longest word that is told apart, in bytes; longer ones (base64 and the like) are hashed by their head.
+pub(crate) const SIMILAR_WORD_BYTES: usize = 64;

@@ -1,0 +1,78 @@
+//! Clocks of a run. They move only with its events.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, EventKind, Source};
+use crate::units::{Millis, WallTime};
+
+/// Offsets from the start of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Clocks {
+    at: Millis,
+    wall: WallTime,
+    paused_since: Option<Millis>,
+    /// Paused in all, up to then.
+    paused: Millis,
+    last_activity: Millis,
+}
+
+impl Clocks {
+    /// The offset of the last event.
+    #[inline]
+    pub(crate) const fn at(&self) -> Millis {
+        self.at
+    }
+
+    pub(crate) const fn wall(&self) -> WallTime {
+        self.wall
+    }
+
+    pub(crate) const fn is_paused(&self) -> bool {
+        self.paused_since.is_some()
+    }
+
+    pub(crate) fn active(&self) -> u64 {
+        self.paused_since.unwrap_or(self.at).0.saturating_sub(self.paused.0)
+    }
+
+    pub(crate) const fn idle(&self) -> u64 {
+        self.at.0.saturating_sub(self.last_activity.0)
+    }
+
+    /// Moves to the event.
+    #[inline]
+    pub(crate) fn arrive(&mut self, event: &Event<'_>) {
+        self.at = self.at.max(event.at);
+        self.wall = self.wall.max(event.wall);
+        let active = event.source == Source::Descendant
+            || matches!(
+                event.kind,
+                EventKind::Piece { .. }
+                    | EventKind::Reply { .. }
+                    | EventKind::ToolEnd { .. }
+                    | EventKind::UserMessage
+                    | EventKind::ChildBegin { .. }
+                    | EventKind::ChildEnd
+            );
+        if active {
+            self.last_activity = self.at;
+        }
+    }
+
+    /// Takes back that the last event was activity: it was only asked about.
+    pub(crate) const fn forget_activity(&mut self, before: &Self) {
+        self.last_activity = before.last_activity;
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.paused_since.get_or_insert(self.at);
+    }
+
+    pub(crate) fn resume(&mut self) {
+        if let Some(since) = self.paused_since.take() {
+            let length = self.at.0.saturating_sub(since.0);
+            self.paused.0 = self.paused.0.saturating_add(length);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The step that is open, or was the last.
+
+use serde::{Deserialize, Serialize};
+
+/// Attempts of an open step, the run's own or a descendant's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct OpenStep {
+    open: bool,
+    attempts: u64,
+}
+
+/// What is known about the own step that is open, or was the last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Steps {
+    own: OpenStep,
+    descendant: OpenStep,
+    /// Own steps begun and closed.
+    begun: u64,
+    closed: u64,
+    /// Whether the own step dispatched a tool call.
+    called_tool: bool,
+    /// Whether the last reply asked for tool calls.
+    asked_for_tools: bool,
+    has_reply: bool,
+}
+
+impl Steps {
+    /// Whether an own step is open.
+    #[inline]
+    pub(crate) const fn is_open(&self) -> bool {
+        self.own.open
+    }
+
+    /// Own steps begun.
+    pub(crate) const fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Own steps closed.
+    pub(crate) const fn closed(&self) -> u64 {
+        self.closed
+    }
+
+    pub(crate) const fn called_tool(&self) -> bool {
+        self.called_tool
+    }
+
+    /// Whether the model has answered without asking for tools: the step is ending, or ended, by itself.
+    pub(crate) const fn ends_naturally(&self) -> bool {
+        self.has_reply && !self.asked_for_tools
+    }
+
+    pub(crate) const fn own_attempts(&self) -> u64 {
+        self.own.attempts
+    }
+
+    pub(crate) const fn begin(&mut self, own: bool) {
+        let step = if own { &mut self.own } else { &mut self.descendant };
+        *step = OpenStep { open: true, attempts: 0 };
+        if own {
+            self.begun = self.begun.saturating_add(1);
+            self.called_tool = false;
+            self.asked_for_tools = false;
+            self.has_reply = false;
+        }
+    }
+
+    pub(crate) const fn begin_attempt(&mut self, own: bool) {
+        let step = if own { &mut self.own } else { &mut self.descendant };
+        step.attempts = step.attempts.saturating_add(1);
+        if own {
+            // The reply before, if there was one, is not the step's answer.
+            self.has_reply = false;
+        }
+    }
+
+    pub(crate) const fn begin_tool(&mut self, own: bool) {
+        self.called_tool |= own;
+    }
+
+    pub(crate) const fn reply(&mut self, asks_for_tools: bool) {
+        self.asked_for_tools = asks_for_tools;
+        self.has_reply = true;
+    }
+
+    /// The last answer ends nothing any more.
+    pub(crate) const fn forget_reply(&mut self) {
+        self.has_reply = false;
+    }
+
+    pub(crate) const fn end(&mut self, own: bool) {
+        if own {
+            self.own.open = false;
+            self.closed = self.closed.saturating_add(1);
+        } else {
+            self.descendant.open = false;
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Saved runs: written after any event, restored in another process. The rest of the events then give the same
+//! decisions, byte for byte.
+//!
+//! The form is `{version, names, state}`: the state as the run keeps it, and the names of the program's rows, so
+//! that a run can go on under a changed policy (a raised limit keeps all counters). What the old policy did not
+//! measure is unknown, not zero.
+
+use alloc::string::{String, ToString};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::State;
+use crate::directive::Status;
+use crate::limits::{MAX_PROBE_STATE, MAX_STATE};
+use crate::meter::Misfit;
+use crate::program::{Names, Program};
+use crate::table::Index as _;
+
+/// The version that is written.
+pub const VERSION: u32 = 1;
+
+/// A run as it is saved. Readers ignore keys that they do not know and take absent ones as empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunState {
+    version: u32,
+    names: Names,
+    state: State,
+}
+
+/// Why a run cannot be saved.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SaveError {
+    /// A closure's state lives in this process only.
+    #[error("the probe `{0}` is a closure and cannot be saved")]
+    LocalProbe(String),
+    /// A probe's state is larger than [`MAX_PROBE_STATE`].
+    #[error(
+        "the state of the probe `{name}` has {bytes} bytes; at most {MAX_PROBE_STATE} are saved"
+    )]
+    ProbeTooLarge {
+        /// The probe.
+        name: String,
+        /// Its size.
+        bytes: usize,
+    },
+}
+
+/// Why a saved run cannot be restored.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The text is not a saved run.
+    #[error("not a saved run: {0}")]
+    Json(String),
+    /// It is too long.
+    #[error("the saved run has {0} bytes; at most {MAX_STATE} are read")]
+    TooLarge(usize),
+    /// It was written by a newer version.
+    #[error("the saved run has version {0}; this program reads up to {VERSION}")]
+    Version(u32),
+    /// Its parts do not go together: it was changed after it was saved.
+    #[error("the saved run is damaged: its `{0}` do not go with its names")]
+    Damaged(&'static str),
+    /// A probe does not read its state.
+    #[error("the probe `{0}` does not read its saved state")]
+    Probe(String),
+}
+
+impl RunState {
+    /// The saved form of a state, which is that of a run under `program`.
+    pub(super) fn new(program: &Program, mut state: State) -> Result<Self, SaveError> {
+        for (name, size) in state.meter.probes().sizes() {
+            match size {
+                None => return Err(SaveError::LocalProbe(name.to_string())),
+                Some(bytes) if bytes > MAX_PROBE_STATE => {
+                    return Err(SaveError::ProbeTooLarge { name: name.to_string(), bytes });
+                }
+                Some(_) => {}
+            }
+        }
+        state.meter = state.meter.into_saved(program);
+        Ok(Self { version: VERSION, names: program.names().clone(), state })
+    }
+
+    /// Reads a saved run.
+    pub(super) fn read(text: &str) -> Result<Self, RestoreError> {
+        if text.len() > MAX_STATE {
+            return Err(RestoreError::TooLarge(text.len()));
+        }
+        serde_json::from_str(text).map_err(|error| RestoreError::Json(error.to_string()))
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        match serde_json::to_string(self) {
+            Ok(text) => text,
+            Err(error) => unreachable!("a state that was checked is plain data: {error}"),
+        }
+    }
+
+    /// Where the run stands.
+    #[must_use]
+    pub const fn status(&self) -> Status {
+        self.state.status
+    }
+
+    /// Lets a paused run go on: what begins next is judged anew, because the cause of the pause may be gone.
+    pub const fn go_on(&mut self) {
+        if matches!(self.state.status, Status::Paused) {
+            self.state.status = Status::InProgress;
+        }
+    }
+
+    /// The state under a program, which may be that of another policy. Everything that came from outside is
+    /// checked here.
+    pub(super) fn into_state(self, program: &Program) -> Result<State, RestoreError> {
+        if self.version == 0 || self.version > VERSION {
+            return Err(RestoreError::Version(self.version));
+        }
+        let name_of = |probe: usize| program.probe_names().rows().get(probe).cloned();
+        let meter = self.state.meter.clone().fit(&self.names, program);
+        let meter = meter.map_err(|misfit| match misfit {
+            Misfit::Part(part) => RestoreError::Damaged(part),
+            Misfit::Probe(probe) => RestoreError::Probe(name_of(probe).unwrap_or_default()),
+        })?;
+        let state = State { meter, ..self.state };
+        state.fit(&self.names, program).map_err(RestoreError::Damaged)
+    }
+}
+
+/// The index of a saved rule under another program; `None` where it has no such rule.
+///
+/// # Errors
+/// If the saved run has no such rule itself.
+pub(super) fn rule_under(
+    program: &Program,
+    from: &Names,
+    rule: crate::table::RuleIx,
+) -> Result<Option<crate::table::RuleIx>, &'static str> {
+    let id = from.rules.get(rule.place()).ok_or("wrap_up")?;
+    Ok(program.rule_of_id(id))
+}

@@ -1,0 +1,13 @@
+//! Model calls: planned before they begin, reserved, and settled exactly once.
+
+mod fit;
+mod open;
+mod plan;
+mod pricing;
+
+pub use open::{NotBegun, OpenCall, Outcome};
+pub use plan::{CallPlan, estimate_tokens};
+pub(crate) use plan::{NotAdmitted, settled};
+pub use pricing::Pricing;
+
+pub use crate::limits::{DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};

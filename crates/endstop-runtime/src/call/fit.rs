@@ -1,0 +1,178 @@
+//! How much output of a call fits, and whether it is worth waiting for other calls in flight.
+//!
+//! What other calls hold is their worst case; most of it comes back when they are settled. A call that fits only
+//! then waits for them, where its driver can wait. So does one that could begin now with less than a quarter of
+//! the output that it could have then: an answer that is cut is worth less than one that comes a little later.
+
+use endstop_core::event::EventKind;
+use endstop_core::run::Directive;
+use endstop_core::signal::StopReason;
+
+use super::plan::{PlannedCall, Worst};
+use crate::ledger::{Amounts, Budget, Dimension, Limits, Refused};
+use crate::limits::WORTH_A_PART;
+use crate::run::LockedChain;
+
+/// Whether what other calls in flight hold counts against a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    Count,
+    Ignore,
+}
+
+impl Others {
+    fn held(self, budget: &Budget) -> Amounts {
+        match self {
+            Self::Count => budget.held(),
+            Self::Ignore => Amounts::ZERO,
+        }
+    }
+
+    fn room(self, budget: &Budget) -> Limits {
+        match self {
+            Self::Count => budget.room(),
+            Self::Ignore => unheld_room(budget),
+        }
+    }
+}
+
+/// What of tokens and money the settled calls leave, over a node and its ancestors.
+fn unheld_room(budget: &Budget) -> Limits {
+    let mut least = Limits::unlimited();
+    let mut next = Some(budget.clone());
+    while let Some(node) = next {
+        let of = node.snapshot();
+        let tokens = of.limits.tokens.map(|limit| limit.saturating_sub(of.settled.tokens));
+        let cost = of.limits.cost.map(|limit| limit.saturating_sub(of.settled.cost));
+        least.tokens = least.tokens.into_iter().chain(tokens).min();
+        least.cost = least.cost.into_iter().chain(cost).min();
+        next = node.parent();
+    }
+    least
+}
+
+/// Whether a refusal of tokens or money is only for what other calls hold.
+pub(super) fn is_only_held(refused: &Refused) -> bool {
+    matches!(refused.dimension, Dimension::Tokens | Dimension::Cost)
+        && refused.held > 0
+        && refused.settled.saturating_add(refused.asked) <= refused.limit
+}
+
+impl LockedChain<'_> {
+    fn is_in_budget(&self, plan: &PlannedCall<'_>, worst: Worst, others: Others) -> bool {
+        let (room, amounts) = (others.room(self.own_budget()), plan.amounts(worst));
+        let both = [Dimension::Tokens, Dimension::Cost];
+        both.iter().all(|it| room.get(*it).is_none_or(|left| amounts.get(*it) <= left))
+    }
+
+    /// Whether cores and budgets would let a call begin.
+    fn lets_begin(
+        &mut self,
+        plan: &PlannedCall<'_>,
+        worst: Worst,
+        needs_reserve: bool,
+        others: Others,
+    ) -> bool {
+        self.is_in_budget(plan, worst, others)
+            && (!needs_reserve
+                || self.would_admit(|budget, unpriced| {
+                    worst.beside_held(others.held(budget), unpriced)
+                }))
+    }
+
+    /// Whether the call is better begun once others are settled; `now` is what it could have now, and whether
+    /// that fits.
+    pub(super) fn waits_for_others(
+        &mut self,
+        plan: &PlannedCall<'_>,
+        now: (Worst, bool),
+        needs_reserve: bool,
+    ) -> bool {
+        let (worst, fits) = now;
+        let is_worth = |alone: u64| worst.output >= alone.div_ceil(WORTH_A_PART);
+        if !plan.can_wait() || fits && is_worth(plan.max_output()) {
+            return false;
+        }
+        let (alone, _) = self.output_that_fits(plan, needs_reserve, Others::Ignore);
+        if !self.lets_begin(plan, alone, needs_reserve, Others::Ignore) {
+            return false;
+        }
+        !is_worth(alone.output) || !self.lets_begin(plan, worst, needs_reserve, Others::Count)
+    }
+
+    /// Whether the step of a call is better begun once others are settled: for the call, or because what they
+    /// hold alone would make it the wrap-up.
+    pub(crate) fn step_waits(&mut self, plan: &PlannedCall<'_>, looks_ahead: bool) -> bool {
+        let needs_reserve = self.needs_reserve();
+        let now = self.output_that_fits(plan, needs_reserve, Others::Count);
+        if self.waits_for_others(plan, now, needs_reserve) {
+            return true;
+        }
+        let held = self.own_budget().held();
+        if !plan.can_wait() || !looks_ahead || held.tokens == 0 {
+            return false;
+        }
+        let mut finishes_beside = |held| {
+            self.look_ahead_beside(plan, held);
+            self.would_own(&EventKind::StepBegin) == Directive::Finish
+        };
+        finishes_beside(held) && !finishes_beside(Amounts::ZERO)
+    }
+
+    /// The worst case with the largest output cap that every core and every budget lets begin, and true; with the
+    /// least one and false if none fits, so that the refusal shows it.
+    ///
+    /// The cores themselves are asked, by [`Run::would`](endstop_core::Run::would) of a reserve, instead of computing
+    /// the cap from the distance to the next trip: prices have tiers, and every ancestor has another policy.
+    pub(super) fn output_that_fits(
+        &mut self,
+        plan: &PlannedCall<'_>,
+        needs_reserve: bool,
+        others: Others,
+    ) -> (Worst, bool) {
+        let least = plan.least_output();
+        let mut most = plan.max_output();
+        if plan.keeps_wrap_up() {
+            most = most.min(self.output_below_finish(plan)).max(least);
+        }
+        let mut fits = |worst: Worst| {
+            self.is_in_budget(plan, worst, others)
+                && (!needs_reserve || {
+                    let whole = plan.with_wrap_up(worst);
+                    self.would_admit(|budget, unpriced| {
+                        whole.beside_held(others.held(budget), unpriced)
+                    })
+                })
+        };
+        let wanted = plan.worst(most);
+        if fits(wanted) {
+            return (wanted, true);
+        }
+        let mut low = plan.worst(least);
+        if !fits(low) {
+            return (low, false);
+        }
+        let mut above = most;
+        while above.saturating_sub(low.output) > 1 {
+            let middle = low.output.saturating_add(above.saturating_sub(low.output) / 2);
+            let worst = plan.worst(middle);
+            if fits(worst) {
+                low = worst;
+            } else {
+                above = middle;
+            }
+        }
+        (low, true)
+    }
+
+    /// What lowered the output cap: tokens, if they lower it without money too.
+    pub(super) fn lowered_by(&mut self, plan: &PlannedCall<'_>, needs_reserve: bool) -> StopReason {
+        let free = plan.free();
+        let (worst, _) = self.output_that_fits(&free, needs_reserve, Others::Count);
+        if worst.output < plan.max_output() {
+            StopReason::TokenLimitReached
+        } else {
+            StopReason::CostLimitReached
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A model call of a run: reserved before it is sent, settled once, whatever happens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::{Action, OnUnpriced};
+use endstop_core::run::{Directive, Status};
+use endstop_core::signal::StopReason;
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
+use tokio::time::Instant;
+
+use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
+use super::pricing::Pricing;
+use crate::ledger::Hold;
+use crate::model_error::{ModelError, ModelErrorKind};
+use crate::observe::Detail;
+use crate::run::{RunHandle, RunNode};
+use crate::tool_call::ToolCall;
+
+/// The outcome of a call that was replied to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome<'o> {
+    /// The model that answered.
+    pub model: Option<&'o str>,
+    /// Tokens used, as the provider counted them or as they are estimated.
+    pub usage: TokenUsage,
+    /// The cost; `None` to compute it from the usage.
+    pub cost: Option<Cost>,
+    /// Whether the usage is an estimate.
+    pub is_estimate: bool,
+    /// The finish reason as the provider gave it.
+    pub finish: Option<&'o str>,
+    /// The tool calls that the reply requests; none of a reply that was cut.
+    pub tool_calls: &'o [ToolCall],
+    /// The model's text.
+    pub text: &'o str,
+    /// Output tokens that were reasoning.
+    pub reasoning_tokens: Option<u64>,
+    /// From the request to the first piece.
+    pub first_piece_after: Option<Duration>,
+}
+
+/// Why a call does not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotBegun {
+    /// The call would fit if other calls in flight were settled, of the run or of what shares its budget. Nothing was
+    /// recorded: ask again once one of them is settled. None is in the way for ever, as each is settled once.
+    OthersHold,
+    /// The run has stopped or is paused.
+    Over(Status),
+}
+
+/// A call that has begun. It is settled exactly once; one that is dropped charges its worst case.
+#[derive(Debug)]
+#[must_use = "a call that is dropped charges its worst case"]
+pub struct OpenCall {
+    hold: Option<Hold>,
+    node: Arc<RunNode>,
+    pricing: Pricing,
+    at: WallTime,
+    input: u64,
+    estimated_input: u64,
+    output: u64,
+    unpriced: OnUnpriced,
+    is_capped: bool,
+    lowered_by: Option<StopReason>,
+    ends_step: bool,
+    begun: Instant,
+}
+
+impl RunHandle {
+    pub(crate) fn planned<'p>(&self, plan: &CallPlan<'p>) -> PlannedCall<'p> {
+        let finishes = self.look(|run| run.program().has_action(Action::Finish));
+        let unpriced = self.node().chain().unpriced();
+        PlannedCall::new(plan, self.node().wall(), finishes, unpriced)
+    }
+
+    /// Whether money or tokens are limited for the run: then a call has to have an output cap, and a call whose usage
+    /// cannot be read cannot be admitted.
+    #[must_use]
+    pub fn is_metered(&self) -> bool {
+        let room = self.budget().room();
+        room.tokens.is_some() || room.cost.is_some() || self.node().chain().needs_reserve()
+    }
+
+    /// Whether the step of a call is better begun once other calls in flight are settled, as
+    /// [`NotBegun::OthersHold`] says: for the call, or because their holds alone would make it the wrap-up. Nothing
+    /// begins.
+    #[must_use]
+    pub fn waits_for_others(&self, plan: &CallPlan<'_>) -> bool {
+        // If no run holds anything there is nothing to wait for; so it is of most calls.
+        if !self.budget().is_anything_held() || !self.is_metered() {
+            return false;
+        }
+        let planned = self.planned(plan);
+        let finishes = self.look(|run| run.program().has_action(Action::Finish));
+        self.node().chain().step_waits(&planned, finishes)
+    }
+
+    /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
+    ///
+    /// # Errors
+    ///
+    /// Why the call does not begin. The run has stopped by then, unless others hold what the call needs.
+    pub fn begin_call(&self, plan: &CallPlan<'_>) -> Result<OpenCall, NotBegun> {
+        let planned = self.planned(plan);
+        let is_capped = self.is_metered();
+        let (model, provider) = (plan.pricing.model(), plan.pricing.provider());
+        let begun = self.node().chain().begin_call(&planned, model, provider);
+        match begun {
+            Ok(Admitted { hold, output, lowered_by }) => Ok(OpenCall {
+                hold: Some(hold),
+                node: Arc::clone(self.node()),
+                pricing: plan.pricing.clone(),
+                at: planned.at(),
+                input: plan.input,
+                estimated_input: planned.estimated_input(),
+                output,
+                unpriced: planned.unpriced(),
+                is_capped,
+                lowered_by,
+                ends_step: false,
+                begun: Instant::now(),
+            }),
+            Err(NotAdmitted::OthersHold) => Err(NotBegun::OthersHold),
+            Err(why) => {
+                self.not_admitted(&why, model);
+                Err(NotBegun::Over(self.status()))
+            }
+        }
+    }
+}
+
+impl OpenCall {
+    /// The output cap that the call has to be sent with; `None` if nothing limits tokens or money.
+    #[must_use]
+    pub fn output_cap(&self) -> Option<u64> {
+        self.is_capped.then_some(self.output)
+    }
+
+    /// The limit that lowered the output cap below what was wanted.
+    #[must_use]
+    pub const fn lowered_by(&self) -> Option<StopReason> {
+        self.lowered_by
+    }
+
+    /// When it began, or was sent ([`OpenCall::sent`]).
+    #[must_use]
+    pub const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// An estimate of the input that was sent, for providers that do not count it.
+    #[must_use]
+    pub const fn estimated_input(&self) -> u64 {
+        self.estimated_input
+    }
+
+    /// The cost of so many tokens.
+    #[must_use]
+    pub fn cost(&self, usage: &TokenUsage) -> Cost {
+        self.pricing.cost(usage, self.at)
+    }
+
+    /// The call's wall time, for exact prices.
+    #[must_use]
+    pub const fn at(&self) -> WallTime {
+        self.at
+    }
+
+    /// The request is sent now: its time counts from here.
+    pub fn sent(&mut self) {
+        self.begun = Instant::now();
+    }
+
+    /// Closes the step too if the call is dropped: no driver is left to do so.
+    pub const fn end_step_on_drop(&mut self) {
+        self.ends_step = true;
+    }
+
+    /// Settles a reply, or the part of one that came before it was cut. Returns the run's directive.
+    pub fn replied(mut self, outcome: &Outcome<'_>) -> Directive {
+        let cost = outcome.cost.unwrap_or_else(|| self.cost(&outcome.usage));
+        let kind = EventKind::Reply {
+            model: outcome.model.or(Some(self.pricing.model())),
+            usage: Some(outcome.usage),
+            cost: Some(cost),
+            finish: outcome.finish,
+            tool_calls: u32::try_from(outcome.tool_calls.len()).unwrap_or(u32::MAX),
+        };
+        let detail = Detail::Reply {
+            text: outcome.text,
+            tool_calls: outcome.tool_calls,
+            is_estimate: outcome.is_estimate,
+            reasoning_tokens: outcome.reasoning_tokens,
+            first_piece_after: outcome.first_piece_after,
+            took: self.begun.elapsed(),
+        };
+        let hold = self.hold.take();
+        self.settle(hold, (Some(outcome.usage), cost), outcome.is_estimate, &kind, detail)
+    }
+
+    /// Settles a failed call. `usage` is what it is charged for: `None` if failing costs nothing. It is an estimate
+    /// unless the provider told it with the error.
+    pub fn failed(mut self, error: &ModelError, usage: Option<TokenUsage>) -> Directive {
+        let cost = usage.map(|usage| self.cost(&usage));
+        self.fail(error, usage, cost)
+    }
+
+    fn fail(
+        &mut self,
+        error: &ModelError,
+        usage: Option<TokenUsage>,
+        cost: Option<Cost>,
+    ) -> Directive {
+        let is_estimate = usage.is_some() && error.usage.is_none();
+        let detail = Detail::Failure { error, is_estimate, took: self.begun.elapsed() };
+        let spent = (usage, cost.unwrap_or(Cost::Known(Money::ZERO)));
+        let hold = self.hold.take();
+        self.settle(hold, spent, is_estimate, &EventKind::AttemptFailed { usage, cost }, detail)
+    }
+
+    /// Ends the hold and records it, under the locks of the run and its ancestors: no other call sees the money twice
+    /// or not at all.
+    fn settle(
+        &self,
+        hold: Option<Hold>,
+        (usage, cost): (Option<TokenUsage>, Cost),
+        is_estimate: bool,
+        kind: &EventKind<'_>,
+        detail: Detail<'_>,
+    ) -> Directive {
+        let mut chain = self.node.chain();
+        if let Some(hold) = hold {
+            hold.settle(settled(&usage.unwrap_or_default(), cost, self.unpriced));
+        }
+        chain.add_usage(usage, is_estimate);
+        chain.record(kind, detail)
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        if self.hold.is_none() {
+            return;
+        }
+        let worst = TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
+        let error = ModelError::new(ModelErrorKind::Truncated, "dropped before its end");
+        let cost = self.pricing.worst(self.input, self.output, self.at);
+        self.fail(&error, Some(worst), Some(cost));
+        if self.ends_step {
+            let detail = Detail::Step { took: self.begun.elapsed() };
+            self.node.chain().record(&EventKind::StepEnd, detail);
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The worst case of a model call before it is made: how much input it can be, how much output fits.
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::{Action, FallbackRates, OnUnpriced};
+use endstop_core::run::Directive;
+use endstop_core::run::next_trip::Axis;
+use endstop_core::signal::StopReason;
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
+
+use super::fit::{Others, is_only_held};
+use super::pricing::{Pricing, amount};
+use crate::ledger::{Amounts, Budget, Hold, Refused};
+use crate::limits::{WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS};
+use crate::observe::Detail;
+use crate::run::{LockedChain, RunCore};
+
+/// A model call that is about to be made, as its driver knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct CallPlan<'p> {
+    /// The model's prices, and its name and provider.
+    pub pricing: &'p Pricing,
+    /// An upper bound of the input tokens.
+    pub input: u64,
+    /// The part of them that the provider counted before.
+    pub told: u64,
+    /// The output tokens that are wanted.
+    pub max_output: u64,
+    /// The output tokens below which the call is not worth making:
+    /// [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) elsewhere.
+    pub min_output: u64,
+    /// Whether the step is the wrap-up: then no room is kept for one.
+    pub is_wrap_up: bool,
+    /// Whether exactly this call is sent, and can wait before. Then a step does not begin if a shared budget has no
+    /// room for its call, and a call waits while others hold what it needs. Otherwise the call may still change after
+    /// its step has begun.
+    pub is_final: bool,
+}
+
+/// A plan in its run: at a time, and with what the policies around it say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlannedCall<'p> {
+    plan: CallPlan<'p>,
+    at: WallTime,
+    /// Whether room is kept for a wrap-up after this call.
+    keeps_wrap_up: bool,
+    /// The amount of a call without a price, for the ledger.
+    unpriced: OnUnpriced,
+    /// Whether money is left out of account.
+    is_free: bool,
+}
+
+/// The worst case of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worst {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+    pub(crate) cost: Cost,
+}
+
+impl<'p> PlannedCall<'p> {
+    pub(crate) const fn new(
+        plan: &CallPlan<'p>,
+        at: WallTime,
+        finishes: bool,
+        unpriced: OnUnpriced,
+    ) -> Self {
+        let keeps_wrap_up = finishes && !plan.is_wrap_up;
+        Self { plan: *plan, at, keeps_wrap_up, unpriced, is_free: false }
+    }
+
+    /// The same call if it cost nothing.
+    pub(super) const fn free(self) -> Self {
+        Self { is_free: true, ..self }
+    }
+
+    pub(super) const fn at(&self) -> WallTime {
+        self.at
+    }
+
+    pub(super) const fn unpriced(&self) -> OnUnpriced {
+        self.unpriced
+    }
+
+    pub(super) const fn max_output(&self) -> u64 {
+        self.plan.max_output
+    }
+
+    /// The least output that is worth the call.
+    pub(super) const fn least_output(&self) -> u64 {
+        if self.plan.min_output < self.plan.max_output {
+            self.plan.min_output
+        } else {
+            self.plan.max_output
+        }
+    }
+
+    pub(super) const fn keeps_wrap_up(&self) -> bool {
+        self.keeps_wrap_up
+    }
+
+    pub(super) const fn can_wait(&self) -> bool {
+        self.plan.is_final
+    }
+
+    /// The most that so many tokens cost.
+    fn cost(&self, input: u64, output: u64) -> Cost {
+        if self.is_free {
+            return Cost::Known(Money::ZERO);
+        }
+        self.plan.pricing.worst(input, output, self.at)
+    }
+
+    /// A guess of the input that was sent.
+    pub(crate) const fn estimated_input(&self) -> u64 {
+        let CallPlan { input, told, .. } = self.plan;
+        told.saturating_add(estimate_tokens(input.saturating_sub(told)))
+    }
+
+    /// The worst case with an output cap, without what is kept for a wrap-up.
+    pub(crate) fn worst(&self, output: u64) -> Worst {
+        let input = self.plan.input;
+        Worst { input, output, cost: self.cost(input, output) }
+    }
+
+    /// As [`CallPlan::worst`], with what is kept.
+    fn worst_with_wrap_up(&self, output: u64) -> Worst {
+        self.with_wrap_up(self.worst(output))
+    }
+
+    /// A worst case, and what is kept for a wrap-up after it.
+    pub(super) fn with_wrap_up(&self, worst: Worst) -> Worst {
+        if !self.keeps_wrap_up {
+            return worst;
+        }
+        let again =
+            self.plan.input.saturating_add(worst.output).saturating_add(WRAP_UP_RESULTS_TOKENS);
+        let wrap_up = self.cost(again, WRAP_UP_OUTPUT_TOKENS);
+        Worst {
+            input: worst.input.saturating_add(again),
+            output: worst.output.saturating_add(WRAP_UP_OUTPUT_TOKENS),
+            cost: plus(worst.cost, wrap_up),
+        }
+    }
+
+    /// What the ledger holds for the call.
+    pub(super) fn amounts(&self, worst: Worst) -> Amounts {
+        let Worst { input, output, cost } = worst;
+        settled(&TokenUsage { input, output, ..TokenUsage::default() }, cost, self.unpriced)
+    }
+
+    /// The most money that a million more output tokens cost.
+    fn output_rate(&self) -> Money {
+        let with = self.cost(self.plan.input, 1_000_000);
+        let without = self.cost(self.plan.input, 0);
+        match (with, without) {
+            (Cost::Known(with), Cost::Known(without)) => with.saturating_sub(without),
+            _ => Money::ZERO,
+        }
+    }
+}
+
+/// The amounts of one attempt in the ledger.
+pub(crate) fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> Amounts {
+    Amounts {
+        attempts: 1,
+        tokens: usage.total(),
+        cost: amount(Some(cost), usage, unpriced),
+        ..Amounts::default()
+    }
+}
+
+/// An estimate of tokens that were not counted: a bound by bytes is three to four times too high.
+#[must_use]
+pub const fn estimate_tokens(bound: u64) -> u64 {
+    bound.div_ceil(3)
+}
+
+fn plus(a: Cost, b: Cost) -> Cost {
+    match (a, b) {
+        (Cost::Known(a), Cost::Known(b)) => {
+            Cost::Known(Money::from_picos(a.picos().saturating_add(b.picos())))
+        }
+        _ => Cost::Unpriced,
+    }
+}
+
+impl Worst {
+    /// As an event for the run of a budget: what it holds for other calls in flight comes on top. A call
+    /// without a price costs what the run's policy says.
+    pub(crate) fn beside(&self, budget: &Budget, unpriced: OnUnpriced) -> EventKind<'static> {
+        self.beside_held(budget.held(), unpriced)
+    }
+
+    /// As [`Worst::beside`], beside so much.
+    pub(super) fn beside_held(&self, held: Amounts, unpriced: OnUnpriced) -> EventKind<'static> {
+        let usage = TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
+        let cost = match (self.cost, unpriced) {
+            (Cost::Unpriced, OnUnpriced::Stop) => Cost::Unpriced,
+            (Cost::Unpriced, OnUnpriced::Ignore) if held.cost == Money::ZERO => Cost::Unpriced,
+            _ => Cost::Known(amount(Some(self.cost), &usage, unpriced)),
+        };
+        EventKind::Reserve {
+            input_tokens: self.input.saturating_add(held.tokens),
+            output_tokens: self.output,
+            cost: Some(plus(cost, Cost::Known(held.cost))),
+        }
+    }
+}
+
+/// A call that has begun.
+pub(crate) struct Admitted {
+    pub(crate) hold: Hold,
+    pub(crate) output: u64,
+    /// The limit that lowered the output cap below what was wanted.
+    pub(crate) lowered_by: Option<StopReason>,
+}
+
+/// Why a call was not admitted.
+#[derive(Debug)]
+pub(crate) enum NotAdmitted {
+    /// A core said so.
+    Core(Directive),
+    /// The ledger said so: a budget that is shared with other runs.
+    Ledger(Refused),
+    /// Both said so, and a core has the rule.
+    Both,
+    /// Money is limited by a budget that is shared with other runs, and the model has no price.
+    Unpriced,
+    /// It would fit if other calls in flight were settled; nobody was told anything.
+    OthersHold,
+}
+
+impl LockedChain<'_> {
+    /// Whether money or tokens matter to any run concerned.
+    pub(crate) fn needs_reserve(&self) -> bool {
+        self.cores().any(|core| core.run.program().needs_reserve())
+    }
+
+    /// What a call without a price counts in the ledger, whose nodes have one amount for all: the dearest
+    /// rates of the runs concerned, else what the outermost one says.
+    pub(crate) fn unpriced(&self) -> OnUnpriced {
+        let mut all = self.cores().map(RunCore::unpriced);
+        let first = all.next().unwrap_or_default();
+        all.fold(first, |dearest, next| match (dearest, next) {
+            (OnUnpriced::Rates(a), OnUnpriced::Rates(b)) => OnUnpriced::Rates(FallbackRates {
+                input: a.input.max(b.input),
+                output: a.output.max(b.output),
+            }),
+            (_, OnUnpriced::Rates(rates)) => OnUnpriced::Rates(rates),
+            (dearest, _) => dearest,
+        })
+    }
+
+    /// Whether a budget beyond the runs' own rules limits money that nobody can tell.
+    fn is_untold_money(&self, plan: &PlannedCall<'_>) -> bool {
+        let is_limited = || self.shared_budget().is_some_and(|it| it.room().cost.is_some());
+        plan.unpriced == OnUnpriced::Stop && is_limited() && plan.worst(0).cost == Cost::Unpriced
+    }
+
+    /// Whether the budget above the outermost run refuses even the least of a call, and not only for what others
+    /// hold now: then nothing is to begin of it, its step neither.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(crate) fn check_shared(&self, plan: &PlannedCall<'_>) -> Result<(), NotAdmitted> {
+        let Some(shared) = self.shared_budget() else { return Ok(()) };
+        if self.is_untold_money(plan) {
+            return Err(NotAdmitted::Unpriced);
+        }
+        let least = plan.worst(plan.least_output());
+        match shared.check(&plan.amounts(least)) {
+            Err(refused) if !(plan.can_wait() && is_only_held(&refused)) => {
+                Err(NotAdmitted::Ledger(refused))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells what the next ordinary step and the wrap-up after it may spend, before the step begins: the
+    /// core begins the wrap-up early enough.
+    pub(crate) fn look_ahead(&mut self, plan: &PlannedCall<'_>) {
+        self.look_ahead_beside(plan, self.own_budget().held());
+    }
+
+    pub(super) fn look_ahead_beside(&mut self, plan: &PlannedCall<'_>, held: Amounts) {
+        let CallPlan { min_output, max_output, .. } = plan.plan;
+        let output = max_output.min(min_output.max(WRAP_UP_OUTPUT_TOKENS));
+        let unpriced = self.own_core().unpriced();
+        let kind = plan.worst_with_wrap_up(output).beside_held(held, unpriced);
+        self.record_own(&kind, Detail::None);
+    }
+
+    /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
+    pub(crate) fn begin_call(
+        &mut self,
+        plan: &PlannedCall<'_>,
+        model: &str,
+        provider: &str,
+    ) -> Result<Admitted, NotAdmitted> {
+        let needs_reserve = self.needs_reserve();
+        // Priced once: that is most of what admitting a call costs.
+        let (worst, fits) = self.output_that_fits(plan, needs_reserve, Others::Count);
+        let output = worst.output;
+        if self.is_untold_money(plan) {
+            return Err(NotAdmitted::Unpriced);
+        }
+        if self.waits_for_others(plan, (worst, fits), needs_reserve) {
+            return Err(NotAdmitted::OthersHold);
+        }
+        let is_lowered = output < plan.max_output();
+        let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
+        let hold = match self.own_budget().reserve(plan.amounts(worst)) {
+            Ok(hold) => hold,
+            Err(refused) if plan.can_wait() && is_only_held(&refused) => {
+                // A call of another run was quicker.
+                return Err(NotAdmitted::OthersHold);
+            }
+            Err(refused) => {
+                // Whose limit it is, if it is a rule's, the cores know; and then that run stops too.
+                let reserve = |budget: &Budget, unpriced| worst.beside(budget, unpriced);
+                if !needs_reserve || self.would_admit(reserve) {
+                    return Err(NotAdmitted::Ledger(refused));
+                }
+                self.try_begin_each(reserve, Detail::None);
+                return Err(NotAdmitted::Both);
+            }
+        };
+        // What is held already is not counted beside itself.
+        let held = hold.amounts();
+        let detail = Detail::Request {
+            model,
+            provider,
+            max_output_tokens: Some(output),
+            input_bound: plan.plan.input,
+        };
+        let begun = self.begin_held(worst, held, needs_reserve, detail);
+        match begun {
+            Ok(()) => Ok(Admitted { hold, output, lowered_by }),
+            Err(directive) => {
+                hold.release();
+                Err(NotAdmitted::Core(directive))
+            }
+        }
+    }
+
+    fn begin_held(
+        &mut self,
+        worst: Worst,
+        held: Amounts,
+        needs_reserve: bool,
+        detail: Detail<'_>,
+    ) -> Result<(), Directive> {
+        if needs_reserve {
+            let reserve = |budget: &Budget, unpriced| without(worst.beside(budget, unpriced), held);
+            let directive = self.try_begin_each(reserve, Detail::None);
+            if !directive.admits() {
+                return Err(directive);
+            }
+        }
+        let begin = EventKind::AttemptBegin { next_cost: Some(worst.cost) };
+        let directive = self.try_begin(&begin, detail);
+        if directive.admits() { Ok(()) } else { Err(directive) }
+    }
+
+    /// Where no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.
+    pub(super) fn output_below_finish(&mut self, plan: &PlannedCall<'_>) -> u64 {
+        let axis = Axis::Output { rate: plan.output_rate() };
+        let run = &self.own_core().run;
+        if run.next_trip(axis, &[Action::Stop]).is_some() {
+            return u64::MAX;
+        }
+        let worst = plan.worst_with_wrap_up(0);
+        let Cost::Known(cost) = worst.cost else { return u64::MAX };
+        let reserved = endstop_core::run::next_trip::Reserved {
+            input_tokens: worst.input,
+            output_tokens: worst.output,
+            cost,
+        };
+        run.room(axis, reserved, &[Action::Finish]).map_or(u64::MAX, |trip| trip.distance)
+    }
+}
+
+/// A reserve without what the call itself holds by now.
+fn without(kind: EventKind<'static>, held: Amounts) -> EventKind<'static> {
+    match kind {
+        EventKind::Reserve { input_tokens, output_tokens, cost } => EventKind::Reserve {
+            input_tokens: input_tokens.saturating_sub(held.tokens),
+            output_tokens,
+            cost: cost.map(|cost| match cost {
+                Cost::Known(money) => Cost::Known(money.saturating_sub(held.cost)),
+                other => other,
+            }),
+        },
+        other => other,
+    }
+}

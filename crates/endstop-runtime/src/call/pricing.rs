@@ -1,0 +1,215 @@
+//! What a model call costs: at most before it is made, and exactly once its usage is known.
+
+use std::sync::Arc;
+
+use endstop_core::policy::OnUnpriced;
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
+
+use endstop_price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
+
+use crate::limits::LARGEST_WINDOW;
+
+/// Prices calls of one model.
+#[derive(Clone, Debug)]
+pub struct Pricing {
+    provider: Arc<str>,
+    model: Arc<str>,
+    /// Looking up a name is slow; it is done once.
+    price: Option<ModelPrice<'static>>,
+    /// What a request asks for that may make it dearer.
+    asked: CallContext,
+    may_write_1h: bool,
+    /// Who may answer in the model's stead.
+    others: Vec<Self>,
+    /// Most searches that run at the provider.
+    searches: u64,
+}
+
+/// What a provider may serve a request at that leaves the tier to it.
+const LEFT_TO_THE_PROVIDER: &str = "auto";
+const DEAREST_TIER: &str = "priority";
+
+impl Pricing {
+    /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow where no table has
+    /// it: keep what this gives.
+    #[must_use]
+    pub fn new(provider: &str, model: &str, table: &'static PriceTable) -> Self {
+        let named = Some(provider).filter(|name| !name.is_empty());
+        let price = table.find_or_vendor(named, model);
+        Self {
+            provider: provider.into(),
+            model: model.into(),
+            price,
+            asked: CallContext::default(),
+            may_write_1h: false,
+            others: Vec::new(),
+            searches: 0,
+        }
+    }
+
+    /// For a request that asks for a tier or speed, or may write to a cache for an hour: what is not known
+    /// exactly costs what the dearer of both costs, with and without.
+    #[must_use]
+    pub fn for_request(self, asked: &CallContext, may_write_1h: bool) -> Self {
+        let mut asked = asked.clone();
+        if asked.service_tier.as_deref() == Some(LEFT_TO_THE_PROVIDER) {
+            asked.service_tier = Some(DEAREST_TIER.to_owned());
+        }
+        Self { asked, may_write_1h, ..self }
+    }
+
+    /// For a request that one of these may answer in the model's stead, at up to so many searches at the provider.
+    /// It costs at most what the dearest of them costs; unknown where one has no price.
+    #[must_use]
+    pub fn or_others(self, others: Vec<Self>, searches: u64) -> Self {
+        Self { others, searches, ..self }
+    }
+
+    /// The most tokens that a request can have, by those who may answer it; unknown where the table lacks one of
+    /// them. One that is listed without its window has the largest of those that are sold.
+    #[must_use]
+    pub fn context_window(&self) -> Option<u64> {
+        let own = self.price.as_ref()?.context_window().unwrap_or(LARGEST_WINDOW);
+        self.others.iter().try_fold(own, |most, other| Some(most.max(other.context_window()?)))
+    }
+
+    /// The model as it was named.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The provider; empty where none was named.
+    #[must_use]
+    pub fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// Whether the table has the model.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.price.is_some()
+    }
+
+    /// The exact cost of one call, of all that a provider counted.
+    #[must_use]
+    pub fn exact(&self, usage: &UsageCounts, at: WallTime, context: &CallContext) -> Cost {
+        let total = self.price.as_ref().and_then(|price| price.total(usage, at, context).ok());
+        total.map_or(Cost::Unpriced, Cost::Known)
+    }
+
+    /// The cost of one call; the tier that was asked for counts where it is dearer.
+    #[must_use]
+    pub fn cost(&self, usage: &TokenUsage, at: WallTime) -> Cost {
+        let Ok(counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
+        self.dearest(&counts, at)
+    }
+
+    /// What so much costs at most: at the tier that was asked for or without it, whoever answers.
+    fn dearest(&self, counts: &UsageCounts, at: WallTime) -> Cost {
+        let plain = CallContext::default();
+        let of_one = |one: &Self| {
+            let cost = one.exact(counts, at, &plain);
+            if self.asked == plain {
+                return cost;
+            }
+            dearer(cost, one.exact(counts, at, &self.asked))
+        };
+        self.others.iter().fold(of_one(self), |dearest, other| match (dearest, of_one(other)) {
+            (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),
+            _ => Cost::Unpriced,
+        })
+    }
+
+    /// As [`Pricing::cost`], with the most searches.
+    fn with_searches(&self, usage: &TokenUsage, at: WallTime) -> Cost {
+        let Ok(mut counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
+        if let Some(unit) = Unit::named("web_searches").filter(|_| self.searches > 0)
+            && counts.set(unit, self.searches).is_err()
+        {
+            return Cost::Unpriced;
+        }
+        self.dearest(&counts, at)
+    }
+
+    /// The most that a call with so many tokens can cost: all input uncached, or all of it written to a
+    /// cache where that costs more.
+    pub(crate) fn worst(&self, input: u64, output: u64, at: WallTime) -> Cost {
+        let cost = |usage: TokenUsage| self.with_searches(&usage, at);
+        let plain = cost(TokenUsage { input, output, ..TokenUsage::default() });
+        let written = cost(TokenUsage { cache_write: input, output, ..TokenUsage::default() });
+        let worst = dearer(plain, written);
+        if !self.may_write_1h {
+            return worst;
+        }
+        let usage = TokenUsage { cache_write_1h: input, output, ..TokenUsage::default() };
+        dearer(worst, cost(usage))
+    }
+}
+
+/// The greater cost; the first where the other is not known.
+fn dearer(one: Cost, other: Cost) -> Cost {
+    match (one, other) {
+        (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),
+        (one, _) => one,
+    }
+}
+
+/// What the ledger holds or settles for a cost: a price that is not known counts as the policy says.
+pub(crate) fn amount(cost: Option<Cost>, usage: &TokenUsage, unpriced: OnUnpriced) -> Money {
+    match (cost, unpriced) {
+        (Some(Cost::Known(money)), _) => money,
+        (Some(Cost::Unpriced), OnUnpriced::Rates(rates)) => {
+            rates.cost(usage).unwrap_or(Money::from_picos(u64::MAX))
+        }
+        _ => Money::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_case_of_a_request_has_what_it_asks_for() {
+        let table = PriceTable::embedded();
+        // Tiers have prices since 2026-10-12.
+        let at = WallTime(1_795_000_000_000);
+        let claude = Pricing::new("anthropic", "claude-sonnet-4-5", table);
+        let worst = |pricing: &Pricing| match pricing.worst(100_000, 0, at) {
+            Cost::Known(money) => money.picos(),
+            Cost::Unpriced => panic!("a model with a price"),
+        };
+        let hourly = claude.clone().for_request(&CallContext::default(), true);
+        assert_eq!(worst(&hourly), worst(&claude) / 5 * 8, "2 times the input, not 1.25 times");
+        let tier = |tier: &str| {
+            let asked =
+                CallContext { service_tier: Some(tier.to_owned()), ..CallContext::default() };
+            worst(&Pricing::new("openai", "gpt-5", table).for_request(&asked, false))
+        };
+        assert!(tier("priority") > tier("default"));
+        assert_eq!(tier("flex"), tier("default"), "it may be served at the usual price");
+        assert_eq!(tier("auto"), tier("priority"), "it may be served at any");
+    }
+
+    #[test]
+    fn the_worst_case_is_that_of_the_dearest_who_may_answer_with_all_searches() {
+        let at = WallTime(1_795_000_000_000);
+        let of = |model: &str| Pricing::new("openai", model, PriceTable::embedded());
+        let picos = |pricing: &Pricing| match pricing.worst(1_000, 100, at) {
+            Cost::Known(money) => Some(money.picos()),
+            Cost::Unpriced => None,
+        };
+        let (cheap, dear) = (of("gpt-4o-mini"), of("gpt-4"));
+        let either = cheap.clone().or_others(vec![dear.clone(), cheap.clone()], 0);
+        assert_eq!(picos(&either), picos(&dear));
+        assert_eq!(either.context_window(), cheap.context_window());
+        assert!(cheap.context_window().is_some_and(|window| window < LARGEST_WINDOW));
+        assert_eq!(of("gpt-4.5-preview").context_window(), Some(LARGEST_WINDOW));
+        let unknown = cheap.clone().or_others(vec![of("no-such-model")], 0);
+        assert_eq!((picos(&unknown), unknown.context_window()), (None, None));
+        let searching = cheap.clone().or_others(Vec::new(), 5);
+        // $10 per thousand.
+        assert_eq!(picos(&searching), picos(&cheap).map(|cost| cost + 50_000_000_000));
+    }
+}

@@ -1,0 +1,52 @@
+//! The limits of this crate, each with its reason.
+
+use std::time::Duration;
+
+/// Output tokens below which a call is not worth making.
+pub const MIN_OUTPUT_TOKENS: u64 = 16;
+/// The output that is reserved for a call if neither the agent nor the model sets a cap.
+pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 8_192;
+/// The output that is kept for a wrap-up: an answer of some paragraphs.
+pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
+/// Tokens of tool results that are expected before a wrap-up.
+pub(crate) const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
+/// The part of the output that a call could have alone, below which it waits for others.
+pub(crate) const WORTH_A_PART: u64 = 4;
+/// The largest context window that is sold, in tokens, for models that are listed without theirs.
+pub(crate) const LARGEST_WINDOW: u64 = 2 << 20;
+/// How long a rule in time that trips and is overridden is left alone.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Far more calls than one run has in flight; a table that is full is one that nobody closes.
+pub const MAX_LEASES: usize = 4_096;
+
+/// Bytes of a kill file that are read: a message is a line for a person.
+pub(crate) const MAX_MESSAGE_BYTES: u64 = 1024;
+/// The shortest time between two looks of `cancel::watch_kill_switch`, so that an interval
+/// of zero does not keep a core busy.
+pub const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Sub-agents that a report lists; further ones are counted.
+pub(crate) const MAX_CHILDREN: usize = 256;
+/// Runs that a reporter counts at the same time; it forgets the oldest of those that never ended.
+pub(crate) const MAX_COUNTED_RUNS: usize = 4_096;
+
+/// Traces that are open at the same time: half of the descriptors that a process usually may have.
+pub(crate) const MAX_OPEN_TRACES: usize = 512;
+/// Paused runs that a recorder remembers, so that they get no second header when they continue.
+pub(crate) const MAX_PAUSED_RUNS: usize = 4_096;
+/// Entries that a recording keeps unless told otherwise: a long test, and not a process that fills up.
+pub(crate) const DEFAULT_RECORDING: usize = 100_000;
+
+/// The largest state in bytes: a context of a million tokens is some 4 MiB of text, and a state that is an
+/// order of magnitude larger is a mistake which would be written at every step.
+pub const MAX_STATE_BYTES: usize = 64 << 20;
+/// The most that one append takes, in bytes: the events of a step are a few kilobytes, and a reader holds
+/// an append in memory.
+pub const MAX_APPEND_BYTES: usize = 16 << 20;
+/// The most lines that one call reads: some megabytes of usual lines.
+pub const PAGE_LINES: usize = 10_000;
+/// How many bytes of lines end a call; with the last line, at most [`MAX_APPEND_BYTES`] more.
+pub const PAGE_BYTES: usize = 4 << 20;
+/// The longest id in bytes: with a suffix it is still a file name everywhere (255 bytes).
+pub const MAX_RUN_ID_BYTES: usize = 128;

@@ -1,0 +1,52 @@
+//! A person's approval of a pause rule.
+
+use std::sync::Arc;
+
+use endstop_core::condition::{Condition, GaugeId};
+use endstop_core::event::{Cap, EventKind};
+use endstop_core::policy::Rule;
+use endstop_core::units::Money;
+
+use super::handle::RunHandle;
+use crate::ledger::Limits;
+use crate::observe::Detail;
+
+impl RunHandle {
+    /// Approves a pause rule for a person: it no longer pauses the run, or does so again once the money that it
+    /// compares has reached `cap`. Returns `false` for a rule that names no money where `cap` is given; the rule is
+    /// then not approved.
+    pub fn approve(&self, rule: &str, cap: Option<Money>) -> bool {
+        let program = self.look(|run| Arc::clone(run.program()));
+        let caps = caps_of(program.policy().rule(rule), cap);
+        for cap in &caps {
+            self.record(&EventKind::Approved { rule, cap: *cap }, Detail::None);
+        }
+        if !caps.is_empty() {
+            // From here on the core alone knows the limits.
+            self.budget().set_limits(Limits::unlimited());
+        }
+        !caps.is_empty()
+    }
+}
+
+/// The caps that the events of an approval carry: one for each gauge of money in the rule. Empty for a cap that the
+/// rule has no gauge for: it would be approved for good.
+fn caps_of(rule: Option<&Rule>, cap: Option<Money>) -> Vec<Option<Cap<'static>>> {
+    let Some(limit) = cap.map(Money::picos) else { return vec![None] };
+    let names = |id| rule.is_some_and(|rule| names(&rule.condition, id));
+    let gauges = [(GaugeId::Cost, "cost"), (GaugeId::NextCost, "next_cost")];
+    let named = gauges.into_iter().filter(|(id, _)| names(*id));
+    named.map(|(_, gauge)| Some(Cap { gauge, limit })).collect()
+}
+
+/// Recursion is bounded by the depth that a policy may have.
+fn names(condition: &Condition, id: GaugeId) -> bool {
+    match condition {
+        Condition::Compare(comparison) => comparison.gauge.id == id,
+        Condition::Fact(_) => false,
+        Condition::Not(inner) => names(inner, id),
+        Condition::And(parts) | Condition::Or(parts) => parts.iter().any(|part| names(part, id)),
+        Condition::Named(named) => names(named.expansion(), id),
+        Condition::Temporal(temporal) => temporal.parts().into_iter().any(|part| names(part, id)),
+    }
+}

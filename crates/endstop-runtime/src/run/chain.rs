@@ -1,0 +1,212 @@
+//! A run and its ancestors, locked together: what begins or is spent is theirs as well.
+
+use std::sync::MutexGuard;
+
+use endstop_core::event::{EventKind, Source};
+use endstop_core::policy::OnUnpriced;
+use endstop_core::run::Directive;
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::TokenUsage;
+use tokio::time::Instant;
+
+use super::node::{RunCore, RunNode};
+use crate::ledger::Budget;
+use crate::observe::Detail;
+
+/// The locked cores of a run and its ancestors, root first.
+pub(crate) struct LockedChain<'s> {
+    ancestors: Vec<(&'s RunNode, MutexGuard<'s, RunCore>)>,
+    own: &'s RunNode,
+    core: MutexGuard<'s, RunCore>,
+    /// The time of everything that the chain takes in.
+    now: Instant,
+}
+
+impl<'s> LockedChain<'s> {
+    pub(super) fn new(
+        ancestors: Vec<(&'s RunNode, MutexGuard<'s, RunCore>)>,
+        own: &'s RunNode,
+        core: MutexGuard<'s, RunCore>,
+    ) -> Self {
+        Self { ancestors, own, core, now: Instant::now() }
+    }
+
+    pub(crate) fn cores(&self) -> impl Iterator<Item = &RunCore> {
+        self.ancestors.iter().map(|(_, core)| &**core).chain([&*self.core])
+    }
+
+    pub(crate) fn own_core(&mut self) -> &mut RunCore {
+        &mut self.core
+    }
+
+    pub(crate) const fn own_budget(&self) -> &Budget {
+        &self.own.budget
+    }
+
+    /// The budget above the outermost run: a user's, which other runs may share.
+    pub(crate) fn shared_budget(&self) -> Option<Budget> {
+        self.ancestors.first().map_or(self.own, |(node, _)| node).budget.parent()
+    }
+
+    /// Takes in what concerns the run alone.
+    pub(crate) fn record_own(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        self.own.take_in(&mut self.core, self.now, Source::Own, kind, detail)
+    }
+
+    /// Takes in what happened.
+    pub(crate) fn record(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        let directive = self.record_own(kind, detail);
+        if let Some(kind) = seen_above(kind) {
+            for (node, core) in &mut self.ancestors {
+                let directive = node.take_in(core, self.now, Source::Descendant, &kind, detail);
+                if directive.stops() {
+                    node.trip(core, directive);
+                }
+            }
+        }
+        directive
+    }
+
+    fn all_cores(&mut self) -> impl Iterator<Item = &mut RunCore> {
+        let above = self.ancestors.iter_mut().map(|(_, core)| &mut **core);
+        above.chain([&mut *self.core])
+    }
+
+    /// Adds what was spent, to every run concerned.
+    pub(crate) fn add_usage(&mut self, usage: Option<TokenUsage>, is_estimate: bool) {
+        self.all_cores().for_each(|core| core.add_usage(usage, is_estimate));
+    }
+
+    /// Reports a tool that could not be aborted, to every run concerned.
+    pub(super) fn add_still_running(&mut self, tool: &str) {
+        self.all_cores().for_each(|core| core.carried.still_running.push(tool.to_owned()));
+    }
+
+    /// Whether every core would let it begin, asked with what `kind_of` gives for each budget and for the policy's
+    /// answer to calls without a price.
+    pub(crate) fn would_admit<'k>(
+        &mut self,
+        kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
+    ) -> bool {
+        self.would_after(&[], kind_of).admits()
+    }
+
+    /// The answer of the first core that would not let it begin, once calls of the tools `before` had begun.
+    pub(super) fn would_after<'k>(
+        &mut self,
+        before: &[&str],
+        kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
+    ) -> Directive {
+        let own = (self.own, Source::Own, &mut *self.core);
+        let above = self.ancestors.iter_mut().map(|(node, core)| {
+            let core: &mut RunCore = core;
+            (*node, Source::Descendant, core)
+        });
+        let (all, now) = (above.chain([own]), self.now);
+        let mut answers = all.map(|(node, source, core)| {
+            let kind = kind_of(&node.budget, core.unpriced());
+            let event = node.event(core, now, source, &kind);
+            core.run.would_after(before, &event)
+        });
+        answers.find(|directive| !directive.admits()).unwrap_or(Directive::Proceed)
+    }
+
+    /// The answer of the run's own core.
+    pub(crate) fn would_own(&mut self, kind: &EventKind<'_>) -> Directive {
+        let event = self.own.event(&mut self.core, self.now, Source::Own, kind);
+        self.core.run.would(&event)
+    }
+
+    /// Lets something begin for the run and all its ancestors, or for none.
+    pub(crate) fn try_begin(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        self.try_begin_each(|_, _| kind.clone(), detail)
+    }
+
+    /// Like [`LockedChain::try_begin`], with what `kind_of` gives for each budget.
+    pub(crate) fn try_begin_each<'k>(
+        &mut self,
+        kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
+        detail: Detail<'_>,
+    ) -> Directive {
+        let kind = kind_of(&self.own.budget, self.core.unpriced());
+        if seen_above(&kind).is_none() {
+            return self.record_own(&kind, detail);
+        }
+        if let Some(refused) = self.refused_above(&kind_of, detail) {
+            // What is only too deep ends no run.
+            let Some(signal) = refused else { return Directive::Refuse };
+            return self.record_own(&EventKind::StopRaised { signal: &signal }, Detail::None);
+        }
+        let directive = self.record_own(&kind, detail);
+        if directive.admits() {
+            for (node, core) in &mut self.ancestors {
+                let kind = kind_of(&node.budget, core.unpriced());
+                let above = node.take_in(core, self.now, Source::Descendant, &kind, detail);
+                if above.stops() {
+                    node.trip(core, above);
+                }
+            }
+        }
+        directive
+    }
+
+    /// Whether the run itself holds back the steps of its descendants for its wrap-up.
+    pub(super) fn refuses_step_below(&mut self) -> bool {
+        let kind = EventKind::StepBegin;
+        let event = self.own.event(&mut self.core, self.now, Source::Descendant, &kind);
+        self.core.run.would(&event) == Directive::Refuse
+    }
+
+    /// The stop signal of the ancestor that does not let it begin, if that is a reason to stop. Its core records what
+    /// it refused.
+    fn refused_above<'k>(
+        &mut self,
+        kind_of: &impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
+        detail: Detail<'_>,
+    ) -> Option<Option<StopSignal>> {
+        for (node, core) in &mut self.ancestors {
+            let kind = kind_of(&node.budget, core.unpriced());
+            let event = node.event(core, self.now, Source::Descendant, &kind);
+            if core.run.would(&event).admits() {
+                continue;
+            }
+            let directive = node.take_in(core, self.now, Source::Descendant, &kind, detail);
+            if directive.stops() {
+                node.trip(core, directive);
+            }
+            if directive == Directive::Refuse {
+                return Some(None);
+            }
+            let name = &node.info.agent;
+            return Some(Some(match node.in_flight().signal() {
+                Some(signal) => (*signal).clone(),
+                None => StopSignal::new(StopReason::StopRequested)
+                    .with_message(format!("`{name}`, which began this run, cannot go on now"))
+                    .with_source(name.clone()),
+            }));
+        }
+        None
+    }
+}
+
+/// An event as the ancestors of the run see it; `None` if it concerns the run alone.
+fn seen_above<'e>(kind: &EventKind<'e>) -> Option<EventKind<'e>> {
+    match kind {
+        // Only that there was one: it keeps them from being idle. The words are the run's own.
+        EventKind::Piece { .. } => Some(EventKind::Piece { text: "" }),
+        EventKind::UserMessage
+        | EventKind::StepBegin
+        | EventKind::Reserve { .. }
+        | EventKind::AttemptBegin { .. }
+        | EventKind::AttemptFailed { .. }
+        | EventKind::Reply { .. }
+        | EventKind::ToolBegin { .. }
+        | EventKind::ToolEnd { .. }
+        | EventKind::ToolRefused { .. }
+        | EventKind::StepEnd
+        | EventKind::ChildBegin { .. }
+        | EventKind::ChildEnd
+        | EventKind::HandOff { .. } => Some(kind.clone()),
+        _ => None,
+    }
+}

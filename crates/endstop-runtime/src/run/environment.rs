@@ -1,0 +1,78 @@
+//! The surroundings of a run: who watches it, who may end it, what it shares, what it goes on with.
+
+use std::fmt;
+use std::sync::Arc;
+
+use endstop_core::units::TokenUsage;
+
+use crate::cancel::{CancelToken, KillSwitch};
+use crate::clock::WallClock;
+use crate::ledger::Budget;
+use crate::observe::Observer;
+
+/// The parts of a tree of runs that are not its policy. The default has none of them.
+#[derive(Clone, Default)]
+pub struct RunEnvironment {
+    /// Observers of every run of the tree.
+    pub observers: Vec<Arc<dyn Observer>>,
+    /// The kill switch that every checkpoint looks at.
+    pub kill: Option<Arc<dyn KillSwitch>>,
+    /// Cancels the tree from outside; the tree has a child of it.
+    pub token: Option<CancelToken>,
+    /// A budget that the tree shares with other runs.
+    pub budget: Option<Budget>,
+    /// Wall time; `None` for the system's.
+    pub wall: Option<WallClock>,
+    /// Where the stop of a run reaches at once.
+    pub reach: StopReach,
+    /// The driver's name, as the source of the stop signals that it does not take from elsewhere.
+    pub driver: Option<&'static str>,
+}
+
+impl fmt::Debug for RunEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunEnvironment")
+            .field("observers", &self.observers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the stop of a run reaches at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StopReach {
+    /// The runs of a tree have drivers of their own. A stop reaches the descendants at once, and a shared budget
+    /// that refuses a call stops the whole tree that draws on it.
+    #[default]
+    Tree,
+    /// One driver nests the runs of a tree. A descendant sees the stop of an ancestor when it asks next, and a
+    /// shared budget that refuses stops the run that asked.
+    Run,
+}
+
+/// A saved run's counts that its decision core does not keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Tokens used, descendants' included.
+    pub usage: TokenUsage,
+    /// Whether some of them are estimates.
+    pub is_estimate: bool,
+    /// Events that the core took in.
+    pub events: u64,
+    /// Tools that could not be aborted, descendants' included.
+    pub still_running: Vec<String>,
+}
+
+/// A kill switch or a token that ends a run and its descendants, beside those of the whole tree.
+#[derive(Clone, Default)]
+pub struct ExternalStop {
+    /// The kill switch.
+    pub kill: Option<Arc<dyn KillSwitch>>,
+    /// The token.
+    pub token: Option<CancelToken>,
+}
+
+impl fmt::Debug for ExternalStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExternalStop").field("kill", &self.kill).finish_non_exhaustive()
+    }
+}

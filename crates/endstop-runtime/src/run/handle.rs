@@ -1,0 +1,355 @@
+//! One run of a tree, for its driver.
+
+use std::sync::Arc;
+
+use endstop_core::Program;
+use endstop_core::event::EventKind;
+use endstop_core::policy::Action;
+use endstop_core::run::next_trip::Axis;
+use endstop_core::run::{Directive, Notice, Run, Status};
+use endstop_core::signal::StopSignal;
+use endstop_core::units::{Cost, Millis, Money, TokenUsage};
+
+use super::environment::{Carried, ExternalStop, RunEnvironment, StopReach};
+use super::node::{RunCore, RunNode, Tree, is_over};
+use crate::cancel::CancelToken;
+use crate::clock::RunClock;
+use crate::ledger::{Amounts, Budget, Limits};
+use crate::observe::{Detail, Report, RunInfo};
+use crate::store::RunId;
+use crate::trace::Replayed;
+
+/// One run of a tree. Clones are the same run.
+///
+/// Whatever is about to begin is asked of the run and its ancestors ([`RunHandle::try_begin`]); whatever happened is
+/// recorded for all of them ([`RunHandle::record`]); a model call is reserved before it is sent
+/// ([`RunHandle::begin_call`]) and settled after ([`OpenCall`](crate::OpenCall)). The driver decides nothing: it
+/// obeys the directives.
+///
+/// Methods that are not `async` hold the locks of the run and its ancestors only while they run.
+#[derive(Clone, Debug)]
+pub struct RunHandle {
+    node: Arc<RunNode>,
+}
+
+impl RunHandle {
+    /// A root run. [`RunHandle::begin`] begins it.
+    #[must_use]
+    pub fn root(info: RunInfo, program: Arc<Program>, environment: RunEnvironment) -> Self {
+        Self::resumed(info, Run::new(program), Carried::default(), environment)
+    }
+
+    /// A root run that continues from a core that was restored, with what was saved beside it. Its own budget
+    /// starts at what it has spent; the budgets above are not charged, because they count what is spent while they
+    /// are shared.
+    #[must_use]
+    pub fn resumed(info: RunInfo, run: Run, carried: Carried, environment: RunEnvironment) -> Self {
+        let is_new = run.status() == Status::Pending;
+        let handle = Self::root_of(info, run, carried, environment);
+        if !is_new {
+            let spent = spent(&handle.node.core());
+            handle.node.budget.bring_in(spent);
+        }
+        handle
+    }
+
+    /// A root run that continues from its recorded events: counters, money and a stop for good as they were. The
+    /// budgets above are not charged.
+    #[must_use]
+    pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
+        let Replayed { run, usage, uncertainty, is_approved, spent, .. } = replayed;
+        let is_estimate = uncertainty.estimated > 0;
+        let carried = Carried { usage, is_estimate, ..Carried::default() };
+        let handle = Self::root_of(info, run, carried, environment);
+        handle.node.budget.bring_in(spent);
+        if is_approved {
+            // From there on the core alone knew the limits.
+            handle.node.budget.set_limits(Limits::unlimited());
+        }
+        handle.node.core().uncertainty = uncertainty;
+        handle
+    }
+
+    fn root_of(info: RunInfo, run: Run, carried: Carried, environment: RunEnvironment) -> Self {
+        let limits = limits_of(run.program());
+        let budget = match &environment.budget {
+            Some(shared) => shared.child(limits),
+            None => Budget::root(limits),
+        };
+        let token = environment.token.as_ref().map_or_else(CancelToken::new, CancelToken::child);
+        let clock = RunClock::start(run.at(), environment.wall);
+        let tree = Arc::new(Tree {
+            observers: environment.observers,
+            kill: environment.kill,
+            root: token.clone(),
+            reach: environment.reach,
+            driver: environment.driver,
+        });
+        let core = RunCore::new(run, carried);
+        Self::of(Arc::new(RunNode::new(info, budget, (token, clock), None, tree, core)))
+    }
+
+    /// A child run, with a policy of its own that can only narrow. The driver announces it by
+    /// [`EventKind::ChildBegin`] before, and its end by [`EventKind::ChildEnd`].
+    #[must_use]
+    pub fn child(&self, id: RunId, agent: &str, program: Arc<Program>) -> Self {
+        let parent = &self.node.info;
+        let info = RunInfo {
+            id,
+            parent: Some(parent.id.clone()),
+            agent: agent.to_owned(),
+            depth: parent.depth.saturating_add(1),
+            is_resumed: false,
+            ..parent.clone()
+        };
+        // A limit that an ancestor reaches aborts the calls in flight of its descendants.
+        self.child_of(info, program, self.in_flight().child(), None)
+    }
+
+    /// Like [`RunHandle::child`], with all that is fixed about the child: its info, its token and its wall clock.
+    #[must_use]
+    pub fn child_of(
+        &self,
+        info: RunInfo,
+        program: Arc<Program>,
+        token: CancelToken,
+        wall: Option<crate::clock::WallClock>,
+    ) -> Self {
+        let budget = self.node.budget.child(limits_of(&program));
+        let clock = RunClock::start(Millis(0), wall);
+        let core = RunCore::new(Run::new(program), Carried::default());
+        let (parent, tree) = (Some(Arc::clone(&self.node)), Arc::clone(&self.node.tree));
+        Self::of(Arc::new(RunNode::new(info, budget, (token, clock), parent, tree, core)))
+    }
+
+    pub(super) const fn of(node: Arc<RunNode>) -> Self {
+        Self { node }
+    }
+
+    pub(crate) const fn node(&self) -> &Arc<RunNode> {
+        &self.node
+    }
+
+    /// The facts that are fixed about the run.
+    #[must_use]
+    pub fn info(&self) -> &RunInfo {
+        &self.node.info
+    }
+
+    /// The run's node of the ledger.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.node.budget
+    }
+
+    /// Cancels the run and its descendants.
+    #[must_use]
+    pub fn token(&self) -> &CancelToken {
+        &self.node.token
+    }
+
+    /// Cancelled with [`RunHandle::token`], and by limits of this run that are reached: calls in flight hang on it. A
+    /// run that continues after a limit has a new one.
+    #[must_use]
+    pub fn in_flight(&self) -> CancelToken {
+        self.node.in_flight()
+    }
+
+    /// Lets the run continue after a limit of its own has aborted its calls in flight.
+    pub fn renew_in_flight(&self) {
+        self.node.renew_in_flight();
+    }
+
+    /// Whether nothing may be sent or run any more; looks at the kill switch first.
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        self.node.is_aborted()
+    }
+
+    /// Replaces the kill switches and tokens that end this run and its descendants beside those of the whole tree.
+    pub fn set_external_stops(&self, stops: Vec<ExternalStop>) {
+        self.node.set_external_stops(stops);
+    }
+
+    /// Announces the run, once: [`EventKind::RunBegin`].
+    pub fn begin(&self) -> Directive {
+        self.begin_with(Detail::None)
+    }
+
+    /// Like [`RunHandle::begin`], with a detail for observers.
+    pub fn begin_with(&self, detail: Detail<'_>) -> Directive {
+        let (agent, depth) = (Some(self.node.info.agent.as_str()), self.node.info.depth);
+        self.try_begin(&EventKind::RunBegin { agent, depth }, detail)
+    }
+
+    /// Lets something begin for the run and its ancestors, or for none.
+    pub fn try_begin(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        self.node.chain().try_begin(kind, detail)
+    }
+
+    /// Takes in what happened; the ancestors see what concerns them. If it stops the run, its descendants stop as the
+    /// tree's [`StopReach`] says.
+    pub fn record(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        let directive = self.node.record(kind, detail);
+        if directive.stops() && self.node.tree.reach == StopReach::Tree {
+            self.node.stop_descendants(directive);
+        }
+        directive
+    }
+
+    /// Like [`RunHandle::record`], without a detail.
+    pub fn record_plain(&self, kind: &EventKind<'_>) -> Directive {
+        self.record(kind, Detail::None)
+    }
+
+    /// Whether the run and its ancestors would let this begin. Nothing is counted.
+    #[must_use]
+    pub fn would_admit(&self, kind: &EventKind<'_>) -> bool {
+        self.node.chain().would_admit(|_, _| kind.clone())
+    }
+
+    /// The directive for a tool call, once calls of the tools `before` had begun. Nothing is counted.
+    #[must_use]
+    pub fn would_call(&self, before: &[&str], tool: &str) -> Directive {
+        self.node.chain().would_after(before, |_, _| EventKind::ToolBegin { tool })
+    }
+
+    /// Whether a descendant's step is refused only because the run's next one is to be its wrap-up, or is it already.
+    #[must_use]
+    pub fn awaits_wrap_up(&self) -> bool {
+        self.node.chain().refuses_step_below()
+    }
+
+    /// Aborts the run if its kill switch is on.
+    pub fn look_at_kill_switch(&self) {
+        self.node.look_at_kill_switch();
+    }
+
+    /// Records a cancellation that has reached the run. A run that is over does not take it.
+    pub fn take_cancellation(&self) {
+        self.node.take_cancellation();
+    }
+
+    /// Looks at the kill switch and at cancellations, and returns the status then.
+    pub fn checkpoint(&self) -> Status {
+        self.node.look_at_kill_switch();
+        if self.node.token.is_cancelled() {
+            self.node.take_cancellation();
+            self.node.take_late_cancellation();
+        }
+        self.status()
+    }
+
+    /// The status.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.node.core().run.status()
+    }
+
+    /// Whether the run has ended; one that completed continues with its next step.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        is_over(self.status())
+    }
+
+    /// Looks at the core, under its lock.
+    pub fn look<T>(&self, look: impl FnOnce(&Run) -> T) -> T {
+        look(&self.node.core().run)
+    }
+
+    /// Looks at the core and at the counts beside it, under one lock.
+    pub fn look_at_all<T>(&self, look: impl FnOnce(&Run, &Carried) -> T) -> T {
+        let core = self.node.core();
+        look(&core.run, &core.carried)
+    }
+
+    /// Tokens used, descendants' included, and whether some of them are estimates.
+    #[must_use]
+    pub fn usage(&self) -> (TokenUsage, bool) {
+        self.look_at_all(|_, carried| (carried.usage, carried.is_estimate))
+    }
+
+    /// The settled cost; unpriced if a call had no price.
+    #[must_use]
+    pub fn cost(&self) -> Cost {
+        self.look(|run| run.cost().map_or(Cost::Unpriced, Cost::Known))
+    }
+
+    /// The run as it is now. Sub-agents are not in it: a [`Reporter`](crate::observe::Reporter) sees them.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let (core, budget) = (self.node.core(), &self.node.budget);
+        let report = Report::of(&self.node.info, &core.run, budget);
+        report.with_uncertainty(&core.run, budget, core.uncertainty)
+    }
+
+    /// Takes the warnings that no driver has taken yet.
+    #[must_use]
+    pub fn take_notices(&self) -> Vec<Notice> {
+        std::mem::take(&mut self.node.core().notices)
+    }
+
+    /// The steps, tokens, money and time that are left, as a sentence that begins with a space; empty if nothing is
+    /// limited.
+    #[must_use]
+    pub fn what_is_left(&self) -> String {
+        let core = self.node.core();
+        let left = |axis| core.run.next_trip(axis, &[Action::Stop]).map(|trip| trip.distance);
+        let mut parts = Vec::new();
+        if let Some(steps) = left(Axis::Steps) {
+            parts.push(format!("{steps} steps"));
+        }
+        if let Some(tokens) = left(Axis::Tokens) {
+            parts.push(format!("{tokens} tokens"));
+        }
+        if let Some(picos) = left(Axis::Cost) {
+            parts.push(Money::from_picos(picos).to_string());
+        }
+        if let Some(time) = left(Axis::Time) {
+            parts.push(Millis(time).to_string());
+        }
+        if parts.is_empty() { String::new() } else { format!(" Left: {}.", parts.join(", ")) }
+    }
+
+    /// Reports a tool that could not be aborted, for the run and its ancestors.
+    pub fn add_still_running(&self, tool: &str) {
+        self.node.chain().add_still_running(tool);
+    }
+
+    /// Raises a stop signal: it latches, here and only here.
+    pub fn raise(&self, signal: &StopSignal) -> Directive {
+        self.record_plain(&EventKind::StopRaised { signal })
+    }
+
+    /// Reports to every observer that the run is over, or paused. They may take their time, and look at the run: it
+    /// waits for none of them. Ends of one run are reported one after the other; one that comes while another is being
+    /// reported, by an observer or in another thread, is reported by the caller that reports that one.
+    pub fn ended(&self) {
+        self.node.report_end();
+    }
+}
+
+/// The spend of a run that is resumed, as the ledger counts it.
+fn spent(core: &RunCore) -> Amounts {
+    let reading = |gauge: &str| core.run.reading(gauge).unwrap_or(0);
+    Amounts {
+        steps: reading("steps"),
+        attempts: reading("attempts"),
+        tool_calls: reading("tool_calls"),
+        tokens: core.carried.usage.total(),
+        cost: core.run.cost().unwrap_or_default(),
+    }
+}
+
+/// The limits that the ledger holds a run to: the bounds of its policy, which its descendants share. The core knows
+/// more exactly, and sooner.
+fn limits_of(program: &Program) -> Limits {
+    let bounds = program.policy().bounds_of_tree();
+    let of = |bound: Option<endstop_core::policy::bounds::Bound>| bound.map(|b| b.with_overrides);
+    Limits {
+        steps: of(bounds.steps),
+        tokens: of(bounds.tokens),
+        cost: of(bounds.money).map(Money::from_picos),
+        ..Limits::default()
+    }
+}

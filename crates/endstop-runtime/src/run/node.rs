@@ -1,0 +1,340 @@
+//! One run among the runs of a tree: its decision core, its node of the ledger, its token.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use endstop_core::event::{Event, EventKind, Source};
+use endstop_core::policy::OnUnpriced;
+use endstop_core::run::{Directive, Notice, Run, Status};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{TokenUsage, WallTime};
+use tokio::time::Instant;
+
+use super::chain::LockedChain;
+use super::ends::EndQueue;
+use super::environment::{Carried, ExternalStop, StopReach};
+use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
+use crate::clock::{LastWall, RunClock};
+use crate::ledger::Budget;
+use crate::observe::{CostUncertainty, Detail, Observation, Observer, RunInfo};
+
+/// The parts that all runs of a tree share.
+pub(crate) struct Tree {
+    pub(super) observers: Vec<Arc<dyn Observer>>,
+    pub(super) kill: Option<Arc<dyn KillSwitch>>,
+    /// The token of the root run: a kill reaches every run of the tree.
+    pub(super) root: CancelToken,
+    pub(super) reach: StopReach,
+    pub(super) driver: Option<&'static str>,
+}
+
+/// One run of a tree.
+pub(crate) struct RunNode {
+    pub(crate) info: RunInfo,
+    pub(crate) budget: Budget,
+    pub(crate) parent: Option<Arc<Self>>,
+    pub(super) token: CancelToken,
+    pub(super) tree: Arc<Tree>,
+    clock: RunClock,
+    /// Cancelled with the token, and by the run's own limits: calls in flight and descendants hang on it. A run
+    /// that resumes after a limit gets a new one.
+    in_flight: Mutex<CancelToken>,
+    external: Mutex<Vec<ExternalStop>>,
+    /// The end of the grace of hooks since the run was aborted.
+    late_until: Mutex<Option<Instant>>,
+    ends: EndQueue,
+    core: Mutex<RunCore>,
+}
+
+impl std::fmt::Debug for RunNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunNode").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// The state of a run that is decided on and counted, under its lock.
+pub(crate) struct RunCore {
+    pub(crate) run: Run,
+    pub(super) carried: Carried,
+    /// Descendants' calls included.
+    pub(super) uncertainty: CostUncertainty,
+    /// Warnings that no driver has taken yet.
+    pub(super) notices: Vec<Notice>,
+    /// A budget refused something that the run wanted to begin.
+    pub(crate) is_out_of_budget: bool,
+    last_wall: LastWall,
+}
+
+impl RunCore {
+    pub(super) fn new(run: Run, carried: Carried) -> Self {
+        Self {
+            run,
+            carried,
+            uncertainty: CostUncertainty::default(),
+            notices: Vec::new(),
+            is_out_of_budget: false,
+            last_wall: None,
+        }
+    }
+
+    /// The policy's answer to calls without a price.
+    pub(crate) fn unpriced(&self) -> OnUnpriced {
+        self.run.program().policy().unpriced()
+    }
+
+    pub(super) fn add_usage(&mut self, usage: Option<TokenUsage>, is_estimate: bool) {
+        let sum = usage.and_then(|usage| self.carried.usage.checked_add(&usage));
+        self.carried.usage = sum.unwrap_or(self.carried.usage);
+        self.carried.is_estimate |= is_estimate;
+    }
+}
+
+impl RunNode {
+    pub(super) fn new(
+        info: RunInfo,
+        budget: Budget,
+        (token, clock): (CancelToken, RunClock),
+        parent: Option<Arc<Self>>,
+        tree: Arc<Tree>,
+        core: RunCore,
+    ) -> Self {
+        Self {
+            info,
+            budget,
+            parent,
+            tree,
+            clock,
+            in_flight: Mutex::new(token.child()),
+            token,
+            external: Mutex::default(),
+            late_until: Mutex::default(),
+            ends: EndQueue::default(),
+            core: Mutex::new(core),
+        }
+    }
+
+    pub(crate) fn wall(&self) -> WallTime {
+        self.clock.wall()
+    }
+
+    pub(super) fn set_external_stops(&self, stops: Vec<ExternalStop>) {
+        *self.external.lock().unwrap_or_else(PoisonError::into_inner) = stops;
+    }
+
+    /// The token that calls in flight and descendants hang on.
+    pub(super) fn in_flight(&self) -> CancelToken {
+        self.look_at_in_flight(CancelToken::clone)
+    }
+
+    pub(super) fn look_at_in_flight<T>(&self, look: impl FnOnce(&CancelToken) -> T) -> T {
+        look(&self.in_flight.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets the run continue after a limit of its own has aborted its calls in flight.
+    pub(super) fn renew_in_flight(&self) {
+        let mut in_flight = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_flight.is_cancelled() {
+            *in_flight = self.token.child();
+        }
+        *self.late_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The end of a grace that begins when this is first called after an abort.
+    pub(super) fn late_until(&self, grace: Duration) -> Instant {
+        let mut until = self.late_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until.get_or_insert_with(|| Instant::now() + grace)
+    }
+
+    /// Locks the core of this run alone.
+    pub(super) fn core(&self) -> MutexGuard<'_, RunCore> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the cores of the run and its ancestors, root first.
+    pub(crate) fn chain(&self) -> LockedChain<'_> {
+        let mut nodes: Vec<&Self> = Vec::new();
+        let mut next = self.parent.as_deref();
+        while let Some(node) = next {
+            nodes.push(node);
+            next = node.parent.as_deref();
+        }
+        let ancestors = nodes.into_iter().rev().map(|node| (node, node.core())).collect();
+        // The time is read under the locks: no core takes in an earlier time after a later one.
+        LockedChain::new(ancestors, self, self.core())
+    }
+
+    /// Whether the outermost run's budget is a part of another one.
+    pub(super) fn budget_is_shared(&self) -> bool {
+        let mut root = self;
+        while let Some(parent) = root.parent.as_deref() {
+            root = parent;
+        }
+        root.budget.parent().is_some()
+    }
+
+    /// Takes in what happened, for the run and its ancestors.
+    pub(super) fn record(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        self.chain().record(kind, detail)
+    }
+
+    pub(super) fn record_plain(&self, kind: &EventKind<'_>) -> Directive {
+        self.record(kind, Detail::None)
+    }
+
+    /// Aborts the tree if its kill switch is on, and this run for the switches and tokens of its own.
+    pub(super) fn look_at_kill_switch(&self) {
+        let mut next = Some(self);
+        while let Some(node) = next {
+            node.look_at_external();
+            next = node.parent.as_deref();
+        }
+        if let Some(message) = self.tree.kill.as_ref().and_then(|kill| kill.thrown()) {
+            self.tree.root.cancel(kill_signal(message), Urgency::Now);
+            self.token.cancel(kill_signal(String::new()), Urgency::Now);
+        }
+    }
+
+    fn look_at_external(&self) {
+        let all = self.external.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for ExternalStop { kill, token } in all {
+            if let Some(message) = kill.and_then(|kill| kill.thrown()) {
+                self.token.cancel(kill_signal(message), Urgency::Now);
+            }
+            let cancelled = token.and_then(|token| Some((token.signal()?, token.urgency()?)));
+            if let Some((signal, urgency)) = cancelled {
+                self.token.cancel((*signal).clone(), urgency);
+            }
+        }
+    }
+
+    /// Whether nothing may be sent or run any more; looks at the kill switch first.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.look_at_kill_switch();
+        self.look_at_in_flight(CancelToken::urgency) == Some(Urgency::Now)
+    }
+
+    /// Records a cancellation that has reached the run. A run that is over does not take it.
+    pub(super) fn take_cancellation(&self) {
+        let Some(signal) = self.token.signal() else { return };
+        if !is_over(self.core().run.status()) {
+            self.record_cancellation(&signal);
+        }
+    }
+
+    /// Records a cancellation of a root run that is over but could continue with its next step or under another
+    /// policy: a run that a person cancelled does not.
+    pub(super) fn take_late_cancellation(&self) {
+        let Some(signal) = self.token.signal() else { return };
+        let is_new = {
+            let core = self.core();
+            is_over(core.run.status()) && !core.run.has_raised(StopReason::UserRequested)
+        };
+        if is_new && self.parent.is_none() && signal.reason == StopReason::UserRequested {
+            self.record_cancellation(&signal);
+        }
+    }
+
+    fn record_cancellation(&self, signal: &StopSignal) {
+        let is_kill = signal.source.as_deref() == kill_signal(String::new()).source.as_deref();
+        let kind = match signal.reason {
+            StopReason::UserRequested if is_kill => EventKind::Kill { message: &signal.message },
+            StopReason::UserRequested => {
+                // The signal keeps source and context; the event says that it was a person.
+                self.record_plain(&EventKind::StopRaised { signal });
+                EventKind::Cancel { message: &signal.message }
+            }
+            _ => EventKind::StopRaised { signal },
+        };
+        self.record_plain(&kind);
+    }
+
+    /// Aborts the descendants: the run has stopped.
+    pub(super) fn abort_descendants(&self) {
+        let core = self.core();
+        self.trip(&core, Directive::CancelNow);
+    }
+
+    /// Lets the descendants begin nothing more, and aborts them if the directive or a time limit says so. A run that
+    /// completed may continue.
+    pub(super) fn stop_descendants(&self, directive: Directive) {
+        let core = self.core();
+        if core.run.stop_reason() != Some(StopReason::Completed) {
+            self.trip(&core, directive);
+        }
+    }
+
+    pub(super) fn event<'e>(
+        &self,
+        core: &mut RunCore,
+        now: Instant,
+        source: Source,
+        kind: &EventKind<'e>,
+    ) -> Event<'e> {
+        let at = self.clock.at_instant(now);
+        let wall = self.clock.wall_at(at, &mut core.last_wall);
+        Event { at, wall, source, kind: kind.clone() }
+    }
+
+    pub(super) fn take_in(
+        &self,
+        core: &mut RunCore,
+        now: Instant,
+        source: Source,
+        kind: &EventKind<'_>,
+        detail: Detail<'_>,
+    ) -> Directive {
+        let event = self.event(core, now, source, kind);
+        let directive = core.run.observe(&event);
+        core.carried.events = core.carried.events.saturating_add(1);
+        core.uncertainty.take(kind, detail.is_estimate());
+        let notices = core.run.take_notices();
+        let (info, run, budget) = (&self.info, &core.run, &self.budget);
+        for observer in &self.tree.observers {
+            let seen = Observation { info, event: &event, directive, detail, run, budget };
+            // An observer that fails must not end what it watches.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                observer.observe(&seen);
+                notices.iter().for_each(|notice| observer.warned(info, notice, run));
+            }));
+        }
+        core.notices.extend(notices);
+        directive
+    }
+
+    /// Cancels the descendants with the reason for which this run stopped.
+    pub(super) fn trip(&self, core: &RunCore, directive: Directive) {
+        let Some(signal) = core.run.last_stop_signal() else { return };
+        let is_urgent =
+            directive == Directive::CancelNow || signal.reason == StopReason::TimeLimitReached;
+        let urgency = if is_urgent { Urgency::Now } else { Urgency::Graceful };
+        let name = &self.info.agent;
+        let mut signal = signal.clone();
+        signal.source.get_or_insert_with(|| name.clone());
+        self.in_flight().cancel(signal, urgency);
+    }
+
+    /// Reports to every observer that the run is over, or paused, as it is now. The caller holds no lock of it.
+    pub(super) fn report_end(&self) {
+        {
+            // Ends are reported in the order in which they were seen.
+            let core = self.core();
+            if !self.ends.add(core.run.frozen()) {
+                return;
+            }
+        }
+        while let Some(end) = self.ends.next() {
+            for observer in &self.tree.observers {
+                // An observer that fails must not end what it watches.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    observer.run_ended(&self.info, &end, &self.budget);
+                }));
+            }
+        }
+    }
+}
+
+/// Whether a run with this status has ended.
+pub(super) const fn is_over(status: Status) -> bool {
+    matches!(status, Status::Completed | Status::Stopped | Status::Failed)
+}

@@ -1,0 +1,165 @@
+//! Steps and tool calls that begin, and the one place that turns a refusal into a stop reason.
+
+use std::sync::Arc;
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::Action;
+use endstop_core::run::Directive;
+use endstop_core::signal::{StopReason, StopSignal};
+
+use super::environment::StopReach;
+use super::handle::RunHandle;
+use crate::call::{CallPlan, NotAdmitted};
+use crate::ledger::{Amounts, Dimension, Refused};
+use crate::observe::Detail;
+
+impl RunHandle {
+    /// Lets a step begin, whose call is known, for the run and its ancestors. `Finish`: it begins as the wrap-up.
+    /// If it does not begin, the run says why; also if the budget that the run shares with others has no room for
+    /// the call ([`CallPlan::is_final`]), which then is no step of this run.
+    pub fn begin_step(&self, plan: &CallPlan<'_>) -> Directive {
+        let model = plan.pricing.model();
+        if plan.is_final
+            && self.node().budget_is_shared()
+            && self.would_admit(&EventKind::StepBegin)
+        {
+            let planned = self.planned(plan);
+            let checked = self.node().chain().check_shared(&planned);
+            if let Err(why) = checked {
+                self.not_admitted(&why, model);
+                return Directive::Stop;
+            }
+        }
+        let needs_look_ahead = self
+            .look(|run| run.program().needs_reserve() && run.program().has_action(Action::Finish));
+        if needs_look_ahead {
+            let planned = self.planned(plan);
+            self.node().chain().look_ahead(&planned);
+        }
+        let one = Amounts { steps: 1, ..Amounts::default() };
+        let directive = self.begin_counted(one, &EventKind::StepBegin, Detail::None);
+        if directive == Directive::Refuse {
+            let why = "no step can begin now: a run above is about to answer with what it has";
+            return self.raise_own(StopReason::StopRequested, why);
+        }
+        directive
+    }
+
+    /// Lets a tool call begin, for the run and its ancestors. A call that has begun counts, whatever comes of it.
+    pub fn begin_tool_call(&self, tool: &str, detail: Detail<'_>) -> Directive {
+        let one = Amounts { tool_calls: 1, ..Amounts::default() };
+        self.begin_counted(one, &EventKind::ToolBegin { tool }, detail)
+    }
+
+    /// Records a refusal if something may not begin, and returns it. If it may, nothing is counted.
+    pub fn refusal_of(&self, kind: &EventKind<'_>, detail: Detail<'_>) -> Option<Directive> {
+        let mut chain = self.node().chain();
+        if chain.would_admit(|_, _| kind.clone()) {
+            return None;
+        }
+        Some(chain.try_begin(kind, detail))
+    }
+
+    /// Whether a budget refused something that the run wanted to begin: no override helps then.
+    #[must_use]
+    pub fn is_out_of_budget(&self) -> bool {
+        self.node().core().is_out_of_budget
+    }
+
+    fn begin_counted(&self, one: Amounts, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
+        match self.budget().reserve(one) {
+            Ok(hold) => {
+                let directive = self.try_begin(kind, detail);
+                if directive.admits() {
+                    hold.settle(one)
+                } else {
+                    hold.release()
+                }
+                directive
+            }
+            Err(refused) => {
+                self.node().core().is_out_of_budget = true;
+                // The cores know the limit of a rule more exactly, and the run whose limit it is stops.
+                self.refusal_of(kind, detail).unwrap_or_else(|| self.refused_by_budget(&refused))
+            }
+        }
+    }
+
+    /// Stops the run for a budget that refused, and as far above it as the tree's [`StopReach`] says.
+    fn refused_by_budget(&self, refused: &Refused) -> Directive {
+        let signal = signal_of(refused);
+        if self.node().tree.reach == StopReach::Tree {
+            let mut owner = self.node();
+            while owner.budget.id() != refused.budget
+                && let Some(parent) = &owner.parent
+            {
+                owner = parent;
+            }
+            if !Arc::ptr_eq(owner, self.node()) {
+                Self::of(Arc::clone(owner)).raise(&signal);
+            }
+        }
+        self.raise(&signal);
+        Directive::Stop
+    }
+
+    /// Stops the run for a call that was not admitted, unless a core has stopped it already.
+    pub(crate) fn not_admitted(&self, why: &NotAdmitted, model: &str) {
+        match why {
+            NotAdmitted::Core(Directive::Refuse) => {
+                self.raise_own(StopReason::StopRequested, "no request can begin now");
+            }
+            NotAdmitted::Core(_) | NotAdmitted::OthersHold => {}
+            NotAdmitted::Both => self.node().core().is_out_of_budget = true,
+            NotAdmitted::Ledger(refused) => {
+                self.node().core().is_out_of_budget = true;
+                self.refused_by_budget(refused);
+            }
+            NotAdmitted::Unpriced => {
+                self.node().core().is_out_of_budget = true;
+                let message = format!(
+                    "the budget limits money, and `{model}` has no price: give rates by `on_unpriced`, or \
+                     ignore it"
+                );
+                let signal = StopSignal::new(StopReason::CostLimitReached).with_message(message);
+                self.raise_with(&signal.with_source("budget"));
+            }
+        }
+    }
+
+    /// Raises a signal of the driver's own.
+    fn raise_own(&self, reason: StopReason, message: &str) -> Directive {
+        let signal = StopSignal::new(reason).with_message(message);
+        self.raise_with(&match self.node().tree.driver {
+            Some(driver) => signal.with_source(driver),
+            None => signal,
+        })
+    }
+
+    /// A driver that has a name reports its own signals as errors too.
+    fn raise_with(&self, signal: &StopSignal) -> Directive {
+        let detail = match self.node().tree.driver {
+            Some(_) => Detail::Error { message: &signal.message },
+            None => Detail::None,
+        };
+        self.record(&EventKind::StopRaised { signal }, detail)
+    }
+}
+
+/// The stop signal of a budget that refused.
+fn signal_of(refused: &Refused) -> StopSignal {
+    let reason = match refused.dimension {
+        Dimension::Steps => StopReason::StepsLimitReached,
+        Dimension::Attempts => StopReason::RetryLimitReached,
+        Dimension::ToolCalls => StopReason::ToolCallsLimitReached,
+        Dimension::Tokens => StopReason::TokenLimitReached,
+        Dimension::Cost => StopReason::CostLimitReached,
+    };
+    StopSignal::new(reason)
+        .with_message(refused.to_string())
+        .with_context("limit", refused.limit)
+        .with_context("settled", refused.settled)
+        .with_context("held", refused.held)
+        .with_context("asked", refused.asked)
+        .with_source("budget")
+}

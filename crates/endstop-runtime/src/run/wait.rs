@@ -1,0 +1,151 @@
+//! Waiting inside a run: an abort and the next time limit end the wait.
+
+use std::future::Future;
+use std::time::Duration;
+
+use endstop_core::event::EventKind;
+use endstop_core::policy::Action;
+use endstop_core::run::Directive;
+use endstop_core::run::next_trip::Axis;
+use endstop_core::units::Millis;
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+
+use super::environment::StopReach;
+use super::handle::RunHandle;
+use super::node::is_over;
+use crate::cancel::{CancelToken, Urgency};
+use crate::limits::LOOK_AGAIN;
+
+/// The end of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited<T> {
+    /// The future is ready.
+    Done(T),
+    /// The run is to stop now.
+    Cut,
+}
+
+/// The cancellations that end a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelOn {
+    /// An abort only: what is in flight may end by itself.
+    Abort,
+    /// Any cancellation: nothing is in flight.
+    Any,
+}
+
+impl RunHandle {
+    /// Waits for `future`, unless the run is cancelled or one of its time limits trips.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the future is only borrowed.
+    pub async fn wait<F: Future + Unpin>(
+        &self,
+        future: &mut F,
+        cancel_on: CancelOn,
+    ) -> Waited<F::Output> {
+        loop {
+            // What is ready needs no timers.
+            let is_cancelled = self.node().look_at_in_flight(CancelToken::is_cancelled);
+            if !is_cancelled && let Some(output) = (&mut *future).now_or_never() {
+                return Waited::Done(output);
+            }
+            let token = self.in_flight();
+            let stopped = async {
+                match cancel_on {
+                    CancelOn::Abort => token.cut().await,
+                    CancelOn::Any => token.cancelled().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = stopped => return Waited::Cut,
+                output = &mut *future => return Waited::Done(output),
+                () = self.next_tick() => {
+                    if self.tick().stops() {
+                        return Waited::Cut;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Like [`RunHandle::wait`], for what may still begin in a run that is aborted or out of time: all that begins
+    /// then has `grace` together, or no time if that is `None`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the future is only borrowed.
+    pub async fn wait_in_grace<F: Future + Unpin>(
+        &self,
+        future: &mut F,
+        grace: Option<Duration>,
+    ) -> Waited<F::Output> {
+        if let Some(output) = (&mut *future).now_or_never() {
+            return Waited::Done(output);
+        }
+        if self.in_flight().urgency() != Some(Urgency::Now) && !self.is_out_of_time() {
+            return self.wait(future, CancelOn::Abort).await;
+        }
+        let until = grace.map_or_else(Instant::now, |grace| self.node().late_until(grace));
+        let token = self.token();
+        let was_aborted = token.urgency() == Some(Urgency::Now);
+        tokio::select! {
+            biased;
+            output = future => Waited::Done(output),
+            () = token.cut(), if !was_aborted => Waited::Cut,
+            () = tokio::time::sleep_until(until) => Waited::Cut,
+        }
+    }
+
+    /// Lets the time that has passed count: a rule that trips by time alone trips, and aborts what is in flight.
+    pub fn tick(&self) -> Directive {
+        let directive = self.node().record_plain(&EventKind::Tick);
+        if directive.stops() {
+            match self.node().tree.reach {
+                StopReach::Tree => self.node().stop_descendants(directive),
+                StopReach::Run => self.node().abort_descendants(),
+            }
+        }
+        directive
+    }
+
+    /// The time until the next stop rule of the run or of an ancestor can trip by time alone.
+    #[must_use]
+    pub fn next_limit_in_time(&self) -> Option<Millis> {
+        let mut next = Some(self.node());
+        let mut least: Option<u64> = None;
+        while let Some(node) = next {
+            let trip = node.core().run.next_trip(Axis::Time, &[Action::Stop]);
+            least = least.into_iter().chain(trip.map(|trip| trip.distance)).min();
+            next = node.parent.as_ref();
+        }
+        least.map(Millis)
+    }
+
+    /// Sleeps until the next time limit can trip; for ever if none can.
+    async fn next_tick(&self) {
+        let next = match self.node().tree.reach {
+            StopReach::Tree => self.next_limit_in_time().map(|left| left.0),
+            // The driver waits for the ancestor as well, and ticks it there.
+            StopReach::Run => {
+                let trip = self.node().core().run.next_trip(Axis::Time, &[Action::Stop]);
+                trip.map(|trip| trip.distance)
+            }
+        };
+        match next {
+            None => std::future::pending().await,
+            Some(0) => tokio::time::sleep(LOOK_AGAIN).await,
+            Some(distance) => tokio::time::sleep(Duration::from_millis(distance)).await,
+        }
+    }
+
+    /// Whether the run is over, and a time limit has passed.
+    fn is_out_of_time(&self) -> bool {
+        let core = self.node().core();
+        let trip = core.run.next_trip(Axis::Time, &[Action::Stop]);
+        is_over(core.run.status()) && trip.is_some_and(|trip| trip.distance == 0)
+    }
+}

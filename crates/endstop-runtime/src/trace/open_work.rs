@@ -1,0 +1,183 @@
+//! Work that a trace leaves open: what a dead process had begun and not ended.
+
+use endstop_core::event::{Event, EventKind, Source};
+use endstop_core::run::{Directive, Run};
+use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
+
+/// Attempts in flight, and the most that they hold together: tokens and pico-dollars.
+#[derive(Debug, Default)]
+struct InFlight {
+    count: u64,
+    held: [u64; 2],
+    /// What single ones hold at least, of each amount by itself.
+    each: [Vec<u64>; 2],
+    /// Output among the tokens of the last one.
+    output: u64,
+    is_unpriced: bool,
+    /// What the next one and those in flight hold together.
+    announced: Option<([u64; 2], u64, Option<Cost>)>,
+}
+
+impl InFlight {
+    fn announce(&mut self, input: u64, output: u64, cost: Option<Cost>) {
+        self.announced = Some(([input.saturating_add(output), picos(cost)], output, cost));
+    }
+
+    fn begin(&mut self, next_cost: Option<Cost>) {
+        self.count = self.count.saturating_add(1);
+        let (together, output, cost) = self.announced.take().unwrap_or_else(|| {
+            let [tokens, held] = self.held;
+            ([tokens, held.saturating_add(picos(next_cost))], 0, next_cost)
+        });
+        self.output = output;
+        self.is_unpriced |= !matches!(cost, Some(Cost::Known(_)));
+        for ((held, each), together) in self.held.iter_mut().zip(&mut self.each).zip(together) {
+            each.push(together.saturating_sub(*held));
+            *held = together;
+        }
+    }
+
+    /// One of them has ended. Nobody says which one: the least of them is let go.
+    fn end(&mut self) {
+        self.count = self.count.saturating_sub(1);
+        if self.count == 0 {
+            *self = Self::default();
+            return;
+        }
+        for (held, each) in self.held.iter_mut().zip(&mut self.each) {
+            let least = each.iter().enumerate().min_by_key(|(_, amount)| **amount);
+            if let Some((place, amount)) = least.map(|(place, amount)| (place, *amount)) {
+                each.swap_remove(place);
+                *held = held.saturating_sub(amount);
+            }
+        }
+    }
+
+    /// The worst case of them all.
+    fn worst(&self) -> (TokenUsage, Cost) {
+        let [tokens, picos] = self.held;
+        let output = self.output.min(tokens);
+        let input = tokens.saturating_sub(output);
+        let usage = TokenUsage { input, output, ..TokenUsage::default() };
+        let cost = Cost::Known(Money::from_picos(picos));
+        (usage, if self.is_unpriced { Cost::Unpriced } else { cost })
+    }
+}
+
+const fn picos(cost: Option<Cost>) -> u64 {
+    match cost {
+        Some(Cost::Known(money)) => money.picos(),
+        _ => 0,
+    }
+}
+
+fn times(usage: TokenUsage, count: u64) -> TokenUsage {
+    TokenUsage {
+        input: usage.total_input().saturating_mul(count),
+        output: usage.output.saturating_mul(count),
+        ..TokenUsage::default()
+    }
+}
+
+/// Work that is open after the events so far.
+#[derive(Debug, Default)]
+pub(super) struct OpenWork {
+    last: Option<(Millis, WallTime)>,
+    own: InFlight,
+    descendants: InFlight,
+    /// Tools of the run itself that have begun.
+    tools: Vec<String>,
+    children: u64,
+    is_step_open: bool,
+    pub(super) usage: TokenUsage,
+    pub(super) is_estimate: bool,
+    /// Stands for the tokens of an attempt that reserved none.
+    pub(super) last_usage: Option<TokenUsage>,
+}
+
+impl OpenWork {
+    /// Nothing is open, but a step perhaps.
+    pub(super) fn new(is_step_open: bool) -> Self {
+        Self { is_step_open, ..Self::default() }
+    }
+
+    pub(super) fn note(&mut self, event: &Event<'_>, directive: Directive) {
+        self.last = Some((event.at, event.wall));
+        let is_own = event.source == Source::Own;
+        // What a person was asked about, or was refused while the run went on, did not begin.
+        if matches!(directive, Directive::Pause | Directive::Refuse) && event.kind.is_intention() {
+            return;
+        }
+        let out = if is_own { &mut self.own } else { &mut self.descendants };
+        match &event.kind {
+            EventKind::StepBegin if is_own => self.is_step_open = true,
+            EventKind::StepEnd if is_own => {
+                self.is_step_open = false;
+                // A request that is open still was refused: it was never sent.
+                self.own = InFlight::default();
+            }
+            EventKind::Reserve { input_tokens, output_tokens, cost } => {
+                out.announce(*input_tokens, *output_tokens, *cost);
+            }
+            EventKind::AttemptBegin { next_cost } => out.begin(*next_cost),
+            EventKind::Reply { usage, .. } | EventKind::AttemptFailed { usage, .. } => {
+                out.end();
+                let sum = usage.and_then(|usage| self.usage.checked_add(&usage));
+                self.usage = sum.unwrap_or(self.usage);
+            }
+            EventKind::ToolBegin { tool } if is_own => self.tools.push((*tool).to_owned()),
+            EventKind::ToolEnd { tool, .. } if is_own => {
+                if let Some(place) = self.tools.iter().position(|begun| begun == tool) {
+                    self.tools.remove(place);
+                }
+            }
+            // As a load before this one closed it.
+            EventKind::ToolRefused { tool: "" } if is_own => drop(self.tools.pop()),
+            EventKind::ChildBegin { .. } if is_own => {
+                self.children = self.children.saturating_add(1);
+            }
+            EventKind::ChildEnd if is_own => self.children = self.children.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// When the last event was.
+    pub(super) fn last_time(&self, run: &Run) -> (Millis, WallTime) {
+        self.last.unwrap_or((run.at(), WallTime(0)))
+    }
+
+    /// Ends what is open; gives the events for the trace.
+    pub(super) fn close(&mut self, run: &mut Run) -> Vec<Event<'static>> {
+        let (at, wall) = self.last_time(run);
+        let mut added = Vec::new();
+        let mut tell = |source, kind| {
+            let event = Event { at, wall, source, kind };
+            run.observe(&event);
+            added.push(event);
+        };
+        let outs = [(Source::Descendant, &self.descendants), (Source::Own, &self.own)];
+        for (source, out) in outs.into_iter().filter(|(_, out)| out.count > 0) {
+            let (usage, cost) = out.worst();
+            let usage = match self.last_usage {
+                Some(last) if usage.total() == 0 => times(last, out.count),
+                _ => usage,
+            };
+            self.usage = self.usage.checked_add(&usage).unwrap_or(self.usage);
+            self.is_estimate = true;
+            tell(source, EventKind::AttemptFailed { usage: Some(usage), cost: Some(cost) });
+            for _ in 1..out.count {
+                tell(source, EventKind::AttemptFailed { usage: None, cost: None });
+            }
+        }
+        for _ in 0..self.children {
+            tell(Source::Own, EventKind::ChildEnd);
+        }
+        for _ in &self.tools {
+            tell(Source::Own, EventKind::ToolRefused { tool: "" });
+        }
+        if self.is_step_open {
+            tell(Source::Own, EventKind::StepEnd);
+        }
+        added
+    }
+}

@@ -1,0 +1,166 @@
+//! A run that continues from its recorded events.
+
+use std::sync::Arc;
+
+use endstop_core::Program;
+use endstop_core::event::{Event, EventKind};
+use endstop_core::run::Run;
+use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_core::wire::v1::trace::Line;
+
+use super::open_work::OpenWork;
+use crate::call::settled;
+use crate::ledger::Amounts;
+use crate::observe::CostUncertainty;
+
+/// Takes in the events that were recorded of a root run, in their order, under today's policy.
+///
+/// [`Replay::finish`] ends what the dead process had begun: an attempt that was sent and not settled is charged as a
+/// failed one. Its money is its worst case, which every attempt announces; its tokens are the reservation. If none was
+/// recorded (nothing limited tokens or money), they are those of the last attempt that was settled, as an estimate.
+#[derive(Debug)]
+pub struct Replay {
+    run: Run,
+    work: OpenWork,
+    spent: Amounts,
+    uncertainty: CostUncertainty,
+    /// Whether the events are all that there is of the run.
+    is_whole: bool,
+    is_paused: bool,
+    is_approved: bool,
+}
+
+/// A run whose events were taken in, with nothing open.
+#[derive(Debug)]
+pub struct Replayed {
+    pub(crate) run: Run,
+    pub(crate) usage: TokenUsage,
+    pub(crate) uncertainty: CostUncertainty,
+    pub(crate) is_approved: bool,
+    pub(crate) spent: Amounts,
+    is_estimate: bool,
+    added: Vec<Event<'static>>,
+}
+
+impl Replay {
+    /// Begins at the first event of a run.
+    #[must_use]
+    pub fn new(program: Arc<Program>) -> Self {
+        Self { is_whole: true, ..Self::continuing(Run::new(program), false) }
+    }
+
+    /// Continues from a saved core with the events after it. A saved state counts in itself, so what it had open is not
+    /// guessed from its past, and it stays paused.
+    #[must_use]
+    pub fn continuing(run: Run, is_step_open: bool) -> Self {
+        Self {
+            run,
+            work: OpenWork::new(is_step_open),
+            spent: Amounts::ZERO,
+            uncertainty: CostUncertainty::default(),
+            is_whole: false,
+            is_paused: false,
+            is_approved: false,
+        }
+    }
+
+    /// Takes in the next line: what did not begin then does not begin now either, whatever today's policy says.
+    pub fn take(&mut self, line: &Line<'_>) {
+        let event = line.as_event();
+        if !(line.refused && self.run.would(&event).admits()) {
+            self.observe(&event);
+            if line.estimate && matches!(event.kind, EventKind::Reply { .. }) {
+                self.uncertainty.estimated = self.uncertainty.estimated.saturating_add(1);
+            }
+        }
+    }
+
+    /// Takes in the next event.
+    pub fn observe(&mut self, event: &Event<'_>) {
+        let directive = self.run.observe(event);
+        self.work.note(event, directive);
+        self.count_uncertain(&event.kind);
+        match &event.kind {
+            EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
+                self.settle(*usage, *cost);
+                if self.is_whole {
+                    self.work.last_usage = usage.or(self.work.last_usage);
+                }
+            }
+            EventKind::Paused => self.is_paused = true,
+            EventKind::Resumed => self.is_paused = false,
+            EventKind::Approved { .. } => self.is_approved = true,
+            _ => {}
+        }
+    }
+
+    /// The usage of a failed attempt is an estimate: no provider told it.
+    fn count_uncertain(&mut self, kind: &EventKind<'_>) {
+        let is_estimate = matches!(kind, EventKind::AttemptFailed { usage: Some(_), .. });
+        self.uncertainty.take(kind, is_estimate);
+    }
+
+    /// Counts as the ledger did while the run was live.
+    fn settle(&mut self, usage: Option<TokenUsage>, cost: Option<Cost>) {
+        let unpriced = self.run.program().policy().unpriced();
+        let cost = cost.unwrap_or(Cost::Known(Money::ZERO));
+        let amounts = settled(&usage.unwrap_or_default(), cost, unpriced);
+        self.spent = self.spent.saturating_add(&amounts);
+    }
+
+    /// Ends what is open, and the pause of a process that is no more.
+    #[must_use]
+    pub fn finish(mut self) -> Replayed {
+        let mut added = self.work.close(&mut self.run);
+        for event in &added {
+            if let EventKind::AttemptFailed { usage, cost } = &event.kind {
+                self.settle(*usage, *cost);
+                self.count_uncertain(&event.kind);
+            }
+        }
+        if self.is_paused && self.is_whole {
+            let (at, wall) = self.work.last_time(&self.run);
+            let event = Event { wall, ..Event::new(at, EventKind::Resumed) };
+            self.run.observe(&event);
+            added.push(event);
+        }
+        let reading = |gauge: &str| self.run.reading(gauge).unwrap_or(0);
+        let spent =
+            Amounts { steps: reading("steps"), tool_calls: reading("tool_calls"), ..self.spent };
+        Replayed {
+            usage: self.work.usage,
+            is_estimate: self.work.is_estimate,
+            uncertainty: self.uncertainty,
+            is_approved: self.is_approved,
+            spent,
+            added,
+            run: self.run,
+        }
+    }
+}
+
+impl Replayed {
+    /// The events that ended what was open: to be added to the record, so that it is charged once.
+    #[must_use]
+    pub fn added(&self) -> &[Event<'static>] {
+        &self.added
+    }
+
+    /// The spend of the events, as the ledger counts it.
+    #[must_use]
+    pub const fn spent(&self) -> Amounts {
+        self.spent
+    }
+
+    /// Tokens of the events, and whether some of them were added as an estimate.
+    #[must_use]
+    pub const fn usage(&self) -> (TokenUsage, bool) {
+        (self.usage, self.is_estimate)
+    }
+
+    /// The core.
+    #[must_use]
+    pub const fn run(&self) -> &Run {
+        &self.run
+    }
+}

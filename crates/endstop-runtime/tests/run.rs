@@ -1,0 +1,430 @@
+//! Runs that are driven without the loop: what begins is asked of every run above, what is spent is settled
+//! for all of them.
+#![expect(clippy::expect_used, reason = "helpers of tests")]
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use endstop_core::Program;
+use endstop_core::event::EventKind;
+use endstop_core::expr::parse;
+use endstop_core::policy::Policy;
+use endstop_core::probe::Probes;
+use endstop_core::run::{Directive, Run, Status};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_core::wire::v1::trace::Line;
+use endstop_price::PriceTable;
+use endstop_runtime::cancel::Urgency;
+use endstop_runtime::ledger::{Budget, Limits};
+use endstop_runtime::observe::{Detail, MoneyIs, Observation, Observer, RunInfo};
+use endstop_runtime::store::RunId;
+use endstop_runtime::trace::{Recording, Replay};
+use endstop_runtime::{
+    CallPlan, Carried, MIN_OUTPUT_TOKENS, Outcome, Pricing, RunEnvironment, RunHandle,
+};
+
+fn program(condition: &str) -> Arc<Program> {
+    let policy = Policy::stop(parse(condition).expect("a condition"));
+    Arc::new(Program::new(&policy, &Probes::new()).expect("a program"))
+}
+
+fn without_rules() -> Arc<Program> {
+    let policy = Policy { unbounded: true, ..Policy::default() };
+    Arc::new(Program::new(&policy, &Probes::new()).expect("a program"))
+}
+
+fn info() -> RunInfo {
+    RunInfo {
+        id: RunId::new(),
+        parent: None,
+        agent: "agent".to_owned(),
+        model: "claude-sonnet-4-5".to_owned(),
+        provider: "anthropic".to_owned(),
+        depth: 0,
+        is_resumed: false,
+    }
+}
+
+fn root(condition: &str) -> RunHandle {
+    let run = RunHandle::root(info(), program(condition), RunEnvironment::default());
+    assert_eq!(run.begin(), Directive::Proceed);
+    run
+}
+
+fn pricing() -> Pricing {
+    Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded())
+}
+
+const fn call(pricing: &Pricing, input: u64, output: u64) -> CallPlan<'_> {
+    CallPlan {
+        pricing,
+        input,
+        told: 0,
+        max_output: output,
+        min_output: MIN_OUTPUT_TOKENS,
+        is_wrap_up: false,
+        is_final: true,
+    }
+}
+
+/// One step whose call uses so much; whether it was made.
+fn step(run: &RunHandle, pricing: &Pricing, input: u64, output: u64) -> bool {
+    let call = call(pricing, input, output);
+    if !run.begin_step(&call).admits() {
+        return false;
+    }
+    let Ok(open) = run.begin_call(&call) else { return false };
+    let usage = TokenUsage { input, output, ..TokenUsage::default() };
+    open.replied(&Outcome { usage, ..Outcome::default() });
+    run.record(&EventKind::StepEnd, Detail::None);
+    true
+}
+
+#[test]
+fn a_limit_of_three_steps_admits_three_wherever_they_are_taken() {
+    let (run, pricing) = (root("steps >= 3"), pricing());
+    run.record(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    let child = run.child(RunId::new(), "child", without_rules());
+    child.begin();
+    assert!(step(&run, &pricing, 10, 10));
+    assert!(step(&child, &pricing, 10, 10));
+    assert!(
+        step(&child, &pricing, 10, 10),
+        "{} {}",
+        run.look(|r| r.explain()),
+        child.look(|r| r.explain())
+    );
+    assert!(!step(&child, &pricing, 10, 10));
+    assert_eq!(
+        run.look(|run| run.last_stop_signal().expect("it stopped").reason),
+        StopReason::StepsLimitReached
+    );
+    assert_eq!(child.status(), Status::Stopped, "for the reason of the run above");
+    assert!(!step(&run, &pricing, 10, 10));
+    assert_eq!(run.look(endstop_core::Run::step_count), 3);
+}
+
+#[test]
+fn calls_at_the_same_time_never_pass_the_budget() {
+    let (run, pricing) = (root("cost >= $0.10"), pricing());
+    // $3 and $15 a million: input may be written to a cache at $3.75. Eight fit whole, and a
+    // ninth with a lower cap.
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        let child = run.child(RunId::new(), "side", without_rules());
+        child.begin();
+        let call = call(&pricing, 1_000, 500);
+        if child.begin_step(&call).admits()
+            && let Ok(begun) = child.begin_call(&call)
+        {
+            open.push(begun);
+        }
+    }
+    assert_eq!(open.len(), 9);
+    for call in open {
+        let output = call.output_cap().expect("money is limited");
+        let usage = TokenUsage { input: 1_000, output, ..TokenUsage::default() };
+        call.replied(&Outcome { usage, ..Outcome::default() });
+    }
+    let settled = run.budget().settled().cost;
+    assert!(settled <= "$0.10".parse::<Money>().expect("money"), "{settled}");
+    assert_eq!(run.budget().held().cost, Money::ZERO);
+}
+
+#[test]
+fn a_call_that_is_dropped_charges_its_worst_case() {
+    let (run, pricing) = (root("cost >= $1.00"), pricing());
+    let call = call(&pricing, 1_000, 1_000);
+    assert!(run.begin_step(&call).admits());
+    drop(run.begin_call(&call).expect("it fits"));
+    // Writing to the cache is the dearest that input can be.
+    assert_eq!(run.budget().settled().cost, "$0.01875".parse::<Money>().expect("money"));
+    assert_eq!(run.budget().held().cost, Money::ZERO);
+    assert_eq!(
+        run.usage(),
+        (TokenUsage { input: 1_000, output: 1_000, ..TokenUsage::default() }, true)
+    );
+}
+
+#[test]
+fn a_run_that_goes_on_has_what_it_spent() {
+    let (run, pricing) = (root("steps >= 2 or cost >= $1.00"), pricing());
+    assert!(step(&run, &pricing, 1_000, 100));
+    let saved = run.look(|run| run.to_state().expect("it can be saved"));
+    let program = program("steps >= 2 or cost >= $1.00");
+    let carried = Carried { usage: run.usage().0, ..Carried::default() };
+    let core = endstop_core::Run::from_state(program, saved).expect("it loads");
+    let again = RunHandle::resumed(info(), core, carried, RunEnvironment::default());
+    assert_eq!(again.budget().settled().cost, run.budget().settled().cost);
+    assert!(step(&again, &pricing, 1_000, 100));
+    assert!(!step(&again, &pricing, 1_000, 100));
+}
+
+#[test]
+fn a_model_without_a_price_stops_a_run_that_limits_money() {
+    let run = root("cost >= $1.00");
+    let pricing = Pricing::new("", "nobody-knows-it", PriceTable::embedded());
+    assert!(!step(&run, &pricing, 10, 10));
+    assert!(run.is_over());
+    assert_eq!(
+        run.look(|run| run.last_stop_signal().expect("it stopped").reason),
+        StopReason::CostLimitReached
+    );
+}
+
+/// A run that was seen, and its events.
+fn seen(condition: &str) -> (RunHandle, Arc<Recording>) {
+    let recording = Arc::new(Recording::new());
+    let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&recording) as _];
+    let around = RunEnvironment { observers, ..RunEnvironment::default() };
+    let run = RunHandle::root(info(), program(condition), around);
+    run.begin();
+    (run, recording)
+}
+
+fn replay(condition: &str, lines: &[String]) -> RunHandle {
+    let mut replay = Replay::new(program(condition));
+    for line in lines {
+        let line: Line<'_> = serde_json::from_str(line).expect("a line");
+        replay.take(&line);
+    }
+    RunHandle::replayed(info(), replay.finish(), RunEnvironment::default())
+}
+
+#[test]
+fn a_run_that_is_replayed_has_spent_what_it_had_spent_wherever_it_was_cut() {
+    let limits = "steps >= 6 or cost >= $1.00";
+    let ((run, recording), pricing) = (seen(limits), pricing());
+    run.record(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    let child = run.child(RunId::new(), "child", without_rules());
+    child.begin();
+    for turn in 0..5 {
+        assert!(step(if turn % 2 == 0 { &run } else { &child }, &pricing, 1_000, 500));
+    }
+    let lines = recording.lines(&run.info().id);
+    // The call costs all that was reserved, but that no cache was written.
+    let worst = "$0.01125".parse::<Money>().expect("money");
+    for cut in 0..lines.len() {
+        let (settled, is_open) = told(&lines[..cut]);
+        let expected = if is_open { settled.checked_add(worst).expect("money") } else { settled };
+        let replayed = replay(limits, &lines[..cut]);
+        assert_eq!(replayed.budget().settled().cost, expected, "{cut}");
+        assert_eq!(replayed.cost(), Cost::Known(expected), "{cut}");
+        assert!(replayed.budget().held().is_zero());
+    }
+    let whole = replay(limits, &lines);
+    assert_eq!(whole.budget().settled(), run.budget().settled());
+    assert_eq!(whole.usage(), run.usage());
+    assert!(step(&whole, &pricing, 10, 10));
+    assert!(!step(&whole, &pricing, 10, 10));
+    // Today's limits count.
+    assert!(!step(&replay("steps >= 2", &lines), &pricing, 10, 10));
+    assert!(step(&replay("steps >= 7", &lines), &pricing, 10, 10));
+}
+
+/// The money of the replies, and whether a request has none.
+fn told(lines: &[String]) -> (Money, bool) {
+    let (mut sum, mut is_open) = (Money::ZERO, false);
+    for line in lines {
+        let line: Line<'_> = serde_json::from_str(line).expect("a line");
+        match line.as_event().kind {
+            EventKind::AttemptBegin { .. } => is_open = true,
+            EventKind::Reply { cost: Some(Cost::Known(money)), .. } => {
+                (sum, is_open) = (sum.checked_add(money).expect("money"), false);
+            }
+            _ => {}
+        }
+    }
+    (sum, is_open)
+}
+
+#[test]
+fn what_a_limit_refused_is_not_counted_where_today_s_limits_admit_more() {
+    let limits = "steps >= 2";
+    let ((run, recording), pricing) = (seen(limits), pricing());
+    while step(&run, &pricing, 10, 10) {}
+    let lines = recording.lines(&run.info().id);
+    assert_eq!(lines.iter().filter(|line| line.contains("\"refused\":true")).count(), 1);
+    let again = replay(limits, &lines);
+    assert_eq!((again.status(), again.budget().settled().steps), (Status::Stopped, 2));
+    let looser = replay("steps >= 4", &lines);
+    assert_eq!((looser.status(), looser.budget().settled().steps), (Status::Completed, 2));
+    assert!(step(&looser, &pricing, 10, 10) && step(&looser, &pricing, 10, 10));
+    assert!(!step(&looser, &pricing, 10, 10));
+}
+
+#[test]
+fn a_person_stops_for_good_what_was_over() {
+    let ((run, recording), pricing) = (seen("steps >= 1"), pricing());
+    while step(&run, &pricing, 10, 10) {}
+    let signal = StopSignal::new(StopReason::UserRequested).with_message("enough");
+    run.token().cancel(signal, Urgency::Graceful);
+    for _ in 0..3 {
+        run.checkpoint();
+    }
+    let lines = recording.lines(&run.info().id);
+    assert_eq!(lines.iter().filter(|line| line.contains("\"cancel\"")).count(), 1);
+    let looser = replay("steps >= 9", &lines);
+    assert_eq!(looser.status(), Status::Stopped);
+    let reason = looser.look(|run| run.stop_reason());
+    assert_eq!(reason, Some(StopReason::UserRequested));
+}
+
+#[test]
+fn a_report_says_what_is_an_estimate_also_after_a_replay() {
+    let ((run, recording), pricing) = (seen("steps >= 9"), pricing());
+    assert!(step(&run, &pricing, 10, 10));
+    assert_eq!(run.report().money.is, MoneyIs::Known);
+    run.begin_step(&call(&pricing, 10, 10));
+    let open = run.begin_call(&call(&pricing, 10, 10)).expect("it begins");
+    open.replied(&Outcome { is_estimate: true, ..Outcome::default() });
+    run.record(&EventKind::StepEnd, Detail::None);
+    let lines = recording.lines(&run.info().id);
+    for run in [&run, &replay("steps >= 9", &lines)] {
+        let money = run.report().money;
+        assert_eq!((money.is, money.estimated_calls), (MoneyIs::Estimate, 1));
+        assert!(run.usage().1);
+    }
+}
+
+#[test]
+fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
+    let policy =
+        "[stop]\nlimit = \"cost >= $1.00 or attempts >= 1\"\n[pause]\nask = \"steps >= 1\"\n";
+    let policy = Policy::from_toml(policy).expect("a policy");
+    let program = Arc::new(Program::new(&policy, &Probes::new()).expect("a program"));
+    let recording = Arc::new(Recording::new());
+    let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&recording) as _];
+    let around = RunEnvironment { observers, ..RunEnvironment::default() };
+    let run = RunHandle::root(info(), Arc::clone(&program), around);
+    run.begin();
+    let pricing = pricing();
+    assert!(step(&run, &pricing, 10, 10));
+    assert!(!step(&run, &pricing, 10, 10));
+    run.record(&EventKind::Paused, Detail::None);
+    let mut replay = Replay::new(program);
+    for line in recording.lines(&run.info().id) {
+        let line: Line<'_> = serde_json::from_str(&line).expect("a line");
+        replay.take(&line);
+    }
+    let replayed = replay.finish();
+    assert_eq!(replayed.spent(), run.budget().settled());
+    assert_eq!(replayed.added().last().map(|event| event.kind.clone()), Some(EventKind::Resumed));
+    let again = RunHandle::replayed(info(), replayed, RunEnvironment::default());
+    assert_eq!(again.status(), run.status());
+}
+
+#[test]
+fn a_call_that_a_shared_budget_refuses_is_no_step() {
+    let pricing = pricing();
+    // Money that is spent, attempts that are spent, and money that nobody can tell.
+    let limits = [
+        Limits { cost: Some(Money::from_picos(1_000_000_000)), ..Limits::unlimited() },
+        Limits { attempts: Some(1), ..Limits::unlimited() },
+    ];
+    for limits in limits {
+        let shared = Budget::root(limits);
+        let another = || {
+            let around =
+                RunEnvironment { budget: Some(shared.clone()), ..RunEnvironment::default() };
+            let run = RunHandle::root(info(), program("steps >= 9"), around);
+            run.begin();
+            run
+        };
+        let first = another();
+        assert!(step(&first, &pricing, 10, 60), "{limits:?}");
+        let second = another();
+        assert!(!step(&second, &pricing, 10, 60), "{limits:?}");
+        let readings =
+            second.look(|run| (run.reading("steps"), run.reading("attempts"), run.status()));
+        assert_eq!(readings, (Some(0), Some(0), Status::Stopped), "{limits:?}");
+        assert_eq!((shared.settled().steps, second.budget().settled().steps), (1, 0));
+        let message = second.look(|run| run.last_stop_signal().map(|it| it.source.clone()));
+        assert_eq!(message, Some(Some("budget".to_owned())));
+        // One that has begun is not undone by it.
+        assert!(!step(&first, &pricing, 10, 60));
+        assert_eq!(first.look(|run| run.reading("steps")), Some(1));
+    }
+    let around =
+        RunEnvironment { budget: Some(Budget::root(limits[0])), ..RunEnvironment::default() };
+    let run = RunHandle::root(info(), program("steps >= 9"), around);
+    run.begin();
+    let nameless = Pricing::new("nobody", "no-such-model", PriceTable::embedded());
+    assert!(!step(&run, &nameless, 10, 10));
+    assert_eq!((run.look(|run| run.reading("steps")), run.status()), (Some(0), Status::Stopped));
+}
+
+/// Calls back into the run at its end, and waits there until it is let go on.
+struct Curious {
+    run: OnceLock<RunHandle>,
+    is_asked: Sender<()>,
+    goes_on: Mutex<Receiver<()>>,
+    told: Arc<Mutex<Vec<(u64, Status, Status)>>>,
+}
+
+impl Observer for Curious {
+    fn observe(&self, _: &Observation<'_>) {}
+
+    fn run_ended(&self, _: &RunInfo, seen: &Run, _: &Budget) {
+        let run = self.run.get().expect("the run");
+        let told = (seen.reading("steps").unwrap_or(0), seen.status(), run.status());
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+        self.is_asked.send(()).expect("the test waits");
+        let going = self.goes_on.lock().unwrap_or_else(PoisonError::into_inner);
+        going.recv_timeout(Duration::from_secs(60)).expect("it is let go on");
+    }
+}
+
+#[test]
+fn whoever_is_told_of_the_end_may_look_at_the_run_and_holds_nothing_up() {
+    let ((is_asked, asked), (go, goes_on)) = (channel(), channel());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let goes_on = Mutex::new(goes_on);
+    let curious =
+        Arc::new(Curious { run: OnceLock::new(), is_asked, goes_on, told: Arc::clone(&told) });
+    let observers: Vec<Arc<dyn Observer>> = vec![Arc::clone(&curious) as _];
+    let around = RunEnvironment { observers, ..RunEnvironment::default() };
+    let run = RunHandle::root(info(), program("steps >= 3"), around);
+    run.begin();
+    curious.run.set(run.clone()).expect("set once");
+    let pricing = pricing();
+    assert!(step(&run, &pricing, 10, 10));
+    let telling = std::thread::spawn({
+        let run = run.clone();
+        move || run.ended()
+    });
+    let patience = Duration::from_secs(60);
+    asked.recv_timeout(patience).expect("the observer is asked");
+    // The run goes on meanwhile, and its next end comes after this one.
+    assert!(step(&run, &pricing, 10, 10) && step(&run, &pricing, 10, 10));
+    assert!(!step(&run, &pricing, 10, 10));
+    run.ended();
+    assert_eq!(told.lock().unwrap_or_else(PoisonError::into_inner).len(), 1);
+    go.send(()).expect("it listens");
+    asked.recv_timeout(patience).expect("the observer is asked again");
+    go.send(()).expect("it listens");
+    telling.join().expect("it was told");
+    let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!(
+        *told,
+        [(1, Status::Completed, Status::Completed), (3, Status::Stopped, Status::Stopped),]
+    );
+}
+
+#[test]
+fn a_call_is_foretold_with_those_before_it_in_its_batch() {
+    let parent = root("tool_calls >= 3");
+    parent.record(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+    let child = parent.child(RunId::new(), "child", without_rules());
+    child.begin();
+    for run in [&parent, &child] {
+        assert_eq!(run.would_call(&[], "a"), Directive::Proceed);
+        assert_eq!(run.would_call(&["a", "b"], "a"), Directive::Proceed);
+        assert_eq!(run.would_call(&["a", "b", "a"], "b"), Directive::Stop);
+    }
+    // Nothing was counted.
+    assert_eq!(parent.look(|run| run.reading("tool_calls")), Some(0));
+    assert!(!parent.is_over() && parent.would_admit(&EventKind::ToolBegin { tool: "a" }));
+}

@@ -1,0 +1,295 @@
+//! Driving one run: its phases, its checkpoints, what hooks ask for, pausing and saving.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use endstop_core::event::EventKind;
+use endstop_core::limits::DEFAULT_OVERRIDES;
+use endstop_core::run::{Run, Status};
+use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::trip_record::TripRecord;
+use endstop_core::units::Money;
+
+use super::Inner;
+use super::context::ContextBound;
+use super::hooks::{HookContext, HookRequests, Trigger};
+use super::journal::Stored;
+use super::node::AgentNode;
+use super::state::AgentState;
+use crate::message::{Message, ToolCall, ToolOutcome};
+use crate::observe::Detail;
+use endstop_runtime::ledger::Amounts;
+use endstop_runtime::{RunHandle, Waited};
+
+/// Whether the run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    On,
+    /// A person decides; the state can be resumed.
+    Pause,
+    /// The core has ended the run.
+    Stop,
+}
+
+const fn flow_of(status: Status) -> Flow {
+    match status {
+        Status::Paused => Flow::Pause,
+        Status::Completed | Status::Stopped | Status::Failed => Flow::Stop,
+        _ => Flow::On,
+    }
+}
+
+/// One run that is being driven.
+pub(super) struct AgentRun {
+    /// The agent that continues.
+    pub(super) agent: Arc<Inner>,
+    /// The agent that began.
+    pub(super) first: Arc<Inner>,
+    pub(super) node: Arc<AgentNode>,
+    pub(super) state: AgentState,
+    pub(super) context: ContextBound,
+    /// The retry model answers until the step is over.
+    pub(super) uses_retry_model: bool,
+    /// The core knows of the cancellation that has reached the run.
+    pub(super) is_cancellation_told: bool,
+    pub(super) stored: Option<Stored>,
+    /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
+    pub(super) continued: (usize, u32),
+    /// Nobody decides now on what holds the run up: what was asked.
+    pub(super) held_up: Option<Box<TripRecord>>,
+    /// The cap that was approved last, and what was spent then.
+    pub(super) last_cap: Option<(Amounts, Money)>,
+}
+
+/// What a hook is called about.
+#[derive(Clone, Copy, Default)]
+pub(super) struct About<'a> {
+    pub(super) call: Option<&'a ToolCall>,
+    pub(super) answer: Option<(ToolOutcome, &'a str)>,
+    pub(super) error: Option<&'a str>,
+}
+
+impl AgentRun {
+    /// The run in its tree.
+    pub(super) fn run(&self) -> &RunHandle {
+        &self.node.run
+    }
+
+    /// Where the run stands.
+    pub(super) fn flow(&self) -> Flow {
+        flow_of(self.run().status())
+    }
+
+    /// Begins the run, or goes on with a resumed one.
+    pub(super) async fn begin(&mut self) -> Flow {
+        let is_new = self.run().status() == Status::Pending;
+        if is_new {
+            self.run().look_at_kill_switch();
+            if self.run().token().is_cancelled() {
+                self.take_cancellation();
+            }
+            let agent = Some(self.agent.name.as_str());
+            let begin = EventKind::RunBegin { agent, depth: self.run().info().depth };
+            let messages = self.state.messages.len();
+            let detail = Detail::Begin { messages, tools: self.agent.tools.len() };
+            self.run().try_begin(&begin, detail);
+        }
+        self.approve_what_was_approved();
+        self.tell_user_messages();
+        if self.stored.is_some() {
+            // A crash in the first step finds what it has to go on with.
+            self.save().await;
+        }
+        self.hooks(Trigger::BeforeExecution, About::default()).await;
+        self.checkpoint().await
+    }
+
+    /// Tells the core of users' messages that it does not know yet.
+    pub(super) fn tell_user_messages(&mut self) {
+        let told = self.state.execution.messages_told;
+        for message in self.state.messages.iter().skip(told) {
+            if matches!(message, Message::User { .. }) {
+                self.run().record_plain(&EventKind::UserMessage);
+            }
+        }
+        self.state.execution.messages_told = self.state.messages.len();
+    }
+
+    /// The moment at which everything outside is asked: kill switch, cancellation. What is asked does not
+    /// depend on signals that stand already.
+    pub(super) async fn checkpoint(&mut self) -> Flow {
+        self.run().look_at_kill_switch();
+        self.ask_sources().await;
+        if self.run().token().is_cancelled() {
+            self.take_cancellation();
+        }
+        self.flow()
+    }
+
+    /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
+    pub(super) fn take_cancellation(&mut self) {
+        if !std::mem::replace(&mut self.is_cancellation_told, true) {
+            self.run().take_cancellation();
+        }
+    }
+
+    /// Whether a continuation may be asked for: not against a cancellation, a parent, or an empty budget.
+    fn may_continue(&self) -> bool {
+        !self.run().token().is_cancelled() && !self.run().is_out_of_budget()
+    }
+
+    /// Runs hooks and does what they ask for. What they asked for beyond signals comes back.
+    pub(super) async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> HookRequests {
+        if !self.first.hooks.has(trigger) && !self.agent.hooks.has(trigger) {
+            return HookRequests::default();
+        }
+        self.sync();
+        let standing = self.run().look(|run| run.continuation().stop_signals);
+        let mut context = HookContext {
+            trigger,
+            state: &self.state,
+            call: about.call,
+            answer: about.answer,
+            signals: (trigger == Trigger::OnStop).then_some(&standing),
+            error: about.error,
+            asked: HookRequests::default(),
+        };
+        // Whoever began keeps its say when another agent continues, and has it first.
+        let first = Arc::clone(&self.first);
+        let other = (!Arc::ptr_eq(&first, &self.agent)).then(|| Arc::clone(&self.agent));
+        let mut failures = Vec::new();
+        for agent in [Some(first), other].iter().flatten() {
+            let mut run = Box::pin(agent.hooks.run(&mut context));
+            if let Waited::Done(failed) = self.wait_for_hooks(&mut run, Some(trigger)).await {
+                failures.extend(failed);
+            }
+            drop(run);
+            if context.asked.blocked.is_some() {
+                break;
+            }
+        }
+        let mut asked = context.asked;
+        for signal in std::mem::take(&mut asked.signals) {
+            self.run().record_plain(&EventKind::StopRaised { signal: &signal });
+        }
+        // What is over has nothing to go on with.
+        let may_continue = trigger != Trigger::AfterExecution && self.may_continue();
+        if let Some(by) = asked.continue_by.take().filter(|_| may_continue) {
+            self.run().record_plain(&EventKind::ContinuationRequested { by: &by });
+            if self.flow() == Flow::On {
+                self.run().renew_in_flight();
+            }
+        }
+        for (hook, why) in failures {
+            let message = format!("the hook `{hook}` ({}) failed: {why}", trigger.name());
+            self.error(&message, &hook);
+            if trigger != Trigger::OnError {
+                let about = About { error: Some(&message), ..About::default() };
+                Box::pin(self.hooks(Trigger::OnError, about)).await;
+            }
+        }
+        asked
+    }
+
+    /// Ends the run as failed.
+    pub(super) fn error(&mut self, message: &str, source: &str) {
+        self.raise(StopReason::ErrorForbade, message, source);
+        self.state.execution.error.get_or_insert_with(|| message.to_owned());
+        if let Some(step) = self.state.execution.steps.last_mut() {
+            step.errors.push(message.to_owned());
+        }
+    }
+
+    /// Raises a signal of the loop's own.
+    pub(super) fn raise(&mut self, reason: StopReason, message: &str, source: &str) {
+        let signal = StopSignal::new(reason).with_message(message).with_source(source);
+        self.run().record(&EventKind::StopRaised { signal: &signal }, Detail::Error { message });
+    }
+
+    /// The run is about to stop: hooks may ask for a continuation.
+    pub(super) async fn on_stop(&mut self) -> Flow {
+        let reason = self.why_stopped().reason;
+        self.hooks(Trigger::OnStop, About::default()).await;
+        if self.flow() == Flow::On {
+            self.count_continuation(reason);
+        }
+        self.flow()
+    }
+
+    /// The core counts how often a rule is overridden. What hooks and parents raise again and again before a
+    /// step can begin has the same allowance.
+    fn count_continuation(&mut self, reason: StopReason) {
+        let steps = self.state.execution.steps.len();
+        let (before, in_row) = self.continued;
+        let in_row = if before == steps { in_row.saturating_add(1) } else { 1 };
+        self.continued = (steps, in_row);
+        if in_row > DEFAULT_OVERRIDES {
+            let message = format!(
+                "override limit: {reason} overridden {DEFAULT_OVERRIDES} times and still standing"
+            );
+            self.error(&message, "loop");
+        }
+    }
+
+    /// Everything is over, or paused.
+    pub(super) async fn end(&mut self) {
+        self.hooks(Trigger::AfterExecution, About::default()).await;
+        self.sync();
+        let (is_paused, record) =
+            self.run().look(|run| (run.status() == Status::Paused, Box::new(run.trip_record())));
+        let asked = self.held_up.take().filter(|_| is_paused);
+        self.state.execution.verdict = Some(asked.unwrap_or(record));
+        self.run().ended();
+        self.save().await;
+    }
+
+    /// Brings the state up to date with the core, but for the core itself.
+    pub(super) fn sync(&mut self) {
+        let execution = &mut self.state.execution;
+        self.node.run.look_at_all(|run, carried| {
+            execution.status = run.status();
+            execution.usage = carried.usage;
+            execution.is_estimate = carried.is_estimate;
+            execution.cost_picos = run.cost().map(Money::picos);
+            execution.step_count = run.step_count();
+            execution.at_ms = run.at().0;
+            execution.events = carried.events;
+            if execution.still_running.len() != carried.still_running.len() {
+                execution.still_running.clone_from(&carried.still_running);
+            }
+        });
+    }
+
+    /// The state as it can be saved now.
+    pub(super) fn snapshot(&mut self) {
+        self.sync();
+        let execution = &mut self.state.execution;
+        execution.core = self.node.run.look(Run::to_state).ok().map(Box::new);
+        if flow_of(execution.status) == Flow::On {
+            execution.verdict = None;
+        }
+    }
+
+    /// Another agent continues the run.
+    pub(super) fn become_agent(&mut self, next: Arc<Inner>) {
+        self.agent = next;
+        self.run().set_external_stops(super::start::external_stops(self));
+        self.state.agent.clone_from(&self.agent.name);
+        self.context = ContextBound::new(self.agent.fixed_tokens);
+        self.state.execution.context = None;
+    }
+
+    /// Warnings since the last call, as a note to the model, if it is to be told.
+    pub(super) fn note_warnings(&mut self) {
+        let notices = self.run().take_notices();
+        if !self.agent.tells_model || notices.is_empty() {
+            return;
+        }
+        let by_rule: BTreeMap<_, _> = notices.into_iter().map(|n| (n.rule, n.message)).collect();
+        let warnings: Vec<String> = by_rule.into_values().collect();
+        let left = self.run().what_is_left();
+        let text =
+            format!("Note: {}.{left} Bring the task to an end in time.", warnings.join("; "));
+        self.state.messages.push(Message::system(text));
+    }
+}

@@ -1,0 +1,84 @@
+//! Keeping a run: its trace as it goes, its state after every step.
+
+use std::sync::Arc;
+
+use super::agent_run::{AgentRun, Flow};
+use endstop_runtime::store::{RunId, RunLock, Store, Version};
+use endstop_runtime::trace::TraceBuffer;
+
+/// Where a run is kept.
+pub(super) struct Stored {
+    /// That of the agent that began: another one may have another, or none.
+    pub(super) store: Arc<dyn Store>,
+    pub(super) version: Option<Version>,
+    pub(super) _lock: RunLock,
+}
+
+/// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait for its
+/// end.
+pub(super) struct Journal {
+    run: RunId,
+    buffer: Arc<TraceBuffer>,
+    store: Arc<dyn Store>,
+    /// Held while lines are appended, so that they keep their order. `Some` is the error of a store that did not take
+    /// some: nothing is appended after a hole.
+    problem: tokio::sync::Mutex<Option<String>>,
+}
+
+impl Journal {
+    /// The buffer has to observe the run.
+    pub(super) fn new(run: RunId, buffer: Arc<TraceBuffer>, store: Arc<dyn Store>) -> Self {
+        Self { run, buffer, store, problem: tokio::sync::Mutex::default() }
+    }
+
+    /// Hands the trace so far to the store: what was spent survives a crash from here on.
+    async fn keep(&self) -> Result<(), String> {
+        let mut problem = self.problem.lock().await;
+        if let Some(problem) = &*problem {
+            return Err(problem.clone());
+        }
+        let lines = self.buffer.take();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let kept = self.store.append(&self.run, &lines).await;
+        kept.map_err(|error| problem.insert(error.to_string()).clone())
+    }
+}
+
+impl AgentRun {
+    /// Hands the trace so far to the store: what was spent survives a crash from here on.
+    pub(super) async fn flush(&mut self) {
+        let Some(journal) = &self.node.journal else { return };
+        let Err(error) = journal.keep().await else { return };
+        if self.stored.take().is_some() || self.node.parent.is_some() && self.flow() != Flow::Stop {
+            self.error(&format!("the run cannot be kept: {error}"), "store");
+        }
+    }
+
+    /// Saves the state, if there is a store.
+    pub(super) async fn save(&mut self) {
+        self.snapshot();
+        self.flush().await;
+        let Some(stored) = &self.stored else { return };
+        let saved = stored.store.save(&self.state.id, &self.state.to_json(), stored.version).await;
+        match (saved, &mut self.stored) {
+            (Ok(version), Some(stored)) => stored.version = Some(version),
+            (Err(error), _) => {
+                self.stored = None;
+                self.error(&format!("the run cannot be saved: {error}"), "store");
+                self.snapshot();
+            }
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Saves the state after a step, if there is a store.
+    pub(super) async fn save_after_step(&mut self) {
+        if self.stored.is_some() {
+            self.save().await;
+        } else {
+            self.sync();
+        }
+    }
+}
