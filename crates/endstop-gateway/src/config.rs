@@ -25,10 +25,10 @@ pub use keys::{Key, UpstreamKeys};
 /// ```
 /// use std::sync::Arc;
 ///
-/// use endstop::core::Program;
-/// use endstop::core::policy::Policy;
-/// use endstop::core::probe::Probes;
-/// use endstop::store::RunId;
+/// use endstop_core::Program;
+/// use endstop_core::policy::Policy;
+/// use endstop_core::probe::Probes;
+/// use endstop_runtime::store::RunId;
 /// use endstop_gateway::{Config, Runs, StopWith, Upstreams};
 ///
 /// let policy = Policy::from_toml("[stop]\nbudget = \"cost >= $2\"")?;

@@ -1,46 +1,48 @@
-//! An HTTP gateway that stops LLM agents before they overspend or loop.
+//! An HTTP gateway that stops any agent program at its limits.
 //!
-//! Any agent program with a configurable base URL can run behind it. The gateway forwards model calls to their provider,
-//! reserves the worst case of each call before sending it, and settles the actual cost afterwards. When a limit of the
-//! run's policy trips, the agent gets a normal completion that ends its loop.
+//! Most agents cannot be changed to count what they spend. But they all reach their model over HTTP, and all of them
+//! read a base URL. The gateway is that URL: it reserves the worst case of every model call before it forwards the call,
+//! settles the actual cost, and answers with a stop response once a limit is reached.
 //!
 //! ```
-//! use std::sync::Arc;
-//!
-//! use endstop::core::Program;
-//! use endstop::core::policy::Policy;
-//! use endstop::core::probe::Probes;
-//! use endstop::store::RunId;
+//! # use std::sync::Arc;
+//! # use endstop_core::{Policy, Program, probe::Probes};
+//! # use endstop_runtime::store::RunId;
+//! # use endstop_sim::{Script, Sim};
 //! use endstop_gateway::{Config, Gateway, Runs, Upstreams};
 //!
-//! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
-//! let policy = Policy::from_toml("[stop]\nbudget = \"cost >= $2\"\nsteps = \"steps >= 50\"")?;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let upstream = Sim::start(Script::LoopFor(9)).await?; // A scripted model; a provider's address works as well.
+//! let policy = Policy::from_toml("[stop]\nsteps = \"steps >= 3\"").map_err(|error| error.message)?;
+//! let upstreams = Upstreams::all(&format!("http://{}", upstream.addr()))?;
 //! let program = Arc::new(Program::new(&policy, &Probes::new())?);
-//! let upstreams = Upstreams::from_environment(|name| std::env::var(name).ok())?;
-//! let run = RunId::parse("nightly")?;
-//!
-//! let gateway = Gateway::start(Config::new(upstreams, program, Runs::One(run.clone()))).await?;
+//! let config = Config::new(upstreams, program, Runs::One(RunId::parse("demo")?));
+//! let gateway = Gateway::start(config).await?;
 //! println!("OPENAI_BASE_URL=http://{}/v1", gateway.addr());
-//! # assert_eq!(gateway.counts(&run).unwrap().upstream_calls, 0);
 //! gateway.shut_down().await;
 //! # Ok(())
 //! # }
-//! # tokio::runtime::Runtime::new().unwrap().block_on(start()).unwrap();
 //! ```
 //!
-//! Start with [`Config`], [`Gateway`] and [`Runs`]. The command `endstop serve` is this crate with options.
-//! `docs/semantics.md` defines limits, charges and stop responses.
+//! Start with [`Gateway`], [`Config`] and [`Runs`].
 //!
-//! # How a call goes through it
+//! # How it works
 //!
-//! The gateway is a driver of the decision core: requests and responses become events, directives become HTTP. It decides
-//! nothing by itself.
+//! The gateway is a driver of the decision core: requests and responses become events, directives become HTTP, and
+//! nothing is decided here. A call passes these stages:
 //!
-//! 1. `server`: a connection, bounded, with checked framing.
-//! 2. `route`: the run, the upstream and the API of a request.
-//! 3. `call`: the phases parse, admit, send, relay and settle, each with a type that the next one consumes.
-//! 4. `run`: the runs and their conversations, which calls wait for and are charged to.
-//! 5. `control`: the control API for operators.
+//! 1. `server`: a connection, bounded, its framing checked.
+//! 2. `route`: the run, upstream and API of a request. Nothing in a request names a host.
+//! 3. `call`: parsed by [`endstop_llm`], admitted by the run, sent, relayed and settled. A response is forwarded while it
+//!    arrives, and is settled before its client can send the next request. With [`Config::keep`], a call is logged before
+//!    it is sent.
+//! 4. `stop`: the response of a stopped run.
+//!
+//! # Where next
+//!
+//! `endstop run` and `endstop serve` are this crate as commands (`docs/run.md` of the repository). `docs/semantics.md`
+//! defines each number and decision. The minimum Rust version is 1.95.
 
 mod body;
 mod call;

@@ -2,9 +2,6 @@
 
 use thiserror::Error;
 
-/// The largest exponent that is read; a price or an amount with more is a mistake.
-const MAX_EXPONENT: i32 = 400;
-
 /// What to do with digits beyond the wanted scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beyond {
@@ -101,6 +98,7 @@ pub(crate) fn plain(value: u128, digits: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::limits::MAX_EXPONENT;
     use super::*;
 
     #[test]

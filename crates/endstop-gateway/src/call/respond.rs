@@ -127,7 +127,7 @@ pub(super) fn stop_after(
     }
     let own = match request {
         Some(request)
-            if with == StopWith::Answer && request.demands != OutputContract::Structure =>
+            if with == StopWith::Answer && request.contract != OutputContract::Structure =>
         {
             dialect.stop(request, &text)
         }
