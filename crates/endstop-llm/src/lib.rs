@@ -39,7 +39,7 @@
 //! # Where next
 //!
 //! Start with [`Api`], [`CallRequest`] and [`CallResponse`]. `endstop-gateway` is built on this crate, and `endstop-sim`
-//! plays the same APIs with code of its own. The minimum Rust version is 1.95.
+//! plays the same APIs with separate code. The minimum Rust version is 1.95.
 
 mod ambiguous_keys;
 mod api;
