@@ -19,9 +19,7 @@ use crate::event::Event;
 /// A fold over the events of a run, compared as `probe("name") >= n`.
 ///
 /// It must be pure: the same events give the same value in every process.
-pub trait Probe:
-    fmt::Debug + Default + Serialize + DeserializeOwned + Send + 'static
-{
+pub trait Probe: fmt::Debug + Default + Serialize + DeserializeOwned + Send + 'static {
     /// The name that conditions use.
     const NAME: &'static str;
 
