@@ -23,13 +23,11 @@ use super::agent_run::{About, AgentRun, Flow};
 use super::hooks::{Trigger, words_of};
 use super::node::AgentNode;
 use super::state::ToolExecution;
+use crate::limits::MAX_ANSWER_BYTES;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::{Handoff, Tool, ToolContext, ToolEntry, ToolError, ToolOutput, answers};
 use endstop_runtime::{CancelOn, Waited};
-
-/// The longest answer that is kept of a tool call, in bytes: more than a model reads. The rest is cut.
-const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
 /// A call that runs.
 type Running = BoxFuture<'static, Ran>;
