@@ -31,7 +31,7 @@ pub use keys::{Key, UpstreamKeys};
 /// use endstop_runtime::store::RunId;
 /// use endstop_gateway::{Config, Runs, StopWith, Upstreams};
 ///
-/// let policy = Policy::from_toml("max_usd = 2.00")?;
+/// let policy = Policy::from_toml("[stop]\nbudget = \"cost >= $2\"")?;
 /// let program = Arc::new(Program::new(&policy, &Probes::new())?);
 /// let upstreams = Upstreams::all("https://api.example.com/v1")?;
 /// let mut config = Config::new(upstreams, program, Runs::One(RunId::parse("nightly")?));

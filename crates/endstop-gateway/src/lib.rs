@@ -7,7 +7,6 @@
 //! ```
 //! # use std::sync::Arc;
 //! # use endstop_core::{Policy, Program, probe::Probes};
-//! # use endstop_price::PriceTable;
 //! # use endstop_runtime::store::RunId;
 //! # use endstop_sim::{Script, Sim};
 //! use endstop_gateway::{Config, Gateway, Runs, Upstreams};
@@ -16,23 +15,9 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let upstream = Sim::start(Script::LoopFor(9)).await?; // A scripted model; a provider's address works as well.
 //! let policy = Policy::from_toml("[stop]\nsteps = \"steps >= 3\"").map_err(|error| error.message)?;
-//! let config = Config {
-//!     listen: "127.0.0.1:0".parse()?,
-//!     upstreams: Upstreams::all(&format!("http://{}", upstream.addr()))?,
-//!     program: Arc::new(Program::new(&policy, &Probes::new())?),
-//!     runs: Runs::One(RunId::parse("demo")?),
-//! #   upstream_keys: Default::default(),
-//! #   around: Default::default(),
-//! #   stop_with: Default::default(),
-//! #   allow_unmetered: false,
-//! #   pause: Default::default(),
-//! #   default_output: 32_000,
-//! #   prices: PriceTable::embedded(),
-//! #   bounds: Default::default(),
-//! #   control_token: None,
-//! #   keep: None,
-//!     // Keys, prices, sizes and times: see [`Config`].
-//! };
+//! let upstreams = Upstreams::all(&format!("http://{}", upstream.addr()))?;
+//! let program = Arc::new(Program::new(&policy, &Probes::new())?);
+//! let config = Config::new(upstreams, program, Runs::One(RunId::parse("demo")?));
 //! let gateway = Gateway::start(config).await?;
 //! println!("OPENAI_BASE_URL=http://{}/v1", gateway.addr());
 //! gateway.shut_down().await;

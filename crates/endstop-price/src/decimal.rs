@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use super::limits::MAX_EXPONENT;
+
 /// What to do with digits beyond the wanted scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beyond {
@@ -98,7 +100,6 @@ pub(crate) fn plain(value: u128, digits: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::limits::MAX_EXPONENT;
     use super::*;
 
     #[test]
