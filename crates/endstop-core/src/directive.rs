@@ -9,7 +9,8 @@ use crate::signal::StopReason;
 pub enum Directive {
     /// Go on; what was announced has begun.
     Proceed,
-    /// What was announced does not begin and gets a typed result; the run goes on.
+    /// The announced thing does not start and gets a typed result; the run continues. It is a separate directive,
+    /// because a sub-agent that is too deep, or a tool call in the wrap-up, must not end the run.
     Refuse,
     /// Drop the reply and ask the model again, within the same step.
     Retry,

@@ -24,7 +24,7 @@ use crate::event::{Event, EventKind, Source};
 use crate::policy::OnUnpriced;
 use crate::probe::RunningProbes;
 use crate::program::{Class, Compare, Names, OpKind, Program, Read, carried};
-use crate::table::{CompareIx, GaugeIx, NumberIx, OpIx, RuleIx, Table};
+use crate::table::{CompareIx, GaugeIx, NumberIx, OpIx, ProbeIx, RuleIx, Table};
 use crate::units::{Cost, TokenUsage};
 pub(crate) use clocks::Clocks;
 pub(crate) use facts::Facts;
@@ -104,15 +104,6 @@ struct ApprovedLimit {
     limit: u64,
 }
 
-/// Why a saved meter does not go with the names it was saved with: one of its parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misfit {
-    /// A table has more or fewer rows than names, or an operator is of another kind.
-    Part(&'static str),
-    /// A probe does not read its state.
-    Probe(usize),
-}
-
 /// The measurements of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -132,7 +123,9 @@ pub(crate) struct Meter {
     facts: Facts,
     operators: Operators,
     approved: Vec<ApprovedLimit>,
-    probes: RunningProbes,
+    /// What the probes measured last. They are the user's code, and kept beside the meter.
+    #[serde(skip)]
+    probed: Table<ProbeIx, Option<u64>>,
     compared: Frame,
     /// The program's comparisons, with the limits that approvals gave this run.
     #[serde(skip)]
@@ -149,7 +142,7 @@ impl Meter {
             words: Words::new(program),
             facts: Facts::new(program),
             operators: Operators::new(program),
-            probes: RunningProbes::start(program.probe_names().rows(), program.probes()),
+            probed: program.probe_names().rows().iter().map(|_| None).collect(),
             compared: Frame::new(program),
             compares: program.compares().clone(),
             ..Self::default()
@@ -157,6 +150,13 @@ impl Meter {
         meter.sync_all(program);
         meter.evaluate(program);
         meter
+    }
+
+    /// Takes over what the probes of a run that begins, or was restored, measure.
+    pub(crate) fn read_probes(&mut self, program: &Program, probes: &RunningProbes) {
+        self.probed = probes.values().collect();
+        self.sync(program, Class::Live);
+        self.evaluate(program);
     }
 
     pub(crate) const fn clocks(&self) -> &Clocks {
@@ -182,10 +182,6 @@ impl Meter {
     /// The comparisons with the limits that hold for this run.
     pub(crate) const fn compares(&self) -> &Table<CompareIx, Compare> {
         &self.compares
-    }
-
-    pub(crate) const fn probes(&self) -> &RunningProbes {
-        &self.probes
     }
 
     /// The numbers as they are compared now.
@@ -226,7 +222,7 @@ impl Meter {
             Read::Stale => self.progress.stale_percent(),
             // What is unknown is so by its reading; the number is not looked at.
             Read::Reported(number) => self.reported.at(number).unwrap_or(0),
-            Read::Probe(probe) => self.probes.value(probe).unwrap_or(0),
+            Read::Probe(probe) => self.probed.at(probe).unwrap_or(0),
             Read::Op(op) => self.operators.at(op).number(),
         }
     }
@@ -246,7 +242,7 @@ impl Meter {
                 at_least_if(self.tallies.of(own).lacks_tokens())
             }
             (_, Read::Reported(number)) => unknown_if(self.reported.at(number).is_none()),
-            (_, Read::Probe(probe)) => unknown_if(self.probes.value(probe).is_none()),
+            (_, Read::Probe(probe)) => unknown_if(self.probed.at(probe).is_none()),
             (_, Read::Tool { tool, .. }) => at_least_if(self.tools.at(tool).is_partial()),
             (_, Read::Op(op)) => at_least_if(self.operators.at(op).is_unknown()),
             _ => Reading::Known,
@@ -433,8 +429,9 @@ impl Meter {
             && matches!(event.kind, EventKind::Reserve { .. })
     }
 
-    /// Whether counts are compared as they stand: between own steps, but not in the middle of a step that a
-    /// descendant takes meanwhile.
+    /// Returns whether counts are compared now: between own steps, but not in the middle of a step that a descendant
+    /// takes at that time. The gateway counts calls side by side as descendants of their run. Compared in the middle
+    /// of one, a limit would end calls that it has admitted.
     const fn compares_counts(&self, event: &Event<'_>) -> bool {
         let ends_step = matches!(event.kind, EventKind::StepEnd);
         !self.step.is_open() && (matches!(event.source, Source::Own) || ends_step)
@@ -495,9 +492,14 @@ impl Meter {
     }
 
     /// Counts what was admitted.
-    pub(crate) fn begin(&mut self, program: &Program, event: &Event<'_>) {
+    pub(crate) fn begin(
+        &mut self,
+        program: &Program,
+        probes: &mut RunningProbes,
+        event: &Event<'_>,
+    ) {
         let own = event.source == Source::Own;
-        self.probes.observe(event);
+        self.probe(probes, event);
         self.sync(program, Class::Live);
         match &event.kind {
             EventKind::RunBegin { agent, depth } if own => {
@@ -547,7 +549,12 @@ impl Meter {
 
     /// Takes in a piece of the model's words or a tick: whether anything that is compared can have changed.
     #[inline]
-    pub(crate) fn stream(&mut self, program: &Program, event: &Event<'_>) -> bool {
+    pub(crate) fn stream(
+        &mut self,
+        program: &Program,
+        probes: &mut RunningProbes,
+        event: &Event<'_>,
+    ) -> bool {
         let found = match event.kind {
             EventKind::Piece { text } if event.source == Source::Own && self.step.is_open() => {
                 let found = self.words.feed(program, text, &mut self.facts);
@@ -561,16 +568,21 @@ impl Meter {
         if self.compares_counts(event) {
             self.sync_counts(program);
         }
-        if !self.probes.is_empty() {
-            self.probes.observe(event);
+        if !probes.is_empty() {
+            self.probe(probes, event);
             self.sync(program, Class::Live);
         }
-        found || program.is_timed() || !self.step.is_open() || !self.probes.is_empty()
+        found || program.is_timed() || !self.step.is_open() || !probes.is_empty()
     }
 
     /// Takes in what happened. Pieces and ticks are taken in by [`Meter::stream`], intentions by
     /// [`Meter::begin`].
-    pub(crate) fn apply(&mut self, program: &Program, event: &Event<'_>) {
+    pub(crate) fn apply(
+        &mut self,
+        program: &Program,
+        probes: &mut RunningProbes,
+        event: &Event<'_>,
+    ) {
         let own = event.source == Source::Own;
         let closes_step = self.closes_own_step(event);
         match &event.kind {
@@ -621,7 +633,7 @@ impl Meter {
             EventKind::Resumed => self.clocks.resume(),
             _ => {}
         }
-        self.probes.observe(event);
+        self.probe(probes, event);
         self.sync(program, Class::Settled);
         self.sync(program, Class::Live);
         if self.compares_counts(event) {
@@ -629,6 +641,16 @@ impl Meter {
         }
         if closes_step {
             self.advance_operators(program);
+        }
+    }
+
+    #[inline]
+    fn probe(&mut self, probes: &mut RunningProbes, event: &Event<'_>) {
+        if !probes.is_empty() {
+            probes.observe(event);
+            for (known, value) in self.probed.rows_mut().iter_mut().zip(probes.values()) {
+                *known = value;
+            }
         }
     }
 
@@ -797,35 +819,38 @@ impl Meter {
         }
         self.compared.drop_derived();
         self.compares = Table::default();
+        self.probed = Table::default();
         self
     }
 
     /// Brings a meter that was saved under the names `from` under a program, which may be of another policy:
     /// what was not measured is unknown, not zero.
-    pub(crate) fn fit(mut self, from: &Names, program: &Program) -> Result<Self, Misfit> {
+    ///
+    /// # Errors
+    /// The part that does not go with the names: it has more or fewer rows, or an operator is of another kind.
+    pub(crate) fn fit(mut self, from: &Names, program: &Program) -> Result<Self, &'static str> {
         let names = program.names();
         let begun = self.step.begun() > 0;
         let tools = carried(self.tools, &from.tools, &names.tools, |_, _| false);
-        let tools = tools.ok_or(Misfit::Part("tools"))?.into_iter();
+        let tools = tools.ok_or("tools")?.into_iter();
         let tools = tools.map(|saved| saved.unwrap_or_else(|| ToolTally::uncounted(begun)));
         let reported = carried(self.reported, &from.reported, &names.reported, |_, _| false);
-        let reported = reported.ok_or(Misfit::Part("reported"))?.into_iter().map(Option::flatten);
+        let reported = reported.ok_or("reported")?.into_iter().map(Option::flatten);
         let texts_go_on = self.words.fit(from, program);
         self.progress.fit(program.needs(), begun);
         let facts = self.facts.fit(from, program, begun, texts_go_on);
         let operators = self.operators.fit(from, program, begun);
-        let probe_names = program.probe_names().rows();
         let saved_frame = self.compared.into_saved(from.gauges.len());
-        let (numbers, readings) = saved_frame.ok_or(Misfit::Part("compared"))?;
+        let (numbers, readings) = saved_frame.ok_or("compared")?;
         let numbers = carried(numbers, &from.gauges, &names.gauges, |_, _| false);
         let readings = carried(readings, &from.gauges, &names.gauges, |_, _| false);
         let approved = core::mem::take(&mut self.approved);
         let mut meter = Self {
             tools: tools.collect(),
             reported: reported.collect(),
-            facts: facts.ok_or(Misfit::Part("facts"))?,
-            operators: operators.ok_or(Misfit::Part("operators"))?,
-            probes: self.probes.restart(probe_names, program.probes()).map_err(Misfit::Probe)?,
+            facts: facts.ok_or("facts")?,
+            operators: operators.ok_or("operators")?,
+            probed: program.probe_names().rows().iter().map(|_| None).collect(),
             compared: Frame::new(program),
             compares: program.compares().clone(),
             approved: Vec::new(),
@@ -837,7 +862,7 @@ impl Meter {
             }
         }
         meter.sync_all(program);
-        let (numbers, readings) = numbers.zip(readings).ok_or(Misfit::Part("compared"))?;
+        let (numbers, readings) = numbers.zip(readings).ok_or("compared")?;
         let saved = program.gauges().iter().zip(numbers.into_iter().zip(readings));
         for ((gauge, slot), (number, reading)) in saved {
             let (Some(number), Some(reading)) = (number, reading) else { continue };

@@ -11,19 +11,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::ser::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::Event;
-use crate::table::{Index as _, ProbeIx};
 
 /// A fold over the events of a run, compared as `probe("name") >= n`.
 ///
 /// It must be pure: the same events give the same value in every process.
-pub trait Probe:
-    fmt::Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static
-{
+pub trait Probe: fmt::Debug + Default + Serialize + DeserializeOwned + Send + 'static {
     /// The name that conditions use.
     const NAME: &'static str;
 
@@ -35,23 +31,16 @@ pub trait Probe:
 }
 
 /// A probe that is running.
-trait RunningProbe: fmt::Debug + Send + Sync {
+trait RunningProbe: fmt::Debug + Send {
     fn observe(&mut self, event: &Event<'_>);
     fn value(&self) -> Option<u64>;
     /// The state as JSON; `None` for a closure, which cannot be saved.
     fn save(&self) -> Option<String>;
 }
 
-/// The probes of one run, in the order of its program. Saved as the state of each by name.
+/// The probes of one run, in the order of its program.
 #[derive(Debug, Default)]
 pub(crate) struct RunningProbes(Vec<(String, Box<dyn RunningProbe>)>);
-
-#[expect(clippy::indexing_slicing, reason = "one row for each probe of the program")]
-impl RunningProbes {
-    pub(crate) fn value(&self, probe: ProbeIx) -> Option<u64> {
-        self.0[probe.place()].1.value()
-    }
-}
 
 impl RunningProbes {
     /// Fresh probes of these names, which the compiler has found among `probes`.
@@ -63,18 +52,21 @@ impl RunningProbes {
         Self(names.iter().map(start).collect())
     }
 
-    /// The probes of these names, each from its saved state if there is one here.
+    /// The probes of these names, each from its saved state if there is one.
     ///
     /// # Errors
-    /// The place of a probe that does not read its state.
-    pub(crate) fn restart(&self, names: &[String], probes: &Probes) -> Result<Self, usize> {
-        let restart = |(place, name): (usize, &String)| {
-            let known = self.0.iter().find(|(known, _)| known == name);
-            let saved = known.and_then(|(_, probe)| probe.save());
-            let probe = probes.start(name, saved.as_deref()).ok_or(place)?;
+    /// The name of a probe that does not read its state.
+    pub(crate) fn restart(
+        names: &[String],
+        probes: &Probes,
+        saved: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
+        let restart = |name: &String| {
+            let text = saved.get(name).map(String::as_str);
+            let probe = probes.start(name, text).ok_or_else(|| name.clone())?;
             Ok((name.clone(), probe))
         };
-        names.iter().enumerate().map(restart).collect::<Result<_, _>>().map(Self)
+        names.iter().map(restart).collect::<Result<_, _>>().map(Self)
     }
 
     #[inline]
@@ -86,9 +78,14 @@ impl RunningProbes {
         self.0.iter_mut().for_each(|(_, probe)| probe.observe(event));
     }
 
-    /// The size of each saved state by name; `None` for a closure.
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = (&str, Option<usize>)> {
-        self.0.iter().map(|(name, probe)| (name.as_str(), probe.save().map(|text| text.len())))
+    /// What each measures now.
+    pub(crate) fn values(&self) -> impl Iterator<Item = Option<u64>> {
+        self.0.iter().map(|(_, probe)| probe.value())
+    }
+
+    /// The state of each by name; `None` for a closure.
+    pub(crate) fn saved(&self) -> impl Iterator<Item = (&str, Option<String>)> {
+        self.0.iter().map(|(name, probe)| (name.as_str(), probe.save()))
     }
 }
 
@@ -100,37 +97,6 @@ impl Clone for RunningProbes {
             (name.clone(), Box::new(still) as Box<dyn RunningProbe>)
         };
         Self(self.0.iter().map(copy).collect())
-    }
-}
-
-impl PartialEq for RunningProbes {
-    fn eq(&self, other: &Self) -> bool {
-        let state = |probes: &Self| -> Vec<(String, Option<String>)> {
-            probes.0.iter().map(|(name, probe)| (name.clone(), probe.save())).collect()
-        };
-        state(self) == state(other)
-    }
-}
-
-impl Serialize for RunningProbes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut saved = BTreeMap::new();
-        for (name, probe) in &self.0 {
-            let text = probe.save().ok_or_else(|| S::Error::custom("a closure cannot be saved"))?;
-            saved.insert(name, text);
-        }
-        saved.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for RunningProbes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let still = |(name, saved)| {
-            let still = Still { value: None, saved: Some(saved) };
-            (name, Box::new(still) as Box<dyn RunningProbe>)
-        };
-        let saved = BTreeMap::<String, String>::deserialize(deserializer)?;
-        Ok(Self(saved.into_iter().map(still).collect()))
     }
 }
 
@@ -151,7 +117,7 @@ impl<P: Probe> RunningProbe for Saved<P> {
     }
 }
 
-/// What a probe told last, in a copy of its run or in a saved one.
+/// What a probe told last, in a copy of its run.
 #[derive(Debug)]
 struct Still {
     value: Option<u64>,
@@ -185,7 +151,7 @@ impl<F> fmt::Debug for Local<F> {
     }
 }
 
-impl<F: FnMut(&Event<'_>) -> Option<u64> + Send + Sync> RunningProbe for Local<F> {
+impl<F: FnMut(&Event<'_>) -> Option<u64> + Send> RunningProbe for Local<F> {
     fn observe(&mut self, event: &Event<'_>) {
         self.last = (self.measure)(event);
     }
@@ -243,7 +209,7 @@ impl Probes {
         make: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: FnMut(&Event<'_>) -> Option<u64> + Send + Sync + 'static,
+        F: FnMut(&Event<'_>) -> Option<u64> + Send + 'static,
     {
         let name: String = name.into();
         let label = name.clone();

@@ -3,6 +3,9 @@
 //! Every comparison is `lo <= gauge <= lo + span`, perhaps inverted, over one dense array of numbers; facts
 //! and operators over time are bits; groups fold bits of earlier slots in post-order. Negation stands at
 //! the leaves only, so a leaf that becomes true can only bring a rule nearer to tripping.
+//!
+//! An unknown leaf therefore takes the value that does not. A missing price under `on_unpriced = "stop"` takes the
+//! value that does. The trip record computes true, false and unknown afterwards, when a caller asks for it.
 
 mod compile;
 mod names;

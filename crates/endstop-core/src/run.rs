@@ -23,6 +23,7 @@ use crate::event::{Cap, Event, EventKind, Source};
 use crate::limits::{MAX_RAISED, MAX_REPLY_RETRIES};
 use crate::meter::{Frame, Meter, Sight, WorstCase};
 use crate::policy::Action;
+use crate::probe::RunningProbes;
 use crate::program::{Names, Program, Read, carried};
 use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
 use crate::table::{RuleIx, Table};
@@ -143,6 +144,7 @@ static COMPLETED: StopSignal = StopSignal::new(StopReason::Completed);
 pub struct Run {
     program: Arc<Program>,
     state: State,
+    probes: RunningProbes,
     notices: Vec<Notice>,
     /// Whether the state as it is has been judged, in this process.
     judged: bool,
@@ -154,20 +156,30 @@ impl Run {
     /// A run that has not begun.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
-        Self::with_state(State::new(&program), program)
+        let probes = RunningProbes::start(program.probe_names().rows(), program.probes());
+        Self::with_state(State::new(&program), probes, program)
     }
 
-    fn with_state(state: State, program: Arc<Program>) -> Self {
-        Self { program, state, notices: Vec::new(), judged: false, aside: Frame::default() }
+    fn with_state(mut state: State, probes: RunningProbes, program: Arc<Program>) -> Self {
+        if !probes.is_empty() {
+            state.meter.read_probes(&program, &probes);
+        }
+        let (notices, aside) = (Vec::new(), Frame::default());
+        Self { program, state, probes, notices, judged: false, aside }
     }
 
     /// A copy that reads as the run does now, and can be saved if the run can. It is to be looked at: its probes
     /// keep what they have told and take in nothing more. O(state), which the policy bounds.
     #[must_use]
     pub fn frozen(&self) -> Self {
-        let mut copy = Self::with_state(self.state.clone(), Arc::clone(&self.program));
-        (copy.notices, copy.judged) = (self.notices.clone(), self.judged);
-        copy
+        Self {
+            program: Arc::clone(&self.program),
+            state: self.state.clone(),
+            probes: self.probes.clone(),
+            notices: self.notices.clone(),
+            judged: self.judged,
+            aside: Frame::default(),
+        }
     }
 
     // Events in, directives out.
@@ -184,7 +196,7 @@ impl Run {
         let after_step = self.state.meter.closes_own_step(event);
         match event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
-                let changed = self.state.meter.stream(&self.program, event);
+                let changed = self.state.meter.stream(&self.program, &mut self.probes, event);
                 // What has not changed was decided at the checkpoint before.
                 let is_quiet = self.state.ended.is_none() && self.state.raised.is_empty();
                 if !changed && self.judged && is_quiet {
@@ -196,7 +208,7 @@ impl Run {
                 if after_step {
                     self.state.overrides.lapse();
                 }
-                self.state.meter.apply(&self.program, event);
+                self.state.meter.apply(&self.program, &mut self.probes, event);
                 self.take_in(event);
                 self.settle_late(event);
             }
@@ -247,7 +259,7 @@ impl Run {
         }
         self.state.meter.announce(&self.program, event);
         if matches!(event.kind, EventKind::HandOff { .. }) {
-            self.state.meter.apply(&self.program, event);
+            self.state.meter.apply(&self.program, &mut self.probes, event);
         }
         if begins_step && self.state.overrides.is_requested() {
             self.state.overrides.use_up(&self.program);
@@ -278,7 +290,7 @@ impl Run {
             state.ahead = None;
         }
         state.meter.hide_next_cost(&self.program);
-        state.meter.begin(&self.program, event);
+        state.meter.begin(&self.program, &mut self.probes, event);
         // What is shown from here on is what a restored run would show.
         state.meter.evaluate(&self.program);
         self.judged = false;
@@ -734,7 +746,7 @@ impl Run {
     pub fn to_state(&self) -> Result<RunState, SaveError> {
         let mut copy = self.frozen();
         copy.record_end();
-        RunState::new(&self.program, copy.state)
+        RunState::new(&self.program, copy.state, &copy.probes)
     }
 
     /// A run from its saved text, under `program`, which may be that of a changed policy.
@@ -750,7 +762,8 @@ impl Run {
     /// # Errors
     /// As [`Run::restore`].
     pub fn from_state(program: Arc<Program>, state: RunState) -> Result<Self, RestoreError> {
-        Ok(Self::with_state(state.into_state(&program)?, program))
+        let (state, probes) = state.into_parts(&program)?;
+        Ok(Self::with_state(state, probes, program))
     }
 }
 

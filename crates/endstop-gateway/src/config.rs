@@ -1,4 +1,4 @@
-//! What a gateway is started with.
+//! The configuration of a gateway.
 
 mod keys;
 
@@ -15,67 +15,110 @@ use endstop_runtime::store::RunId;
 use http::Uri;
 use thiserror::Error;
 
-use crate::limits::RESPONSE_TIMEOUT;
+use crate::limits::{DEFAULT_OUTPUT, RESPONSE_TIMEOUT};
 pub use keys::{Key, UpstreamKeys};
 
-/// What a gateway is started with.
+/// The configuration of a gateway.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use endstop_core::Program;
+/// use endstop_core::policy::Policy;
+/// use endstop_core::probe::Probes;
+/// use endstop_runtime::store::RunId;
+/// use endstop_gateway::{Config, Runs, StopWith, Upstreams};
+///
+/// let policy = Policy::from_toml("[stop]\nbudget = \"cost >= $2\"")?;
+/// let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// let upstreams = Upstreams::all("https://api.example.com/v1")?;
+/// let mut config = Config::new(upstreams, program, Runs::One(RunId::parse("nightly")?));
+/// config.stop_with = StopWith::Error;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Config {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where calls go.
+    /// The upstreams that calls are forwarded to.
     pub upstreams: Upstreams,
-    /// The upstreams' own keys, for clients that send a key which the gateway has issued.
+    /// The upstreams' own keys, for clients that send a key issued by the gateway.
     pub upstream_keys: UpstreamKeys,
     /// The policy of every run.
     pub program: Arc<Program>,
-    /// Which runs there are.
+    /// The runs of the gateway.
     pub runs: Runs,
     /// Observers, kill switch and shared budget of every run.
     pub around: RunEnvironment,
-    /// How a stop is answered.
+    /// The form of stop responses.
     pub stop_with: StopWith,
-    /// Lets calls pass whose usage cannot be read, although money or tokens are limited.
+    /// Lets calls pass whose usage cannot be read, even if money or tokens are limited.
     pub allow_unmetered: bool,
-    /// How long a call is held while its run is paused.
+    /// How long a call waits while its run is paused.
     pub pause: PauseLimit,
-    /// The output cap of calls that bring none, where money or tokens are limited.
+    /// The output cap of calls that have none, if money or tokens are limited.
     pub default_output: u64,
-    /// The prices.
+    /// The price table.
     pub prices: &'static PriceTable,
-    /// Sizes, counts and times beyond which nothing is taken.
+    /// Limits on sizes, counts and times.
     pub bounds: Bounds,
-    /// What the control interface (`/endstop/v1/`) asks for as a bearer token; there is none without.
+    /// The bearer token of the control API (`/endstop/v1/`). `None` turns the API off.
     pub control_token: Option<Key>,
-    /// The folder in which runs are kept, each in a file of its own (`<run>.jsonl`, an Endstop trace): a run that
-    /// was forgotten, or whose gateway has died, goes on from its file when it is named again. One process a
-    /// folder, as long as the gateway or one of its runs is in memory. Nothing survives the process without.
+    /// The directory of stored runs, each in a file of its own (`<run>.jsonl`, an Endstop trace). A run that was
+    /// forgotten, or whose gateway has died, goes on from its file when it is named again. One process uses a directory
+    /// at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the process.
     ///
-    /// What is about to be sent is written before it is sent, what a call came to before its client can ask again.
-    /// That survives `kill -9`, and not a loss of power. A call that a crash cut is charged its worst case. Where a
-    /// file cannot be written, its run stops; where one cannot be read, calls of its run are refused (500).
+    /// The gateway logs each call before sending it, and logs its cost before the client can send another. The log
+    /// survives `kill -9`, but not a loss of power. A call that a crash cut is charged its worst case. If a file cannot be
+    /// written, its run stops. If one cannot be read, calls of its run are refused (500).
     ///
-    /// With a shared budget in [`Config::around`] all files are read at the start, and the budget is charged with
-    /// what they have spent: it has to be a new one.
+    /// With a shared budget in [`Config::around`] the gateway reads all files at the start and charges the budget with
+    /// their spend: it has to be a new budget.
     pub keep: Option<PathBuf>,
 }
 
-/// Which runs there are.
+impl Config {
+    /// A configuration with defaults: a free port of the loopback address, the embedded prices, the clients' own keys, no
+    /// control API, and no stored runs.
+    #[must_use]
+    pub fn new(upstreams: Upstreams, program: Arc<Program>, runs: Runs) -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            upstreams,
+            upstream_keys: UpstreamKeys::default(),
+            program,
+            runs,
+            around: RunEnvironment::default(),
+            stop_with: StopWith::default(),
+            allow_unmetered: false,
+            pause: PauseLimit::default(),
+            default_output: DEFAULT_OUTPUT,
+            prices: PriceTable::embedded(),
+            bounds: Bounds::default(),
+            control_token: None,
+            keep: None,
+        }
+    }
+}
+
+/// The runs of a gateway.
 #[derive(Clone)]
 pub enum Runs {
-    /// One, whatever a request says: `endstop run`. A request's run path names sub-agents of it.
+    /// One run, whatever a request says: `endstop run`. The run path of a request names its sub-agents.
     One(RunId),
-    /// Those that requests name.
+    /// The runs that requests name.
     Many {
-        /// What a request that names none is.
+        /// The treatment of requests that name no run.
         unnamed: Unnamed,
-        /// Keys that the gateway has issued, and the run of each. A client sends its key as its API key.
+        /// Keys issued by the gateway, each with its run. A client sends its key as its API key.
         keys: Vec<(Key, RunId)>,
     },
 }
 
 impl fmt::Debug for Runs {
-    /// Without the keys.
+    /// Does not show the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::One(run) => f.debug_tuple("One").field(run).finish(),
@@ -86,59 +129,59 @@ impl fmt::Debug for Runs {
     }
 }
 
-/// What becomes of a request that names no run, where there are many.
+/// The treatment of a request that names no run, if there are many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unnamed {
-    /// It is refused (400), with what to do.
+    /// It is refused (400) with a hint.
     #[default]
     Refuse,
-    /// All such requests are one run.
+    /// All such requests belong to one run.
     Shared,
 }
 
-/// How a client is told that its run has stopped.
+/// The form of stop responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopWith {
-    /// An answer of the interface's own that ends the client's loop; 402 where the request demands structure.
+    /// A normal completion that ends the client's loop; 402 if the request demands structured output.
     #[default]
     Answer,
     /// Always 402.
     Error,
 }
 
-/// How long a call is held while its run is paused; then it is answered with a stop.
+/// How long a call waits while its run is paused; then it gets a stop response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseLimit(pub Duration);
 
 impl Default for PauseLimit {
-    /// Ten minutes: as long as the usual clients wait for an answer.
+    /// Ten minutes: as long as the usual clients wait for a response.
     fn default() -> Self {
         Self(Duration::from_secs(600))
     }
 }
 
-/// Sizes, counts and times beyond which nothing is taken.
+/// Limits on sizes, counts and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of a request's head.
     pub head: usize,
     /// Bytes of a request's body.
     pub request: usize,
-    /// Bytes of an answer that is read as a whole; a longer one passes and is charged as an estimate.
+    /// Bytes of a response that is read as a whole; a longer one passes and is charged as an estimate.
     pub answer: usize,
     /// Bytes of one event of a stream.
     pub event: usize,
     /// Connections of clients at the same time.
     pub connections: usize,
-    /// Calls of one run in flight at the same time; more wait for nothing and get 503.
+    /// Calls of one run in flight at the same time; more get 503 at once.
     pub calls: usize,
-    /// Runs in memory. The longest idle one that has ended is forgotten first; one that has not ended is forgotten
-    /// only where runs are kept ([`Config::keep`]), and new ones get 503 otherwise.
+    /// Runs in memory. The longest idle one that has ended is forgotten first. One that has not ended is forgotten only
+    /// if runs are stored ([`Config::keep`]); otherwise new ones get 503.
     pub runs: usize,
-    /// Conversations of a run that are told apart at the same time.
+    /// Conversations of a run at the same time.
     pub conversations: usize,
-    /// How long an upstream may take from the request to the head of its answer; then the client gets 504, and the
-    /// call is charged what it sent. What the answer takes after that is bounded by limits of the run alone.
+    /// How long an upstream may take from the request to the head of its response. Then the client gets 504, and the call
+    /// is charged its estimated input. After that, only limits of the run bound the response.
     pub answer_within: Duration,
 }
 
@@ -158,26 +201,26 @@ impl Default for Bounds {
     }
 }
 
-/// Where calls go. Only what stands here is ever connected to: nothing in a request chooses a host.
+/// The upstreams that calls are forwarded to. The gateway connects to no other host, whatever a request says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstreams {
-    /// Chat completions, responses, and what no other rule takes. The base has its version path (`/v1`).
+    /// Chat completions, responses, and requests that no other rule matches. The base has its version path (`/v1`).
     pub openai: Uri,
-    /// Messages. The base is without its version path.
+    /// Messages. The base has no version path.
     pub anthropic: Uri,
-    /// generateContent. The base is without its version path.
+    /// generateContent. The base has no version path.
     pub gemini: Uri,
 }
 
 /// Why an upstream cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UpstreamsError {
-    /// It is no address.
+    /// It is no valid address.
     #[error("`{text}` is no address of an upstream: {why}")]
     Address {
-        /// What was given.
+        /// The given text, without secrets.
         text: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }

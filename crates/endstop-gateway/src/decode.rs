@@ -1,4 +1,4 @@
-//! Compressed answers, read as they come.
+//! Compressed responses, decoded as they come.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ use zstd::ZstdDecoder;
 /// Bytes that brotli works on at a time.
 const BROTLI_BUFFER: usize = 16 << 10;
 
-/// Why a compressed answer cannot be read.
+/// Why a compressed response cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum DecodeError {
     /// The encoding is not known, or several are stacked.
@@ -25,15 +25,15 @@ pub(crate) enum DecodeError {
     /// The data is broken, or ends early.
     #[error("the compressed data is broken")]
     Broken,
-    /// More comes out of one part than is taken.
+    /// One part expands to too much.
     #[error("the compressed data holds too much")]
     TooLarge,
 }
 
 /// Undoes a `Content-Encoding`, part by part.
 ///
-/// What can be read after a part is given out with it; but zstd holds back up to its window (8 MiB at most) until
-/// the end, so a stream of events in it comes late. Requests ask for no compression where it matters.
+/// Each part returns everything that can be decoded so far, except that zstd holds back up to its window (8 MiB at most)
+/// until the end, so a stream of events in it comes late. The gateway asks upstreams for no compression of model calls.
 pub(crate) struct Decoder {
     kind: Kind,
     max: usize,
@@ -48,15 +48,15 @@ enum Kind {
     Deflate(Inflate),
     Brotli(Box<DecompressorWriter<Sink>>),
     Zstd(Box<ZstdDecoder>),
-    /// It ended, or it failed and says so again.
+    /// It has ended or failed; a failure is returned again.
     Over(Result<(), DecodeError>),
 }
 
 impl Decoder {
-    /// For the value of a `Content-Encoding`. One part never yields more than `max` bytes, however small it is.
+    /// A decoder for the value of a `Content-Encoding`. One part never expands to more than `max` bytes.
     ///
     /// # Errors
-    /// Where the encoding is not known.
+    /// If the encoding is not known.
     pub(crate) fn new(encoding: &str, max: usize) -> Result<Self, DecodeError> {
         let encoding = encoding.trim();
         let is = |names: &[&str]| names.iter().any(|name| encoding.eq_ignore_ascii_case(name));
@@ -76,15 +76,15 @@ impl Decoder {
         Ok(Self { kind, max, has_begun: false })
     }
 
-    /// Whether nothing is done to the data, so that it need not be pushed at all.
+    /// Whether the data is not encoded, so that it need not be pushed at all.
     pub(crate) const fn is_identity(&self) -> bool {
         matches!(self.kind, Kind::Identity)
     }
 
-    /// What a part yields; nothing where more is needed.
+    /// Decodes a part. Returns nothing if more is needed.
     ///
     /// # Errors
-    /// Where the data is broken or yields too much; the same again after that.
+    /// If the data is broken or expands to too much. Later calls return the same error.
     pub(crate) fn push(&mut self, part: &[u8]) -> Result<Bytes, DecodeError> {
         if part.is_empty() {
             return Ok(Bytes::new());
@@ -110,12 +110,12 @@ impl Decoder {
         yielded
     }
 
-    /// What is left at the end of the data.
+    /// Returns the rest at the end of the data.
     ///
     /// # Errors
-    /// Where the data ended early.
+    /// If the data ended early.
     pub(crate) fn finish(&mut self) -> Result<Bytes, DecodeError> {
-        // An answer without a body may still name an encoding.
+        // A response without a body may still name an encoding.
         if !self.has_begun {
             return Ok(Bytes::new());
         }
@@ -148,7 +148,7 @@ fn ended(ended: std::io::Result<()>, sink: &mut Sink) -> Result<Bytes, DecodeErr
     }
 }
 
-/// Takes what a decoder writes, up to a bound.
+/// Collects what a decoder writes, up to a limit.
 struct Sink {
     data: Vec<u8>,
     max: usize,

@@ -1,4 +1,4 @@
-//! The gateway as a whole: starting it, asking it about runs, ending it.
+//! The gateway as a whole: its start, its runs, its shutdown.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,28 +27,28 @@ use crate::{control, server};
 /// Why a gateway does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The address cannot be listened on.
+    /// The gateway cannot listen on the address.
     #[error("cannot listen on {addr}: {error}")]
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The certificates that the environment names cannot be used.
+    /// The certificates named by the environment cannot be used.
     #[error("{0}")]
     Certificates(String),
-    /// The folder in which runs are kept cannot be used.
+    /// The directory of stored runs cannot be used.
     #[error("runs cannot be kept in `{}`: {why}", folder.display())]
     Keep {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// What is wrong with it, or with what is in it.
+        /// The problem with it, or with a file in it.
         why: String,
     },
 }
 
-/// A gateway that listens. It ends when it is dropped; calls in flight are cut and settled then.
+/// A gateway that listens. It ends when it is dropped; calls in flight are then cut and settled.
 #[derive(Debug)]
 pub struct Gateway {
     addr: SocketAddr,
@@ -63,8 +63,8 @@ impl Gateway {
     /// Starts to listen.
     ///
     /// # Errors
-    /// Where the address cannot be listened on, `SSL_CERT_FILE` names no certificates, or runs cannot be kept as
-    /// the configuration says.
+    /// If it cannot listen on the address, `SSL_CERT_FILE` names no certificates, or the directory of stored runs cannot be
+    /// used.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -101,51 +101,51 @@ impl Gateway {
         Ok(Self { addr, config, registry, stop, server, watch })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// What it was started with.
+    /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// A run in memory by its id; with [`Runs::One`](crate::Runs::One) the run is there from the start.
+    /// Returns a run in memory by its id. With [`Runs::One`](crate::Runs::One) the run exists from the start.
     #[must_use]
     pub fn run(&self, id: &RunId) -> Option<RunHandle> {
         self.registry.get(id).map(|entry| entry.handle().clone())
     }
 
-    /// Every run in memory, in order of their ids.
+    /// Returns every run in memory, in order of their ids.
     #[must_use]
     pub fn runs(&self) -> Vec<RunHandle> {
         self.registry.all().iter().map(|entry| entry.handle().clone()).collect()
     }
 
-    /// Begins a run before its first request, or goes on with one that is kept, whose file is read then. None where
-    /// there are too many, or the file cannot be read.
+    /// Begins a run before its first request, or reads a stored one to go on with it. Returns `None` if there are too many
+    /// runs, or the file cannot be read.
     #[must_use]
     pub fn open(&self, id: &RunId) -> Option<RunHandle> {
         let entry = self.registry.get_or_begin(id, "", "").ok();
         entry.map(|entry| entry.handle().clone())
     }
 
-    /// What came of a run's requests.
+    /// Returns the counts of a run's requests.
     #[must_use]
     pub fn counts(&self, id: &RunId) -> Option<Counts> {
         self.registry.get(id).map(|entry| entry.counts())
     }
 
-    /// Approves every pause rule that holds up a run; with a cap, until its money has reached that. Calls that
-    /// are held go on. Whether a rule was approved.
+    /// Approves every pause rule that is met; with a `cap`, until the cost of the run reaches it. Waiting calls go on.
+    /// Returns whether a rule was approved.
     pub fn approve(&self, id: &RunId, cap: Option<Money>) -> bool {
         self.registry.get(id).is_some_and(|entry| entry.approve(cap))
     }
 
-    /// Stops a run for a person: what is in flight ends by itself, or is cut. Whether there is such a run.
+    /// Stops a run for a user: calls in flight finish, or are cut. Returns whether the run exists.
     pub fn cancel(&self, id: &RunId, message: &str, urgency: Urgency) -> bool {
         let entry = self.registry.get(id);
         entry.is_some_and(|entry| {
@@ -154,11 +154,11 @@ impl Gateway {
         })
     }
 
-    /// Waits until a run has stopped or is paused, and tells where it stands; at once if it is so already. A run
-    /// that ended by itself may go on, and is waited for. For ever where there is no such run.
+    /// Waits until a run has stopped or is paused, and returns its status; at once if it is so already. A run that ended by
+    /// itself may go on, so this waits for it. Waits forever if there is no such run.
     ///
-    /// # Cancellation safety
-    /// It may be dropped and asked for again.
+    /// # Cancel safety
+    /// It can be dropped and called again.
     pub async fn held_up(&self, id: &RunId) -> Status {
         match self.registry.get(id) {
             Some(entry) => entry.wait_for_hold_up().await,
@@ -166,15 +166,15 @@ impl Gateway {
         }
     }
 
-    /// Stops listening, waits a few seconds for calls in flight, cuts what is left, and tells observers of the
-    /// end of every run.
+    /// Stops listening, waits a few seconds for calls in flight, cuts the rest, and reports the end of every run to
+    /// observers.
     pub async fn shut_down(mut self) {
         let signal =
             || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");
         self.stop.cancel(signal(), Urgency::Graceful);
         if tokio::time::timeout(SHUTDOWN_GRACE, &mut self.server).await.is_err() {
             self.stop.cancel(signal(), Urgency::Now);
-            // Dropping what is in flight settles it; that takes no time worth a bound of its own.
+            // Dropping a call settles it, which takes little time.
             let _ = tokio::time::timeout(SHUTDOWN_GRACE, &mut self.server).await;
         }
         for entry in self.registry.all() {

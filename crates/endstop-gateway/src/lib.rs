@@ -1,13 +1,48 @@
-//! A gateway that stops any agent program, and that cannot be overspent.
+//! An HTTP gateway that stops any agent program at its limits.
 //!
-//! A driver of the decision core: HTTP requests and answers become events, directives become HTTP. It decides
-//! nothing by itself. A call goes through these stages, each a module of its own:
+//! Most agents cannot be changed to count what they spend. But they all reach their model over HTTP, and all of them
+//! read a base URL. The gateway is that URL: it reserves the worst case of every model call before it forwards the call,
+//! settles the actual cost, and answers with a stop response once a limit is reached.
 //!
-//! 1. [`server`]: a connection, bounded, its framing checked.
-//! 2. [`route`]: which run it belongs to, which upstream it is for, which interface it speaks.
-//! 3. [`endstop_llm`]: the request read: model, output cap, tools, results, conversation.
-//! 4. [`call`]: asked of the run; reserved; sent; its answer passed on while it is read; settled.
-//! 5. `stop`: what a client is answered whose run has stopped.
+//! ```
+//! # use std::sync::Arc;
+//! # use endstop_core::{Policy, Program, probe::Probes};
+//! # use endstop_runtime::store::RunId;
+//! # use endstop_sim::{Script, Sim};
+//! use endstop_gateway::{Config, Gateway, Runs, Upstreams};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let upstream = Sim::start(Script::LoopFor(9)).await?; // A scripted model; a provider's address works as well.
+//! let policy = Policy::from_toml("[stop]\nsteps = \"steps >= 3\"").map_err(|error| error.message)?;
+//! let upstreams = Upstreams::all(&format!("http://{}", upstream.addr()))?;
+//! let program = Arc::new(Program::new(&policy, &Probes::new())?);
+//! let config = Config::new(upstreams, program, Runs::One(RunId::parse("demo")?));
+//! let gateway = Gateway::start(config).await?;
+//! println!("OPENAI_BASE_URL=http://{}/v1", gateway.addr());
+//! gateway.shut_down().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Start with [`Gateway`], [`Config`] and [`Runs`].
+//!
+//! # How it works
+//!
+//! The gateway is a driver of the decision core: requests and responses become events, directives become HTTP, and
+//! nothing is decided here. A call passes these stages:
+//!
+//! 1. `server`: a connection, bounded, its framing checked.
+//! 2. `route`: the run, upstream and API of a request. Nothing in a request names a host.
+//! 3. `call`: parsed by [`endstop_llm`], admitted by the run, sent, relayed and settled. A response is forwarded while it
+//!    arrives, and is settled before its client can send the next request. With [`Config::keep`], a call is logged before
+//!    it is sent.
+//! 4. `stop`: the response of a stopped run.
+//!
+//! # Where next
+//!
+//! `endstop run` and `endstop serve` are this crate as commands (`docs/run.md` of the repository). `docs/semantics.md`
+//! defines each number and decision. The minimum Rust version is 1.95.
 
 mod body;
 mod call;

@@ -86,6 +86,8 @@ pub(crate) const STOPPED_PER_RUN: usize = 16;
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How often the kill switch is read while calls are in flight: an operator sees no delay.
 pub(crate) const KILL_SWITCH_INTERVAL: Duration = Duration::from_millis(200);
+/// Default output cap of calls that have none: more than most responses take, and little beside a usual limit.
+pub(crate) const DEFAULT_OUTPUT: u64 = 32_000;
 /// Default time for the head of an upstream's response. Models think for many minutes before a response that comes as
 /// a whole, and none of the usual clients waits longer than an hour. Without a limit, a dead upstream would keep its
 /// calls and their reservations forever.

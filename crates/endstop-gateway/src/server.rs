@@ -1,8 +1,8 @@
 //! Connections of clients.
 //!
-//! HTTP/1.1 only: it is what every client of a base URL on a plain port speaks. A connection is one task; all that
-//! its handler does runs in it, so a client that goes away drops the handler's future or the body of its answer at
-//! once. The framing of what a client sends is checked before HTTP is read (see [`guard`]).
+//! HTTP/1.1 only: every client of a base URL on a plain port uses it. A connection is one task, and its handler runs in
+//! it, so a client that goes away drops the handler's future or the body of its response at once. The framing of
+//! requests is checked before HTTP is parsed (see [`guard`]).
 
 #[cfg(test)]
 mod corpus;
@@ -34,24 +34,24 @@ use crate::config::Bounds;
 use crate::limits::{BODY_TIMEOUT, HEAD_TIMEOUT};
 use guard::Guarded;
 
-/// A timer that is due before all that wait for heads. The runtime wakes itself, by a write to the system, for one
-/// that is due before all others; without this one that is the timer of every other request.
+/// The interval of a timer that is due before the timeouts of heads. The runtime wakes itself with a system call for a
+/// timer that is due before all others; without this one, every other request would set such a timer.
 const BEAT: Duration = Duration::from_secs(25);
 
-/// How long to wait after an error of the listener, which is out of file descriptors as a rule.
+/// How long to wait after an error of the listener, which usually is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerInfo {
     /// Its address.
     pub(crate) addr: SocketAddr,
 }
 
-/// Why the body of a request is not taken.
+/// Why the body of a request cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum TooLargeOrBroken {
-    /// It has more bytes than are taken: 413. The rest is not read.
+    /// It is too large: 413. The rest is not read.
     #[error("the body of the request is too large")]
     TooLarge,
     /// It ended early, its framing is wrong, or its sender fell silent: 400.
@@ -59,9 +59,10 @@ pub(crate) enum TooLargeOrBroken {
     Broken,
 }
 
-/// Serves connections until `stop` is cancelled: gracefully, calls in flight end first; now, they are cut.
+/// Serves connections until `stop` is cancelled. If that is graceful, calls in flight finish first; otherwise they are
+/// cut.
 ///
-/// Where a connection ends, or this future is dropped, what runs in it is dropped.
+/// The end of a connection, and the drop of this future, drop the handlers that run in it.
 pub(crate) async fn serve<H, F>(
     listener: TcpListener,
     bounds: Bounds,
@@ -112,10 +113,10 @@ async fn connection<H, F>(
     H: Fn(Request<Incoming>, PeerInfo) -> F + Send + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    // A socket that cannot be set so is slower and nothing else.
+    // Without it, the socket is only slower.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        // A connection has room for its call as long as it lives, in use or not: so it is not in the connection.
+        // Boxed: otherwise every idle connection would have room for a call.
         let answer = Box::pin(handler(request, PeerInfo { addr }));
         async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
@@ -123,7 +124,7 @@ async fn connection<H, F>(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
-            // A hundred header fields at most, which is the default: a number of one's own costs an allocation.
+            // The default of a hundred header fields stays: setting a number costs an allocation per request.
             .max_buf_size(bounds.head.max(8 << 10))
             .serve_connection(TokioIo::new(Guarded::new(stream, bounds.head)), service)
     );
@@ -141,8 +142,8 @@ async fn connection<H, F>(
 /// Reads the whole body of a request, up to `max` bytes.
 ///
 /// # Errors
-/// Where it is larger, broken, or its sender is silent for half a minute. The connection should be closed with
-/// the answer then; hyper does so where the body was not read to its end.
+/// If it is larger, broken, or its sender is silent for half a minute. The connection should then be closed with the
+/// response; hyper does so if the body was not read to its end.
 pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, TooLargeOrBroken> {
     let told = incoming.size_hint();
     if told.lower() > max as u64 {
@@ -157,12 +158,12 @@ pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, T
             return Err(TooLargeOrBroken::TooLarge);
         }
         if first.is_empty() && all.is_empty() {
-            // Most bodies come in one piece, which is kept as it is.
+            // Most bodies come in one piece, which needs no copy.
             first = data;
         } else {
             if all.is_empty() {
                 let expected = told.exact().and_then(|size| usize::try_from(size).ok());
-                // What a client says of its length reserves no memory that it has not sent.
+                // A client must not reserve memory by a length that it does not send.
                 all.reserve(expected.unwrap_or(0).min(1 << 20).max(first.len() + data.len()));
                 all.extend_from_slice(&std::mem::take(&mut first));
             }
@@ -175,7 +176,7 @@ pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, T
 async fn next_frame(
     incoming: &mut Incoming,
 ) -> Result<Option<http_body::Frame<Bytes>>, TooLargeOrBroken> {
-    // The timer is only started where there is something to wait for.
+    // The timer only starts if there is something to wait for.
     let frame = tokio::time::timeout(BODY_TIMEOUT, incoming.frame()).await;
     let frame = frame.map_err(|_| TooLargeOrBroken::Broken)?;
     frame.transpose().map_err(|_| TooLargeOrBroken::Broken)

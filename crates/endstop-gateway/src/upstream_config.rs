@@ -1,4 +1,4 @@
-//! Where calls go: bases from the environment and from the command line.
+//! Upstreams from the environment and from the command line.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,12 +12,12 @@ const ANTHROPIC: &str = "https://api.anthropic.com";
 const GEMINI: &str = "https://generativelanguage.googleapis.com";
 
 impl Upstreams {
-    /// From the variables that the clients themselves read, each without a value at its provider:
-    /// `OPENAI_BASE_URL`, else `OPENAI_API_BASE`; `ANTHROPIC_BASE_URL`; `GOOGLE_GEMINI_BASE_URL`, else
-    /// `GEMINI_API_BASE`. An empty variable is none.
+    /// Reads the upstreams from the variables that the clients themselves read: `OPENAI_BASE_URL`, otherwise
+    /// `OPENAI_API_BASE`; `ANTHROPIC_BASE_URL`; `GOOGLE_GEMINI_BASE_URL`, otherwise `GEMINI_API_BASE`. The default is the
+    /// provider's own address, also for an empty variable.
     ///
     /// # Errors
-    /// Where one of them is no address that can be used.
+    /// If one of them is no valid address.
     pub fn from_environment(get: impl Fn(&str) -> Option<String>) -> Result<Self, UpstreamsError> {
         let base = |names: &[&str], default: &str| {
             let set = names.iter().filter_map(|name| get(name));
@@ -31,10 +31,10 @@ impl Upstreams {
         })
     }
 
-    /// One base for all. It may end in `/v1` or not: OpenAI's gets it, the others' do without.
+    /// One base for all, with or without `/v1` at its end.
     ///
     /// # Errors
-    /// Where it is no address that can be used.
+    /// If it is no valid address.
     pub fn all(base: &str) -> Result<Self, UpstreamsError> {
         let base = base.trim().trim_end_matches('/');
         let root = base.strip_suffix("/v1").unwrap_or(base);
@@ -45,8 +45,8 @@ impl Upstreams {
         })
     }
 
-    /// Refuses bases that point at `listen`, where the gateway itself listens: calls would go round for ever.
-    /// Names other than `localhost` are not looked up.
+    /// Refuses bases that point at `listen`, the gateway's own address: calls would go round forever. Does not look up
+    /// names other than `localhost`.
     ///
     /// # Errors
     /// The first such base.
@@ -75,7 +75,7 @@ fn points_at(base: &Uri, listen: SocketAddr) -> bool {
     is_same && base.port_u16().unwrap_or(default) == listen.port()
 }
 
-/// An address as it is used: nothing after the path, no slash at its end.
+/// Parses an address: nothing after the path, no slash at its end.
 fn address(text: &str) -> Result<Uri, UpstreamsError> {
     let trimmed = text.trim_end_matches('/');
     if text.contains(['?', '#']) {
@@ -99,10 +99,10 @@ fn address(text: &str) -> Result<Uri, UpstreamsError> {
 }
 
 fn wrong(text: &str, why: &str) -> UpstreamsError {
-    // What stands before an `@` may be a password, and what comes after a `?` or `#` a key.
+    // The text before an `@` may be a password, and the text after a `?` or `#` a key.
     let end = text.find(['?', '#']).map_or(text.len(), |at| at.saturating_add(1));
     let begin = text.rfind('@').map_or(0, |at| at.saturating_add(1));
-    // Where the one comes behind the other, nothing is sure.
+    // If the `@` comes after the others, every part may be a secret.
     let shown = text.get(begin..end).unwrap_or_default();
     let before = if begin > 0 { "…@" } else { "" };
     let after = if end < text.len() { "…" } else { "" };

@@ -56,12 +56,12 @@ pub trait Dialect: Send + Sync {
     /// Where it is not such an answer.
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError>;
 
-    /// Reads an answer that is a stream. `asked` says what the request was.
-    fn stream(&self, asked: &CallRequest) -> Box<dyn StreamReader>;
+    /// Reads an answer that is a stream. `parsed` says what the request was.
+    fn stream(&self, parsed: &CallRequest) -> Box<dyn StreamReader>;
 
-    /// The answer that ends the loop of a client by itself: 200, as a stream where that was asked for. Follows
-    /// [`CallRequest::demands`], but gives text where it demands structure.
-    fn stop(&self, asked: &CallRequest, stop: &StopText) -> WrittenResponse;
+    /// The answer that ends the loop of a client by itself: 200, as a stream where that was parsed for. Follows
+    /// [`CallRequest::contract`], but gives text where it demands structure.
+    fn stop(&self, parsed: &CallRequest, stop: &StopText) -> WrittenResponse;
 
     /// An error of the interface, with the stop in its message.
     fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse;
@@ -107,8 +107,8 @@ pub trait StreamReader: Send {
     /// first of them began with this event, the last one that was taken in. Gives what is passed on of the event.
     fn refuse(&mut self, event: &SseEvent<'_>, keep: usize) -> Vec<u8>;
 
-    /// What was seen so far.
-    fn seen(&self) -> &CallResponse;
+    /// The response as far as it has come.
+    fn response(&self) -> &CallResponse;
 
     /// What ends the stream here for a client: text that says why, finish, usage, terminator.
     fn end(&mut self, stop: &StopText) -> Vec<u8>;

@@ -5,167 +5,26 @@
 //! underscores, as in all interfaces of that family.
 
 use http::StatusCode;
-use serde_json::json;
 
-use crate::StopText;
-use crate::ambiguous_keys::{DecidingKey, check, whole};
-use crate::json::{List, Raw, fields};
-use crate::limits::MAX_CALLS;
-use crate::output_contract::{Offer, ToolRequirement, demands};
-use crate::parts::{beside, context, read_object, searches};
-use crate::response_outline::{FINAL_ANSWER, ResponseOutline, json_answer};
-use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
+use crate::response_outline::ResponseOutline;
 use crate::{
-    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
-    ToolResult, WrittenResponse,
+    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StopText, StreamReader,
+    WrittenResponse,
 };
 
-mod answer;
 mod edit;
+mod reply;
+mod request;
 mod stop;
+mod stream;
 
-/// The dialect.
+/// The API.
 #[derive(Debug)]
 pub(crate) struct Gemini;
 
-/// What decides the cost of an answer.
-const KEYS: &[DecidingKey] = &[
-    DecidingKey::of(&["generationConfig", "generation_config"]).with(&[
-        DecidingKey::of(&["maxOutputTokens", "max_output_tokens"]),
-        DecidingKey::of(&["candidateCount", "candidate_count"]),
-    ]),
-    DecidingKey::of(&["cachedContent", "cached_content"]),
-    DecidingKey::of(&["model"]),
-];
-
-fields! {
-    Request<'j> {
-        contents: Raw<'j> = "contents",
-        tools: Raw<'j> = "tools",
-        tier: Raw<'j> = "serviceTier" | "service_tier",
-        tool_config: ToolConfig<'j> = "toolConfig" | "tool_config",
-        config: Config<'j> = "generationConfig" | "generation_config",
-        cached: Raw<'j> = "cachedContent" | "cached_content",
-    }
-}
-
-fields! {
-    ToolConfig<'j> {
-        calling: Calling<'j> = "functionCallingConfig" | "function_calling_config",
-    }
-}
-
-fields! {
-    Calling<'j> {
-        mode: Raw<'j> = "mode",
-        names: List<Raw<'j>> = "allowedFunctionNames" | "allowed_function_names",
-    }
-}
-
-fields! {
-    Config<'j> {
-        cap: Raw<'j> = "maxOutputTokens" | "max_output_tokens",
-        choices: Raw<'j> = "candidateCount" | "candidate_count",
-        schema: Raw<'j> = "responseSchema" | "response_schema",
-        json_schema: Raw<'j> =
-            "responseJsonSchema" | "response_json_schema" | "_responseJsonSchema",
-        mime: Raw<'j> = "responseMimeType" | "response_mime_type",
-    }
-}
-
-fields! {
-    Tool<'j> {
-        functions: Raw<'j> = "functionDeclarations" | "function_declarations",
-    }
-}
-
-fields! {
-    Declared<'j> {
-        name: Raw<'j> = "name",
-        schema: Raw<'j> = "parameters" | "parametersJsonSchema" | "parameters_json_schema",
-    }
-}
-
-fields! {
-    Content<'j> {
-        role: Raw<'j> = "role",
-        parts: Raw<'j> = "parts",
-    }
-}
-
-fields! {
-    Part<'j> {
-        text: Raw<'j> = "text",
-        thought: Raw<'j> = "thought",
-        call: Call<'j> = "functionCall" | "function_call",
-        response: Response<'j> = "functionResponse" | "function_response",
-    }
-}
-
-fields! {
-    Call<'j> {
-        id: Raw<'j> = "id",
-        name: Raw<'j> = "name",
-        args: Raw<'j> = "args",
-        partial: Raw<'j> = "partialArgs" | "partial_args",
-        continues: Raw<'j> = "willContinue" | "will_continue",
-    }
-}
-
-fields! {
-    Response<'j> {
-        id: Raw<'j> = "id",
-        name: Raw<'j> = "name",
-        response: Raw<'j> = "response",
-    }
-}
-
-fields! {
-    Outcome<'j> {
-        error: Raw<'j> = "error",
-    }
-}
-
-/// A list, where one element may stand without it.
-fn listed(value: Raw<'_>) -> Vec<Raw<'_>> {
-    if value.is_list() {
-        return value.items();
-    }
-    if value.is_some() { vec![value] } else { Vec::new() }
-}
-
 impl Dialect for Gemini {
     fn read(&self, path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
-        let request: Request<'_> = read_object(body)?;
-        check(body, KEYS)?;
-        let config = &request.config;
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let is_streamed = path.ends_with(":streamGenerateContent");
-        let is_events = query.split('&').any(|pair| pair.eq_ignore_ascii_case("alt=sse"));
-        let contents = listed(request.contents);
-        let offers = request.offers();
-        let mut asked = CallRequest {
-            model: model_in(path),
-            is_stream: is_streamed && is_events,
-            is_list: is_streamed && !is_events,
-            wants_usage: true,
-            has_server_tools: request.has_server_tools(),
-            searches: request.searches(&model_in(path)),
-            context: context(request.tier, Raw::default()),
-            output_cap: whole(config.cap, "maxOutputTokens", 0)?,
-            choices: whole(config.choices, "candidateCount", 1)?.unwrap_or(1),
-            demands: demands(&offers, &request.insists(), request.wants_json()),
-            tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-            // Cached content is part of the input, and its size is not known here.
-            thread: if request.cached.is_some() { Thread::Continues } else { Thread::Whole },
-            fixed_bound: beside(body, contents.iter().copied()),
-            ..CallRequest::default()
-        };
-        if request.tools.is_some() {
-            asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
-        }
-        conversation(&contents, &mut asked);
-        Ok(asked)
+        request::read(path, body)
     }
 
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
@@ -177,140 +36,19 @@ impl Dialect for Gemini {
     }
 
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError> {
-        answer::read(body)
+        reply::read(body)
     }
 
-    fn stream(&self, asked: &CallRequest) -> Box<dyn StreamReader> {
-        Box::new(answer::GeminiStream::new(ResponseOutline::to(asked)))
+    fn stream(&self, request: &CallRequest) -> Box<dyn StreamReader> {
+        Box::new(stream::GeminiStream::new(ResponseOutline::to(request)))
     }
 
-    fn stop(&self, asked: &CallRequest, stop: &StopText) -> WrittenResponse {
-        stop::stop(&ResponseOutline::to(asked), stop)
+    fn stop(&self, request: &CallRequest, stop: &StopText) -> WrittenResponse {
+        stop::stop(&ResponseOutline::to(request), stop)
     }
 
     fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
-        let name = match kind {
-            // RESOURCE_EXHAUSTED would say: try again later.
-            ErrorKind::Stopped => "FAILED_PRECONDITION",
-            ErrorKind::Invalid | ErrorKind::Thread => "INVALID_ARGUMENT",
-            ErrorKind::Upstream => "INTERNAL",
-            ErrorKind::Overloaded => "UNAVAILABLE",
-        };
-        let error = json!({ "code": status.as_u16(), "message": message, "status": name });
-        json_answer(status, &json!({ "error": error }))
-    }
-}
-
-/// Whether searches of a model are billed by the request that had any, and not by the query: those before the third
-/// generation.
-fn bills_by_request(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    ["gemini-1", "gemini-2"].iter().any(|begin| name.starts_with(begin))
-}
-
-/// The model of a path such as `/v1beta/models/gemini-pro:generateContent`.
-fn model_in(path: &str) -> String {
-    let last = path.rsplit('/').next().unwrap_or(path);
-    let name = last.rsplit_once(':').map_or(last, |(name, _)| name);
-    name.replace("%3A", ":").replace("%3a", ":")
-}
-
-impl<'j> Request<'j> {
-    fn offers(&self) -> Vec<Offer<'j>> {
-        let tools = listed(self.tools).into_iter();
-        let functions = tools.flat_map(|tool| listed(tool.read::<Tool<'j>>().functions));
-        functions
-            .filter_map(|declared| {
-                let declared: Declared<'j> = declared.read();
-                Some(Offer { name: declared.name.text()?, schema: declared.schema })
-            })
-            .collect()
-    }
-
-    fn searches(&self, model: &str) -> u64 {
-        let tools = listed(self.tools).into_iter().flat_map(Raw::members);
-        let all = tools.map(|(key, _)| searches(key.as_str(), Raw::default()));
-        let all = all.fold(0, u64::saturating_add);
-        if bills_by_request(model) { all.min(1) } else { all }
-    }
-
-    /// All but functions and the use of a computer run at the provider.
-    fn has_server_tools(&self) -> bool {
-        listed(self.tools).into_iter().flat_map(Raw::members).any(|(key, _)| {
-            !matches!(
-                key.as_str(),
-                "functionDeclarations" | "function_declarations" | "computerUse" | "computer_use"
-            )
-        })
-    }
-
-    fn insists(&self) -> ToolRequirement {
-        let calling = &self.tool_config.calling;
-        let names: Vec<_> = calling.names.0.iter().filter_map(|name| name.text()).collect();
-        match calling.mode.text().map(|mode| mode.to_ascii_uppercase()).as_deref() {
-            Some("NONE") => ToolRequirement::Never,
-            Some("ANY") if names.is_empty() || names.iter().any(|name| name == FINAL_ANSWER) => {
-                ToolRequirement::Any
-            }
-            Some("ANY") => ToolRequirement::On(names.concat()),
-            _ => ToolRequirement::Free,
-        }
-    }
-
-    fn wants_json(&self) -> bool {
-        let config = &self.config;
-        let mime = config.mime.text();
-        config.schema.is_some()
-            || config.json_schema.is_some()
-            || mime.is_some_and(|mime| mime != "text/plain" && !mime.is_empty())
-    }
-}
-
-/// Reads the contents, and what came after the model's last one. Answers to calls name the function, and an id
-/// only lately: without one, the first answer of a name is that to the first call.
-fn conversation(contents: &[Raw<'_>], asked: &mut CallRequest) {
-    let mut calls: Vec<Call<'_>> = Vec::new();
-    let mut was_model = false;
-    for raw in contents {
-        let content: Content<'_> = raw.read();
-        let parts: Vec<Part<'_>> =
-            listed(content.parts).into_iter().map(|part| part.read()).collect();
-        let is_model = content.role.json() == "\"model\"";
-        let is_user = !is_model && parts.iter().any(|part| !part.response.name.is_some());
-        asked.messages.push(mark(*raw, is_user));
-        if is_model {
-            if !was_model {
-                calls.clear();
-            }
-            asked.results.clear();
-            asked.has_user_message = false;
-            let made = parts.into_iter().map(|part| part.call).filter(|call| call.name.is_some());
-            calls.extend(made.take(MAX_CALLS));
-        } else {
-            asked.has_user_message |= is_user;
-            let responses = parts.into_iter().map(|part| part.response);
-            for response in responses.filter(|response| response.name.is_some()) {
-                asked.results.push(result(&response, &mut calls));
-            }
-        }
-        was_model = is_model;
-    }
-}
-
-fn result(response: &Response<'_>, calls: &mut Vec<Call<'_>>) -> ToolResult {
-    let is_it = |call: &Call<'_>| match (response.id.text(), call.id.text()) {
-        (Some(id), Some(known)) => id == known,
-        _ => call.name.text() == response.name.text(),
-    };
-    let at = calls.iter().position(is_it);
-    let call = at.map(|at| calls.remove(at)).unwrap_or_default();
-    let outcome: Outcome<'_> = response.response.read();
-    ToolResult {
-        id: response.id.text().unwrap_or_default().into_owned(),
-        tool: response.name.text().unwrap_or_default().into_owned(),
-        arguments: call.args.json().to_owned(),
-        content: response.response.json().to_owned(),
-        failed: outcome.error.is_some(),
+        stop::error(status, kind, message)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What others send is read field by field: a value of the wrong kind counts as absent, of a key that is there
 //! twice the last value counts (as in the usual parsers), and nothing is as deep as the text is: values that are
-//! not asked for are skipped without recursion.
+//! not parsed for are skipped without recursion.
 
 use crate::limits::MAX_ITEMS;
 use std::borrow::Cow;

@@ -1,151 +1,26 @@
 //! Anthropic messages.
 
-use std::borrow::Cow;
-
 use http::StatusCode;
-use serde_json::json;
 
-use crate::StopText;
-use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
-use crate::json::{List, Raw, fields};
-use crate::limits::MAX_CALLS;
-use crate::output_contract::{Offer, ToolRequirement, demands};
-use crate::parts::{
-    Kind, arguments_of, beside, context, fallbacks, keep_calls, may_write_1h, read_object,
-    searches, text_of,
-};
-use crate::response_outline::{ResponseOutline, json_answer};
-use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
+use crate::response_outline::ResponseOutline;
 use crate::{
-    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StreamReader, Thread,
-    ToolResult, WrittenResponse,
+    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StopText, StreamReader,
+    WrittenResponse,
 };
 
-mod answer;
 mod edit;
+mod reply;
+mod request;
 mod stop;
+mod stream;
 
-/// What programs add beside the results of tools in the user's name begins so.
-const REMINDER: &str = "<system-reminder>";
-
-/// Kinds of tools that the client runs, without their dates.
-const CLIENT_TOOLS: [&str; 5] = ["custom", "bash_", "text_editor_", "computer_", "memory_"];
-
-/// The dialect.
+/// The API.
 #[derive(Debug)]
 pub(crate) struct Messages;
 
-/// What decides the cost of an answer, and who gives it.
-const KEYS: &[DecidingKey] = &[
-    DecidingKey::of(&["model"]),
-    DecidingKey::of(&["stream"]),
-    DecidingKey::of(&["max_tokens"]),
-    DecidingKey::of(&["service_tier"]),
-    DecidingKey::of(&["speed"]),
-    DecidingKey::of(&["thread"]),
-    DecidingKey::of(&["models"]),
-    DecidingKey::of(&["fallbacks"]),
-];
-
-fields! {
-    Request<'j> {
-        model: Raw<'j> = "model",
-        stream: Raw<'j> = "stream",
-        tier: Raw<'j> = "service_tier",
-        speed: Raw<'j> = "speed",
-        servers: List<Raw<'j>> = "mcp_servers",
-        models: Raw<'j> = "models",
-        fallbacks: Raw<'j> = "fallbacks",
-        max_tokens: Raw<'j> = "max_tokens",
-        tools: List<Tool<'j>> = "tools",
-        tool_choice: Choice<'j> = "tool_choice",
-        format: Kind<'j> = "output_format",
-        config: Config<'j> = "output_config",
-        thread: Continued<'j> = "thread",
-        messages: List<Raw<'j>> = "messages",
-    }
-}
-
-fields! {
-    Tool<'j> {
-        kind: Raw<'j> = "type",
-        name: Raw<'j> = "name",
-        most: Raw<'j> = "max_uses",
-        schema: Raw<'j> = "input_schema",
-    }
-}
-
-fields! {
-    Choice<'j> {
-        kind: Raw<'j> = "type",
-        name: Raw<'j> = "name",
-    }
-}
-
-fields! {
-    Config<'j> {
-        format: Kind<'j> = "format",
-    }
-}
-
-fields! {
-    Continued<'j> {
-        kind: Raw<'j> = "type",
-        previous: Raw<'j> = "previous_message_id",
-    }
-}
-
-fields! {
-    Message<'j> {
-        role: Raw<'j> = "role",
-        content: Raw<'j> = "content",
-    }
-}
-
-fields! {
-    Block<'j> {
-        kind: Raw<'j> = "type",
-        text: Raw<'j> = "text",
-        id: Raw<'j> = "id",
-        name: Raw<'j> = "name",
-        input: Raw<'j> = "input",
-        use_id: Raw<'j> = "tool_use_id",
-        content: Raw<'j> = "content",
-        is_error: Raw<'j> = "is_error",
-    }
-}
-
 impl Dialect for Messages {
     fn read(&self, _: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
-        let request: Request<'_> = read_object(body)?;
-        check(body, KEYS)?;
-        let offers = request.offers();
-        let kind = request.thread.kind.text();
-        let continues = kind.as_deref() == Some("continue") || request.thread.previous.is_some();
-        let formats = [request.format.kind, request.config.format.kind];
-        let wants_json = formats.iter().any(|kind| kind.json() == "\"json_schema\"");
-        let mut asked = CallRequest {
-            model: request.model.text().unwrap_or_default().into_owned(),
-            is_stream: truth(request.stream, "stream")?,
-            wants_usage: true,
-            output_cap: whole(request.max_tokens, "max_tokens", 0)?,
-            fallbacks: fallbacks([request.models, request.fallbacks])?,
-            has_server_tools: request.has_server_tools(),
-            searches: request.searches(),
-            may_write_1h: may_write_1h(body),
-            context: context(request.tier, request.speed),
-            choices: 1,
-            demands: demands(&offers, &request.tool_choice.insists(), wants_json),
-            tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-            thread: if continues { Thread::CanResend } else { Thread::Whole },
-            fixed_bound: beside(body, request.messages.0.iter().copied()),
-            ..CallRequest::default()
-        };
-        if !asked.tools.is_empty() {
-            asked.fixed_bound = asked.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
-        }
-        conversation(&request.messages.0, &mut asked);
-        Ok(asked)
+        request::read(body)
     }
 
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
@@ -153,136 +28,27 @@ impl Dialect for Messages {
     }
 
     fn may_remove_tools(&self, body: &[u8]) -> bool {
-        read_object::<Request<'_>>(body).is_ok_and(|request| {
-            let messages = request.messages.0.iter().map(|raw| raw.read::<Message<'_>>());
-            let mut blocks =
-                messages.flat_map(|message| message.content.read::<List<Block<'_>>>().0);
-            let is_of_tool =
-                |kind: &str| kind.ends_with("tool_use") || kind.ends_with("tool_result");
-            !blocks.any(|block| block.kind.text().is_some_and(|kind| is_of_tool(&kind)))
-        })
+        request::may_remove_tools(body)
     }
 
     fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
-        keep_calls(body, "content", keep, |block| {
-            block.read::<Kind<'_>>().kind.json() == "\"tool_use\""
-        })
+        edit::keep_calls(body, keep)
     }
 
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError> {
-        answer::read(body)
+        reply::read(body)
     }
 
-    fn stream(&self, asked: &CallRequest) -> Box<dyn StreamReader> {
-        Box::new(answer::MessagesStream::new(ResponseOutline::to(asked)))
+    fn stream(&self, request: &CallRequest) -> Box<dyn StreamReader> {
+        Box::new(stream::MessagesStream::new(ResponseOutline::to(request)))
     }
 
-    fn stop(&self, asked: &CallRequest, stop: &StopText) -> WrittenResponse {
-        stop::stop(&ResponseOutline::to(asked), stop)
+    fn stop(&self, request: &CallRequest, stop: &StopText) -> WrittenResponse {
+        stop::stop(&ResponseOutline::to(request), stop)
     }
 
     fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
-        let name = match kind {
-            ErrorKind::Stopped => "billing_error",
-            ErrorKind::Invalid | ErrorKind::Thread => "invalid_request_error",
-            ErrorKind::Upstream => "api_error",
-            ErrorKind::Overloaded => "overloaded_error",
-        };
-        let mut error = json!({ "type": name, "message": message });
-        if let (ErrorKind::Thread, Some(error)) = (kind, error.as_object_mut()) {
-            let details = json!({ "error_code": "thread_unsupported_request" });
-            error.insert("details".to_owned(), details);
-        }
-        json_answer(status, &json!({ "type": "error", "error": error }))
-    }
-}
-
-impl<'j> Request<'j> {
-    fn offers(&self) -> Vec<Offer<'j>> {
-        let offers = self.tools.0.iter();
-        offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
-    }
-
-    fn searches(&self) -> u64 {
-        let of = |it: &Tool<'_>| searches(&it.kind.text().unwrap_or_default(), it.most);
-        self.tools.0.iter().map(of).fold(0, u64::saturating_add)
-    }
-
-    fn has_server_tools(&self) -> bool {
-        let runs_there = |tool: &Tool<'_>| {
-            let kind = tool.kind.text().unwrap_or_default();
-            !kind.is_empty() && !CLIENT_TOOLS.iter().any(|known| kind.starts_with(known))
-        };
-        !self.servers.0.is_empty() || self.tools.0.iter().any(runs_there)
-    }
-}
-
-impl Choice<'_> {
-    fn insists(&self) -> ToolRequirement {
-        match self.kind.text().as_deref() {
-            Some("none") => ToolRequirement::Never,
-            Some("any") => ToolRequirement::Any,
-            Some("tool") => self
-                .name
-                .text()
-                .map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned())),
-            _ => ToolRequirement::Free,
-        }
-    }
-}
-
-/// Reads the messages, and what came after the model's last one.
-fn conversation(messages: &[Raw<'_>], asked: &mut CallRequest) {
-    let mut calls: Vec<Block<'_>> = Vec::new();
-    let mut was_model = false;
-    for raw in messages {
-        let message: Message<'_> = raw.read();
-        let is_model = message.role.json() == "\"assistant\"";
-        let blocks: List<Block<'_>> = message.content.read();
-        let is_user = message.role.json() == "\"user\"" && is_of_user(message.content, &blocks.0);
-        asked.messages.push(mark(*raw, is_user));
-        if is_model {
-            if !was_model {
-                calls.clear();
-            }
-            asked.results.clear();
-            asked.has_user_message = false;
-            let used = blocks.0.into_iter().filter(|it| it.kind.json() == "\"tool_use\"");
-            calls.extend(used.take(MAX_CALLS));
-        } else {
-            asked.has_user_message |= is_user;
-            let results = blocks.0.iter().filter(|it| it.kind.json() == "\"tool_result\"");
-            asked.results.extend(results.map(|block| result(block, &calls)));
-        }
-        was_model = is_model;
-    }
-}
-
-/// Whether the user wrote a message: not where it has only results of tools, and what programs add to them.
-fn is_of_user(content: Raw<'_>, blocks: &[Block<'_>]) -> bool {
-    if !content.is_list() {
-        return true;
-    }
-    let has_results = blocks.iter().any(|it| it.kind.json() == "\"tool_result\"");
-    blocks.iter().any(|block| match block.kind.text().as_deref() {
-        Some("tool_result") => false,
-        Some("text") if has_results => {
-            !block.text.text().unwrap_or_default().trim_start().starts_with(REMINDER)
-        }
-        _ => true,
-    })
-}
-
-fn result(block: &Block<'_>, calls: &[Block<'_>]) -> ToolResult {
-    let id = block.use_id.text().unwrap_or_default();
-    let call = calls.iter().find(|call| call.id.text().as_ref() == Some(&id));
-    let of_call = |part: fn(&Block<'_>) -> String| call.map(part).unwrap_or_default();
-    ToolResult {
-        tool: of_call(|call| call.name.text().unwrap_or_default().into_owned()),
-        arguments: of_call(|call| arguments_of(call.input).into_owned()),
-        content: text_of(block.content).into_owned(),
-        failed: block.is_error.is_true(),
-        id: Cow::into_owned(id),
+        stop::error(status, kind, message)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What shape of answer a client insists on, by its tools.
+//! What shape of answer a client requirement on, by its tools.
 
 use std::borrow::Cow;
 
@@ -40,13 +40,13 @@ fields! {
     }
 }
 
-/// What the client insists on. A `final_answer` that may be called is called: it ends more loops than text does.
-pub(crate) fn demands(
+/// What the client requirement on. A `final_answer` that may be called is called: it ends more loops than text does.
+pub(crate) fn output_contract(
     offers: &[Offer<'_>],
-    insists: &ToolRequirement,
+    requirement: &ToolRequirement,
     wants_json: bool,
 ) -> OutputContract {
-    let may_call_it = match insists {
+    let may_call_it = match requirement {
         ToolRequirement::Never => false,
         ToolRequirement::On(name) => name == FINAL_ANSWER,
         ToolRequirement::Free | ToolRequirement::Any => true,
@@ -54,7 +54,9 @@ pub(crate) fn demands(
     let offer = offers.iter().find(|offer| offer.name == FINAL_ANSWER).filter(|_| may_call_it);
     match offer.and_then(|offer| text_argument(offer.schema)) {
         Some(argument) => OutputContract::FinalAnswer { argument },
-        None if wants_json || matches!(insists, ToolRequirement::Any | ToolRequirement::On(_)) => {
+        None if wants_json
+            || matches!(requirement, ToolRequirement::Any | ToolRequirement::On(_)) =>
+        {
             OutputContract::Structure
         }
         None => OutputContract::Text,

@@ -236,7 +236,7 @@ pub(crate) fn add_to_content(
         || changes.push(&content, &part.to_string())
 }
 
-/// Leaves of the list at a place only the elements for which `stays` holds. They are asked about in order.
+/// Leaves of the list at a place only the elements for which `stays` holds. They are parsed about in order.
 pub(crate) fn keep_items(
     changes: &mut Changes<'_>,
     list: Range<usize>,

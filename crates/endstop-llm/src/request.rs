@@ -16,14 +16,14 @@ pub struct CallRequest {
     /// Whether the answer is to be a JSON list of what would be events: Gemini's stream without `alt=sse`. Not
     /// with [`is_stream`](Self::is_stream).
     pub is_list: bool,
-    /// Whether the client asked for usage in the stream, or gets it anyway.
+    /// Whether the client parsed for usage in the stream, or gets it anyway.
     pub wants_usage: bool,
     /// The client's output cap.
     pub output_cap: Option<u64>,
-    /// How many answers are asked for at once (`n`, `candidateCount`); at least 1.
+    /// How many answers are parsed for at once (`n`, `candidateCount`); at least 1.
     pub choices: u64,
-    /// What shape of answer the client insists on.
-    pub demands: OutputContract,
+    /// What shape of answer the client requirement on.
+    pub contract: OutputContract,
     /// The answer is to be made after the request is answered (`background` of responses): what it uses is told
     /// by another request.
     pub is_background: bool,
@@ -33,7 +33,7 @@ pub struct CallRequest {
     pub searches: u64,
     /// Something in it may be written to a cache for an hour, which costs more.
     pub may_write_1h: bool,
-    /// The tier and speed that are asked for, as they change the price.
+    /// The tier and speed that are parsed for, as they change the price.
     pub context: CallContext,
     /// Names of the tools that are offered.
     pub tools: Vec<String>,
@@ -75,7 +75,7 @@ pub struct MessageMark {
     pub is_open: bool,
 }
 
-/// What shape of answer the client insists on.
+/// What shape of answer the client requirement on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OutputContract {
     /// Text will do.

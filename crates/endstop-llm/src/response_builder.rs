@@ -12,7 +12,7 @@ use crate::{CallResponse, EventContent};
 /// An answer so far.
 #[derive(Debug)]
 pub(crate) struct ResponseBuilder {
-    pub(crate) seen: CallResponse,
+    pub(crate) response: CallResponse,
     pub(crate) room: TextRoom,
     tally: UsageTally,
 }
@@ -20,7 +20,7 @@ pub(crate) struct ResponseBuilder {
 impl ResponseBuilder {
     pub(crate) fn new(shape: UsageShape) -> Self {
         Self {
-            seen: CallResponse::default(),
+            response: CallResponse::default(),
             room: TextRoom::default(),
             tally: UsageTally::new(shape),
         }
@@ -28,61 +28,61 @@ impl ResponseBuilder {
 
     /// Takes in what an answer calls itself; the first names stay.
     pub(crate) fn names(&mut self, id: Raw<'_>, model: Raw<'_>) {
-        let seen = &mut self.seen;
-        seen.id = seen.id.take().or_else(|| word(id));
-        seen.model = seen.model.take().or_else(|| word(model));
+        let response = &mut self.response;
+        response.id = response.id.take().or_else(|| word(id));
+        response.model = response.model.take().or_else(|| word(model));
     }
 
     /// Takes in a report of usage, and the tier that stands beside it.
     pub(crate) fn usage(&mut self, report: Raw<'_>, tier: Raw<'_>) {
         if let Some(usage) = self.tally.take(report, tier) {
-            self.seen.usage = Some(usage);
+            self.response.usage = Some(usage);
         }
     }
 
     /// Counts runs of a tool at the provider: see [`UsageTally::count_runs`].
     pub(crate) fn runs(&mut self, unit: &str, of: impl Fn(u64) -> u64) {
         if let Some(usage) = self.tally.count_runs(unit, of) {
-            self.seen.usage = Some(usage);
+            self.response.usage = Some(usage);
         }
     }
 
     /// Takes in an error, if it is one.
     pub(crate) fn error(&mut self, error: Raw<'_>) {
         if let Some(error) = error_words(error) {
-            self.seen.error = Some(error);
+            self.response.error = Some(error);
         }
     }
 
     /// Counts what is no text of the model's, but paid as such.
     pub(crate) fn count(&mut self, more: &str) {
-        count_bytes(&mut self.seen, more);
+        count_bytes(&mut self.response, more);
     }
 
     /// Takes in words of the model.
     pub(crate) fn words(&mut self, words: &str, brought: &mut EventContent) {
-        count_bytes(&mut self.seen, words);
-        self.room.push(&mut self.seen.text, words);
+        count_bytes(&mut self.response, words);
+        self.room.push(&mut self.response.text, words);
         brought.text.push_str(words);
     }
 
     /// Adds a call without its arguments. Gives the tool's name; none where there are too many calls.
     pub(crate) fn begin_call(&mut self, id: Raw<'_>, tool: &str) -> Option<String> {
-        if self.seen.tool_calls.len() >= MAX_CALLS {
+        if self.response.tool_calls.len() >= MAX_CALLS {
             return None;
         }
         let mut call = ToolCall::default();
         self.room.push(&mut call.id, &id.text().unwrap_or_default());
         self.room.push(&mut call.tool, tool);
         let name = call.tool.clone();
-        self.seen.tool_calls.push(call);
+        self.response.tool_calls.push(call);
         Some(name)
     }
 
     /// Adds to the arguments of the last call, or of the one at a place.
     pub(crate) fn arguments(&mut self, at: Option<usize>, more: &str) {
-        let at = at.or_else(|| self.seen.tool_calls.len().checked_sub(1));
-        if let Some(call) = at.and_then(|at| self.seen.tool_calls.get_mut(at)) {
+        let at = at.or_else(|| self.response.tool_calls.len().checked_sub(1));
+        if let Some(call) = at.and_then(|at| self.response.tool_calls.get_mut(at)) {
             self.room.push(&mut call.arguments, more);
         }
     }

@@ -33,23 +33,23 @@ pub(crate) struct ResponseOutline {
 }
 
 impl ResponseOutline {
-    pub(crate) fn to(asked: &CallRequest) -> Self {
+    pub(crate) fn to(parsed: &CallRequest) -> Self {
         let mut hash = Xxh3::new();
-        hash.update(asked.model.as_bytes());
-        for message in &asked.messages {
+        hash.update(parsed.model.as_bytes());
+        for message in &parsed.messages {
             hash.update(&message.digest.to_le_bytes());
         }
-        let argument = match &asked.demands {
+        let argument = match &parsed.contract {
             OutputContract::FinalAnswer { argument } => Some(argument.clone()),
             OutputContract::Text | OutputContract::Structure => None,
         };
         Self {
             id: format!("{:032x}", hash.digest128()),
-            model: asked.model.clone(),
-            choices: asked.choices.clamp(1, MAX_CHOICES),
-            wants_usage: asked.wants_usage,
-            is_stream: asked.is_stream,
-            is_list: asked.is_list,
+            model: parsed.model.clone(),
+            choices: parsed.choices.clamp(1, MAX_CHOICES),
+            wants_usage: parsed.wants_usage,
+            is_stream: parsed.is_stream,
+            is_list: parsed.is_list,
             argument,
         }
     }
@@ -127,9 +127,9 @@ pub(crate) fn word(raw: Raw<'_>) -> Option<String> {
 }
 
 /// Counts bytes of output.
-pub(crate) fn count_bytes(seen: &mut CallResponse, text: &str) {
+pub(crate) fn count_bytes(response: &mut CallResponse, text: &str) {
     let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-    seen.output_bytes = seen.output_bytes.saturating_add(bytes);
+    response.output_bytes = response.output_bytes.saturating_add(bytes);
 }
 
 fields! {

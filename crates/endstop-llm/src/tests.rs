@@ -53,7 +53,7 @@ pub(crate) fn feed(reader: &mut dyn StreamReader, stream: &[u8]) -> String {
 pub(crate) fn streamed(api: Api, stream: &[u8]) -> CallResponse {
     let mut reader = dialect(api).stream(&CallRequest::default());
     feed(&mut *reader, stream);
-    reader.seen().clone()
+    reader.response().clone()
 }
 
 /// The places in a stream where an event has ended.
@@ -73,7 +73,7 @@ fn check_cuts(api: Api, stream: &[u8]) {
                 frame.event().map(|event| reader.event(&event));
             }
         }
-        assert_eq!(reader.seen(), &whole, "cut at {cut}");
+        assert_eq!(reader.response(), &whole, "cut at {cut}");
     }
 }
 
@@ -91,29 +91,32 @@ pub(crate) fn check_ends(api: Api, stream: &str, calls: usize) -> usize {
             continue;
         }
         ends += 1;
-        let was_whole = reader.seen().is_whole;
+        let was_whole = reader.response().is_whole;
         let tail = reader.end(&stop());
         assert!(reader.end(&stop()).is_empty(), "a stream ends once");
-        let seen = streamed(api, &[head, &tail].concat());
-        assert!(seen.is_whole, "at {border}: {}", String::from_utf8_lossy(&tail));
-        let says_it = seen.text.ends_with(&stop().text);
-        assert!(was_whole || says_it == seen.tool_calls.is_empty(), "at {border}: {seen:?}");
-        assert!(seen.tool_calls.len() <= calls);
-        for call in &seen.tool_calls {
+        let response = streamed(api, &[head, &tail].concat());
+        assert!(response.is_whole, "at {border}: {}", String::from_utf8_lossy(&tail));
+        let says_it = response.text.ends_with(&stop().text);
+        assert!(
+            was_whole || says_it == response.tool_calls.is_empty(),
+            "at {border}: {response:?}"
+        );
+        assert!(response.tool_calls.len() <= calls);
+        for call in &response.tool_calls {
             serde_json::from_str::<Value>(&call.arguments).unwrap();
         }
     }
     ends
 }
 
-fn asked(demands: OutputContract, [is_stream, is_list]: [bool; 2]) -> CallRequest {
+fn parsed(contract: OutputContract, [is_stream, is_list]: [bool; 2]) -> CallRequest {
     CallRequest {
         model: "some-model".to_owned(),
         is_stream,
         is_list,
         wants_usage: true,
         choices: 1,
-        demands,
+        contract,
         ..CallRequest::default()
     }
 }
@@ -123,25 +126,25 @@ fn a_stop_reads_as_an_answer_that_ends_the_loop() {
     let argument = "answer".to_owned();
     for api in ALL {
         for shape in [[false, false], [true, false], [false, true]] {
-            for demands in [
+            for contract in [
                 OutputContract::Text,
                 OutputContract::Structure,
                 OutputContract::FinalAnswer { argument: argument.clone() },
             ] {
-                let asked = asked(demands.clone(), shape);
-                let answer = dialect(api).stop(&asked, &stop());
+                let parsed = parsed(contract.clone(), shape);
+                let answer = dialect(api).stop(&parsed, &stop());
                 assert_eq!(answer.status, StatusCode::OK);
-                let seen = if asked.is_stream {
+                let response = if parsed.is_stream {
                     assert_eq!(answer.content_type, "text/event-stream");
                     streamed(api, &answer.body)
                 } else {
                     assert_eq!(answer.content_type, "application/json");
                     dialect(api).answer(&answer.body).unwrap()
                 };
-                assert!(seen.is_whole && seen.error.is_none(), "{api:?}");
-                assert_eq!(seen.model.as_deref(), Some("some-model"), "{api:?}");
-                assert_eq!(seen.usage.as_ref().unwrap().tokens.total(), 0, "{api:?}");
-                let is_final = matches!(demands, OutputContract::FinalAnswer { .. });
+                assert!(response.is_whole && response.error.is_none(), "{api:?}");
+                assert_eq!(response.model.as_deref(), Some("some-model"), "{api:?}");
+                assert_eq!(response.usage.as_ref().unwrap().tokens.total(), 0, "{api:?}");
+                let is_final = matches!(contract, OutputContract::FinalAnswer { .. });
                 let finish = match (api, is_final) {
                     (Api::Chat, false) => "stop",
                     (Api::Chat, true) => "tool_calls",
@@ -150,15 +153,15 @@ fn a_stop_reads_as_an_answer_that_ends_the_loop() {
                     (Api::Responses, _) => "completed",
                     _ => "STOP",
                 };
-                assert_eq!(seen.finish.as_deref(), Some(finish), "{api:?}");
+                assert_eq!(response.finish.as_deref(), Some(finish), "{api:?}");
                 if is_final {
-                    assert_eq!(seen.text, "");
-                    let [call] = &seen.tool_calls[..] else { panic!("{seen:?}") };
+                    assert_eq!(response.text, "");
+                    let [call] = &response.tool_calls[..] else { panic!("{response:?}") };
                     assert_eq!(call.tool, "final_answer");
                     let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
                     assert_eq!(arguments, json!({ "answer": stop().text }));
                 } else {
-                    assert_eq!((seen.text, seen.tool_calls), (stop().text, vec![]));
+                    assert_eq!((response.text, response.tool_calls), (stop().text, vec![]));
                 }
             }
         }
@@ -169,7 +172,7 @@ fn a_stop_reads_as_an_answer_that_ends_the_loop() {
 fn a_stop_without_words_still_has_some() {
     let silent = StopText { reason: String::new(), text: " ".to_owned() };
     for api in ALL {
-        let answer = dialect(api).stop(&asked(OutputContract::Text, [true, false]), &silent);
+        let answer = dialect(api).stop(&parsed(OutputContract::Text, [true, false]), &silent);
         assert!(!streamed(api, &answer.body).text.trim().is_empty());
     }
 }
@@ -206,9 +209,9 @@ fn errors_have_the_shape_of_the_interface() {
             assert_eq!(answer.status, StatusCode::PAYMENT_REQUIRED);
             let body: Value = serde_json::from_slice(&answer.body).unwrap();
             assert_eq!(body["error"]["message"], "why \"so\"");
-            let seen = dialect(api).answer(&answer.body).unwrap();
-            assert_eq!(seen.error.as_deref(), Some("why \"so\""), "{api:?}");
-            assert!(!seen.is_whole);
+            let response = dialect(api).answer(&answer.body).unwrap();
+            assert_eq!(response.error.as_deref(), Some("why \"so\""), "{api:?}");
+            assert!(!response.is_whole);
             body
         })
     });
@@ -274,19 +277,19 @@ proptest! {
         for api in ALL {
             let dialect = dialect(api);
             let body = json.to_string();
-            let asked = dialect.read(&body, body.as_bytes());
-            prop_assert!(json.is_object() || asked.is_err());
+            let parsed = dialect.read(&body, body.as_bytes());
+            prop_assert!(json.is_object() || parsed.is_err());
             let _ = dialect.answer(body.as_bytes());
-            let mut reader = dialect.stream(&asked.clone().unwrap_or_default());
+            let mut reader = dialect.stream(&parsed.clone().unwrap_or_default());
             for json in [&json, &more, &json] {
                 let data = json.to_string();
                 reader.event(&crate::sse::SseEvent { name: "x", data: &data });
             }
             let _ = reader.is_between_blocks();
             let _ = reader.end(&stop());
-            if let Ok(asked) = asked {
-                prop_assert!(dialect.stop(&asked, &stop()).body.len() > 10);
-                prop_assert!(asked.choices >= 1);
+            if let Ok(parsed) = parsed {
+                prop_assert!(dialect.stop(&parsed, &stop()).body.len() > 10);
+                prop_assert!(parsed.choices >= 1);
             }
         }
     }
@@ -313,10 +316,10 @@ proptest! {
             // What cannot be read is never edited.
             let Ok(before) = dialect.read("/", body.as_bytes()) else { continue };
             let value: Value = serde_json::from_slice(&edited).unwrap();
-            let asked = dialect.read("/", &edited).unwrap();
-            prop_assert!(asked.output_cap.is_some_and(|own| own <= cap), "{api:?} {value}");
+            let parsed = dialect.read("/", &edited).unwrap();
+            prop_assert!(parsed.output_cap.is_some_and(|own| own <= cap), "{api:?} {value}");
             if let Some(before) = before.output_cap {
-                prop_assert!(asked.output_cap.unwrap() <= before, "{api:?} {value}");
+                prop_assert!(parsed.output_cap.unwrap() <= before, "{api:?} {value}");
             }
         }
     }

@@ -99,7 +99,7 @@ impl UsageTally {
         if let (Some(tier), Some(around)) = (&self.service_tier, self.around.as_object_mut()) {
             around.insert("service_tier".to_owned(), Value::from(tier.as_str()));
         }
-        self.seen()
+        self.response()
     }
 
     /// Counts runs of a tool at the provider that stand in the answer and in no report: `of` gives their number so
@@ -114,10 +114,10 @@ impl UsageTally {
             Some((_, runs)) => *runs = of(*runs),
             None => self.runs.push((unit, of(0))),
         }
-        self.seen()
+        self.response()
     }
 
-    fn seen(&self) -> Option<ReportedUsage> {
+    fn response(&self) -> Option<ReportedUsage> {
         let usage = self.around.get("usage")?;
         let others = || detect_shape(usage).and_then(|shape| read_usage(shape, usage).ok());
         let half = || read_usage(self.shape, &with_both_halves(usage)?).ok();

@@ -2,8 +2,7 @@
 
 use thiserror::Error;
 
-/// The largest exponent that is read; a price or an amount with more is a mistake.
-const MAX_EXPONENT: i32 = 400;
+use super::limits::MAX_EXPONENT;
 
 /// What to do with digits beyond the wanted scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

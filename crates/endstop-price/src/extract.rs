@@ -134,16 +134,19 @@ fn model_key() -> Path {
     Path::One("model".to_owned())
 }
 
+/// A unit that the table does not list.
+pub(crate) struct UnknownUnit(pub(crate) String);
+
 impl FileExtractor {
-    /// The extractor, or the unit that is unknown.
-    pub(crate) fn resolve(self, units: &Units) -> Result<Extractor, String> {
+    /// The extractor, unless it writes an unknown unit.
+    pub(crate) fn resolve(self, units: &Units) -> Result<Extractor, UnknownUnit> {
         let mut mappings = Vec::with_capacity(self.mappings.len());
         for FileMapping { path, dest, required } in self.mappings {
             let path = match path {
                 Path::Many(steps) => Path::Many(steps.into_iter().map(Step::lowered).collect()),
                 one @ Path::One(_) => one,
             };
-            let unit = units.by_key(&dest).ok_or(dest)?;
+            let unit = units.by_key(&dest).ok_or(UnknownUnit(dest))?;
             mappings.push(Mapping { path, unit, required });
         }
         let (root, model) = (self.root, self.model_path);

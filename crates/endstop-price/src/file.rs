@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::clause::Clause;
 use super::decimal::{self, Beyond, DecimalError};
-use super::extract::FileExtractor;
+use super::extract::{FileExtractor, UnknownUnit};
 use super::rates::{Period, Rate, RateSet, Schedule, Tier, Variant, lay_over};
 use super::unit::{FileUnit, Unit, UnitRow, Units, UnitsError};
 use super::{List, Model, Provider};
@@ -217,7 +217,8 @@ fn resolve_provider(
     }
     let mut extractors = Vec::new();
     for extractor in file.extractors.unwrap_or_default() {
-        let unknown = |unit| wrong(format!("an extractor writes the unknown unit `{unit}`"));
+        let unknown =
+            |UnknownUnit(unit)| wrong(format!("an extractor writes the unknown unit `{unit}`"));
         extractors.push(extractor.resolve(units).map_err(unknown)?);
     }
     let mut models = Vec::with_capacity(file.models.len());

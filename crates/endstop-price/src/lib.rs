@@ -38,6 +38,7 @@ mod cost_is;
 mod decimal;
 mod extract;
 mod file;
+mod limits;
 mod lookup;
 mod rates;
 mod shape;
@@ -55,11 +56,12 @@ pub use calculate::{Line, ListedRate, ModelPrice, PriceError, Priced, UnitRate};
 pub use cost_is::CostIs;
 pub use decimal::DecimalError;
 pub use file::{PriceFileError, PriceProblem};
+pub use limits::MAX_COUNT;
 pub use shape::{
     UsageShape, context_of, detect_shape, model_of, read_response, read_usage, usage_of,
 };
 pub use unit::{Unit, UnitsError};
-pub use usage::{MAX_COUNT, UsageCounts, UsageError, billed_cost};
+pub use usage::{UsageCounts, UsageError, billed_cost};
 
 use clause::Clause;
 use extract::Extractor;
@@ -229,14 +231,4 @@ impl PriceTable {
 }
 
 #[cfg(test)]
-#[path = "oracle_tests.rs"]
-mod oracle_tests;
-#[cfg(test)]
-#[path = "price_tests.rs"]
-mod price_tests;
-#[cfg(test)]
-#[path = "property_tests.rs"]
-mod property_tests;
-#[cfg(test)]
-#[path = "shape_tests.rs"]
-mod shape_tests;
+mod tests;

@@ -3,10 +3,9 @@
 use jiff::civil::Date;
 
 use super::calculate::ModelPrice;
+use super::limits::MAX_HINTS;
+use super::limits::MAX_NAME;
 use super::{Model, PriceTable, Provider};
-
-/// Names are shorter; a longer one is no name.
-const MAX_NAME: usize = 512;
 
 /// Names that the OpenTelemetry conventions give to providers and no rule of the data matches rightly.
 const OTHER_NAMES: [(&str, &str); 4] = [
@@ -21,9 +20,6 @@ const LITELLM: &str = "litellm";
 
 /// The provider that resells models at the vendor's price, with the vendor before a slash in their names.
 const RESELLER: &str = "openrouter";
-
-/// How many names a hint shows.
-const MAX_HINTS: usize = 3;
 
 impl PriceTable {
     /// The model with its prices, or `None` where the table has no price for it: the cost is then unknown,

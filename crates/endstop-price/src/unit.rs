@@ -10,6 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::amount::PER_MULTIPLE;
+use super::limits::MAX_DIMENSIONS;
 
 /// The key of what is billed for each request as such; never reported, always one.
 const REQUESTS: &str = "requests";
@@ -19,9 +20,6 @@ const DURATIONS: &str = "durations";
 
 /// Milliseconds in the second that the registry counts.
 const MILLIS: u64 = 1_000;
-
-/// A dimension is one bit of a word.
-const MAX_DIMENSIONS: usize = 64;
 
 /// A billable unit such as `input_tokens`: a place in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

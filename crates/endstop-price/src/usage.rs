@@ -7,10 +7,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::decimal::{self, Beyond, DecimalError};
+use super::limits::MAX_COUNT;
 use super::unit::Unit;
-
-/// Counts stay below this, so that a count times a rate fits 128 bits.
-pub const MAX_COUNT: u64 = 1 << 58;
 
 /// The units of the token classes, looked up once: they are priced before every call.
 static TOKEN_UNITS: LazyLock<[Option<Unit>; 6]> = LazyLock::new(|| {

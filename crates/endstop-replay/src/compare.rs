@@ -7,8 +7,8 @@ use endstop_core::policy::PolicyError;
 use endstop_core::units::Money;
 use serde::Serialize;
 
-use super::fleet::Fleet;
-use super::follower::Cut;
+use super::counterfactual::StopPoint;
+use super::policy_set::PolicySet;
 use super::recorder::Detail;
 use super::report::{RunReport, dollars, sum};
 use super::usage::Usage;
@@ -22,7 +22,7 @@ pub struct Comparison {
     /// The runs; what a policy did to them is in `cuts`.
     pub runs: Vec<RunReport>,
     /// For each run, each policy's cut.
-    pub cuts: Vec<Vec<Option<Cut>>>,
+    pub cuts: Vec<Vec<Option<StopPoint>>>,
     /// What the runs used.
     pub usage: Usage,
     /// What the readers had to say.
@@ -43,9 +43,9 @@ pub fn compare(
     options: &Options<'_>,
     progress: &Progress<'_>,
 ) -> Result<Comparison, PolicyError> {
-    let fleet = Fleet::new(policies)?;
+    let policies = PolicySet::new(policies)?;
     let mut comparison = Comparison::default();
-    for record in record(inputs, &fleet, options, Detail::Cuts, progress) {
+    for record in record(inputs, &policies, options, Detail::Cuts, progress) {
         comparison.usage.merge(&record.usage);
         comparison.warnings.extend(record.warnings);
         for run in record.runs {
@@ -54,7 +54,7 @@ pub fn compare(
         }
     }
     for run in &comparison.runs {
-        let known = || format(run.format).map_or_else(Vec::new, |known| fleet.testable(known));
+        let known = || format(run.format).map_or_else(Vec::new, |known| policies.testable(known));
         comparison.testable.entry(run.format).or_insert_with(known);
     }
     Ok(comparison)
@@ -132,7 +132,7 @@ pub struct Effect {
 }
 
 impl Effect {
-    fn add(&mut self, run: &RunReport, cut: Option<&Cut>) {
+    fn add(&mut self, run: &RunReport, cut: Option<&StopPoint>) {
         let stopped = u64::from(cut.is_some());
         self.runs += 1;
         self.stopped += stopped;

@@ -37,11 +37,12 @@
 //! is 1.95.
 
 mod compare;
+mod counterfactual;
 mod drift;
-mod fleet;
-mod follower;
+mod limits;
 mod needs;
 mod pieces;
+mod policy_set;
 mod recorder;
 mod report;
 mod suggest;
@@ -58,21 +59,20 @@ use rayon::prelude::*;
 
 use endstop_price::PriceTable;
 use endstop_transcript::{Transcript, Warning};
-use fleet::Fleet;
+use limits::MAX_THREADS;
 use pieces::{PIECE_BYTES, Pieces};
+use policy_set::PolicySet;
 use recorder::{Detail, Record, Recorded, Recorder};
 
 pub use compare::{Comparison, Effect, compare};
+pub use counterfactual::StopPoint;
 pub use drift::{Baseline, BaselineError, Change, Figure, Group, Unit, drift};
-pub use follower::Cut;
+pub use limits::{MAX_CANDIDATES, MAX_HEADROOM};
 pub use report::{Outcomes, Report, RuleReport, RunReport, warning_json};
-pub use suggest::{FOLDS, MAX_HEADROOM, Proposed, SuggestedRule, Suggestion, suggest};
-pub use sweep::{Candidate, MAX_CANDIDATES, Sweep, SweepError, candidates};
+pub use suggest::{FOLDS, Proposed, SuggestedRule, Suggestion, suggest};
+pub use sweep::{Candidate, Sweep, SweepError, candidates};
 pub use usage::{KindUsage, ModelUsage, ToolUsage, Usage};
 pub use wilson::Interval;
-
-/// The most threads of a replay; far more than there are cores.
-const MAX_THREADS: usize = 256;
 
 /// What to replay with.
 #[derive(Debug)]
@@ -99,9 +99,9 @@ pub fn replay(
     options: &Options<'_>,
     progress: &Progress<'_>,
 ) -> Result<Report, PolicyError> {
-    let fleet = Fleet::new([options.policy])?;
+    let policies = PolicySet::new([options.policy])?;
     let mut report = Report::new(options.policy);
-    for record in record(inputs, &fleet, options, Detail::Evidence, progress) {
+    for record in record(inputs, &policies, options, Detail::Evidence, progress) {
         record.runs.into_iter().for_each(|run| report.add(run.report));
         report.usage.merge(&record.usage);
         report.warnings.extend(record.warnings);
@@ -115,7 +115,7 @@ pub type Progress<'a> = dyn Fn(&Transcript) + Sync + 'a;
 /// One pass over all inputs, on as many threads as are asked for; in the order of the inputs.
 fn record(
     inputs: &[Transcript],
-    fleet: &Fleet,
+    policies: &PolicySet,
     options: &Options<'_>,
     detail: Detail,
     progress: &Progress<'_>,
@@ -126,13 +126,13 @@ fn record(
         recorder.finish()
     };
     let one = |input: &Transcript| {
-        let plan = fleet.plan(input.format);
+        let plan = policies.plan(input.format);
         let found = read(input, Arc::clone(&plan));
         if found.is_exact {
             return found;
         }
         // A person let a run go on, which means something else to each policy.
-        read(input, Arc::new(plan.apart()))
+        read(input, Arc::new(plan.individual()))
     };
     // 0 is one a core.
     let threads = options.jobs.min(MAX_THREADS);
@@ -191,8 +191,9 @@ pub fn explain(
     input: &Transcript,
     options: &Options<'_>,
 ) -> Result<(Vec<Explained>, Vec<Warning>), PolicyError> {
-    let fleet = Fleet::new([options.policy])?;
-    let mut recorder = Recorder::new(fleet.plan(input.format), options.outcomes, Detail::Verdicts);
+    let policies = PolicySet::new([options.policy])?;
+    let mut recorder =
+        Recorder::new(policies.plan(input.format), options.outcomes, Detail::Verdicts);
     input.read(options.prices, &mut recorder);
     let record = recorder.finish();
     let explained = |run: Recorded| Some(Explained { run: run.report, verdict: run.verdict? });

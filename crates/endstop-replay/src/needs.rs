@@ -126,7 +126,7 @@ impl Programs {
     }
 
     /// The rules that can be tested on the runs of a format.
-    pub(crate) fn testable(&self, format: &dyn Format) -> Arc<Testable> {
+    pub(crate) fn testable(&self, format: &Format) -> Arc<Testable> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(compiled.entry(format.id()).or_insert_with(|| self.compile(format.supplies())))
     }

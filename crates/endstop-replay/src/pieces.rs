@@ -117,5 +117,4 @@ fn pieces_of(whole: &Transcript, threads: usize, least: u64) -> Vec<Transcript> 
 }
 
 #[cfg(test)]
-#[path = "pieces_tests.rs"]
 mod tests;

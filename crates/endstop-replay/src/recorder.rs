@@ -7,8 +7,8 @@ use endstop_core::event::{EventKind, Source};
 use endstop_core::units::{Cost, Money};
 use endstop_core::{Event, TripRecord};
 
-use super::fleet::{Following, Plan};
-use super::follower::{Cut, Follower};
+use super::counterfactual::{Counterfactual, StopPoint};
+use super::policy_set::{Counterfactuals, Plan};
 use super::report::RunReport;
 use super::usage::Usage;
 use endstop_transcript::{CostIs, RunFooter, RunHeader, RunSink, Wants, Warning};
@@ -34,7 +34,7 @@ pub(super) struct Recorded {
     /// The run, with the only policy's decision unless only cuts are kept.
     pub(super) report: RunReport,
     /// Each policy's.
-    pub(super) cuts: Vec<Option<Cut>>,
+    pub(super) cuts: Vec<Option<StopPoint>>,
     /// The only policy's, with [`Detail::Verdicts`].
     pub(super) verdict: Option<TripRecord>,
 }
@@ -60,7 +60,7 @@ pub(super) struct Recorder<'a> {
 /// A run in the middle of its replay.
 struct Replaying {
     report: RunReport,
-    following: Following,
+    following: Counterfactuals,
     /// Whether every policy has stopped it: from here on, only what is counted matters.
     has_stopped: bool,
     agent: Option<String>,
@@ -100,20 +100,24 @@ impl<'a> Recorder<'a> {
         self.record.is_exact &= following.is_exact();
         let cuts = following.cuts();
         let only = following.into_only().filter(|_| self.detail != Detail::Cuts);
-        let verdict = only.and_then(|follower| self.decide(&mut report, follower));
+        let verdict = only.and_then(|counterfactual| self.decide(&mut report, counterfactual));
         self.record.runs.push(Recorded { report, cuts, verdict });
     }
 
-    /// Writes the follower's decision into the report.
-    fn decide(&self, report: &mut RunReport, mut follower: Follower) -> Option<TripRecord> {
-        report.not_testable = follower.left_out().to_vec();
-        report.paused = std::mem::take(&mut follower.paused);
-        report.warned = std::mem::take(&mut follower.warned);
-        let cut = follower.cut();
+    /// Writes the counterfactual's decision into the report.
+    fn decide(
+        &self,
+        report: &mut RunReport,
+        mut counterfactual: Counterfactual,
+    ) -> Option<TripRecord> {
+        report.not_testable = counterfactual.left_out().to_vec();
+        report.paused = std::mem::take(&mut counterfactual.paused);
+        report.warned = std::mem::take(&mut counterfactual.warned);
+        let cut = counterfactual.cut();
         if cut.is_none() && self.detail != Detail::Verdicts {
             return None;
         }
-        let verdict = follower.into_trip_record();
+        let verdict = counterfactual.into_trip_record();
         if let Some(cut) = cut {
             report.stop(&verdict, &cut);
         }
@@ -128,7 +132,7 @@ impl RunSink for Recorder<'_> {
         report.model = header.model.map(str::to_owned);
         self.current = Some(Replaying {
             report,
-            following: Following::new(&self.plan),
+            following: Counterfactuals::new(&self.plan),
             has_stopped: false,
             agent: None,
             total: Money::ZERO,

@@ -6,7 +6,7 @@ use endstop_core::units::Money;
 use endstop_core::{Policy, TripRecord};
 use serde::{Deserialize, Serialize};
 
-use super::follower::Cut;
+use super::counterfactual::StopPoint;
 use super::usage::Usage;
 use endstop_transcript::{CostIs, Warning};
 
@@ -81,7 +81,7 @@ impl RunReport {
         }
     }
 
-    pub(super) fn stop(&mut self, verdict: &TripRecord, cut: &Cut) {
+    pub(super) fn stop(&mut self, verdict: &TripRecord, cut: &StopPoint) {
         self.stopped_at_step = Some(cut.step);
         self.rule.clone_from(&verdict.rule);
         self.reason = verdict.primary.as_ref().map(|signal| signal.reason.value());

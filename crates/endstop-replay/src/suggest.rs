@@ -15,6 +15,7 @@ use endstop_core::policy::PolicyError;
 use serde::Serialize;
 
 use super::compare::{Comparison, Effect, compare};
+use super::limits::MAX_HEADROOM;
 use super::report::RunReport;
 use super::usage::Usage;
 use super::{Options, Progress};
@@ -23,9 +24,6 @@ use families::FAMILIES;
 
 /// Into how many parts the runs are dealt: what is left to choose on is most of them.
 pub const FOLDS: usize = 5;
-
-/// How many values looser than the tightest that would do a family goes at most.
-pub const MAX_HEADROOM: usize = 4;
 
 /// What is proposed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -319,5 +317,4 @@ fn deal(runs: &[RunReport]) -> Vec<usize> {
 }
 
 #[cfg(test)]
-#[path = "suggest/suggest_tests.rs"]
 mod tests;

@@ -1,13 +1,11 @@
 //! Sweeps: one limit at many values, `cost=$0.25..$2.00:$0.25`, or a policy with `{x}` in it.
 
+use super::limits::MAX_CANDIDATES;
 use std::str::FromStr;
 
 use endstop_core::condition::gauge::{GAUGES, Unit};
 use endstop_core::expr::{amount_text, parse, parse_amount};
 use thiserror::Error;
-
-/// The most policies of one replay: a table that long is not read, and each is a run to follow.
-pub const MAX_CANDIDATES: usize = 1_000;
 
 /// How many values a range without a step has, about.
 const DEFAULT_VALUES: u64 = 10;
@@ -240,5 +238,4 @@ fn add(base: &Candidate, sweep: &Sweep, value: &str) -> Result<Candidate, SweepE
 }
 
 #[cfg(test)]
-#[path = "sweep_tests.rs"]
 mod tests;

@@ -7,11 +7,8 @@ use endstop_core::event::EventKind;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use serde::{Deserialize, Serialize};
 
+use super::limits::MAX_NAMES;
 use super::report::{RunReport, dollars, dollars_from, sum};
-
-/// How many models, tools and kinds are told apart, each; the rest are counted together. Far more than
-/// anyone has, and little enough that hostile names do not fill the memory.
-const MAX_NAMES: usize = 4_096;
 
 /// The name of what is beyond [`MAX_NAMES`].
 const OTHERS: &str = "(others)";

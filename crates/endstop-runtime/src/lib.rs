@@ -1,4 +1,4 @@
-//! What live runs of agents share: budgets, cancellation, clocks, observers, stores.
+//! The parts that live runs of agents share: budgets, cancellation, clocks, observers and stores.
 //!
 //! Several agents spend the same dollar, and each of them checks before it spends. If each checks alone, all of
 //! them pass the check at once. This crate has the parts that make such runs safe together: a [`ledger`] in
@@ -20,6 +20,20 @@
 //! assert_eq!(run.room().cost, Some(cents(38)));
 //! # Ok::<(), endstop_runtime::ledger::Refused>(())
 //! ```
+//!
+//! Start with [`RunHandle`], [`ledger::Budget`] and [`cancel::CancelToken`]. A [`RunHandle`] is a run among the runs of a
+//! tree: its decision core, its budget and its token. A run and all its ancestors must admit whatever starts, and it
+//! starts for all of them or for none. An [`OpenCall`] is a model call that was reserved; it is settled exactly once.
+//!
+//! # Features
+//!
+//! - `sqlite`: a store of runs in one SQLite file ([`store`]).
+//! - `test-util`: runs played by hand, for tests of observers.
+//!
+//! # Where next
+//!
+//! The agent loop of `endstop` and `endstop-gateway` are the two drivers on this crate. `docs/semantics.md` of the
+//! repository, section 2, describes reservations. The minimum Rust version is 1.95.
 
 mod call;
 pub mod cancel;

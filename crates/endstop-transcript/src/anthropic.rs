@@ -12,29 +12,21 @@ mod message;
 use std::borrow::Cow;
 
 use endstop_core::units::Cost;
+use endstop_price::UsageShape;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::message::{Block, Message, add_block, blocks_of, result_text};
-use super::act::{Act, Full, Reply, Step};
-use super::bill::{ModelCall, bill};
-use super::document::{Element, Wanted, each_element};
+use self::message::{AnthropicMessage, ContentBlock, add_block, blocks_of, result_text};
+use super::bill::ModelCall;
+use super::builder::RunBuilder;
 use super::head::{Keys, ends_of};
 use super::layout::{Layout, ListLine, Names};
-use super::lines::JsonLines;
 use super::openai_chat::OTHERS;
 use super::part::Part;
-use super::player::Player;
-use super::warning::{WarningKind, Warnings};
-use super::writer::Closing;
-use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
-use endstop_price::UsageShape;
-
-/// Messages alone.
-pub(super) static MESSAGES: AnthropicMessages = AnthropicMessages { has_usage: false };
-
-/// Messages of which the model's are whole responses.
-pub(super) static RESPONSES: AnthropicMessages = AnthropicMessages { has_usage: true };
+use super::reading::Reading;
+use super::step::{Full, Reply};
+use super::warning::WarningKind;
+use super::{Head, RunSink};
 
 /// What only files of this provider mention.
 const OURS: [&str; 5] = [
@@ -49,11 +41,6 @@ const OURS: [&str; 5] = [
 const THEIRS: [&str; 4] =
     ["\"tool_calls\"", "\"tool_call_id\"", "\"function_call\"", "\"finish_reason\""];
 
-/// The two formats.
-pub(super) struct AnthropicMessages {
-    has_usage: bool,
-}
-
 /// Whether messages are in the form of Anthropic rather than in that of OpenAI.
 pub(super) fn is_ours(head: &Head<'_>) -> bool {
     let mentions = |words: &[&str]| words.iter().any(|word| head.mentions(word));
@@ -61,49 +48,38 @@ pub(super) fn is_ours(head: &Head<'_>) -> bool {
     (mentions(&OURS) || has_thoughts) && !mentions(&THEIRS)
 }
 
-impl Format for AnthropicMessages {
-    fn id(&self) -> &'static str {
-        if self.has_usage { "anthropic-responses" } else { "anthropic-messages" }
-    }
+/// Whether these are messages alone.
+pub(crate) fn detect_messages(head: &Head<'_>) -> bool {
+    has_messages(head) && !has_usage(head)
+}
 
-    fn describe(&self) -> &'static str {
-        if self.has_usage {
-            "lists of Anthropic messages with API responses, as JSON or one a line"
-        } else {
-            "lists of Anthropic messages, bare, as {\"messages\": [...]}, or one a line"
+/// Whether these are messages of which the model's are whole responses.
+pub(crate) fn detect_responses(head: &Head<'_>) -> bool {
+    has_messages(head) && has_usage(head)
+}
+
+fn has_messages(head: &Head<'_>) -> bool {
+    let Some(keys) = head.document() else { return false };
+    let is_other = OTHERS.iter().any(|other| keys.have(&[other]));
+    let is_line = head.lines().any(is_message);
+    let has_messages =
+        if keys.in_list { is_message(keys) } else { is_line || keys.have(&["messages"]) };
+    has_messages && !is_other && is_ours(head)
+}
+
+fn has_usage(head: &Head<'_>) -> bool {
+    head.mentions("\"usage\"") && head.mentions("\"output_tokens\"")
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    match Layout::of(reading.part) {
+        Layout::Lines => read_lines(reading, sink),
+        Layout::OneLine if is_one_message(reading.part) => read_lines(reading, sink),
+        Layout::OneLine | Layout::Document => {
+            let mut list = MessageList::new(reading, Names::of(reading.part), None, sink);
+            reading.each_item(&["messages"], &mut |item| list.item(item));
+            list.finish();
         }
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let Some(keys) = head.document() else { return false };
-        let is_other = OTHERS.iter().any(|other| keys.have(&[other]));
-        let is_line = head.lines().any(is_message);
-        let has_messages =
-            if keys.in_list { is_message(keys) } else { is_line || keys.have(&["messages"]) };
-        let has_usage = head.mentions("\"usage\"") && head.mentions("\"output_tokens\"");
-        has_messages && !is_other && is_ours(head) && has_usage == self.has_usage
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies {
-            tokens: self.has_usage,
-            money: self.has_usage,
-            finish: self.has_usage,
-            tool_failures: true,
-            ..Supplies::default()
-        }
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        match Layout::of(source.main) {
-            Layout::Lines => self.lines(source, sink, &mut warnings),
-            Layout::OneLine if is_one_message(source.main) => {
-                self.lines(source, sink, &mut warnings);
-            }
-            Layout::OneLine | Layout::Document => self.document(source, sink, &mut warnings),
-        }
-        warnings.send(sink);
     }
 }
 
@@ -117,217 +93,142 @@ fn is_one_message(part: &Part) -> bool {
     Head::new(&head, b"").document().is_some_and(is_message)
 }
 
-impl AnthropicMessages {
-    fn document(&self, source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-        let names = Names::of(source.main);
-        let mut run = Run::new(self, source, &names, source.main.stem(), sink);
-        let wanted = Wanted { list: &["messages"], beside: &[] };
-        each_element(source.main, wanted, warnings, &mut |element, warnings| {
-            if let Element::Item(item) = element {
-                run.item(item, None, warnings);
-            }
-        });
-        run.finish();
+fn read_lines(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let mut lines = reading.lines();
+    let mut run = MessageList::new(reading, Names::default(), None, &mut *sink);
+    let mut has_lists = false;
+    while !has_lists && lines.advance() {
+        let Some(message) = lines.parse::<AnthropicMessage<'_>>() else { continue };
+        has_lists = message.messages.is_some();
+        if !has_lists {
+            run.run.at_line(lines.number());
+            run.message(message);
+        }
     }
-
-    fn lines(&self, source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-        let mut lines = JsonLines::open(source.main, warnings);
-        let names = Names::default();
-        let mut run = Run::new(self, source, &names, source.main.stem(), &mut *sink);
-        let mut has_lists = false;
-        while !has_lists && lines.advance(warnings) {
-            let Some(message) = lines.parse::<Message<'_>>(warnings) else { continue };
-            has_lists = message.messages.is_some();
-            if !has_lists {
-                run.message(message, Some(lines.number()), warnings);
-            }
+    run.finish();
+    // If one line is a list, each is a run of its own.
+    while has_lists {
+        if let Some(list) = lines.parse::<ListLine<'_>>() {
+            let number = lines.number();
+            let id = format!("{}/{number}", reading.part.stem());
+            let mut run =
+                MessageList::new(reading.at(Some(number)), list.names(), Some(id), &mut *sink);
+            list.messages.into_iter().flatten().for_each(|item| run.item(item));
+            run.finish();
         }
-        run.finish();
-        // Where one line is a list, each is a run of its own.
-        while has_lists {
-            if let Some(list) = lines.parse::<ListLine<'_>>(warnings) {
-                let (number, names) = (lines.number(), list.names());
-                let id = format!("{}/{number}", source.main.stem());
-                let mut run = Run::new(self, source, &names, &id, &mut *sink);
-                for item in list.messages.into_iter().flatten() {
-                    run.item(item, Some(number), warnings);
-                }
-                run.finish();
-            }
-            has_lists = lines.advance(warnings);
-        }
+        has_lists = lines.advance();
     }
 }
 
-/// A run, played while it is read.
-struct Run<'s, 'h> {
-    format: &'s AnthropicMessages,
-    source: &'s Source<'s>,
-    player: Player<'h, 's>,
-    /// The model that is named for all messages.
-    model: Option<&'s str>,
-    open: Option<Open>,
+/// A run, written while it is read.
+struct MessageList<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    /// The message whose step is open, and what it tells.
+    open: Option<(Option<String>, Reply)>,
 }
 
-/// The step that is being gathered.
-struct Open {
-    message: Option<String>,
-    step: Step,
-    reply: Reply,
-}
-
-impl<'s, 'h> Run<'s, 'h> {
+impl<'s, 'w> MessageList<'s, 'w> {
     fn new(
-        format: &'s AnthropicMessages,
-        source: &'s Source<'s>,
-        names: &'s Names,
-        otherwise: &'s str,
-        sink: &'h mut dyn RunSink,
+        reading: Reading<'s>,
+        names: Names,
+        otherwise: Option<String>,
+        sink: &'w mut dyn RunSink,
     ) -> Self {
-        let model = names.model.as_deref();
-        let id = names.id.as_deref().unwrap_or(otherwise);
-        let header = RunHeader { id, format: format.id(), file: source.main.name(), model };
-        Self { format, source, player: Player::new(sink, header), model, open: None }
+        let run = RunBuilder::new(reading, sink).named(names.id.or(otherwise));
+        Self { run: run.with_model(names.model), open: None }
     }
 
-    fn item(&mut self, item: &RawValue, line: Option<u64>, warnings: &mut Warnings) {
-        match serde_json::from_str::<Message<'_>>(item.get()) {
-            Ok(message) => self.message(message, line, warnings),
-            Err(error) => self.warn(WarningKind::Malformed, line, warnings, || {
-                format!("not a message of this format: {error}")
-            }),
+    fn item(&mut self, item: &RawValue) {
+        let wrong = "not a message of this format";
+        if let Some(message) = self.run.reading.parse::<AnthropicMessage<'_>>(item, wrong) {
+            self.message(message);
         }
     }
 
-    fn warn(
-        &self,
-        kind: WarningKind,
-        line: Option<u64>,
-        warnings: &mut Warnings,
-        message: impl FnOnce() -> String,
-    ) {
-        warnings.add(kind, self.source.main.name(), line, message);
-    }
-
-    fn message(&mut self, message: Message<'_>, line: Option<u64>, warnings: &mut Warnings) {
-        let role = message.role.clone().unwrap_or_default();
+    fn message(&mut self, message: AnthropicMessage<'_>) {
+        let reading = self.run.reading;
         let blocks = match blocks_of(message.content) {
             Ok(blocks) => blocks,
             Err(error) => {
-                return self.warn(WarningKind::Malformed, line, warnings, || {
+                return reading.warn(WarningKind::Malformed, || {
                     format!("content is not of this format: {error}")
                 });
             }
         };
-        let taken = match &*role {
-            "assistant" => self.reply(message, blocks, line, warnings),
-            "user" => self.user(blocks),
+        let added = match message.role.as_deref() {
+            Some("assistant") => self.reply(message, blocks),
+            Some("user") => self.user(blocks),
             _ => Ok(()),
         };
-        if taken == Err(Full) {
-            self.warn(WarningKind::TooLarge, line, warnings, || {
-                "a step holds more than is kept; the rest of it is dropped".to_owned()
-            });
-        }
+        self.run.check(added);
     }
 
     fn reply(
         &mut self,
-        message: Message<'_>,
-        blocks: Vec<Block<'_>>,
-        line: Option<u64>,
-        warnings: &mut Warnings,
+        message: AnthropicMessage<'_>,
+        blocks: Vec<ContentBlock<'_>>,
     ) -> Result<(), Full> {
         let id = message.id.as_deref();
         let goes_on =
-            self.open.as_ref().is_some_and(|o| id.is_some() && o.message.as_deref() == id);
+            self.open.as_ref().is_some_and(|(open, _)| id.is_some() && open.as_deref() == id);
         if !goes_on {
             self.close();
         }
-        let model = message.model.as_deref().or(self.model).map(str::to_owned);
-        let mut told = Reply { model, ..Reply::default() };
-        self.bill(&mut told, message.usage, line, warnings);
-        let open = self.open.get_or_insert_with(|| Open {
-            message: message.id.map(Cow::into_owned),
-            step: Step::begin(None),
-            reply: Reply::default(),
-        });
-        let finish = message.stop_reason.map(Cow::into_owned).or(open.reply.finish.take());
-        if told.cost.is_some() || open.reply.cost.is_none() {
-            open.reply = told;
+        let model = message.model.as_deref().or(self.run.model());
+        let told = reply_of(self.run.reading, model, message.usage);
+        let step = self.run.step_or_begin(None);
+        let (_, reply) =
+            self.open.get_or_insert_with(|| (message.id.map(Cow::into_owned), Reply::default()));
+        let finish = message.stop_reason.map(Cow::into_owned).or(reply.finish.take());
+        if told.cost.is_some() || reply.cost.is_none() {
+            *reply = told;
         }
-        open.reply.finish = finish;
-        for block in blocks {
-            add_block(&mut open.step, block)?;
-        }
-        Ok(())
+        reply.finish = finish;
+        blocks.into_iter().try_for_each(|block| add_block(step, block))
     }
 
-    /// What the response reports of itself; nothing where it reports nothing.
-    fn bill(
-        &self,
-        reply: &mut Reply,
-        usage: Option<&RawValue>,
-        line: Option<u64>,
-        warnings: &mut Warnings,
-    ) {
-        let Some(usage) = usage.filter(|usage| usage.get() != "null") else { return };
-        let tell = |problem: String, warnings: &mut Warnings| {
-            self.warn(WarningKind::BadNumber, line, warnings, || format!("usage: {problem}"));
-        };
-        reply.cost = Some(Cost::Unpriced);
-        let usage: Value = match serde_json::from_str(usage.get()) {
-            Ok(usage) => usage,
-            Err(error) => return tell(error.to_string(), warnings),
-        };
-        let call = ModelCall {
-            providers: &[Some("anthropic"), None],
-            model: reply.model.as_deref(),
-            shape: UsageShape::Anthropic,
-            usage: &usage,
-            service_tier: None,
-            time: None,
-        };
-        let bill = bill(&call, self.source.prices);
-        if let Some(problem) = bill.problem {
-            tell(problem, warnings);
-        }
-        (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), bill.source);
-    }
-
-    fn user(&mut self, blocks: Vec<Block<'_>>) -> Result<(), Full> {
-        let is_result = |block: &Block<'_>| block.kind.as_deref() == Some("tool_result");
+    fn user(&mut self, blocks: Vec<ContentBlock<'_>>) -> Result<(), Full> {
+        let is_result = |block: &ContentBlock<'_>| block.kind.as_deref() == Some("tool_result");
         if !blocks.iter().any(is_result) {
             if !blocks.is_empty() {
                 self.close();
-                self.player.act(Act::User(None));
+                self.run.user(None);
             }
             return Ok(());
         }
-        let Some(open) = &mut self.open else { return Ok(()) };
-        for block in blocks.into_iter().filter(is_result) {
+        blocks.into_iter().filter(is_result).try_for_each(|block| {
             let (result, failed) = (result_text(block.content), block.is_error == Some(true));
-            match block.tool_use_id.as_deref() {
-                Some(id) => open.step.result_of(id, None, result, failed)?,
-                None => open.step.next_result(None, result, failed)?,
-            };
-        }
-        Ok(())
+            self.run.result(block.tool_use_id.as_deref(), None, result, failed)
+        })
     }
 
     fn close(&mut self) {
-        if let Some(Open { mut step, reply, .. }) = self.open.take() {
+        let Some((_, reply)) = self.open.take() else { return };
+        if let Some(step) = self.run.step() {
             step.answer(None, reply);
-            self.player.act(Act::Step(Box::new(step)));
         }
+        self.run.close();
     }
 
     fn finish(mut self) {
         self.close();
-        self.player.end(Closing { has_money: self.format.has_usage, ..Closing::default() });
+        self.run.end();
     }
 }
 
+/// What the response reports of itself; nothing if it reports nothing.
+fn reply_of(reading: Reading<'_>, model: Option<&str>, usage: Option<&RawValue>) -> Reply {
+    let mut reply = Reply::of_model(model);
+    if usage.is_some_and(|usage| usage.get() != "null") {
+        reply.cost = Some(Cost::Unpriced);
+    }
+    if let Some(usage) = reading.usage::<Value>(usage, "usage") {
+        let providers = &[Some("anthropic"), None];
+        let call = ModelCall { providers, ..ModelCall::new(UsageShape::Anthropic, &usage) };
+        reading.price(&mut reply, &call, "usage");
+    }
+    reply
+}
+
 #[cfg(test)]
-#[path = "anthropic_tests.rs"]
 mod tests;

@@ -8,20 +8,14 @@ use flate2::Crc;
 use ruzstd::decoding::StreamingDecoder;
 use zip::{CompressionMethod, ZipArchive};
 
+use super::limits::MAX_ARCHIVE_BYTES;
+use super::limits::MAX_ARCHIVE_ENTRIES;
+use super::limits::MAX_ARCHIVE_ENTRY_BYTES;
 use super::part::{Part, ReadSeek};
 use super::warning::{WarningKind, Warnings};
 
 /// How a zip archive begins.
 pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
-
-/// The most entries of one archive; an evaluation has some thousand samples.
-const MAX_ENTRIES: usize = 1 << 20;
-
-/// The most that one entry unpacks to, in bytes: it is held in memory while its run is read.
-const MAX_ENTRY_BYTES: u64 = 512 << 20;
-
-/// The most that all entries of one archive unpack to, in bytes: what a disk holds, and minutes of work.
-const MAX_TOTAL_BYTES: u64 = 64 << 30;
 
 /// How much of an archive's end is searched for its table of contents, in bytes: the table's own end, and
 /// the longest comment that may follow it.
@@ -31,7 +25,7 @@ const TABLE_SEARCH_BYTES: u64 = 22 + (64 << 10);
 const TABLE_END: &[u8] = b"PK\x05\x06";
 
 /// What is done with an entry: its name and content.
-type Take<'t> = dyn FnMut(&str, &[u8], &mut Warnings) + 't;
+type Take<'t> = dyn FnMut(&str, &[u8]) + 't;
 
 /// Limits on what is unpacked.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +35,11 @@ struct Limits {
     total_bytes: u64,
 }
 
-const LIMITS: Limits =
-    Limits { entries: MAX_ENTRIES, entry_bytes: MAX_ENTRY_BYTES, total_bytes: MAX_TOTAL_BYTES };
+const LIMITS: Limits = Limits {
+    entries: MAX_ARCHIVE_ENTRIES,
+    entry_bytes: MAX_ARCHIVE_ENTRY_BYTES,
+    total_bytes: MAX_ARCHIVE_BYTES,
+};
 
 /// Unpacks the wanted entries in the order of the archive's table and hands them over one by one. Damage is
 /// a warning; of an archive that is cut, the deflated entries before the cut are handed over.
@@ -50,7 +47,7 @@ pub(super) fn each_entry(
     part: &Part,
     is_wanted: &dyn Fn(&str) -> bool,
     take: &mut Take<'_>,
-    warnings: &mut Warnings,
+    warnings: &Warnings,
 ) {
     Unpack { part, is_wanted, take, warnings, limits: LIMITS, entries: 0, total: 0 }.archive();
 }
@@ -59,7 +56,7 @@ struct Unpack<'u, 't> {
     part: &'u Part,
     is_wanted: &'u dyn Fn(&str) -> bool,
     take: &'u mut Take<'t>,
-    warnings: &'u mut Warnings,
+    warnings: &'u Warnings,
     limits: Limits,
     entries: usize,
     /// Bytes that were unpacked.
@@ -191,7 +188,7 @@ impl Unpack<'_, '_> {
         let length = bytes.len() as u64;
         self.total = self.total.saturating_add(length);
         if length <= most {
-            (self.take)(name, bytes, self.warnings);
+            (self.take)(name, bytes);
             return Ok(());
         }
         let is_last = self.total >= self.limits.total_bytes;
@@ -261,13 +258,13 @@ mod tests {
     /// Names and lengths of what was handed over, and the kinds of the warnings.
     fn read(bytes: Vec<u8>, limits: Limits) -> (Vec<(String, usize)>, Vec<WarningKind>) {
         let part = Part::bytes("x.eval", bytes);
-        let (mut warnings, mut taken) = (Warnings::default(), Vec::new());
-        let mut take = |name: &str, bytes: &[u8], _: &mut Warnings| {
+        let (warnings, mut taken) = (Warnings::default(), Vec::new());
+        let mut take = |name: &str, bytes: &[u8]| {
             taken.push((name.to_owned(), bytes.len()));
         };
         let is_wanted = |name: &str| !name.starts_with('_');
         let (part, is_wanted, take) = (&part, &is_wanted, &mut take as &mut Take<'_>);
-        Unpack { part, is_wanted, take, warnings: &mut warnings, limits, entries: 0, total: 0 }
+        Unpack { part, is_wanted, take, warnings: &warnings, limits, entries: 0, total: 0 }
             .archive();
         (taken, warnings.into_list().iter().map(|warning| warning.kind).collect())
     }

@@ -15,56 +15,25 @@ mod step;
 
 use std::collections::BTreeMap;
 
-use endstop_core::event::Source as Origin;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::act::{Act, Beat, CostSource, Step, Time};
-use super::document::{Element, Wanted, each_element, look_for};
-use super::part::Part;
-use super::warning::{WarningKind, Warnings};
-use super::writer::{Closing, RunWriter};
-use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
-use step::{Context, Kind, Record};
+use self::step::{AtifStep, StepContext, StepKind};
+use super::builder::RunBuilder;
+use super::document::warn_of;
+use super::limits::MAX_NESTING;
+use super::reading::Reading;
+use super::step::CostSource;
+use super::time::Time;
+use super::timeline::{AgentTimeline, TimelineEntry};
+use super::warning::WarningKind;
+use super::{Head, RunSink};
 
-/// How deep embedded sub-agents may nest.
-const MAX_NESTING: u32 = 16;
-
-/// How many steps are held until one tells a time.
-const MAX_HELD: usize = 16;
-
-/// The format.
-pub(super) struct Atif;
-
-impl Format for Atif {
-    fn id(&self) -> &'static str {
-        "atif"
-    }
-
-    fn describe(&self) -> &'static str {
-        "ATIF trajectories (Harbor), `trajectory.json`"
-    }
-
-    fn kept(&self) -> &'static str {
-        "`jobs/<job>/<trial>/agent/trajectory.json`"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let keys = head.document().filter(|keys| !keys.in_list);
-        let has_place =
-            keys.is_some_and(|keys| keys.have(&["schema_version"]) || keys.have(&["steps"]));
-        has_place && head.mentions("\"ATIF-v")
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies { tokens: true, money: true, time: true, subagents: true, ..Supplies::default() }
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        read_run(source, sink, &mut warnings);
-        warnings.send(sink);
-    }
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let keys = head.document().filter(|keys| !keys.in_list);
+    let has_place =
+        keys.is_some_and(|keys| keys.have(&["schema_version"]) || keys.have(&["steps"]));
+    has_place && head.mentions("\"ATIF-v")
 }
 
 /// What stands beside the steps.
@@ -137,182 +106,94 @@ fn by_id(children: &[&RawValue]) -> BTreeMap<String, Box<RawValue>> {
     named.collect()
 }
 
-fn read_run(source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-    let part = source.main;
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let mut beside = Beside::default();
     let keys = ["session_id", "trajectory_id", "agent", "extra", "subagent_trajectories"];
-    look_for(part, &keys, &mut |key, value| beside.set(key, value));
-    let name = beside.session.as_deref().or(beside.trajectory.as_deref());
-    let header = RunHeader {
-        id: name.filter(|name| !name.is_empty()).unwrap_or(part.stem()),
-        format: Atif.id(),
-        file: part.name(),
-        model: beside.model.as_deref(),
-    };
+    reading.look_for(&keys, &mut |key, value| beside.set(key, value));
+    let name = beside.session.or(beside.trajectory).filter(|name| !name.is_empty());
     let kept = &beside.extra.endstop;
-    let closing = Closing {
-        outcome: kept.outcome,
-        has_money: kept.cost_is.as_deref() != Some("unknown"),
-        is_lower_bound: kept.cost_is.as_deref() == Some("lower_bound"),
-    };
-    let mut run = Run::new(source, sink, header, &beside);
-    let wanted = Wanted { list: &["steps"], beside: &[] };
-    each_element(part, wanted, warnings, &mut |element, warnings| {
-        if let Element::Item(step) = element {
-            run.step(step, warnings);
-        }
-    });
-    run.end(closing, warnings);
+    let mut run = RunBuilder::new(reading, sink).named(name).with_model(beside.model.clone());
+    run.outcome(kept.outcome);
+    run.has_money(kept.cost_is.as_deref() != Some("unknown"));
+    run.is_lower_bound(kept.cost_is.as_deref() == Some("lower_bound"));
+    let model = beside.model.as_deref();
+    let context = StepContext { reading, model, source: source_of(&beside.extra) };
+    let mut trajectory = Trajectory { run, context, children: beside.children };
+    reading.each_item(&["steps"], &mut |step| trajectory.step(step));
+    trajectory.end();
 }
 
-/// A run, or a sub-agent, while it is read.
-struct Run<'s, 'w> {
-    part: &'s Part,
-    context: Context<'s>,
-    state: State<'w, 's>,
+/// A run while it is read.
+struct Trajectory<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    context: StepContext<'s>,
     children: BTreeMap<String, Box<RawValue>>,
-    open: Option<Opened>,
 }
 
-/// A step that may still get tool calls.
-struct Opened {
-    step: Step,
-    /// Sub-agents that its observation refers to.
-    refers: Vec<String>,
-}
-
-enum State<'w, 'h> {
-    Waiting(&'w mut dyn RunSink, RunHeader<'h>, Vec<(Act, Vec<String>)>),
-    Playing(RunWriter<'w>),
-    /// Only while one of the others becomes the next.
-    Between,
-}
-
-impl<'s, 'w> Run<'s, 'w> {
-    fn new(
-        source: &Source<'s>,
-        sink: &'w mut dyn RunSink,
-        header: RunHeader<'s>,
-        beside: &'s Beside,
-    ) -> Self {
-        Self {
-            part: source.main,
-            context: Context {
-                part: source.main,
-                prices: source.prices,
-                model: beside.model.as_deref(),
-                source: source_of(&beside.extra),
-            },
-            state: State::Waiting(sink, header, Vec::new()),
-            children: beside.children.clone(),
-            open: None,
-        }
-    }
-
-    fn step(&mut self, raw: &RawValue, warnings: &mut Warnings) {
-        let record = match serde_json::from_str::<Record<'_>>(raw.get()) {
-            Ok(record) => record,
-            Err(error) => {
-                let message = || format!("not a step: {error}");
-                return warnings.add(WarningKind::Malformed, self.part.name(), None, message);
-            }
+impl Trajectory<'_, '_> {
+    fn step(&mut self, raw: &RawValue) {
+        let Some(record) = self.context.reading.parse::<AtifStep<'_>>(raw, "not a step") else {
+            return;
         };
         if record.is_copied_context == Some(true) {
             return;
         }
         let time = record.time();
+        let refers = record.refers();
         match record.kind() {
-            Kind::User => {
-                self.close(warnings);
-                self.act(Act::User(time), Vec::new(), warnings);
+            StepKind::User => self.run.user(time),
+            StepKind::Agent => {
+                let added = step::read(record, &self.context, self.run.step_at(time));
+                self.run.check(added);
+                self.refer(&refers);
             }
-            Kind::Agent => {
-                self.close(warnings);
-                let refers = record.refers();
-                let step = step::read(record, &self.context, warnings);
-                self.open = Some(Opened { step, refers });
+            StepKind::Dispatch => {
+                let Some(step) = self.run.step() else { return };
+                let added = step::dispatch(step, record);
+                self.run.check(added);
+                self.refer(&refers);
             }
-            Kind::Dispatch => {
-                if let Some(open) = &mut self.open {
-                    open.refers.extend(record.refers());
-                    step::dispatch(&mut open.step, record, &self.context, warnings);
-                }
-            }
-            Kind::Other => {
-                let refers = record.refers();
-                if !refers.is_empty() {
-                    self.close(warnings);
-                    self.begin(time, warnings);
-                    self.children(&refers, warnings);
+            StepKind::Other if refers.is_empty() => {}
+            StepKind::Other => {
+                self.run.close();
+                self.run.begin(time);
+                for id in refers {
+                    self.write_child(&id);
                 }
             }
         }
     }
 
-    fn close(&mut self, warnings: &mut Warnings) {
-        if let Some(Opened { step, refers }) = self.open.take() {
-            self.act(Act::Step(Box::new(step)), refers, warnings);
-        }
-    }
-
-    fn act(&mut self, act: Act, refers: Vec<String>, warnings: &mut Warnings) {
-        if let State::Waiting(_, _, held) = &mut self.state {
-            let time = act.first_time();
-            held.push((act, refers));
-            if time.is_some() || held.len() >= MAX_HELD {
-                self.begin(time, warnings);
-            }
-            return;
-        }
-        self.play(&act, &refers, warnings);
-    }
-
-    fn begin(&mut self, first: Time, warnings: &mut Warnings) {
-        match std::mem::replace(&mut self.state, State::Between) {
-            State::Waiting(sink, header, held) => {
-                self.state = State::Playing(RunWriter::begin(sink, &header, first));
-                for (act, refers) in held {
-                    self.play(&act, &refers, warnings);
-                }
-            }
-            other => self.state = other,
-        }
-    }
-
-    /// Plays an act; the sub-agents it refers to run before its first tool result, or its end.
-    fn play(&mut self, act: &Act, refers: &[String], warnings: &mut Warnings) {
-        let mut refers = Some(refers);
-        for (time, beat) in act.beats() {
-            if matches!(beat, Beat::ToolEnd(_) | Beat::StepEnd)
-                && let Some(refers) = refers.take()
-            {
-                self.children(refers, warnings);
-            }
-            if let State::Playing(writer) = &mut self.state {
-                writer.beat(Origin::Own, act, time, beat);
+    /// The open step refers to these sub-agents.
+    fn refer(&mut self, ids: &[String]) {
+        for id in ids {
+            if let (Some(child), Some(step)) = (self.child(id), self.run.step()) {
+                step.child(child);
             }
         }
     }
 
-    fn children(&mut self, refers: &[String], warnings: &mut Warnings) {
-        for id in refers {
-            let Some(child) = self.children.remove(id) else { continue };
-            if let State::Playing(writer) = &mut self.state {
-                play_child(&child, 1, &self.context, writer, warnings);
-            }
+    /// The embedded sub-agent with this id, which is there once.
+    fn child(&mut self, id: &str) -> Option<AgentTimeline> {
+        let child = self.children.remove(id)?;
+        let mut timeline = AgentTimeline::default();
+        add_child(&child, 1, &self.context, &mut timeline);
+        Some(timeline)
+    }
+
+    fn write_child(&mut self, id: &str) {
+        if let Some(child) = self.child(id) {
+            self.run.write_child(&child);
         }
     }
 
-    fn end(mut self, closing: Closing, warnings: &mut Warnings) {
-        self.close(warnings);
-        if matches!(&self.state, State::Waiting(_, _, held) if !held.is_empty()) {
-            self.begin(None, warnings);
-        }
+    fn end(mut self) {
+        self.run.flush();
         let rest: Vec<String> = self.children.keys().cloned().collect();
-        self.children(&rest, warnings);
-        if let State::Playing(writer) = self.state {
-            writer.end(closing);
+        for id in rest {
+            self.write_child(&id);
         }
+        self.run.end();
     }
 }
 
@@ -324,45 +205,43 @@ fn source_of(extra: &Extra) -> CostSource {
     }
 }
 
-fn play_child(
-    raw: &RawValue,
-    depth: u32,
-    context: &Context<'_>,
-    writer: &mut RunWriter<'_>,
-    warnings: &mut Warnings,
-) {
+/// Adds what an embedded sub-agent did, and those that are embedded in it.
+fn add_child(raw: &RawValue, depth: u32, context: &StepContext<'_>, timeline: &mut AgentTimeline) {
+    let reading = context.reading;
     let child: Embedded<'_> = match serde_json::from_str(raw.get()) {
         Ok(child) if depth <= MAX_NESTING => child,
         Ok(_) => {
-            let message = || format!("sub-agents nest deeper than {MAX_NESTING}; skipped");
-            return warnings.add(WarningKind::TooLarge, context.part.name(), None, message);
+            return reading.warn(WarningKind::TooLarge, || {
+                format!("sub-agents nest deeper than {MAX_NESTING}; skipped")
+            });
         }
-        Err(error) => return super::document::warn_of(&error, context.part, warnings),
+        Err(error) => return warn_of(&error, reading.part, reading.warnings),
     };
     let model = child.agent.and_then(|agent| agent.model_name);
     let extra: Extra = child.extra.and_then(parse).unwrap_or_default();
-    let kept = extra.endstop;
-    let context = Context { model: model.as_deref(), ..*context };
-    let records: Vec<Record<'_>> = child.steps.iter().filter_map(|step| parse(step)).collect();
+    let context = StepContext { model: model.as_deref(), ..*context };
+    let records: Vec<AtifStep<'_>> = child.steps.iter().filter_map(|step| parse(step)).collect();
     if records.len() < child.steps.len() {
         let message = || "a step of a sub-agent is not of this format".to_owned();
-        warnings.add(WarningKind::Malformed, context.part.name(), None, message);
+        reading.warn(WarningKind::Malformed, message);
     }
-    let first = records.iter().find_map(Record::time);
-    let begin = Act::ChildBeginAt(first, kept.depth.unwrap_or(depth));
-    writer.beat(Origin::Own, &begin, first, Beat::ChildBegin);
+    let first: Time = records.iter().find_map(AtifStep::time);
+    timeline.push(TimelineEntry::ChildBegin(first, extra.endstop.depth.unwrap_or(depth)));
     for record in records.into_iter().filter(|record| record.is_copied_context != Some(true)) {
-        let act = match record.kind() {
-            Kind::User => Act::User(record.time()),
-            Kind::Agent => Act::Step(Box::new(step::read(record, &context, warnings))),
-            Kind::Dispatch | Kind::Other => continue,
-        };
-        for (time, beat) in act.beats() {
-            writer.beat(Origin::Descendant, &act, time, beat);
+        match record.kind() {
+            StepKind::User => timeline.user(record.time()),
+            StepKind::Agent => {
+                let step = timeline.begin(record.time());
+                if step::read(record, &context, step).is_err() {
+                    reading.warn_full();
+                }
+            }
+            StepKind::Dispatch | StepKind::Other => {}
         }
     }
     for grandchild in child.subagent_trajectories {
-        play_child(grandchild, depth + 1, &context, writer, warnings);
+        timeline.close();
+        add_child(grandchild, depth + 1, &context, timeline);
     }
-    writer.beat(Origin::Own, &Act::ChildEnd(None), None, Beat::ChildEnd);
+    timeline.push(TimelineEntry::ChildEnd(None));
 }

@@ -3,7 +3,8 @@
 use endstop_core::units::{Cost, TokenUsage, WallTime};
 use serde_json::Value;
 
-use super::act::{CostSource, Time};
+use super::step::CostSource;
+use super::time::Time;
 use endstop_price::{
     CallContext, PriceTable, UsageCounts, UsageShape, billed_cost, context_of, read_usage,
 };
@@ -12,15 +13,24 @@ use endstop_price::{
 const LATEST: WallTime = WallTime(4_102_444_800_000);
 
 /// A model call.
+#[derive(Clone, Copy)]
 pub(super) struct ModelCall<'c> {
     /// Whose price list is searched, in this order; `None` is whoever claims the model's name.
     pub(super) providers: &'c [Option<&'c str>],
+    /// The model on the price list, if it is not the one that the reply names.
     pub(super) model: Option<&'c str>,
     pub(super) shape: UsageShape,
     pub(super) usage: &'c Value,
     /// The tier that the response names outside its usage.
     pub(super) service_tier: Option<&'c str>,
     pub(super) time: Time,
+}
+
+impl<'c> ModelCall<'c> {
+    /// A call without a time, whose model is on any provider's price list.
+    pub(super) const fn new(shape: UsageShape, usage: &'c Value) -> Self {
+        Self { providers: &[None], model: None, shape, usage, service_tier: None, time: None }
+    }
 }
 
 /// What it used and cost.

@@ -2,14 +2,17 @@
 //! is completed from wherever it is told: what the model asked for, the record of the tool, the messages of
 //! the next model call.
 
-use super::act::{Act, Full, MAX_STEP_ITEMS, Reply, Step, Time};
+use super::limits::MAX_STEP_ITEMS;
 use super::messages::{Asked, Said, Told};
+use super::step::{Full, Reply, Step, ToolAnswer};
+use super::time::Time;
+use super::timeline::{AgentTimeline, TimelineEntry};
 
 /// What one agent did so far.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    acts: Vec<Act>,
-    open: Option<Open>,
+    timeline: AgentTimeline,
+    open: Option<OpenStep>,
     asking: Option<Asking>,
     /// User turns so far.
     turns: usize,
@@ -17,9 +20,9 @@ pub(super) struct Conversation {
 
 /// A step that was answered and is not over.
 #[derive(Debug)]
-struct Open {
+struct OpenStep {
     step: Step,
-    calls: Vec<Call>,
+    calls: Vec<AskedCall>,
 }
 
 /// A model call that is not answered. The step before stays open: a retry may still tell its results.
@@ -31,32 +34,24 @@ struct Asking {
 }
 
 #[derive(Debug)]
-struct Call {
+struct AskedCall {
     asked: Asked,
     begun: Time,
     /// The tool's own record was seen.
     has_record: bool,
-    result: Option<Ended>,
-}
-
-/// How a tool call ended.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) time: Time,
-    pub(super) result: String,
-    pub(super) failed: bool,
+    result: Option<ToolAnswer>,
 }
 
 impl Conversation {
-    /// Adds an act that is no step.
-    pub(super) fn push(&mut self, act: Act) {
-        self.acts.push(act);
+    /// Adds an entry that is no step.
+    pub(super) fn push(&mut self, entry: TimelineEntry) {
+        self.timeline.push(entry);
     }
 
     /// There have been this many user turns: those that are new are added.
     pub(super) fn hear(&mut self, turns: usize, time: Time) {
         let new = turns.saturating_sub(self.turns).min(MAX_STEP_ITEMS);
-        self.acts.extend((0..new).map(|_| Act::User(time)));
+        (0..new).for_each(|_| self.timeline.user(time));
         self.turns = self.turns.max(turns);
     }
 
@@ -89,13 +84,13 @@ impl Conversation {
         step.answer(time, reply);
         let said_whole =
             if said.text.is_empty() { Ok(()) } else { step.say(time, said.text.clone()) };
-        let calls = said.calls.iter().map(|asked| Call {
+        let calls = said.calls.iter().map(|asked| AskedCall {
             asked: asked.clone(),
             begun: time,
             has_record: false,
             result: None,
         });
-        self.open = Some(Open { step, calls: calls.collect() });
+        self.open = Some(OpenStep { step, calls: calls.collect() });
         closed.and(said_whole)
     }
 
@@ -109,9 +104,9 @@ impl Conversation {
     }
 
     /// A tool ran. One that runs without a model call is not a step of a model.
-    pub(super) fn tool(&mut self, asked: &Asked, begun: Time, ended: Ended) {
+    pub(super) fn tool(&mut self, asked: &Asked, begun: Time, ended: ToolAnswer) {
         let Some(open) = &mut self.open else { return };
-        let is_it = |call: &&mut Call| {
+        let is_it = |call: &&mut AskedCall| {
             let is_same = match (&asked.id, &call.asked.id) {
                 (Some(id), Some(other)) => id == other,
                 _ => call.asked.tool == asked.tool,
@@ -127,7 +122,7 @@ impl Conversation {
             }
             None => {
                 let asked = asked.clone();
-                open.calls.push(Call { asked, begun, has_record: true, result: Some(ended) });
+                open.calls.push(AskedCall { asked, begun, has_record: true, result: Some(ended) });
             }
         }
     }
@@ -137,7 +132,7 @@ impl Conversation {
         let mut calls = self.open.iter_mut().flat_map(|open| &mut open.calls);
         let call = calls.find(|call| call.asked.id.as_deref() == Some(id) && !call.has_record);
         if let Some(call) = call {
-            let ended = || Ended { time, result: result.to_owned(), failed: false };
+            let ended = || ToolAnswer { time, result: result.to_owned(), failed: false };
             call.result.get_or_insert_with(ended);
         }
     }
@@ -147,7 +142,7 @@ impl Conversation {
         let closed = self.close_open();
         if let Some(asking) = self.asking.take() {
             let step = self.begin(asking)?;
-            self.acts.push(Act::Step(Box::new(step)));
+            self.timeline.push(TimelineEntry::Step(Box::new(step)));
         }
         closed
     }
@@ -155,23 +150,18 @@ impl Conversation {
     fn close_open(&mut self) -> Result<(), Full> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         let added = settle(&mut open.step, open.calls);
-        self.acts.push(Act::Step(Box::new(open.step)));
+        self.timeline.push(TimelineEntry::Step(Box::new(open.step)));
         added
     }
 
     /// What was done; the last step has to be closed.
-    pub(super) fn into_acts(self) -> Vec<Act> {
-        self.acts
-    }
-
-    /// What was done; the last step has to be closed.
-    pub(super) fn acts(&self) -> &[Act] {
-        &self.acts
+    pub(super) fn into_timeline(self) -> AgentTimeline {
+        self.timeline
     }
 }
 
 /// Adds the calls to their step, and the results in the order of their times.
-fn settle(step: &mut Step, calls: Vec<Call>) -> Result<(), Full> {
+fn settle(step: &mut Step, calls: Vec<AskedCall>) -> Result<(), Full> {
     let mut results = Vec::new();
     for (index, call) in calls.into_iter().enumerate() {
         let id = index.to_string();

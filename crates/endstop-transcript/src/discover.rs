@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::head::ends_of;
+use super::limits::MAX_DIRECTORY_DEPTH;
 use super::warning::{WarningKind, Warnings};
 use super::{FORMATS, Format, Head, Home, Part, Transcript, Warning};
-
-/// The deepest folder that is entered. Tools nest four deep; links are followed, so there must be an end.
-const MAX_DEPTH: usize = 64;
 
 /// What [`walk`] found.
 #[derive(Debug, Default)]
@@ -103,7 +101,7 @@ fn homes_from(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 /// A file whose format is known.
 struct Item {
     path: PathBuf,
-    format: &'static dyn Format,
+    format: &'static Format,
     /// The file that this one is a part of.
     parent: Option<PathBuf>,
 }
@@ -119,7 +117,7 @@ struct Walk {
 impl Walk {
     fn folder(&mut self, path: &Path, depth: usize) {
         let is_new = path.canonicalize().is_ok_and(|real| self.seen.insert(real));
-        if !is_new || depth > MAX_DEPTH {
+        if !is_new || depth > MAX_DIRECTORY_DEPTH {
             return;
         }
         let entries = match path.read_dir() {
@@ -140,10 +138,10 @@ impl Walk {
     }
 
     /// Looks at a file; its format, or `None` where it is of none.
-    fn file(&mut self, path: &Path) -> io::Result<Option<&'static dyn Format>> {
+    fn file(&mut self, path: &Path) -> io::Result<Option<&'static Format>> {
         let (head, tail) = ends_of(&Part::file(path))?;
         let head = Head::new(&head, &tail);
-        let format = FORMATS.iter().copied().find(|format| format.detect(&head));
+        let format = FORMATS.iter().find(|format| format.detect(&head));
         if let Some(format) = format
             && self.seen.insert(path.canonicalize()?)
         {
@@ -204,5 +202,4 @@ impl Walk {
 }
 
 #[cfg(test)]
-#[path = "discover_tests.rs"]
 mod tests;

@@ -4,8 +4,10 @@
 
 use serde_json::value::RawValue;
 
+use super::limits::MAX_ELEMENT_BYTES;
+use super::lines::JsonLines;
 use super::part::Part;
-use super::scan::{MAX_ELEMENT_BYTES, Scanner, Stop, Value};
+use super::scan::{Scanner, Stop, Value};
 use super::warning::{WarningKind, Warnings};
 
 /// A part of a document; it lives as long as the callback that it is handed to.
@@ -32,7 +34,7 @@ pub(super) struct Wanted<'w> {
 const LIST: [u8; 2] = [b'[', b']'];
 
 /// Takes what is wanted.
-type Take<'t> = dyn FnMut(Element<'_>, &mut Warnings) + 't;
+type Take<'t> = dyn FnMut(Element<'_>) + 't;
 
 /// Hands over the elements of the list that the document is, or that it holds under a key, unparsed, and
 /// what stands beside it under the wanted keys. What comes before a cut or a fault is handed over; the cut
@@ -40,7 +42,7 @@ type Take<'t> = dyn FnMut(Element<'_>, &mut Warnings) + 't;
 pub(super) fn each_element(
     part: &Part,
     wanted: Wanted<'_>,
-    warnings: &mut Warnings,
+    warnings: &Warnings,
     take: &mut Take<'_>,
 ) {
     read(part, wanted, MAX_ELEMENT_BYTES, warnings, take);
@@ -48,7 +50,7 @@ pub(super) fn each_element(
 
 /// Hands over every key at the top of an object, and its value, as [`Element::Beside`]: a key that comes
 /// twice is handed over twice. Faults are told as those of [`each_element`].
-pub(super) fn each_member(part: &Part, warnings: &mut Warnings, take: &mut Take<'_>) {
+pub(super) fn each_member(part: &Part, warnings: &Warnings, take: &mut Take<'_>) {
     let wanted = Wanted { list: &[], beside: &[] };
     scan(part, wanted, MAX_ELEMENT_BYTES, warnings, take, |document| document.read_members());
 }
@@ -57,28 +59,33 @@ pub(super) fn each_member(part: &Part, warnings: &mut Warnings, take: &mut Take<
 /// faults: this is a first look, and they are said when the elements are read.
 pub(super) fn look_for(part: &Part, keys: &[&str], take: &mut dyn FnMut(&str, &RawValue)) {
     let wanted = Wanted { list: &[], beside: keys };
-    read(part, wanted, MAX_ELEMENT_BYTES, &mut Warnings::default(), &mut |element, _| {
+    read(part, wanted, MAX_ELEMENT_BYTES, &Warnings::default(), &mut |element| {
         if let Element::Beside(key, value) = element {
             take(key, value);
         }
     });
 }
 
+/// Whether the file is more than one document; if the first is damaged, whether one of the first `lines` is a whole
+/// record.
+pub(super) fn is_lines(part: &Part, lines: usize, is_record: fn(&JsonLines<'_>) -> bool) -> bool {
+    holds_several(part).unwrap_or_else(|| {
+        // The reading itself gives the warnings.
+        let discarded = Warnings::default();
+        let mut first = JsonLines::open(part, &discarded);
+        (0..lines).any(|_| first.advance() && is_record(&first))
+    })
+}
+
 /// Whether one value follows another, as they do on lines; `None` where the first has no end, or is none.
-pub(super) fn holds_several(part: &Part) -> Option<bool> {
+fn holds_several(part: &Part) -> Option<bool> {
     let file = part.open().map_err(Stop::Unreadable);
     let mut scanner = file.and_then(|file| Scanner::new(file, MAX_ELEMENT_BYTES)).ok()?;
     scanner.skip().ok()?;
     Some(scanner.end().is_err())
 }
 
-fn read(
-    part: &Part,
-    wanted: Wanted<'_>,
-    limit: usize,
-    warnings: &mut Warnings,
-    take: &mut Take<'_>,
-) {
+fn read(part: &Part, wanted: Wanted<'_>, limit: usize, warnings: &Warnings, take: &mut Take<'_>) {
     scan(part, wanted, limit, warnings, take, |document| document.read());
 }
 
@@ -86,7 +93,7 @@ fn scan<'d>(
     part: &'d Part,
     wanted: Wanted<'d>,
     limit: usize,
-    warnings: &'d mut Warnings,
+    warnings: &'d Warnings,
     take: &'d mut Take<'_>,
     go: fn(&mut Document<'d, '_>) -> Result<(), Stop>,
 ) {
@@ -107,7 +114,7 @@ struct Document<'d, 't> {
     wanted: Wanted<'d>,
     /// Wanted keys that were handed over: an unknown nesting of the same name must not replace them.
     seen: Vec<&'d str>,
-    warnings: &'d mut Warnings,
+    warnings: &'d Warnings,
     take: &'d mut Take<'t>,
 }
 
@@ -242,7 +249,7 @@ impl Document<'_, '_> {
             Value::Kept(bytes) => match serde_json::from_slice::<&RawValue>(bytes) {
                 Ok(value) => {
                     let element = key.map_or(Element::Item(value), |k| Element::Beside(k, value));
-                    (self.take)(element, self.warnings);
+                    (self.take)(element);
                     return Ok(());
                 }
                 Err(error) => (WarningKind::Malformed, format!("not a document: {error}")),
@@ -279,7 +286,7 @@ enum Wish {
     Beside(usize),
 }
 
-fn warn_of_stop(stop: Stop, line: Option<u64>, part: &Part, warnings: &mut Warnings) {
+fn warn_of_stop(stop: Stop, line: Option<u64>, part: &Part, warnings: &Warnings) {
     let (kind, line, message) = match stop {
         Stop::Truncated => {
             let message = "the file ends in the middle of its document".to_owned();
@@ -296,11 +303,10 @@ fn warn_of_stop(stop: Stop, line: Option<u64>, part: &Part, warnings: &mut Warni
 }
 
 /// A warning about an element that is JSON but not what its format says.
-pub(super) fn warn_of(error: &serde_json::Error, part: &Part, warnings: &mut Warnings) {
+pub(super) fn warn_of(error: &serde_json::Error, part: &Part, warnings: &Warnings) {
     let message = || format!("not a document of this format: {error}");
     warnings.add(WarningKind::Malformed, part.name(), None, message);
 }
 
 #[cfg(test)]
-#[path = "document_tests.rs"]
 mod tests;

@@ -13,92 +13,58 @@ use endstop_core::{Event, EventKind};
 use serde::Deserialize;
 
 use super::lines::JsonLines;
-use super::warning::{WarningKind, Warnings};
-use super::{CostIs, Format, Head, Part, RunFooter, RunHeader, RunSink, Source, Supplies};
+use super::reading::Reading;
+use super::warning::WarningKind;
+use super::{CostIs, Head, RunFooter, RunHeader, RunSink};
 use canonical::Unescaped;
 
-/// The format.
-pub(super) struct EndstopTrace;
+pub(crate) use pieces::of as pieces_of;
 
-impl Format for EndstopTrace {
-    fn id(&self) -> &'static str {
-        "endstop"
-    }
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    head.lines().any(|keys| keys.have(&["endstop_trace"]))
+}
 
-    fn describe(&self) -> &'static str {
-        "Endstop's own traces, JSON lines that begin with `{\"endstop_trace\":1,`"
-    }
-
-    fn kept(&self) -> &'static str {
-        "wherever the run's trace was written"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        head.lines().any(|keys| keys.have(&["endstop_trace"]))
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies {
-            tokens: true,
-            money: true,
-            time: true,
-            tool_failures: true,
-            retries: true,
-            finish: true,
-            subagents: true,
-            interventions: true,
-        }
-    }
-
-    fn pieces(&self, part: &Part, about: u64) -> Vec<Part> {
-        pieces::of(part, about)
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        let mut lines = JsonLines::open(source.main, &mut warnings);
-        let mut reader = Reader { file: source.main.name(), stem: source.main.stem(), run: None };
-        let mut unescaped = Unescaped::default();
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let mut lines = reading.lines();
+    let mut trace = TraceReader { reading, run: None };
+    let mut unescaped = Unescaped::default();
+    loop {
+        // Most lines need not even be looked for: what is read knows where it ends.
+        let (mut ahead, mut passed) = (lines.ahead(), (0, 0));
         loop {
-            // Most lines need not even be looked for: what is read knows where it ends.
-            let (mut ahead, mut passed) = (lines.ahead(), (0, 0));
-            loop {
-                let mut event = Event::new(Millis(0), EventKind::Tick);
-                let Some(length) = canonical::read(ahead, sink.wants(), &mut unescaped, &mut event)
-                else {
-                    break;
-                };
-                reader.event(&mut event, false, sink);
-                let length = length + 1;
-                passed = (passed.0 + length, passed.1 + 1);
-                ahead = ahead.get(length..).unwrap_or_default();
-            }
-            if passed.1 > 0 {
-                lines.pass(passed.0, passed.1);
-                continue;
-            }
-            if !lines.advance(&mut warnings) {
-                break;
-            }
             let mut event = Event::new(Millis(0), EventKind::Tick);
-            let line = lines.utf8().unwrap_or_default();
-            match canonical::read(line, sink.wants(), &mut unescaped, &mut event) {
-                Some(length) if length == line.len() => reader.event(&mut event, false, sink),
-                _ => reader.line(&lines, sink, &mut warnings),
-            }
+            let Some(length) = canonical::read(ahead, sink.wants(), &mut unescaped, &mut event)
+            else {
+                break;
+            };
+            trace.event(&mut event, false, sink);
+            let length = length + 1;
+            passed = (passed.0 + length, passed.1 + 1);
+            ahead = ahead.get(length..).unwrap_or_default();
         }
-        reader.end(sink);
-        warnings.send(sink);
+        if passed.1 > 0 {
+            lines.pass(passed.0, passed.1);
+            continue;
+        }
+        if !lines.advance() {
+            break;
+        }
+        let mut event = Event::new(Millis(0), EventKind::Tick);
+        let line = lines.utf8().unwrap_or_default();
+        match canonical::read(line, sink.wants(), &mut unescaped, &mut event) {
+            Some(length) if length == line.len() => trace.event(&mut event, false, sink),
+            _ => trace.line(&lines, sink),
+        }
     }
+    trace.end(sink);
 }
 
-struct Reader<'f> {
-    file: &'f str,
-    stem: &'f str,
-    run: Option<Run>,
+struct TraceReader<'s> {
+    reading: Reading<'s>,
+    run: Option<RecordedRun>,
 }
 
-struct Run {
+struct RecordedRun {
     at: u64,
     /// The wall time at offset 0.
     began: Option<u64>,
@@ -119,7 +85,7 @@ struct Mark {
     endstop_trace: Option<u32>,
 }
 
-impl Reader<'_> {
+impl TraceReader<'_> {
     /// An event before the first header, or after one that is not known, is nobody's.
     fn event(&mut self, event: &mut Event<'_>, refused: bool, sink: &mut dyn RunSink) {
         if let Some(run) = &mut self.run {
@@ -127,7 +93,7 @@ impl Reader<'_> {
         }
     }
 
-    fn line(&mut self, lines: &JsonLines<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
+    fn line(&mut self, lines: &JsonLines<'_>, sink: &mut dyn RunSink) {
         // A header as it is written is read once, not first for its version.
         if lines.text().starts_with(CURRENT)
             && let Ok(header) = serde_json::from_slice(lines.text())
@@ -135,22 +101,22 @@ impl Reader<'_> {
             self.end(sink);
             return self.begin(&header, sink);
         }
-        let Some(mark) = lines.parse::<Mark>(warnings) else { return };
+        let Some(mark) = lines.parse::<Mark>() else { return };
         match mark.endstop_trace {
             Some(VERSION) => {
                 self.end(sink);
-                if let Some(header) = lines.parse(warnings) {
+                if let Some(header) = lines.parse() {
                     self.begin(&header, sink);
                 }
             }
             Some(version) => {
                 self.end(sink);
-                lines.warn(WarningKind::UnknownVersion, warnings, || {
+                lines.warn(WarningKind::UnknownVersion, || {
                     format!("a trace of version {version}; known is {VERSION}")
                 });
             }
             None => {
-                if let Some(line) = lines.parse::<Line<'_>>(warnings) {
+                if let Some(line) = lines.parse::<Line<'_>>() {
                     self.event(&mut line.as_event(), line.refused, sink);
                 }
             }
@@ -158,9 +124,10 @@ impl Reader<'_> {
     }
 
     fn begin(&mut self, header: &Header<'_>, sink: &mut dyn RunSink) {
-        let id = if header.run.is_empty() { self.stem } else { &*header.run };
+        let part = self.reading.part;
+        let id = if header.run.is_empty() { part.stem() } else { &*header.run };
         let model = header.model.as_deref();
-        sink.begin(&RunHeader { id, format: EndstopTrace.id(), file: self.file, model });
+        sink.begin(&RunHeader { id, format: self.reading.format.id(), file: part.name(), model });
         let declared = match header.cost_is.as_deref() {
             Some("billed") => Some(CostIs::Billed),
             Some("computed") => Some(CostIs::Computed),
@@ -168,7 +135,7 @@ impl Reader<'_> {
             Some(_) => Some(CostIs::Unknown),
             None => None,
         };
-        self.run = Some(Run {
+        self.run = Some(RecordedRun {
             at: 0,
             began: None,
             has_begun: false,
@@ -192,7 +159,7 @@ impl Reader<'_> {
     }
 }
 
-impl Run {
+impl RecordedRun {
     /// A line may leave its wall time out; the run's first one tells it.
     fn wall_of(&mut self, event: &Event<'_>) -> WallTime {
         if event.wall.0 > 0 {
@@ -240,8 +207,8 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Part, Warning};
     use super::*;
+    use crate::{Part, Source, Warning};
     use endstop_price::PriceTable;
 
     /// Lengths of the words that were read, whether wanted or not; first lines and counts of warnings.
@@ -299,7 +266,8 @@ mod tests {
         let main = Part::bytes("x.jsonl", lines.join(&b'\n'));
         let mut found = Found::default();
         let prices = PriceTable::default();
-        EndstopTrace.read(&Source { main: &main, children: &[], prices: &prices }, &mut found);
+        let source = Source { main: &main, children: &[], prices: &prices };
+        crate::format("endstop").unwrap().read(&source, &mut found);
         assert_eq!(found.runs, ["a", "b", "c"]);
         assert_eq!(found.words, expected);
         assert_eq!(found.warned, [(WarningKind::Malformed, Some(damaged), 2)]);

@@ -10,22 +10,34 @@
 //! - A tool failed if its status is `error` or `cancelled`.
 //! - A sub-agent has a file of its own, in a folder named by its parent's session.
 
-mod gather;
 mod record;
 
 use std::path::{Path, PathBuf};
 
-use self::gather::Gather;
-use self::record::Record;
-use super::act::{Act, Time};
-use super::document::{Element, Wanted, each_element, holds_several, look_for};
-use super::lanes::{self, Lane};
+use endstop_price::UsageShape;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use self::record::{GeminiRecord, GeminiToolCall, Tokens, is_turn, result_of, words};
+use super::bill::ModelCall;
+use super::builder::RunBuilder;
+use super::document::is_lines;
+use super::limits::MAX_CHILD_FILES;
 use super::lines::JsonLines;
-use super::part::Part;
-use super::warning::{WarningKind, Warnings};
-use super::writer::{Closing, RunWriter};
-use super::{Format, Head, Home, RunHeader, RunSink, Source, Supplies};
-use endstop_price::PriceTable;
+use super::reading::Reading;
+use super::recent::{Recent, digest};
+use super::step::{Full, Reply, Step, ToolAnswer};
+use super::text::compact;
+use super::time::{Time, parse_time};
+use super::timeline::{AgentTimeline, TimelineEntry, Untimed};
+use super::warning::WarningKind;
+use super::{Head, RunSink};
+
+/// Whose price list the models are on.
+const PROVIDER: &str = "google";
+
+/// The states in which a tool call is over, and whether it then failed.
+const ENDINGS: [(&str, bool); 3] = [("success", false), ("error", true), ("cancelled", true)];
 
 /// The folder of a project's sessions.
 const CHATS: &str = "chats";
@@ -36,75 +48,48 @@ const SHORT_ID: usize = 8;
 /// How many lines tell whether a file is one of lines.
 const SAMPLE_LINES: usize = 3;
 
-/// The most sub-agent files of one run; more than that is no session.
-const MAX_CHILDREN: usize = 10_000;
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let keys = head.document().filter(|keys| !keys.in_list);
+    keys.is_some_and(|keys| keys.have(&["sessionId", "projectHash"]))
+}
 
-/// The format.
-pub(super) struct GeminiCli;
+pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
+    let folder = path.parent()?;
+    let chats = folder.parent().filter(|chats| chats.file_name().is_some_and(|n| n == CHATS))?;
+    let short: String = folder.file_name()?.to_str()?.chars().take(SHORT_ID).collect();
+    let mut sessions = sessions_of(chats, &short);
+    sessions.sort();
+    sessions.pop()
+}
 
-impl Format for GeminiCli {
-    fn id(&self) -> &'static str {
-        "gemini-cli"
+pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
+    let entries = path.parent().map(std::fs::read_dir);
+    let (Some(Ok(entries)), Some(stem)) = (entries, path.file_stem().and_then(|s| s.to_str()))
+    else {
+        return Vec::new();
+    };
+    let Some((_, short)) = stem.rsplit_once('-') else { return Vec::new() };
+    let folders = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    folders.filter(|path| name_of(path).starts_with(short)).collect()
+}
+
+pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
+    // A session that is taken up again is copied to lines and goes on there.
+    path.extension().filter(|ending| *ending == "json").map(|_| path.with_extension("jsonl"))
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let mut run = RunBuilder::new(reading, sink);
+    if reading.children.is_empty() {
+        read_part(reading, &mut |entry, session| {
+            run.set_id(|| session.id.clone());
+            run.begin(session.first);
+            run.push(entry);
+        });
+    } else {
+        merge(reading, &mut run);
     }
-
-    fn describe(&self) -> &'static str {
-        "Gemini CLI sessions, `~/.gemini/tmp/<project>/chats/session-*.json` and `.jsonl`"
-    }
-
-    fn homes(&self) -> &'static [Home] {
-        &[Home { variable: "GEMINI_CLI_HOME", otherwise: &[""], below: &[".gemini/tmp"] }]
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let keys = head.document().filter(|keys| !keys.in_list);
-        keys.is_some_and(|keys| keys.have(&["sessionId", "projectHash"]))
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies {
-            tokens: true,
-            money: true,
-            time: true,
-            tool_failures: true,
-            subagents: true,
-            ..Supplies::default()
-        }
-    }
-
-    fn parent(&self, path: &Path, _head: &Head<'_>) -> Option<PathBuf> {
-        let folder = path.parent()?;
-        let chats =
-            folder.parent().filter(|chats| chats.file_name().is_some_and(|n| n == CHATS))?;
-        let short: String = folder.file_name()?.to_str()?.chars().take(SHORT_ID).collect();
-        let mut sessions = sessions_of(chats, &short);
-        sessions.sort();
-        sessions.pop()
-    }
-
-    fn companions(&self, path: &Path) -> Vec<PathBuf> {
-        let entries = path.parent().map(std::fs::read_dir);
-        let (Some(Ok(entries)), Some(stem)) = (entries, path.file_stem().and_then(|s| s.to_str()))
-        else {
-            return Vec::new();
-        };
-        let Some((_, short)) = stem.rsplit_once('-') else { return Vec::new() };
-        let folders = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
-        folders.filter(|path| name_of(path).starts_with(short)).collect()
-    }
-
-    fn shadowed_by(&self, path: &Path) -> Option<PathBuf> {
-        // A session that is taken up again is copied to lines and goes on there.
-        path.extension().filter(|ending| *ending == "json").map(|_| path.with_extension("jsonl"))
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        match source.children.is_empty() {
-            true => stream(source, sink, &mut warnings),
-            false => merge(source, sink, &mut warnings),
-        }
-        warnings.send(sink);
-    }
+    run.end();
 }
 
 fn name_of(path: &Path) -> &str {
@@ -122,138 +107,245 @@ fn sessions_of(chats: &Path, short: &str) -> Vec<PathBuf> {
     paths.filter(is_session).collect()
 }
 
-/// Plays a session without sub-agents while it is read.
-fn stream(source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-    let mut sink = Some(sink);
-    let mut writer: Option<RunWriter<'_>> = None;
-    read_part(source.main, source.prices, warnings, &mut |act, session, first| {
-        if let Some(sink) = sink.take() {
-            writer = Some(RunWriter::begin(sink, &header(source.main, session), first));
-        }
-        if let Some(writer) = &mut writer {
-            writer.act(&act);
-        }
+/// Reads a session whose sub-agents have files of their own.
+fn merge(reading: Reading<'_>, run: &mut RunBuilder<'_, '_>) {
+    let (mut own, mut begun) = (Vec::new(), None);
+    read_part(reading, &mut |entry, session| {
+        run.set_id(|| session.id.clone());
+        begun = begun.or(session.first);
+        own.push(entry);
     });
-    if let Some(writer) = writer {
-        writer.end(Closing { has_money: true, ..Closing::default() });
-    }
-}
-
-fn merge(source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-    let (mut own, mut id, mut begun) = (Lane::default(), None, None);
-    read_part(source.main, source.prices, warnings, &mut |act, session, first| {
-        id = id.take().or_else(|| session.map(str::to_owned));
-        begun = begun.or(first);
-        own.acts.push(act);
-    });
-    if source.children.len() > MAX_CHILDREN {
-        let message =
-            || format!("more than {MAX_CHILDREN} files of sub-agents; the rest is not read");
-        warnings.add(WarningKind::TooLarge, source.main.name(), None, message);
+    if reading.children.len() > MAX_CHILD_FILES {
+        reading.warn(WarningKind::TooLarge, || {
+            format!("more than {MAX_CHILD_FILES} files of sub-agents; the rest is not read")
+        });
     }
     let mut children = Vec::new();
-    for part in source.children.iter().take(MAX_CHILDREN) {
-        let mut lane = Lane::default();
-        let mut last = None;
-        read_part(part, source.prices, warnings, &mut |act, _, first| {
-            if lane.acts.is_empty() {
-                begun = begun.or(first);
-                lane.acts.push(Act::ChildBegin(first));
+    for part in reading.children.iter().take(MAX_CHILD_FILES) {
+        let (mut entries, mut last) = (Vec::new(), None);
+        read_part(reading.of(part), &mut |entry, session| {
+            if entries.is_empty() {
+                begun = begun.or(session.first);
+                entries.push(TimelineEntry::ChildBegin(session.first, 1));
             }
-            last = act.beats().iter().filter_map(|(time, _)| *time).max().or(last);
-            lane.acts.push(act);
+            last = entry.last_time().or(last);
+            entries.push(entry);
         });
-        if !lane.acts.is_empty() {
-            lane.acts.push(Act::ChildEnd(last));
-            children.push(lane);
+        if !entries.is_empty() {
+            entries.push(TimelineEntry::ChildEnd(last));
+            children.push(AgentTimeline::from_iter(entries));
         }
     }
-    if own.acts.is_empty() && children.is_empty() {
-        return;
+    if !own.is_empty() || !children.is_empty() {
+        run.begin(begun);
+        run.merge(&own, &children, Untimed::Last);
     }
-    let mut writer = RunWriter::begin(sink, &header(source.main, id.as_deref()), begun);
-    lanes::play(&mut writer, &own, &children);
-    writer.end(Closing { has_money: true, ..Closing::default() });
 }
 
-fn header<'h>(part: &'h Part, session: Option<&'h str>) -> RunHeader<'h> {
-    let id = session.unwrap_or(part.stem());
-    RunHeader { id, format: GeminiCli.id(), file: part.name(), model: None }
-}
+/// Takes the entries of a file, with what is known of its session.
+type TakeEntry<'t> = dyn FnMut(TimelineEntry, &Session<'_>) + 't;
 
-/// What takes the acts of a file: with its session's id, and the time of its first record.
-type TakeAct<'t> = dyn FnMut(Act, Option<&str>, Time) + 't;
-
-fn read_part(part: &Part, prices: &PriceTable, warnings: &mut Warnings, take: &mut TakeAct<'_>) {
-    let mut gather = Gather::new(part, prices);
-    match is_lines(part) {
-        true => read_lines(part, &mut gather, warnings, take),
-        false => read_json(part, &mut gather, warnings, take),
-    }
-    gather.finish(warnings);
-    gather.drain(take);
-}
-
-/// Whether the file is more than one document; where the first is damaged, whether one of the first lines is
-/// a whole record.
-fn is_lines(part: &Part) -> bool {
-    holds_several(part).unwrap_or_else(|| begins_with_line(part))
-}
-
-fn begins_with_line(part: &Part) -> bool {
-    // The reading itself gives the warnings.
-    let mut unheard = Warnings::default();
-    let mut lines = JsonLines::open(part, &mut unheard);
-    for _ in 0..SAMPLE_LINES {
-        if !lines.advance(&mut unheard) {
-            return false;
+fn read_part(reading: Reading<'_>, take: &mut TakeEntry<'_>) {
+    let mut session = Session::new(reading);
+    let mut send = |session: &mut Session<'_>| {
+        for entry in session.agent.take() {
+            take(entry, session);
         }
-        let record = lines.parse::<Record<'_>>(&mut unheard);
-        if record.is_some_and(|record| record.is_line()) {
-            return true;
-        }
-    }
-    false
-}
-
-fn read_lines(
-    part: &Part,
-    gather: &mut Gather<'_>,
-    warnings: &mut Warnings,
-    take: &mut TakeAct<'_>,
-) {
-    let mut lines = JsonLines::open(part, warnings);
-    while lines.advance(warnings) {
-        if let Some(record) = lines.parse::<Record<'_>>(warnings) {
-            gather.record(record, Some(lines.number()), warnings);
-            gather.drain(take);
-        }
-    }
-}
-
-fn read_json(
-    part: &Part,
-    gather: &mut Gather<'_>,
-    warnings: &mut Warnings,
-    take: &mut TakeAct<'_>,
-) {
-    look_for(part, &["sessionId"], &mut |_, value| gather.session(value));
-    let wanted = Wanted { list: &["messages"], beside: &[] };
-    each_element(part, wanted, warnings, &mut |element, warnings| {
-        let Element::Item(item) = element else { return };
-        match serde_json::from_str::<Record<'_>>(item.get()) {
-            Ok(record) => {
-                gather.record(record, None, warnings);
-                gather.drain(take);
-            }
-            Err(error) => {
-                let message = || format!("not a message of this format: {error}");
-                warnings.add(WarningKind::Malformed, part.name(), None, message);
+    };
+    let is_record = |lines: &JsonLines<'_>| {
+        lines.parse::<GeminiRecord<'_>>().is_some_and(|record| record.is_line())
+    };
+    if is_lines(reading.part, SAMPLE_LINES, is_record) {
+        let mut lines = reading.lines();
+        while lines.advance() {
+            if let Some(record) = lines.parse::<GeminiRecord<'_>>() {
+                session.reading.line = Some(lines.number());
+                session.record(record);
+                send(&mut session);
             }
         }
-    });
+    } else {
+        reading.look_for(&["sessionId"], &mut |_, id| {
+            session.id = serde_json::from_str(id.get()).ok();
+        });
+        reading.each_item(&["messages"], &mut |item| {
+            let wrong = "not a message of this format";
+            if let Some(record) = reading.parse::<GeminiRecord<'_>>(item, wrong) {
+                session.record(record);
+                send(&mut session);
+            }
+        });
+    }
+    session.close();
+    send(&mut session);
+}
+
+/// One file while it is read.
+struct Session<'s> {
+    reading: Reading<'s>,
+    id: Option<String>,
+    /// Messages that are over.
+    seen: Recent,
+    open: Option<OpenMessage<'s>>,
+    first: Time,
+    agent: AgentTimeline,
+}
+
+/// A model's message as it was last written.
+struct OpenMessage<'s> {
+    id: u64,
+    begun: Time,
+    message: ModelMessage<'s>,
+}
+
+struct ModelMessage<'s> {
+    time: Time,
+    model: Option<String>,
+    tokens: Option<Box<RawValue>>,
+    text: String,
+    calls: Vec<EndedCall>,
+    /// With the line where it was written.
+    reading: Reading<'s>,
+}
+
+struct EndedCall {
+    tool: String,
+    arguments: String,
+    answer: Option<ToolAnswer>,
+}
+
+impl<'s> Session<'s> {
+    fn new(reading: Reading<'s>) -> Self {
+        let (seen, agent) = (Recent::default(), AgentTimeline::default());
+        Self { reading, id: None, seen, open: None, first: None, agent }
+    }
+
+    fn record(&mut self, record: GeminiRecord<'_>) {
+        if let Some(id) = record.session_id {
+            self.id.get_or_insert_with(|| id.into_owned());
+            return;
+        }
+        let time = record.timestamp.as_deref().and_then(parse_time);
+        let id = digest(record.id.as_deref().unwrap_or_default());
+        match record.kind.as_deref() {
+            Some("user") => {
+                let is_new = record.id.is_none() || self.seen.insert(id);
+                if is_new && is_turn(record.content) {
+                    self.close();
+                    self.note(time);
+                    self.agent.user(time);
+                }
+            }
+            Some("gemini") => {
+                let message = ModelMessage {
+                    time,
+                    model: record.model.map(Into::into),
+                    tokens: record.tokens.filter(|raw| raw.get() != "null").map(ToOwned::to_owned),
+                    text: words(record.content),
+                    calls: record.tool_calls.iter().flatten().map(EndedCall::of).collect(),
+                    reading: self.reading,
+                };
+                self.reply(id, record.id.is_some(), message);
+            }
+            _ => {}
+        }
+    }
+
+    fn reply(&mut self, id: u64, has_id: bool, message: ModelMessage<'s>) {
+        // A summary that the tool put in the model's mouth.
+        if message.model.is_none() && message.tokens.is_none() && message.calls.is_empty() {
+            return;
+        }
+        if let Some(open) = self.open.as_mut().filter(|open| has_id && open.id == id) {
+            open.message = message;
+            return;
+        }
+        self.close();
+        if has_id && !self.seen.insert(id) {
+            return message.reading.warn(WarningKind::LateLine, || {
+                "a message is written again after the next one".to_owned()
+            });
+        }
+        let begun = self.agent.last().or(message.time);
+        self.note(message.time);
+        self.open = Some(OpenMessage { id, begun, message });
+    }
+
+    fn note(&mut self, time: Time) {
+        self.first = self.first.or(time);
+        self.agent.seen(time);
+    }
+
+    fn close(&mut self) {
+        let Some(OpenMessage { begun, message, .. }) = self.open.take() else { return };
+        let answered = message.calls.iter().filter_map(|call| call.answer.as_ref()?.time);
+        // A message without words is written when its tools are done.
+        let time = answered.clone().min().into_iter().chain(message.time).min();
+        self.agent.seen(answered.max().max(self.agent.last()));
+        let mut reply = Reply::unpriced(message.model);
+        let reading = message.reading;
+        if let Some(tokens) = reading.usage::<Tokens>(message.tokens.as_deref(), "tokens") {
+            let usage = usage_of(tokens);
+            let providers = &[Some(PROVIDER)];
+            let call = ModelCall { providers, time, ..ModelCall::new(UsageShape::Gemini, &usage) };
+            reading.price(&mut reply, &call, "tokens");
+        }
+        let step = self.agent.begin(begun);
+        step.answer(time, reply);
+        if add(step, time, message.text, message.calls) == Err(Full) {
+            reading.warn_full();
+        }
+        self.agent.close();
+    }
+}
+
+impl EndedCall {
+    fn of(call: &GeminiToolCall<'_>) -> Self {
+        let status = call.status.as_deref();
+        let ending = ENDINGS.iter().find(|(ending, _)| Some(*ending) == status);
+        let time = call.timestamp.as_deref().and_then(parse_time);
+        let answer = |failed| ToolAnswer { result: result_of(call.result), failed, time };
+        Self {
+            tool: call.name.as_deref().unwrap_or_default().to_owned(),
+            arguments: compact(call.args),
+            answer: ending.map(|(_, failed)| answer(*failed)),
+        }
+    }
+}
+
+fn add(step: &mut Step, time: Time, text: String, calls: Vec<EndedCall>) -> Result<(), Full> {
+    if !text.is_empty() {
+        step.say(time, text)?;
+    }
+    // Ids may repeat, so places stand for them.
+    let mut answers = Vec::new();
+    for (place, call) in calls.into_iter().enumerate() {
+        step.call(None, Some(place.to_string()), call.tool, call.arguments)?;
+        answers.extend(call.answer.map(|answer| (place, answer)));
+    }
+    answers.sort_by_key(|(_, answer)| answer.time);
+    for (place, answer) in answers {
+        step.end_call(&place.to_string(), answer)?;
+    }
+    Ok(())
+}
+
+/// The counts of a message as the API reports them.
+fn usage_of(tokens: Tokens) -> Value {
+    let mut usage = Map::new();
+    usage.insert("promptTokenCount".to_owned(), tokens.input);
+    for (key, count) in [
+        ("candidatesTokenCount", tokens.output),
+        ("cachedContentTokenCount", tokens.cached),
+        ("thoughtsTokenCount", tokens.thoughts),
+        ("toolUsePromptTokenCount", tokens.tool),
+    ] {
+        if let Some(count) = count.filter(|count| !count.is_null()) {
+            usage.insert(key.to_owned(), count);
+        }
+    }
+    Value::Object(usage)
 }
 
 #[cfg(test)]
-#[path = "gemini_cli_tests.rs"]
 mod tests;

@@ -5,20 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The most bytes of records that are held at once, over all open runs.
-pub(super) const MAX_HELD_BYTES: usize = 512 << 20;
-
 /// Where the runs of a file end. The first pass notes every record's run, the second asks in the same order.
 ///
 /// Runs are known by digests, so that a file of a gigabyte takes some 20 bytes for each of its runs.
 #[derive(Debug, Default)]
-pub(super) struct Ends {
+pub(super) struct RunEnds {
     last: HashMap<u64, u64>,
     noted: u64,
     asked: u64,
 }
 
-impl Ends {
+impl RunEnds {
     /// The next record is of this run.
     pub(super) fn note(&mut self, run: &str) {
         self.noted += 1;
@@ -34,7 +31,7 @@ impl Ends {
 
 /// What is held of the runs that are open.
 #[derive(Debug)]
-pub(super) struct Open<T> {
+pub(super) struct OpenRuns<T> {
     runs: BTreeMap<String, Held<T>>,
     bytes: usize,
     limit: usize,
@@ -46,7 +43,7 @@ struct Held<T> {
     bytes: usize,
 }
 
-impl<T> Open<T> {
+impl<T> OpenRuns<T> {
     pub(super) const fn new(limit: usize) -> Self {
         Self { runs: BTreeMap::new(), bytes: 0, limit }
     }
@@ -84,9 +81,9 @@ mod tests {
     #[test]
     fn a_run_is_let_go_at_its_last_record() {
         let records = ["a", "b", "a", "c", "b"];
-        let mut ends = Ends::default();
+        let mut ends = RunEnds::default();
         records.iter().for_each(|run| ends.note(run));
-        let mut open = Open::new(10);
+        let mut open = OpenRuns::new(10);
         let mut closed = Vec::new();
         for (index, run) in records.iter().enumerate() {
             assert!(open.add(run, index, 2));

@@ -11,22 +11,24 @@
 //! - A run succeeded if all its scores that tell say so: `C`, true and 1, against `I`, false and 0. Partial
 //!   and other scores do not tell, nor do scores that contradict each other.
 
-mod bill;
 mod gather;
 mod record;
+mod report;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::gather::Gather;
-use self::record::{Attachments, Message, Sample, name, present};
+use self::gather::InspectAssembler;
+use self::record::{Attachments, InspectMessage, Sample, name};
 use super::archive::{ZIP_MAGIC, each_entry};
-use super::document::{Element, Wanted, each_element, warn_of};
-use super::lanes;
+use super::builder::RunBuilder;
+use super::document::warn_of;
 use super::part::Part;
-use super::warning::{WarningKind, Warnings};
-use super::writer::{Closing, RunWriter};
-use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
+use super::reading::Reading;
+use super::text::present;
+use super::timeline::Untimed;
+use super::warning::WarningKind;
+use super::{Head, RunSink};
 
 /// What an archive's first entry begins with in its name.
 const FOLDERS: [&[u8]; 3] = [b"_journal/", b"samples/", b"header.json"];
@@ -34,52 +36,24 @@ const FOLDERS: [&[u8]; 3] = [b"_journal/", b"samples/", b"header.json"];
 /// Where the name of an archive's first entry stands, in bytes.
 const FIRST_NAME: usize = 30;
 
-/// The format.
-pub(super) struct InspectAi;
-
-impl Format for InspectAi {
-    fn id(&self) -> &'static str {
-        "inspect-ai"
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    if head.bytes().starts_with(ZIP_MAGIC) {
+        let first = head.bytes().get(FIRST_NAME..).unwrap_or_default();
+        return FOLDERS.iter().any(|folder| first.starts_with(folder));
     }
+    let keys = head.document().filter(|keys| !keys.in_list);
+    keys.is_some_and(|keys| keys.have(&["version", "status", "eval"]))
+}
 
-    fn describe(&self) -> &'static str {
-        "logs of Inspect evaluations, `logs/*.eval` and `.json`, one run for each sample and epoch"
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    if is_archive(reading.part) {
+        return read_archive(reading, sink);
     }
-
-    fn kept(&self) -> &'static str {
-        "`logs/` of the project, or `$INSPECT_LOG_DIR`"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        if head.bytes().starts_with(ZIP_MAGIC) {
-            let first = head.bytes().get(FIRST_NAME..).unwrap_or_default();
-            return FOLDERS.iter().any(|folder| first.starts_with(folder));
+    reading.each_item(&["samples"], &mut |item| {
+        if let Some(sample) = reading.parse(item, "not a sample of this format") {
+            read_sample(&sample, reading, sink);
         }
-        let keys = head.document().filter(|keys| !keys.in_list);
-        keys.is_some_and(|keys| keys.have(&["version", "status", "eval"]))
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies {
-            tokens: true,
-            money: true,
-            time: true,
-            tool_failures: true,
-            retries: true,
-            finish: true,
-            subagents: true,
-            interventions: false,
-        }
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        match is_archive(source.main) {
-            true => read_archive(source, sink, &mut warnings),
-            false => read_log(source, sink, &mut warnings),
-        }
-        warnings.send(sink);
-    }
+    });
 }
 
 /// A file that cannot be opened is none; reading it as a document tells why.
@@ -89,93 +63,54 @@ fn is_archive(part: &Part) -> bool {
     read.is_ok() && ZIP_MAGIC.starts_with(&magic)
 }
 
-fn read_archive(source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
+fn read_archive(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let is_sample = |name: &str| {
         let name = name.strip_prefix("samples/");
         name.is_some_and(|name| is_whole_sample(name) || name.ends_with("/sample.json"))
     };
-    each_entry(
-        source.main,
-        &is_sample,
-        &mut |name, bytes, warnings| {
-            if !is_whole_sample(name.trim_start_matches("samples/")) {
-                let message = || format!("`{name}` is a sample in pieces, which is not read");
-                return warnings.add(
-                    WarningKind::UnknownVersion,
-                    source.main.name(),
-                    None,
-                    message,
-                );
-            }
-            match serde_json::from_slice(bytes) {
-                Ok(sample) => read_sample(&sample, source, sink, warnings),
-                Err(error) => warn_of(&error, source.main, warnings),
-            }
-        },
-        warnings,
-    );
+    let mut take = |name: &str, bytes: &[u8]| {
+        if !is_whole_sample(name.trim_start_matches("samples/")) {
+            return reading.warn(WarningKind::UnknownVersion, || {
+                format!("`{name}` is a sample in pieces, which is not read")
+            });
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(sample) => read_sample(&sample, reading, sink),
+            Err(error) => warn_of(&error, reading.part, reading.warnings),
+        }
+    };
+    each_entry(reading.part, &is_sample, &mut take, reading.warnings);
 }
 
 fn is_whole_sample(name: &str) -> bool {
     name.ends_with(".json") && !name.contains('/')
 }
 
-fn read_log(source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-    let wanted = Wanted { list: &["samples"], beside: &[] };
-    each_element(source.main, wanted, warnings, &mut |element, warnings| {
-        let Element::Item(item) = element else { return };
-        match serde_json::from_str(item.get()) {
-            Ok(sample) => read_sample(&sample, source, sink, warnings),
-            Err(error) => {
-                let message = || format!("not a sample of this format: {error}");
-                warnings.add(WarningKind::Malformed, source.main.name(), None, message);
-            }
-        }
-    });
-}
-
-fn read_sample(
-    sample: &Sample<'_>,
-    source: &Source<'_>,
-    sink: &mut dyn RunSink,
-    warnings: &mut Warnings,
-) {
-    let mut messages: Vec<Message<'_>> = Vec::new();
-    for message in sample.messages.iter().flatten() {
-        match serde_json::from_str(message.get()) {
-            Ok(message) => messages.push(message),
-            Err(error) => {
-                let message = || format!("not a message of this format: {error}");
-                warnings.add(WarningKind::Malformed, source.main.name(), None, message);
-            }
-        }
-    }
-    let attachments = Attachments::of(sample);
-    let mut gather = Gather::new(source.main, source.prices, attachments, &messages);
-    gather.input(turns_of(sample.input));
+fn read_sample(sample: &Sample<'_>, reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let messages = sample.messages.iter().flatten();
+    let messages: Vec<InspectMessage<'_>> = messages
+        .filter_map(|message| reading.parse(message, "not a message of this format"))
+        .collect();
+    let mut sample_run = InspectAssembler::new(reading, Attachments::of(sample), &messages);
+    sample_run.input(turns_of(sample.input));
     let old = sample.transcript.as_ref().and_then(|transcript| transcript.events.as_deref());
-    gather.events(sample.events.as_deref().or(old).unwrap_or_default(), warnings);
-    if !gather.has_steps() {
-        gather.messages(messages);
+    sample_run.events(sample.events.as_deref().or(old).unwrap_or_default());
+    if !sample_run.has_steps() {
+        sample_run.messages(messages);
     }
-    let run = gather.finish(warnings);
+    let done = sample_run.finish();
     // Samples of different logs have the same names.
-    let id = format!("{}/{}/{}", source.main.stem(), name(sample.id), name(sample.epoch));
-    let header = RunHeader {
-        id: &id,
-        format: InspectAi.id(),
-        file: source.main.name(),
-        model: run.model.as_deref(),
-    };
-    let mut writer = RunWriter::begin(sink, &header, run.first);
-    lanes::play(&mut writer, &run.own, &run.children);
-    let outcome = outcome_of(sample);
-    writer.end(Closing { outcome, has_money: true, ..Closing::default() });
+    let id = format!("{}/{}/{}", reading.part.stem(), name(sample.id), name(sample.epoch));
+    let mut run = RunBuilder::new(reading, sink).named(Some(id)).with_model(done.model);
+    run.begin(done.first);
+    run.merge(done.own.entries(), &done.children, Untimed::Last);
+    run.outcome(outcome_of(sample));
+    run.end();
 }
 
 /// How many turns of the user a sample begins with: one text, or a list of messages.
 fn turns_of(input: Option<&RawValue>) -> usize {
-    let messages = present(input).map(serde_json::from_str::<Vec<Message<'_>>>);
+    let messages = present(input).map(serde_json::from_str::<Vec<InspectMessage<'_>>>);
     match messages {
         Some(Ok(messages)) => {
             messages.iter().filter(|message| message.role.as_deref() == Some("user")).count()
@@ -212,5 +147,4 @@ fn succeeded(value: &Value) -> Option<bool> {
 }
 
 #[cfg(test)]
-#[path = "inspect_ai_tests.rs"]
 mod tests;

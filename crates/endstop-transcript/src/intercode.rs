@@ -10,16 +10,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::act::{Act, Full, Reply, Step};
+use super::builder::RunBuilder;
 use super::document::{Element, each_member};
-use super::part::Part;
-use super::text::{name_of, text_of};
-use super::warning::{WarningKind, Warnings};
-use super::writer::{Closing, RunWriter};
-use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
-
-/// The least reward that is a success: 1, but for the rounding of the benchmark's own arithmetic.
-const FULL_REWARD: f64 = 1.0 - 1e-6;
+use super::reading::Reading;
+use super::step::{Full, Reply, Step};
+use super::text::{is_full_reward, name_of, text_of};
+use super::{Head, RunSink};
 
 /// How the names of the benchmark's environments begin.
 const PREFIX: &str = "ic_";
@@ -27,43 +23,20 @@ const PREFIX: &str = "ic_";
 /// The environment where the file names none.
 const ENVIRONMENT: &str = "environment";
 
-/// The format.
-pub(super) struct InterCode;
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    head.mentions("\"turn_history\"")
+        && head.document().is_some_and(|keys| !keys.in_list)
+        && first_value(head.bytes()).is_some_and(|value| {
+            Head::new(value, b"").document().is_some_and(|keys| keys.have(&["turn_history"]))
+        })
+}
 
-impl Format for InterCode {
-    fn id(&self) -> &'static str {
-        "intercode"
-    }
-
-    fn describe(&self) -> &'static str {
-        "InterCode results, {\"0\": {\"turn_history\": ...}, ...}"
-    }
-
-    fn kept(&self) -> &'static str {
-        "`data/results/` of the checkout"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        head.mentions("\"turn_history\"")
-            && head.document().is_some_and(|keys| !keys.in_list)
-            && first_value(head.bytes()).is_some_and(|value| {
-                Head::new(value, b"").document().is_some_and(|keys| keys.have(&["turn_history"]))
-            })
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies { tool_failures: true, ..Supplies::default() }
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        each_member(source.main, &mut warnings, &mut |element, warnings| {
-            if let Element::Beside(key, task) = element {
-                read_task(key, task, source.main, sink, warnings);
-            }
-        });
-        warnings.send(sink);
-    }
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    each_member(reading.part, reading.warnings, &mut |element| {
+        if let Element::Beside(key, task) = element {
+            read_task(key, task, reading, sink);
+        }
+    });
 }
 
 /// What comes after the first key of an object.
@@ -110,43 +83,28 @@ struct Mark<'a> {
     turn_history: Option<&'a RawValue>,
 }
 
-fn read_task(
-    key: &str,
-    task: &RawValue,
-    part: &Part,
-    sink: &mut dyn RunSink,
-    warnings: &mut Warnings,
-) {
+fn read_task(key: &str, task: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
     let is_task =
         serde_json::from_str(task.get()).is_ok_and(|m: Mark<'_>| m.turn_history.is_some());
     if !is_task {
         return;
     }
-    let task: Task<'_> = match serde_json::from_str(task.get()) {
-        Ok(task) => task,
-        Err(error) => {
-            let message = || format!("task {key} is not of this format: {error}");
-            return warnings.add(WarningKind::Malformed, part.name(), None, message);
-        }
-    };
+    let wrong = format_args!("task {key} is not of this format");
+    let Some(task) = reading.parse::<Task<'_>>(task, wrong) else { return };
     let name = name_of(task.task_id.as_ref());
-    let id = format!("{}/{}", part.stem(), name.as_deref().unwrap_or(key));
-    let header = RunHeader { id: &id, format: InterCode.id(), file: part.name(), model: None };
-    let mut writer = RunWriter::begin(sink, &header, None);
-    writer.act(&Act::User(None));
+    let id = format!("{}/{}", reading.part.stem(), name.as_deref().unwrap_or(key));
+    let mut run = RunBuilder::new(reading, sink).named(Some(id));
+    run.begin(None);
+    run.user(None);
     let environment = task.environment.as_deref().unwrap_or(ENVIRONMENT);
     let tool = environment.strip_prefix(PREFIX).unwrap_or(environment);
     for (index, action) in task.turn_history.actions.iter().enumerate() {
-        let mut step = Step::begin(None);
-        step.answer(None, Reply::default());
-        if fill(&mut step, tool, action, index, &task.turn_history) == Err(Full) {
-            warnings.add(WarningKind::TooLarge, part.name(), None, || {
-                "a step holds more than is kept; the rest of it is dropped".to_owned()
-            });
-        }
-        writer.act(&Act::Step(Box::new(step)));
+        let step = run.reply(None, Reply::default());
+        let added = fill(step, tool, action, index, &task.turn_history);
+        run.check(added);
     }
-    writer.end(Closing { outcome: outcome_of(&task), ..Closing::default() });
+    run.outcome(outcome_of(&task));
+    run.end();
 }
 
 fn fill(
@@ -174,7 +132,7 @@ fn outcome_of(task: &Task<'_>) -> Option<bool> {
     let stated = task.summary.as_ref().and_then(|summary| summary.max_reward.as_ref()?.as_f64());
     let mut rewards = task.turn_history.rewards.iter().filter_map(Value::as_f64);
     let best = stated.or_else(|| rewards.by_ref().reduce(f64::max))?;
-    Some(best >= FULL_REWARD)
+    Some(is_full_reward(best))
 }
 
 #[cfg(test)]
@@ -198,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_first_value_tells_the_format() {
-        let detects = |text: &str| InterCode.detect(&Head::new(text.as_bytes(), b""));
+        let detects = |text: &str| detect(&Head::new(text.as_bytes(), b""));
         assert!(detects(" { \"12\" : {\"query\":\"q\",\"turn_history\":{\"actions\":[\"a"));
         assert!(!detects("{\"turn_history\":{\"actions\":[]}}"));
         assert!(!detects("[{\"0\":{\"turn_history\":{}}}]"));

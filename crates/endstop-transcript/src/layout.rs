@@ -8,9 +8,10 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::document::look_for;
+use super::limits::MAX_ELEMENT_BYTES;
 use super::lines::JsonLines;
 use super::part::Part;
-use super::scan::{MAX_ELEMENT_BYTES, Scanner};
+use super::scan::Scanner;
 use super::text::text_of;
 use super::warning::Warnings;
 
@@ -56,11 +57,11 @@ fn first_value(part: &Part) -> Option<Layout> {
 
 /// By the first two lines, where the first value does not tell.
 fn of_lines(part: &Part) -> Layout {
-    let mut unheard = Warnings::default();
-    let mut lines = JsonLines::open(part, &mut unheard);
+    let discarded = Warnings::default();
+    let mut lines = JsonLines::open(part, &discarded);
     let mut next_is_whole = || {
-        let has_line = lines.advance(&mut unheard);
-        has_line.then(|| lines.parse::<IgnoredAny>(&mut unheard).is_some())
+        let has_line = lines.advance();
+        has_line.then(|| lines.parse::<IgnoredAny>().is_some())
     };
     match (next_is_whole(), next_is_whole()) {
         (Some(true), None) => Layout::OneLine,

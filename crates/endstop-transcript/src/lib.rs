@@ -43,12 +43,12 @@
 //! formats. A format is one file of this crate and one row of that table; the contract test picks it up with its example
 //! in `tests/data/<id>/`. The crate `endstop-replay` judges policies on these events. The minimum Rust version is 1.95.
 
-mod act;
 mod anthropic;
 mod archive;
 mod atif;
 mod autogen;
 mod bill;
+mod builder;
 mod claude_code;
 mod codex;
 mod conversation;
@@ -56,13 +56,14 @@ mod discover;
 mod document;
 mod endstop_trace;
 pub mod export;
+mod formats;
 mod gemini_cli;
 mod groups;
 mod head;
 mod inspect_ai;
 mod intercode;
-mod lanes;
 mod layout;
+mod limits;
 mod lines;
 mod litellm;
 mod mast_ag2;
@@ -72,150 +73,30 @@ mod openai_chat;
 mod openhands;
 mod otlp;
 mod part;
-mod pending;
-mod player;
+mod reading;
 mod recent;
 mod sample;
 mod scan;
+mod step;
 mod swe_agent;
 mod tau2;
 mod text;
+mod time;
+mod timeline;
 mod warning;
 mod writer;
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-
 use endstop_core::Event;
-
 use endstop_price::PriceTable;
 
-pub use endstop_price::CostIs;
-
 pub use discover::{DiscoverError, Found, default_homes, walk};
+pub use endstop_price::CostIs;
+pub use formats::{FORMATS, Format, Home, Supplies, format};
 pub use head::Head;
-pub use lines::MAX_LINE_BYTES;
+pub use limits::MAX_LINE_BYTES;
 pub use part::Part;
 pub use sample::sample;
 pub use warning::{Warning, WarningKind};
-
-/// Every format that is read. The first that recognises a file reads it.
-pub static FORMATS: &[&dyn Format] = &[
-    &endstop_trace::EndstopTrace,
-    &claude_code::ClaudeCode,
-    &codex::Codex,
-    &gemini_cli::GeminiCli,
-    &inspect_ai::InspectAi,
-    &mast_ag2::MastAg2,
-    &autogen::AutoGen,
-    &otlp::Otlp,
-    &litellm::LiteLlm,
-    &atif::Atif,
-    &mini_swe_agent::MiniSweAgent,
-    &swe_agent::SweAgent,
-    &intercode::InterCode,
-    &tau2::Tau2,
-    &anthropic::MESSAGES,
-    &anthropic::RESPONSES,
-    &openhands::OpenHands,
-    &openai_chat::OpenAiChat,
-];
-
-/// A kind of transcript.
-pub trait Format: Sync {
-    /// Its stable name, such as `claude-code`.
-    fn id(&self) -> &'static str;
-
-    /// What it is and where the tool keeps it, in one line.
-    fn describe(&self) -> &'static str;
-
-    /// Where the tool keeps its transcripts on this machine.
-    fn homes(&self) -> &'static [Home] {
-        &[]
-    }
-
-    /// Where it is found if not in one of its homes, in a few words.
-    fn kept(&self) -> &'static str {
-        "wherever your program writes it"
-    }
-
-    /// Whether a file that begins like this is of this format. Content decides, never the name.
-    fn detect(&self, head: &Head<'_>) -> bool;
-
-    /// What the format can tell.
-    fn supplies(&self) -> Supplies;
-
-    /// The file whose run this file belongs to, if it is only a part of one.
-    fn parent(&self, _path: &Path, _head: &Head<'_>) -> Option<PathBuf> {
-        None
-    }
-
-    /// Files and folders that may hold further parts of this file's run.
-    fn companions(&self, _path: &Path) -> Vec<PathBuf> {
-        Vec::new()
-    }
-
-    /// The file that makes this one superfluous where both are found.
-    fn shadowed_by(&self, _path: &Path) -> Option<PathBuf> {
-        None
-    }
-
-    /// The file in pieces of about this many bytes or more, to be read on several threads: read one after
-    /// the other they give the runs of the whole, and warnings whose lines count from the piece's first.
-    /// None where it is best read as a whole.
-    fn pieces(&self, _part: &Part, _about: u64) -> Vec<Part> {
-        Vec::new()
-    }
-
-    /// Streams all runs of the source into `sink`.
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink);
-}
-
-impl fmt::Debug for dyn Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.id())
-    }
-}
-
-/// The row of [`FORMATS`] with this name.
-#[must_use]
-pub fn format(id: &str) -> Option<&'static dyn Format> {
-    FORMATS.iter().copied().find(|format| format.id() == id)
-}
-
-/// Where a tool keeps its transcripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Home {
-    /// The environment variable that names the tool's folders, separated by commas.
-    pub variable: &'static str,
-    /// The folders below the user's home where the variable is not set.
-    pub otherwise: &'static [&'static str],
-    /// The folders in there that hold transcripts.
-    pub below: &'static [&'static str],
-}
-
-/// What a format can tell. A rule on a gauge that is not supplied cannot be tested on its runs.
-///
-/// Steps, tool calls, their arguments and results, the model's words and user turns are always supplied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Supplies {
-    /// Token counts of each model call.
-    pub tokens: bool,
-    /// Money of each model call, billed or through the price table.
-    pub money: bool,
-    /// Times: `elapsed`, `active`, `idle`, `now`.
-    pub time: bool,
-    /// Whether a tool call failed: `tool_errors`, and with attempts `errors`.
-    pub tool_failures: bool,
-    /// Failed model requests: `attempts` beyond the steps, `retries`.
-    pub retries: bool,
-    /// The provider's finish reason: `finished`.
-    pub finish: bool,
-    /// Sub-agents: `subagents`, `depth`.
-    pub subagents: bool,
-    /// Everything else that a live run reports: facts, signals, hand-offs, approvals.
-    pub interventions: bool,
-}
 
 /// What a reader reads from.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +113,7 @@ pub struct Source<'s> {
 #[derive(Clone, Debug)]
 pub struct Transcript {
     /// The format.
-    pub format: &'static dyn Format,
+    pub format: &'static Format,
     /// The file.
     pub main: Part,
     /// Files that belong to the same run.

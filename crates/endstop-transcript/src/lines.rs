@@ -7,12 +7,9 @@ use memchr::{memchr, memrchr};
 use serde::Deserialize;
 use simdutf8::basic::from_utf8;
 
+use super::limits::MAX_LINE_BYTES;
 use super::part::Part;
 use super::warning::{WarningKind, Warnings};
-
-/// The longest line that is read, in bytes: an agent's longest lines hold a few images, some megabytes
-/// each. A longer one is skipped with a warning and never held in memory.
-pub const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// How much is read from the file at once, at most and about: it fits the cache, and so do the lines in it.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -27,6 +24,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Reads a part line by line.
 pub(super) struct JsonLines<'p> {
     part: &'p Part,
+    warnings: &'p Warnings,
     reader: Option<Box<dyn Read + 'p>>,
     /// What was read and is not yet done with is at `unread`; the current line lies before it.
     buffer: Vec<u8>,
@@ -47,7 +45,7 @@ enum Taken {
 
 impl<'p> JsonLines<'p> {
     /// Opens the part; a failure is a warning and reads as no lines.
-    pub(super) fn open(part: &'p Part, warnings: &mut Warnings) -> Self {
+    pub(super) fn open(part: &'p Part, warnings: &'p Warnings) -> Self {
         let reader = match part.open() {
             Ok(reader) => Some(reader),
             Err(error) => {
@@ -58,6 +56,7 @@ impl<'p> JsonLines<'p> {
         };
         Self {
             part,
+            warnings,
             reader,
             buffer: Vec::new(),
             unread: 0..0,
@@ -74,7 +73,7 @@ impl<'p> JsonLines<'p> {
     }
 
     /// Goes to the next line that is not blank. False at the end.
-    pub(super) fn advance(&mut self, warnings: &mut Warnings) -> bool {
+    pub(super) fn advance(&mut self) -> bool {
         loop {
             match self.take() {
                 Ok(Taken::Line) if self.text().is_empty() => {}
@@ -83,13 +82,13 @@ impl<'p> JsonLines<'p> {
                     let message =
                         || format!("a line of more than {} MiB is skipped", self.limit >> 20);
                     let line = Some(self.number);
-                    warnings.add(WarningKind::TooLarge, self.part.name(), line, message);
+                    self.warnings.add(WarningKind::TooLarge, self.part.name(), line, message);
                 }
                 Ok(Taken::End) => return false,
                 Err(error) => {
                     let message = || format!("cannot be read further: {error}");
                     let line = Some(self.number + 1);
-                    warnings.add(WarningKind::Unreadable, self.part.name(), line, message);
+                    self.warnings.add(WarningKind::Unreadable, self.part.name(), line, message);
                     self.reader = None;
                     self.unread = 0..0;
                     return false;
@@ -124,41 +123,30 @@ impl<'p> JsonLines<'p> {
     }
 
     /// The current line as a record, or a warning.
-    pub(super) fn parse<'b, T: Deserialize<'b>>(&'b self, warnings: &mut Warnings) -> Option<T> {
+    pub(super) fn parse<'b, T: Deserialize<'b>>(&'b self) -> Option<T> {
         let parsed = serde_json::from_slice(self.text());
-        parsed.map_err(|error| self.warn_of(&error, warnings)).ok()
+        parsed.map_err(|error| self.warn_of(&error)).ok()
     }
 
     /// A warning about the current line.
-    pub(super) fn warn(
-        &self,
-        kind: WarningKind,
-        warnings: &mut Warnings,
-        message: impl FnOnce() -> String,
-    ) {
-        warnings.add(kind, self.part.name(), Some(self.number), message);
-    }
-
-    /// A warning about an earlier line.
-    pub(super) fn warn_at(
-        &self,
-        line: u64,
-        kind: WarningKind,
-        warnings: &mut Warnings,
-        message: impl FnOnce() -> String,
-    ) {
-        warnings.add(kind, self.part.name(), Some(line), message);
+    pub(super) fn warn(&self, kind: WarningKind, message: impl FnOnce() -> String) {
+        self.warnings.add(kind, self.part.name(), Some(self.number), message);
     }
 
     /// A warning about what the JSON reader says of the current line.
-    pub(super) fn warn_of(&self, error: &serde_json::Error, warnings: &mut Warnings) {
+    pub(super) fn warn_of(&self, error: &serde_json::Error) {
+        self.warn_of_in(self.warnings, error);
+    }
+
+    /// As [`warn_of`](Self::warn_of), of lines whose own warnings are discarded.
+    pub(super) fn warn_of_in(&self, warnings: &Warnings, error: &serde_json::Error) {
         let is_cut = error.is_eof() || !self.text().ends_with(b"}");
         if is_cut && !self.is_whole {
             let message = || "the file ends in the middle of this line".to_owned();
-            self.warn(WarningKind::Truncated, warnings, message);
+            warnings.add(WarningKind::Truncated, self.part.name(), Some(self.number), message);
         } else {
             let message = || format!("not a record of this format: {}", of_line(error));
-            self.warn(WarningKind::Malformed, warnings, message);
+            warnings.add(WarningKind::Malformed, self.part.name(), Some(self.number), message);
         }
     }
 
@@ -256,14 +244,15 @@ mod tests {
 
     fn numbers(bytes: &'static [u8], limit: usize) -> (Vec<(u64, i64)>, Warned) {
         let part = Part::bytes("x.jsonl", bytes);
-        let mut warnings = Warnings::default();
-        let mut lines = JsonLines::open(&part, &mut warnings);
+        let warnings = Warnings::default();
+        let mut lines = JsonLines::open(&part, &warnings);
         lines.limit = limit;
         let mut read = Vec::new();
-        while lines.advance(&mut warnings) {
+        while lines.advance() {
             let number = lines.number();
-            read.extend(lines.parse::<i64>(&mut warnings).map(|value| (number, value)));
+            read.extend(lines.parse::<i64>().map(|value| (number, value)));
         }
+        drop(lines);
         let warnings = warnings.into_list();
         (read, warnings.iter().map(|w| (w.kind, w.line.unwrap())).collect())
     }
@@ -296,19 +285,20 @@ mod tests {
         let limit = 3 * CHUNK_BYTES;
         let text: String = lengths.iter().map(|length| "7".repeat(*length) + "\n").collect();
         let part = Part::bytes("x.jsonl", text.into_bytes());
-        let mut warnings = Warnings::default();
-        let mut lines = JsonLines::open(&part, &mut warnings);
+        let warnings = Warnings::default();
+        let mut lines = JsonLines::open(&part, &warnings);
         lines.limit = limit;
         let mut read = Vec::new();
-        while lines.advance(&mut warnings) {
+        while lines.advance() {
             assert!(lines.text().iter().all(|byte| *byte == b'7'));
             read.push((lines.number(), lines.text().len()));
         }
         let expected: Vec<(u64, usize)> =
             (1..).zip(lengths).filter(|(_, length)| *length <= limit).collect();
         assert_eq!(read, expected);
+        assert!(lines.buffer.len() <= 2 * limit, "{}", lines.buffer.len());
+        drop(lines);
         let warnings: Vec<_> = warnings.into_list().iter().map(|w| (w.kind, w.line)).collect();
         assert_eq!(warnings, [(WarningKind::TooLarge, Some(5))]);
-        assert!(lines.buffer.len() <= 2 * limit, "{}", lines.buffer.len());
     }
 }

@@ -12,88 +12,63 @@
 
 mod row;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-use super::act::Full;
-use super::conversation::{Conversation, Ended};
-use super::document::{Element, Wanted, each_element};
-use super::groups::{Ends, MAX_HELD_BYTES, Open};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use self::row::{RowKind, SpendRow};
+use super::builder::RunBuilder;
+use super::conversation::Conversation;
+use super::groups::{OpenRuns, RunEnds};
 use super::head::{Keys, ends_of};
-use super::lines::JsonLines;
+use super::limits::MAX_HELD_BYTES;
 use super::part::Part;
-use super::player::Player;
+use super::reading::Reading;
+use super::step::ToolAnswer;
 use super::warning::{WarningKind, Warnings};
-use super::writer::Closing;
-use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
-use row::{Kind, Row};
+use super::{Head, RunSink};
 
 /// What every row has.
 const KEYS: [&str; 3] = ["request_id", "spend", "startTime"];
 
-/// The format.
-pub(super) struct LiteLlm;
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let mut keys = head.document().into_iter().chain(head.lines());
+    let is_page = head.document().is_some_and(|keys| !keys.in_list && keys.have(&["data"]));
+    let is_quoted = |key: &&str| head.mentions(&format!("\"{key}\""));
+    keys.any(|keys| keys.have(&KEYS)) || (is_page && KEYS.iter().all(is_quoted))
+}
 
-impl Format for LiteLlm {
-    fn id(&self) -> &'static str {
-        "litellm"
-    }
-
-    fn describe(&self) -> &'static str {
-        "LiteLLM spend logs: rows as a list, as {\"data\": [...]}, or one on each line"
-    }
-
-    fn kept(&self) -> &'static str {
-        "the proxy's database; export it from `/spend/logs`"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let mut keys = head.document().into_iter().chain(head.lines());
-        let is_page = head.document().is_some_and(|keys| !keys.in_list && keys.have(&["data"]));
-        let is_quoted = |key: &&str| head.mentions(&format!("\"{key}\""));
-        keys.any(|keys| keys.have(&KEYS)) || (is_page && KEYS.iter().all(is_quoted))
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies { tokens: true, money: true, time: true, retries: true, ..Supplies::default() }
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        let part = source.main;
-        let is_lines = is_lines(part);
-        let mut ends = Ends::default();
-        // The second pass gives the warnings.
-        each_row(part, is_lines, &mut Warnings::default(), &mut |row, _| {
-            if let Some(run) = run_of(row) {
-                ends.note(&run);
-            }
-        });
-        let mut open = Open::new(MAX_HELD_BYTES);
-        each_row(part, is_lines, &mut warnings, &mut |raw, warnings| {
-            // A line of another kind; what has no name cannot be grouped.
-            let Some(run) = run_of(raw) else { return };
-            match Row::read(raw) {
-                Ok(row) => {
-                    if !open.add(&run, row, raw.get().len()) {
-                        let message = || {
-                            "the sessions that are open at once hold more than is kept".to_owned()
-                        };
-                        warnings.add(WarningKind::TooLarge, part.name(), None, message);
-                    }
-                }
-                Err(error) => {
-                    let message = || format!("not a row of spend logs: {error}");
-                    warnings.add(WarningKind::Malformed, part.name(), None, message);
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let is_lines = is_lines(reading.part);
+    let mut ends = RunEnds::default();
+    // The second pass gives the warnings.
+    let discarded = Warnings::default();
+    each_row(reading.telling(&discarded), is_lines, &mut |row| {
+        if let Some(run) = run_of(row) {
+            ends.note(&run);
+        }
+    });
+    let mut open = OpenRuns::new(MAX_HELD_BYTES);
+    each_row(reading, is_lines, &mut |raw| {
+        // A line of another kind; what has no name cannot be grouped.
+        let Some(run) = run_of(raw) else { return };
+        match SpendRow::read(raw) {
+            Ok(row) => {
+                if !open.add(&run, row, raw.get().len()) {
+                    reading.warn(WarningKind::TooLarge, || {
+                        "the sessions that are open at once hold more than is kept".to_owned()
+                    });
                 }
             }
-            if ends.is_last(&run) {
-                play(&run, open.close(&run), source, sink, warnings);
+            Err(error) => {
+                reading.warn(WarningKind::Malformed, || format!("not a row of spend logs: {error}"))
             }
-        });
-        warnings.send(sink);
-    }
+        }
+        if ends.is_last(&run) {
+            read_run(&run, open.close(&run), reading, sink);
+        }
+    });
 }
 
 #[derive(Deserialize)]
@@ -113,81 +88,49 @@ fn run_of(row: &RawValue) -> Option<Cow<'_, str>> {
     names.into_iter().flatten().find(|name| !name.is_empty())
 }
 
-fn play(
-    run: &str,
-    mut rows: Vec<Row>,
-    source: &Source<'_>,
-    sink: &mut dyn RunSink,
-    warnings: &mut Warnings,
-) {
+fn read_run(id: &str, mut rows: Vec<SpendRow>, reading: Reading<'_>, sink: &mut dyn RunSink) {
     // The sort is stable: what began together stays in the order of the file.
     rows.sort_by_key(|row| row.start);
+    let mut run = RunBuilder::new(reading, sink).named(Some(id));
     let mut conversation = Conversation::default();
     let mut is_lower_bound = false;
-    for row in &rows {
-        let added = match &row.kind {
-            Kind::Model(model) => {
+    for row in rows {
+        match &row.kind {
+            RowKind::Model(model) => {
                 conversation.ask(&model.told, row.start);
                 if row.failed {
                     conversation.fail(row.end);
-                    Ok(())
                 } else {
-                    let reply = row::reply(row, model, source, warnings);
-                    conversation.answer(row.end, reply, &model.said)
+                    let reply = row::reply(&row, model, reading);
+                    run.check(conversation.answer(row.end, reply, &model.said));
                 }
             }
-            Kind::Tool(asked, result) => {
-                let ended = Ended { time: row.end, result: result.clone(), failed: row.failed };
-                conversation.tool(asked, row.start, ended);
-                Ok(())
+            RowKind::Tool(asked, result) => {
+                let (time, result, failed) = (row.end, result.clone(), row.failed);
+                conversation.tool(asked, row.start, ToolAnswer { result, failed, time });
             }
-            Kind::Other { has_cost } => {
-                is_lower_bound |= has_cost;
-                Ok(())
-            }
-        };
-        note(added, source.main, warnings);
+            RowKind::Other { has_cost } => is_lower_bound |= has_cost,
+        }
     }
-    note(conversation.close(), source.main, warnings);
+    run.check(conversation.close());
     if is_lower_bound {
-        let message = || {
+        reading.warn(WarningKind::LowerBound, || {
             "what embeddings and other calls cost is not counted; cost is a lower bound".to_owned()
-        };
-        warnings.add(WarningKind::LowerBound, source.main.name(), None, message);
-    }
-    let header = RunHeader { id: run, format: LiteLlm.id(), file: source.main.name(), model: None };
-    let mut player = Player::new(sink, header);
-    for act in conversation.into_acts() {
-        player.act(act);
-    }
-    player.end(Closing { has_money: true, is_lower_bound, outcome: None });
-}
-
-fn note(added: Result<(), Full>, part: &Part, warnings: &mut Warnings) {
-    if added.is_err() {
-        let message = || "a step holds more than is kept; the rest of it is dropped".to_owned();
-        warnings.add(WarningKind::TooLarge, part.name(), None, message);
-    }
-}
-
-fn each_row(
-    part: &Part,
-    is_lines: bool,
-    warnings: &mut Warnings,
-    take: &mut dyn FnMut(&RawValue, &mut Warnings),
-) {
-    if !is_lines {
-        let wanted = Wanted { list: &["data"], beside: &[] };
-        return each_element(part, wanted, warnings, &mut |element, warnings| {
-            if let Element::Item(row) = element {
-                take(row, warnings);
-            }
         });
     }
-    let mut lines = JsonLines::open(part, warnings);
-    while lines.advance(warnings) {
-        if let Some(row) = lines.parse::<&RawValue>(warnings) {
-            take(row, warnings);
+    conversation.into_timeline().take().into_iter().for_each(|entry| run.push(entry));
+    run.is_lower_bound(is_lower_bound);
+    run.end();
+}
+
+fn each_row(reading: Reading<'_>, is_lines: bool, take: &mut dyn FnMut(&RawValue)) {
+    if !is_lines {
+        return reading.each_item(&["data"], take);
+    }
+    let mut lines = reading.lines();
+    while lines.advance() {
+        if let Some(row) = lines.parse::<&RawValue>() {
+            take(row);
         }
     }
 }

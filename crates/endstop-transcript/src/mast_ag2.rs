@@ -11,46 +11,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::act::{Act, Full, Reply, Step};
-use super::document::{Element, Wanted, each_element};
-use super::part::Part;
-use super::player::Player;
-use super::warning::{WarningKind, Warnings};
-use super::writer::Closing;
-use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
+use super::builder::RunBuilder;
+use super::reading::Reading;
+use super::step::Reply;
+use super::text::word;
+use super::{Head, RunSink};
 
-/// The format.
-pub(super) struct MastAg2;
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let keys = head.document().filter(|keys| keys.in_list);
+    keys.is_some_and(|keys| keys.have(&["trace_id", "mas_name", "trace"]))
+}
 
-impl Format for MastAg2 {
-    fn id(&self) -> &'static str {
-        "mast-ag2"
-    }
-
-    fn describe(&self) -> &'static str {
-        "lists of MAST records of AG2 chats, {\"trace_id\", \"mas_name\", \"trace\"}"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let keys = head.document().filter(|keys| keys.in_list);
-        keys.is_some_and(|keys| keys.have(&["trace_id", "mas_name", "trace"]))
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies::default()
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        let part = source.main;
-        let wanted = Wanted { list: &["records"], beside: &[] };
-        each_element(part, wanted, &mut warnings, &mut |element, warnings| {
-            if let Element::Item(item) = element {
-                read_record(item, part, sink, warnings);
-            }
-        });
-        warnings.send(sink);
-    }
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    reading.each_item(&["records"], &mut |item| read_record(item, reading, sink));
 }
 
 /// A record of MAST.
@@ -74,53 +47,36 @@ struct Said {
     content: Option<Value>,
 }
 
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-fn read_record(item: &RawValue, part: &Part, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-    let chat = serde_json::from_str::<Record<'_>>(item.get()).and_then(|record| {
-        let id = record.trace_id.map(RawValue::get).unwrap_or_default();
-        let id = serde_json::from_str::<Text<'_>>(id).map_or(Cow::Borrowed(id), |text| text.0);
-        let id = id.into_owned();
-        let trace = serde_json::from_str::<Text<'_>>(record.trace.get());
-        let trace = trace.map_or(Cow::Borrowed(record.trace.get()), |text| text.0);
-        Ok((id, serde_json::from_str::<Chat>(&trace)?))
-    });
-    let (id, chat) = match chat {
-        Ok(chat) => chat,
-        Err(error) => {
-            let message = || format!("not a chat of separate messages: {error}");
-            return warnings.add(WarningKind::Malformed, part.name(), None, message);
-        }
-    };
-    let header = RunHeader { id: &id, format: MastAg2.id(), file: part.name(), model: None };
-    let mut player = Player::new(sink, header);
+fn read_record(item: &RawValue, reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let wrong = "not a chat of separate messages";
+    let Some(record) = reading.parse::<Record<'_>>(item, wrong) else { return };
+    let trace = record.trace.get();
+    let trace = word(Some(record.trace)).unwrap_or(Cow::Borrowed(trace));
+    let Some(chat) = reading.parse_text::<Chat>(&trace, wrong) else { return };
+    let id = record.trace_id.map(RawValue::get).unwrap_or_default();
+    let id = word(record.trace_id).unwrap_or(Cow::Borrowed(id));
+    let mut run = RunBuilder::new(reading, sink).named(Some(id));
     for (place, said) in chat.trajectory.into_iter().enumerate() {
         if place == 0 {
-            player.act(Act::User(None));
+            run.user(None);
             continue;
         }
-        let mut step = Step::begin(None);
-        step.answer(None, Reply::default());
+        let step = run.reply(None, Reply::default());
         let text = match said.content {
             Some(Value::String(text)) => text,
             Some(Value::Null) | None => String::new(),
             Some(other) => other.to_string(),
         };
-        if !text.is_empty() && step.say(None, text) == Err(Full) {
-            warnings.add(WarningKind::TooLarge, part.name(), None, || {
-                "a step holds more than is kept; the rest of it is dropped".to_owned()
-            });
-        }
-        player.act(Act::Step(Box::new(step)));
+        let added = if text.is_empty() { Ok(()) } else { step.say(None, text) };
+        run.check(added);
     }
-    player.end(Closing::default());
+    run.end();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{RunFooter, Warning};
+    use crate::{Part, RunFooter, RunHeader, Source, Warning, WarningKind, format};
     use endstop_price::PriceTable;
 
     /// Ids, numbers of events, kinds of warnings.
@@ -145,11 +101,11 @@ mod tests {
 
     fn told(trace: &str) -> Told {
         let text = format!(r#"[{{"trace_id":"x","mas_name":"AG2","trace":{trace}}}]"#);
-        assert!(MastAg2.detect(&Head::new(text.as_bytes(), b"")));
+        assert!(detect(&Head::new(text.as_bytes(), b"")));
         let part = Part::bytes("r.json", text.into_bytes());
         let mut told = Told::default();
         let source = Source { main: &part, children: &[], prices: PriceTable::embedded() };
-        MastAg2.read(&source, &mut told);
+        format("mast-ag2").unwrap().read(&source, &mut told);
         told
     }
 
@@ -168,6 +124,6 @@ mod tests {
     #[test]
     fn labels_of_records_are_not_claimed() {
         let labels = br#"{"meta":{},"labels":[{"trace_id":"x"}]}"#;
-        assert!(!MastAg2.detect(&Head::new(labels, b"")));
+        assert!(!detect(&Head::new(labels, b"")));
     }
 }

@@ -10,20 +10,19 @@
 
 use std::borrow::Cow;
 
-use endstop_core::units::Cost;
+use endstop_price::UsageShape;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
-use super::act::{Act, Full, Reply, Step, Time};
-use super::bill::{ModelCall, bill};
-use super::document::{Element, Wanted, each_element, look_for};
-use super::part::Part;
-use super::player::Player;
-use super::warning::{WarningKind, Warnings};
-use super::writer::Closing;
-use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
-use endstop_price::{PriceTable, UsageShape};
+use super::bill::ModelCall;
+use super::builder::RunBuilder;
+use super::reading::Reading;
+use super::step::{Full, Reply, Step};
+use super::text::{text_or_json, word};
+use super::time::{Time, of_seconds};
+use super::timeline::TimelineEntry;
+use super::{Head, RunSink};
 
 /// The one tool.
 const BASH: &str = "bash";
@@ -34,44 +33,29 @@ const TIMED_OUT: &str = "The last command";
 /// The codes by which a shell says that it could not run the command.
 const NOT_RUN: [i64; 2] = [126, 127];
 
-/// The format.
-pub(super) struct MiniSweAgent;
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let keys = head.document().filter(|keys| !keys.in_list);
+    let has_place = keys.is_some_and(|keys| keys.have(&["info"]) || keys.have(&["messages"]));
+    has_place && (head.mentions("\"mini-swe-agent-1") || head.mentions("\"mini_version\""))
+}
 
-impl Format for MiniSweAgent {
-    fn id(&self) -> &'static str {
-        "mini-swe-agent"
-    }
-
-    fn describe(&self) -> &'static str {
-        "mini-SWE-agent trajectories, `<instance>.traj.json`"
-    }
-
-    fn kept(&self) -> &'static str {
-        "the file or folder of `--output`"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let keys = head.document().filter(|keys| !keys.in_list);
-        let has_place = keys.is_some_and(|keys| keys.have(&["info"]) || keys.have(&["messages"]));
-        has_place && (head.mentions("\"mini-swe-agent-1") || head.mentions("\"mini_version\""))
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies {
-            tokens: true,
-            money: true,
-            time: true,
-            tool_failures: true,
-            finish: true,
-            ..Supplies::default()
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let mut id = None;
+    // The tool writes it behind the messages.
+    reading.look_for(&["instance_id"], &mut |_, value| {
+        id = word(Some(value)).map(Cow::into_owned);
+    });
+    let mut run = RunBuilder::new(reading, sink).named(id);
+    let mut index = 0;
+    reading.each_item(&["messages"], &mut |item| {
+        let wrong = format_args!("message {index} is not of this format");
+        if let Some(message) = reading.parse::<Message<'_>>(item, wrong) {
+            let added = take(&mut run, message, index);
+            run.check(added);
         }
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        read_run(source, sink, &mut warnings);
-        warnings.send(sink);
-    }
+        index += 1;
+    });
+    run.end();
 }
 
 #[derive(Deserialize)]
@@ -120,142 +104,58 @@ struct Choice<'a> {
     finish_reason: Option<Cow<'a, str>>,
 }
 
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-fn read_run(source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-    let part = source.main;
-    let mut id = None;
-    // The tool writes it behind the messages.
-    look_for(part, &["instance_id"], &mut |_, value| {
-        id = serde_json::from_str::<Text<'_>>(value.get()).ok().map(|text| text.0.into_owned());
-    });
-    let header = RunHeader {
-        id: id.as_deref().unwrap_or(part.stem()),
-        format: MiniSweAgent.id(),
-        file: part.name(),
-        model: None,
-    };
-    let player = Player::new(sink, header);
-    let mut gather = Gather { part, prices: source.prices, player, open: None, last: None };
-    let wanted = Wanted { list: &["messages"], beside: &[] };
-    let mut index = 0;
-    each_element(part, wanted, warnings, &mut |element, warnings| {
-        let Element::Item(message) = element else { return };
-        match serde_json::from_str::<Message<'_>>(message.get()) {
-            Ok(message) => gather.message(message, index, warnings),
-            Err(error) => {
-                let message = || format!("message {index} is not of this format: {error}");
-                warnings.add(WarningKind::Malformed, part.name(), None, message);
-            }
+fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Result<(), Full> {
+    let extra = message.extra.unwrap_or_default();
+    let text = text_or_json(message.content);
+    match &*message.role {
+        "assistant" => {
+            let response = extra.response.unwrap_or_default();
+            let time = response.created.as_ref().or(extra.timestamp.as_ref()).and_then(of_seconds);
+            let reply = price(run.reading, response, time, index);
+            add_calls(run.reply(time, reply), text, extra.actions, time)
         }
-        index += 1;
-    });
-    gather.close();
-    gather.player.end(Closing { has_money: true, ..Closing::default() });
+        "user" | "tool" | "exit" => observation(run, &message.role, &extra, text),
+        _ => Ok(()),
+    }
 }
 
-struct Gather<'s, 'h> {
-    part: &'s Part,
-    prices: &'s PriceTable,
-    player: Player<'h, 's>,
-    open: Option<Step>,
-    last: Time,
+fn price(reading: Reading<'_>, response: Response<'_>, time: Time, index: u64) -> Reply {
+    let choice = response.choices.and_then(|choices| choices.into_iter().next());
+    let mut reply = Reply::unpriced(response.model.map(Cow::into_owned));
+    reply.finish = choice.and_then(|choice| choice.finish_reason).map(Cow::into_owned);
+    if let Some(usage) = response.usage.filter(|usage| !usage.is_null()) {
+        let call = ModelCall {
+            providers: &[response.provider.as_deref(), None],
+            service_tier: response.service_tier.as_deref(),
+            time,
+            ..ModelCall::new(UsageShape::OpenAiChat, &usage)
+        };
+        reading.price(&mut reply, &call, format_args!("usage of message {index}"));
+    }
+    reply
 }
 
-impl Gather<'_, '_> {
-    fn message(&mut self, message: Message<'_>, index: u64, warnings: &mut Warnings) {
-        let extra = message.extra.unwrap_or_default();
-        let text = text_of(message.content);
-        let taken = match &*message.role {
-            "assistant" => self.reply(extra, text, index, warnings),
-            "user" | "tool" | "exit" => self.observation(&message.role, &extra, text),
-            _ => Ok(()),
-        };
-        if taken == Err(Full) {
-            warnings.add(WarningKind::TooLarge, self.part.name(), None, || {
-                "a step holds more than is kept; the rest of it is dropped".to_owned()
-            });
+fn observation(
+    run: &mut RunBuilder<'_, '_>,
+    role: &str,
+    extra: &Extra<'_>,
+    text: String,
+) -> Result<(), Full> {
+    let time = extra.timestamp.as_ref().and_then(of_seconds);
+    match run.step() {
+        Some(step) if step.waits() => {
+            let failed = has_failed(extra, &text);
+            let added = step.next_result(time, text, failed).map(|_| ());
+            run.seen(time);
+            return added;
         }
+        // The words that refuse a reply without exactly one command, or the run's own closing note.
+        Some(step) if step.has_refused() => {}
+        // A task is no act of the agent.
+        _ if role == "user" => run.push(TimelineEntry::User(time)),
+        _ => {}
     }
-
-    fn reply(
-        &mut self,
-        extra: Extra<'_>,
-        text: String,
-        index: u64,
-        warnings: &mut Warnings,
-    ) -> Result<(), Full> {
-        self.close();
-        let response = extra.response.unwrap_or_default();
-        let time = time_of(response.created.as_ref().or(extra.timestamp.as_ref()));
-        let mut step = Step::begin(self.last.or(time));
-        self.last = time.or(self.last);
-        let reply = self.price(response, time, index, warnings);
-        step.answer(time, reply);
-        let taken = add_calls(&mut step, text, extra.actions, time);
-        self.open = Some(step);
-        taken
-    }
-
-    fn price(
-        &self,
-        response: Response<'_>,
-        time: Time,
-        index: u64,
-        warnings: &mut Warnings,
-    ) -> Reply {
-        let mut reply = Reply {
-            model: response.model.map(Cow::into_owned),
-            finish: response
-                .choices
-                .and_then(|choices| choices.into_iter().next()?.finish_reason)
-                .map(Cow::into_owned),
-            cost: Some(Cost::Unpriced),
-            ..Reply::default()
-        };
-        if let Some(usage) = response.usage.filter(|usage| !usage.is_null()) {
-            let call = ModelCall {
-                providers: &[response.provider.as_deref(), None],
-                model: reply.model.as_deref(),
-                shape: UsageShape::OpenAiChat,
-                usage: &usage,
-                service_tier: response.service_tier.as_deref(),
-                time,
-            };
-            let bill = bill(&call, self.prices);
-            if let Some(problem) = bill.problem {
-                let message = || format!("usage of message {index}: {problem}");
-                warnings.add(WarningKind::BadNumber, self.part.name(), None, message);
-            }
-            (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), bill.source);
-        }
-        reply
-    }
-
-    fn observation(&mut self, role: &str, extra: &Extra<'_>, text: String) -> Result<(), Full> {
-        let time = time_of(extra.timestamp.as_ref());
-        match &mut self.open {
-            Some(step) if step.waits() => {
-                self.last = time.or(self.last);
-                step.next_result(time, text.clone(), has_failed(extra, &text)).map(|_| ())
-            }
-            // The words that refuse a reply without exactly one command, or the run's own closing note.
-            Some(step) if step.has_refused() || role != "user" => Ok(()),
-            _ if role == "user" => {
-                self.close();
-                self.player.act(Act::User(time));
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn close(&mut self) {
-        if let Some(step) = self.open.take() {
-            self.player.act(Act::Step(Box::new(step)));
-        }
-    }
+    Ok(())
 }
 
 fn add_calls(
@@ -311,25 +211,6 @@ fn has_failed(extra: &Extra<'_>, text: &str) -> bool {
     was_killed || has_exception || code.is_some_and(|code| NOT_RUN.contains(&code))
 }
 
-/// Seconds since 1970, whole or with decimals.
-fn time_of(seconds: Option<&Number>) -> Time {
-    let text = seconds?.to_string();
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let millis: String = fraction.chars().chain("000".chars()).take(3).collect();
-    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(millis.parse().ok()?)
-}
-
-/// A text, or the texts of a list of parts.
-fn text_of(raw: Option<&RawValue>) -> String {
-    let Some(raw) = raw.map(RawValue::get).filter(|text| *text != "null") else {
-        return String::new();
-    };
-    match serde_json::from_str::<Text<'_>>(raw) {
-        Ok(text) => text.0.into_owned(),
-        Err(_) => raw.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,14 +230,5 @@ mod tests {
         ] {
             assert_eq!(bash_blocks(text).len(), count, "{text}");
         }
-    }
-
-    #[test]
-    fn seconds_become_milliseconds_exactly() {
-        let time = |text: &str| time_of(serde_json::from_str(text).ok().as_ref());
-        assert_eq!(time("1763510503"), Some(1_763_510_503_000));
-        assert_eq!(time("1763510503.2519"), Some(1_763_510_503_251));
-        assert_eq!(time("-1"), None);
-        assert_eq!(time("1e300"), None);
     }
 }

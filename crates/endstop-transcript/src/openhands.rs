@@ -15,23 +15,49 @@
 //!   model thinks of it (`success` of the resolver) is not read.
 //! - Times have no zone; they are taken for UTC.
 
-mod gather;
 mod record;
 
+use std::vec;
+
 use endstop_core::Event;
-use endstop_core::units::Money;
+use endstop_core::units::{Cost, Money};
+use endstop_price::UsageShape;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::gather::Gather;
-use self::record::Line;
-use super::document::{Element, Wanted, each_element, holds_several, look_for};
+use self::record::{
+    EvaluationLine, LlmResponse, OpenHandsEvent, arguments_of, asked_for, names_of, said, words,
+};
+use super::bill::ModelCall;
+use super::builder::RunBuilder;
+use super::document::is_lines;
+use super::limits::MAX_HELD_BYTES;
 use super::lines::JsonLines;
-use super::part::Part;
-use super::player::Player;
-use super::warning::{Warning, Warnings};
-use super::writer::Closing;
-use super::{Format, Head, RunFooter, RunHeader, RunSink, Source, Supplies};
+use super::reading::Reading;
+use super::recent::{Recent, digest};
+use super::step::{CostSource, Full, Reply, ToolAnswer};
+use super::time::{Time, parse_utc};
+use super::timeline::{AgentTimeline, TimelineEntry};
+use super::warning::{Warning, WarningKind, Warnings};
+use super::{Head, RunFooter, RunHeader, RunSink};
+
+/// Actions that no model asked for.
+const NO_CALLS: [&str; 11] = [
+    "system",
+    "null",
+    "start",
+    "pause",
+    "resume",
+    "stop",
+    "change_agent_state",
+    "recall",
+    "condensation",
+    "condensation_request",
+    "loop_recovery",
+];
+
+/// Actions that are over when they are said: nothing is observed of them.
+const ENDS: [&str; 2] = ["finish", "reject"];
 
 /// How many lines tell whether a file is one of lines.
 const SAMPLE_LINES: usize = 2;
@@ -39,168 +65,86 @@ const SAMPLE_LINES: usize = 2;
 /// The words by which benchmarks name their verdict.
 const VERDICTS: [&str; 4] = ["resolved", "correct", "score", "result"];
 
-/// The format.
-pub(super) struct OpenHands;
-
-impl Format for OpenHands {
-    fn id(&self) -> &'static str {
-        "openhands"
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let Some(keys) = head.document() else { return false };
+    if keys.in_list {
+        let is_event = keys.have(&["action"]) || keys.have(&["observation"]);
+        return is_event && keys.have(&["source", "timestamp"]);
     }
-
-    fn describe(&self) -> &'static str {
-        "OpenHands evaluations, `output.jsonl`, and exported trajectories"
+    // SWE-agent has a `history`, too, beside its `trajectory`.
+    if keys.have(&["trajectory"]) {
+        return false;
     }
-
-    fn kept(&self) -> &'static str {
-        "`evaluation_outputs/` of an evaluation; exports where you save them"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let Some(keys) = head.document() else { return false };
-        if keys.in_list {
-            let is_event = keys.have(&["action"]) || keys.have(&["observation"]);
-            return is_event && keys.have(&["source", "timestamp"]);
-        }
-        // SWE-agent has a `history`, too, beside its `trajectory`.
-        if keys.have(&["trajectory"]) {
-            return false;
-        }
-        let has_task = keys.have(&["instance_id"]) || keys.have(&["issue"]);
-        let lines =
-            [["instruction", "metadata"], ["instruction", "history"], ["history", "metrics"]];
-        let is_line = has_task && lines.iter().any(|names| keys.have(names));
-        let has_events = head.mentions("\"action\"") && head.mentions("\"source\"");
-        is_line || (keys.have(&["history"]) && has_events)
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies {
-            tokens: true,
-            money: true,
-            time: true,
-            tool_failures: true,
-            finish: true,
-            subagents: true,
-            ..Supplies::default()
-        }
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        match is_lines(source.main) {
-            true => read_lines(source, sink, &mut warnings),
-            false => read_export(source, sink, &mut warnings),
-        }
-        warnings.send(sink);
-    }
+    let has_task = keys.have(&["instance_id"]) || keys.have(&["issue"]);
+    let lines = [["instruction", "metadata"], ["instruction", "history"], ["history", "metrics"]];
+    let is_line = has_task && lines.iter().any(|names| keys.have(names));
+    let has_events = head.mentions("\"action\"") && head.mentions("\"source\"");
+    is_line || (keys.have(&["history"]) && has_events)
 }
 
-/// Whether the file is more than one document; where the first is damaged, whether one of the first lines is
-/// a whole run.
-fn is_lines(part: &Part) -> bool {
-    holds_several(part).unwrap_or_else(|| begins_with_line(part))
-}
-
-fn begins_with_line(part: &Part) -> bool {
-    // The reading itself gives the warnings.
-    let mut unheard = Warnings::default();
-    let mut lines = JsonLines::open(part, &mut unheard);
-    for _ in 0..SAMPLE_LINES {
-        if !lines.advance(&mut unheard) {
-            return false;
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let is_run = |lines: &JsonLines<'_>| {
+        lines.parse::<EvaluationLine<'_>>().is_some_and(|line| line.history.is_some())
+    };
+    if is_lines(reading.part, SAMPLE_LINES, is_run) {
+        let mut lines = reading.lines();
+        while lines.advance() {
+            let Some(line) = lines.parse::<EvaluationLine<'_>>() else { continue };
+            let each = |_: &Warnings, take: &mut dyn FnMut(&RawValue)| {
+                line.history.iter().flatten().for_each(|event| take(event));
+            };
+            read_run(&line, &each, reading.at(Some(lines.number())), sink);
         }
-        if lines.parse::<Line<'_>>(&mut unheard).is_some_and(|line| line.history.is_some()) {
-            return true;
-        }
+        return;
     }
-    false
-}
-
-/// Takes an event.
-type TakeEvent<'t> = dyn FnMut(&RawValue, &mut Warnings) + 't;
-
-/// What is known of a run beside its events.
-struct Facts {
-    name: Option<String>,
-    costs: Vec<Money>,
-    outcome: Option<bool>,
-    line: Option<u64>,
-}
-
-impl Facts {
-    fn of(run: &Line<'_>, line: Option<u64>) -> Self {
-        Self { name: run.name(), costs: run.costs(), outcome: outcome_of(run), line }
-    }
-}
-
-fn read_lines(source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-    let mut lines = JsonLines::open(source.main, warnings);
-    while lines.advance(warnings) {
-        let Some(line) = lines.parse::<Line<'_>>(warnings) else { continue };
-        let each = |take: &mut TakeEvent<'_>, warnings: &mut Warnings| {
-            line.history.iter().flatten().for_each(|event| take(event, warnings));
-        };
-        let facts = Facts::of(&line, Some(lines.number()));
-        read_run(facts, &each, source, sink, warnings);
-    }
-}
-
-fn read_export(source: &Source<'_>, sink: &mut dyn RunSink, warnings: &mut Warnings) {
     let mut beside: Vec<(String, Box<RawValue>)> = Vec::new();
-    look_for(source.main, &Line::FIELDS, &mut |key, value| {
+    reading.look_for(&EvaluationLine::FIELDS, &mut |key, value| {
         beside.push((key.to_owned(), value.to_owned()));
     });
-    let facts = Facts::of(&Line::of(&beside), None);
-    drop(beside);
-    let each = |take: &mut TakeEvent<'_>, warnings: &mut Warnings| {
-        let wanted = Wanted { list: &["history"], beside: &[] };
-        each_element(source.main, wanted, warnings, &mut |element, warnings| {
-            if let Element::Item(event) = element {
-                take(event, warnings);
-            }
-        });
+    let each = |warnings: &Warnings, take: &mut dyn FnMut(&RawValue)| {
+        reading.telling(warnings).each_item(&["history"], take);
     };
-    read_run(facts, &each, source, sink, warnings);
+    read_run(&EvaluationLine::of(&beside), &each, reading, sink);
 }
 
-/// Plays a run. Whether its costs count is known behind its last event: they are counted before.
+/// Hands over the events of a run. Warnings are those of the list.
+type EachEvent<'e> = dyn Fn(&Warnings, &mut dyn FnMut(&RawValue)) + 'e;
+
+/// Reads a run. Whether its costs count is known behind its last event: they are counted before.
 fn read_run(
-    facts: Facts,
-    each: &dyn Fn(&mut TakeEvent<'_>, &mut Warnings),
-    source: &Source<'_>,
+    line: &EvaluationLine<'_>,
+    each: &EachEvent<'_>,
+    reading: Reading<'_>,
     sink: &mut dyn RunSink,
-    warnings: &mut Warnings,
 ) {
-    let id = facts.name.as_deref().unwrap_or(source.main.stem());
-    let header = RunHeader { id, format: OpenHands.id(), file: source.main.name(), model: None };
-    let mut costs = facts.costs;
+    let (name, mut costs) = (line.name(), line.costs());
     if !costs.is_empty() {
-        let mut unheard = Warnings::default();
-        let mut deaf = Deaf;
-        let mut gather =
-            Gather::new(source, facts.line, Vec::new(), Player::new(&mut deaf, header));
-        each(&mut |event, warnings| gather.take(event, warnings), &mut unheard);
-        if !gather.finish(Closing::default(), &mut unheard).takes(costs.len()) {
+        let discarded = Warnings::default();
+        let mut null = NullSink;
+        let mut run = Evaluation::new(reading.telling(&discarded), Vec::new(), &mut null);
+        each(&discarded, &mut |event| run.take(event));
+        if !run.finish().takes(costs.len()) {
             costs = Vec::new();
         }
     }
-    let mut gather = Gather::new(source, facts.line, costs, Player::new(sink, header));
-    each(&mut |event, warnings| gather.take(event, warnings), warnings);
-    let closing = Closing { outcome: facts.outcome, has_money: true, ..Closing::default() };
-    gather.finish(closing, warnings);
+    let mut run = Evaluation::new(reading, costs, sink);
+    run.run.set_id(|| name);
+    run.run.outcome(outcome_of(line));
+    each(reading.warnings, &mut |event| run.take(event));
+    run.finish();
 }
 
 /// Takes a run that is only counted.
-struct Deaf;
+struct NullSink;
 
-impl RunSink for Deaf {
+impl RunSink for NullSink {
     fn begin(&mut self, _: &RunHeader<'_>) {}
     fn event(&mut self, _: &Event<'_>) {}
     fn end(&mut self, _: &RunFooter<'_>) {}
     fn warn(&mut self, _: Warning) {}
 }
 
-fn outcome_of(line: &Line<'_>) -> Option<bool> {
+fn outcome_of(line: &EvaluationLine<'_>) -> Option<bool> {
     let read = |raw: Option<&RawValue>| serde_json::from_str::<Value>(raw?.get()).ok();
     let (report, result) = (read(line.report), read(line.test_result));
     let resolved = |value: &Value| value.get("resolved")?.as_bool();
@@ -211,6 +155,279 @@ fn outcome_of(line: &Line<'_>) -> Option<bool> {
     report.as_ref().and_then(resolved).or_else(|| result.as_ref().and_then(verdict))
 }
 
+struct Evaluation<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    /// Those of the calls that come, if they tell no usage.
+    costs: vec::IntoIter<Money>,
+    own: AgentState,
+    /// The sub-agent that acts, and what it did.
+    child: Option<(AgentState, AgentTimeline)>,
+    /// The events of sub-agents that are held, in bytes.
+    held: usize,
+    /// Responses that were counted.
+    seen: Recent,
+    has_begun: bool,
+    /// Whether the last message was the agent's, in files that do not say.
+    agent_spoke: bool,
+    tally: Tally,
+    is_overfull: bool,
+}
+
+#[derive(Default)]
+struct AgentState {
+    /// The response whose step is open.
+    response: Option<u64>,
+    /// Replies before the next step that could not be used.
+    failures: usize,
+}
+
+/// What calls a run has.
+#[derive(Debug, Default)]
+struct Tally {
+    replies: usize,
+    tells_usage: bool,
+    has_children: bool,
+}
+
+impl Tally {
+    /// Whether that many costs are those of its calls.
+    const fn takes(&self, costs: usize) -> bool {
+        self.replies == costs && !self.tells_usage && !self.has_children
+    }
+}
+
+impl<'s, 'w> Evaluation<'s, 'w> {
+    fn new(reading: Reading<'s>, costs: Vec<Money>, sink: &'w mut dyn RunSink) -> Self {
+        Self {
+            run: RunBuilder::new(reading, sink),
+            costs: costs.into_iter(),
+            own: AgentState::default(),
+            child: None,
+            held: 0,
+            seen: Recent::default(),
+            has_begun: false,
+            agent_spoke: false,
+            tally: Tally::default(),
+            is_overfull: false,
+        }
+    }
+
+    /// Takes an event, or a pair of action and observation, as the oldest files have them.
+    fn take(&mut self, raw: &RawValue) {
+        let events: Vec<&RawValue> = match raw.get().starts_with('[') {
+            true => serde_json::from_str(raw.get()).unwrap_or_default(),
+            false => vec![raw],
+        };
+        for raw in events {
+            let wrong = "not an event of this format";
+            if let Some(event) = self.run.reading.parse::<OpenHandsEvent<'_>>(raw, wrong) {
+                self.event(&event, raw);
+            }
+        }
+    }
+
+    fn event(&mut self, event: &OpenHandsEvent<'_>, raw: &RawValue) {
+        let time = event.timestamp.as_deref().and_then(parse_utc);
+        self.run.note(time);
+        if !self.holds(event, raw) {
+            return;
+        }
+        let source = event.source.as_deref();
+        match (event.action.as_deref(), event.observation.as_deref()) {
+            (Some("message"), _) if source.map_or(!self.is_agents_turn(), |s| s == "user") => {
+                self.agent_spoke = false;
+                self.close();
+                self.agent().1.seen_by(time);
+                self.push(TimelineEntry::User(time));
+            }
+            (Some(action), _)
+                if source.is_none_or(|source| source == "agent") && !NO_CALLS.contains(&action) =>
+            {
+                self.action(event, raw, action, time);
+            }
+            (_, Some("delegate")) => {
+                if self.child.is_some() {
+                    self.end_child();
+                }
+                self.observation(event, time);
+            }
+            (_, Some(_)) => self.observation(event, time),
+            _ => {}
+        }
+    }
+
+    /// What a sub-agent does is held until the run's own step is over. False if that is too much.
+    fn holds(&mut self, event: &OpenHandsEvent<'_>, raw: &RawValue) -> bool {
+        if self.child.is_none() || event.observation.as_deref() == Some("delegate") {
+            return true;
+        }
+        let held = self.held.saturating_add(raw.get().len());
+        if held > MAX_HELD_BYTES {
+            self.run.reading.warn(WarningKind::TooLarge, || {
+                "sub-agents do more than is kept; the rest of it is dropped".to_owned()
+            });
+            return false;
+        }
+        self.held = held;
+        true
+    }
+
+    /// In files without sources: whether a message would be the agent's.
+    const fn is_agents_turn(&self) -> bool {
+        self.has_begun && !self.agent_spoke
+    }
+
+    fn action(&mut self, event: &OpenHandsEvent<'_>, raw: &RawValue, action: &str, time: Time) {
+        let metadata = event.tool_call_metadata.as_ref();
+        let response = metadata.and_then(|metadata| metadata.model_response);
+        let response = response.filter(|raw| raw.get() != "null").and_then(|raw| {
+            self.run.reading.parse::<LlmResponse<'_>>(raw, "not a response of a model")
+        });
+        let id = response.as_ref().and_then(|response| response.id.as_deref()).map(digest);
+        let (name, tool) = names_of(event, metadata, action);
+        let arguments = asked_for(response.as_ref(), &name);
+        self.agent_spoke = action == "message";
+        let (state, timeline) = self.agent();
+        let is_same = timeline.step().is_some() && id.is_some() && state.response == id;
+        if !is_same {
+            self.close();
+            if id.is_some_and(|id| !self.seen.insert(id)) {
+                return self.run.reading.warn(WarningKind::LateLine, || {
+                    "an action of a response that was already over".to_owned()
+                });
+            }
+            let text = said(event, response.as_ref());
+            let mut reply = reply_of(self.run.reading, response, time);
+            self.tally.replies = self.tally.replies.saturating_add(1);
+            self.tally.tells_usage |= reply.usage.is_some();
+            if let Some(cost) = self.costs.next() {
+                (reply.cost, reply.source) = (Some(Cost::Known(cost)), CostSource::Computed);
+            }
+            self.has_begun = true;
+            self.begin(id, time, reply, text);
+        }
+        let (_, timeline) = self.agent();
+        if let (Some(step), true) = (timeline.step(), action != "message") {
+            let arguments = arguments.unwrap_or_else(|| arguments_of(event.args.unwrap_or(raw)));
+            let mut added = step.call(None, Some(name.clone()), tool, arguments);
+            if ENDS.contains(&action) && added.is_ok() {
+                let answer = ToolAnswer { result: String::new(), failed: false, time };
+                added = step.end_call(&name, answer).map(|_| ());
+            }
+            self.is_overfull |= added.is_err();
+        }
+        if action == "delegate" && self.child.is_none() {
+            self.child = Some((AgentState::default(), AgentTimeline::child(time)));
+        }
+    }
+
+    fn begin(&mut self, response: Option<u64>, time: Time, reply: Reply, text: String) {
+        let (state, timeline) = self.agent();
+        state.response = response;
+        let failures = std::mem::take(&mut state.failures);
+        let begun = timeline.last().or(time);
+        timeline.seen_by(time);
+        let step = timeline.begin(begun);
+        // As many as a step holds.
+        let _held = (0..failures).try_for_each(|_| step.fail(None));
+        step.answer(time, reply);
+        let added = if text.is_empty() { Ok(()) } else { step.say(time, text) };
+        self.is_overfull |= added == Err(Full);
+    }
+
+    fn observation(&mut self, event: &OpenHandsEvent<'_>, time: Time) {
+        let metadata = event.tool_call_metadata.as_ref();
+        let id = metadata.and_then(|metadata| metadata.tool_call_id.as_deref());
+        let cause = event.cause.map(|cause| cause.get().to_owned());
+        let is_old = event.source.is_none() && event.id.is_none();
+        let kind = event.observation.as_deref();
+        let (state, timeline) = self.agent();
+        let call = timeline.step().and_then(|step| {
+            let named = [id, cause.as_deref()].into_iter().flatten().find(|id| step.awaits(id));
+            // An old observation names none.
+            let name = named.or_else(|| step.waiting().filter(|_| is_old))?.to_owned();
+            Some((step, name))
+        });
+        match call {
+            Some((step, name)) => {
+                step.set_call(&name, None, kind == Some("user_rejected"));
+                let (result, failed) = (words(event.content), event.has_failed());
+                let added = step.end_call(&name, ToolAnswer { result, failed, time });
+                timeline.seen_by(time);
+                self.is_overfull |= added.is_err();
+            }
+            None if kind == Some("error") && event.cause.is_none() => {
+                state.failures = state.failures.saturating_add(1);
+            }
+            None => {}
+        }
+    }
+
+    fn agent(&mut self) -> (&mut AgentState, &mut AgentTimeline) {
+        match &mut self.child {
+            Some((state, timeline)) => (state, timeline),
+            None => (&mut self.own, self.run.own()),
+        }
+    }
+
+    /// The next entry of whoever acts. One of the run itself is written, with what sub-agents did meanwhile.
+    fn push(&mut self, entry: TimelineEntry) {
+        self.has_begun = true;
+        self.agent().1.push(entry);
+        self.write();
+    }
+
+    fn close(&mut self) {
+        let (_, timeline) = self.agent();
+        if timeline.step().is_some() {
+            timeline.close();
+            self.has_begun = true;
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        if self.child.is_none() {
+            self.run.write_own();
+            self.held = 0;
+        }
+    }
+
+    fn end_child(&mut self) {
+        self.close();
+        if let Some((_, mut timeline)) = self.child.take() {
+            timeline.push(TimelineEntry::ChildEnd(timeline.last()));
+            self.run.child(timeline);
+            self.tally.has_children = true;
+        }
+    }
+
+    /// Ends the run, if it has begun.
+    fn finish(mut self) -> Tally {
+        if self.child.is_some() {
+            self.end_child();
+        }
+        self.close();
+        if self.is_overfull {
+            self.run.reading.warn_full();
+        }
+        self.run.end();
+        self.tally
+    }
+}
+
+fn reply_of(reading: Reading<'_>, response: Option<LlmResponse<'_>>, time: Time) -> Reply {
+    let response = response.unwrap_or_default();
+    let finish = response.choices.and_then(|choices| choices.into_iter().next()?.finish_reason);
+    let mut reply = Reply::unpriced(response.model.map(Into::into));
+    reply.finish = finish.map(Into::into);
+    if let Some(usage) = reading.usage::<Value>(response.usage, "usage") {
+        let service_tier = response.service_tier.as_deref();
+        let call = ModelCall::new(UsageShape::OpenAiChat, &usage);
+        reading.price(&mut reply, &ModelCall { service_tier, time, ..call }, "usage");
+    }
+    reply
+}
+
 #[cfg(test)]
-#[path = "openhands_tests.rs"]
 mod tests;

@@ -14,23 +14,24 @@
 //! - Older names are read too: `gen_ai.system`, `gen_ai.usage.prompt_tokens`, those of OpenInference,
 //!   OpenLLMetry and the AI SDK. Costs that an instrumentation computed are not: the price table does that.
 
-mod lanes;
+mod agents;
 mod messages;
 mod span;
+
+use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 
-use super::document::{Element, Wanted, each_element};
-use super::groups::{Ends, MAX_HELD_BYTES, Open};
+use self::span::Span;
+use super::groups::{OpenRuns, RunEnds};
 use super::head::ends_of;
-use super::lines::JsonLines;
+use super::limits::MAX_HELD_BYTES;
 use super::part::Part;
+use super::reading::Reading;
 use super::warning::{WarningKind, Warnings};
-use super::{Format, Head, RunSink, Source, Supplies};
-use span::Span;
+use super::{Head, RunSink};
 
 /// Where spans are.
 const PATH: [&str; 3] = ["resourceSpans", "scopeSpans", "spans"];
@@ -39,80 +40,45 @@ const PATH: [&str; 3] = ["resourceSpans", "scopeSpans", "spans"];
 const MARKS: [&str; 4] =
     ["\"gen_ai.", "\"llm.token_count.", "\"openinference.span.kind\"", "\"ai.operationId\""];
 
-/// The format.
-pub(super) struct Otlp;
-
-impl Format for Otlp {
-    fn id(&self) -> &'static str {
-        "otlp"
-    }
-
-    fn describe(&self) -> &'static str {
-        "OpenTelemetry spans with GenAI attributes, OTLP/JSON documents or lines"
-    }
-
-    fn kept(&self) -> &'static str {
-        "where the collector's file exporter writes"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let mut keys = head.document().into_iter().chain(head.lines());
-        let has_spans = keys.any(|keys| keys.have(&["resourceSpans"]));
-        has_spans && MARKS.iter().any(|mark| head.mentions(mark))
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies {
-            tokens: true,
-            money: true,
-            time: true,
-            tool_failures: true,
-            retries: true,
-            finish: true,
-            subagents: true,
-            interventions: false,
-        }
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        let is_lines = is_lines(source.main);
-        let mut ends = Ends::default();
-        // The second pass gives the warnings.
-        each_span(source.main, is_lines, &mut Warnings::default(), &mut |span, _| {
-            if let Some(trace) = trace_of(span) {
-                ends.note(&trace);
-            }
-        });
-        let mut open = Open::new(MAX_HELD_BYTES);
-        each_span(source.main, is_lines, &mut warnings, &mut |raw, warnings| {
-            let Some(trace) = trace_of(raw) else {
-                let message = || "a span without a trace id".to_owned();
-                return warnings.add(WarningKind::Malformed, source.main.name(), None, message);
-            };
-            take(raw, &trace, source.main, &mut open, warnings);
-            if ends.is_last(&trace) {
-                lanes::play(&trace, open.close(&trace), source, sink, warnings);
-            }
-        });
-        warnings.send(sink);
-    }
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let mut keys = head.document().into_iter().chain(head.lines());
+    let has_spans = keys.any(|keys| keys.have(&["resourceSpans"]));
+    has_spans && MARKS.iter().any(|mark| head.mentions(mark))
 }
 
-fn take(raw: &RawValue, trace: &str, part: &Part, open: &mut Open<Span>, warnings: &mut Warnings) {
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let is_lines = is_lines(reading.part);
+    let mut ends = RunEnds::default();
+    // The second pass gives the warnings.
+    let discarded = Warnings::default();
+    each_span(reading.telling(&discarded), is_lines, &mut |span| {
+        if let Some(trace) = trace_of(span) {
+            ends.note(&trace);
+        }
+    });
+    let mut open = OpenRuns::new(MAX_HELD_BYTES);
+    each_span(reading, is_lines, &mut |raw| {
+        let Some(trace) = trace_of(raw) else {
+            return reading.warn(WarningKind::Malformed, || "a span without a trace id".to_owned());
+        };
+        take(raw, &trace, reading, &mut open);
+        if ends.is_last(&trace) {
+            agents::read_trace(&trace, open.close(&trace), reading, sink);
+        }
+    });
+}
+
+fn take(raw: &RawValue, trace: &str, reading: Reading<'_>, open: &mut OpenRuns<Span>) {
     match Span::read(raw) {
         Ok(Some(span)) => {
             if !open.add(trace, span, raw.get().len()) {
-                let message =
-                    || "the traces that are open at once hold more than is kept".to_owned();
-                warnings.add(WarningKind::TooLarge, part.name(), None, message);
+                reading.warn(WarningKind::TooLarge, || {
+                    "the traces that are open at once hold more than is kept".to_owned()
+                });
             }
         }
         Ok(None) => {}
-        Err(error) => {
-            let message = || format!("not a span: {error}");
-            warnings.add(WarningKind::Malformed, part.name(), None, message);
-        }
+        Err(error) => reading.warn(WarningKind::Malformed, || format!("not a span: {error}")),
     }
 }
 
@@ -148,27 +114,15 @@ struct ScopeSpans<'a> {
     spans: Vec<&'a RawValue>,
 }
 
-fn each_span(
-    part: &Part,
-    is_lines: bool,
-    warnings: &mut Warnings,
-    take: &mut dyn FnMut(&RawValue, &mut Warnings),
-) {
+fn each_span(reading: Reading<'_>, is_lines: bool, take: &mut dyn FnMut(&RawValue)) {
     if !is_lines {
-        let wanted = Wanted { list: &PATH, beside: &[] };
-        return each_element(part, wanted, warnings, &mut |element, warnings| {
-            if let Element::Item(span) = element {
-                take(span, warnings);
-            }
-        });
+        return reading.each_item(&PATH, take);
     }
-    let mut lines = JsonLines::open(part, warnings);
-    while lines.advance(warnings) {
-        let Some(request) = lines.parse::<Request<'_>>(warnings) else { continue };
+    let mut lines = reading.lines();
+    while lines.advance() {
+        let Some(request) = lines.parse::<Request<'_>>() else { continue };
         let scopes = request.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
-        for span in scopes.flat_map(|scope| &scope.spans) {
-            take(span, warnings);
-        }
+        scopes.flat_map(|scope| &scope.spans).for_each(|span| take(span));
     }
 }
 

@@ -5,9 +5,6 @@ use std::io::{self, Read};
 
 use memchr::{memchr_iter, memchr3};
 
-/// The largest value that is kept, in bytes: a run of a benchmark with its images stays below.
-pub(super) const MAX_ELEMENT_BYTES: usize = 256 << 20;
-
 /// How much is read from the file at once.
 const CHUNK_BYTES: usize = 64 << 10;
 

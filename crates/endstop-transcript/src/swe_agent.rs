@@ -14,21 +14,24 @@
 mod history;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::history::{Functions, HISTORY, Told, told_by};
-use super::act::{Act, Full, Reply, Step};
+use self::history::{Functions, HISTORY, HistoryItem, item_of};
+use super::builder::RunBuilder;
 use super::document::{Element, Wanted, each_element};
 use super::head::Keys;
-use super::part::Part;
-use super::player::Player;
+use super::reading::Reading;
+use super::step::{Full, Reply, Step};
 use super::text::text_of;
-use super::warning::{WarningKind, Warnings};
-use super::writer::Closing;
-use super::{Format, Head, RunHeader, RunSink, Source, Supplies};
+use super::warning::Warnings;
+use super::{Head, RunSink};
+
+/// What a warning says of an entry that cannot be read.
+const WRONG: &str = "an entry is not of this format";
 
 /// How the words begin with which the harness, not the model, ends a run.
 const CLOSING_WORDS: [&str; 2] = ["Exit due to ", "Exiting due to "];
@@ -39,38 +42,35 @@ const CLOSING_ACTION: &str = "exit_";
 /// Names in place of a model's where nobody or a person was asked.
 const NO_MODELS: [&str; 4] = ["replay", "human", "human_thought", "instant_empty_submit"];
 
-/// The format.
-pub(super) struct SweAgent;
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
+    let mentions = |keys: &[&str]| keys.iter().all(|key| head.mentions(&format!("\"{key}\"")));
+    has_entries(keys) && mentions(&["action", "observation", "thought"])
+        || is_history(keys) && mentions(&["role", "agent", "message_type"])
+}
 
-impl Format for SweAgent {
-    fn id(&self) -> &'static str {
-        "swe-agent"
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let (mut model, mut attempts) = (None, 0u64);
+    let first_look = Warnings::default();
+    let wanted = Wanted { list: &["attempts"], beside: &["replay_config"] };
+    each_element(reading.part, wanted, &first_look, &mut |element| match element {
+        Element::Item(attempt) => {
+            let id = format!("{}/{attempts}", reading.part.stem());
+            attempts += 1;
+            let attempt = reading.telling(&first_look).parse::<Attempt<'_>>(attempt, WRONG);
+            if let Some(attempt) = attempt {
+                let model = attempt.replay_config.and_then(model_of);
+                let lists =
+                    Lists { attempt: Some(attempt), ..Lists::of(reading.telling(&first_look)) };
+                read_run(&lists, Some(id), model, sink);
+            }
+        }
+        Element::Beside(_, config) => model = model_of(config),
+    });
+    if attempts == 0 {
+        read_run(&Lists::of(reading), None, model, sink);
     }
-
-    fn describe(&self) -> &'static str {
-        "SWE-agent trajectories, `<instance>.traj`"
-    }
-
-    fn kept(&self) -> &'static str {
-        "`trajectories/` of the checkout, by user and run"
-    }
-
-    fn detect(&self, head: &Head<'_>) -> bool {
-        let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
-        let mentions = |keys: &[&str]| keys.iter().all(|key| head.mentions(&format!("\"{key}\"")));
-        has_entries(keys) && mentions(&["action", "observation", "thought"])
-            || is_history(keys) && mentions(&["role", "agent", "message_type"])
-    }
-
-    fn supplies(&self) -> Supplies {
-        Supplies::default()
-    }
-
-    fn read(&self, source: &Source<'_>, sink: &mut dyn RunSink) {
-        let mut warnings = Warnings::default();
-        read_file(source.main, sink, &mut warnings);
-        warnings.send(sink);
-    }
+    reading.warnings.join(first_look);
 }
 
 /// Attempts come first, and may fill the head.
@@ -112,7 +112,7 @@ struct Turn {
 
 /// The lists that a run is read from: those of the file, or of an attempt in it.
 struct Lists<'r> {
-    part: &'r Part,
+    reading: Reading<'r>,
     attempt: Option<Attempt<'r>>,
 }
 
@@ -126,127 +126,70 @@ struct Attempt<'a> {
     replay_config: Option<&'a RawValue>,
 }
 
-impl Lists<'_> {
-    /// Hands over what the list under this key holds.
-    fn each(
-        &self,
-        key: &str,
-        warnings: &mut Warnings,
-        take: &mut dyn FnMut(&RawValue, &mut Warnings),
-    ) {
+impl<'r> Lists<'r> {
+    const fn of(reading: Reading<'r>) -> Self {
+        Self { reading, attempt: None }
+    }
+
+    /// Hands over the elements of the list under this key.
+    fn each_telling(&self, warnings: &Warnings, key: &str, take: &mut dyn FnMut(&RawValue)) {
         let Some(attempt) = &self.attempt else {
             let wanted = Wanted { list: &[key], beside: &[] };
-            return each_element(self.part, wanted, warnings, &mut |element, warnings| {
+            return each_element(self.reading.part, wanted, warnings, &mut |element| {
                 if let Element::Item(item) = element {
-                    take(item, warnings);
+                    take(item);
                 }
             });
         };
         let list = if key == HISTORY { &attempt.history } else { &attempt.trajectory };
-        list.iter().flatten().for_each(|item| take(item, warnings));
+        list.iter().flatten().for_each(|item| take(item));
     }
 }
 
-fn read_file(part: &Part, sink: &mut dyn RunSink, warnings: &mut Warnings) {
-    let (mut model, mut attempts) = (None, 0u64);
-    let mut first_look = Warnings::default();
-    let wanted = Wanted { list: &["attempts"], beside: &["replay_config"] };
-    each_element(part, wanted, &mut first_look, &mut |element, warnings| match element {
-        Element::Item(attempt) => {
-            let id = format!("{}/{attempts}", part.stem());
-            attempts += 1;
-            if let Some(attempt) = parse::<Attempt<'_>>(attempt, part, warnings) {
-                let model = attempt.replay_config.and_then(model_of);
-                let lists = Lists { part, attempt: Some(attempt) };
-                read_run(&lists, &id, model.as_deref(), sink, warnings);
-            }
-        }
-        Element::Beside(_, config) => model = model_of(config),
-    });
-    if attempts == 0 {
-        let lists = Lists { part, attempt: None };
-        read_run(&lists, part.stem(), model.as_deref(), sink, warnings);
-    }
-    warnings.join(first_look);
-}
-
-fn read_run(
-    lists: &Lists<'_>,
-    id: &str,
-    model: Option<&str>,
-    sink: &mut dyn RunSink,
-    warnings: &mut Warnings,
-) {
-    let part = lists.part;
-    let header = RunHeader { id, format: SweAgent.id(), file: part.name(), model };
-    let mut run = Run { part, model, player: Player::new(sink, header), has_begun: false };
-    let mut functions = Functions::of(lists);
-    lists.each("trajectory", warnings, &mut |item, warnings| {
-        if let Some(mut turn) = parse(item, part, warnings).map(Turn::of_entry) {
-            functions.name(&mut turn);
-            run.play(turn, warnings);
-        }
-    });
-    warnings.join(functions.into_warnings());
-    if !run.has_begun {
-        let (mut again, mut open) = (Warnings::default(), None::<Turn>);
-        lists.each(HISTORY, &mut again, &mut |item, warnings| match (
-            told_by(item, part, warnings),
-            &mut open,
-        ) {
-            (Some(Told::Turn(turn)), _) => {
-                open.replace(turn).into_iter().for_each(|turn| run.play(turn, warnings));
-            }
-            (Some(Told::Result(result)), Some(turn)) => {
-                turn.result.get_or_insert(result);
-            }
-            _ => {}
-        });
-        open.into_iter().for_each(|turn| run.play(turn, &mut again));
-        warnings.join(again);
-    }
-    run.player.end(Closing::default());
-}
-
-fn parse<'a, T: Deserialize<'a>>(
-    raw: &'a RawValue,
-    part: &Part,
-    warnings: &mut Warnings,
-) -> Option<T> {
-    let tell = |error: serde_json::Error| {
-        let message = || format!("an entry is not of this format: {error}");
-        warnings.add(WarningKind::Malformed, part.name(), None, message);
-    };
-    serde_json::from_str(raw.get()).map_err(tell).ok()
-}
-
-/// A run, played while it is read.
-struct Run<'s, 'h> {
-    part: &'h Part,
-    model: Option<&'h str>,
-    player: Player<'s, 'h>,
-    has_begun: bool,
-}
-
-impl Run<'_, '_> {
-    fn play(&mut self, turn: Turn, warnings: &mut Warnings) {
-        if !self.has_begun {
+fn read_run(lists: &Lists<'_>, id: Option<String>, model: Option<String>, sink: &mut dyn RunSink) {
+    let reading = lists.reading;
+    let mut run = RunBuilder::new(reading, sink).named(id).with_model(model);
+    let has_begun = Cell::new(false);
+    let mut play = |turn: Turn| {
+        if !has_begun.replace(true) {
             // Every run begins with its task; whatever else the environment says is a result.
-            self.player.act(Act::User(None));
-            self.has_begun = true;
+            run.user(None);
         }
-        if turn.is_closing {
-            return;
+        if !turn.is_closing {
+            let reply = Reply::of_model(run.model());
+            let added = turn.fill(run.reply(None, reply));
+            run.check(added);
         }
-        let mut step = Step::begin(None);
-        step.answer(None, Reply { model: self.model.map(str::to_owned), ..Reply::default() });
-        if turn.fill(&mut step) == Err(Full) {
-            warnings.add(WarningKind::TooLarge, self.part.name(), None, || {
-                "a step holds more than is kept; the rest of it is dropped".to_owned()
-            });
+    };
+    let mut functions = Functions::of(lists);
+    lists.each_telling(reading.warnings, "trajectory", &mut |item| {
+        if let Some(mut turn) = reading.parse(item, WRONG).map(Turn::of_entry) {
+            functions.name(&mut turn);
+            play(turn);
         }
-        self.player.act(Act::Step(Box::new(step)));
+    });
+    reading.warnings.join(functions.into_warnings());
+    if !has_begun.get() {
+        read_history(lists, &mut play);
     }
+    run.end();
+}
+
+/// Reads a run that is told by its history alone.
+fn read_history(lists: &Lists<'_>, play: &mut dyn FnMut(Turn)) {
+    let (again, mut open) = (Warnings::default(), None::<Turn>);
+    let reading = lists.reading.telling(&again);
+    lists.each_telling(&again, HISTORY, &mut |item| match (item_of(item, reading), &mut open) {
+        (Some(HistoryItem::Turn(turn)), _) => {
+            open.replace(turn).into_iter().for_each(&mut *play);
+        }
+        (Some(HistoryItem::Result(result)), Some(turn)) => {
+            turn.result.get_or_insert(result);
+        }
+        _ => {}
+    });
+    open.into_iter().for_each(play);
+    lists.reading.warnings.join(again);
 }
 
 impl Turn {
@@ -318,5 +261,4 @@ fn model_of(config: &RawValue) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "swe_agent_tests.rs"]
 mod tests;

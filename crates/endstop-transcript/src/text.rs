@@ -1,4 +1,4 @@
-//! The text of a message, in the forms that chat providers know.
+//! Texts and names in records, in the forms that tools and providers write them.
 
 use std::borrow::Cow;
 
@@ -15,9 +15,19 @@ struct ContentPart<'a> {
     text: Option<Cow<'a, str>>,
 }
 
+/// A value that is there and not null.
+pub(crate) fn present(raw: Option<&RawValue>) -> Option<&str> {
+    raw.map(RawValue::get).filter(|text| *text != "null")
+}
+
+/// A text; `None` if the value is anything else.
+pub(crate) fn word(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
+    serde_json::from_str::<Text<'_>>(raw?.get()).ok().map(|text| text.0)
+}
+
 /// A text, the texts of a list of parts, or else the JSON as it is. Null and absent are none.
-pub(super) fn text_of(raw: Option<&RawValue>) -> Option<String> {
-    let raw = raw.map(RawValue::get).filter(|text| *text != "null")?;
+pub(crate) fn text_of(raw: Option<&RawValue>) -> Option<String> {
+    let raw = present(raw)?;
     let text = serde_json::from_str::<Text<'_>>(raw).map(|text| text.0.into_owned());
     let parts = |_| {
         let parts: Vec<ContentPart<'_>> = serde_json::from_str(raw)?;
@@ -27,11 +37,48 @@ pub(super) fn text_of(raw: Option<&RawValue>) -> Option<String> {
     Some(text.or_else(parts).unwrap_or_else(|_| raw.to_owned()))
 }
 
+/// A text, the texts of a list of parts that are all text, or else the JSON as it is, so that only equal results
+/// compare equal. Null and absent are empty.
+pub(crate) fn whole_text(raw: Option<&RawValue>) -> String {
+    let parts = present(raw).map(serde_json::from_str::<Vec<ContentPart<'_>>>);
+    match parts {
+        Some(Ok(parts)) if parts.iter().any(|part| part.text.is_none()) => {
+            raw.map(|raw| raw.get().to_owned()).unwrap_or_default()
+        }
+        _ => text_of(raw).unwrap_or_default(),
+    }
+}
+
+/// A text, or the JSON as it is. Null and absent are empty.
+pub(crate) fn text_or_json(raw: Option<&RawValue>) -> String {
+    let json = || present(raw).unwrap_or_default().to_owned();
+    word(raw).map_or_else(json, Cow::into_owned)
+}
+
+/// JSON in one line with sorted keys: documents are indented, and equal arguments must compare equal.
+pub(crate) fn compact(raw: Option<&RawValue>) -> String {
+    let Some(raw) = raw.map(RawValue::get) else { return String::new() };
+    serde_json::from_str::<Value>(raw).map_or_else(|_| raw.to_owned(), |value| value.to_string())
+}
+
 /// A name that may be a text or a number; nothing else is one.
-pub(super) fn name_of(value: Option<&Value>) -> Option<String> {
+pub(crate) fn name_of(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
+}
+
+/// A value that is not null; a number beyond all bounds stays as its text, which is no count.
+pub(crate) fn value_of(raw: Option<&RawValue>) -> Option<Value> {
+    let raw = raw?.get();
+    let value = serde_json::from_str(raw).unwrap_or_else(|_| Value::String(raw.to_owned()));
+    (!value.is_null()).then_some(value)
+}
+
+/// The reward that counts as success: 1, but for the rounding of a benchmark's own arithmetic.
+pub(crate) fn is_full_reward(reward: f64) -> bool {
+    const LEAST: f64 = 1.0 - 1e-6;
+    reward >= LEAST
 }

@@ -1,5 +1,6 @@
 //! Warnings, counted: one for each kind and file, with the first line it was seen on.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -76,25 +77,26 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The warnings of one transcript, until they go to the sink.
+/// The warnings of one transcript, until they go to the sink. All parts of a reader share them.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
-    by_file: BTreeMap<String, BTreeMap<WarningKind, Warning>>,
+    by_file: RefCell<BTreeMap<String, BTreeMap<WarningKind, Warning>>>,
 }
 
 impl Warnings {
     /// Counts a warning. `message` is asked for only the first time.
     pub(super) fn add(
-        &mut self,
+        &self,
         kind: WarningKind,
         file: &str,
         line: Option<u64>,
         message: impl FnOnce() -> String,
     ) {
-        let kinds = match self.by_file.get_mut(file) {
-            Some(kinds) => kinds,
-            None => self.by_file.entry(file.to_owned()).or_default(),
-        };
+        let mut by_file = self.by_file.borrow_mut();
+        if !by_file.contains_key(file) {
+            by_file.insert(file.to_owned(), BTreeMap::new());
+        }
+        let Some(kinds) = by_file.get_mut(file) else { return };
         let warning = kinds.entry(kind).or_insert_with(|| Warning {
             kind,
             file: file.to_owned(),
@@ -106,9 +108,10 @@ impl Warnings {
     }
 
     /// Takes over what another reading of the same files found. What both found counts once.
-    pub(super) fn join(&mut self, other: Self) {
-        for (file, kinds) in other.by_file {
-            let own = self.by_file.entry(file).or_default();
+    pub(super) fn join(&self, other: Self) {
+        let mut by_file = self.by_file.borrow_mut();
+        for (file, kinds) in other.by_file.into_inner() {
+            let own = by_file.entry(file).or_default();
             for (kind, warning) in kinds {
                 own.entry(kind).or_insert(warning);
             }
@@ -117,7 +120,7 @@ impl Warnings {
 
     /// All warnings, by file and kind.
     pub(super) fn into_list(self) -> Vec<Warning> {
-        self.by_file.into_values().flat_map(BTreeMap::into_values).collect()
+        self.by_file.into_inner().into_values().flat_map(BTreeMap::into_values).collect()
     }
 
     /// Hands all warnings over.

@@ -1,4 +1,4 @@
-//! Plays acts into a sink as well-formed events: bracketed, in time, tallied.
+//! Writes entries into a sink as well-formed events: bracketed, in time, tallied.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use endstop_core::event::Source as Origin;
 use endstop_core::units::{Millis, WallTime};
 use endstop_core::{Event, EventKind};
 
-use super::act::{Act, Beat, CostSource, Reply, Time};
+use super::limits::MAX_MODELS;
+use super::step::{CostSource, Reply};
+use super::time::Time;
+use super::timeline::{EntryEvent, TimelineEntry};
 use super::{CostIs, RunFooter, RunHeader, RunSink};
 
-/// How many models of one run are told apart in its tally; a run that names more is hostile.
-const MAX_MODELS: usize = 64;
-
 /// Writes one run.
-pub(super) struct RunWriter<'s> {
+pub(crate) struct RunWriter<'s> {
     sink: &'s mut dyn RunSink,
     first: Time,
     at: u64,
@@ -22,12 +22,12 @@ pub(super) struct RunWriter<'s> {
 
 /// How a run is closed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Closing {
-    pub(super) outcome: Option<bool>,
+pub(crate) struct Closing {
+    pub(crate) outcome: Option<bool>,
     /// The format tells of money.
-    pub(super) has_money: bool,
+    pub(crate) has_money: bool,
     /// Its token counts are too low.
-    pub(super) is_lower_bound: bool,
+    pub(crate) is_lower_bound: bool,
 }
 
 #[derive(Debug, Default)]
@@ -40,39 +40,61 @@ struct Tally {
 
 impl<'s> RunWriter<'s> {
     /// Begins a run whose first record is of `first`.
-    pub(super) fn begin(sink: &'s mut dyn RunSink, header: &RunHeader<'_>, first: Time) -> Self {
+    pub(crate) fn begin(sink: &'s mut dyn RunSink, header: &RunHeader<'_>, first: Time) -> Self {
         sink.begin(header);
         let mut writer = Self { sink, first, at: 0, tally: Tally::default() };
         writer.event(Origin::Own, first, EventKind::RunBegin { agent: None, depth: 0 });
         writer
     }
 
-    /// Plays a whole act of the run itself.
-    pub(super) fn act(&mut self, act: &Act) {
-        for (time, beat) in act.beats() {
-            self.beat(Origin::Own, act, time, beat);
+    /// Writes an entry of the run itself, and what sub-agents did in it.
+    pub(crate) fn entry(&mut self, entry: &TimelineEntry) {
+        let mut has_children = true;
+        for (time, event) in entry.events() {
+            let children = entry.children_before(event);
+            if !children.is_empty() && std::mem::take(&mut has_children) {
+                for child in children {
+                    self.child(child.entries());
+                }
+            }
+            self.event_of(Origin::Own, entry, time, event);
         }
     }
 
-    /// Plays one event of an act.
-    pub(super) fn beat(&mut self, origin: Origin, act: &Act, time: Time, beat: Beat) {
-        if let Some(reply) = act.reply(beat) {
+    /// Writes all that a sub-agent did.
+    pub(crate) fn child(&mut self, entries: &[TimelineEntry]) {
+        for entry in entries {
+            for (time, event) in entry.events() {
+                self.event_of(Origin::Descendant, entry, time, event);
+            }
+        }
+    }
+
+    /// Writes one event of an entry.
+    pub(crate) fn event_of(
+        &mut self,
+        origin: Origin,
+        entry: &TimelineEntry,
+        time: Time,
+        event: EntryEvent,
+    ) {
+        if let Some(reply) = entry.reply(event) {
             self.tally.add(reply);
         }
         // That a sub-agent begins is an event of the run that begins it.
-        let is_parents = matches!(beat, Beat::ChildBegin | Beat::ChildEnd);
-        if let Some(kind) = act.event(beat) {
+        let is_parents = matches!(event, EntryEvent::ChildBegin | EntryEvent::ChildEnd);
+        if let Some(kind) = entry.event(event) {
             self.event(if is_parents { Origin::Own } else { origin }, time, kind);
         }
     }
 
     /// Whether a model has answered.
-    pub(super) const fn has_replies(&self) -> bool {
+    pub(crate) const fn has_replies(&self) -> bool {
         self.tally.billed + self.tally.computed + self.tally.unknown > 0
     }
 
     /// Ends the run.
-    pub(super) fn end(mut self, closing: Closing) {
+    pub(crate) fn end(mut self, closing: Closing) {
         let succeeded = closing.outcome;
         self.event(Origin::Own, None, EventKind::RunEnd { succeeded });
         let cost_is = self.tally.cost_is(closing);

@@ -222,7 +222,7 @@ struct Reading {
     seconds: f64,
 }
 
-fn read(format: &'static dyn Format, name: &str, pattern: &Arc<Pattern>, size: u64) -> Reading {
+fn read(format: &'static Format, name: &str, pattern: &Arc<Pattern>, size: u64) -> Reading {
     let repetitions = pattern.repetitions(size);
     let pattern = Arc::clone(pattern);
     let open = move || -> io::Result<Box<dyn Read>> {
@@ -257,8 +257,8 @@ fn memory_does_not_grow_with_the_file() {
                 println!("skipped: {}/{name} is no text that could be repeated", format.id());
                 continue;
             };
-            let small = read(*format, name, &pattern, SMALL);
-            let large = read(*format, name, &pattern, large_mib << 20);
+            let small = read(format, name, &pattern, SMALL);
+            let large = read(format, name, &pattern, large_mib << 20);
             println!(
                 "{:<16} {name:<28} peak {:>6} KiB at 1 MiB, {:>6} KiB at {large_mib} MiB; {:>4.0} MB/s",
                 format.id(),

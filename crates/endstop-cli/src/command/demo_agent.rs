@@ -7,6 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use endstop_llm::CallResponse;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -193,23 +194,21 @@ impl Model {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_DEMO_RESPONSE_BYTES).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
-        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let response = endstop_llm::MESSAGES.answer(&body);
         if !status.is_success() {
-            let message = value.pointer("/error/message").and_then(Value::as_str);
-            return Err(format!("{status}: {}", message.unwrap_or("no message")));
+            let message = response.ok().and_then(|response| response.error);
+            return Err(format!("{status}: {}", message.as_deref().unwrap_or("no message")));
         }
-        reply(&value).ok_or_else(|| "the answer cannot be read".to_owned())
+        response.map(reply).map_err(|_| "the answer cannot be read".to_owned())
     }
 }
 
-/// The first tool call of an answer, else its words.
-fn reply(answer: &Value) -> Option<Reply> {
-    let content = answer.get("content")?.as_array()?;
-    let of = |kind: &'static str| move |block: &&Value| block["type"] == kind;
-    if let Some(block) = content.iter().find(of("tool_use")) {
-        let id = block.get("id")?.as_str()?.to_owned();
-        return Some(Reply::Call(Call { id, block: block.clone() }));
-    }
-    let words = content.iter().filter(of("text")).filter_map(|block| block["text"].as_str());
-    Some(Reply::Said(words.collect()))
+/// The first tool call of a response, otherwise its words.
+fn reply(response: CallResponse) -> Reply {
+    let Some(call) = response.tool_calls.into_iter().next() else {
+        return Reply::Said(response.text);
+    };
+    let input: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    let block = json!({ "type": "tool_use", "id": call.id, "name": call.tool, "input": input });
+    Reply::Call(Call { id: call.id, block })
 }

@@ -57,7 +57,8 @@ pub(super) enum StopCause {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct WrapUp {
     pub(super) rule: RuleIx,
-    /// What the run ends by afterwards, if the rule does not trip yet: what it foresees.
+    /// The signal that ends the run afterwards, if the rule has not tripped yet. A wrap-up that starts early for money
+    /// or tokens may never reach the limit of its rule.
     pub(super) foreseen: Option<StopSignal>,
 }
 

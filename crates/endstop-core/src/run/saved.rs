@@ -2,9 +2,11 @@
 //! decisions, byte for byte.
 //!
 //! The form is `{version, names, state}`: the state as the run keeps it, and the names of the program's rows, so
-//! that a run can go on under a changed policy (a raised limit keeps all counters). What the old policy did not
-//! measure is unknown, not zero.
+//! that a run can go on under a changed policy. Operators over time are named by their text without the limit, so a
+//! raised limit keeps all counters. A number that the old policy did not measure is unknown, with one exception:
+//! `no_progress` starts at 0.
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
@@ -13,9 +15,9 @@ use thiserror::Error;
 use super::State;
 use crate::directive::Status;
 use crate::limits::{MAX_PROBE_STATE, MAX_STATE};
-use crate::meter::Misfit;
+use crate::probe::RunningProbes;
 use crate::program::{Names, Program};
-use crate::table::Index as _;
+use crate::table::{Index as _, RuleIx};
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
@@ -27,6 +29,8 @@ pub struct RunState {
     version: u32,
     names: Names,
     state: State,
+    /// The probes' states by name, each JSON text.
+    probes: BTreeMap<String, String>,
 }
 
 /// Why a run cannot be saved.
@@ -70,18 +74,24 @@ pub enum RestoreError {
 
 impl RunState {
     /// The saved form of a state, which is that of a run under `program`.
-    pub(super) fn new(program: &Program, mut state: State) -> Result<Self, SaveError> {
-        for (name, size) in state.meter.probes().sizes() {
-            match size {
-                None => return Err(SaveError::LocalProbe(name.to_string())),
-                Some(bytes) if bytes > MAX_PROBE_STATE => {
-                    return Err(SaveError::ProbeTooLarge { name: name.to_string(), bytes });
+    pub(super) fn new(
+        program: &Program,
+        mut state: State,
+        running: &RunningProbes,
+    ) -> Result<Self, SaveError> {
+        let mut probes = BTreeMap::new();
+        for (name, text) in running.saved() {
+            let name = name.to_string();
+            match text {
+                None => return Err(SaveError::LocalProbe(name)),
+                Some(text) if text.len() > MAX_PROBE_STATE => {
+                    return Err(SaveError::ProbeTooLarge { name, bytes: text.len() });
                 }
-                Some(_) => {}
+                Some(text) => drop(probes.insert(name, text)),
             }
         }
         state.meter = state.meter.into_saved(program);
-        Ok(Self { version: VERSION, names: program.names().clone(), state })
+        Ok(Self { version: VERSION, names: program.names().clone(), state, probes })
     }
 
     /// Reads a saved run.
@@ -112,20 +122,21 @@ impl RunState {
         }
     }
 
-    /// The state under a program, which may be that of another policy. Everything that came from outside is
-    /// checked here.
-    pub(super) fn into_state(self, program: &Program) -> Result<State, RestoreError> {
+    /// The state and the probes under a program, which may be that of another policy. Everything that came from
+    /// outside is checked here.
+    pub(super) fn into_parts(
+        mut self,
+        program: &Program,
+    ) -> Result<(State, RunningProbes), RestoreError> {
         if self.version == 0 || self.version > VERSION {
             return Err(RestoreError::Version(self.version));
         }
-        let name_of = |probe: usize| program.probe_names().rows().get(probe).cloned();
-        let meter = self.state.meter.clone().fit(&self.names, program);
-        let meter = meter.map_err(|misfit| match misfit {
-            Misfit::Part(part) => RestoreError::Damaged(part),
-            Misfit::Probe(probe) => RestoreError::Probe(name_of(probe).unwrap_or_default()),
-        })?;
-        let state = State { meter, ..self.state };
-        state.fit(&self.names, program).map_err(RestoreError::Damaged)
+        let meter = core::mem::take(&mut self.state.meter);
+        self.state.meter = meter.fit(&self.names, program).map_err(RestoreError::Damaged)?;
+        let state = self.state.fit(&self.names, program).map_err(RestoreError::Damaged)?;
+        let names = program.probe_names().rows();
+        let probes = RunningProbes::restart(names, program.probes(), &self.probes);
+        Ok((state, probes.map_err(RestoreError::Probe)?))
     }
 }
 
@@ -136,8 +147,8 @@ impl RunState {
 pub(super) fn rule_under(
     program: &Program,
     from: &Names,
-    rule: crate::table::RuleIx,
-) -> Result<Option<crate::table::RuleIx>, &'static str> {
+    rule: RuleIx,
+) -> Result<Option<RuleIx>, &'static str> {
     let id = from.rules.get(rule.place()).ok_or("wrap_up")?;
     Ok(program.rule_of_id(id))
 }

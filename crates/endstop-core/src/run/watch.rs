@@ -41,6 +41,7 @@ use super::judge::{is_judged_first, is_natural_end, stands};
 use crate::counter::Counter;
 use crate::event::{Event, EventKind, Source};
 use crate::meter::{Meter, Reading, Sight, Truth};
+use crate::probe::RunningProbes;
 use crate::signal::StopReason;
 use crate::table::{FactIx, GaugeIx, RuleIx, Table};
 use crate::units::Money;
@@ -73,6 +74,7 @@ struct Place {
 pub struct Watch {
     watched: Arc<Watched>,
     meter: Meter,
+    probes: RunningProbes,
     places: Table<GaugeIx, Place>,
     facts: Table<FactIx, Truth>,
     /// Rules whose condition is met, of policies that have not stopped the run.
@@ -94,7 +96,9 @@ impl Watch {
     #[must_use]
     pub fn new(watched: Arc<Watched>) -> Self {
         let program = watched.program();
-        let meter = Meter::new(program);
+        let probes = RunningProbes::start(program.probe_names().rows(), program.probes());
+        let mut meter = Meter::new(program);
+        meter.read_probes(program, &probes);
         let place = |(gauge, number, reading)| {
             let fences = tables::place(watched.fences(gauge), number);
             Place { fences, number, reading }
@@ -112,6 +116,7 @@ impl Watch {
             has_ended: false,
             is_exact: true,
             meter,
+            probes,
             watched,
         };
         watch.judge_touched();
@@ -149,14 +154,14 @@ impl Watch {
         let mut is_raised = false;
         match &event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
-                let changed = self.meter.stream(program, event);
+                let changed = self.meter.stream(program, &mut self.probes, event);
                 if !changed && self.judged && !self.has_ended {
                     return None;
                 }
             }
             _ if intends => self.announce(&watched, event),
             _ => {
-                self.meter.apply(program, event);
+                self.meter.apply(program, &mut self.probes, event);
                 is_raised = self.take_in(&watched, event);
             }
         }
@@ -170,7 +175,7 @@ impl Watch {
                 self.meter.project(None);
                 self.touch_projected(&watched);
             }
-            self.meter.begin(program, event);
+            self.meter.begin(program, &mut self.probes, event);
             self.judged = false;
         }
         (!self.now.is_empty()).then_some(Trip { policies: &self.now, steps, tokens, cost })
@@ -188,7 +193,7 @@ impl Watch {
         }
         self.meter.announce(watched.program(), event);
         if matches!(event.kind, EventKind::HandOff { .. }) {
-            self.meter.apply(watched.program(), event);
+            self.meter.apply(watched.program(), &mut self.probes, event);
         }
         if self.meter.frame().is_projected() {
             self.touch_projected(watched);

@@ -1,4 +1,4 @@
-//! The second phase: the run takes in what the request says, and admits the call or not.
+//! The second phase: the run records what the request says, and admits the call or not (`docs/semantics.md` section 2).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! A call without an output cap gets one if tokens or money are limited. Models differ in how much they take and in
 //! which field, and no list of them stays right. A stream is asked to report its usage, which some servers do not know.
-//! A wrap-up forbids tools by a choice that some servers do not take. The gateway sends a refused request again as the
+//! A wrap-up (`docs/semantics.md` section 10) forbids tools by a choice that some servers do not take. The gateway sends a refused request again as the
 //! upstream would take it, and remembers that: of the model for caps and usage, of the API for the choice of tools.
 
 mod refusal;

@@ -1,4 +1,4 @@
-//! Responses of the gateway's own: stops and errors.
+//! Responses of the gateway's own: stop responses (`docs/semantics.md` section 6) and errors.
 
 use bytes::Bytes;
 use endstop_core::signal::{StopReason, StopSignal};
@@ -127,7 +127,7 @@ pub(super) fn stop_after(
     }
     let own = match request {
         Some(request)
-            if with == StopWith::Answer && request.demands != OutputContract::Structure =>
+            if with == StopWith::Answer && request.contract != OutputContract::Structure =>
         {
             dialect.stop(request, &text)
         }

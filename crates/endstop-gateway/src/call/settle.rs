@@ -4,6 +4,8 @@
 //! a response with 5 run, and the client's next request gets the stop. The gateway refuses tool calls over a limit on
 //! them, and every tool call in a wrap-up. A run that stopped before lets the steps in flight end whole, with their
 //! tools; a pause holds the next request.
+//!
+//! `docs/semantics.md` section 2 says what is charged if a provider reports no usage.
 
 use std::borrow::Cow;
 use std::sync::Arc;

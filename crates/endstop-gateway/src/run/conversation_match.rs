@@ -3,7 +3,8 @@
 //! A conversation is recognized by what its request has in common with the last one. A request that matches no
 //! conversation goes to the first one of its group: an agent that rewrites its history sends such requests. If that one
 //! has a call in flight, or its model waits for the results of tools, the request begins a conversation beside it. That
-//! may be a parallel call of the same agent or a model that a tool asks, so it counts as no sub-agent.
+//! may be a parallel call of the same agent or a model that a tool asks, so it counts as no sub-agent
+//! (`docs/semantics.md` section 8).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Waiting for a run: while it is paused, or until it stops or pauses.
+//! Waiting for a run: while it is paused (`docs/semantics.md` section 9), or until it stops or pauses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -157,7 +157,7 @@ impl Framing {
             State::Trailers => {
                 self.left = self.left.saturating_sub(length);
                 let (name, _) = field(line)?;
-                if Told::by(name).is_some() {
+                if FramingHeader::by(name).is_some() {
                     return Err(Ambiguous);
                 }
             }
@@ -170,17 +170,17 @@ impl Framing {
 impl Head {
     fn field(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
         let (name, value) = field(line)?;
-        match Told::by(name) {
+        match FramingHeader::by(name) {
             None => Ok(()),
-            Some(Told::Length) if self.length.is_none() && name.get(7) == Some(&b'-') => {
+            Some(FramingHeader::Length) if self.length.is_none() && name.get(7) == Some(&b'-') => {
                 self.length = Some(length(value)?);
                 Ok(())
             }
-            Some(Told::Encoding) if !self.is_chunked && name.get(8) == Some(&b'-') => {
+            Some(FramingHeader::Encoding) if !self.is_chunked && name.get(8) == Some(&b'-') => {
                 self.is_chunked = value.eq_ignore_ascii_case(b"chunked");
                 if self.is_chunked { Ok(()) } else { Err(Ambiguous) }
             }
-            Some(Told::Host) if !self.has_host => {
+            Some(FramingHeader::Host) if !self.has_host => {
                 self.has_host = true;
                 let is_host = !value.is_empty() && all(value, HOST);
                 let agrees =
@@ -205,13 +205,13 @@ impl Head {
 
 /// The fields that decide where a request ends or whom it is for.
 #[derive(Clone, Copy)]
-enum Told {
+enum FramingHeader {
     Length,
     Encoding,
     Host,
 }
 
-impl Told {
+impl FramingHeader {
     /// By a name; one with an underline for its dash counts too, since some servers take it for the same.
     fn by(name: &[u8]) -> Option<Self> {
         let is = |wanted: &[u8]| {

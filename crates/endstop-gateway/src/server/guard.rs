@@ -12,12 +12,11 @@ use tokio::time::Sleep;
 use super::framing::Framing;
 use crate::limits::{LINGER, LINGER_BYTES};
 
-/// What stands for the byte at which a head stops to be plain. It may be in no part of a head, so the HTTP library
-/// answers 400 and closes.
+/// Replaces the byte at which a head becomes ambiguous. No head may have it, so the HTTP library answers 400 and closes.
 const SPOILT: &[u8] = b"\0";
 
-/// A socket that HTTP is read from. Of a request whose framing is not plain, nothing is passed on that would make
-/// it whole; the stream ends there.
+/// A socket that HTTP is parsed from. A request with ambiguous framing is not passed on to its end; the stream ends
+/// there.
 #[derive(Debug)]
 pub(super) struct Guarded {
     stream: TcpStream,
@@ -31,7 +30,7 @@ impl Guarded {
         Self { stream, framing: Framing::new(max_head), is_broken: false, linger: None }
     }
 
-    /// Reads what the client still sends, until it is done or has had its time.
+    /// Reads and drops what the client still sends, for a limited time.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let (sleep, left) =
             self.linger.get_or_insert_with(|| (Box::pin(tokio::time::sleep(LINGER)), LINGER_BYTES));

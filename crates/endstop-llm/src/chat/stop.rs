@@ -4,10 +4,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::StopText;
-use crate::WrittenResponse;
 use crate::response_outline::{
     FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };
+use crate::{ErrorKind, WrittenResponse};
 
 /// What ends a stream of this interface.
 pub(crate) const DONE: &str = "data: [DONE]\n\n";
@@ -111,4 +111,16 @@ fn message(reply: &ResponseOutline, stop: &StopText) -> (Value, &'static str) {
     let call =
         json!({ "id": format!("call_{}", reply.id), "type": "function", "function": function });
     (json!({ "role": "assistant", "content": null, "tool_calls": [call] }), "tool_calls")
+}
+
+/// An error as OpenAI writes it.
+pub(crate) fn error(status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
+    let (kind, code) = match kind {
+        ErrorKind::Stopped => ("insufficient_quota", Some("insufficient_quota")),
+        ErrorKind::Invalid | ErrorKind::Thread => ("invalid_request_error", None),
+        ErrorKind::Upstream => ("api_error", None),
+        ErrorKind::Overloaded => ("server_error", Some("overloaded")),
+    };
+    let error = json!({ "message": message, "type": kind, "param": null, "code": code });
+    json_answer(status, &json!({ "error": error }))
 }

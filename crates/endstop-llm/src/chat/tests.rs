@@ -6,7 +6,7 @@ use crate::sse::SseEvent;
 use crate::tests::{check_ends, dialect, edited, read, streamed};
 use crate::{Api, CallRequest, Edits, OutputContract, Thread};
 
-fn asked(request: &Value) -> CallRequest {
+fn parsed(request: &Value) -> CallRequest {
     read(Api::Chat, request)
 }
 
@@ -19,7 +19,7 @@ fn tool(name: &str) -> Value {
 
 #[test]
 fn a_request_says_what_it_asks_for() {
-    let got = asked(&json!({
+    let got = parsed(&json!({
         "model": "gpt-5", "stream": true, "stream_options": {"include_usage": true}, "n": 2,
         "max_tokens": 100, "max_completion_tokens": 300, "tools": [tool("a"), tool("b")],
         "functions": [{"name": "c"}], "messages": [{"role": "system", "content": "s"}],
@@ -28,7 +28,7 @@ fn a_request_says_what_it_asks_for() {
     assert_eq!((got.output_cap, got.choices, got.thread), (Some(300), 2, Thread::Whole));
     assert_eq!(got.tools, ["a", "b", "c"]);
     assert_eq!(got.messages.len(), 1);
-    let odd = asked(&json!({"model": 3, "n": null, "max_tokens": null, "stream": null}));
+    let odd = parsed(&json!({"model": 3, "n": null, "max_tokens": null, "stream": null}));
     assert_eq!(
         (odd.model.as_str(), odd.output_cap, odd.choices, odd.is_stream),
         ("", None, 1, false)
@@ -69,7 +69,7 @@ fn demands_follow_tool_choice_and_format() {
     ] {
         let tools: Vec<Value> = tools.into_iter().map(tool).collect();
         let request = json!({"tools": tools, "tool_choice": choice, "response_format": format});
-        assert_eq!(asked(&request).demands, want, "{request}");
+        assert_eq!(parsed(&request).contract, want, "{request}");
     }
 }
 
@@ -77,7 +77,7 @@ fn demands_follow_tool_choice_and_format() {
 fn a_final_answer_that_takes_no_text_is_not_called() {
     let with = |parameters: Value| {
         let tool = json!({"type": "function", "function": {"name": "final_answer", "parameters": parameters}});
-        asked(&json!({"tools": [tool], "tool_choice": "required"})).demands
+        parsed(&json!({"tools": [tool], "tool_choice": "required"})).contract
     };
     let no = [
         json!({}),
@@ -98,7 +98,7 @@ fn a_final_answer_that_takes_no_text_is_not_called() {
 #[test]
 fn results_are_those_after_the_last_message_of_the_model() {
     let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "look", "arguments": arguments}});
-    let got = asked(&json!({"messages": [
+    let got = parsed(&json!({"messages": [
         {"role": "user", "content": "u"},
         {"role": "assistant", "content": null, "tool_calls": [call("1", "{}")]},
         {"role": "tool", "tool_call_id": "1", "content": "old"},
@@ -116,7 +116,7 @@ fn results_are_those_after_the_last_message_of_the_model() {
     assert_eq!(short, want);
     assert!(!got.has_user_message);
     assert_eq!(got.messages.iter().filter(|message| message.is_user).count(), 1);
-    let legacy = asked(&json!({"messages": [
+    let legacy = parsed(&json!({"messages": [
         {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
         {"role": "function", "name": "f", "content": "r"},
         {"role": "user", "content": "more"},
@@ -237,16 +237,16 @@ fn tool_stream() -> String {
 
 #[test]
 fn a_stream_is_assembled() {
-    let seen = streamed(Api::Chat, tool_stream().as_bytes());
-    assert_eq!((seen.text.as_str(), seen.finish.as_deref()), ("Hé", Some("tool_calls")));
-    let calls: Vec<_> = seen
+    let response = streamed(Api::Chat, tool_stream().as_bytes());
+    assert_eq!((response.text.as_str(), response.finish.as_deref()), ("Hé", Some("tool_calls")));
+    let calls: Vec<_> = response
         .tool_calls
         .iter()
         .map(|it| (it.id.as_str(), it.tool.as_str(), it.arguments.as_str()))
         .collect();
     assert_eq!(calls, [("1", "look", "{\"a\":1}"), ("2", "see", "{}")]);
-    assert_eq!(seen.usage.unwrap().tokens.total(), 15);
-    assert_eq!((seen.output_bytes, seen.is_whole), (3 + 3 + 7 + 2, true));
+    assert_eq!(response.usage.unwrap().tokens.total(), 15);
+    assert_eq!((response.output_bytes, response.is_whole), (3 + 3 + 7 + 2, true));
 }
 
 #[test]
@@ -270,8 +270,8 @@ fn usage_is_found_wherever_it_stands() {
         (vec![words.clone(), null, done.clone()], None),
         (vec![words, garbage, done], None),
     ] {
-        let seen = streamed(Api::Chat, stream.concat().as_bytes());
-        assert_eq!(seen.usage.map(|usage| usage.tokens.total()), want);
+        let response = streamed(Api::Chat, stream.concat().as_bytes());
+        assert_eq!(response.usage.map(|usage| usage.tokens.total()), want);
     }
 }
 
@@ -346,10 +346,13 @@ fn a_whole_answer_is_read() {
         {"index": 1, "message": {"content": "yy"}, "finish_reason": "stop"},
     ], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 12,
         "completion_tokens_details": {"reasoning_tokens": 5}}});
-    let seen = dialect(Api::Chat).answer(answer.to_string().as_bytes()).unwrap();
-    assert_eq!((seen.text.as_str(), seen.output_bytes, seen.is_whole), ("x", 3 + 2 + 7, true));
-    assert_eq!(seen.tool_calls[1].arguments, "{\"n\":1}");
-    let usage = seen.usage.unwrap();
+    let response = dialect(Api::Chat).answer(answer.to_string().as_bytes()).unwrap();
+    assert_eq!(
+        (response.text.as_str(), response.output_bytes, response.is_whole),
+        ("x", 3 + 2 + 7, true)
+    );
+    assert_eq!(response.tool_calls[1].arguments, "{\"n\":1}");
+    let usage = response.usage.unwrap();
     assert_eq!((usage.tokens.input, usage.tokens.output, usage.reasoning), (3, 9, Some(5)));
     assert_eq!(usage.context.service_tier.as_deref(), Some("flex"));
 }

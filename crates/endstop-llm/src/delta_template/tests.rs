@@ -73,8 +73,8 @@ fn messages() -> impl Strategy<Value = Value> {
 fn read(api: Api, events: &[String]) -> (Vec<EventContent>, CallResponse, bool, Vec<u8>) {
     let mut reader = dialect(api).stream(&CallRequest::default());
     let brought = events.iter().map(|data| reader.event(&SseEvent { name: "", data })).collect();
-    let (seen, is_between) = (reader.seen().clone(), reader.is_between_blocks());
-    (brought, seen, is_between, reader.end(&crate::tests::stop()))
+    let (response, is_between) = (reader.response().clone(), reader.is_between_blocks());
+    (brought, response, is_between, reader.end(&crate::tests::stop()))
 }
 
 /// Events before which ever more space stands are never like the one before.

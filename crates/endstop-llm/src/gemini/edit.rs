@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Content, Part, Tool, listed};
+use super::request::{Content, Part, Tool, listed};
 use crate::json::{Changes, Object, Raw};
 use crate::parts::{changes_of, is_nothing, keep_items, last_of, lower, note_of, text_of_body};
 use crate::{Edits, ReadError, ToolsOff};

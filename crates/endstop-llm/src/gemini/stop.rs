@@ -4,10 +4,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::StopText;
-use crate::WrittenResponse;
 use crate::response_outline::{
     FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };
+use crate::{ErrorKind, WrittenResponse};
 
 pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse {
     if reply.is_stream {
@@ -60,4 +60,17 @@ pub(crate) fn last(text: &str, model: &str, id: &str, usage: [u64; 2]) -> Vec<u8
     let candidates = [candidate(0, json!({ "text": text }))];
     write_event(&mut out, "", &answer(&candidates, model, id, usage));
     out
+}
+
+/// An error as the API writes it.
+pub(crate) fn error(status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
+    let name = match kind {
+        // RESOURCE_EXHAUSTED would say: try again later.
+        ErrorKind::Stopped => "FAILED_PRECONDITION",
+        ErrorKind::Invalid | ErrorKind::Thread => "INVALID_ARGUMENT",
+        ErrorKind::Upstream => "INTERNAL",
+        ErrorKind::Overloaded => "UNAVAILABLE",
+    };
+    let error = json!({ "code": status.as_u16(), "message": message, "status": name });
+    json_answer(status, &json!({ "error": error }))
 }

@@ -6,7 +6,7 @@ use crate::sse::SseEvent;
 use crate::tests::{check_ends, dialect, edited, read, streamed};
 use crate::{Api, CallRequest, Edits, OutputContract, Thread};
 
-fn asked(request: &Value) -> CallRequest {
+fn parsed(request: &Value) -> CallRequest {
     read(Api::Gemini, request)
 }
 
@@ -41,13 +41,13 @@ fn keys_may_have_either_case() {
         json!({"generationConfig": {"maxOutputTokens": 9, "candidateCount": 2}}),
         json!({"generation_config": {"max_output_tokens": 9, "candidate_count": 2}}),
     ] {
-        let got = asked(&config);
+        let got = parsed(&config);
         assert_eq!((got.output_cap, got.choices), (Some(9), 2));
         let edits = Edits { output_cap: Some(5), ..Edits::default() };
         let got = edited(Api::Gemini, &config, &edits);
-        assert_eq!((asked(&got).output_cap, got.as_object().unwrap().len()), (Some(5), 1));
+        assert_eq!((parsed(&got).output_cap, got.as_object().unwrap().len()), (Some(5), 1));
     }
-    assert_eq!(asked(&json!({"cachedContent": "c/1"})).thread, Thread::Continues);
+    assert_eq!(parsed(&json!({"cachedContent": "c/1"})).thread, Thread::Continues);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn demands_follow_mode_and_schema() {
     ] {
         let request =
             json!({"tools": tools(name), "toolConfig": config, "generationConfig": generation});
-        assert_eq!(asked(&request).demands, want, "{request}");
+        assert_eq!(parsed(&request).contract, want, "{request}");
     }
 }
 
@@ -93,10 +93,10 @@ fn results_are_those_after_the_last_content_of_the_model() {
     let row =
         |arguments: &str, content: &str, failed| (arguments.to_owned(), content.to_owned(), failed);
     let (bad, good) = ("{\"error\":\"no\"}", "{\"result\":1}");
-    let named = asked(&request([json!("1"), json!("2")]));
+    let named = parsed(&request([json!("1"), json!("2")]));
     assert!(!named.has_user_message);
     assert_eq!(short(named), [row("{\"n\":2}", bad, true), row("{\"n\":1}", good, false)]);
-    let unnamed = asked(&request([Value::Null, Value::Null]));
+    let unnamed = parsed(&request([Value::Null, Value::Null]));
     assert_eq!(short(unnamed), [row("{\"n\":1}", bad, true), row("{\"n\":2}", good, false)]);
 }
 
@@ -153,17 +153,20 @@ fn tool_stream() -> String {
 #[test]
 fn a_stream_is_assembled() {
     for stream in [tool_stream(), tool_stream().replace('\n', "\r\n")] {
-        let seen = streamed(Api::Gemini, stream.as_bytes());
+        let response = streamed(Api::Gemini, stream.as_bytes());
         assert_eq!(
-            (seen.text.as_str(), seen.finish.as_deref(), seen.is_whole),
+            (response.text.as_str(), response.finish.as_deref(), response.is_whole),
             ("Hé", Some("STOP"), true)
         );
-        let calls: Vec<_> =
-            seen.tool_calls.iter().map(|it| (it.tool.as_str(), it.arguments.as_str())).collect();
+        let calls: Vec<_> = response
+            .tool_calls
+            .iter()
+            .map(|it| (it.tool.as_str(), it.arguments.as_str()))
+            .collect();
         assert_eq!(calls, [("look", "{\"a\":1}"), ("see", "{}")]);
-        let usage = seen.usage.unwrap();
+        let usage = response.usage.unwrap();
         assert_eq!((usage.tokens.input, usage.tokens.output, usage.reasoning), (10, 6, Some(2)));
-        assert_eq!(seen.output_bytes, 3 + 3 + 7);
+        assert_eq!(response.output_bytes, 3 + 3 + 7);
     }
     assert_eq!(check_ends(Api::Gemini, &tool_stream(), 2), 5);
 }
@@ -181,7 +184,7 @@ fn a_call_in_pieces_is_open_until_its_last() {
         reader.event(&SseEvent { name: "", data: &data });
         reader.is_between_blocks()
     });
-    assert_eq!((states, reader.seen().tool_calls.len()), ([false, false, true], 1));
+    assert_eq!((states, reader.response().tool_calls.len()), ([false, false, true], 1));
 }
 
 #[test]
@@ -194,9 +197,12 @@ fn whole_answers_and_lists_are_read() {
     let list = dialect(Api::Gemini).answer(Value::from(pieces).to_string().as_bytes()).unwrap();
     assert_eq!(list, streamed(Api::Gemini, tool_stream().as_bytes()));
     let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 3}});
-    let seen = dialect(Api::Gemini).answer(blocked.to_string().as_bytes()).unwrap();
-    assert_eq!((seen.finish.as_deref(), seen.usage.unwrap().tokens.input), (Some("SAFETY"), 3));
+    let response = dialect(Api::Gemini).answer(blocked.to_string().as_bytes()).unwrap();
+    assert_eq!(
+        (response.finish.as_deref(), response.usage.unwrap().tokens.input),
+        (Some("SAFETY"), 3)
+    );
     let error = json!([{"error": {"code": 429, "message": "slow down"}}]);
-    let seen = dialect(Api::Gemini).answer(error.to_string().as_bytes()).unwrap();
-    assert_eq!((seen.error.as_deref(), seen.is_whole), (Some("slow down"), false));
+    let response = dialect(Api::Gemini).answer(error.to_string().as_bytes()).unwrap();
+    assert_eq!((response.error.as_deref(), response.is_whole), (Some("slow down"), false));
 }

@@ -1,6 +1,6 @@
 //! One pass over a text of JSON.
 //!
-//! Every event of every stream is read, and a general deserializer makes more of each value than is asked of it
+//! Every event of every stream is read, and a general deserializer makes more of each value than is parsed of it
 //! here: numbers are not needed as numbers, nor strings as strings. What is no JSON is found as any parser does.
 
 use memchr::memchr2;

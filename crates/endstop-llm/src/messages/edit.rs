@@ -1,6 +1,7 @@
 //! Changes of a request.
 
 use crate::json::{Changes, Object};
+use crate::parts::{self, Kind};
 use crate::parts::{add_note, changes_of, is_nothing, lower, note_of, turn_tools_off};
 use crate::{Edits, ReadError};
 
@@ -39,4 +40,11 @@ fn lower_thinking(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
             changes.replace(place, r#"{"type":"disabled"}"#);
         }
     }
+}
+
+/// A reply with the first calls of the client's tools.
+pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
+    parts::keep_calls(body, "content", keep, |block| {
+        block.read::<Kind<'_>>().kind.json() == "\"tool_use\""
+    })
 }

@@ -4,10 +4,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::StopText;
-use crate::WrittenResponse;
 use crate::response_outline::{
     FINAL_ANSWER, ResponseOutline, final_arguments, json_answer, stream_answer, words, write_event,
 };
+use crate::{ErrorKind, WrittenResponse};
 
 pub(crate) fn stop(reply: &ResponseOutline, stop: &StopText) -> WrittenResponse {
     if reply.is_stream {
@@ -95,4 +95,20 @@ pub(crate) fn finish(out: &mut Vec<u8>, reason: &str, output: u64) {
 /// The last event of a stream.
 pub(crate) fn end(out: &mut Vec<u8>) {
     write_event(out, "message_stop", &json!({ "type": "message_stop" }));
+}
+
+/// An error as the API writes it.
+pub(crate) fn error(status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse {
+    let name = match kind {
+        ErrorKind::Stopped => "billing_error",
+        ErrorKind::Invalid | ErrorKind::Thread => "invalid_request_error",
+        ErrorKind::Upstream => "api_error",
+        ErrorKind::Overloaded => "overloaded_error",
+    };
+    let mut error = json!({ "type": name, "message": message });
+    if let (ErrorKind::Thread, Some(error)) = (kind, error.as_object_mut()) {
+        let details = json!({ "error_code": "thread_unsupported_request" });
+        error.insert("details".to_owned(), details);
+    }
+    json_answer(status, &json!({ "type": "error", "error": error }))
 }

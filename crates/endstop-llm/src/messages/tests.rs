@@ -6,7 +6,7 @@ use crate::sse::SseEvent;
 use crate::tests::{check_ends, dialect, edited, feed, read, stop, streamed};
 use crate::{Api, CallRequest, Edits, OutputContract, Thread};
 
-fn asked(request: &Value) -> CallRequest {
+fn parsed(request: &Value) -> CallRequest {
     read(Api::Messages, request)
 }
 
@@ -16,7 +16,7 @@ fn tool(name: &str) -> Value {
 
 #[test]
 fn a_request_says_what_it_asks_for() {
-    let got = asked(&json!({
+    let got = parsed(&json!({
         "model": "claude", "stream": true, "max_tokens": 100, "system": "s", "tools": [tool("a")],
         "messages": [{"role": "user", "content": "u"}],
     }));
@@ -30,7 +30,7 @@ fn a_request_says_what_it_asks_for() {
 
 #[test]
 fn a_thread_that_continues_can_be_resent() {
-    let with = |thread: Value| asked(&json!({"thread": thread, "messages": []})).thread;
+    let with = |thread: Value| parsed(&json!({"thread": thread, "messages": []})).thread;
     assert_eq!(
         with(json!({"type": "continue", "previous_message_id": "msg_1"})),
         Thread::CanResend
@@ -60,7 +60,7 @@ fn demands_follow_tool_choice_and_format() {
     ] {
         let mut request = more;
         request["tools"] = json!([tool(name)]);
-        assert_eq!(asked(&request).demands, want, "{request}");
+        assert_eq!(parsed(&request).contract, want, "{request}");
     }
 }
 
@@ -79,7 +79,7 @@ fn results_are_those_after_the_last_message_of_the_model() {
         {"role": "user", "content": [result("1", json!("fine")), failed,
             {"type": "text", "text": "<system-reminder>be good</system-reminder>"}]},
     ]});
-    let got = asked(&request);
+    let got = parsed(&request);
     let short: Vec<_> = got
         .results
         .iter()
@@ -107,7 +107,7 @@ fn results_are_those_after_the_last_message_of_the_model() {
         .as_array_mut()
         .unwrap()
         .push(json!({"type": "text", "text": "and?"}));
-    assert!(asked(&request).has_user_message);
+    assert!(parsed(&request).has_user_message);
 }
 
 #[test]
@@ -213,19 +213,19 @@ fn tool_stream() -> String {
 
 #[test]
 fn a_stream_is_assembled_and_its_usage_merged() {
-    let seen = streamed(Api::Messages, tool_stream().as_bytes());
-    assert_eq!((seen.text.as_str(), seen.finish.as_deref()), ("Hé you", Some("tool_use")));
-    let calls: Vec<_> = seen
+    let response = streamed(Api::Messages, tool_stream().as_bytes());
+    assert_eq!((response.text.as_str(), response.finish.as_deref()), ("Hé you", Some("tool_use")));
+    let calls: Vec<_> = response
         .tool_calls
         .iter()
         .map(|it| (it.id.as_str(), it.tool.as_str(), it.arguments.as_str()))
         .collect();
     assert_eq!(calls, [("1", "look", "{\"a\":1}"), ("2", "see", "{}")]);
-    let usage = seen.usage.unwrap();
+    let usage = response.usage.unwrap();
     assert_eq!((usage.tokens.input, usage.tokens.cache_read, usage.tokens.output), (10, 5, 20));
     assert_eq!(usage.context.service_tier.as_deref(), Some("standard"));
     assert_eq!(
-        (seen.output_bytes, seen.is_whole, seen.model.as_deref()),
+        (response.output_bytes, response.is_whole, response.model.as_deref()),
         (3 + 7 + 7, true, Some("claude"))
     );
 }
@@ -233,9 +233,9 @@ fn a_stream_is_assembled_and_its_usage_merged() {
 #[test]
 fn a_stream_that_is_cut_keeps_what_it_said() {
     let cut = tool_stream();
-    let seen =
+    let response =
         streamed(Api::Messages, &cut.as_bytes()[..cut.find("event: content_block_stop").unwrap()]);
-    assert_eq!((seen.is_whole, seen.usage.unwrap().tokens.output), (false, 1));
+    assert_eq!((response.is_whole, response.usage.unwrap().tokens.output), (false, 1));
 }
 
 #[test]
@@ -297,11 +297,14 @@ fn a_whole_answer_is_read() {
         ],
         "usage": {"input_tokens": 3, "output_tokens": 4, "cache_creation_input_tokens": 7},
     });
-    let seen = dialect(Api::Messages).answer(answer.to_string().as_bytes()).unwrap();
-    assert_eq!((seen.text.as_str(), seen.tool_calls.len(), seen.is_whole), ("x", 1, true));
-    assert_eq!(seen.tool_calls[0].arguments, "{\"a\":1}");
-    assert_eq!(seen.output_bytes, 1 + 7 + 7);
-    let tokens = seen.usage.unwrap().tokens;
+    let response = dialect(Api::Messages).answer(answer.to_string().as_bytes()).unwrap();
+    assert_eq!(
+        (response.text.as_str(), response.tool_calls.len(), response.is_whole),
+        ("x", 1, true)
+    );
+    assert_eq!(response.tool_calls[0].arguments, "{\"a\":1}");
+    assert_eq!(response.output_bytes, 1 + 7 + 7);
+    let tokens = response.usage.unwrap().tokens;
     assert_eq!((tokens.input, tokens.cache_write, tokens.output), (3, 7, 4));
     let silent = json!({"type": "message", "content": [], "usage": null});
     assert_eq!(dialect(Api::Messages).answer(silent.to_string().as_bytes()).unwrap().usage, None);

@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
-use super::{From, Item};
+use super::reply::Output;
+use super::request::{Item, ItemSource};
 use crate::json::{Changes, Object};
+use crate::parts::{self};
 use crate::parts::{
     add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
 };
@@ -36,7 +38,7 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
         return;
     }
     let last = last_of(changes, &input);
-    let is_user = last.is_some_and(|it| it.read::<Item<'_>>().from() == From::User);
+    let is_user = last.is_some_and(|it| it.read::<Item<'_>>().from() == ItemSource::User);
     let message = last.filter(|_| is_user).and_then(|last| changes.object(changes.place(last)?));
     let part = json!({ "type": "input_text", "text": note });
     if message.is_some_and(|message| add_to_content(changes, &message, note, &part)) {
@@ -44,4 +46,9 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     }
     let item = json!({ "type": "message", "role": "user", "content": [part] });
     changes.push(&input, &item.to_string());
+}
+
+/// A reply with the first calls of the client's tools.
+pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
+    parts::keep_calls(body, "output", keep, |item| item.read::<Output<'_>>().is_call())
 }

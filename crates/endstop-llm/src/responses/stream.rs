@@ -1,10 +1,10 @@
-//! Answers that come as a stream of events.
+//! Replies that come as a stream of events.
 
 use std::collections::BTreeMap;
 
 use endstop_price::UsageShape;
 
-use super::answer::{Output, Response, begin_call, count_runs, take_response};
+use super::reply::{Output, Response, begin_call, count_runs, take_response};
 use super::stop::{Ending, OpenText, stream};
 use crate::StopText;
 use crate::json::{Raw, fields, parse};
@@ -37,7 +37,7 @@ fields! {
 enum Progressing {
     /// Words, and the part of them that is open.
     Message { id: String, open: Option<u64>, text: String },
-    /// The place of the call in what was seen.
+    /// The place of the call in what was response.
     Call(Option<usize>),
     /// Thoughts, as the item began.
     Reasoning(String),
@@ -116,7 +116,7 @@ impl ResponsesStream {
             "error" => {
                 let error = if event.error.is_some() { event.error } else { event.message };
                 let words = error_words(error).unwrap_or_else(|| "error".to_owned());
-                self.progress.seen.error = Some(words);
+                self.progress.response.error = Some(words);
             }
             other if other.ends_with(".delta") => {
                 let delta = event.delta.text().unwrap_or_default();
@@ -146,7 +146,7 @@ impl ResponsesStream {
             }
             Some(_) if output.is_call() => {
                 began = begin_call(&mut self.progress, &output);
-                let last = self.progress.seen.tool_calls.len().checked_sub(1);
+                let last = self.progress.response.tool_calls.len().checked_sub(1);
                 Progressing::Call(last.filter(|_| began.is_some()))
             }
             _ => Progressing::Other,
@@ -172,7 +172,7 @@ impl ResponsesStream {
     /// The arguments as a whole: some servers send no pieces of them.
     fn settle_arguments(&mut self, index: u64, whole: &str) {
         let Some(Progressing::Call(Some(at))) = self.items.get(&index) else { return };
-        let Some(call) = self.progress.seen.tool_calls.get(*at) else { return };
+        let Some(call) = self.progress.response.tool_calls.get(*at) else { return };
         if call.arguments.is_empty() && !whole.is_empty() {
             self.progress.arguments(Some(*at), whole);
             self.progress.count(whole);
@@ -215,12 +215,12 @@ impl StreamReader for ResponsesStream {
         self.items.remove(&event.index.count().unwrap_or(0));
         // The number of the event is that of the next one.
         self.next_sequence = event.sequence.count().unwrap_or(self.next_sequence);
-        self.progress.seen.tool_calls.truncate(keep);
+        self.progress.response.tool_calls.truncate(keep);
         Vec::new()
     }
 
-    fn seen(&self) -> &CallResponse {
-        &self.progress.seen
+    fn response(&self) -> &CallResponse {
+        &self.progress.response
     }
 
     fn end(&mut self, stop: &StopText) -> Vec<u8> {
@@ -231,7 +231,7 @@ impl StreamReader for ResponsesStream {
             return stream(&self.reply, stop);
         }
         let mut ending = Ending::new(&self.reply, &self.response, self.next_sequence);
-        let mut is_said = !self.progress.seen.tool_calls.is_empty();
+        let mut is_said = !self.progress.response.tool_calls.is_empty();
         for (index, item) in &self.items {
             match item {
                 Progressing::Done(item) => ending.keep(item),
@@ -253,7 +253,7 @@ impl StreamReader for ResponsesStream {
         if !is_said {
             ending.say(next, words(stop));
         }
-        let tokens = self.progress.seen.usage.as_ref().map(|usage| usage.tokens);
+        let tokens = self.progress.response.usage.as_ref().map(|usage| usage.tokens);
         let tokens = tokens.unwrap_or_default();
         ending.complete([tokens.total_input(), tokens.output])
     }

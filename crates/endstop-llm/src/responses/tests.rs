@@ -6,7 +6,7 @@ use crate::sse::SseEvent;
 use crate::tests::{check_ends, dialect, edited, feed, read, stop, streamed};
 use crate::{Api, CallRequest, Edits, OutputContract, Thread};
 
-fn asked(request: &Value) -> CallRequest {
+fn parsed(request: &Value) -> CallRequest {
     read(Api::Responses, request)
 }
 
@@ -16,7 +16,7 @@ fn tool(name: &str) -> Value {
 
 #[test]
 fn a_request_says_what_it_asks_for() {
-    let got = asked(&json!({
+    let got = parsed(&json!({
         "model": "gpt-5", "stream": true, "max_output_tokens": 100, "input": "u",
         "tools": [tool("a"), {"type": "web_search"}],
     }));
@@ -39,9 +39,9 @@ fn input_that_is_elsewhere_makes_a_thread() {
         json!({"prompt": {"id": "p"}}),
         json!({"input": [{"type": "item_reference", "id": "msg_1"}]}),
     ] {
-        assert_eq!(asked(&more).thread, Thread::Continues, "{more}");
+        assert_eq!(parsed(&more).thread, Thread::Continues, "{more}");
     }
-    assert_eq!(asked(&json!({"previous_response_id": null})).thread, Thread::Whole);
+    assert_eq!(parsed(&json!({"previous_response_id": null})).thread, Thread::Whole);
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn demands_follow_tool_choice_and_format() {
     ] {
         let mut request = more;
         request["tools"] = json!([tool(name)]);
-        assert_eq!(asked(&request).demands, want, "{request}");
+        assert_eq!(parsed(&request).contract, want, "{request}");
     }
 }
 
 #[test]
 fn results_are_those_after_the_last_item_of_the_model() {
-    let got = asked(&json!({"input": [
+    let got = parsed(&json!({"input": [
         {"role": "user", "content": "u"},
         {"type": "reasoning", "id": "r"},
         {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{\"a\":1}"},
@@ -122,7 +122,7 @@ fn events(events: &[Value]) -> String {
     numbered.collect()
 }
 
-fn response(status: &str, usage: Value) -> Value {
+fn response_of(status: &str, usage: Value) -> Value {
     json!({"id": "resp_1", "object": "response", "model": "gpt-5", "status": status, "output": [],
         "instructions": "be good", "usage": usage})
 }
@@ -133,8 +133,8 @@ fn tool_stream() -> String {
     let call = |arguments: &str| json!({"id": "fc_1", "type": "function_call", "call_id": "1", "name": "look", "arguments": arguments});
     let thought = json!({"id": "rs_1", "type": "reasoning", "summary": []});
     events(&[
-        json!({"type": "response.created", "response": response("in_progress", Value::Null)}),
-        json!({"type": "response.in_progress", "response": response("in_progress", Value::Null)}),
+        json!({"type": "response.created", "response": response_of("in_progress", Value::Null)}),
+        json!({"type": "response.in_progress", "response": response_of("in_progress", Value::Null)}),
         json!({"type": "response.output_item.added", "output_index": 0, "item": thought}),
         json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "hmm"}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": thought}),
@@ -150,27 +150,27 @@ fn tool_stream() -> String {
         json!({"type": "response.function_call_arguments.delta", "output_index": 2, "delta": "1}"}),
         json!({"type": "response.function_call_arguments.done", "output_index": 2, "arguments": "{\"a\":1}"}),
         json!({"type": "response.output_item.done", "output_index": 2, "item": call("{\"a\":1}")}),
-        json!({"type": "response.completed", "response": response("completed", json!({"input_tokens": 10,
+        json!({"type": "response.completed", "response": response_of("completed", json!({"input_tokens": 10,
             "output_tokens": 5, "output_tokens_details": {"reasoning_tokens": 2}, "total_tokens": 15}))}),
     ])
 }
 
 #[test]
 fn a_stream_is_assembled() {
-    let seen = streamed(Api::Responses, tool_stream().as_bytes());
+    let response = streamed(Api::Responses, tool_stream().as_bytes());
     assert_eq!(
-        (seen.text.as_str(), seen.finish.as_deref(), seen.is_whole),
+        (response.text.as_str(), response.finish.as_deref(), response.is_whole),
         ("Hé you", Some("completed"), true)
     );
-    let [call] = &seen.tool_calls[..] else { panic!("{seen:?}") };
+    let [call] = &response.tool_calls[..] else { panic!("{response:?}") };
     assert_eq!(
         (call.id.as_str(), call.tool.as_str(), call.arguments.as_str()),
         ("1", "look", "{\"a\":1}")
     );
-    let usage = seen.usage.unwrap();
+    let usage = response.usage.unwrap();
     assert_eq!((usage.tokens.total(), usage.reasoning), (15, Some(2)));
-    assert_eq!(seen.output_bytes, 3 + 7 + 7);
-    assert_eq!(seen.model.as_deref(), Some("gpt-5"));
+    assert_eq!(response.output_bytes, 3 + 7 + 7);
+    assert_eq!(response.model.as_deref(), Some("gpt-5"));
 }
 
 #[test]
@@ -223,8 +223,8 @@ fn an_end_goes_on_with_the_response() {
 
 #[test]
 fn every_delta_of_a_stop_is_in_its_items() {
-    let asked = CallRequest { is_stream: true, model: "m".to_owned(), ..CallRequest::default() };
-    let body = dialect(Api::Responses).stop(&asked, &stop()).body;
+    let parsed = CallRequest { is_stream: true, model: "m".to_owned(), ..CallRequest::default() };
+    let body = dialect(Api::Responses).stop(&parsed, &stop()).body;
     let body = String::from_utf8(body).unwrap();
     let kinds: Vec<&str> =
         body.lines().filter_map(|line| line.strip_prefix("event: response.")).collect();
@@ -249,27 +249,33 @@ fn errors_inside_a_stream_are_seen() {
         json!({"type": "error", "error": {"message": "bad"}}),
         json!({"type": "response.failed", "response": {"status": "failed", "error": {"message": "bad"}}}),
     ] {
-        let seen = streamed(Api::Responses, events(&[error]).as_bytes());
-        assert_eq!(seen.error.as_deref(), Some("bad"));
+        let response = streamed(Api::Responses, events(&[error]).as_bytes());
+        assert_eq!(response.error.as_deref(), Some("bad"));
     }
 }
 
 #[test]
 fn a_whole_answer_is_read() {
-    let mut answer = response("completed", json!({"input_tokens": 3, "output_tokens": 4}));
+    let mut answer = response_of("completed", json!({"input_tokens": 3, "output_tokens": 4}));
     answer["output"] = json!([
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
         {"type": "message", "content": [{"type": "output_text", "text": "x"}]},
         {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"},
     ]);
-    let seen = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
-    assert_eq!((seen.text.as_str(), seen.output_bytes, seen.is_whole), ("x", 2 + 1 + 2, true));
-    assert_eq!((seen.tool_calls[0].tool.as_str(), seen.usage.unwrap().tokens.total()), ("look", 7));
+    let response = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
+    assert_eq!(
+        (response.text.as_str(), response.output_bytes, response.is_whole),
+        ("x", 2 + 1 + 2, true)
+    );
+    assert_eq!(
+        (response.tool_calls[0].tool.as_str(), response.usage.unwrap().tokens.total()),
+        ("look", 7)
+    );
     answer["status"] = json!("incomplete");
     answer["incomplete_details"] = json!({"reason": "max_output_tokens"});
-    let seen = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
-    assert_eq!(seen.finish.as_deref(), Some("max_output_tokens"));
-    let queued = response("queued", Value::Null).to_string();
+    let response = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
+    assert_eq!(response.finish.as_deref(), Some("max_output_tokens"));
+    let queued = response_of("queued", Value::Null).to_string();
     assert!(!dialect(Api::Responses).answer(queued.as_bytes()).unwrap().is_whole);
 }
 
@@ -293,7 +299,7 @@ fn calls_of_the_interfaces_own_tools_that_the_client_runs_are_calls() {
         json!({"type": "computer_call", "id": "k", "call_id": "3", "action": {"type": "click"}}),
         json!({"type": "mcp_call", "id": "l", "name": "remote", "arguments": "{}"}),
     ];
-    let mut answer = response("completed", json!({"input_tokens": 3, "output_tokens": 4}));
+    let mut answer = response_of("completed", json!({"input_tokens": 3, "output_tokens": 4}));
     answer["output"] = json!(items);
     let whole = dialect(Api::Responses).answer(answer.to_string().as_bytes()).unwrap();
     let pieces = items.iter().enumerate().flat_map(|(index, item)| {
@@ -302,8 +308,8 @@ fn calls_of_the_interfaces_own_tools_that_the_client_runs_are_calls() {
         })
     });
     let streamed = streamed(Api::Responses, events(&pieces.collect::<Vec<_>>()).as_bytes());
-    for seen in [whole, streamed] {
-        let calls = seen.tool_calls.iter();
+    for response in [whole, streamed] {
+        let calls = response.tool_calls.iter();
         let calls: Vec<_> = calls.map(|it| [&*it.id, &*it.tool, &*it.arguments]).collect();
         let want = [
             ["1", "local_shell", r#"{"command":["ls"]}"#],

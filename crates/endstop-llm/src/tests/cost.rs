@@ -35,15 +35,15 @@ fn an_answer_has_an_id_and_a_request_names_the_one_that_it_continues() {
     let created = json!({"type": "response.created", "response": {"id": "resp_2"}});
     let mut reader = dialect(Api::Responses).stream(&CallRequest::default());
     feed(reader.as_mut(), format!("data: {created}\n\n").as_bytes());
-    assert_eq!(reader.seen().id.as_deref(), Some("resp_2"));
+    assert_eq!(reader.response().id.as_deref(), Some("resp_2"));
 }
 
 #[test]
 fn what_a_provider_says_it_billed_is_kept() {
     let usage =
         json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "cost": 0.25});
-    let seen = answered(Api::Chat, &json!({"choices": [], "usage": usage}));
-    let billed = seen.usage.and_then(|usage| usage.billed);
+    let response = answered(Api::Chat, &json!({"choices": [], "usage": usage}));
+    let billed = response.usage.and_then(|usage| usage.billed);
     assert_eq!(billed.map(|money| money.picos()), Some(250_000_000_000));
 }
 
@@ -133,9 +133,9 @@ fn tools_that_run_at_the_provider_double_the_bound() {
         (Api::Gemini, json!([{"functionDeclarations": [{"name": "a"}]}]), false),
         (Api::Gemini, json!([{"googleSearch": {}}]), true),
     ] {
-        let asked = read(api, &json!({"tools": tools}));
+        let parsed = read(api, &json!({"tools": tools}));
         let want = if at_provider { 200 } else { 100 };
-        assert_eq!(asked.with_server_tools(100), want, "{tools}");
+        assert_eq!(parsed.with_server_tools(100), want, "{tools}");
     }
 }
 
@@ -144,8 +144,8 @@ fn runs(api: Api, answer: &Value, events: &[Value]) -> [Option<u64>; 3] {
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let mut reader = dialect(api).stream(&CallRequest::default());
     feed(reader.as_mut(), stream.as_bytes());
-    let [whole, streamed] = [answered(api, answer), reader.seen().clone()].map(|seen| {
-        let counts = seen.usage.expect("usage").counts;
+    let [whole, streamed] = [answered(api, answer), reader.response().clone()].map(|response| {
+        let counts = response.usage.expect("usage").counts;
         ["web_searches", "storage_searches", "code_executions"]
             .map(|unit| counts.get(endstop_price::Unit::named(unit).unwrap()))
     });
@@ -270,7 +270,7 @@ fn what_a_stream_of_messages_tells_at_its_beginning_is_not_its_output() {
         let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
         let mut reader = dialect(Api::Messages).stream(&CallRequest::default());
         feed(reader.as_mut(), stream.as_bytes());
-        let usage = reader.seen().usage.clone().unwrap();
+        let usage = reader.response().usage.clone().unwrap();
         (usage.tokens.output, usage.is_whole(40))
     };
     let end = |usage: Value| json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage});
@@ -283,8 +283,8 @@ fn what_a_stream_of_messages_tells_at_its_beginning_is_not_its_output() {
 
 #[test]
 fn a_request_says_who_may_answer_it_and_how_often_it_may_search() {
-    let asked = read(Api::Chat, &json!({"models": ["a", {"model": "b"}, 7], "fallbacks": ["c"]}));
-    assert_eq!(asked.fallbacks, ["a", "b", "", "c"]);
+    let parsed = read(Api::Chat, &json!({"models": ["a", {"model": "b"}, 7], "fallbacks": ["c"]}));
+    assert_eq!(parsed.fallbacks, ["a", "b", "", "c"]);
     let many: Vec<String> = (0..65).map(|n| n.to_string()).collect();
     assert!(is_refused(Api::Chat, &json!({"models": many}).to_string()));
     let search = |kind: &str, most: Value| json!({"type": kind, "name": "s", "max_uses": most});

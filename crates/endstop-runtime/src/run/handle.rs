@@ -343,6 +343,9 @@ fn spent(core: &RunCore) -> Amounts {
 
 /// The limits that the ledger holds a run to: the bounds of its policy, which its descendants share. The core knows
 /// more exactly, and sooner.
+///
+/// Limits that are not bounds, such as `cost >= $2 and steps >= 5`, are judged by the core at every reservation, under
+/// the locks of all runs concerned. After an approval only the core knows the limits.
 fn limits_of(program: &Program) -> Limits {
     let bounds = program.policy().bounds_of_tree();
     let of = |bound: Option<endstop_core::policy::bounds::Bound>| bound.map(|b| b.with_overrides);

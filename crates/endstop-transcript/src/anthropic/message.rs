@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::act::{Full, Step};
+use crate::step::{Full, Step};
 use crate::text::text_of;
 
 /// A message; the model's may be a whole response.
 #[derive(Deserialize)]
-pub(super) struct Message<'a> {
+pub(super) struct AnthropicMessage<'a> {
     #[serde(borrow)]
     pub(super) role: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -30,7 +30,7 @@ pub(super) struct Message<'a> {
 
 /// A block of content.
 #[derive(Default, Deserialize)]
-pub(super) struct Block<'a> {
+pub(super) struct ContentBlock<'a> {
     #[serde(borrow, rename = "type")]
     pub(super) kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -49,22 +49,21 @@ pub(super) struct Block<'a> {
 }
 
 /// The blocks of a message; a text is one block, and an empty one is none.
-pub(super) fn blocks_of(raw: Option<&RawValue>) -> Result<Vec<Block<'_>>, serde_json::Error> {
+pub(super) fn blocks_of(
+    raw: Option<&RawValue>,
+) -> Result<Vec<ContentBlock<'_>>, serde_json::Error> {
     match raw.map(RawValue::get) {
         None | Some("null" | "\"\"") => Ok(Vec::new()),
         Some(text) if text.starts_with('"') => {
-            let text: Text<'_> = serde_json::from_str(text)?;
-            Ok(vec![Block { kind: Some("text".into()), text: Some(text.0), ..Block::default() }])
+            let text = Some(Cow::Owned(serde_json::from_str(text)?));
+            Ok(vec![ContentBlock { kind: Some("text".into()), text, ..ContentBlock::default() }])
         }
         Some(blocks) => serde_json::from_str(blocks),
     }
 }
 
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
 /// Adds what the model said or asked for. Tools that the provider runs itself are part of the reply.
-pub(super) fn add_block(step: &mut Step, block: Block<'_>) -> Result<(), Full> {
+pub(super) fn add_block(step: &mut Step, block: ContentBlock<'_>) -> Result<(), Full> {
     match (block.kind.as_deref(), block.text, block.name) {
         (Some("text"), Some(text), _) if !text.is_empty() => step.say(None, text.into_owned()),
         (Some("tool_use"), _, Some(name)) => {
@@ -79,8 +78,8 @@ pub(super) fn add_block(step: &mut Step, block: Block<'_>) -> Result<(), Full> {
 /// only equal results compare equal.
 pub(super) fn result_text(raw: Option<&RawValue>) -> String {
     let Some(raw) = raw else { return String::new() };
-    let is_text = |blocks: &Vec<Block<'_>>| blocks.iter().all(|block| block.text.is_some());
-    match serde_json::from_str::<Vec<Block<'_>>>(raw.get()) {
+    let is_text = |blocks: &Vec<ContentBlock<'_>>| blocks.iter().all(|block| block.text.is_some());
+    match serde_json::from_str::<Vec<ContentBlock<'_>>>(raw.get()) {
         Ok(blocks) if !is_text(&blocks) => raw.get().to_owned(),
         _ => text_of(Some(raw)).unwrap_or_default(),
     }

@@ -3,21 +3,21 @@
 use std::borrow::Cow;
 
 use endstop_core::units::Cost;
+use endstop_price::{UsageShape, billed_cost};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::act::{CostSource, Full, Reply, Step, Time, parse_time};
-use super::super::bill::{ModelCall, bill};
-use super::super::part::Part;
-use super::super::warning::{WarningKind, Warnings};
-use endstop_price::{PriceTable, UsageShape, billed_cost};
+use crate::bill::ModelCall;
+use crate::reading::Reading;
+use crate::step::{CostSource, Full, Reply, Step};
+use crate::text::{text_of, value_of};
+use crate::time::{Time, parse_utc};
 
 /// What holds for all steps of a trajectory.
 #[derive(Clone, Copy)]
-pub(super) struct Context<'c> {
-    pub(super) part: &'c Part,
-    pub(super) prices: &'c PriceTable,
+pub(super) struct StepContext<'c> {
+    pub(super) reading: Reading<'c>,
     /// The model of steps that name none.
     pub(super) model: Option<&'c str>,
     /// Where `cost_usd` comes from.
@@ -26,7 +26,7 @@ pub(super) struct Context<'c> {
 
 /// What a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StepKind {
     User,
     /// A model call.
     Agent,
@@ -36,7 +36,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Record<'a> {
+pub(super) struct AtifStep<'a> {
     #[serde(borrow)]
     source: Cow<'a, str>,
     #[serde(borrow)]
@@ -142,30 +142,19 @@ fn extra_of<'a, T: Default + Deserialize<'a>>(raw: Option<&'a RawValue>) -> T {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }
 
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-#[derive(Deserialize)]
-struct ContentPart<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-}
-
-impl Record<'_> {
-    pub(super) fn kind(&self) -> Kind {
+impl AtifStep<'_> {
+    pub(super) fn kind(&self) -> StepKind {
         let has_model = self.llm_call_count.as_ref().is_none_or(|count| *count != json!(0));
         match &*self.source {
-            "user" => Kind::User,
-            "agent" if has_model => Kind::Agent,
-            "agent" => Kind::Dispatch,
-            _ => Kind::Other,
+            "user" => StepKind::User,
+            "agent" if has_model => StepKind::Agent,
+            "agent" => StepKind::Dispatch,
+            _ => StepKind::Other,
         }
     }
 
     pub(super) fn time(&self) -> Time {
-        let text = self.timestamp.as_deref()?;
-        // Without an offset it is taken as UTC.
-        parse_time(text).or_else(|| parse_time(&format!("{text}Z")))
+        self.timestamp.as_deref().and_then(parse_utc)
     }
 
     /// The sub-agents that the observation refers to.
@@ -179,50 +168,36 @@ impl Record<'_> {
     }
 }
 
-/// Reads a model call with its tools.
-pub(super) fn read(record: Record<'_>, context: &Context<'_>, warnings: &mut Warnings) -> Step {
+/// Adds a model call with its tools to a step that began with it.
+pub(super) fn read(
+    record: AtifStep<'_>,
+    context: &StepContext<'_>,
+    step: &mut Step,
+) -> Result<(), Full> {
     let time = record.time();
-    let mut step = Step::begin(time);
     let extra: StepExtra = extra_of(record.extra);
-    let added = (|| {
-        for _ in 0..extra.endstop.failed_attempts {
-            step.fail(time)?;
-        }
-        if !extra.endstop.has_no_reply {
-            let model = record.model_name.map(Cow::into_owned);
-            let model = model.or(context.model.map(str::to_owned));
-            let mut reply = reply_of(model, record.metrics, time, context, warnings);
-            reply.finish = extra.finish_reason;
-            step.answer(time, reply);
-        }
-        if let Some(text) = text_of(record.message).filter(|text| !text.is_empty()) {
-            step.say(time, text)?;
-        }
-        for tool in extra.endstop.refused {
-            step.refuse(time, tool)?;
-        }
-        add_tools(&mut step, record.tool_calls, record.observation, time)
-    })();
-    note(added, context, warnings);
-    step
+    for _ in 0..extra.endstop.failed_attempts {
+        step.fail(time)?;
+    }
+    if !extra.endstop.has_no_reply {
+        let model = record.model_name.as_deref().or(context.model);
+        let mut reply = reply_of(model, record.metrics, time, context);
+        reply.finish = extra.finish_reason;
+        step.answer(time, reply);
+    }
+    if let Some(text) = text_of(record.message).filter(|text| !text.is_empty()) {
+        step.say(time, text)?;
+    }
+    for tool in extra.endstop.refused {
+        step.refuse(time, tool)?;
+    }
+    add_tools(step, record.tool_calls, record.observation, time)
 }
 
 /// Adds tool calls that were made without a model call.
-pub(super) fn dispatch(
-    step: &mut Step,
-    record: Record<'_>,
-    context: &Context<'_>,
-    warnings: &mut Warnings,
-) {
+pub(super) fn dispatch(step: &mut Step, record: AtifStep<'_>) -> Result<(), Full> {
     let time = record.time();
-    note(add_tools(step, record.tool_calls, record.observation, time), context, warnings);
-}
-
-fn note(added: Result<(), Full>, context: &Context<'_>, warnings: &mut Warnings) {
-    if added.is_err() {
-        let message = || "a step holds more than is kept; the rest of it is dropped".to_owned();
-        warnings.add(WarningKind::TooLarge, context.part.name(), None, message);
-    }
+    add_tools(step, record.tool_calls, record.observation, time)
 }
 
 fn add_tools(
@@ -251,13 +226,12 @@ fn add_tools(
 }
 
 fn reply_of(
-    model: Option<String>,
+    model: Option<&str>,
     metrics: Option<Metrics<'_>>,
     time: Time,
-    context: &Context<'_>,
-    warnings: &mut Warnings,
+    context: &StepContext<'_>,
 ) -> Reply {
-    let mut reply = Reply { model, cost: Some(Cost::Unpriced), ..Reply::default() };
+    let mut reply = Reply::unpriced(model.map(str::to_owned));
     let Some(metrics) = metrics else { return reply };
     let cost = value_of(metrics.cost_usd);
     if value_of(metrics.prompt_tokens).is_none() && value_of(metrics.completion_tokens).is_none() {
@@ -268,22 +242,11 @@ fn reply_of(
         return reply;
     }
     let (shape, usage) = usage_of(metrics, cost);
-    let call = ModelCall {
-        providers: &[None],
-        model: reply.model.as_deref(),
-        shape,
-        usage: &usage,
-        service_tier: None,
-        time,
-    };
-    let bill = bill(&call, context.prices);
-    if let Some(problem) = bill.problem {
-        let message = || format!("metrics: {problem}");
-        warnings.add(WarningKind::BadNumber, context.part.name(), None, message);
+    let call = ModelCall { time, ..ModelCall::new(shape, &usage) };
+    context.reading.price(&mut reply, &call, "metrics");
+    if reply.source == CostSource::Billed {
+        reply.source = context.source;
     }
-    let is_told = bill.source == CostSource::Billed;
-    let source = if is_told { context.source } else { bill.source };
-    (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), source);
     reply
 }
 
@@ -324,23 +287,4 @@ fn without_nulls(value: Value) -> Value {
         }
         value => value,
     }
-}
-
-/// A value that is not null; a number beyond all bounds stays as its text, which is no count.
-fn value_of(raw: Option<&RawValue>) -> Option<Value> {
-    let raw = raw?.get();
-    let value = serde_json::from_str(raw).unwrap_or_else(|_| Value::String(raw.to_owned()));
-    (!value.is_null()).then_some(value)
-}
-
-/// A text, the texts of a list of parts, or else the JSON as it is. Null and absent are none.
-fn text_of(raw: Option<&RawValue>) -> Option<String> {
-    let raw = raw.map(RawValue::get).filter(|text| *text != "null")?;
-    let text = serde_json::from_str::<Text<'_>>(raw).map(|text| text.0.into_owned());
-    let parts = |_| {
-        let parts: Vec<ContentPart<'_>> = serde_json::from_str(raw)?;
-        let texts: Vec<&str> = parts.iter().filter_map(|part| part.text.as_deref()).collect();
-        Ok::<_, serde_json::Error>(texts.join("\n"))
-    };
-    Some(text.or_else(parts).unwrap_or_else(|_| raw.to_owned()))
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 /// A line. Types that are not named here hold nothing that is counted and are skipped.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Record<'a> {
+pub(super) struct ClaudeRecord<'a> {
     #[serde(borrow, rename = "type")]
     pub(super) kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -52,7 +52,7 @@ pub(super) struct PeekMessage<'a> {
 
 /// The `message` of an `assistant` or `user` line.
 #[derive(Debug, Deserialize)]
-pub(super) struct Message<'a> {
+pub(super) struct ClaudeMessage<'a> {
     #[serde(borrow)]
     pub(super) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -67,7 +67,7 @@ pub(super) struct Message<'a> {
 
 /// A block of content.
 #[derive(Debug, Deserialize)]
-pub(super) struct Block<'a> {
+pub(super) struct ClaudeBlock<'a> {
     #[serde(borrow, rename = "type")]
     pub(super) kind: Cow<'a, str>,
     #[serde(borrow)]
@@ -85,21 +85,20 @@ pub(super) struct Block<'a> {
     pub(super) is_error: Option<bool>,
 }
 
-/// Content: a text, or blocks.
+/// ClaudeContent: a text, or blocks.
 #[derive(Debug)]
-pub(super) enum Content<'a> {
+pub(super) enum ClaudeContent<'a> {
     Text(Cow<'a, str>),
-    Blocks(Vec<Block<'a>>),
+    Blocks(Vec<ClaudeBlock<'a>>),
 }
 
-impl<'a> Content<'a> {
+impl<'a> ClaudeContent<'a> {
     /// Reads a `content` field; absent and null are no blocks.
     pub(super) fn read(raw: Option<&'a RawValue>) -> Result<Self, serde_json::Error> {
         match raw.map(RawValue::get) {
             None => Ok(Self::Blocks(Vec::new())),
             Some(text) if text.starts_with('"') => {
-                let text: Text<'a> = serde_json::from_str(text)?;
-                Ok(Self::Text(text.0))
+                serde_json::from_str::<BorrowedText<'a>>(text).map(|text| Self::Text(text.0))
             }
             Some(text) => serde_json::from_str(text).map(Self::Blocks),
         }
@@ -107,15 +106,15 @@ impl<'a> Content<'a> {
 }
 
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The result of a tool as text. Blocks that are all text are joined; anything else (images) stays the
 /// JSON it is, so that equal results compare equal.
 pub(super) fn result_text(raw: Option<&RawValue>) -> String {
     let Some(raw) = raw else { return String::new() };
-    match Content::read(Some(raw)) {
-        Ok(Content::Text(text)) => text.into_owned(),
-        Ok(Content::Blocks(blocks)) if blocks.iter().all(|block| block.text.is_some()) => {
+    match ClaudeContent::read(Some(raw)) {
+        Ok(ClaudeContent::Text(text)) => text.into_owned(),
+        Ok(ClaudeContent::Blocks(blocks)) if blocks.iter().all(|block| block.text.is_some()) => {
             let texts: Vec<&str> =
                 blocks.iter().filter_map(|block| block.text.as_deref()).collect();
             texts.join("\n")

@@ -1,4 +1,4 @@
-//! The acts of one Claude Code file, in order.
+//! The entries of one Claude Code file, in order.
 //!
 //! One message of the model is several lines with the same message and request id, one block each. Its
 //! usage is repeated on each line while it grows, so the last line counts. Tool results may come between
@@ -7,24 +7,28 @@
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
 
+use endstop_price::UsageShape;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use xxhash_rust::xxh3::xxh3_64;
 
-use super::record::{Block, Content, Message, Record, is_note, result_text};
-use crate::act::{Act, Full, Reply, Step, Time, parse_time};
-use crate::bill::{ModelCall, bill};
+use super::record::{
+    ClaudeBlock, ClaudeContent, ClaudeMessage, ClaudeRecord, is_note, result_text,
+};
+use crate::bill::ModelCall;
 use crate::lines::JsonLines;
-use crate::part::Part;
+use crate::reading::Reading;
+use crate::recent::digest;
+use crate::step::{Full, Reply, Step};
+use crate::time::{Time, parse_time};
+use crate::timeline::{AgentTimeline, TimelineEntry};
 use crate::warning::{WarningKind, Warnings};
-use endstop_price::{PriceTable, UsageShape};
 
 /// The model of lines that the tool itself wrote in the model's place.
 const SYNTHETIC: &str = "<synthetic>";
 
 /// Which lines of a file are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum LineFilter {
     /// All: the file of one agent.
     All,
     /// Those of the session itself.
@@ -35,7 +39,7 @@ pub(super) enum Lane {
 
 /// What a stream is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum AgentRole {
     /// The run itself.
     Run,
     /// A sub-agent.
@@ -44,117 +48,110 @@ pub(super) enum Role {
     Compaction,
 }
 
-/// Reads one file as acts.
-pub(super) struct Stream<'s> {
+/// Reads one file as entries.
+pub(super) struct ClaudeStream<'s> {
     lines: JsonLines<'s>,
-    gather: Gather<'s>,
+    agent: ClaudeAgent<'s>,
+    ready: VecDeque<TimelineEntry>,
     is_over: bool,
 }
 
-/// Gathers lines to acts.
-struct Gather<'s> {
-    prices: &'s PriceTable,
-    lane: Lane,
-    role: Role,
+struct ClaudeAgent<'s> {
+    reading: Reading<'s>,
+    filter: LineFilter,
+    role: AgentRole,
     /// Digests of the ids of messages that belong to the session and are only repeated here.
     elsewhere: &'s HashSet<u64>,
     seen: HashSet<u64>,
-    open: Option<Open>,
-    last: Time,
+    timeline: AgentTimeline,
+    open: Option<OpenMessage>,
     child_is_open: bool,
-    ready: VecDeque<Act>,
 }
 
-/// The step that is being gathered.
-struct Open {
-    /// The digest of its message; `None` while its requests have only failed.
+/// The message whose step is open.
+struct OpenMessage {
+    /// Its digest; `None` while its requests have only failed.
     key: Option<u64>,
-    step: Step,
     time: Time,
     model: Option<String>,
     finish: Option<String>,
     /// The last usage report, with its line.
-    usage: Option<(u64, String)>,
+    usage: Option<(u64, Box<RawValue>)>,
 }
 
-impl<'s> Stream<'s> {
+impl<'s> ClaudeStream<'s> {
     pub(super) fn open(
-        part: &'s Part,
-        (lane, role): (Lane, Role),
+        reading: Reading<'s>,
+        (filter, role): (LineFilter, AgentRole),
         elsewhere: &'s HashSet<u64>,
-        prices: &'s PriceTable,
-        warnings: &mut Warnings,
+        discarded: &'s Warnings,
     ) -> Self {
-        let gather = Gather {
-            prices,
-            lane,
+        // The stream of the session itself reads the same lines, and says which are damaged.
+        let is_second = filter == LineFilter::Side;
+        let warnings = if is_second { discarded } else { reading.warnings };
+        let lines = reading.telling(warnings).lines();
+        let agent = ClaudeAgent {
+            reading,
+            filter,
             role,
             elsewhere,
             seen: HashSet::new(),
+            timeline: AgentTimeline::default(),
             open: None,
-            last: None,
             child_is_open: false,
-            ready: VecDeque::new(),
         };
-        Self { lines: JsonLines::open(part, warnings), gather, is_over: false }
+        Self { lines, agent, ready: VecDeque::new(), is_over: false }
     }
 
-    /// The next act, or `None` at the end.
-    pub(super) fn next(&mut self, warnings: &mut Warnings) -> Option<Act> {
-        while self.gather.ready.is_empty() && !self.is_over {
-            // The lane of the session itself has read the same lines, and says which are damaged.
-            let mut unheard = Warnings::default();
-            let is_second = self.gather.lane == Lane::Side;
-            let heard = if is_second { &mut unheard } else { &mut *warnings };
-            if !self.lines.advance(heard) {
-                self.gather.close(&self.lines, warnings);
-                self.gather.close_child();
+    /// The next entry, or `None` at the end.
+    pub(super) fn next(&mut self) -> Option<TimelineEntry> {
+        while self.ready.is_empty() && !self.is_over {
+            if !self.lines.advance() {
+                self.agent.close();
+                self.agent.close_child();
                 self.is_over = true;
-            } else if let Some(record) = self.lines.parse(heard) {
-                self.gather.take(&record, &self.lines, warnings);
+            } else if let Some(record) = self.lines.parse() {
+                self.agent.reading.line = Some(self.lines.number());
+                self.agent.take(&record, &self.lines);
             }
+            self.ready.extend(self.agent.timeline.take());
         }
-        self.gather.ready.pop_front()
+        self.ready.pop_front()
     }
 }
 
-impl Gather<'_> {
-    fn take(&mut self, record: &Record<'_>, lines: &JsonLines<'_>, warnings: &mut Warnings) {
+impl ClaudeAgent<'_> {
+    fn take(&mut self, record: &ClaudeRecord<'_>, lines: &JsonLines<'_>) {
         let is_side = record.is_sidechain == Some(true);
-        if (self.lane == Lane::Main && is_side) || (self.lane == Lane::Side && !is_side) {
+        let is_other = match self.filter {
+            LineFilter::All => false,
+            LineFilter::Main => is_side,
+            LineFilter::Side => !is_side,
+        };
+        if is_other {
             return;
         }
         let time = record.timestamp.as_deref().and_then(parse_time);
         let taken = match record.kind.as_deref() {
-            Some("assistant") => self.assistant(record, time, lines, warnings),
-            Some("user") => self.user(record, time, lines, warnings),
-            Some("system") if record.subtype.as_deref() == Some("api_error") => {
-                self.failed(time, lines, warnings)
-            }
+            Some("assistant") => self.assistant(record, time),
+            Some("user") => self.user(record, time),
+            Some("system") if record.subtype.as_deref() == Some("api_error") => self.failed(time),
             _ => return,
         };
         match taken {
             Ok(()) => {}
-            Err(Refused::Full) => lines.warn(WarningKind::TooLarge, warnings, || {
-                "a step holds more than is kept; the rest of it is dropped".to_owned()
-            }),
-            Err(Refused::Json(error)) => lines.warn_of(&error, warnings),
-            Err(Refused::Late) => lines.warn(WarningKind::LateLine, warnings, || {
+            Err(Refused::Full) => self.reading.warn_full(),
+            Err(Refused::Json(error)) => lines.warn_of_in(self.reading.warnings, &error),
+            Err(Refused::Late) => self.reading.warn(WarningKind::LateLine, || {
                 "a message goes on after the next one began; not counted again".to_owned()
             }),
         }
-        self.last = time.or(self.last);
+        self.timeline.seen(time);
     }
 
-    fn assistant(
-        &mut self,
-        record: &Record<'_>,
-        time: Time,
-        lines: &JsonLines<'_>,
-        warnings: &mut Warnings,
-    ) -> Result<(), Refused> {
+    fn assistant(&mut self, record: &ClaudeRecord<'_>, time: Time) -> Result<(), Refused> {
         if record.is_api_error_message == Some(true) {
-            return self.failed(time, lines, warnings);
+            return self.failed(time);
         }
         let message = message_of(record)?;
         let id = message.id.as_ref().or(record.uuid.as_ref());
@@ -162,105 +159,101 @@ impl Gather<'_> {
         if is_elsewhere || message.model.as_deref() == Some(SYNTHETIC) {
             return Ok(());
         }
-        let content = Content::read(message.content)?;
-        let key = key_of(id, record.request_id.as_ref(), lines.number());
+        let content = ClaudeContent::read(message.content)?;
+        let line = self.reading.line.unwrap_or(0);
+        let key = key_of(id, record.request_id.as_ref(), line);
         if self.open.as_ref().is_none_or(|open| open.key != Some(key)) {
             if !self.seen.insert(key) {
                 return Err(Refused::Late);
             }
-            self.begin(key, time, lines, warnings);
+            match &mut self.open {
+                Some(open) if open.key.is_none() => open.key = Some(key),
+                _ => self.begin(Some(key), time),
+            }
         }
-        let Some(open) = &mut self.open else { return Ok(()) };
+        let (Some(open), Some(step)) = (&mut self.open, self.timeline.step()) else {
+            return Ok(());
+        };
         open.time = time.or(open.time);
         replace(&mut open.model, message.model);
         replace(&mut open.finish, message.stop_reason);
         if let Some(usage) = message.usage.filter(|usage| usage.get() != "null") {
-            open.usage = Some((lines.number(), usage.get().to_owned()));
+            open.usage = Some((line, usage.to_owned()));
         }
-        Ok(add_content(&mut open.step, content, time)?)
+        Ok(add_content(step, content, time)?)
     }
 
-    fn user(
-        &mut self,
-        record: &Record<'_>,
-        time: Time,
-        lines: &JsonLines<'_>,
-        warnings: &mut Warnings,
-    ) -> Result<(), Refused> {
-        let is_turn = match Content::read(message_of(record)?.content)? {
-            Content::Text(text) => !is_note(&text),
-            Content::Blocks(blocks) if blocks.iter().any(|block| block.kind == "tool_result") => {
+    fn user(&mut self, record: &ClaudeRecord<'_>, time: Time) -> Result<(), Refused> {
+        let is_turn = match ClaudeContent::read(message_of(record)?.content)? {
+            ClaudeContent::Text(text) => !is_note(&text),
+            ClaudeContent::Blocks(blocks) if blocks.iter().any(|b| b.kind == "tool_result") => {
                 return Ok(self.results(&blocks, time)?);
             }
-            Content::Blocks(blocks) => {
-                let is_note = |block: &Block<'_>| block.text.as_deref().is_some_and(is_note);
+            ClaudeContent::Blocks(blocks) => {
+                let is_note = |block: &ClaudeBlock<'_>| block.text.as_deref().is_some_and(is_note);
                 !blocks.is_empty() && !blocks.iter().any(is_note)
             }
         };
         let is_harness = record.is_meta == Some(true) || record.is_compact_summary == Some(true);
-        if is_turn && !is_harness && self.role != Role::Compaction {
-            self.close(lines, warnings);
-            if self.lane == Lane::Side && record.parent_uuid.is_none() {
+        if is_turn && !is_harness && self.role != AgentRole::Compaction {
+            self.close();
+            if self.filter == LineFilter::Side && record.parent_uuid.is_none() {
                 self.close_child();
             }
             self.begin_child(time);
-            self.ready.push_back(Act::User(time));
+            self.timeline.user(time);
         }
         Ok(())
     }
 
-    fn results(&mut self, blocks: &[Block<'_>], time: Time) -> Result<(), Full> {
-        let Some(open) = &mut self.open else { return Ok(()) };
+    fn results(&mut self, blocks: &[ClaudeBlock<'_>], time: Time) -> Result<(), Full> {
+        let Some(step) = self.timeline.step() else { return Ok(()) };
         for block in blocks {
             if let Some(id) = block.tool_use_id.as_deref() {
                 let failed = block.is_error == Some(true);
-                open.step.result_of(id, time, result_text(block.content), failed)?;
+                step.result_of(id, time, result_text(block.content), failed)?;
             }
         }
         Ok(())
     }
 
     /// A request failed; the next reply answers the same step.
-    fn failed(
-        &mut self,
-        time: Time,
-        lines: &JsonLines<'_>,
-        warnings: &mut Warnings,
-    ) -> Result<(), Refused> {
+    fn failed(&mut self, time: Time) -> Result<(), Refused> {
         if self.open.as_ref().is_none_or(|open| open.key.is_some()) {
-            self.close(lines, warnings);
-            self.open = Some(Open::new(None, self.last.or(time)));
+            self.begin(None, time);
         }
-        Ok(self.open.as_mut().map_or(Ok(()), |open| open.step.fail(time))?)
+        Ok(self.timeline.step().map_or(Ok(()), |step| step.fail(time))?)
     }
 
-    fn begin(&mut self, key: u64, time: Time, lines: &JsonLines<'_>, warnings: &mut Warnings) {
-        match &mut self.open {
-            Some(open) if open.key.is_none() => open.key = Some(key),
-            _ => {
-                self.close(lines, warnings);
-                self.open = Some(Open::new(Some(key), self.last.or(time)));
-            }
-        }
+    fn begin(&mut self, key: Option<u64>, time: Time) {
+        self.close();
+        let begun = self.timeline.last().or(time);
+        self.begin_child(begun);
+        self.timeline.begin(begun);
+        self.open = Some(OpenMessage { key, time: begun, model: None, finish: None, usage: None });
     }
 
-    fn close(&mut self, lines: &JsonLines<'_>, warnings: &mut Warnings) {
-        let Some(open) = self.open.take() else { return };
-        self.begin_child(open.step.begun());
-        self.ready.push_back(Act::Step(Box::new(open.finish(self.prices, lines, warnings))));
+    fn close(&mut self) {
+        if let (Some(open), Some(step)) = (self.open.take(), self.timeline.step())
+            && open.key.is_some()
+        {
+            let time = open.time;
+            step.answer(time, open.reply(self.reading));
+        }
+        self.timeline.close();
     }
 
     fn begin_child(&mut self, time: Time) {
-        if self.role == Role::Child && !self.child_is_open {
+        if self.role == AgentRole::Child && !self.child_is_open {
             self.child_is_open = true;
-            self.ready.push_back(Act::ChildBegin(time));
+            self.timeline.push(TimelineEntry::ChildBegin(time, 1));
         }
     }
 
     fn close_child(&mut self) {
         if self.child_is_open {
             self.child_is_open = false;
-            self.ready.push_back(Act::ChildEnd(self.last));
+            self.timeline.push(TimelineEntry::ChildEnd(self.timeline.last()));
         }
     }
 }
@@ -284,49 +277,26 @@ impl From<serde_json::Error> for Refused {
     }
 }
 
-impl Open {
-    fn new(key: Option<u64>, begun: Time) -> Self {
-        let step = Step::begin(begun);
-        Self { key, step, time: begun, model: None, finish: None, usage: None }
-    }
-
-    fn finish(
-        mut self,
-        prices: &PriceTable,
-        lines: &JsonLines<'_>,
-        warnings: &mut Warnings,
-    ) -> Step {
-        if self.key.is_none() {
-            return self.step;
-        }
+impl OpenMessage {
+    fn reply(self, reading: Reading<'_>) -> Reply {
         let mut reply = Reply { model: self.model, finish: self.finish, ..Reply::default() };
         if let Some((line, usage)) = self.usage {
-            let usage: Value = serde_json::from_str(&usage).unwrap_or_default();
+            let usage: Value = serde_json::from_str(usage.get()).unwrap_or_default();
             let call = ModelCall {
                 providers: &[Some("anthropic"), None],
-                model: reply.model.as_deref(),
-                shape: UsageShape::Anthropic,
-                usage: &usage,
-                service_tier: None,
                 time: self.time,
+                ..ModelCall::new(UsageShape::Anthropic, &usage)
             };
-            let bill = bill(&call, prices);
-            if let Some(problem) = bill.problem {
-                lines.warn_at(line, WarningKind::BadNumber, warnings, || {
-                    format!("usage: {problem}")
-                });
-            }
-            (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), bill.source);
+            reading.at(Some(line)).price(&mut reply, &call, "usage");
         }
-        self.step.answer(self.time, reply);
-        self.step
+        reply
     }
 }
 
-fn add_content(step: &mut Step, content: Content<'_>, time: Time) -> Result<(), Full> {
+fn add_content(step: &mut Step, content: ClaudeContent<'_>, time: Time) -> Result<(), Full> {
     let blocks = match content {
-        Content::Text(text) => return step.say(time, text.into_owned()),
-        Content::Blocks(blocks) => blocks,
+        ClaudeContent::Text(text) => return step.say(time, text.into_owned()),
+        ClaudeContent::Blocks(blocks) => blocks,
     };
     for block in blocks {
         match (&*block.kind, block.text, block.name) {
@@ -342,7 +312,7 @@ fn add_content(step: &mut Step, content: Content<'_>, time: Time) -> Result<(), 
     Ok(())
 }
 
-fn message_of<'a>(record: &Record<'a>) -> Result<Message<'a>, serde_json::Error> {
+fn message_of<'a>(record: &ClaudeRecord<'a>) -> Result<ClaudeMessage<'a>, serde_json::Error> {
     serde_json::from_str(record.message.map_or("{}", RawValue::get))
 }
 
@@ -350,11 +320,6 @@ fn replace(kept: &mut Option<String>, found: Option<Cow<'_, str>>) {
     if let Some(found) = found {
         *kept = Some(found.into_owned());
     }
-}
-
-/// The digest of an id.
-pub(super) fn digest(id: &str) -> u64 {
-    xxh3_64(id.as_bytes())
 }
 
 /// What tells one model call from another. A line without any id is a call of its own.

@@ -6,9 +6,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::text::whole_text;
+
 /// A line.
 #[derive(Debug, Deserialize)]
-pub(super) struct Record<'a> {
+pub(super) struct CodexRecord<'a> {
     #[serde(borrow)]
     pub(super) timestamp: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "type")]
@@ -61,7 +63,7 @@ pub(super) struct EventMsg<'a> {
 
 /// The payload of `response_item`.
 #[derive(Debug, Deserialize)]
-pub(super) struct Item<'a> {
+pub(super) struct CodexItem<'a> {
     #[serde(borrow, rename = "type")]
     pub(super) kind: Cow<'a, str>,
     #[serde(borrow)]
@@ -82,15 +84,6 @@ pub(super) struct Item<'a> {
     pub(super) output: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-#[derive(Deserialize)]
-struct TextPart<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-}
-
 /// What a tool put out, as an object.
 #[derive(Deserialize)]
 struct Output<'a> {
@@ -107,26 +100,10 @@ struct OutputMetadata {
     exit_code: Option<i64>,
 }
 
-/// A text, the texts of a list of parts, or else the JSON as it is.
-pub(super) fn text_of(raw: Option<&RawValue>) -> String {
-    let Some(raw) = raw.map(RawValue::get).filter(|raw| *raw != "null") else {
-        return String::new();
-    };
-    if let Ok(text) = serde_json::from_str::<Text<'_>>(raw) {
-        return text.0.into_owned();
-    }
-    match serde_json::from_str::<Vec<TextPart<'_>>>(raw) {
-        Ok(parts) if parts.iter().all(|part| part.text.is_some()) => {
-            parts.iter().filter_map(|part| part.text.as_deref()).collect::<Vec<&str>>().join("\n")
-        }
-        _ => raw.to_owned(),
-    }
-}
-
 /// What a tool put out, and whether it failed. Some tools wrap their output and its exit code in an
 /// object, which may itself be written as a text.
 pub(super) fn output_of(raw: Option<&RawValue>) -> (String, bool) {
-    let text = text_of(raw);
+    let text = whole_text(raw);
     let Ok(wrapped) = serde_json::from_str::<Output<'_>>(&text) else { return (text, false) };
     let code = wrapped.metadata.as_ref().and_then(|metadata| metadata.exit_code);
     let inner = wrapped.output.or(wrapped.content);
@@ -134,5 +111,5 @@ pub(super) fn output_of(raw: Option<&RawValue>) -> (String, bool) {
         return (text, false);
     };
     let failed = wrapped.success == Some(false) || code.is_some_and(|code| code != 0);
-    (text_of(Some(inner)), failed)
+    (whole_text(Some(inner)), failed)
 }

@@ -330,5 +330,4 @@ const fn digits_of(bytes: [u8; 8]) -> (u64, usize) {
 }
 
 #[cfg(test)]
-#[path = "canonical_tests.rs"]
 mod tests;

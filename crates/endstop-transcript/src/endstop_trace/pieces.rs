@@ -6,16 +6,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 use memchr::memchr;
 use memchr::memmem::Finder;
 
-use super::super::Part;
 use super::Mark;
+use crate::Part;
+use crate::limits::MAX_TRACE_HEADER_BYTES;
 
 /// How a header begins as it is written, after the line before it. Within a text, neither line feeds nor
 /// quotes stand as such.
 const BEGINNING: &[u8] = b"\n{\"endstop_trace\":";
-
-/// The longest header to begin a piece with. It names a run and a model; a longer one is left to lie inside
-/// a piece.
-const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// How much is read at once: it fits the cache.
 const CHUNK_BYTES: u64 = 128 << 10;
@@ -23,7 +20,7 @@ const CHUNK_BYTES: u64 = 128 << 10;
 /// Pieces of at least `about` bytes, but for the last; none where there is only one, or where the part
 /// cannot be read in any order. At most the whole part is looked through, and what lies within `about` bytes
 /// of the last header is not.
-pub(super) fn of(part: &Part, about: u64) -> Vec<Part> {
+pub(crate) fn of(part: &Part, about: u64) -> Vec<Part> {
     // Whoever reads the part as a whole is told why it cannot be read.
     let starts = starts(part, about).unwrap_or_default();
     if starts.len() < 2 {
@@ -96,9 +93,9 @@ impl<R: Read + Seek> Search<R> {
         loop {
             let begun = rest(&self.buffer, start);
             if let Some(length) = memchr(b'\n', begun) {
-                return Ok((length <= MAX_HEADER_BYTES).then_some(length));
+                return Ok((length <= MAX_TRACE_HEADER_BYTES).then_some(length));
             }
-            if begun.len() > MAX_HEADER_BYTES || !self.read_on()? {
+            if begun.len() > MAX_TRACE_HEADER_BYTES || !self.read_on()? {
                 return Ok(None);
             }
         }

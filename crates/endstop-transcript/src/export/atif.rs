@@ -10,7 +10,7 @@ use endstop_core::units::{Cost, TokenUsage};
 use endstop_core::{Event, EventKind};
 
 use crate::{CostIs, RunFooter, RunHeader};
-use file::{Agent, Extra, Kept, Reference, Result as Observed, Step, ToolCall, Trajectory};
+use file::{Agent, Extra, Kept, Reference, Result as Observed, ToolCall, Trajectory, WrittenStep};
 
 /// The version that is written: the first with sub-agents in the same document.
 const SCHEMA: &str = "ATIF-v1.7";
@@ -19,7 +19,7 @@ const SCHEMA: &str = "ATIF-v1.7";
 pub(super) struct Builder {
     id: String,
     format: &'static str,
-    steps: Vec<Step>,
+    steps: Vec<WrittenStep>,
     open: Option<Open>,
     children: Vec<Child>,
     /// Steps of sub-agents that are not over, the oldest first.
@@ -33,7 +33,7 @@ struct Child {
     id: String,
     depth: u32,
     is_open: bool,
-    steps: Vec<Step>,
+    steps: Vec<WrittenStep>,
 }
 
 /// A step that is not over.
@@ -92,8 +92,10 @@ impl Builder {
                     child.is_open = false;
                 }
             }
-            (EventKind::UserMessage, Origin::Own) => self.steps.push(Step::user(wall)),
-            (EventKind::UserMessage, Origin::Descendant) => self.add_to_child(Step::user(wall)),
+            (EventKind::UserMessage, Origin::Own) => self.steps.push(WrittenStep::user(wall)),
+            (EventKind::UserMessage, Origin::Descendant) => {
+                self.add_to_child(WrittenStep::user(wall))
+            }
             (kind, Origin::Own) => return self.own(kind, wall),
             (kind, Origin::Descendant) => return self.descendant(kind, wall),
         }
@@ -150,12 +152,12 @@ impl Builder {
                 let running = open.calls.iter().rposition(|call| call.answer.is_none());
                 open.children.push((running, id.clone()));
             }
-            None => self.steps.push(Step::refers(wall, &id)),
+            None => self.steps.push(WrittenStep::refers(wall, &id)),
         }
         self.children.push(Child { id, depth, is_open: true, steps: Vec::new() });
     }
 
-    fn add_to_child(&mut self, step: Step) {
+    fn add_to_child(&mut self, step: WrittenStep) {
         if self.children.is_empty() {
             self.child(1, 0);
         }
@@ -259,7 +261,7 @@ impl Open {
         self.reply.is_some() && self.calls.iter().all(|call| call.answer.is_some())
     }
 
-    fn finish(self) -> Step {
+    fn finish(self) -> WrittenStep {
         let reply = self.reply.as_ref();
         let id = |place: usize| format!("call-{}", place + 1);
         let calls = self.calls.iter().enumerate();
@@ -283,7 +285,7 @@ impl Open {
             waiting.flat_map(|(place, _)| refers(Some(place))).chain(refers(None)).collect();
         results.extend((!without.is_empty()).then(|| Observed::reference(without)));
         let tool_calls = tool_calls.collect();
-        Step::agent(
+        WrittenStep::agent(
             self.wall,
             reply.and_then(|reply| reply.model.clone()),
             self.text,

@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::text::present;
+
 /// How texts begin that are no turn of the user: commands to the tool itself, and its own notes.
 const NO_TURNS: [&str; 5] = ["/", "?", "<session_context>", "<hook_context>", "<state_snapshot>"];
 
@@ -15,7 +17,7 @@ const RESULT: &str = "functionResponse";
 /// A line, or a message of a document.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Record<'a> {
+pub(super) struct GeminiRecord<'a> {
     #[serde(borrow)]
     pub(super) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -25,7 +27,7 @@ pub(super) struct Record<'a> {
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
+    pub(super) tool_calls: Option<Vec<GeminiToolCall<'a>>>,
     #[serde(borrow)]
     pub(super) model: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -42,7 +44,7 @@ pub(super) struct Record<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ToolCall<'a> {
+pub(super) struct GeminiToolCall<'a> {
     #[serde(borrow)]
     pub(super) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -65,7 +67,7 @@ pub(super) struct Tokens {
     pub(super) tool: Option<Value>,
 }
 
-impl Record<'_> {
+impl GeminiRecord<'_> {
     /// Whether it can stand on a line of its own.
     pub(super) fn is_line(&self) -> bool {
         let is_message = self.id.is_some() && self.kind.is_some();
@@ -106,9 +108,7 @@ fn text_of(part: &Value) -> Option<&str> {
 
 /// What a tool answered, without the ids around it, so that equal results compare equal.
 pub(super) fn result_of(result: Option<&RawValue>) -> String {
-    let Some(raw) = result.map(RawValue::get).filter(|raw| *raw != "null") else {
-        return String::new();
-    };
+    let Some(raw) = present(result) else { return String::new() };
     let Ok(value) = serde_json::from_str::<Value>(raw) else { return raw.to_owned() };
     let parts = match value {
         Value::Array(parts) => parts,
@@ -124,10 +124,4 @@ fn answer_of(part: &Value) -> String {
     };
     let said = ["output", "error"].iter().find_map(|key| response.get(key)?.as_str());
     said.map_or_else(|| response.to_string(), str::to_owned)
-}
-
-/// JSON in one line: documents are indented.
-pub(super) fn compact(raw: Option<&RawValue>) -> String {
-    let Some(raw) = raw.map(RawValue::get) else { return String::new() };
-    serde_json::from_str::<Value>(raw).map_or_else(|_| raw.to_owned(), |value| value.to_string())
 }

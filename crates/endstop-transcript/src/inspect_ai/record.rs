@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+
+use crate::text::{compact, present, word};
 
 /// How a text begins that is kept among the attachments.
 const ATTACHMENT: &str = "attachment://";
@@ -25,7 +26,7 @@ pub(super) struct Sample<'a> {
     pub(super) events: Option<Vec<&'a RawValue>>,
     /// Where the events were up to version 0.3.42.
     #[serde(borrow)]
-    pub(super) transcript: Option<Transcript<'a>>,
+    pub(super) transcript: Option<OldTranscript<'a>>,
     #[serde(borrow)]
     pub(super) scores: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -35,7 +36,7 @@ pub(super) struct Sample<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Transcript<'a> {
+pub(super) struct OldTranscript<'a> {
     #[serde(borrow)]
     pub(super) events: Option<Vec<&'a RawValue>>,
     #[serde(borrow)]
@@ -44,7 +45,7 @@ pub(super) struct Transcript<'a> {
 
 /// An event of any kind; fields mean different things in different kinds, so most stay as they are.
 #[derive(Debug, Deserialize)]
-pub(super) struct Event<'a> {
+pub(super) struct InspectEvent<'a> {
     #[serde(borrow)]
     pub(super) event: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -85,26 +86,26 @@ pub(super) struct Event<'a> {
 
 /// What a model answered.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Output<'a> {
+pub(super) struct ModelOutput<'a> {
     #[serde(borrow)]
     pub(super) model: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<Choice<'a>>>,
+    pub(super) choices: Option<Vec<InspectChoice<'a>>>,
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice<'a> {
+pub(super) struct InspectChoice<'a> {
     #[serde(borrow)]
-    pub(super) message: Option<Message<'a>>,
+    pub(super) message: Option<InspectMessage<'a>>,
     #[serde(borrow)]
     pub(super) stop_reason: Option<Cow<'a, str>>,
 }
 
 /// A message of the conversation.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Message<'a> {
+pub(super) struct InspectMessage<'a> {
     #[serde(borrow)]
     pub(super) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -114,7 +115,7 @@ pub(super) struct Message<'a> {
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
+    pub(super) tool_calls: Option<Vec<InspectToolCall<'a>>>,
     #[serde(borrow)]
     pub(super) tool_call_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -122,7 +123,7 @@ pub(super) struct Message<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ToolCall<'a> {
+pub(super) struct InspectToolCall<'a> {
     #[serde(borrow)]
     pub(super) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -140,25 +141,9 @@ struct Part<'a> {
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// A value that is there and not null.
-pub(super) fn present(raw: Option<&RawValue>) -> Option<&str> {
-    raw.map(RawValue::get).filter(|text| *text != "null")
-}
-
-/// A text; `None` where the value is anything else.
-pub(super) fn word(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Text<'_>>(present(raw)?).ok().map(|text| text.0)
-}
-
 /// A text or a number, as text.
 pub(super) fn name(raw: Option<&RawValue>) -> String {
     word(raw).map(Cow::into_owned).or_else(|| present(raw).map(str::to_owned)).unwrap_or_default()
-}
-
-/// JSON in one line, with sorted keys: logs are indented, and equal arguments must compare equal.
-pub(super) fn compact(raw: Option<&RawValue>) -> String {
-    let Some(raw) = present(raw) else { return String::new() };
-    serde_json::from_str::<Value>(raw).map_or_else(|_| raw.to_owned(), |value| value.to_string())
 }
 
 /// Texts that are kept apart from the messages that hold them.

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
+use endstop_price::UsageShape;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::super::Source;
-use super::super::act::{Reply, Time, parse_time};
-use super::super::bill::{ModelCall, bill};
-use super::super::messages::{Asked, Said, Told, list_of, said_in, text_of, told_in};
-use super::super::warning::{WarningKind, Warnings};
-use endstop_price::UsageShape;
+use crate::bill::ModelCall;
+use crate::messages::{Asked, Said, Told, list_of, said_in, text_of, told_in};
+use crate::reading::Reading;
+use crate::step::Reply;
+use crate::text::value_of;
+use crate::time::{Time, of_seconds, parse_utc};
 
 /// Words in the type of a call that answers with no words of a model.
 const NO_STEPS: [&str; 14] = [
@@ -36,16 +37,16 @@ const MCP_CALL: &str = "call_mcp_tool";
 
 /// A row: what matters to a run.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct SpendRow {
     pub(super) start: Time,
     pub(super) end: Time,
     pub(super) failed: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: RowKind,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
-    Model(Box<Model>),
+pub(super) enum RowKind {
+    Model(Box<LoggedCall>),
     /// With its result, where it is logged.
     Tool(Asked, String),
     /// No step of an agent.
@@ -56,7 +57,7 @@ pub(super) enum Kind {
 
 /// A model call.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct LoggedCall {
     id: String,
     model: Option<String>,
     provider: Option<String>,
@@ -98,7 +99,7 @@ struct Record<'a> {
     proxy_server_request: Option<Value>,
 }
 
-impl Row {
+impl SpendRow {
     pub(super) fn read(raw: &RawValue) -> Result<Self, serde_json::Error> {
         let record: Record<'_> = serde_json::from_str(raw.get())?;
         let metadata = object_of(record.metadata.as_ref());
@@ -113,7 +114,7 @@ impl Row {
     }
 }
 
-fn kind_of(record: Record<'_>, metadata: &Map<String, Value>) -> Kind {
+fn kind_of(record: Record<'_>, metadata: &Map<String, Value>) -> RowKind {
     let kind = record.call_type.as_deref().unwrap_or_default();
     if kind == MCP_CALL {
         let mut asked = mcp_call(metadata);
@@ -124,13 +125,13 @@ fn kind_of(record: Record<'_>, metadata: &Map<String, Value>) -> Kind {
         }
         let is_logged = |value: &&Value| !value.is_null() && **value != json!({});
         let result = record.response.as_ref().filter(is_logged).map(text_of);
-        return Kind::Tool(asked, result.unwrap_or_default());
+        return RowKind::Tool(asked, result.unwrap_or_default());
     }
     if NO_STEPS.iter().any(|word| kind.contains(word)) {
         let cost = value_of(record.spend).and_then(|spend| spend.as_f64());
-        return Kind::Other { has_cost: cost != Some(0.0) };
+        return RowKind::Other { has_cost: cost != Some(0.0) };
     }
-    Kind::Model(Box::new(model_of(record, metadata)))
+    RowKind::Model(Box::new(model_of(record, metadata)))
 }
 
 /// The tool's own name and arguments, as the proxy notes them.
@@ -145,7 +146,7 @@ fn mcp_call(metadata: &Map<String, Value>) -> Asked {
     }
 }
 
-fn model_of(record: Record<'_>, metadata: &Map<String, Value>) -> Model {
+fn model_of(record: Record<'_>, metadata: &Map<String, Value>) -> LoggedCall {
     let request = object_of(record.proxy_server_request.as_ref());
     let logged = list_of(record.messages.as_ref());
     let told = if logged.is_empty() { list_of(request.get("messages")) } else { logged };
@@ -154,7 +155,7 @@ fn model_of(record: Record<'_>, metadata: &Map<String, Value>) -> Model {
     let owned = |text: &Option<Cow<'_, str>>| {
         text.as_deref().filter(|text| !text.is_empty()).map(str::to_owned)
     };
-    Model {
+    LoggedCall {
         id: owned(&record.request_id).unwrap_or_default(),
         model: owned(&record.model),
         provider: owned(&record.custom_llm_provider),
@@ -204,13 +205,6 @@ fn usage_of(record: &Record<'_>, metadata: &Map<String, Value>) -> Value {
     Value::Object(usage)
 }
 
-/// A value that is not null; a number beyond all bounds stays as its text, which is no count.
-fn value_of(raw: Option<&RawValue>) -> Option<Value> {
-    let raw = raw?.get();
-    let value = serde_json::from_str(raw).unwrap_or_else(|_| Value::String(raw.to_owned()));
-    (!value.is_null()).then_some(value)
-}
-
 /// An object, or the object that a text holds as JSON.
 fn object_of(value: Option<&Value>) -> Map<String, Value> {
     match value {
@@ -220,47 +214,26 @@ fn object_of(value: Option<&Value>) -> Map<String, Value> {
     }
 }
 
-/// A time as text, in UTC where it does not say, or as seconds since 1970.
+/// A time as text, in UTC if it does not say, or as seconds since 1970.
 fn time_of(value: Option<&Value>) -> Time {
     match value? {
-        Value::String(text) => parse_time(text).or_else(|| parse_time(&format!("{text}Z"))),
-        Value::Number(number) => {
-            let text = number.to_string();
-            let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-            let millis: String = fraction.chars().chain("000".chars()).take(3).collect();
-            whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(millis.parse().ok()?)
-        }
+        Value::String(text) => parse_utc(text),
+        Value::Number(number) => of_seconds(number),
         _ => None,
     }
 }
 
-/// What a model call answered, used and cost.
-pub(super) fn reply(
-    row: &Row,
-    model: &Model,
-    source: &Source<'_>,
-    warnings: &mut Warnings,
-) -> Reply {
-    let call = ModelCall {
-        providers: &[model.provider.as_deref(), None],
-        model: model.model.as_deref(),
-        shape: UsageShape::OpenAiChat,
-        usage: &model.usage,
-        service_tier: None,
+/// The model's response, its usage and its cost.
+pub(super) fn reply(row: &SpendRow, call: &LoggedCall, reading: Reading<'_>) -> Reply {
+    let mut reply = Reply { model: call.model.clone(), ..Reply::default() };
+    reply.finish.clone_from(&call.finish);
+    let priced = ModelCall {
+        providers: &[call.provider.as_deref(), None],
         time: row.end,
+        ..ModelCall::new(UsageShape::OpenAiChat, &call.usage)
     };
-    let bill = bill(&call, source.prices);
-    if let Some(problem) = bill.problem {
-        let message = || format!("row {}: {problem}", model.id);
-        warnings.add(WarningKind::BadNumber, source.main.name(), None, message);
-    }
-    Reply {
-        model: model.model.clone(),
-        usage: bill.usage,
-        cost: Some(bill.cost),
-        source: bill.source,
-        finish: model.finish.clone(),
-    }
+    reading.price(&mut reply, &priced, format_args!("row {}", call.id));
+    reply
 }
 
 #[cfg(test)]

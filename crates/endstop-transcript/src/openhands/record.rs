@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use endstop_price::billed_cost;
 
+use crate::text::{present, word};
+
 /// What an old action holds beside its arguments, and what a new one's arguments hold beside them.
 const NO_ARGUMENTS: [&str; 14] = [
     "action",
@@ -29,7 +31,7 @@ const NO_ARGUMENTS: [&str; 14] = [
 
 /// One run of an evaluation.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Line<'a> {
+pub(super) struct EvaluationLine<'a> {
     #[serde(borrow)]
     instance_id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -57,7 +59,7 @@ struct Metrics {
     costs: Option<Vec<Value>>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> EvaluationLine<'a> {
     /// The fields beside the events.
     pub(super) const FIELDS: [&'static str; 5] =
         ["instance_id", "issue", "metrics", "test_result", "report"];
@@ -81,7 +83,7 @@ impl<'a> Line<'a> {
     /// The instance, or `owner/repo#number` of the issue.
     pub(super) fn name(&self) -> Option<String> {
         let instance =
-            self.instance_id.map(|raw| word(raw).map_or(raw.get().into(), Cow::into_owned));
+            self.instance_id.map(|raw| word(Some(raw)).map_or(raw.get().into(), Cow::into_owned));
         instance.or_else(|| {
             let issue: Issue = serde_json::from_str(self.issue?.get()).ok()?;
             Some(format!("{}/{}#{}", issue.owner, issue.repo, issue.number))
@@ -103,7 +105,7 @@ impl<'a> Line<'a> {
 
 /// An action or an observation.
 #[derive(Debug, Deserialize)]
-pub(super) struct Event<'a> {
+pub(super) struct OpenHandsEvent<'a> {
     #[serde(borrow)]
     pub(super) id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -129,12 +131,12 @@ pub(super) struct Event<'a> {
     #[serde(borrow)]
     success: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_call_metadata: Option<Metadata<'a>>,
+    pub(super) tool_call_metadata: Option<CallMetadata<'a>>,
 }
 
 /// The call that an event is of.
 #[derive(Debug, Deserialize)]
-pub(super) struct Metadata<'a> {
+pub(super) struct CallMetadata<'a> {
     #[serde(borrow)]
     pub(super) function_name: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -145,7 +147,7 @@ pub(super) struct Metadata<'a> {
 
 /// The response of a model as LiteLLM gives it.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Response<'a> {
+pub(super) struct LlmResponse<'a> {
     #[serde(borrow)]
     pub(super) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -153,42 +155,42 @@ pub(super) struct Response<'a> {
     #[serde(borrow)]
     pub(super) service_tier: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<Choice<'a>>>,
+    pub(super) choices: Option<Vec<LlmChoice<'a>>>,
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice<'a> {
+pub(super) struct LlmChoice<'a> {
     #[serde(borrow)]
     pub(super) finish_reason: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) message: Option<Message<'a>>,
+    pub(super) message: Option<LlmMessage<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Message<'a> {
+pub(super) struct LlmMessage<'a> {
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
+    pub(super) tool_calls: Option<Vec<LlmToolCall<'a>>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ToolCall<'a> {
+pub(super) struct LlmToolCall<'a> {
     #[serde(borrow)]
     pub(super) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) function: Option<Function<'a>>,
+    pub(super) function: Option<LlmFunction<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Function<'a> {
+pub(super) struct LlmFunction<'a> {
     #[serde(borrow)]
     pub(super) arguments: Option<Cow<'a, str>>,
 }
 
-impl Event<'_> {
+impl OpenHandsEvent<'_> {
     /// Whether the observation is of a failure.
     pub(super) fn has_failed(&self) -> bool {
         if self.observation.as_deref() == Some("error") {
@@ -206,17 +208,13 @@ impl Event<'_> {
     }
 }
 
-/// A text; `None` where the value is anything else.
-pub(super) fn word(raw: &RawValue) -> Option<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    serde_json::from_str::<Text<'_>>(raw.get()).ok().map(|text| text.0)
-}
-
 /// A text, the texts of a list of parts, or else the JSON as it is. Null and absent are empty.
 pub(super) fn words(raw: Option<&RawValue>) -> String {
-    let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return String::new() };
-    if let Some(text) = word(raw) {
+    if present(raw).is_none() {
+        return String::new();
+    }
+    let Some(raw) = raw else { return String::new() };
+    if let Some(text) = word(Some(raw)) {
         return text.into_owned();
     }
     match serde_json::from_str::<Vec<Value>>(raw.get()) {
@@ -241,24 +239,24 @@ pub(super) fn arguments_of(raw: &RawValue) -> String {
 
 /// The name by which a call's observation finds it, and the tool.
 pub(super) fn names_of(
-    event: &Event<'_>,
-    metadata: Option<&Metadata<'_>>,
+    event: &OpenHandsEvent<'_>,
+    metadata: Option<&CallMetadata<'_>>,
     action: &str,
 ) -> (String, String) {
     let named = metadata.and_then(|metadata| metadata.tool_call_id.as_deref()).map(str::to_owned);
-    let id = || event.id.map(|id| word(id).map_or(id.get().to_owned(), Into::into));
+    let id = || event.id.map(|id| word(Some(id)).map_or(id.get().to_owned(), Into::into));
     let tool = metadata.and_then(|metadata| metadata.function_name.as_deref()).unwrap_or(action);
     (named.or_else(id).unwrap_or_default(), tool.to_owned())
 }
 
-pub(super) fn asked_for(response: Option<&Response<'_>>, id: &str) -> Option<String> {
+pub(super) fn asked_for(response: Option<&LlmResponse<'_>>, id: &str) -> Option<String> {
     let message = response?.choices.as_ref()?.first()?.message.as_ref()?;
     let call = message.tool_calls.iter().flatten().find(|call| call.id.as_deref() == Some(id))?;
     Some(call.function.as_ref()?.arguments.as_deref()?.to_owned())
 }
 
 /// The words of the reply: those of the response, else the thought or the message.
-pub(super) fn said(event: &Event<'_>, response: Option<&Response<'_>>) -> String {
+pub(super) fn said(event: &OpenHandsEvent<'_>, response: Option<&LlmResponse<'_>>) -> String {
     let choice = response.and_then(|response| response.choices.as_ref()?.first());
     if let Some(message) = choice.and_then(|choice| choice.message.as_ref()) {
         return words(message.content);

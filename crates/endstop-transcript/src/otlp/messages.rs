@@ -2,11 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::messages::{Said, Told, asked_of, list_of, said_in, told_in};
 use super::span::Attributes;
-
-/// The most messages that are rebuilt from flattened names; beyond any context.
-const MAX_FLATTENED: usize = 1 << 16;
+use crate::limits::MAX_FLATTENED_MESSAGES;
+use crate::messages::{Said, Told, asked_of, list_of, said_in, told_in};
 
 /// What the model answered.
 pub(super) fn output(attributes: &Attributes) -> Said {
@@ -55,7 +53,7 @@ fn rebuilt(attributes: &Attributes, prefix: &str) -> Vec<Value> {
         else {
             continue;
         };
-        let Some(index) = index.parse().ok().filter(|index| *index < MAX_FLATTENED) else {
+        let Some(index) = index.parse().ok().filter(|index| *index < MAX_FLATTENED_MESSAGES) else {
             continue;
         };
         if messages.len() <= index {

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use super::super::act::Time;
-use super::super::messages::{Asked, Said, Told, text_of};
 use super::messages;
+use crate::messages::{Asked, Said, Told, text_of};
+use crate::time::Time;
 
 /// `status.code` of a span that failed, as a number and by name.
 const FAILED: [&str; 2] = ["2", "STATUS_CODE_ERROR"];
@@ -39,14 +39,14 @@ pub(super) struct Span {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) failed: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: SpanKind,
 }
 
 /// What a span is about.
 #[derive(Debug)]
-pub(super) enum Kind {
-    Model(Box<Model>),
-    Tool(Tool),
+pub(super) enum SpanKind {
+    Model(Box<ModelSpan>),
+    Tool(ToolSpan),
     /// With the user turns that it was called with, where they are told.
     Agent(usize),
     /// Only a link between its parent and its children.
@@ -55,7 +55,7 @@ pub(super) enum Kind {
 
 /// A model call.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct ModelSpan {
     pub(super) name: Option<String>,
     pub(super) provider: Option<String>,
     /// With the names of the conventions.
@@ -67,7 +67,7 @@ pub(super) struct Model {
 
 /// A tool call.
 #[derive(Debug)]
-pub(super) struct Tool {
+pub(super) struct ToolSpan {
     pub(super) asked: Asked,
     pub(super) result: Option<String>,
 }
@@ -205,7 +205,7 @@ fn content(attributes: &Attributes, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| attributes.get(*name)).map(text_of)
 }
 
-fn kind_of(attributes: &Attributes) -> Kind {
+fn kind_of(attributes: &Attributes) -> SpanKind {
     let operation = string(attributes, &["gen_ai.operation.name"]);
     let kind = match operation {
         Some("chat" | "text_completion" | "generate_content") => "model",
@@ -214,10 +214,10 @@ fn kind_of(attributes: &Attributes) -> Kind {
         _ => older_kind(attributes),
     };
     match kind {
-        "model" => Kind::Model(Box::new(model_of(attributes))),
-        "tool" => Kind::Tool(tool_of(attributes)),
-        "agent" => Kind::Agent(messages::input(attributes).turns),
-        _ => Kind::Other,
+        "model" => SpanKind::Model(Box::new(model_of(attributes))),
+        "tool" => SpanKind::Tool(tool_of(attributes)),
+        "agent" => SpanKind::Agent(messages::input(attributes).turns),
+        _ => SpanKind::Other,
     }
 }
 
@@ -247,11 +247,11 @@ fn older_kind(attributes: &Attributes) -> &'static str {
     }
 }
 
-fn model_of(attributes: &Attributes) -> Model {
+fn model_of(attributes: &Attributes) -> ModelSpan {
     let name = ["gen_ai.response.model", "llm.model_name", "ai.response.model"];
     let asked = ["gen_ai.request.model", "llm.request.model_name", "ai.model.id"];
     let provider = ["gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system"];
-    Model {
+    ModelSpan {
         name: string(attributes, &name).or(string(attributes, &asked)).map(str::to_owned),
         provider: string(attributes, &provider)
             .or(string(attributes, &["ai.model.provider"]))
@@ -325,7 +325,7 @@ fn finish_of(attributes: &Attributes) -> Option<String> {
     string(attributes, &names).map(str::to_owned)
 }
 
-fn tool_of(attributes: &Attributes) -> Tool {
+fn tool_of(attributes: &Attributes) -> ToolSpan {
     let names = ["gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name"];
     let ids = ["gen_ai.tool.call.id", "tool_call.id", "tool.id", "ai.toolCall.id"];
     let arguments = [
@@ -341,7 +341,7 @@ fn tool_of(attributes: &Attributes) -> Tool {
         "output.value",
         "traceloop.entity.output",
     ];
-    Tool {
+    ToolSpan {
         asked: Asked {
             id: string(attributes, &ids).map(str::to_owned),
             tool: string(attributes, &names).unwrap_or_default().to_owned(),
@@ -361,10 +361,10 @@ mod tests {
         let mut attributes = Attributes::new();
         attributes.insert(operation.0.to_owned(), json!(operation.1));
         match kind_of(&attributes) {
-            Kind::Model(_) => "model",
-            Kind::Tool(_) => "tool",
-            Kind::Agent(_) => "agent",
-            Kind::Other => "other",
+            SpanKind::Model(_) => "model",
+            SpanKind::Tool(_) => "tool",
+            SpanKind::Agent(_) => "agent",
+            SpanKind::Other => "other",
         }
     }
 

@@ -8,8 +8,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Lists, Turn, parse};
-use crate::part::Part;
+use super::{Lists, Turn, WRONG};
+use crate::limits::MAX_HISTORY_BYTES;
+use crate::reading::Reading;
 use crate::text::text_of;
 use crate::warning::Warnings;
 
@@ -19,10 +20,6 @@ pub(super) const HISTORY: &str = "history";
 /// How far ahead in the history a call is looked for. The two lists run side by side, but for what only one
 /// of them has.
 const LOOK_AHEAD: usize = 64;
-
-/// How much of the history is held at once, in bytes: far more than an ordinary run's. What is behind it is read
-/// when it is come to, from the beginning of the file.
-const MAX_HELD_BYTES: usize = 8 << 20;
 
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -53,7 +50,7 @@ struct Function<'a> {
 }
 
 /// What a message of the history is.
-pub(super) enum Told {
+pub(super) enum HistoryItem {
     /// A model call, still without its result.
     Turn(Turn),
     /// What the environment said.
@@ -61,8 +58,8 @@ pub(super) enum Told {
 }
 
 /// Reads a message; none is what is neither.
-pub(super) fn told_by(item: &RawValue, part: &Part, warnings: &mut Warnings) -> Option<Told> {
-    let message: Message<'_> = parse(item, part, warnings)?;
+pub(super) fn item_of(item: &RawValue, reading: Reading<'_>) -> Option<HistoryItem> {
+    let message: Message<'_> = reading.parse(item, WRONG)?;
     if message.is_demo == Some(true) {
         return None;
     }
@@ -77,9 +74,9 @@ pub(super) fn told_by(item: &RawValue, part: &Part, warnings: &mut Warnings) -> 
             };
             let action = message.action.unwrap_or_default().trim().to_owned();
             let function = call.and_then(|call| named(call.function?));
-            Some(Told::Turn(Turn { words, action, function, ..Turn::default() }))
+            Some(HistoryItem::Turn(Turn { words, action, function, ..Turn::default() }))
         }
-        "user" | "tool" => Some(Told::Result(content())),
+        "user" | "tool" => Some(HistoryItem::Result(content())),
         _ => None,
     }
 }
@@ -105,7 +102,7 @@ struct Call {
 
 impl<'r> Functions<'r> {
     pub(super) fn of(lists: &'r Lists<'r>) -> Self {
-        Self::with_limit(lists, MAX_HELD_BYTES)
+        Self::with_limit(lists, MAX_HISTORY_BYTES)
     }
 
     pub(super) fn with_limit(lists: &'r Lists<'r>, limit: usize) -> Self {
@@ -136,14 +133,15 @@ impl<'r> Functions<'r> {
     /// Holds more of the history: as much as there is room for, and never too little to look ahead.
     fn read_on(&mut self) {
         let (passed, mut index) = (self.passed, 0);
-        let mut warnings = Warnings::default();
+        let warnings = Warnings::default();
         self.has_more = false;
         let lists = self.lists;
-        lists.each(HISTORY, &mut warnings, &mut |item, warnings| {
+        let reading = lists.reading.telling(&warnings);
+        lists.each_telling(&warnings, HISTORY, &mut |item| {
             if self.has_more {
                 return;
             }
-            let Some(Told::Turn(turn)) = told_by(item, lists.part, warnings) else { return };
+            let Some(HistoryItem::Turn(turn)) = item_of(item, reading) else { return };
             index += 1;
             if index > passed {
                 self.hold(turn);

@@ -48,7 +48,7 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
-fn examples_of(format: &'static dyn Format) -> Vec<Example> {
+fn examples_of(format: &'static Format) -> Vec<Example> {
     let folder = data().join(format.id());
     let found = walk(std::slice::from_ref(&folder)).unwrap();
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
@@ -71,24 +71,24 @@ fn examples_of(format: &'static dyn Format) -> Vec<Example> {
 
 /// Examples that text can be put into; what is packed has examples unpacked, too.
 fn examples_of_text() -> impl Iterator<Item = Example> {
-    let texts = |format: &'static dyn Format| {
+    let texts = |format: &'static Format| {
         let texts: Vec<Example> =
             examples_of(format).into_iter().filter(Example::is_text).collect();
         assert!(!texts.is_empty(), "`{}` needs an example that is text", format.id());
         texts
     };
-    FORMATS.iter().flat_map(move |format| texts(*format))
+    FORMATS.iter().flat_map(move |format| texts(format))
 }
 
 fn examples() -> impl Iterator<Item = Example> {
-    FORMATS.iter().flat_map(|format| examples_of(*format))
+    FORMATS.iter().flat_map(|format| examples_of(format))
 }
 
 #[test]
 fn examples_read_as_expected() {
     for format in FORMATS {
         let mut text = String::new();
-        for example in examples_of(*format) {
+        for example in examples_of(format) {
             assert!(example.whole.faults().is_empty(), "{:?}", example.whole.faults());
             assert!(!example.whole.runs.is_empty(), "{}", example.transcript.main.name());
             text.push_str(&format!("## {}\n", example.transcript.main.name()));
@@ -279,7 +279,7 @@ fn deep_nesting_is_refused_not_followed() {
 #[test]
 fn a_line_beyond_the_limit_is_skipped_with_a_warning() {
     for format in FORMATS {
-        let Some(example) = examples_of(*format).into_iter().find(Example::is_lines) else {
+        let Some(example) = examples_of(format).into_iter().find(Example::is_lines) else {
             continue;
         };
         let mut bytes = vec![b'x'; MAX_LINE_BYTES + 1];
@@ -296,7 +296,7 @@ fn a_line_beyond_the_limit_is_skipped_with_a_warning() {
 fn an_absent_file_is_a_warning() {
     for format in FORMATS {
         let main = Part::file("/absent/file.json");
-        let keep = Keep::of(&Transcript { format: *format, main, children: Vec::new() });
+        let keep = Keep::of(&Transcript { format, main, children: Vec::new() });
         assert!(keep.runs.is_empty());
         assert_eq!(keep.warnings[0].kind, WarningKind::Unreadable);
     }

@@ -112,7 +112,7 @@ fn messages_of_a_session_read_as_responses() {
         ("messages.json", format!("{{\"messages\":[{}]}}", messages.join(","))),
     ] {
         let head = Head::new(text.as_bytes(), b"");
-        let format = FORMATS.iter().find(|format| format.detect(&head)).copied().unwrap();
+        let format = FORMATS.iter().find(|format| format.detect(&head)).unwrap();
         assert_eq!(format.id(), "anthropic-responses");
         let main = Part::bytes(file, text.into_bytes());
         let keep = Keep::of(&Transcript { format, main, children: Vec::new() });

@@ -1,9 +1,25 @@
-//! Models of providers, asked over HTTP.
+//! Models of providers, called over HTTP.
 //!
-//! The library `genai` makes the requests and reads the streams of all providers. Beside it every frame of a
-//! stream is looked at (`facts`), for what `genai` does not pass on or not exactly: usage as the provider
-//! wrote it, the model that answered, the finish reason, the cost, errors, and whether the answer really
-//! came to its end.
+//! The library `genai` makes the requests and reads the streams of all providers. Every frame of a stream is also
+//! read here (`facts`), for what `genai` drops or changes: usage as the provider wrote it, the model that answered,
+//! the finish reason, the cost, errors, and whether the response really came to its end.
+//!
+//! # Why `genai` stays
+//!
+//! `endstop-llm` reads replies and streams of four APIs, so `genai` could be replaced. It stays for now, behind the
+//! feature `models`, for what no other part of Endstop does yet:
+//!
+//! - **Writing requests.** The gateway only edits requests. `genai` writes conversations, tools, schemas and choices
+//!   for these APIs and for Ollama's own, and knows the differences of OpenRouter, Groq, xAI, DeepSeek, Mistral,
+//!   Together and Moonshot.
+//! - **What goes back.** Signed thinking, thought signatures and encrypted reasoning have to go back to the provider
+//!   that sent them. The gateway passes them on unread, so the readers of `endstop-llm` do not return them.
+//! - **An HTTP client for public hosts**, with proxies, TLS and compression. The gateway's connection code serves
+//!   transparent forwarding, and is not a library.
+//!
+//! The price is a build with `reqwest` and `aws-lc` (two minutes on two cores), which only users of the feature
+//! pay. Replace it when `endstop-llm` can write a request and return what goes back: then `facts` and its four
+//! shapes go, and `failure`, `request` and the tests of this module stay as they are.
 
 mod answer;
 mod facts;

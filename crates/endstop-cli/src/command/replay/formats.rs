@@ -11,7 +11,7 @@ use crate::output::table;
 
 pub(super) fn run(as_json: bool, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if as_json {
-        let rows: Vec<Value> = FORMATS.iter().map(|format| to_json(*format)).collect();
+        let rows: Vec<Value> = FORMATS.iter().map(|format| to_json(format)).collect();
         writeln!(out, "{}", json!({ "version": 1, "formats": rows }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -72,7 +72,7 @@ fn tells(supplies: Supplies) -> String {
     if told.is_empty() { "-".to_owned() } else { told.join(", ") }
 }
 
-fn to_json(format: &dyn Format) -> Value {
+fn to_json(format: &Format) -> Value {
     let home = |home: &Home| json!({ "variable": home.variable, "folders": folders(home) });
     let supplies: serde_json::Map<String, Value> = named(format.supplies())
         .into_iter()

@@ -1,4 +1,7 @@
 //! Responses that are passed on while they come.
+//!
+//! A stream whose run has stopped ends between two blocks with a stop response, or its connection is cut
+//! (`docs/semantics.md` sections 6 and 9).
 
 use std::task::{Context, Poll};
 
@@ -183,7 +186,7 @@ impl StreamRelay {
             reader: parsed.dialect().stream(request),
             end_mark: EndMark::of(parsed.route().api),
             strips_usage: call.negotiation().forces_usage(),
-            needs_structure: request.demands != OutputContract::Text,
+            needs_structure: request.contract != OutputContract::Text,
             has_passed: false,
             incomplete: 0,
             unread,
@@ -241,7 +244,7 @@ impl StreamRelay {
 
     /// What is known of the response. Bytes that passed unread count by their number.
     fn seen(&self) -> CallResponse {
-        self.with_unread(self.reader.seen())
+        self.with_unread(self.reader.response())
     }
 
     fn with_unread(&self, seen: &CallResponse) -> CallResponse {
@@ -277,7 +280,7 @@ impl StreamRelay {
             if part.has_end
                 && let Some(call) = self.phase.settle()
             {
-                call.delivered(self.reader.seen());
+                call.delivered(self.reader.response());
             }
         }
         let passed = part.passed.freeze();
@@ -315,7 +318,7 @@ impl StreamRelay {
             }
             has_end |= match self.end_mark {
                 EndMark::Done => event.is_some_and(|event| is_done(event.data)),
-                EndMark::LastEvent => self.reader.seen().is_whole,
+                EndMark::LastEvent => self.reader.response().is_whole,
                 EndMark::Nothing => false,
             };
             if !has_only_words
@@ -389,7 +392,7 @@ impl StreamRelay {
             StopSignal::new(StopReason::StopRequested).with_message("no tool can be called now")
         });
         drop(settled);
-        let has_structure = !self.needs_structure || !self.reader.seen().tool_calls.is_empty();
+        let has_structure = !self.needs_structure || !self.reader.response().tool_calls.is_empty();
         if !has_structure || !self.reader.is_between_blocks() {
             return self.cut_after(out);
         }
@@ -484,11 +487,11 @@ fn refused_tool_call(
     passed: &mut usize,
 ) -> Option<RefusedToolCall> {
     let call = call.filter(|_| brought.begins_call.is_some())?;
-    let calls = &reader.seen().tool_calls;
+    let calls = &reader.response().tool_calls;
     *passed = call.admits(calls, *passed);
     if *passed == calls.len() {
         return None;
     }
-    let seen = reader.seen().clone();
+    let seen = reader.response().clone();
     Some(RefusedToolCall { seen, rest: reader.refuse(event, *passed) })
 }

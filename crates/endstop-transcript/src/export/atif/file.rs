@@ -13,7 +13,7 @@ pub(super) struct Trajectory {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trajectory_id: Option<String>,
     pub(super) agent: Agent,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<WrittenStep>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) final_metrics: Option<FinalMetrics>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ impl Extra {
 }
 
 #[derive(Serialize)]
-pub(super) struct Step {
+pub(super) struct WrittenStep {
     step_id: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<String>,
@@ -72,7 +72,7 @@ pub(super) struct Step {
     extra: Option<StepExtra>,
 }
 
-impl Step {
+impl WrittenStep {
     fn new(wall: u64, source: &'static str) -> Self {
         Self {
             step_id: 0,
@@ -122,7 +122,7 @@ fn time(wall: u64) -> Option<String> {
 }
 
 /// The steps with their numbers, from 1.
-pub(super) fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
+pub(super) fn numbered(mut steps: Vec<WrittenStep>) -> Vec<WrittenStep> {
     for (number, step) in (1..).zip(&mut steps) {
         step.step_id = number;
     }
@@ -324,8 +324,8 @@ pub(super) struct FinalMetrics {
 }
 
 /// The sums over the steps; no sum where a part of it is unknown.
-pub(super) fn total(steps: &[Step]) -> Option<FinalMetrics> {
-    let calls: Vec<&Step> = steps.iter().filter(|step| step.source == "agent").collect();
+pub(super) fn total(steps: &[WrittenStep]) -> Option<FinalMetrics> {
+    let calls: Vec<&WrittenStep> = steps.iter().filter(|step| step.source == "agent").collect();
     let metrics: Option<Vec<&Metrics>> = calls.iter().map(|step| step.metrics.as_ref()).collect();
     let metrics = metrics.filter(|metrics| !metrics.is_empty())?;
     let sum = |count: fn(&Metrics) -> Option<u64>| -> Option<u64> {

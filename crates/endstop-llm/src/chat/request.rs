@@ -1,0 +1,234 @@
+//! Requests, as they are read.
+
+use std::borrow::Cow;
+
+use super::edit;
+use crate::ambiguous_keys::{DecidingKey, check_members, truth, whole};
+use crate::json::{Entry, List, Object, Raw, fields};
+use crate::limits::MAX_CALLS;
+use crate::output_contract::{Offer, ToolRequirement, output_contract};
+use crate::parts::{
+    Kind, Noted, arguments_of, beside, context, fallbacks, may_write_1h, read_noting, searches,
+    text_of,
+};
+use crate::token_bound::{TOOL_INSTRUCTIONS, mark_entry};
+use crate::{CallRequest, ReadError, Thread, ToolResult};
+
+/// What decides the cost of an answer, and who gives it.
+const KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["model"]),
+    DecidingKey::of(&["stream"]),
+    DecidingKey::of(&["stream_options"]).with(&[DecidingKey::of(&["include_usage"])]),
+    DecidingKey::of(&["max_tokens"]),
+    DecidingKey::of(&["max_completion_tokens"]),
+    DecidingKey::of(&["n"]),
+    DecidingKey::of(&["best_of"]),
+    DecidingKey::of(&["service_tier"]),
+    DecidingKey::of(&["models"]),
+    DecidingKey::of(&["fallbacks"]),
+];
+
+fields! {
+    Request<'j> {
+        model: Raw<'j> = "model",
+        stream: Raw<'j> = "stream",
+        stream_options: StreamOptions<'j> = "stream_options",
+        max_tokens: Raw<'j> = "max_tokens",
+        max_completion_tokens: Raw<'j> = "max_completion_tokens",
+        n: Raw<'j> = "n",
+        best_of: Raw<'j> = "best_of",
+        tier: Raw<'j> = "service_tier",
+        search: Raw<'j> = "web_search_options" | "search_parameters" | "plugins",
+        models: Raw<'j> = "models",
+        fallbacks: Raw<'j> = "fallbacks",
+        tools: List<Tool<'j>> = "tools",
+        tool_choice: Raw<'j> = "tool_choice",
+        functions: List<Function<'j>> = "functions",
+        function_call: Raw<'j> = "function_call",
+        format: Kind<'j> = "response_format",
+        messages: List<Entry<'j>> = "messages",
+    }
+}
+
+fields! {
+    StreamOptions<'j> {
+        include_usage: Raw<'j> = "include_usage",
+    }
+}
+
+fields! {
+    Tool<'j> {
+        kind: Raw<'j> = "type",
+        most: Raw<'j> = "max_uses",
+        function: Function<'j> = "function" | "custom",
+    }
+}
+
+fields! {
+    Function<'j> {
+        name: Raw<'j> = "name",
+        parameters: Raw<'j> = "parameters",
+        arguments: Raw<'j> = "arguments" | "input",
+    }
+}
+
+fields! {
+    Choice<'j> {
+        name: Raw<'j> = "name",
+        function: Function<'j> = "function" | "custom",
+        allowed: Allowed<'j> = "allowed_tools",
+    }
+}
+
+fields! {
+    Allowed<'j> {
+        mode: Raw<'j> = "mode",
+    }
+}
+
+fields! {
+    Call<'j> {
+        id: Raw<'j> = "id",
+        function: Function<'j> = "function" | "custom",
+    }
+}
+
+/// Reads a request.
+pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
+    let Noted { text, value: request, members } = read_noting::<Request<'_>>(body)?;
+    check_members(&members, KEYS)?;
+    let [old_cap, cap] = [
+        whole(request.max_tokens, "max_tokens", 0)?,
+        whole(request.max_completion_tokens, "max_completion_tokens", 0)?,
+    ];
+    let [choices, best_of] = [whole(request.n, "n", 1)?, whole(request.best_of, "best_of", 1)?];
+    let mut parsed = CallRequest {
+        model: request.model.text().unwrap_or_default().into_owned(),
+        is_stream: truth(request.stream, "stream")?,
+        wants_usage: request.stream_options.include_usage.is_true(),
+        // Servers differ in which of the two counts.
+        output_cap: old_cap.max(cap),
+        // The best of several are all paid.
+        choices: choices.max(best_of).unwrap_or(1),
+        fallbacks: fallbacks([request.models, request.fallbacks])?,
+        has_server_tools: request.has_server_tools(),
+        searches: request.searches(),
+        may_write_1h: may_write_1h(body),
+        context: context(request.tier, Raw::default()),
+        contract: request.output_contract(),
+        tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
+        thread: Thread::Whole,
+        fixed_bound: beside(body, request.messages.0.iter().map(Entry::raw)),
+        root: Object::known(text, &members, edit::KEYS),
+        ..CallRequest::default()
+    };
+    if !parsed.tools.is_empty() {
+        parsed.fixed_bound = parsed.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+    }
+    conversation(&request.messages.0, &mut parsed);
+    Ok(parsed)
+}
+
+impl<'j> Request<'j> {
+    fn offers(&self) -> Vec<Offer<'j>> {
+        let tools = self.tools.0.iter().map(|tool| &tool.function);
+        let functions = tools.chain(&self.functions.0);
+        functions
+            .filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.parameters }))
+            .collect()
+    }
+
+    fn searches(&self) -> u64 {
+        let by_tools =
+            self.tools.0.iter().map(|it| searches(&it.kind.text().unwrap_or_default(), it.most));
+        let by_option = if self.search.is_some() { searches("search", Raw::default()) } else { 0 };
+        by_tools.fold(by_option, u64::saturating_add)
+    }
+
+    /// Other kinds of tools run at the provider.
+    fn has_server_tools(&self) -> bool {
+        let runs_there = |tool: &Tool<'_>| {
+            !matches!(tool.kind.text().as_deref(), None | Some("function" | "custom"))
+        };
+        self.search.is_some() || self.tools.0.iter().any(runs_there)
+    }
+
+    fn output_contract(&self) -> crate::OutputContract {
+        let format = self.format.kind.text();
+        let wants_json = matches!(format.as_deref(), Some("json_schema" | "json_object"));
+        let choice = if self.tool_choice.is_some() { self.tool_choice } else { self.function_call };
+        output_contract(&self.offers(), &requirement(choice), wants_json)
+    }
+}
+
+/// What a `tool_choice` requirement on. Some servers call `required` `any`.
+fn requirement(choice: Raw<'_>) -> ToolRequirement {
+    if let Some(word) = choice.text() {
+        return required_by_word(&word);
+    }
+    if !choice.is_object() {
+        return ToolRequirement::Free;
+    }
+    let choice: Choice<'_> = choice.read();
+    if let Some(mode) = choice.allowed.mode.text() {
+        return required_by_word(&mode);
+    }
+    let name = choice.function.name.text().or_else(|| choice.name.text());
+    name.map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned()))
+}
+
+/// What a word requirement on.
+pub(crate) fn required_by_word(word: &str) -> ToolRequirement {
+    match word {
+        "none" => ToolRequirement::Never,
+        "required" | "any" => ToolRequirement::Any,
+        _ => ToolRequirement::Free,
+    }
+}
+
+/// Reads the messages, and what came after the model's last one.
+fn conversation(messages: &[Entry<'_>], parsed: &mut CallRequest) {
+    let mut calls: Vec<(Cow<'_, str>, Function<'_>)> = Vec::new();
+    let mut was_model = false;
+    for message in messages {
+        let role = message.get("role").text().unwrap_or_default();
+        let is_model = role == "assistant";
+        parsed.messages.push(mark_entry(message, role == "user"));
+        match &*role {
+            "assistant" => {
+                if !was_model {
+                    calls.clear();
+                }
+                parsed.results.clear();
+                parsed.has_user_message = false;
+                let legacy: Function<'_> = message.get("function_call").read();
+                let legacy = Some(legacy).filter(|call| call.name.is_some());
+                let ids = message.get("tool_calls").read::<List<Call<'_>>>().0.into_iter();
+                let named = ids.map(|call| (call.id.text().unwrap_or_default(), call.function));
+                let all = named.chain(legacy.map(|function| (Cow::Borrowed(""), function)));
+                calls.extend(all.take(MAX_CALLS));
+            }
+            "user" => parsed.has_user_message = true,
+            "tool" | "function" => parsed.results.push(result(message, &calls)),
+            _ => {}
+        }
+        was_model = is_model;
+    }
+}
+
+fn result(message: &Entry<'_>, calls: &[(Cow<'_, str>, Function<'_>)]) -> ToolResult {
+    let id = message.get("tool_call_id").text().unwrap_or_default();
+    let name = message.get("name").text().unwrap_or_default();
+    let is_it = |(known, function): &&(Cow<'_, str>, Function<'_>)| {
+        *known == id && (!id.is_empty() || function.name.text().as_ref() == Some(&name))
+    };
+    let call = calls.iter().find(is_it).map(|(_, function)| function);
+    let tool = call.and_then(|function| function.name.text()).unwrap_or(name);
+    ToolResult {
+        id: id.into_owned(),
+        tool: tool.into_owned(),
+        arguments: call.map_or(Cow::Borrowed(""), |it| arguments_of(it.arguments)).into_owned(),
+        content: text_of(message.get("content")).into_owned(),
+        failed: false,
+    }
+}

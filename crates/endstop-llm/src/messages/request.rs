@@ -1,0 +1,231 @@
+//! Requests, as they are read.
+
+use std::borrow::Cow;
+
+use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
+use crate::json::{List, Raw, fields};
+use crate::limits::MAX_CALLS;
+use crate::output_contract::{Offer, ToolRequirement, output_contract};
+use crate::parts::{
+    Kind, arguments_of, beside, context, fallbacks, may_write_1h, read_object, searches, text_of,
+};
+use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
+use crate::{CallRequest, ReadError, Thread, ToolResult};
+
+/// What programs add beside the results of tools in the user's name begins so.
+const REMINDER: &str = "<system-reminder>";
+
+/// Kinds of tools that the client runs, without their dates.
+const CLIENT_TOOLS: [&str; 5] = ["custom", "bash_", "text_editor_", "computer_", "memory_"];
+
+/// What decides the cost of an answer, and who gives it.
+const KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["model"]),
+    DecidingKey::of(&["stream"]),
+    DecidingKey::of(&["max_tokens"]),
+    DecidingKey::of(&["service_tier"]),
+    DecidingKey::of(&["speed"]),
+    DecidingKey::of(&["thread"]),
+    DecidingKey::of(&["models"]),
+    DecidingKey::of(&["fallbacks"]),
+];
+
+fields! {
+    Request<'j> {
+        model: Raw<'j> = "model",
+        stream: Raw<'j> = "stream",
+        tier: Raw<'j> = "service_tier",
+        speed: Raw<'j> = "speed",
+        servers: List<Raw<'j>> = "mcp_servers",
+        models: Raw<'j> = "models",
+        fallbacks: Raw<'j> = "fallbacks",
+        max_tokens: Raw<'j> = "max_tokens",
+        tools: List<Tool<'j>> = "tools",
+        tool_choice: Choice<'j> = "tool_choice",
+        format: Kind<'j> = "output_format",
+        config: Config<'j> = "output_config",
+        thread: Continued<'j> = "thread",
+        messages: List<Raw<'j>> = "messages",
+    }
+}
+
+fields! {
+    Tool<'j> {
+        kind: Raw<'j> = "type",
+        name: Raw<'j> = "name",
+        most: Raw<'j> = "max_uses",
+        schema: Raw<'j> = "input_schema",
+    }
+}
+
+fields! {
+    Choice<'j> {
+        kind: Raw<'j> = "type",
+        name: Raw<'j> = "name",
+    }
+}
+
+fields! {
+    Config<'j> {
+        format: Kind<'j> = "format",
+    }
+}
+
+fields! {
+    Continued<'j> {
+        kind: Raw<'j> = "type",
+        previous: Raw<'j> = "previous_message_id",
+    }
+}
+
+fields! {
+    Message<'j> {
+        role: Raw<'j> = "role",
+        content: Raw<'j> = "content",
+    }
+}
+
+fields! {
+    Block<'j> {
+        kind: Raw<'j> = "type",
+        text: Raw<'j> = "text",
+        id: Raw<'j> = "id",
+        name: Raw<'j> = "name",
+        input: Raw<'j> = "input",
+        use_id: Raw<'j> = "tool_use_id",
+        content: Raw<'j> = "content",
+        is_error: Raw<'j> = "is_error",
+    }
+}
+
+/// Reads a request.
+pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
+    let request: Request<'_> = read_object(body)?;
+    check(body, KEYS)?;
+    let offers = request.offers();
+    let kind = request.thread.kind.text();
+    let continues = kind.as_deref() == Some("continue") || request.thread.previous.is_some();
+    let formats = [request.format.kind, request.config.format.kind];
+    let wants_json = formats.iter().any(|kind| kind.json() == "\"json_schema\"");
+    let mut parsed = CallRequest {
+        model: request.model.text().unwrap_or_default().into_owned(),
+        is_stream: truth(request.stream, "stream")?,
+        wants_usage: true,
+        output_cap: whole(request.max_tokens, "max_tokens", 0)?,
+        fallbacks: fallbacks([request.models, request.fallbacks])?,
+        has_server_tools: request.has_server_tools(),
+        searches: request.searches(),
+        may_write_1h: may_write_1h(body),
+        context: context(request.tier, request.speed),
+        choices: 1,
+        contract: output_contract(&offers, &request.tool_choice.requirement(), wants_json),
+        tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
+        thread: if continues { Thread::CanResend } else { Thread::Whole },
+        fixed_bound: beside(body, request.messages.0.iter().copied()),
+        ..CallRequest::default()
+    };
+    if !parsed.tools.is_empty() {
+        parsed.fixed_bound = parsed.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+    }
+    conversation(&request.messages.0, &mut parsed);
+    Ok(parsed)
+}
+
+/// Whether the API takes the request without its tools.
+pub(crate) fn may_remove_tools(body: &[u8]) -> bool {
+    read_object::<Request<'_>>(body).is_ok_and(|request| {
+        let messages = request.messages.0.iter().map(|raw| raw.read::<Message<'_>>());
+        let mut blocks = messages.flat_map(|message| message.content.read::<List<Block<'_>>>().0);
+        let is_of_tool = |kind: &str| kind.ends_with("tool_use") || kind.ends_with("tool_result");
+        !blocks.any(|block| block.kind.text().is_some_and(|kind| is_of_tool(&kind)))
+    })
+}
+
+impl<'j> Request<'j> {
+    fn offers(&self) -> Vec<Offer<'j>> {
+        let offers = self.tools.0.iter();
+        offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
+    }
+
+    fn searches(&self) -> u64 {
+        let of = |it: &Tool<'_>| searches(&it.kind.text().unwrap_or_default(), it.most);
+        self.tools.0.iter().map(of).fold(0, u64::saturating_add)
+    }
+
+    fn has_server_tools(&self) -> bool {
+        let runs_there = |tool: &Tool<'_>| {
+            let kind = tool.kind.text().unwrap_or_default();
+            !kind.is_empty() && !CLIENT_TOOLS.iter().any(|known| kind.starts_with(known))
+        };
+        !self.servers.0.is_empty() || self.tools.0.iter().any(runs_there)
+    }
+}
+
+impl Choice<'_> {
+    fn requirement(&self) -> ToolRequirement {
+        match self.kind.text().as_deref() {
+            Some("none") => ToolRequirement::Never,
+            Some("any") => ToolRequirement::Any,
+            Some("tool") => self
+                .name
+                .text()
+                .map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned())),
+            _ => ToolRequirement::Free,
+        }
+    }
+}
+
+/// Reads the messages, and what came after the model's last one.
+fn conversation(messages: &[Raw<'_>], parsed: &mut CallRequest) {
+    let mut calls: Vec<Block<'_>> = Vec::new();
+    let mut was_model = false;
+    for raw in messages {
+        let message: Message<'_> = raw.read();
+        let is_model = message.role.json() == "\"assistant\"";
+        let blocks: List<Block<'_>> = message.content.read();
+        let is_user = message.role.json() == "\"user\"" && is_of_user(message.content, &blocks.0);
+        parsed.messages.push(mark(*raw, is_user));
+        if is_model {
+            if !was_model {
+                calls.clear();
+            }
+            parsed.results.clear();
+            parsed.has_user_message = false;
+            let used = blocks.0.into_iter().filter(|it| it.kind.json() == "\"tool_use\"");
+            calls.extend(used.take(MAX_CALLS));
+        } else {
+            parsed.has_user_message |= is_user;
+            let results = blocks.0.iter().filter(|it| it.kind.json() == "\"tool_result\"");
+            parsed.results.extend(results.map(|block| result(block, &calls)));
+        }
+        was_model = is_model;
+    }
+}
+
+/// Whether the user wrote a message: not where it has only results of tools, and what programs add to them.
+fn is_of_user(content: Raw<'_>, blocks: &[Block<'_>]) -> bool {
+    if !content.is_list() {
+        return true;
+    }
+    let has_results = blocks.iter().any(|it| it.kind.json() == "\"tool_result\"");
+    blocks.iter().any(|block| match block.kind.text().as_deref() {
+        Some("tool_result") => false,
+        Some("text") if has_results => {
+            !block.text.text().unwrap_or_default().trim_start().starts_with(REMINDER)
+        }
+        _ => true,
+    })
+}
+
+fn result(block: &Block<'_>, calls: &[Block<'_>]) -> ToolResult {
+    let id = block.use_id.text().unwrap_or_default();
+    let call = calls.iter().find(|call| call.id.text().as_ref() == Some(&id));
+    let of_call = |part: fn(&Block<'_>) -> String| call.map(part).unwrap_or_default();
+    ToolResult {
+        tool: of_call(|call| call.name.text().unwrap_or_default().into_owned()),
+        arguments: of_call(|call| arguments_of(call.input).into_owned()),
+        content: text_of(block.content).into_owned(),
+        failed: block.is_error.is_true(),
+        id: Cow::into_owned(id),
+    }
+}

@@ -1,0 +1,262 @@
+//! Requests, as they are read.
+
+use std::borrow::Cow;
+
+use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
+use crate::chat::required_by_word;
+use crate::json::{List, Raw, fields};
+use crate::limits::MAX_CALLS;
+use crate::output_contract::{Offer, ToolRequirement, output_contract};
+use crate::parts::{
+    Kind, arguments_of, context, fallbacks, may_write_1h, read_object, searches, text_of,
+};
+use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
+use crate::{CallRequest, ReadError, Thread, ToolResult};
+
+/// Kinds of tools that the client runs.
+const CLIENT_TOOLS: [&str; 8] = [
+    "function",
+    "custom",
+    "namespace",
+    "local_shell",
+    "apply_patch",
+    "computer",
+    "computer_use",
+    "computer_use_preview",
+];
+
+/// What decides the cost of an answer, and who gives it.
+const KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["model"]),
+    DecidingKey::of(&["stream"]),
+    DecidingKey::of(&["max_output_tokens"]),
+    DecidingKey::of(&["background"]),
+    DecidingKey::of(&["previous_response_id"]),
+    DecidingKey::of(&["conversation"]),
+    DecidingKey::of(&["prompt"]),
+    DecidingKey::of(&["service_tier"]),
+    DecidingKey::of(&["max_tool_calls"]),
+    DecidingKey::of(&["models"]),
+    DecidingKey::of(&["fallbacks"]),
+];
+
+fields! {
+    Request<'j> {
+        model: Raw<'j> = "model",
+        stream: Raw<'j> = "stream",
+        cap: Raw<'j> = "max_output_tokens",
+        tools: List<Tool<'j>> = "tools",
+        tool_choice: Raw<'j> = "tool_choice",
+        text: Text<'j> = "text",
+        input: Raw<'j> = "input",
+        previous: Raw<'j> = "previous_response_id",
+        conversation: Raw<'j> = "conversation",
+        prompt: Raw<'j> = "prompt",
+        background: Raw<'j> = "background",
+        tier: Raw<'j> = "service_tier",
+        most_runs: Raw<'j> = "max_tool_calls",
+        models: Raw<'j> = "models",
+        fallbacks: Raw<'j> = "fallbacks",
+    }
+}
+
+fields! {
+    Tool<'j> {
+        kind: Raw<'j> = "type",
+        name: Raw<'j> = "name",
+        most: Raw<'j> = "max_uses",
+        parameters: Raw<'j> = "parameters",
+    }
+}
+
+fields! {
+    Text<'j> {
+        format: Kind<'j> = "format",
+    }
+}
+
+fields! {
+    Choice<'j> {
+        kind: Raw<'j> = "type",
+        name: Raw<'j> = "name",
+        mode: Raw<'j> = "mode",
+    }
+}
+
+fields! {
+    Item<'j> {
+        kind: Raw<'j> = "type",
+        role: Raw<'j> = "role",
+        call_id: Raw<'j> = "call_id",
+        id: Raw<'j> = "id",
+        name: Raw<'j> = "name",
+        arguments: Raw<'j> = "arguments" | "input" | "action" | "operation",
+        output: Raw<'j> = "output",
+        content: Raw<'j> = "content",
+    }
+}
+
+/// Who an item is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemSource {
+    Model,
+    User,
+    Tool,
+    /// Instructions, or what only names another item.
+    Other,
+}
+
+impl Item<'_> {
+    pub(super) fn from(&self) -> ItemSource {
+        let kind = self.kind.text().unwrap_or_default();
+        match self.role.text().as_deref() {
+            Some("assistant") => ItemSource::Model,
+            Some("user") => ItemSource::User,
+            Some(_) => ItemSource::Other,
+            None if kind.ends_with("_output") => ItemSource::Tool,
+            None if kind == "mcp_approval_response" => ItemSource::User,
+            None if matches!(&*kind, "item_reference" | "message" | "") => ItemSource::Other,
+            None => ItemSource::Model,
+        }
+    }
+}
+
+fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, ReadError> {
+    crate::json::parse(input.json()).map_err(|error| ReadError(error.to_string()))
+}
+
+/// Reads a request.
+pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
+    let request: Request<'_> = read_object(body)?;
+    check(body, KEYS)?;
+    let offers = request.offers();
+    let beside = body.len().saturating_sub(request.input.json().len());
+    let mut parsed = CallRequest {
+        model: request.model.text().unwrap_or_default().into_owned(),
+        is_stream: truth(request.stream, "stream")?,
+        wants_usage: true,
+        is_background: request.background.is_truthy(),
+        continues: request.continues(),
+        output_cap: whole(request.cap, "max_output_tokens", 0)?,
+        fallbacks: fallbacks([request.models, request.fallbacks])?,
+        has_server_tools: request.has_server_tools(),
+        searches: request.searches(),
+        may_write_1h: may_write_1h(body),
+        context: context(request.tier, Raw::default()),
+        choices: 1,
+        contract: output_contract(&offers, &requirement(request.tool_choice), request.wants_json()),
+        tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
+        fixed_bound: u64::try_from(beside).unwrap_or(u64::MAX),
+        ..CallRequest::default()
+    };
+    if !request.tools.0.is_empty() {
+        parsed.fixed_bound = parsed.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+    }
+    if request.input.is_list() {
+        let items: List<Raw<'_>> = read_list(request.input)?;
+        conversation(&items.0, &mut parsed);
+    } else if request.input.is_some() {
+        parsed.messages.push(mark(request.input, true));
+        parsed.has_user_message = true;
+    }
+    // All of these stand for input that is not here.
+    if [request.previous, request.conversation, request.prompt].iter().any(|it| it.is_some()) {
+        parsed.thread = Thread::Continues;
+    }
+    Ok(parsed)
+}
+
+impl<'j> Request<'j> {
+    /// The answer before, where nothing else stands for input that is not here.
+    fn continues(&self) -> Option<String> {
+        let has_more = self.conversation.is_some() || self.prompt.is_some();
+        self.previous.text().filter(|_| !has_more).map(Cow::into_owned)
+    }
+
+    /// The tools that have a name. Those of the provider have only a kind, and run there.
+    fn offers(&self) -> Vec<Offer<'j>> {
+        let offers = self.tools.0.iter();
+        offers
+            .filter_map(|tool| Some(Offer { name: tool.name.text()?, schema: tool.parameters }))
+            .collect()
+    }
+
+    fn searches(&self) -> u64 {
+        let of = |it: &Tool<'_>| searches(&it.kind.text().unwrap_or_default(), it.most);
+        let all = self.tools.0.iter().map(of).fold(0, u64::saturating_add);
+        // It limits those of all of them together.
+        self.most_runs.count().filter(|_| all > 0).unwrap_or(all)
+    }
+
+    fn has_server_tools(&self) -> bool {
+        let runs_there =
+            |tool: &Tool<'_>| tool.kind.text().is_some_and(|kind| !CLIENT_TOOLS.contains(&&*kind));
+        self.tools.0.iter().any(runs_there)
+    }
+
+    fn wants_json(&self) -> bool {
+        let kind = self.text.format.kind.text();
+        matches!(kind.as_deref(), Some("json_schema" | "json_object"))
+    }
+}
+
+fn requirement(choice: Raw<'_>) -> ToolRequirement {
+    if let Some(word) = choice.text() {
+        return required_by_word(&word);
+    }
+    if !choice.is_object() {
+        return ToolRequirement::Free;
+    }
+    let choice: Choice<'_> = choice.read();
+    match choice.mode.text() {
+        Some(mode) => required_by_word(&mode),
+        None => choice
+            .name
+            .text()
+            .map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned())),
+    }
+}
+
+/// Reads the items, and what came after the model's last one.
+fn conversation(items: &[Raw<'_>], parsed: &mut CallRequest) {
+    let mut calls: Vec<Item<'_>> = Vec::new();
+    for raw in items {
+        let item: Item<'_> = raw.read();
+        let from = item.from();
+        parsed.messages.push(mark(*raw, from == ItemSource::User));
+        match from {
+            ItemSource::Model => {
+                parsed.results.clear();
+                parsed.has_user_message = false;
+                if item.call_id.is_some() && calls.len() < MAX_CALLS.saturating_mul(16) {
+                    calls.push(item);
+                }
+            }
+            ItemSource::User => parsed.has_user_message = true,
+            ItemSource::Tool => parsed.results.push(result(&item, &calls)),
+            ItemSource::Other => {
+                if item.kind.json() == "\"item_reference\"" {
+                    parsed.thread = Thread::Continues;
+                }
+            }
+        }
+    }
+}
+
+fn result(item: &Item<'_>, calls: &[Item<'_>]) -> ToolResult {
+    let id = item.call_id.text().unwrap_or_default();
+    let call = calls.iter().rev().find(|call| call.call_id.text().as_ref() == Some(&id));
+    let of_call = |part: fn(&Item<'_>) -> String| call.map(part).unwrap_or_default();
+    let output = text_of(item.output);
+    let is_text = item.output.is_list() || item.output.text().is_some();
+    ToolResult {
+        tool: of_call(|call| {
+            let name = call.name.text().or_else(|| call.kind.text());
+            name.unwrap_or_default().trim_end_matches("_call").to_owned()
+        }),
+        arguments: of_call(|call| arguments_of(call.arguments).into_owned()),
+        content: if is_text { output.into_owned() } else { item.output.json().to_owned() },
+        failed: false,
+        id: Cow::into_owned(id),
+    }
+}

@@ -1,0 +1,16 @@
+//! How much prices and usage objects may hold.
+
+/// Counts stay below this, so that a count times a rate fits 128 bits.
+pub const MAX_COUNT: u64 = 1 << 58;
+
+/// The largest exponent that is read; a price or an amount with more is a mistake.
+pub(crate) const MAX_EXPONENT: i32 = 400;
+
+/// A dimension is one bit of a word.
+pub(crate) const MAX_DIMENSIONS: usize = 64;
+
+/// Names are shorter; a longer one is no name.
+pub(crate) const MAX_NAME: usize = 512;
+
+/// How many names a hint shows.
+pub(crate) const MAX_HINTS: usize = 3;

@@ -1,0 +1,14 @@
+//! How much a replay takes in.
+
+/// The most policies of one replay: a table that long is not read, and each is a run to follow.
+pub const MAX_CANDIDATES: usize = 1_000;
+
+/// How many values looser than the tightest that would do a family goes at most.
+pub const MAX_HEADROOM: usize = 4;
+
+/// The most threads of a replay; far more than there are cores.
+pub(crate) const MAX_THREADS: usize = 256;
+
+/// How many models, tools and kinds are told apart, each; the rest are counted together. Far more than
+/// anyone has, and little enough that hostile names do not fill the memory.
+pub(crate) const MAX_NAMES: usize = 4_096;

@@ -1,0 +1,394 @@
+//! The formats: what each is called, where its tool keeps files, what it tells, and its reader.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::head::Head;
+use super::part::Part;
+use super::reading::Reading;
+use super::warning::Warnings;
+use super::{
+    RunSink, Source, anthropic, atif, autogen, claude_code, codex, endstop_trace, gemini_cli,
+    inspect_ai, intercode, litellm, mast_ag2, mini_swe_agent, openai_chat, openhands, otlp,
+    swe_agent, tau2,
+};
+
+/// Every format that is read. The first that recognizes a file reads it.
+pub static FORMATS: &[Format] = &[
+    Format {
+        supplies: Supplies { interventions: true, ..Supplies::EVERY_CALL },
+        kept: "wherever the run's trace was written",
+        pieces: Some(endstop_trace::pieces_of),
+        ..Format::new(
+            "endstop",
+            "Endstop's own traces, JSON lines that begin with `{\"endstop_trace\":1,`",
+            endstop_trace::detect,
+            endstop_trace::read,
+        )
+    },
+    Format {
+        supplies: Supplies::EVERY_CALL,
+        homes: &[Home {
+            variable: "CLAUDE_CONFIG_DIR",
+            otherwise: &[".claude", ".config/claude"],
+            below: &["projects"],
+        }],
+        parent: Some(claude_code::parent),
+        companions: Some(claude_code::companions),
+        ..Format::new(
+            "claude-code",
+            "Claude Code sessions, `~/.claude/projects/<folder>/<session>.jsonl`",
+            claude_code::detect,
+            claude_code::read,
+        )
+    },
+    Format {
+        supplies: Supplies { tool_failures: true, ..Supplies::USAGE_AND_TIME },
+        homes: &[Home {
+            variable: "CODEX_HOME",
+            otherwise: &[".codex"],
+            below: &[codex::ACTIVE, codex::ARCHIVE],
+        }],
+        shadowed_by: Some(codex::shadowed_by),
+        ..Format::new(
+            "codex",
+            "Codex rollouts, `~/.codex/sessions/<year>/<month>/<day>/rollout-*.jsonl`",
+            codex::detect,
+            codex::read,
+        )
+    },
+    Format {
+        supplies: Supplies { tool_failures: true, subagents: true, ..Supplies::USAGE_AND_TIME },
+        homes: &[Home { variable: "GEMINI_CLI_HOME", otherwise: &[""], below: &[".gemini/tmp"] }],
+        parent: Some(gemini_cli::parent),
+        companions: Some(gemini_cli::companions),
+        shadowed_by: Some(gemini_cli::shadowed_by),
+        ..Format::new(
+            "gemini-cli",
+            "Gemini CLI sessions, `~/.gemini/tmp/<project>/chats/session-*.json` and `.jsonl`",
+            gemini_cli::detect,
+            gemini_cli::read,
+        )
+    },
+    Format {
+        supplies: Supplies::EVERY_CALL,
+        kept: "`logs/` of the project, or `$INSPECT_LOG_DIR`",
+        ..Format::new(
+            "inspect-ai",
+            "logs of Inspect evaluations, `logs/*.eval` and `.json`, one run for each sample and epoch",
+            inspect_ai::detect,
+            inspect_ai::read,
+        )
+    },
+    Format::new(
+        "mast-ag2",
+        "lists of MAST records of AG2 chats, {\"trace_id\", \"mas_name\", \"trace\"}",
+        mast_ag2::detect,
+        mast_ag2::read,
+    ),
+    Format {
+        supplies: Supplies { tokens: true, time: true, tool_failures: true, ..Supplies::NONE },
+        ..Format::new(
+            "autogen",
+            "results of AutoGen AgentChat, {\"messages\": [...], \"stop_reason\": ...}",
+            autogen::detect,
+            autogen::read,
+        )
+    },
+    Format {
+        supplies: Supplies::EVERY_CALL,
+        kept: "where the collector's file exporter writes",
+        ..Format::new(
+            "otlp",
+            "OpenTelemetry spans with GenAI attributes, OTLP/JSON documents or lines",
+            otlp::detect,
+            otlp::read,
+        )
+    },
+    Format {
+        supplies: Supplies { retries: true, ..Supplies::USAGE_AND_TIME },
+        kept: "the proxy's database; export it from `/spend/logs`",
+        ..Format::new(
+            "litellm",
+            "LiteLLM spend logs: rows as a list, as {\"data\": [...]}, or one on each line",
+            litellm::detect,
+            litellm::read,
+        )
+    },
+    Format {
+        supplies: Supplies { subagents: true, ..Supplies::USAGE_AND_TIME },
+        kept: "`jobs/<job>/<trial>/agent/trajectory.json`",
+        ..Format::new(
+            "atif",
+            "ATIF trajectories (Harbor), `trajectory.json`",
+            atif::detect,
+            atif::read,
+        )
+    },
+    Format {
+        supplies: Supplies { tool_failures: true, finish: true, ..Supplies::USAGE_AND_TIME },
+        kept: "the file or folder of `--output`",
+        ..Format::new(
+            "mini-swe-agent",
+            "mini-SWE-agent trajectories, `<instance>.traj.json`",
+            mini_swe_agent::detect,
+            mini_swe_agent::read,
+        )
+    },
+    Format {
+        kept: "`trajectories/` of the checkout, by user and run",
+        ..Format::new(
+            "swe-agent",
+            "SWE-agent trajectories, `<instance>.traj`",
+            swe_agent::detect,
+            swe_agent::read,
+        )
+    },
+    Format {
+        supplies: Supplies { tool_failures: true, ..Supplies::NONE },
+        kept: "`data/results/` of the checkout",
+        ..Format::new(
+            "intercode",
+            "InterCode results, {\"0\": {\"turn_history\": ...}, ...}",
+            intercode::detect,
+            intercode::read,
+        )
+    },
+    Format {
+        supplies: Supplies { tool_failures: true, finish: true, ..Supplies::USAGE_AND_TIME },
+        kept: "`data/simulations/` of the checkout",
+        ..Format::new(
+            "tau2",
+            "tau2-bench results, `data/simulations/*.json`",
+            tau2::detect,
+            tau2::read,
+        )
+    },
+    Format {
+        supplies: Supplies { tool_failures: true, ..Supplies::NONE },
+        ..Format::new(
+            "anthropic-messages",
+            "lists of Anthropic messages, bare, as {\"messages\": [...]}, or one a line",
+            anthropic::detect_messages,
+            anthropic::read,
+        )
+    },
+    Format {
+        supplies: Supplies {
+            tokens: true,
+            money: true,
+            tool_failures: true,
+            finish: true,
+            ..Supplies::NONE
+        },
+        ..Format::new(
+            "anthropic-responses",
+            "lists of Anthropic messages with API responses, as JSON or one a line",
+            anthropic::detect_responses,
+            anthropic::read,
+        )
+    },
+    Format {
+        supplies: Supplies {
+            tool_failures: true,
+            finish: true,
+            subagents: true,
+            ..Supplies::USAGE_AND_TIME
+        },
+        kept: "`evaluation_outputs/` of an evaluation; exports where you save them",
+        ..Format::new(
+            "openhands",
+            "OpenHands evaluations, `output.jsonl`, and exported trajectories",
+            openhands::detect,
+            openhands::read,
+        )
+    },
+    Format::new(
+        "openai-chat",
+        "lists of OpenAI chat messages, bare or as {\"messages\": [...]}, also one a line; tau-bench results",
+        openai_chat::detect,
+        openai_chat::read,
+    ),
+];
+
+/// The row of [`FORMATS`] with this name.
+#[must_use]
+pub fn format(id: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.id == id)
+}
+
+/// A kind of transcript: a row of [`FORMATS`].
+pub struct Format {
+    id: &'static str,
+    describe: &'static str,
+    homes: &'static [Home],
+    kept: &'static str,
+    supplies: Supplies,
+    detect: fn(&Head<'_>) -> bool,
+    parent: Option<fn(&Path, &Head<'_>) -> Option<PathBuf>>,
+    companions: Option<fn(&Path) -> Vec<PathBuf>>,
+    shadowed_by: Option<fn(&Path) -> Option<PathBuf>>,
+    pieces: Option<fn(&Part, u64) -> Vec<Part>>,
+    read: Reader,
+}
+
+/// Streams all runs of a file into a sink.
+type Reader = fn(Reading<'_>, &mut dyn RunSink);
+
+impl Format {
+    const fn new(
+        id: &'static str,
+        describe: &'static str,
+        detect: fn(&Head<'_>) -> bool,
+        read: Reader,
+    ) -> Self {
+        Self {
+            id,
+            describe,
+            homes: &[],
+            kept: "wherever your program writes it",
+            supplies: Supplies::NONE,
+            detect,
+            parent: None,
+            companions: None,
+            shadowed_by: None,
+            pieces: None,
+            read,
+        }
+    }
+
+    /// Its stable name, such as `claude-code`.
+    #[must_use]
+    pub const fn id(&self) -> &'static str {
+        self.id
+    }
+
+    /// What it is and where the tool keeps it, in one line.
+    #[must_use]
+    pub const fn describe(&self) -> &'static str {
+        self.describe
+    }
+
+    /// Where the tool keeps its transcripts on this machine.
+    #[must_use]
+    pub const fn homes(&self) -> &'static [Home] {
+        self.homes
+    }
+
+    /// Where it is found if not in one of its homes, in a few words.
+    #[must_use]
+    pub const fn kept(&self) -> &'static str {
+        self.kept
+    }
+
+    /// What the format can tell.
+    #[must_use]
+    pub const fn supplies(&self) -> Supplies {
+        self.supplies
+    }
+
+    /// Whether a file that begins like this is of this format. Content decides, never the name.
+    #[must_use]
+    pub fn detect(&self, head: &Head<'_>) -> bool {
+        (self.detect)(head)
+    }
+
+    /// The file whose run this file belongs to, if it is only a part of one.
+    #[must_use]
+    pub fn parent(&self, path: &Path, head: &Head<'_>) -> Option<PathBuf> {
+        (self.parent?)(path, head)
+    }
+
+    /// Files and directories that may hold further parts of this file's run.
+    #[must_use]
+    pub fn companions(&self, path: &Path) -> Vec<PathBuf> {
+        self.companions.map(|companions| companions(path)).unwrap_or_default()
+    }
+
+    /// The file that makes this one superfluous if both are found.
+    #[must_use]
+    pub fn shadowed_by(&self, path: &Path) -> Option<PathBuf> {
+        (self.shadowed_by?)(path)
+    }
+
+    /// The file in pieces of about this many bytes or more, to be read on several threads: read one after
+    /// the other they give the runs of the whole, and warnings whose lines count from the piece's first.
+    /// Empty if it is best read as a whole.
+    #[must_use]
+    pub fn pieces(&self, part: &Part, about: u64) -> Vec<Part> {
+        self.pieces.map(|pieces| pieces(part, about)).unwrap_or_default()
+    }
+
+    /// Streams all runs of the source into `sink`.
+    pub fn read(&'static self, source: &Source<'_>, sink: &mut dyn RunSink) {
+        let warnings = Warnings::default();
+        (self.read)(Reading::new(self, source, &warnings), sink);
+        warnings.send(sink);
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id)
+    }
+}
+
+/// Where a tool keeps its transcripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The environment variable that names the tool's directories, separated by commas.
+    pub variable: &'static str,
+    /// The directories below the user's home if the variable is not set.
+    pub otherwise: &'static [&'static str],
+    /// The directories in there that hold transcripts.
+    pub below: &'static [&'static str],
+}
+
+/// What a format can tell. A rule on a gauge that is not supplied cannot be tested on its runs.
+///
+/// Steps, tool calls, their arguments and results, the model's words and user turns are always supplied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Supplies {
+    /// Token counts of each model call.
+    pub tokens: bool,
+    /// Money of each model call, billed or through the price table.
+    pub money: bool,
+    /// Times: `elapsed`, `active`, `idle`, `now`.
+    pub time: bool,
+    /// Whether a tool call failed: `tool_errors`, and with attempts `errors`.
+    pub tool_failures: bool,
+    /// Failed model requests: `attempts` beyond the steps, `retries`.
+    pub retries: bool,
+    /// The provider's finish reason: `finished`.
+    pub finish: bool,
+    /// Sub-agents: `subagents`, `depth`.
+    pub subagents: bool,
+    /// Everything else that a live run reports: facts, signals, hand-offs, approvals.
+    pub interventions: bool,
+}
+
+impl Supplies {
+    /// Nothing beyond what is always supplied.
+    const NONE: Self = Self {
+        tokens: false,
+        money: false,
+        time: false,
+        tool_failures: false,
+        retries: false,
+        finish: false,
+        subagents: false,
+        interventions: false,
+    };
+
+    /// What the calls used and cost, and when they were made.
+    const USAGE_AND_TIME: Self = Self { tokens: true, money: true, time: true, ..Self::NONE };
+
+    /// All that is known of model calls and tool calls.
+    const EVERY_CALL: Self = Self {
+        tool_failures: true,
+        retries: true,
+        finish: true,
+        subagents: true,
+        ..Self::USAGE_AND_TIME
+    };
+}

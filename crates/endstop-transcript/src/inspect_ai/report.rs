@@ -1,0 +1,161 @@
+//! Tokens and money of a model call as Inspect reports them.
+
+use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_price::{UsageShape, billed_cost};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::bill::ModelCall;
+use crate::reading::Reading;
+use crate::step::{CostSource, Reply};
+use crate::time::Time;
+
+/// Inspect's names of providers that the price table calls otherwise.
+const PROVIDERS: [(&str, &str); 4] =
+    [("grok", "x-ai"), ("azureai", "azure"), ("together", "together-ai"), ("cf", "cloudflare")];
+
+/// Services that offer a vendor's models at prices of their own: `anthropic/bedrock/..`.
+const SERVICES: [&str; 3] = ["azure", "bedrock", "vertex"];
+
+/// Sets the usage and cost of a reply of the model that Inspect calls `name`, `provider/model`.
+pub(super) fn fill(
+    reading: Reading<'_>,
+    reply: &mut Reply,
+    name: &str,
+    usage: Option<&RawValue>,
+    time: Time,
+) {
+    reply.cost = Some(Cost::Unpriced);
+    let label = format_args!("usage of a call of `{name}`");
+    let Some(report) = reading.usage::<Map<String, Value>>(usage, label) else { return };
+    let (provider, requested) = names_of(name);
+    let answered = reply.model.clone();
+    let answered = answered.as_deref().unwrap_or(requested);
+    let is_priced = |model: &&str| reading.prices.find(Some(provider), model).is_some();
+    let model = [answered, requested].into_iter().find(is_priced).unwrap_or(answered);
+    let (shape, usage) = shape_of(&report);
+    let call = ModelCall {
+        // A model that runs here has the name of one that is sold, and costs nothing like it.
+        providers: &[Some(provider)],
+        model: Some(model),
+        time,
+        ..ModelCall::new(shape, &usage)
+    };
+    let bill = reading.price(reply, &call, label);
+    if reply.source == CostSource::Unknown && bill.problem.is_none() {
+        // What Inspect computed from prices that its user gave it.
+        let own = report.get("total_cost").and_then(|cost| billed_cost(&json!({ "cost": cost })));
+        if let Some(cost) = own {
+            (reply.cost, reply.source) = (Some(Cost::Known(cost)), CostSource::Computed);
+        }
+    }
+}
+
+/// A reply that Inspect had kept from an earlier call: no model was asked.
+pub(super) fn fill_kept(reply: &mut Reply) {
+    reply.usage = Some(TokenUsage::default());
+    reply.cost = Some(Cost::Known(Money::ZERO));
+    reply.source = CostSource::Computed;
+}
+
+fn names_of(name: &str) -> (&str, &str) {
+    let (provider, model) = name.split_once('/').unwrap_or(("", name));
+    let (provider, model) = match model.split_once('/') {
+        Some((service, model)) if SERVICES.contains(&service) => (service, model),
+        _ => (provider, model),
+    };
+    let known = PROVIDERS.iter().find(|(own, _)| *own == provider);
+    (known.map_or(provider, |(_, known)| *known), model)
+}
+
+/// The report in a shape of a provider. The input is without the cached tokens; older versions gave that of
+/// OpenAI with them, which the total tells.
+fn shape_of(report: &Map<String, Value>) -> (UsageShape, Value) {
+    let count = |key: &str| report.get(key).and_then(Value::as_u64);
+    let cached = count("input_tokens_cache_read")
+        .unwrap_or(0)
+        .saturating_add(count("input_tokens_cache_write").unwrap_or(0));
+    let whole = count("input_tokens")
+        .unwrap_or(0)
+        .saturating_add(count("output_tokens").unwrap_or(0))
+        .saturating_add(cached);
+    let is_inclusive = count("total_tokens").is_some_and(|total| total < whole);
+    let (shape, read, written) = match is_inclusive {
+        true => (UsageShape::OpenAiResponses, "cached_input_tokens", "cache_write_input_tokens"),
+        false => (UsageShape::Anthropic, "cache_read_input_tokens", "cache_creation_input_tokens"),
+    };
+    let mut usage = Map::new();
+    for (key, own) in [
+        ("input_tokens", "input_tokens"),
+        (read, "input_tokens_cache_read"),
+        (written, "input_tokens_cache_write"),
+        ("output_tokens", "output_tokens"),
+    ] {
+        if let Some(value) = report.get(own).filter(|value| !value.is_null()) {
+            usage.insert(key.to_owned(), value.clone());
+        }
+    }
+    (shape, Value::Object(usage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::part::Part;
+    use crate::warning::Warnings;
+
+    fn filled(model: &str, name: &str, report: &str) -> Reply {
+        let (part, warnings) = (Part::bytes("x", b"".as_slice()), Warnings::default());
+        let mut reply = Reply { model: Some(model.to_owned()), ..Reply::default() };
+        let usage: &RawValue = serde_json::from_str(report).unwrap();
+        fill(Reading::of_part(&part, &warnings), &mut reply, name, Some(usage), None);
+        assert!(warnings.into_list().is_empty());
+        reply
+    }
+
+    fn tokens(report: &str) -> (TokenUsage, Cost) {
+        let reply = filled("gpt-4o-mini-2024-07-18", "openai/gpt-4o-mini", report);
+        (reply.usage.unwrap(), reply.cost.unwrap())
+    }
+
+    #[test]
+    fn the_total_tells_whether_cached_tokens_are_inside_the_input() {
+        let (old, old_cost) = tokens(
+            r#"{"input_tokens":1568,"output_tokens":17,"total_tokens":1585,"input_tokens_cache_read":1024}"#,
+        );
+        assert_eq!((old.input, old.cache_read, old.output), (544, 1_024, 17));
+        let (new, new_cost) = tokens(
+            r#"{"input_tokens":544,"output_tokens":17,"total_tokens":1585,"input_tokens_cache_read":1024}"#,
+        );
+        assert_eq!(new, old);
+        assert_eq!(new_cost, old_cost);
+        // 544 at $0.15, 1024 at $0.075, 17 at $0.60, each for a million.
+        assert_eq!(new_cost, Cost::Known("0.0001686".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_model_of_no_list_costs_what_inspect_says_or_nothing_that_is_known() {
+        for (report, cost) in [
+            (r#"{"input_tokens":10,"output_tokens":1}"#, Cost::Unpriced),
+            (
+                r#"{"input_tokens":10,"output_tokens":1,"total_cost":0.25}"#,
+                Cost::Known("0.25".parse().unwrap()),
+            ),
+        ] {
+            assert_eq!(filled("gpt-4o", "vllm/gpt-4o", report).cost, Some(cost), "{report}");
+        }
+    }
+
+    #[test]
+    fn providers_are_found_behind_inspects_names() {
+        for (name, names) in [
+            ("openai/gpt-4o", ("openai", "gpt-4o")),
+            ("anthropic/bedrock/anthropic.claude-x", ("bedrock", "anthropic.claude-x")),
+            ("openrouter/anthropic/claude-x", ("openrouter", "anthropic/claude-x")),
+            ("grok/grok-4", ("x-ai", "grok-4")),
+            ("gpt-4o", ("", "gpt-4o")),
+        ] {
+            assert_eq!(names_of(name), names);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How much the readers take in, so that no file fills the memory or runs forever.
+
+/// The longest line that is read, in bytes: an agent's longest lines hold a few images, some megabytes each. A
+/// longer one is skipped with a warning and never held in memory.
+pub const MAX_LINE_BYTES: usize = 64 << 20;
+
+/// The largest element of a document that is read, in bytes: a run of a benchmark with its images stays below.
+pub(crate) const MAX_ELEMENT_BYTES: usize = 256 << 20;
+
+/// The most text of one step that is kept, in bytes: two of the longest lines. A step gathers its lines until the
+/// next one begins, so a file that never begins one must not fill the memory.
+pub(crate) const MAX_STEP_BYTES: usize = 2 * MAX_LINE_BYTES;
+
+/// The most tool calls, pieces and failed attempts of one step, each; far beyond any provider's limit.
+pub(crate) const MAX_STEP_ITEMS: usize = 4_096;
+
+/// How many entries are held until one tells a time: a run begins at the first time that is told, which a prompt
+/// without a time may precede.
+pub(crate) const MAX_UNTIMED_ENTRIES: usize = 16;
+
+/// How many models of one run are told apart in its tally; a run that names more is hostile.
+pub(crate) const MAX_MODELS: usize = 64;
+
+/// The most bytes of records that are held at once, over all open runs of a file or all sub-agents of a run.
+pub(crate) const MAX_HELD_BYTES: usize = 512 << 20;
+
+/// The most files of sub-agents of one run; a run with more is damaged.
+pub(crate) const MAX_CHILD_FILES: usize = 10_000;
+
+/// How deep sub-agents and their events may nest in one document.
+pub(crate) const MAX_NESTING: u32 = 16;
+
+/// The deepest directory that is entered. Tools nest four deep; links are followed, so there must be an end.
+pub(crate) const MAX_DIRECTORY_DEPTH: usize = 64;
+
+/// How far a span's ancestors are followed: deeper traces are damaged, or go in circles.
+pub(crate) const MAX_ANCESTORS: usize = 512;
+
+/// The most messages that are rebuilt from flattened attribute names; beyond any context.
+pub(crate) const MAX_FLATTENED_MESSAGES: usize = 1 << 16;
+
+/// The most of a history that is held at once, in bytes: far more than an ordinary run's. The rest is read when it
+/// is reached, from the beginning of the file.
+pub(crate) const MAX_HISTORY_BYTES: usize = 8 << 20;
+
+/// The longest header to begin a piece of a trace with, in bytes. It names a run and a model; a longer one is left to
+/// lie inside a piece.
+pub(crate) const MAX_TRACE_HEADER_BYTES: usize = 64 << 10;
+
+/// The most entries of one archive; an evaluation has some thousand samples.
+pub(crate) const MAX_ARCHIVE_ENTRIES: usize = 1 << 20;
+
+/// The most that one entry of an archive unpacks to, in bytes: it is held in memory while its run is read.
+pub(crate) const MAX_ARCHIVE_ENTRY_BYTES: u64 = 512 << 20;
+
+/// The most that all entries of one archive unpack to, in bytes: as much as a disk holds, and minutes of work.
+pub(crate) const MAX_ARCHIVE_BYTES: u64 = 64 << 30;

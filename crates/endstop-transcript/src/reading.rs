@@ -1,0 +1,139 @@
+//! One file while it is read: what its reader needs to know, and where its warnings go.
+
+use std::fmt::Display;
+
+use endstop_price::PriceTable;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::bill::{Bill, ModelCall, bill};
+use super::document::{Element, Wanted, each_element, look_for};
+use super::lines::JsonLines;
+use super::part::Part;
+use super::step::Reply;
+use super::warning::{WarningKind, Warnings};
+use super::{Format, Source};
+
+/// The file that is read, and the line that was reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading<'s> {
+    pub(crate) format: &'static Format,
+    pub(crate) part: &'s Part,
+    /// The line that warnings are about; `None` for the whole file.
+    pub(crate) line: Option<u64>,
+    /// Files of the run's sub-agents.
+    pub(crate) children: &'s [Part],
+    pub(crate) prices: &'s PriceTable,
+    pub(crate) warnings: &'s Warnings,
+}
+
+impl<'s> Reading<'s> {
+    pub(crate) const fn new(
+        format: &'static Format,
+        source: &Source<'s>,
+        warnings: &'s Warnings,
+    ) -> Self {
+        let (part, children, prices) = (source.main, source.children, source.prices);
+        Self { format, part, line: None, children, prices, warnings }
+    }
+
+    /// Of a part alone, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_part(part: &'s Part, warnings: &'s Warnings) -> Self {
+        let source = Source { main: part, children: &[], prices: PriceTable::embedded() };
+        Self::new(&crate::FORMATS[0], &source, warnings)
+    }
+
+    /// The same file at this line.
+    pub(crate) const fn at(self, line: Option<u64>) -> Self {
+        Self { line, ..self }
+    }
+
+    /// Another file of the same run.
+    pub(crate) const fn of(self, part: &'s Part) -> Self {
+        Self { part, line: None, ..self }
+    }
+
+    /// The same, with warnings that go elsewhere.
+    pub(crate) const fn telling(self, warnings: &'s Warnings) -> Self {
+        Self { warnings, ..self }
+    }
+
+    /// The file's lines.
+    pub(crate) fn lines(&self) -> JsonLines<'s> {
+        JsonLines::open(self.part, self.warnings)
+    }
+
+    /// Hands over the elements of the list that the document is or holds under these keys, see [`Wanted`].
+    pub(crate) fn each_item(&self, list: &[&str], take: &mut dyn FnMut(&RawValue)) {
+        let wanted = Wanted { list, beside: &[] };
+        each_element(self.part, wanted, self.warnings, &mut |element| {
+            if let Element::Item(item) = element {
+                take(item);
+            }
+        });
+    }
+
+    /// Looks for keys beside the list. Faults are told when the list is read.
+    pub(crate) fn look_for(&self, keys: &[&str], take: &mut dyn FnMut(&str, &RawValue)) {
+        look_for(self.part, keys, take);
+    }
+
+    /// Adds a warning about the current line.
+    pub(crate) fn warn(&self, kind: WarningKind, message: impl FnOnce() -> String) {
+        self.warnings.add(kind, self.part.name(), self.line, message);
+    }
+
+    /// Warns that a step is [`Full`](super::timeline::Full).
+    pub(crate) fn warn_full(&self) {
+        self.warn(WarningKind::TooLarge, || {
+            "a step holds more than is kept; the rest of it is dropped".to_owned()
+        });
+    }
+
+    /// Reads a record. If it is not of this format, the warning is `wrong` and why.
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(
+        &self,
+        raw: &'a RawValue,
+        wrong: impl Display,
+    ) -> Option<T> {
+        self.parse_text(raw.get(), wrong)
+    }
+
+    /// As [`parse`](Self::parse), of a text that holds JSON.
+    pub(crate) fn parse_text<'a, T: Deserialize<'a>>(
+        &self,
+        text: &'a str,
+        wrong: impl Display,
+    ) -> Option<T> {
+        let warn = |error| self.warn(WarningKind::Malformed, || format!("{wrong}: {error}"));
+        serde_json::from_str(text).map_err(warn).ok()
+    }
+
+    /// Reads a usage report, unless it is absent or null. `name` is what warnings call it.
+    pub(crate) fn usage<'a, T: Deserialize<'a>>(
+        &self,
+        raw: Option<&'a RawValue>,
+        name: impl Display,
+    ) -> Option<T> {
+        let raw = raw.map(RawValue::get).filter(|raw| *raw != "null")?;
+        let warn = |error| self.warn(WarningKind::BadNumber, || format!("{name}: {error}"));
+        serde_json::from_str(raw).map_err(warn).ok()
+    }
+
+    /// Sets usage and cost of a reply from its usage report. `name` is what warnings call the report.
+    pub(crate) fn price(
+        &self,
+        reply: &mut Reply,
+        call: &ModelCall<'_>,
+        name: impl Display,
+    ) -> Bill {
+        let model = call.model.or(reply.model.as_deref());
+        let bill = bill(&ModelCall { model, ..*call }, self.prices);
+        if let Some(problem) = &bill.problem {
+            self.warn(WarningKind::BadNumber, || format!("{name}: {problem}"));
+        }
+        (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), bill.source);
+        bill
+    }
+}

@@ -1,0 +1,323 @@
+//! A model call with its tools, gathered until it is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use endstop_core::EventKind;
+use endstop_core::units::{Cost, TokenUsage};
+
+use super::limits::{MAX_STEP_BYTES, MAX_STEP_ITEMS};
+use super::time::Time;
+use super::timeline::{AgentTimeline, EntryEvent};
+
+/// A model call with its tools.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    begun: Time,
+    failures: Vec<Time>,
+    pieces: Vec<(Time, String)>,
+    reply: Option<(Time, Reply)>,
+    calls: Vec<ToolCall>,
+    /// Indices of calls, in the order of their results.
+    answered: Vec<usize>,
+    /// Sub-agents that ran before the first result.
+    children: Vec<AgentTimeline>,
+    bytes: usize,
+}
+
+/// The model's response, besides its words.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    pub(crate) model: Option<String>,
+    pub(crate) usage: Option<TokenUsage>,
+    pub(crate) cost: Option<Cost>,
+    pub(crate) source: CostSource,
+    pub(crate) finish: Option<String>,
+}
+
+/// Where the cost of a call comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CostSource {
+    Billed,
+    Computed,
+    #[default]
+    Unknown,
+}
+
+#[derive(Debug)]
+struct ToolCall {
+    id: Option<String>,
+    tool: String,
+    arguments: String,
+    time: Time,
+    refused: bool,
+    answer: Option<ToolAnswer>,
+}
+
+/// The result of a tool call.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolAnswer {
+    pub(crate) result: String,
+    pub(crate) failed: bool,
+    pub(crate) time: Time,
+}
+
+/// A step holds more than [`MAX_STEP_BYTES`] or [`MAX_STEP_ITEMS`]; the addition is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+impl Reply {
+    /// A reply whose cost is unknown until a report tells it.
+    pub(crate) fn unpriced(model: Option<String>) -> Self {
+        Self { model, cost: Some(Cost::Unpriced), ..Self::default() }
+    }
+
+    /// A reply of a format that tells nothing of tokens and money.
+    pub(crate) fn of_model(model: Option<&str>) -> Self {
+        Self { model: model.map(str::to_owned), ..Self::default() }
+    }
+}
+
+impl Step {
+    /// A step whose request was made at `begun`.
+    pub(crate) fn begin(begun: Time) -> Self {
+        Self { begun, ..Self::default() }
+    }
+
+    /// Adds a request that failed.
+    pub(crate) fn fail(&mut self, time: Time) -> Result<(), Full> {
+        push(&mut self.failures, time)
+    }
+
+    /// Adds words of the model.
+    pub(crate) fn say(&mut self, time: Time, text: String) -> Result<(), Full> {
+        self.weigh(text.len())?;
+        push(&mut self.pieces, (time, text))
+    }
+
+    /// Sets the model's response.
+    pub(crate) fn answer(&mut self, time: Time, reply: Reply) {
+        self.reply = Some((time, reply));
+    }
+
+    /// Adds a tool call that was made.
+    pub(crate) fn call(
+        &mut self,
+        time: Time,
+        id: Option<String>,
+        tool: String,
+        arguments: String,
+    ) -> Result<(), Full> {
+        self.weigh(tool.len().saturating_add(arguments.len()))?;
+        push(&mut self.calls, ToolCall { id, tool, arguments, time, refused: false, answer: None })
+    }
+
+    /// Adds a tool call that was asked for and not made.
+    pub(crate) fn refuse(&mut self, time: Time, tool: String) -> Result<(), Full> {
+        self.weigh(tool.len())?;
+        let (id, arguments) = (None, String::new());
+        push(&mut self.calls, ToolCall { id, tool, arguments, time, refused: true, answer: None })
+    }
+
+    /// Adds the result of the call with this id. False if no such call waits for one.
+    pub(crate) fn result_of(
+        &mut self,
+        id: &str,
+        time: Time,
+        result: String,
+        failed: bool,
+    ) -> Result<bool, Full> {
+        let waits = |call: &ToolCall| call.waits() && call.id.as_deref() == Some(id);
+        let place = self.calls.iter().position(waits);
+        self.settle(place, ToolAnswer { result, failed, time })
+    }
+
+    /// Adds the result of the first call that waits for one. False if none does.
+    pub(crate) fn next_result(
+        &mut self,
+        time: Time,
+        result: String,
+        failed: bool,
+    ) -> Result<bool, Full> {
+        let place = self.calls.iter().position(ToolCall::waits);
+        self.settle(place, ToolAnswer { result, failed, time })
+    }
+
+    /// What is known late of the first call with this id that has no result: when it began, and whether it was
+    /// made at all. False if there is none.
+    pub(crate) fn set_call(&mut self, id: &str, begun: Time, refused: bool) -> bool {
+        let place = self.unanswered(id);
+        let Some(call) = place.and_then(|place| self.calls.get_mut(place)) else { return false };
+        (call.time, call.refused) = (begun, refused);
+        true
+    }
+
+    /// Ends the first call with this id that has no result; a refused one ends without.
+    pub(crate) fn end_call(&mut self, id: &str, answer: ToolAnswer) -> Result<bool, Full> {
+        self.settle(self.unanswered(id), answer)
+    }
+
+    /// Ends calls without a result by what is known of them elsewhere.
+    pub(crate) fn end_calls(
+        &mut self,
+        elsewhere: &BTreeMap<String, ToolAnswer>,
+    ) -> Result<(), Full> {
+        let answered = self.calls.iter().filter(|call| call.answer.is_some());
+        let mut over: BTreeSet<String> = answered.filter_map(|call| call.id.clone()).collect();
+        for place in 0..self.calls.len() {
+            let Some(id) = self.calls.get(place).and_then(|call| call.id.clone()) else { continue };
+            if let (Some(answer), true) = (elsewhere.get(&id), over.insert(id)) {
+                self.settle(Some(place), answer.clone())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The id of the first call without a result.
+    pub(crate) fn waiting(&self) -> Option<&str> {
+        self.calls.iter().find(|call| call.answer.is_none())?.id.as_deref()
+    }
+
+    /// Whether a call with this id has no result.
+    pub(crate) fn awaits(&self, id: &str) -> bool {
+        self.unanswered(id).is_some()
+    }
+
+    /// Adds a sub-agent that ran before the first result.
+    pub(crate) fn child(&mut self, child: AgentTimeline) {
+        self.children.push(child);
+    }
+
+    /// Sub-agents that ran before the first result.
+    pub(crate) fn children(&self) -> &[AgentTimeline] {
+        &self.children
+    }
+
+    /// Whether a call waits for its result.
+    pub(crate) fn waits(&self) -> bool {
+        self.calls.iter().any(ToolCall::waits)
+    }
+
+    /// Whether a call was asked for and not made.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.calls.iter().any(|call| call.refused)
+    }
+
+    /// Whether a call has its result.
+    pub(crate) fn has_result(&self) -> bool {
+        !self.answered.is_empty()
+    }
+
+    /// The model's response.
+    pub(crate) fn reply(&self) -> Option<&Reply> {
+        self.reply.as_ref().map(|(_, reply)| reply)
+    }
+
+    fn unanswered(&self, id: &str) -> Option<usize> {
+        let is_it = |call: &ToolCall| call.answer.is_none() && call.id.as_deref() == Some(id);
+        self.calls.iter().position(is_it)
+    }
+
+    fn settle(&mut self, place: Option<usize>, answer: ToolAnswer) -> Result<bool, Full> {
+        let Some(place) = place else { return Ok(false) };
+        self.weigh(answer.result.len())?;
+        if let Some(call) = self.calls.get_mut(place) {
+            call.answer = Some(answer);
+            if !call.refused {
+                self.answered.push(place);
+            }
+        }
+        Ok(true)
+    }
+
+    fn weigh(&mut self, bytes: usize) -> Result<(), Full> {
+        let total = self.bytes.saturating_add(bytes);
+        if total > MAX_STEP_BYTES {
+            return Err(Full);
+        }
+        self.bytes = total;
+        Ok(())
+    }
+
+    /// Its events in order, with their times.
+    pub(crate) fn events(&self) -> Vec<(Time, EntryEvent)> {
+        let mut events = vec![(self.begun, EntryEvent::StepBegin)];
+        for failed in &self.failures {
+            events.push((None, EntryEvent::AttemptBegin));
+            events.push((*failed, EntryEvent::AttemptFailed));
+        }
+        if let Some((time, _)) = &self.reply {
+            // A tool may begin while the rest of the reply still streams; for the order of a run the reply
+            // is there once it does.
+            let first_call = self.calls.iter().filter_map(|call| call.time).min();
+            let time = first_call.map_or(*time, |first| Some(time.unwrap_or(first).min(first)));
+            events.push((None, EntryEvent::AttemptBegin));
+            let pieces = self.pieces.iter().enumerate();
+            events.extend(pieces.map(|(index, (time, _))| (*time, EntryEvent::Piece(index))));
+            events.push((time, EntryEvent::Reply));
+            events.extend(self.calls.iter().enumerate().map(|(index, call)| {
+                let event =
+                    if call.refused { EntryEvent::ToolRefused } else { EntryEvent::ToolBegin };
+                (call.time, event(index))
+            }));
+            events.extend(self.answered.iter().filter_map(|&index| {
+                let answer = self.calls.get(index)?.answer.as_ref()?;
+                Some((answer.time, EntryEvent::ToolEnd(index)))
+            }));
+        }
+        events.push((None, EntryEvent::StepEnd));
+        events
+    }
+
+    /// The event at that place.
+    pub(crate) fn event(&self, event: EntryEvent) -> Option<EventKind<'_>> {
+        Some(match event {
+            EntryEvent::StepBegin => EventKind::StepBegin,
+            EntryEvent::AttemptBegin => EventKind::AttemptBegin { next_cost: None },
+            // What a failed request cost is not in any of the formats.
+            EntryEvent::AttemptFailed => EventKind::AttemptFailed { usage: None, cost: None },
+            EntryEvent::Piece(index) => EventKind::Piece { text: &self.pieces.get(index)?.1 },
+            EntryEvent::Reply => {
+                let (_, reply) = self.reply.as_ref()?;
+                EventKind::Reply {
+                    model: reply.model.as_deref(),
+                    usage: reply.usage,
+                    cost: reply.cost,
+                    finish: reply.finish.as_deref(),
+                    tool_calls: u32::try_from(self.calls.len()).unwrap_or(u32::MAX),
+                }
+            }
+            EntryEvent::ToolBegin(index) => {
+                EventKind::ToolBegin { tool: &self.calls.get(index)?.tool }
+            }
+            EntryEvent::ToolRefused(index) => {
+                EventKind::ToolRefused { tool: &self.calls.get(index)?.tool }
+            }
+            EntryEvent::ToolEnd(index) => {
+                let call = self.calls.get(index)?;
+                let answer = call.answer.as_ref()?;
+                EventKind::ToolEnd {
+                    tool: &call.tool,
+                    arguments: &call.arguments,
+                    result: &answer.result,
+                    failed: answer.failed,
+                }
+            }
+            EntryEvent::StepEnd => EventKind::StepEnd,
+            EntryEvent::User | EntryEvent::ChildBegin | EntryEvent::ChildEnd => return None,
+        })
+    }
+}
+
+impl ToolCall {
+    const fn waits(&self) -> bool {
+        !self.refused && self.answer.is_none()
+    }
+}
+
+fn push<T>(items: &mut Vec<T>, item: T) -> Result<(), Full> {
+    if items.len() >= MAX_STEP_ITEMS {
+        return Err(Full);
+    }
+    items.push(item);
+    Ok(())
+}

@@ -1,0 +1,242 @@
+//! What an agent did, entry by entry, and how the entries of agents that worked at the same time are merged.
+
+use endstop_core::EventKind;
+use endstop_core::event::Source as Origin;
+
+use super::step::{Reply, Step};
+use super::time::Time;
+
+/// The next thing that an agent did.
+#[derive(Debug)]
+pub(crate) enum TimelineEntry {
+    /// A user turn.
+    User(Time),
+    /// A sub-agent begins at this depth, where the root's is 0.
+    ChildBegin(Time, u32),
+    /// A sub-agent ended.
+    ChildEnd(Time),
+    /// A model call with its tools.
+    Step(Box<Step>),
+}
+
+/// An event of an entry, by its place in there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EntryEvent {
+    User,
+    ChildBegin,
+    ChildEnd,
+    StepBegin,
+    AttemptBegin,
+    AttemptFailed,
+    Piece(usize),
+    Reply,
+    ToolBegin(usize),
+    ToolRefused(usize),
+    ToolEnd(usize),
+    StepEnd,
+}
+
+impl TimelineEntry {
+    /// Its events in order, with their times.
+    pub(crate) fn events(&self) -> Vec<(Time, EntryEvent)> {
+        match self {
+            Self::User(time) => vec![(*time, EntryEvent::User)],
+            Self::ChildBegin(time, _) => vec![(*time, EntryEvent::ChildBegin)],
+            Self::ChildEnd(time) => vec![(*time, EntryEvent::ChildEnd)],
+            Self::Step(step) => step.events(),
+        }
+    }
+
+    /// The first time that it tells.
+    pub(crate) fn first_time(&self) -> Time {
+        self.events().into_iter().find_map(|(time, _)| time)
+    }
+
+    /// The latest time that it tells.
+    pub(crate) fn last_time(&self) -> Time {
+        self.events().into_iter().filter_map(|(time, _)| time).max()
+    }
+
+    /// The event at that place.
+    pub(crate) fn event(&self, event: EntryEvent) -> Option<EventKind<'_>> {
+        match (self, event) {
+            (Self::User(_), EntryEvent::User) => Some(EventKind::UserMessage),
+            (Self::ChildBegin(_, depth), EntryEvent::ChildBegin) => {
+                Some(EventKind::ChildBegin { depth: *depth })
+            }
+            (Self::ChildEnd(_), EntryEvent::ChildEnd) => Some(EventKind::ChildEnd),
+            (Self::Step(step), event) => step.event(event),
+            _ => None,
+        }
+    }
+
+    /// The reply whose event is at that place.
+    pub(crate) fn reply(&self, event: EntryEvent) -> Option<&Reply> {
+        match (self, event) {
+            (Self::Step(step), EntryEvent::Reply) => step.reply(),
+            _ => None,
+        }
+    }
+
+    /// Sub-agents that run before the event at that place, if it is the first that they run before.
+    pub(crate) fn children_before(&self, event: EntryEvent) -> &[AgentTimeline] {
+        match (self, event) {
+            (Self::Step(step), EntryEvent::ToolEnd(_) | EntryEvent::StepEnd) => step.children(),
+            _ => &[],
+        }
+    }
+}
+
+/// What one agent did, in order. Its last step stays open for results until the next entry.
+#[derive(Debug, Default)]
+pub(crate) struct AgentTimeline {
+    entries: Vec<TimelineEntry>,
+    open: Option<Step>,
+    last: Time,
+}
+
+impl AgentTimeline {
+    /// A sub-agent that begins one level below the run.
+    pub(crate) fn child(begun: Time) -> Self {
+        let entries = vec![TimelineEntry::ChildBegin(begun, 1)];
+        Self { entries, open: None, last: begun }
+    }
+
+    /// The agent did something at this time: its next request is made then at the earliest.
+    pub(crate) fn seen(&mut self, time: Time) {
+        self.last = time.or(self.last);
+    }
+
+    /// As [`seen`](Self::seen), of records that are not in the order of time.
+    pub(crate) fn seen_by(&mut self, time: Time) {
+        self.last = time.max(self.last);
+    }
+
+    /// When the agent last did something.
+    pub(crate) const fn last(&self) -> Time {
+        self.last
+    }
+
+    /// A user turn.
+    pub(crate) fn user(&mut self, time: Time) {
+        self.push(TimelineEntry::User(time));
+    }
+
+    /// A step begins whose request was made at `begun`.
+    pub(crate) fn begin(&mut self, begun: Time) -> &mut Step {
+        self.close();
+        self.open.insert(Step::begin(begun))
+    }
+
+    /// The open step, or one that begins whose request was made at `begun`.
+    pub(crate) fn step_or_begin(&mut self, begun: Time) -> &mut Step {
+        self.open.get_or_insert_with(|| Step::begin(begun))
+    }
+
+    /// The open step.
+    pub(crate) const fn step(&mut self) -> Option<&mut Step> {
+        self.open.as_mut()
+    }
+
+    /// Ends the open step and adds an entry after it.
+    pub(crate) fn push(&mut self, entry: TimelineEntry) {
+        self.close();
+        self.entries.push(entry);
+    }
+
+    /// Adds an entry before the open step.
+    pub(crate) fn before(&mut self, entry: TimelineEntry) {
+        self.entries.push(entry);
+    }
+
+    /// Ends the open step.
+    pub(crate) fn close(&mut self) {
+        let step = self.open.take().map(|step| TimelineEntry::Step(Box::new(step)));
+        self.entries.extend(step);
+    }
+
+    /// Whether the agent did nothing.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.open.is_none()
+    }
+
+    /// The entries so far, without the open step.
+    pub(crate) fn entries(&self) -> &[TimelineEntry] {
+        &self.entries
+    }
+
+    /// Takes the entries so far, without the open step.
+    pub(crate) fn take(&mut self) -> Vec<TimelineEntry> {
+        std::mem::take(&mut self.entries)
+    }
+}
+
+impl FromIterator<TimelineEntry> for AgentTimeline {
+    fn from_iter<I: IntoIterator<Item = TimelineEntry>>(entries: I) -> Self {
+        Self { entries: entries.into_iter().collect(), ..Self::default() }
+    }
+}
+
+/// Where a sub-agent stands whose beginning tells no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untimed {
+    /// Before everything that tells one.
+    First,
+    /// After everything that tells one.
+    Last,
+}
+
+/// A timeline with the place of its next event.
+struct Merging<'l> {
+    origin: Origin,
+    entries: std::slice::Iter<'l, TimelineEntry>,
+    current: Option<(&'l TimelineEntry, std::vec::IntoIter<(Time, EntryEvent)>)>,
+    next: Option<(Time, EntryEvent)>,
+    /// The latest time that the timeline told so far; an event without a time has it too.
+    time: u64,
+}
+
+/// Hands over the events of an agent and its sub-agents in the order of time. At one time the agent comes first.
+pub(crate) fn merge(
+    own: &[TimelineEntry],
+    children: &[AgentTimeline],
+    untimed: Untimed,
+    take: &mut dyn FnMut(Origin, &TimelineEntry, Time, EntryEvent),
+) {
+    let without_time = if untimed == Untimed::First { 0 } else { u64::MAX };
+    let mut agents = vec![Merging::new(Origin::Own, own, 0)];
+    let children = children.iter().map(AgentTimeline::entries);
+    agents.extend(children.map(|child| Merging::new(Origin::Descendant, child, without_time)));
+    loop {
+        let waiting = agents.iter_mut().filter(|agent| agent.next.is_some());
+        let Some(agent) = waiting.min_by_key(|agent| agent.time) else { return };
+        if let (Some((entry, _)), Some((time, event))) = (&agent.current, agent.next) {
+            take(agent.origin, entry, time, event);
+        }
+        agent.advance();
+    }
+}
+
+impl<'l> Merging<'l> {
+    fn new(origin: Origin, entries: &'l [TimelineEntry], without_time: u64) -> Self {
+        let (entries, current, next, time) = (entries.iter(), None, None, 0);
+        let mut merging = Self { origin, entries, current, next, time };
+        merging.advance();
+        if let Some((None, _)) = merging.next {
+            merging.time = without_time;
+        }
+        merging
+    }
+
+    fn advance(&mut self) {
+        loop {
+            self.next = self.current.as_mut().and_then(|(_, events)| events.next());
+            if let Some((time, _)) = self.next {
+                self.time = self.time.max(time.unwrap_or(0));
+                return;
+            }
+            let Some(entry) = self.entries.next() else { return };
+            self.current = Some((entry, entry.events().into_iter()));
+        }
+    }
+}
