@@ -35,6 +35,11 @@
 //!
 //! The price data of `endstop-price` knows how to read a usage object, whatever fields its provider adds. So this
 //! crate depends on it instead of reading usage a second time.
+//!
+//! # Where next
+//!
+//! Start with [`Api`], [`CallRequest`] and [`CallResponse`]. `endstop-gateway` is built on this crate, and `endstop-sim`
+//! plays the same APIs with code of its own. The minimum Rust version is 1.95.
 
 mod ambiguous_keys;
 mod api;
