@@ -33,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
     for format in FORMATS {
         let mut counting = Counting::default();
         let main = Part::bytes("fuzz", bytes.to_vec());
-        let transcript = Transcript { format: *format, main, children: Vec::new() };
+        let transcript = Transcript { format, main, children: Vec::new() };
         transcript.read(PriceTable::embedded(), &mut counting);
         assert_eq!(counting.runs, counting.ends, "{}", format.id());
     }

@@ -4,10 +4,11 @@ mod fit;
 mod open;
 mod plan;
 mod pricing;
+mod step;
 
 pub use open::{NotBegun, OpenCall, Outcome};
+pub(crate) use plan::settled;
 pub use plan::{CallPlan, estimate_tokens};
-pub(crate) use plan::{NotAdmitted, settled};
 pub use pricing::Pricing;
 
 pub use crate::limits::{DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};

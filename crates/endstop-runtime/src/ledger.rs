@@ -114,7 +114,7 @@ impl Budget {
     /// [`Refused`] by the outermost node that has too little room, or whose committed amounts are above a
     /// limit already.
     pub fn reserve(&self, amounts: Amounts) -> Result<Hold, Refused> {
-        self.0.books().reserve(self.0.slot(), &amounts.words())?;
+        self.0.locked().reserve(self.0.slot(), &amounts.words())?;
         Ok(Hold::new(self.clone(), amounts))
     }
 
@@ -123,7 +123,7 @@ impl Budget {
     /// # Errors
     /// As [`Budget::reserve`].
     pub(crate) fn check(&self, amounts: &Amounts) -> Result<(), Refused> {
-        self.0.books().check(self.0.slot(), &amounts.words())
+        self.0.locked().check(self.0.slot(), &amounts.words())
     }
 
     /// Settles amounts that were not reserved: restored spend, free-standing costs. Never refuses.
@@ -134,13 +134,13 @@ impl Budget {
     /// Settles here what was spent before this node was there, and not above: whoever shares the ancestors
     /// has counted it already, or did not share it.
     pub(crate) fn bring_in(&self, before: Amounts) {
-        self.0.books().bring_in(self.0.slot(), &before.words());
+        self.0.locked().bring_in(self.0.slot(), &before.words());
     }
 
     /// Replaces the limits of this node: an approval raises them, a policy lowers them. What is committed
     /// stays, and may then be above them.
     pub fn set_limits(&self, limits: Limits) {
-        self.0.books().set_limits(self.0.slot(), limits);
+        self.0.locked().set_limits(self.0.slot(), limits);
     }
 
     /// The limits of this node.
@@ -163,7 +163,7 @@ impl Budget {
 
     /// Whether anybody who shares the outermost budget holds tokens or money.
     pub(crate) fn is_anything_held(&self) -> bool {
-        let held = self.0.books().held_at_root(self.0.slot());
+        let held = self.0.locked().held_at_root(self.0.slot());
         held.tokens > 0 || held.cost > Money::ZERO
     }
 
@@ -177,7 +177,7 @@ impl Budget {
     /// `None` where none of them has one.
     #[must_use]
     pub fn room(&self) -> Limits {
-        self.0.books().room(self.0.slot())
+        self.0.locked().room(self.0.slot())
     }
 
     /// What was settled beyond the limits of this node.
@@ -189,13 +189,13 @@ impl Budget {
     /// One consistent reading.
     #[must_use]
     pub fn snapshot(&self) -> BudgetSnapshot {
-        self.0.books().snapshot(self.0.slot(), self.id())
+        self.0.locked().snapshot(self.0.slot(), self.id())
     }
 
     /// Whether an amount anywhere in the tree could not be kept exactly; everything is refused since.
     #[must_use]
     pub fn is_overflowed(&self) -> bool {
-        self.0.books().is_overflowed()
+        self.0.locked().is_overflowed()
     }
 
     /// Which node of its tree this is. The root is 0, and no number is given twice (up to `u32::MAX`, which
@@ -225,11 +225,11 @@ impl Budget {
     }
 
     fn settle(&self, held: &Amounts, actual: &Amounts) {
-        self.0.books().settle(self.0.slot(), &held.words(), &actual.words());
+        self.0.locked().settle(self.0.slot(), &held.words(), &actual.words());
     }
 
     fn give_back(&self, part: &Amounts) {
-        self.0.books().give_back(self.0.slot(), &part.words());
+        self.0.locked().give_back(self.0.slot(), &part.words());
     }
 }
 

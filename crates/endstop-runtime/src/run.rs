@@ -11,7 +11,6 @@ mod ends;
 mod environment;
 mod handle;
 mod node;
-mod step;
 mod wait;
 
 pub(crate) use chain::LockedChain;

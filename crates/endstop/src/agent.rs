@@ -52,7 +52,6 @@ pub use builder::{
 };
 pub use endstop_runtime::{DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};
 pub use hooks::{Hook, HookContext, HookResult, Trigger};
-pub(crate) use node::AgentNode;
 pub use retry::{BreakerDecision, CircuitBreaker, RetryPolicy};
 pub use source::CancellationSource;
 pub use state::{AgentState, ExecutionState, Step, ToolExecution};

@@ -45,6 +45,7 @@
 //! the command `endstop run` of `endstop-cli`. The minimum Rust version is 1.95.
 
 pub mod agent;
+mod limits;
 pub mod message;
 pub mod model;
 pub mod observe;

@@ -7,12 +7,12 @@
 //! No sink reads a clock: what it prints or stores comes from the times of the events.
 
 mod console;
+mod dry_run;
 mod fan_out;
 mod leaves;
 #[cfg(feature = "otel")]
 mod otel;
 mod screen;
-mod shadow;
 mod status;
 mod text;
 
@@ -26,10 +26,10 @@ pub use endstop_runtime::trace::{
 };
 
 pub use console::ConsoleObserver;
+pub use dry_run::{DryRunObserver, DryRunStop};
 pub use fan_out::Observers;
 #[cfg(feature = "otel")]
 pub use otel::OtelObserver;
 pub use screen::Screen;
-pub use shadow::{DryRunObserver, DryRunStop};
 pub use status::{Nearness, NextUp, Standing, StatusLine, StatusView, render};
 pub use text::truncate;

@@ -4,6 +4,7 @@
 //! a function whose argument type derives the schema (`function.rs`). Whatever a tool returns, fails with or
 //! panics with becomes a result that the model reads; only an [`AgentStop`] stops the loop.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,8 +57,8 @@ pub struct ToolContext {
     pub depth: u32,
     /// Cancelled with [`Urgency::Now`](endstop_runtime::cancel::Urgency::Now) when what is in flight is to be cut.
     pub cancel: CancelToken,
-    /// What a sub-agent shares with the run that begins it.
-    pub(crate) node: Option<Arc<crate::agent::AgentNode>>,
+    /// The loop's own record of the calling run; a sub-agent's run begins below it.
+    pub(crate) caller: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ToolContext {
@@ -69,7 +70,7 @@ impl ToolContext {
             agent: String::new(),
             depth: 0,
             cancel: CancelToken::default(),
-            node: None,
+            caller: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The books of one tree: nodes in a slab, behind one lock.
+//! One tree of budgets: nodes in a slab, behind one lock.
 
 use std::sync::{Arc, PoisonError};
 
@@ -17,16 +17,16 @@ const EASY_AMOUNT: u64 = 1 << 61;
 /// One signed number for each dimension.
 type Rooms = [i64; DIMENSIONS];
 
-/// The books, shared by all handles of a tree.
+/// A tree, shared by all its handles.
 #[derive(Debug)]
-struct Tree {
-    books: Mutex<Books>,
+struct SharedTree {
+    nodes: Mutex<BudgetTree>,
 }
 
-/// What a handle points to: a slot of the books, which is free again when the last handle goes.
+/// What a handle points to: a slot of the tree, which is free again when the last handle goes.
 #[derive(Debug)]
 pub(super) struct Node {
-    tree: Arc<Tree>,
+    tree: Arc<SharedTree>,
     slot: usize,
     id: u32,
     parent: Option<Budget>,
@@ -34,20 +34,20 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn root(limits: Limits) -> Self {
-        let mut books = Books::default();
-        let (slot, id) = books.open(NOWHERE, limits);
-        Self { tree: Arc::new(Tree { books: Mutex::new(books) }), slot, id, parent: None }
+        let mut nodes = BudgetTree::default();
+        let (slot, id) = nodes.open(NOWHERE, limits);
+        Self { tree: Arc::new(SharedTree { nodes: Mutex::new(nodes) }), slot, id, parent: None }
     }
 
     pub(super) fn child(parent: &Budget, limits: Limits) -> Self {
-        let (slot, id) = parent.0.books().open(parent.0.slot, limits);
+        let (slot, id) = parent.0.locked().open(parent.0.slot, limits);
         Self { tree: Arc::clone(&parent.0.tree), slot, id, parent: Some(parent.clone()) }
     }
 
-    /// Locks the tree. Nothing that runs under the lock panics; should it have, the books are still those of
+    /// Locks the tree. Nothing that runs under the lock panics; should it have, the numbers are still those of
     /// the last word written, and refusing to go on would lose what is settled later.
-    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
-        self.tree.books.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn locked(&self) -> MutexGuard<'_, BudgetTree> {
+        self.tree.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) const fn slot(&self) -> usize {
@@ -65,7 +65,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.books().close(self.slot);
+        self.locked().close(self.slot);
         // One after the other: dropped as a field, a chain of a million parents would overflow the stack.
         let mut next = self.parent.take();
         while let Some(Budget(node)) = next {
@@ -74,7 +74,7 @@ impl Drop for Node {
     }
 }
 
-/// The books of one node. A walk to the root for a reservation reads the first cache line alone.
+/// The amounts of one node. A walk to the root for a reservation reads the first cache line alone.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Entry {
@@ -125,7 +125,7 @@ impl Entry {
 
 /// All nodes of a tree.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct BudgetTree {
     entries: Vec<Entry>,
     free: Vec<usize>,
     next_id: u32,
@@ -133,7 +133,7 @@ pub(super) struct Books {
     overflow: Option<(u32, Dimension)>,
 }
 
-impl Books {
+impl BudgetTree {
     /// A new node: its slot and its number.
     fn open(&mut self, parent: usize, limits: Limits) -> (usize, u32) {
         let id = self.next_id;

@@ -13,11 +13,12 @@ use crate::observe::Detail;
 
 impl RunHandle {
     /// Approves a pause rule for a person: it no longer pauses the run, or does so again once the money that it
-    /// compares has reached `cap`. Returns `false` for a rule that names no money where `cap` is given; the rule is
-    /// then not approved.
+    /// compares has reached `cap`. Returns `false` if nothing was approved: the policy has no such rule, or `cap` is
+    /// given and the rule names no money.
     pub fn approve(&self, rule: &str, cap: Option<Money>) -> bool {
         let program = self.look(|run| Arc::clone(run.program()));
-        let caps = caps_of(program.policy().rule(rule), cap);
+        let Some(known) = program.policy().rule(rule) else { return false };
+        let caps = caps_of(known, cap);
         for cap in &caps {
             self.record(&EventKind::Approved { rule, cap: *cap }, Detail::None);
         }
@@ -31,9 +32,9 @@ impl RunHandle {
 
 /// The caps that the events of an approval carry: one for each gauge of money in the rule. Empty for a cap that the
 /// rule has no gauge for: it would be approved for good.
-fn caps_of(rule: Option<&Rule>, cap: Option<Money>) -> Vec<Option<Cap<'static>>> {
+fn caps_of(rule: &Rule, cap: Option<Money>) -> Vec<Option<Cap<'static>>> {
     let Some(limit) = cap.map(Money::picos) else { return vec![None] };
-    let names = |id| rule.is_some_and(|rule| names(&rule.condition, id));
+    let names = |id| names(&rule.condition, id);
     let gauges = [(GaugeId::Cost, "cost"), (GaugeId::NextCost, "next_cost")];
     let named = gauges.into_iter().filter(|(id, _)| names(*id));
     named.map(|(_, gauge)| Some(Cap { gauge, limit })).collect()

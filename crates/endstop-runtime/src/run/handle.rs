@@ -17,7 +17,6 @@ use crate::clock::RunClock;
 use crate::ledger::{Amounts, Budget, Limits};
 use crate::observe::{Detail, Report, RunInfo};
 use crate::store::RunId;
-use crate::trace::Replayed;
 
 /// One run of a tree. Clones are the same run.
 ///
@@ -53,24 +52,13 @@ impl RunHandle {
         handle
     }
 
-    /// A root run that continues from its recorded events: counters, money and a stop for good as they were. The
-    /// budgets above are not charged.
-    #[must_use]
-    pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
-        let Replayed { run, usage, uncertainty, is_approved, spent, .. } = replayed;
-        let is_estimate = uncertainty.estimated > 0;
-        let carried = Carried { usage, is_estimate, ..Carried::default() };
-        let handle = Self::root_of(info, run, carried, environment);
-        handle.node.budget.bring_in(spent);
-        if is_approved {
-            // From there on the core alone knew the limits.
-            handle.node.budget.set_limits(Limits::unlimited());
-        }
-        handle.node.core().uncertainty = uncertainty;
-        handle
-    }
-
-    fn root_of(info: RunInfo, run: Run, carried: Carried, environment: RunEnvironment) -> Self {
+    /// A root run whose budget has nothing yet of what it spent before.
+    pub(crate) fn root_of(
+        info: RunInfo,
+        run: Run,
+        carried: Carried,
+        environment: RunEnvironment,
+    ) -> Self {
         let limits = limits_of(run.program());
         let budget = match &environment.budget {
             Some(shared) => shared.child(limits),
@@ -122,7 +110,7 @@ impl RunHandle {
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), parent, tree, core)))
     }
 
-    pub(super) const fn of(node: Arc<RunNode>) -> Self {
+    pub(crate) const fn of(node: Arc<RunNode>) -> Self {
         Self { node }
     }
 

@@ -62,7 +62,7 @@ pub(crate) struct RunCore {
     /// Warnings that no driver has taken yet.
     pub(super) notices: Vec<Notice>,
     /// A budget refused something that the run wanted to begin.
-    pub(crate) is_out_of_budget: bool,
+    is_out_of_budget: bool,
     last_wall: LastWall,
 }
 
@@ -112,6 +112,26 @@ impl RunNode {
             ends: EndQueue::default(),
             core: Mutex::new(core),
         }
+    }
+
+    pub(crate) fn reach(&self) -> StopReach {
+        self.tree.reach
+    }
+
+    pub(crate) fn driver(&self) -> Option<&'static str> {
+        self.tree.driver
+    }
+
+    pub(crate) fn is_out_of_budget(&self) -> bool {
+        self.core().is_out_of_budget
+    }
+
+    pub(crate) fn set_out_of_budget(&self) {
+        self.core().is_out_of_budget = true;
+    }
+
+    pub(crate) fn set_uncertainty(&self, uncertainty: CostUncertainty) {
+        self.core().uncertainty = uncertainty;
     }
 
     pub(crate) fn wall(&self) -> WallTime {
@@ -165,7 +185,7 @@ impl RunNode {
     }
 
     /// Whether the outermost run's budget is a part of another one.
-    pub(super) fn budget_is_shared(&self) -> bool {
+    pub(crate) fn budget_is_shared(&self) -> bool {
         let mut root = self;
         while let Some(parent) = root.parent.as_deref() {
             root = parent;

@@ -10,8 +10,9 @@ use endstop_core::wire::v1::trace::Line;
 
 use super::open_work::OpenWork;
 use crate::call::settled;
-use crate::ledger::Amounts;
-use crate::observe::CostUncertainty;
+use crate::ledger::{Amounts, Limits};
+use crate::observe::{CostUncertainty, RunInfo};
+use crate::run::{Carried, RunEnvironment, RunHandle};
 
 /// Takes in the events that were recorded of a root run, in their order, under today's policy.
 ///
@@ -33,11 +34,11 @@ pub struct Replay {
 /// A run whose events were taken in, with nothing open.
 #[derive(Debug)]
 pub struct Replayed {
-    pub(crate) run: Run,
-    pub(crate) usage: TokenUsage,
-    pub(crate) uncertainty: CostUncertainty,
-    pub(crate) is_approved: bool,
-    pub(crate) spent: Amounts,
+    run: Run,
+    usage: TokenUsage,
+    uncertainty: CostUncertainty,
+    is_approved: bool,
+    spent: Amounts,
     is_estimate: bool,
     added: Vec<Event<'static>>,
 }
@@ -162,5 +163,24 @@ impl Replayed {
     #[must_use]
     pub const fn run(&self) -> &Run {
         &self.run
+    }
+}
+
+impl RunHandle {
+    /// A root run that continues from its recorded events: counters, money and a stop for good as they were. The
+    /// budgets above are not charged.
+    #[must_use]
+    pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
+        let Replayed { run, usage, uncertainty, is_approved, spent, .. } = replayed;
+        let is_estimate = uncertainty.estimated > 0;
+        let carried = Carried { usage, is_estimate, ..Carried::default() };
+        let handle = Self::root_of(info, run, carried, environment);
+        handle.budget().bring_in(spent);
+        if is_approved {
+            // From there on the core alone knew the limits.
+            handle.budget().set_limits(Limits::unlimited());
+        }
+        handle.node().set_uncertainty(uncertainty);
+        handle
     }
 }

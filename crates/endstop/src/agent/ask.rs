@@ -18,16 +18,12 @@ use failure::{do_not_send, panicked};
 use super::agent_run::{About, AgentRun, Flow};
 use super::hooks::Trigger;
 use super::retry::{BreakerDecision, CircuitBreaker, Trial};
+use crate::limits::{MAX_CALLS_OF_REPLY, MAX_REPLY_BYTES};
 use crate::message::{Message, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
 };
 use endstop_runtime::{CancelOn, OpenCall, Outcome, Pricing, Waited, estimate_tokens};
-
-/// The longest reply that is kept, in bytes; a longer one is cut.
-const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
-/// The most tool calls of one reply; a reply with more is cut.
-const MAX_CALLS_OF_REPLY: usize = 1_024;
 
 /// What has come of an answer.
 #[derive(Default)]

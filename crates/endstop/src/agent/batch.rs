@@ -3,6 +3,7 @@
 mod admit;
 mod beside;
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,14 +21,13 @@ use beside::beside;
 
 use super::agent_run::{About, AgentRun, Flow};
 use super::hooks::{Trigger, words_of};
+use super::node::AgentNode;
 use super::state::ToolExecution;
+use crate::limits::MAX_ANSWER_BYTES;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::{Handoff, Tool, ToolContext, ToolEntry, ToolError, ToolOutput, answers};
 use endstop_runtime::{CancelOn, Waited};
-
-/// The longest answer that is kept of a tool call, in bytes: more than a model reads. The rest is cut.
-const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 
 /// A call that runs.
 type Running = BoxFuture<'static, Ran>;
@@ -174,7 +174,7 @@ impl AgentRun {
             agent: self.agent.name.clone(),
             depth: self.run().info().depth,
             cancel: self.run().in_flight(),
-            node: Some(Arc::clone(&self.node)),
+            caller: Some(Arc::clone(&self.node) as Arc<dyn Any + Send + Sync>),
         };
         let limit = tool.timeout().filter(|_| !tool.is_agent());
         let runs_alone = !tool.can_abort() && !tool.is_agent();
@@ -376,7 +376,7 @@ fn guarded(
 ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
     async move {
         // A task of its own may begin later than it was admitted.
-        if context.node.as_ref().is_some_and(|node| node.run.is_aborted()) {
+        if AgentNode::caller(&context).is_some_and(|node| node.run.is_aborted()) {
             return Err(ToolError::failed("cut before it began"));
         }
         let run = AssertUnwindSafe(async { tool.call(call, context).await });

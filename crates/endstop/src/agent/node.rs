@@ -7,6 +7,7 @@ use endstop_runtime::RunHandle;
 
 use super::journal::Journal;
 use super::source::CancellationSource;
+use crate::tool::ToolContext;
 
 /// One run of the loop among the runs of its tree.
 pub(crate) struct AgentNode {
@@ -16,6 +17,13 @@ pub(crate) struct AgentNode {
     pub(super) parent: Option<Arc<Self>>,
     /// Keeps the trace of the root run, if a store keeps it.
     pub(super) journal: Option<Arc<Journal>>,
+}
+
+impl AgentNode {
+    /// The run that calls a tool; `None` for a tool that is called outside every run.
+    pub(super) fn caller(context: &ToolContext) -> Option<Arc<Self>> {
+        context.caller.clone()?.downcast().ok()
+    }
 }
 
 impl fmt::Debug for AgentNode {

@@ -15,6 +15,7 @@ use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 
+use super::node::AgentNode;
 use super::start::{ChildArgs, child, root_at};
 use super::state::AgentState;
 use super::{AgentLoop, Iteration};
@@ -73,7 +74,7 @@ impl Tool for SubAgent {
         async move {
             let task: Task = serde_json::from_str(&call.arguments)?;
             let state = AgentState::with_prompt(task.task);
-            let run = match context.node {
+            let run = match AgentNode::caller(&context) {
                 None => root_at(&self.agent.0, state, Some(&context.cancel), None)?,
                 Some(parent) => {
                     let own = self.agent.0.budget.as_ref();

@@ -1,16 +1,13 @@
 //! Waiting for hooks and cancellation sources.
 
 use std::future::Future;
-use std::time::Duration;
 
 use endstop_runtime::Waited;
 use futures_util::FutureExt as _;
 
 use super::agent_run::AgentRun;
+use crate::limits::HOOK_GRACE;
 use super::hooks::Trigger;
-
-/// The time of all hooks together that begin when the run is aborted already: enough to write something down.
-const HOOK_GRACE: Duration = Duration::from_secs(10);
 
 impl AgentRun {
     /// Waits for hooks, or for a source (`None`): an abort of the run ends that wait too. Hooks that begin in a run that

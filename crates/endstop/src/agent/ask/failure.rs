@@ -1,6 +1,5 @@
 //! Requests that failed: what they spent, and whether there is another.
 
-use std::time::Duration;
 
 use endstop_core::condition::fact::normalised_finish;
 use endstop_core::signal::StopReason;
@@ -8,11 +7,8 @@ use endstop_core::signal::StopReason;
 use super::super::agent_run::{About, AgentRun, Flow};
 use super::super::hooks::{Trigger, words_of};
 use super::{Answer, Attempt, known};
+use crate::limits::LONGEST_CONNECTING;
 use crate::model::{ModelError, ModelErrorKind, ModelEvent};
-
-/// A connection that breaks later than this was made: the provider may have worked on the request, and
-/// reasoning that nobody sees is charged too.
-const LONGEST_CONNECTING: Duration = Duration::from_secs(5);
 
 /// A model that panics has failed to answer; the run goes on to its own end.
 pub(super) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Result<ModelEvent, ModelError> {

@@ -7,11 +7,10 @@ use endstop_core::policy::Action;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 
-use super::environment::StopReach;
-use super::handle::RunHandle;
-use crate::call::{CallPlan, NotAdmitted};
+use super::plan::{CallPlan, NotAdmitted};
 use crate::ledger::{Amounts, Dimension, Refused};
 use crate::observe::Detail;
+use crate::run::{RunHandle, StopReach};
 
 impl RunHandle {
     /// Lets a step begin, whose call is known, for the run and its ancestors. `Finish`: it begins as the wrap-up.
@@ -63,7 +62,7 @@ impl RunHandle {
     /// Whether a budget refused something that the run wanted to begin: no override helps then.
     #[must_use]
     pub fn is_out_of_budget(&self) -> bool {
-        self.node().core().is_out_of_budget
+        self.node().is_out_of_budget()
     }
 
     fn begin_counted(&self, one: Amounts, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
@@ -78,7 +77,7 @@ impl RunHandle {
                 directive
             }
             Err(refused) => {
-                self.node().core().is_out_of_budget = true;
+                self.node().set_out_of_budget();
                 // The cores know the limit of a rule more exactly, and the run whose limit it is stops.
                 self.refusal_of(kind, detail).unwrap_or_else(|| self.refused_by_budget(&refused))
             }
@@ -88,7 +87,7 @@ impl RunHandle {
     /// Stops the run for a budget that refused, and as far above it as the tree's [`StopReach`] says.
     fn refused_by_budget(&self, refused: &Refused) -> Directive {
         let signal = signal_of(refused);
-        if self.node().tree.reach == StopReach::Tree {
+        if self.node().reach() == StopReach::Tree {
             let mut owner = self.node();
             while owner.budget.id() != refused.budget
                 && let Some(parent) = &owner.parent
@@ -110,13 +109,13 @@ impl RunHandle {
                 self.raise_own(StopReason::StopRequested, "no request can begin now");
             }
             NotAdmitted::Core(_) | NotAdmitted::OthersHold => {}
-            NotAdmitted::Both => self.node().core().is_out_of_budget = true,
+            NotAdmitted::Both => self.node().set_out_of_budget(),
             NotAdmitted::Ledger(refused) => {
-                self.node().core().is_out_of_budget = true;
+                self.node().set_out_of_budget();
                 self.refused_by_budget(refused);
             }
             NotAdmitted::Unpriced => {
-                self.node().core().is_out_of_budget = true;
+                self.node().set_out_of_budget();
                 let message = format!(
                     "the budget limits money, and `{model}` has no price: give rates by `on_unpriced`, or \
                      ignore it"
@@ -130,7 +129,7 @@ impl RunHandle {
     /// Raises a signal of the driver's own.
     fn raise_own(&self, reason: StopReason, message: &str) -> Directive {
         let signal = StopSignal::new(reason).with_message(message);
-        self.raise_with(&match self.node().tree.driver {
+        self.raise_with(&match self.node().driver() {
             Some(driver) => signal.with_source(driver),
             None => signal,
         })
@@ -138,7 +137,7 @@ impl RunHandle {
 
     /// A driver that has a name reports its own signals as errors too.
     fn raise_with(&self, signal: &StopSignal) -> Directive {
-        let detail = match self.node().tree.driver {
+        let detail = match self.node().driver() {
             Some(_) => Detail::Error { message: &signal.message },
             None => Detail::None,
         };

@@ -1,7 +1,7 @@
-//! What a policy would have stopped, while nothing is stopped.
+//! Where a policy would have stopped a run that nothing stops.
 //!
 //! A [`DryRunObserver`] watches a run that goes on whatever happens, feeds every event of it to a core of its own
-//! with the real policy, and remembers where that would have stopped. The shadow sees what was settled, not
+//! with the real policy, and remembers where that would have stopped. The dry run sees what was settled, not
 //! what is reserved: a driver that obeys the policy stops at the same event, or up to one model call earlier.
 
 use std::fmt;
@@ -78,7 +78,7 @@ impl DryRunObserver {
         self.lock().paused.clone()
     }
 
-    /// Looks at the core that the policy decides on, under the shadow's lock. After the first stop it stands still.
+    /// Looks at the core that the policy decides on, under the observer's lock. After the first stop it stands still.
     pub fn look<T>(&self, look: impl FnOnce(&Run) -> T) -> T {
         look(&self.lock().run)
     }
@@ -188,10 +188,10 @@ mod tests {
 
     use super::*;
 
-    fn shadow(policy: &str) -> State {
+    fn dry_run(policy: &str) -> State {
         let program = Program::new(&Policy::from_toml(policy).unwrap(), &Probes::new()).unwrap();
-        let shadow = DryRunObserver::new(Arc::new(program));
-        shadow.state.into_inner().unwrap()
+        let observer = DryRunObserver::new(Arc::new(program));
+        observer.state.into_inner().unwrap()
     }
 
     fn step(state: &mut State, at: u64, tool: &str) {
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_first_stop_is_remembered_and_nothing_after_it_counts() {
-        let mut state = shadow("[stop]\nlimit = 'steps >= 2'\n");
+        let mut state = dry_run("[stop]\nlimit = 'steps >= 2'\n");
         (0..5).for_each(|n| step(&mut state, n * 1_000, "search"));
         let stop = state.first.unwrap();
         assert_eq!((stop.steps, stop.signal.reason), (2, StopReason::StepsLimitReached));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_tick_is_enough_for_a_limit_in_time() {
-        let mut state = shadow("[stop]\nlimit = 'elapsed >= 2s'\n");
+        let mut state = dry_run("[stop]\nlimit = 'elapsed >= 2s'\n");
         step(&mut state, 0, "search");
         state.take(&Event::new(Millis(1_999), EventKind::Tick));
         assert_eq!(state.first, None);
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_a_person_ends_was_not_stopped_by_the_policy() {
-        let mut state = shadow("[stop]\nlimit = 'steps >= 1'\n");
+        let mut state = dry_run("[stop]\nlimit = 'steps >= 1'\n");
         state.take(&Event::new(Millis(0), EventKind::Kill { message: "no more" }));
         step(&mut state, 1, "search");
         assert_eq!(state.first, None);
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_noted_and_taken_to_be_approved() {
-        let mut state = shadow("[stop]\nlimit = 'steps >= 4'\n[pause]\nask = 'steps >= 2'\n");
+        let mut state = dry_run("[stop]\nlimit = 'steps >= 4'\n[pause]\nask = 'steps >= 2'\n");
         (0..3).for_each(|n| step(&mut state, n, "search"));
         assert_eq!(
             (state.paused.as_slice(), state.first.is_none()),
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_run_that_ends_by_itself_is_not_stopped() {
-        let mut state = shadow("[stop]\nlimit = 'steps >= 1'\n");
+        let mut state = dry_run("[stop]\nlimit = 'steps >= 1'\n");
         let reply =
             EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 0 };
         for kind in [EventKind::StepBegin, reply, EventKind::StepEnd] {
