@@ -273,6 +273,17 @@ fn a_person_stops_for_good_what_was_over() {
 }
 
 #[test]
+fn approving_an_unknown_rule_is_refused_and_lifts_no_limit() {
+    let (run, recording) = seen("cost >= $1.00 or steps >= 3");
+    let limits = run.budget().limits();
+    assert!(!run.approve("no such rule", None));
+    assert!(!run.approve("no such rule", Some(Money::from_picos(1))));
+    assert_eq!(run.budget().limits(), limits);
+    let lines = recording.lines(&run.info().id);
+    assert!(lines.iter().all(|line| !line.contains("no such rule")), "{lines:?}");
+}
+
+#[test]
 fn a_report_says_what_is_an_estimate_also_after_a_replay() {
     let ((run, recording), pricing) = (seen("steps >= 9"), pricing());
     assert!(step(&run, &pricing, 10, 10));

@@ -53,14 +53,14 @@ const RULES: &[Rule] = &[
     enforced("generated pages are up to date", |p| Ok(docs::check(p.tree))),
     listed("no file has more than 600 lines of code", |p| Ok(sizes::check_large(p.tree))),
     listed("a small file has a reason", |p| Ok(sizes::check_small(p.tree, p.modules))),
-    listed("crates depend on each other one way", |p| Ok(directions::check_directions(p.tree))),
-    listed("the library brings at most 70 crates", |p| directions::check_weight(p.tree)),
+    enforced("crates depend on each other one way", |p| Ok(directions::check_directions(p.tree))),
+    enforced("the library brings at most 70 crates", |p| directions::check_weight(p.tree)),
     listed("folders use each other one way", |p| Ok(circles::check(p.modules))),
-    listed("names of types are unique in a crate", |p| Ok(names::check(p.modules))),
+    enforced("names of types are unique in a crate", |p| Ok(names::check(p.modules))),
     listed("libraries fail with types", |p| Ok(errors::check_errors(p.modules))),
     listed("limits stand together", |p| Ok(errors::check_limits(p.modules))),
-    listed("the map is true", |p| Ok(map::check_map(p.tree))),
-    listed("what is cited is in the repository", |p| Ok(map::check_citations(p.tree))),
+    enforced("the map is true", |p| Ok(map::check_map(p.tree))),
+    enforced("what is cited is in the repository", |p| Ok(map::check_citations(p.tree))),
 ];
 
 const fn enforced(

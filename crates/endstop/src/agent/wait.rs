@@ -6,8 +6,8 @@ use endstop_runtime::Waited;
 use futures_util::FutureExt as _;
 
 use super::agent_run::AgentRun;
-use crate::limits::HOOK_GRACE;
 use super::hooks::Trigger;
+use crate::limits::HOOK_GRACE;
 
 impl AgentRun {
     /// Waits for hooks, or for a source (`None`): an abort of the run ends that wait too. Hooks that begin in a run that

@@ -1,3 +1,5 @@
+//! Tests of the recent results.
+
 use super::*;
 
 fn fed(digests: &[u64]) -> RecentResults {

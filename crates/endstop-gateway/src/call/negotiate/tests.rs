@@ -1,3 +1,5 @@
+//! Tests of the quirks that are remembered of models and upstreams.
+
 use super::*;
 
 #[test]

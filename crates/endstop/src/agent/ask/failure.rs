@@ -1,6 +1,5 @@
 //! Requests that failed: what they spent, and whether there is another.
 
-
 use endstop_core::condition::fact::normalised_finish;
 use endstop_core::signal::StopReason;
 

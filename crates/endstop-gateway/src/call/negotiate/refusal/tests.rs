@@ -1,3 +1,5 @@
+//! Tests of what a refusal of an upstream is about.
+
 use super::*;
 
 #[test]
