@@ -626,8 +626,8 @@ impl Run {
     }
 
     /// Takes the warnings that have come up since the last call.
-    pub const fn take_notices(&mut self) -> Vec<Notice> {
-        core::mem::replace(&mut self.notices, Vec::new())
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        core::mem::take(&mut self.notices)
     }
 
     /// The signals that stand now and whether a continuation is requested.

@@ -145,7 +145,7 @@ impl<I: Index, T> Table<I, T> {
 
     /// The first row for which `is` holds.
     pub(crate) fn find(&self, mut is: impl FnMut(&T) -> bool) -> Option<I> {
-        self.rows.iter().position(|row| is(row)).map(I::new)
+        self.rows.iter().position(&mut is).map(I::new)
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod cost_uncertainty;
 #[cfg(any(test, feature = "test-util"))]
+#[expect(clippy::unwrap_used, reason = "a helper of tests: a wrong script is loud")]
 #[doc(hidden)]
 pub mod play;
 mod report;

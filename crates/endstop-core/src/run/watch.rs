@@ -258,13 +258,12 @@ impl Watch {
             let now = tables::moved(fences, known.fences, number);
             *self.places.at_mut(gauge) = Place { fences: now, number, reading };
             // Another reading can change every comparison.
-            let passed = if reading == known.reading {
-                let (first, last) = (known.fences.min(now), known.fences.max(now));
-                fences.iter().take(last).skip(first)
+            let (first, last) = if reading == known.reading {
+                (known.fences.min(now), known.fences.max(now))
             } else {
-                fences.iter().take(fences.len()).skip(0)
+                (0, fences.len())
             };
-            for fence in passed {
+            for fence in fences.iter().take(last).skip(first) {
                 let changed = self.meter.evaluate_compare(watched.program(), fence.compare);
                 if changed || has_operators {
                     self.touched.push(fence.rule);

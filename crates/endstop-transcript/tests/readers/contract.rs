@@ -77,11 +77,11 @@ fn examples_of_text() -> impl Iterator<Item = Example> {
         assert!(!texts.is_empty(), "`{}` needs an example that is text", format.id());
         texts
     };
-    FORMATS.iter().flat_map(move |format| texts(format))
+    FORMATS.iter().flat_map(texts)
 }
 
 fn examples() -> impl Iterator<Item = Example> {
-    FORMATS.iter().flat_map(|format| examples_of(format))
+    FORMATS.iter().flat_map(examples_of)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::output::table;
 
 pub(super) fn run(as_json: bool, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     if as_json {
-        let rows: Vec<Value> = FORMATS.iter().map(|format| to_json(format)).collect();
+        let rows: Vec<Value> = FORMATS.iter().map(to_json).collect();
         writeln!(out, "{}", json!({ "version": 1, "formats": rows }))?;
         return Ok(ExitCode::SUCCESS);
     }
