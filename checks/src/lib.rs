@@ -2,6 +2,7 @@
 //! runs the models in `tests/` under `--cfg endstop_loom` and `--cfg endstop_shuttle`.
 
 #[path = "../../crates/endstop-runtime/src"]
+#[expect(dead_code, reason = "the runtime uses more of them than the models do")]
 mod parts {
     pub mod cancel;
     pub mod ledger;

@@ -1,12 +1,8 @@
 //! The splitter of event streams: what it reads does not depend on where a stream is cut, and no byte is lost.
 #![no_main]
 
+use endstop_llm::sse::SseSplitter;
 use libfuzzer_sys::fuzz_target;
-use sse::SseSplitter;
-
-#[path = "../../crates/endstop-gateway/src/sse.rs"]
-#[expect(dead_code, reason = "the gateway uses more of it")]
-mod sse;
 
 /// Beyond this an event is too long.
 const MAX_EVENT: usize = 1_024;
