@@ -1,3 +1,3 @@
-//! Everything that is stored or sent, by version. Old versions are read for ever; each has golden files.
+//! Everything that is stored or sent, by version. Golden files hold each form in place.
 
 pub mod v1;

@@ -1,4 +1,4 @@
-//! What is stored and sent, byte for byte. A version that has been written is read for ever.
+//! What is stored and sent, byte for byte. A change of form shows here.
 //!
 //! After a deliberate change of a format that nobody has stored yet, write the files anew with
 //! `ENDSTOP_UPDATE_GOLDEN=1 cargo test -p endstop-core --test golden`. A format that has been released gets
