@@ -23,7 +23,7 @@
 //!
 //! let edits = Edits { output_cap: Some(500), ..Edits::default() };
 //! let changed = String::from_utf8(chat.edit(body, &edits)?)?;
-//! assert!(changed.ends_with(r#""content": "hi" }],"max_completion_tokens":500 }"#), "{changed}");
+//! assert!(changed.ends_with(r#""content": "hi" }] ,"max_completion_tokens":500}"#), "{changed}");
 //!
 //! let body = br#"{ "model": "gpt-4o-mini-2024-07-18", "choices": [{ "message": { "content": "Hello" },
 //!     "finish_reason": "stop" }], "usage": { "prompt_tokens": 8, "completion_tokens": 2 } }"#;

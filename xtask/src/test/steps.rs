@@ -138,7 +138,7 @@ fn shuttle_of(schedules: u32) -> Plan {
 
 fn long_models(_: &Path) -> Plan {
     one(&format!(
-        "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop --test ledger_model"
+        "env PROPTEST_CASES={LONG_MODEL_CASES} cargo test --release -p endstop-runtime --test ledger_model"
     ))
 }
 
@@ -199,7 +199,7 @@ fn long_fuzz(root: &Path) -> Plan {
 /// Reads a gibibyte of each format, and looks at the memory that takes.
 fn large_files(_: &Path) -> Plan {
     one(
-        "cargo test --release -p endstop --test memory --config env.ENDSTOP_MEMORY_MIB=\"1024\" -- --nocapture",
+        "cargo test --release -p endstop-transcript --test memory --config env.ENDSTOP_MEMORY_MIB=\"1024\" -- --nocapture",
     )
 }
 
