@@ -95,7 +95,8 @@ pub enum EventKind<'a> {
         /// Money that was charged; `None` where failing costs nothing.
         cost: Option<Cost>,
     },
-    /// A model request succeeded. What it spent is settled. A checkpoint.
+    /// A model request succeeded. What it spent is settled. A checkpoint. A run whose own replies come without
+    /// [`EventKind::StepBegin`] is stopped, see [`Run::observe`](crate::Run::observe).
     Reply {
         /// The model that answered.
         model: Option<&'a str>,

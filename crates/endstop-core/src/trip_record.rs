@@ -261,7 +261,7 @@ impl Explainer<'_> {
 
     /// An operator that is met or not. The last of its parts is what it asks of now.
     fn temporal(&self, op: OpIx, parts: &[Truth]) -> Truth {
-        let now = parts.last().copied().unwrap_or(Truth::Unknown);
+        let Some(&now) = parts.last() else { unreachable!("an operator has an operand") };
         let (kind, state) =
             (self.sight.program.ops().at(op).kind, self.sight.meter.operators().at(op));
         let moment = self.sight.meter.now();

@@ -225,7 +225,7 @@ impl Watch {
             }
             _ => {}
         }
-        self.meter.tallies().has_overflowed()
+        self.meter.has_reply_without_step(event) || self.meter.tallies().has_overflowed()
     }
 
     /// The decision of [`Run::observe`](super::Run::observe), for every policy that is left: they have
