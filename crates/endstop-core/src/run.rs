@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counter::Counter;
 pub use crate::directive::{Directive, Status};
-use crate::event::{Cap, Event, EventKind, Source};
+use crate::event::{Event, EventKind, NewLimit, Source};
 use crate::limits::MAX_REPLY_RETRIES;
 use crate::meter::{Frame, Meter, Sight, WorstCase};
 use crate::policy::Action;
@@ -425,7 +425,7 @@ impl Run {
                 self.state.raised.raise((*signal).clone(), is_final);
             }
             EventKind::ContinuationRequested { by } => self.request_continuation(by),
-            EventKind::Approved { rule, cap } => self.approve(rule, cap.as_ref()),
+            EventKind::Approved { rule, limit } => self.approve(rule, limit.as_ref()),
             _ => {}
         }
         let fault = if self.state.meter.has_reply_without_step(event) {
@@ -487,13 +487,13 @@ impl Run {
         }
     }
 
-    fn approve(&mut self, id: &str, cap: Option<&Cap<'_>>) {
+    fn approve(&mut self, id: &str, limit: Option<&NewLimit<'_>>) {
         let Some(rule) = self.program.rule_of_id(id) else { return };
         let meter = &mut self.state.meter;
         let raised =
-            cap.is_some_and(|cap| meter.approve(&self.program, rule, cap.gauge, cap.limit));
+            limit.is_some_and(|new| meter.approve(&self.program, rule, new.gauge, new.limit));
         self.state.marks.at_mut(rule).disarmed |= !raised;
-        self.state.overrides.record_approval(&self.state.meter, id, cap);
+        self.state.overrides.record_approval(&self.state.meter, id, limit);
         if self.state.status == Status::Paused {
             self.state.status = Status::InProgress;
         }

@@ -115,10 +115,10 @@ impl Counterfactual {
         let rules = self.testable.program.policy().rules.iter();
         let verdict = self.run.trip_record();
         for rule in rules.filter(|rule| rule.action == Action::Pause) {
-            let holds = verdict.rules.iter().any(|record| record.id == rule.id && record.holds);
+            let holds = verdict.rules.iter().any(|record| record.id == rule.id && record.trips);
             if holds && !self.paused.contains(&rule.id) {
                 self.paused.push(rule.id.clone());
-                let kind = EventKind::Approved { rule: &rule.id, cap: None };
+                let kind = EventKind::Approved { rule: &rule.id, limit: None };
                 self.run.observe(&Event { kind, ..event.clone() });
             }
         }

@@ -20,7 +20,7 @@ Examples:
   endstop explain run.traj.json --policy policy.toml --json
   endstop explain results.json --policy policy.toml --run 3/0
 
-Each rule is shown as a tree: `[x]` holds, `[ ]` does not, `[?]` is not known, with the value that was
+Each rule is shown as a tree: `[x]` is met, `[ ]` is not, `[?]` is not known, with the value that was
 seen and how much was left.";
 
 /// Arguments of `endstop explain`.

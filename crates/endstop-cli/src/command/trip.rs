@@ -12,7 +12,7 @@ use crate::output::{money, tokens};
 
 /// The pause rules that hold.
 pub(super) fn pausing(verdict: &TripRecord) -> impl Iterator<Item = &RuleRecord> {
-    verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds)
+    verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips)
 }
 
 /// The first condition of a rule that holds.

@@ -220,7 +220,7 @@ impl Watch {
                 return true;
             }
             EventKind::ContinuationRequested { .. } => self.is_exact = false,
-            EventKind::Approved { rule, cap: Some(_) } => {
+            EventKind::Approved { rule, limit: Some(_) } => {
                 self.is_exact &= watched.program().rule_of_id(rule).is_none();
             }
             _ => {}

@@ -97,7 +97,7 @@ fn holds_after(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bool {
     for event in events {
         copy.observe(event);
     }
-    copy.trip_record().rules.iter().any(|rule| rule.holds)
+    copy.trip_record().rules.iter().any(|rule| rule.trips)
 }
 
 /// A run under rules that only tell, after some events.
@@ -370,7 +370,7 @@ proptest! {
         for event in &events {
             run.observe(event);
             let verdict = run.trip_record();
-            let h: Vec<bool> = verdict.rules.iter().map(|rule| rule.holds).collect();
+            let h: Vec<bool> = verdict.rules.iter().map(|rule| rule.trips).collect();
             prop_assert!(h[2..6].iter().all(|same| *same == h[0]), "{h:?} at {event:?}");
             let (either, both) = (h[0] || h[1], h[0] && h[1]);
             prop_assert_eq!(&h[6..], &[either, either, both, both, both, either], "{:?}", event);

@@ -11,7 +11,7 @@ const RULE: usize = 120;
 
 /// The rules of `action` that hold, each with a leaf that does: `ask-first (cost >= $1.00 is $1.20)`.
 pub(super) fn holding(verdict: &TripRecord, action: Action) -> String {
-    let rules = verdict.rules.iter().filter(|rule| rule.holds && rule.action == action);
+    let rules = verdict.rules.iter().filter(|rule| rule.trips && rule.action == action);
     let words = rules.map(|rule| match first_true(&rule.tree) {
         Some(leaf) => {
             let observed = leaf.observed.as_ref();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use endstop_core::Run;
-use endstop_core::event::{Cap, EventKind};
+use endstop_core::event::{EventKind, NewLimit};
 use endstop_core::policy::Action;
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::{StopReason, StopSignal};
@@ -181,7 +181,9 @@ impl Seen {
             }
             EventKind::Paused => (Kind::Pause, "Execution stands still".to_owned()),
             EventKind::Resumed => (Kind::Exec, "Execution goes on".to_owned()),
-            EventKind::Approved { rule, cap } => (Kind::Exec, approved(&name(rule), cap.as_ref())),
+            EventKind::Approved { rule, limit } => {
+                (Kind::Exec, approved(&name(rule), limit.as_ref()))
+            }
             _ => return None,
         };
         Some(Line::new(kind, message))
@@ -310,7 +312,7 @@ fn with_words(what: &str, words: &str) -> String {
     if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
 }
 
-fn approved(rule: &str, cap: Option<&Cap<'_>>) -> String {
+fn approved(rule: &str, cap: Option<&NewLimit<'_>>) -> String {
     match cap {
         Some(cap) if matches!(cap.gauge, "cost" | "own.cost" | "next_cost") => {
             format!("{rule} approved up to {}", Money::from_picos(cap.limit))
