@@ -100,6 +100,12 @@ fn holds_after(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bool {
     copy.trip_record().rules.iter().any(|rule| rule.trips)
 }
 
+/// The events in a step, so that a reply may come after them.
+fn in_step(events: &[Event<'static>]) -> Vec<Event<'static>> {
+    let begin = events.first().map(|first| Event { kind: EventKind::StepBegin, ..first.clone() });
+    begin.into_iter().map(|it| Event { source: Source::Own, ..it }).chain(events.to_vec()).collect()
+}
+
 /// A run under rules that only tell, after some events.
 fn told(conditions: &[Condition], events: &[Event<'static>]) -> (Policy, Run, Event<'static>) {
     let rules = conditions.iter().enumerate().map(|(number, condition)| {
@@ -269,7 +275,7 @@ proptest! {
         cut in any::<Index>(), rate in select(&[0u64, 1, 1_000_000, 3_333_333_333_333_333][..]),
         points in prop::collection::vec(any::<Index>(), 4),
     ) {
-        let (policy, run, last) = told(&conditions, &events[..cut.index(events.len()) + 1]);
+        let (policy, run, last) = told(&conditions, &in_step(&events[..cut.index(events.len()) + 1]));
         let axis = Axis::Output { rate: Money::from_picos(rate) };
         let trip = run.next_trip(axis, &[Action::Warn]);
         check_trip(trip.map(|trip| trip.distance), &points, 1_000_000, |way| {
@@ -285,7 +291,7 @@ proptest! {
         (input_tokens, output_tokens, picos) in (0u64..200, 0u64..200, 0u64..3_000_000_000_000),
         points in prop::collection::vec(any::<Index>(), 4),
     ) {
-        let (policy, run, last) = told(&conditions, &events[..cut.index(events.len()) + 1]);
+        let (policy, run, last) = told(&conditions, &in_step(&events[..cut.index(events.len()) + 1]));
         let cost = Money::from_picos(picos);
         let reserved = Reserved { input_tokens, output_tokens, cost };
         let settled = spent(input_tokens, output_tokens, picos);
