@@ -1,5 +1,8 @@
 //! Recorded messages of a model call, in the forms of OpenAI, Anthropic, the GenAI conventions and the AI SDK:
 //! what the model said and asked for, and what it had been told.
+//!
+//! Instrumentations mix these forms, and rename their fields, within one message. So they are read by the names that
+//! occur in any of them; the readers of one API, here and in `endstop-llm`, would each refuse what is of another.
 
 use serde_json::{Value, json};
 
