@@ -239,11 +239,14 @@ impl Meter {
 
     /// One more of a class would begin: its gauges are compared, but not another tool's, and not the own
     /// share if it is a descendant's.
-    fn sync_one_more(&mut self, program: &Program, class: Class, own: bool, tool: Option<&str>) {
+    fn sync_one_more(&mut self, program: &Program, class: Class, event: &Event<'_>) {
+        let own = event.source == Source::Own;
         for gauge in program.gauges_of(class) {
             let concerned = match program.gauges().at(gauge).read {
                 Read::Tool { tool: index, own: only_own } => {
-                    (own || !only_own) && Some(program.tools().at(index).as_str()) == tool
+                    let name = program.tools().at(index);
+                    let is_it = matches!(event.kind, EventKind::ToolBegin { tool } if tool == name);
+                    is_it && (own || !only_own)
                 }
                 Read::Counter { own: only_own, .. } => own || !only_own,
                 _ => true,
@@ -287,27 +290,32 @@ impl Meter {
         self.compared.project(projection);
     }
 
+    /// The frame, and what it is evaluated with.
+    #[inline]
+    fn frame_and_inputs<'m>(&'m mut self, program: &'m Program) -> (&'m mut Frame, Inputs<'m>) {
+        let now = self.now();
+        let (compares, operators) = (self.approved.compares(), &self.operators);
+        (&mut self.compared, Inputs { program, compares, operators, now })
+    }
+
     /// Brings every bit up to date.
     #[inline]
     pub(crate) fn evaluate(&mut self, program: &Program) {
         self.sync_clocks(program);
-        let now = self.now();
-        let (compares, operators) = (self.approved.compares(), &self.operators);
-        self.compared.evaluate(&Inputs { program, compares, operators, now });
+        let (frame, inputs) = self.frame_and_inputs(program);
+        frame.evaluate(&inputs);
     }
 
     /// Brings the groups of one rule up to date, whose leaves are.
     pub(crate) fn evaluate_rule(&mut self, program: &Program, folds: core::ops::Range<usize>) {
-        let now = self.now();
-        let (compares, operators) = (self.approved.compares(), &self.operators);
-        self.compared.fold_all(&Inputs { program, compares, operators, now }, folds);
+        let (frame, inputs) = self.frame_and_inputs(program);
+        frame.fold_all(&inputs, folds);
     }
 
     /// Brings one comparison up to date; whether that changed it.
     pub(crate) fn evaluate_compare(&mut self, program: &Program, compare: CompareIx) -> bool {
-        let now = self.now();
-        let (compares, operators) = (self.approved.compares(), &self.operators);
-        self.compared.evaluate_compare(&Inputs { program, compares, operators, now }, compare)
+        let (frame, inputs) = self.frame_and_inputs(program);
+        frame.evaluate_compare(&inputs, compare)
     }
 
     // Asking.
@@ -349,26 +357,6 @@ impl Meter {
         self.clocks.arrive(event);
     }
 
-    /// Whether the run itself has a reply and has begun no step: its driver does not report steps.
-    pub(crate) const fn has_reply_without_step(&self, event: &Event<'_>) -> bool {
-        let is_own_reply =
-            matches!((event.source, &event.kind), (Source::Own, EventKind::Reply { .. }));
-        is_own_reply && self.step.begun() == 0
-    }
-
-    /// Whether the event ends the own step that is open. An end without a beginning ends nothing.
-    pub(crate) fn closes_own_step(&self, event: &Event<'_>) -> bool {
-        let ends = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
-        ends && self.step.is_open()
-    }
-
-    /// Whether a reserve is that of the next own step and the wrap-up after it.
-    pub(crate) fn is_of_next_step(&self, event: &Event<'_>) -> bool {
-        event.source == Source::Own
-            && !self.step.is_open()
-            && matches!(event.kind, EventKind::Reserve { .. })
-    }
-
     /// Returns whether counts are compared now: between own steps, but not in the middle of a step that a descendant
     /// takes at that time. The gateway counts calls side by side as descendants of their run. Compared in the middle
     /// of one, a limit would end calls that it has admitted.
@@ -384,36 +372,21 @@ impl Meter {
         if self.compares_counts(event) {
             self.sync_counts(program);
         } else {
-            self.announce_one_more(program, &event.kind, own);
+            for class in Class::of_one_more(&event.kind, self.is_retry(own)) {
+                self.sync_one_more(program, *class, event);
+            }
         }
         match &event.kind {
             EventKind::AttemptBegin { next_cost } if own => {
                 self.expose_next_cost(program, *next_cost);
             }
             kind => {
-                if let Some(worst) = WorstCase::of(kind).filter(|_| !self.is_of_next_step(event)) {
+                if let Some(worst) =
+                    WorstCase::of(kind).filter(|_| !self.step.is_reserve_ahead(event))
+                {
                     self.project(Some(Projection::new(program, &worst, own)));
                 }
             }
-        }
-    }
-
-    fn announce_one_more(&mut self, program: &Program, kind: &EventKind<'_>, own: bool) {
-        let (classes, tool): (&[Class], _) = match kind {
-            EventKind::StepBegin => (&[Class::Steps], None),
-            EventKind::AttemptBegin { .. } if self.is_retry(own) => {
-                (&[Class::Attempts, Class::Errors, Class::Retries], None)
-            }
-            EventKind::AttemptBegin { .. } => (&[Class::Attempts, Class::Errors], None),
-            EventKind::ToolBegin { tool } => {
-                (&[Class::ToolCalls, Class::ToolErrors, Class::Errors], Some(*tool))
-            }
-            EventKind::ChildBegin { .. } => (&[Class::Subagents], None),
-            EventKind::HandOff { .. } => (&[Class::Handoffs], None),
-            _ => (&[], None),
-        };
-        for class in classes {
-            self.sync_one_more(program, *class, own, tool);
         }
     }
 
@@ -520,7 +493,7 @@ impl Meter {
         event: &Event<'_>,
     ) {
         let own = event.source == Source::Own;
-        let closes_step = self.closes_own_step(event);
+        let closes_step = self.step.is_closed_by(event);
         match &event.kind {
             EventKind::UserMessage => {
                 self.tallies.count(own, Counter::Messages);
@@ -530,7 +503,8 @@ impl Meter {
             }
             EventKind::AttemptFailed { usage, cost } => {
                 self.tallies.count(own, Counter::Errors);
-                self.settle(program, own, *usage, *cost);
+                let charge = Charge::of(*cost, *usage, program.unpriced());
+                self.tallies.settle(own, *usage, charge);
                 if own {
                     self.learn(program, |fact| *fact == Fact::Errored);
                     self.drop_words(program);
@@ -538,7 +512,9 @@ impl Meter {
             }
             EventKind::Reply { usage, cost, finish, tool_calls, .. } => {
                 self.tallies.count(own, Counter::Messages);
-                self.settle(program, own, *usage, Some(cost.unwrap_or(Cost::Unpriced)));
+                let cost = cost.unwrap_or(Cost::Unpriced);
+                let charge = Charge::of(Some(cost), *usage, program.unpriced());
+                self.tallies.settle(own, *usage, charge);
                 if usage.is_none() {
                     self.tallies.miss_tokens(own);
                 }
@@ -588,17 +564,6 @@ impl Meter {
                 *known = value;
             }
         }
-    }
-
-    /// Settles what a call spent.
-    fn settle(
-        &mut self,
-        program: &Program,
-        own: bool,
-        usage: Option<TokenUsage>,
-        cost: Option<Cost>,
-    ) {
-        self.tallies.settle(own, usage, Charge::of(cost, usage, program.unpriced()));
     }
 
     fn own_reply(&mut self, program: &Program, usage: Option<TokenUsage>, finish: Option<&str>) {

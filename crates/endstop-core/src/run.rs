@@ -179,7 +179,7 @@ impl Run {
         }
         self.hide_next_cost();
         self.state.meter.arrive(event);
-        let after_step = self.state.meter.closes_own_step(event);
+        let after_step = self.state.meter.step().is_closed_by(event);
         match event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
                 let changed = self.state.meter.stream(&self.program, &mut self.probes, event);
@@ -268,7 +268,7 @@ impl Run {
         if begins_step && state.overrides.is_requested() {
             state.overrides.count_step();
         }
-        if state.meter.is_of_next_step(event) {
+        if state.meter.step().is_reserve_ahead(event) {
             // Without a finish rule nobody asks for it.
             let asks = self.program.has_action(Action::Finish);
             state.ahead = WorstCase::of(&event.kind).filter(|_| asks);
@@ -428,7 +428,7 @@ impl Run {
             EventKind::Approved { rule, limit } => self.approve(rule, limit.as_ref()),
             _ => {}
         }
-        let fault = if self.state.meter.has_reply_without_step(event) {
+        let fault = if self.state.meter.step().is_missed_by(event) {
             REPLY_WITHOUT_STEP
         } else if self.state.meter.tallies().has_overflowed() {
             "an amount passed the largest number that can be counted"

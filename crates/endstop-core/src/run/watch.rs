@@ -149,7 +149,7 @@ impl Watch {
         let watched = Arc::clone(&self.watched);
         let program = watched.program();
         self.meter.arrive(event);
-        let after_step = self.meter.closes_own_step(event);
+        let after_step = self.meter.step().is_closed_by(event);
         let intends = is_judged_first(&event.kind);
         let mut is_raised = false;
         match &event.kind {
@@ -225,7 +225,7 @@ impl Watch {
             }
             _ => {}
         }
-        self.meter.has_reply_without_step(event) || self.meter.tallies().has_overflowed()
+        self.meter.step().is_missed_by(event) || self.meter.tallies().has_overflowed()
     }
 
     /// The decision of [`Run::observe`](super::Run::observe), for every policy that is left: they have
