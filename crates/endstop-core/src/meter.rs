@@ -320,11 +320,6 @@ impl Meter {
 
     // Asking.
 
-    /// Keeps the frame in `aside`, to be taken back after a question. Allocates at the first time only.
-    pub(crate) fn set_aside(&self, aside: &mut Frame) {
-        aside.clone_from(&self.compared);
-    }
-
     /// Takes back the frame that was set aside, and that the event was activity.
     pub(crate) fn take_back(&mut self, program: &Program, aside: &mut Frame, clocks: &Clocks) {
         core::mem::swap(&mut self.compared, aside);

@@ -214,7 +214,8 @@ impl Run {
         let (program, meter) = (&self.program, &mut self.state.meter);
         let clocks = *meter.clocks();
         meter.arrive(event);
-        meter.set_aside(&mut self.aside);
+        // Allocates at the first time only.
+        self.aside.clone_from(meter.frame());
         meter.hide_next_cost(program);
         meter.announce(program, event);
         meter.evaluate(program);

@@ -17,8 +17,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::message::{AnthropicMessage, ContentBlock, MessageContent};
-use super::bill::ModelCall;
 use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
 use super::head::{Keys, ends_of};
 use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
 use super::part::Part;

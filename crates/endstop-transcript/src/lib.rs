@@ -47,8 +47,8 @@ mod anthropic;
 mod archive;
 mod atif;
 mod autogen;
-mod bill;
 mod builder;
+mod call_charge;
 mod claude_code;
 mod codex;
 mod discover;
@@ -102,7 +102,7 @@ pub struct Source<'s> {
     pub main: &'s Part,
     /// Files that belong to the same run: those of its sub-agents.
     pub children: &'s [Part],
-    /// Prices for calls that carry no bill.
+    /// Prices for calls that carry no charge.
     pub prices: &'s PriceTable,
 }
 
@@ -118,7 +118,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Streams all runs into `sink`. Calls without a bill are priced by `prices`.
+    /// Streams all runs into `sink`. Calls whose cost is not recorded are priced by `prices`.
     pub fn read(&self, prices: &PriceTable, sink: &mut dyn RunSink) {
         let source = Source { main: &self.main, children: &self.children, prices };
         self.format.read(&source, sink);

@@ -6,7 +6,7 @@ use endstop_core::EventKind;
 use endstop_core::units::{Cost, TokenUsage};
 
 use super::limits::{MAX_STEP_BYTES, MAX_STEP_ITEMS};
-use super::messages::Asked;
+use super::messages::RequestedCall;
 use super::time::Time;
 use super::timeline::{AgentTimeline, EntryEvent};
 
@@ -178,14 +178,14 @@ impl Step {
     /// A tool ran: what its own record tells of a call wins. One that nobody asked for is a call too.
     pub(crate) fn ran(
         &mut self,
-        asked: &Asked,
+        asked: &RequestedCall,
         begun: Time,
         answer: ToolAnswer,
     ) -> Result<(), Full> {
         let place = match self.calls.iter().position(|call| call.is_of(asked)) {
             Some(place) => place,
             None => {
-                let Asked { id, tool, arguments } = asked.clone();
+                let RequestedCall { id, tool, arguments } = asked.clone();
                 self.call(begun, id, tool, arguments)?;
                 self.calls.len() - 1
             }
@@ -365,7 +365,7 @@ impl ToolCall {
     }
 
     /// Whether a record of a tool is of this call.
-    fn is_of(&self, asked: &Asked) -> bool {
+    fn is_of(&self, asked: &RequestedCall) -> bool {
         let is_same = match (&asked.id, &self.id) {
             (Some(id), Some(other)) => id == other,
             _ => asked.tool == self.tool,

@@ -4,7 +4,7 @@ use endstop_core::EventKind;
 use endstop_core::event::Source as Origin;
 
 use super::limits::MAX_STEP_ITEMS;
-use super::messages::{Asked, Said, Told};
+use super::messages::{ModelInput, ModelOutput, RequestedCall};
 use super::step::{Full, Reply, Step, ToolAnswer};
 use super::time::Time;
 
@@ -195,7 +195,7 @@ impl AgentTimeline {
     }
 
     /// A model call begins. One that follows a failed one is its retry.
-    pub(crate) fn ask(&mut self, told: &Told, time: Time) -> Result<(), Full> {
+    pub(crate) fn ask(&mut self, told: &ModelInput, time: Time) -> Result<(), Full> {
         // A call is made for somebody, also where messages are not recorded.
         let turns = told.turns.max(1);
         let asking = self.asking.get_or_insert(Asking { begun: time, turns, failures: Vec::new() });
@@ -215,7 +215,12 @@ impl AgentTimeline {
     }
 
     /// The model call was answered.
-    pub(crate) fn answer(&mut self, time: Time, reply: Reply, said: &Said) -> Result<(), Full> {
+    pub(crate) fn answer(
+        &mut self,
+        time: Time,
+        reply: Reply,
+        said: &ModelOutput,
+    ) -> Result<(), Full> {
         self.close();
         let Some(asking) = self.asking.take() else { return Ok(()) };
         let step = self.begin_asked(asking)?;
@@ -232,7 +237,7 @@ impl AgentTimeline {
     /// A tool ran. One that runs without a model call is not a step of a model.
     pub(crate) fn tool(
         &mut self,
-        asked: &Asked,
+        asked: &RequestedCall,
         begun: Time,
         answer: ToolAnswer,
     ) -> Result<(), Full> {

@@ -1,4 +1,4 @@
-//! Lines of a Claude Code session. The vendor treats them as its own: every field may be absent.
+//! Lines of a Claude Code session. The provider treats them as its own: every field may be absent.
 
 use std::borrow::Cow;
 

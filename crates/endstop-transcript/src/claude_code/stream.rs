@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::record::{ClaudeRecord, is_note};
 use crate::anthropic::message::{AnthropicMessage, ContentBlock, MessageContent};
-use crate::bill::ModelCall;
+use crate::call_charge::ModelCall;
 use crate::lines::JsonLines;
 use crate::reading::Reading;
 use crate::recent::digest;

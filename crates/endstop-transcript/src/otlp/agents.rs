@@ -7,8 +7,8 @@ use endstop_price::UsageShape;
 
 use super::span::{ModelSpan, Span, SpanKind};
 use crate::RunSink;
-use crate::bill::ModelCall;
 use crate::builder::RunBuilder;
+use crate::call_charge::ModelCall;
 use crate::limits::MAX_ANCESTORS;
 use crate::reading::Reading;
 use crate::step::{Full, Reply, ToolAnswer};
@@ -180,8 +180,8 @@ fn reply_of(model: &ModelSpan, span: &Span, reading: Reading<'_>) -> Reply {
         time: span.ended(),
         ..ModelCall::new(UsageShape::Otel, usage)
     };
-    let bill = reading.price(&mut reply, &call, format_args!("usage of span {}", span.id));
-    if bill.was_exclusive {
+    let charge = reading.price(&mut reply, &call, format_args!("usage of span {}", span.id));
+    if charge.was_exclusive {
         reading.warn(WarningKind::Reinterpreted, || {
             "input tokens below their cached part; taken as without it".to_owned()
         });
