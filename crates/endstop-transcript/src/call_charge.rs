@@ -84,7 +84,7 @@ pub(super) fn charge_of(call: &ModelCall<'_>, prices: &PriceTable) -> CallCharge
         Some(Err(error)) => charge.problem = Some(error.to_string()),
         None => {}
     }
-    bill
+    charge
 }
 
 fn fill_tier(context: &mut CallContext, tier: Option<&str>) {

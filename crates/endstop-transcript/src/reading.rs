@@ -134,6 +134,6 @@ impl<'s> Reading<'s> {
             self.warn(WarningKind::BadNumber, || format!("{name}: {problem}"));
         }
         (reply.usage, reply.cost, reply.source) = (charge.usage, Some(charge.cost), charge.source);
-        bill
+        charge
     }
 }
