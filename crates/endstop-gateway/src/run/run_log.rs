@@ -50,12 +50,18 @@ struct Shared {
 /// Why stored runs cannot be read back.
 #[derive(Debug, Error)]
 pub(crate) enum OpenLogError {
-    /// Another process uses the directory; its number, if that is known.
-    #[error("{} keeps its runs there", .0.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}")))]
-    Locked(Option<u32>),
+    /// Another process uses the directory.
+    #[error("{} keeps its runs there", owner(*pid))]
+    Locked {
+        /// Its number, if that is known.
+        pid: Option<u32>,
+    },
     /// The directory cannot be used.
-    #[error("{0}{}", cause(.0))]
-    Directory(StoreError),
+    #[error("{error}{}", cause(error))]
+    Directory {
+        /// The error of the store that holds the lock.
+        error: StoreError,
+    },
     /// The system does not let a file be read or shortened.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -84,6 +90,11 @@ pub(crate) enum WriteLogError {
     Closed,
 }
 
+/// The process that uses a directory.
+fn owner(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
 /// The cause of a store's error, if it has one.
 fn cause(error: &StoreError) -> String {
     let cause = std::error::Error::source(error);
@@ -98,8 +109,8 @@ impl RunLogDir {
             Ok(store) => store.lock(&RunId::parse(LOCK).unwrap_or_default()).await,
         };
         let lock = locked.map_err(|error| match error {
-            StoreError::Locked { pid, .. } => OpenLogError::Locked(pid),
-            error => OpenLogError::Directory(error),
+            StoreError::Locked { pid, .. } => OpenLogError::Locked { pid },
+            error => OpenLogError::Directory { error },
         })?;
         let shared = Shared { _lock: lock, open: AtomicUsize::new(0) };
         let (folder, prices) = (folder.to_owned(), prices.to_owned());

@@ -106,7 +106,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         may_write_1h: may_write_1h(body),
         context: context(request.tier, request.speed),
         choices: 1,
-        contract: output_contract(&offers, &request.tool_choice.requirement(), wants_json),
+        contract: output_contract(&offers, &requirement(&request.tool_choice), wants_json),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
         thread: if continues { Thread::CanResend } else { Thread::Whole },
         fixed_bound: beside(body, request.messages.0.iter().copied()),
