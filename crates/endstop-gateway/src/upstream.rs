@@ -221,15 +221,6 @@ mod fake;
 #[cfg(test)]
 mod frames;
 #[cfg(test)]
-mod proxy_tests;
-#[cfg(test)]
-mod relay_tests;
-#[cfg(test)]
 mod secure;
 #[cfg(test)]
-mod secure_tests;
-#[cfg(test)]
-#[path = "upstream_tests.rs"]
 mod tests;
-#[cfg(test)]
-mod trunk_tests;

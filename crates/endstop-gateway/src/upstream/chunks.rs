@@ -283,5 +283,4 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Joined<W> {
 }
 
 #[cfg(test)]
-#[path = "chunks_tests.rs"]
 mod tests;

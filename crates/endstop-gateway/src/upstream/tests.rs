@@ -1,5 +1,10 @@
 //! The client of upstreams against raw TCP, and against HTTP/2 over TLS.
 
+mod proxy;
+mod relay;
+mod secure;
+mod trunk;
+
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};

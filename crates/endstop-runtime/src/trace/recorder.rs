@@ -309,5 +309,4 @@ impl Observer for TraceRecorder {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;

@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, co
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::fake::{Fake, whole};
-use super::secure::{Secure, certified};
-use super::*;
+use crate::upstream::fake::{Fake, whole};
+use crate::upstream::secure::{Secure, certified};
+use crate::upstream::*;
 
 const NET: Duration = Duration::from_secs(20);
 /// `me:a secret`, as a header has it and as an address has it.

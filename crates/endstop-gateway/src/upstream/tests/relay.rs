@@ -13,11 +13,11 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::fake::{Act, Fake, whole, write};
-use super::*;
 use crate::body::Body;
 use crate::config::Bounds;
 use crate::server::{read_body, serve};
+use crate::upstream::fake::{Act, Fake, whole, write};
+use crate::upstream::*;
 
 const NET: Duration = Duration::from_secs(100);
 const STREAM: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Mine: 1\r\n\r\n";

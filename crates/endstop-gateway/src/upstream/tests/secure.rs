@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 
-use super::secure::Secure;
-use super::*;
+use crate::upstream::secure::Secure;
+use crate::upstream::*;
 
 const NET: Duration = Duration::from_secs(100);
 

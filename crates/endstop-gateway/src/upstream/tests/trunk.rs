@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, Response};
 
-use super::frames::{Act, Frames};
-use super::trunk::Pings;
-use super::*;
+use crate::upstream::frames::{Act, Frames};
+use crate::upstream::trunk::Pings;
+use crate::upstream::*;
 
 const NET: Duration = Duration::from_secs(30);
 const REFUSED_STREAM: u32 = 7;
