@@ -140,6 +140,8 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
             "{addr} can be reached from other machines, and asks for no password"
         ));
     }
+    // Before anyone knows the address: a signal without a handler ends the process.
+    answer_approvals();
     if args.json {
         let line = json!({ "version": 1, "event": "listening", "address": format!("http://{addr}"), "limits": limits });
         writeln!(out, "{line}")?;
