@@ -3,14 +3,14 @@
 use crate::limits::{MAX_CALLS, MAX_TEXT};
 use crate::usage::ReportedUsage;
 
-/// What an answer said.
+/// What a response said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallResponse {
-    /// The answer's id.
+    /// The response's id.
     pub id: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// What it used, if it told.
+    /// Token usage, if the provider reported it.
     pub usage: Option<ReportedUsage>,
     /// The finish reason, raw.
     pub finish: Option<String>,
@@ -20,7 +20,7 @@ pub struct CallResponse {
     pub tool_calls: Vec<ToolCall>,
     /// Bytes of text, reasoning and arguments of all choices: for an estimate.
     pub output_bytes: u64,
-    /// Whether the answer came to its own end.
+    /// Whether the response came to its own end.
     pub is_whole: bool,
     /// An error that came inside the stream.
     pub error: Option<String>,

@@ -194,7 +194,7 @@ impl Model {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_DEMO_RESPONSE_BYTES).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
-        let response = endstop_llm::MESSAGES.answer(&body);
+        let response = endstop_llm::Api::Messages.dialect().answer(&body);
         if !status.is_success() {
             let message = response.ok().and_then(|response| response.error);
             return Err(format!("{status}: {}", message.as_deref().unwrap_or("no message")));

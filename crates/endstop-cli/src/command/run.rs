@@ -136,20 +136,20 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         }
     }
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
-    let (around, observers) = surroundings(args, &chosen.policy)?;
+    let (environment, observers) = run_environment(args, &chosen.policy)?;
     let id = RunId::new();
     // Under --dry-run nothing stops it; calls without a price are then told by the dry run.
     let unbounded =
         Policy { unbounded: true, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() };
-    let setting = GatewaySetup {
+    let setup = GatewaySetup {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         policy: if args.dry_run { unbounded } else { chosen.policy.clone() },
         runs: Runs::One(id.clone()),
-        around,
+        environment,
         control_token: None,
-        keep: None,
+        stored_runs: None,
     };
-    let open = args.gateway.open(setting).await?;
+    let open = args.gateway.open(setup).await?;
     announce(args, &chosen.policy, chosen.is_default);
     let begun = Instant::now();
     let ended = supervised(args, &open, &id, &observers).await?;
@@ -188,7 +188,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
 }
 
 /// Who watches the run.
-fn surroundings(
+fn run_environment(
     args: &RunArgs,
     policy: &Policy,
 ) -> Result<(RunEnvironment, RunObservers), CliError> {
@@ -202,15 +202,15 @@ fn surroundings(
             }
         })
     };
-    let mut around = RunEnvironment::default();
-    around.observers.push(Arc::new(watcher));
-    around.observers.push(Arc::new(reporter));
+    let mut environment = RunEnvironment::default();
+    environment.observers.push(Arc::new(watcher));
+    environment.observers.push(Arc::new(reporter));
     let dry_run = match args.dry_run {
         true => Some(Arc::new(DryRunObserver::new(compiled(policy)?))),
         false => None,
     };
     if let Some(dry_run) = &dry_run {
-        around.observers.push(Arc::<DryRunObserver>::clone(dry_run));
+        environment.observers.push(Arc::<DryRunObserver>::clone(dry_run));
     }
     let trace = args.trace.as_ref().map(|path| {
         let file = File::create(path).map_err(|error: io::Error| {
@@ -221,9 +221,9 @@ fn surroundings(
     });
     let trace = trace.transpose()?;
     if let Some(trace) = &trace {
-        around.observers.push(Arc::<TraceRecorder>::clone(trace));
+        environment.observers.push(Arc::<TraceRecorder>::clone(trace));
     }
-    Ok((around, RunObservers { report, dry_run, trace, snapshot }))
+    Ok((environment, RunObservers { report, dry_run, trace, snapshot }))
 }
 
 /// Begins the command and waits until it has ended.

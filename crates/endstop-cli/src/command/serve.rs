@@ -115,7 +115,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         UnnamedCalls::Shared => Unnamed::Shared,
     };
     let limits = in_words(chosen.policy.rules.iter());
-    let around = surroundings(args)?;
+    let environment = run_environment(args)?;
     if let (Some(keep), Some(trace)) = (&args.keep, &args.trace)
         && is_same(keep, trace)
     {
@@ -123,17 +123,15 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
             "--keep and --trace cannot write in one directory: each has a file for every run";
         return Err(CliError::new(text));
     }
-    let setting = GatewaySetup {
+    let setup = GatewaySetup {
         listen: args.listen,
         policy: chosen.policy,
         runs: Runs::Many { unnamed, keys },
-        around,
+        environment,
         control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
-        keep: args.keep.clone(),
+        stored_runs: args.keep.clone(),
     };
-    // Whoever reads the address may send the signal at once.
-    answer_approvals();
-    let open = args.gateway.open(setting).await?;
+    let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();
     if !addr.ip().is_loopback() {
         output::warn(&format!(
@@ -174,19 +172,19 @@ fn answer_approvals() {
     }
 }
 
-fn surroundings(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
-    let mut around = RunEnvironment::default();
+fn run_environment(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
+    let mut environment = RunEnvironment::default();
     let as_json = args.json;
-    around.observers.push(Arc::new(Reporter::new(move |report: &Report| {
+    environment.observers.push(Arc::new(Reporter::new(move |report: &Report| {
         if report.parent.is_none() {
             tell(report, as_json);
         }
     })));
     let is_controlled = args.control_token_env.is_some();
-    around.observers.push(Arc::new(Waiting { as_json, is_controlled }));
+    environment.observers.push(Arc::new(Waiting { as_json, is_controlled }));
     if let Some(total) = args.total_usd {
         let ceilings = Ceilings { cost: Some(total), ..Ceilings::unlimited() };
-        around.budget = Some(Budget::root(ceilings));
+        environment.budget = Some(Budget::root(ceilings));
     }
     if let Some(folder) = &args.trace {
         std::fs::create_dir_all(folder).map_err(|error| {
@@ -199,9 +197,9 @@ fn surroundings(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
             Ok(Box::new(file))
         });
         let version = args.gateway.table()?.version();
-        around.observers.push(Arc::new(recorder.prices(version)));
+        environment.observers.push(Arc::new(recorder.prices(version)));
     }
-    Ok(around)
+    Ok(environment)
 }
 
 /// Whether two folders are one, as far as they are there.

@@ -147,7 +147,7 @@ impl InFlightCall {
         };
         let request = SentRequest {
             identity: parsed.request().into(),
-            may_be_continued: parsed.route().api == Api::Responses,
+            may_be_continued: parsed.api() == Api::Responses,
         };
         Box::new(Self { reservation, terms, request, negotiation, first_text_at: None, permit })
     }

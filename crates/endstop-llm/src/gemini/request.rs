@@ -9,7 +9,7 @@ use crate::response_outline::FINAL_ANSWER;
 use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
 use crate::{CallRequest, ReadError, Thread, ToolResult};
 
-/// What decides the cost of an answer.
+/// What decides the cost of a response.
 const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["generationConfig", "generation_config"]).with(&[
         DecidingKey::of(&["maxOutputTokens", "max_output_tokens"]),
@@ -214,8 +214,8 @@ impl<'j> Request<'j> {
     }
 }
 
-/// Reads the contents, and what came after the model's last one. Answers to calls name the function, and an id
-/// only lately: without one, the first answer of a name is that to the first call.
+/// Reads the contents, and what came after the model's last one. Results of calls name the function, and an id
+/// only lately: without one, the first result of a name is that to the first call.
 fn conversation(contents: &[Raw<'_>], parsed: &mut CallRequest) {
     let mut calls: Vec<Call<'_>> = Vec::new();
     let mut was_model = false;

@@ -7,7 +7,8 @@ use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Kind, arguments_of, beside, context, fallbacks, may_write_1h, read_object, searches, text_of,
+    Formatted, Kind, ToolChoice, arguments_of, beside, context, fallbacks, may_write_1h,
+    read_object, searches, text_of,
 };
 use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
 use crate::{CallRequest, ReadError, Thread, ToolResult};
@@ -18,7 +19,7 @@ const REMINDER: &str = "<system-reminder>";
 /// Kinds of tools that the client runs, without their dates.
 const CLIENT_TOOLS: [&str; 5] = ["custom", "bash_", "text_editor_", "computer_", "memory_"];
 
-/// What decides the cost of an answer, and who gives it.
+/// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
@@ -41,9 +42,9 @@ fields! {
         fallbacks: Raw<'j> = "fallbacks",
         max_tokens: Raw<'j> = "max_tokens",
         tools: List<Tool<'j>> = "tools",
-        tool_choice: Choice<'j> = "tool_choice",
+        tool_choice: ToolChoice<'j> = "tool_choice",
         format: Kind<'j> = "output_format",
-        config: Config<'j> = "output_config",
+        config: Formatted<'j> = "output_config",
         thread: Continued<'j> = "thread",
         messages: List<Raw<'j>> = "messages",
     }
@@ -55,19 +56,6 @@ fields! {
         name: Raw<'j> = "name",
         most: Raw<'j> = "max_uses",
         schema: Raw<'j> = "input_schema",
-    }
-}
-
-fields! {
-    Choice<'j> {
-        kind: Raw<'j> = "type",
-        name: Raw<'j> = "name",
-    }
-}
-
-fields! {
-    Config<'j> {
-        format: Kind<'j> = "format",
     }
 }
 
@@ -118,7 +106,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         may_write_1h: may_write_1h(body),
         context: context(request.tier, request.speed),
         choices: 1,
-        contract: output_contract(&offers, &request.tool_choice.requirement(), wants_json),
+        contract: output_contract(&offers, &requirement(&request.tool_choice), wants_json),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
         thread: if continues { Thread::CanResend } else { Thread::Whole },
         fixed_bound: beside(body, request.messages.0.iter().copied()),
@@ -161,17 +149,16 @@ impl<'j> Request<'j> {
     }
 }
 
-impl Choice<'_> {
-    fn requirement(&self) -> ToolRequirement {
-        match self.kind.text().as_deref() {
-            Some("none") => ToolRequirement::Never,
-            Some("any") => ToolRequirement::Any,
-            Some("tool") => self
-                .name
-                .text()
-                .map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned())),
-            _ => ToolRequirement::Free,
+/// What a choice of tools demands.
+fn requirement(choice: &ToolChoice<'_>) -> ToolRequirement {
+    match choice.kind.text().as_deref() {
+        Some("none") => ToolRequirement::Never,
+        Some("any") => ToolRequirement::Any,
+        Some("tool") => {
+            let name = choice.name.text();
+            name.map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned()))
         }
+        _ => ToolRequirement::Free,
     }
 }
 

@@ -8,7 +8,8 @@ use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Kind, arguments_of, context, fallbacks, may_write_1h, read_object, searches, text_of,
+    Formatted, ToolChoice, arguments_of, context, fallbacks, may_write_1h, read_object, searches,
+    text_of,
 };
 use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
 use crate::{CallRequest, ReadError, Thread, ToolResult};
@@ -25,7 +26,7 @@ const CLIENT_TOOLS: [&str; 8] = [
     "computer_use_preview",
 ];
 
-/// What decides the cost of an answer, and who gives it.
+/// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
@@ -47,7 +48,7 @@ fields! {
         cap: Raw<'j> = "max_output_tokens",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Raw<'j> = "tool_choice",
-        text: Text<'j> = "text",
+        text: Formatted<'j> = "text",
         input: Raw<'j> = "input",
         previous: Raw<'j> = "previous_response_id",
         conversation: Raw<'j> = "conversation",
@@ -66,20 +67,6 @@ fields! {
         name: Raw<'j> = "name",
         most: Raw<'j> = "max_uses",
         parameters: Raw<'j> = "parameters",
-    }
-}
-
-fields! {
-    Text<'j> {
-        format: Kind<'j> = "format",
-    }
-}
-
-fields! {
-    Choice<'j> {
-        kind: Raw<'j> = "type",
-        name: Raw<'j> = "name",
-        mode: Raw<'j> = "mode",
     }
 }
 
@@ -122,7 +109,7 @@ impl Item<'_> {
 }
 
 fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, ReadError> {
-    crate::json::parse(input.json()).map_err(|error| ReadError(error.to_string()))
+    Ok(crate::json::parse(input.json())?)
 }
 
 /// Reads a request.
@@ -167,7 +154,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
 }
 
 impl<'j> Request<'j> {
-    /// The answer before, where nothing else stands for input that is not here.
+    /// The response before, where nothing else stands for input that is not here.
     fn continues(&self) -> Option<String> {
         let has_more = self.conversation.is_some() || self.prompt.is_some();
         self.previous.text().filter(|_| !has_more).map(Cow::into_owned)
@@ -207,7 +194,7 @@ fn requirement(choice: Raw<'_>) -> ToolRequirement {
     if !choice.is_object() {
         return ToolRequirement::Free;
     }
-    let choice: Choice<'_> = choice.read();
+    let choice: ToolChoice<'_> = choice.read();
     match choice.mode.text() {
         Some(mode) => required_by_word(&mode),
         None => choice

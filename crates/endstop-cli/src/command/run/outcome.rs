@@ -100,7 +100,7 @@ impl RunOutcome<'_> {
     /// Whether nothing that the gateway could have limited came, and nothing else stopped the run.
     fn had_no_request(&self, report: &Report) -> bool {
         let counts = &self.counts;
-        let requests = report.totals.attempts + counts.unmetered + counts.stop_answers;
+        let requests = report.totals.attempts + counts.unmetered + counts.stop_responses;
         requests == 0 && self.stopped.is_none() && self.held.is_none()
     }
 
@@ -108,7 +108,7 @@ impl RunOutcome<'_> {
     fn why_held(&self) -> Option<String> {
         let rules = self.held.as_ref()?.join("; ");
         let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
-        Some(match self.counts.stop_answers {
+        Some(match self.counts.stop_responses {
             0 => format!("the command ended before anybody approved (rule {rules})"),
             _ => format!("not approved within {} (rule {rules})", duration(limit)),
         })
@@ -135,10 +135,10 @@ impl RunOutcome<'_> {
             report.money.to_string(),
             duration(self.elapsed_ms()),
         ];
-        if self.counts.stop_answers > 0 {
+        if self.counts.stop_responses > 0 {
             parts.push(format!(
                 "{} answered with the stop",
-                counted(self.counts.stop_answers, "call")
+                counted(self.counts.stop_responses, "call")
             ));
         }
         if self.counts.unmetered > 0 {
@@ -173,7 +173,7 @@ impl RunOutcome<'_> {
             "held_by": self.held,
             "elapsed_ms": self.elapsed_ms().0,
             "upstream_calls": self.counts.upstream_calls,
-            "stop_answers": self.counts.stop_answers,
+            "stop_responses": self.counts.stop_responses,
             "unmetered": self.counts.unmetered,
             "dry_run": dry_run,
             "report": self.report,
