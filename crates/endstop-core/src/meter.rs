@@ -17,7 +17,7 @@ mod words;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Fact;
-use crate::condition::fact::normalised_finish;
+use crate::condition::fact::normalized_finish;
 use crate::counter::Counter;
 use crate::event::{Event, EventKind, Source};
 use crate::policy::OnUnpriced;
@@ -570,7 +570,7 @@ impl Meter {
         let facts = program.facts().rows();
         let looks_at_finish = facts.iter().any(|fact| matches!(fact, Fact::Finished(_)));
         if let Some(finish) = finish.filter(|_| looks_at_finish) {
-            let normalized = normalised_finish(finish);
+            let normalized = normalized_finish(finish);
             self.learn(program, |fact| fact.is_finished_by(finish, &normalized));
         }
         if self.words.end_reply(program, &mut self.facts) {
