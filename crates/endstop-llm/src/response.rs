@@ -1,5 +1,6 @@
 //! Model responses, as they are read.
 
+use crate::limits::{MAX_CALLS, MAX_TEXT};
 use crate::usage::ReportedUsage;
 
 /// What a response said.
@@ -23,6 +24,20 @@ pub struct CallResponse {
     pub is_whole: bool,
     /// An error that came inside the stream.
     pub error: Option<String>,
+}
+
+impl CallResponse {
+    /// Whether as much is kept as ever is, so that the end of a text or a call may be missing.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let of_calls = self
+            .tool_calls
+            .iter()
+            .map(|call| call.id.len() + call.tool.len() + call.arguments.len());
+        let kept = self.text.len() + of_calls.sum::<usize>();
+        // A text is cut between two characters, so some bytes may be left.
+        self.tool_calls.len() >= MAX_CALLS || kept + char::MAX_LEN_UTF8 > MAX_TEXT
+    }
 }
 
 /// What one event of a stream brought.

@@ -80,7 +80,7 @@ async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
             Reply::Said(text) => return Ok(text),
             Reply::Call(call) => call,
         };
-        // A sub-agent has a name in the path, so that it has a line of its own in the bill.
+        // A sub-agent has a name in the path, so that it has a line of its own in the summary.
         let place = run.as_ref().map(|run| format!("/r/{run}/research-{iteration}"));
         let found = research(args, &mut model, &place.unwrap_or_default()).await?;
         planner.add(&call, &found);

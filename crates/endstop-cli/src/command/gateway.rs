@@ -27,27 +27,27 @@ use crate::output;
 /// Flags of a gateway.
 #[derive(Debug, clap::Args)]
 pub(super) struct GatewayArgs {
-    /// Where model calls go: an address for all of them, `openai=URL,anthropic=URL,gemini=URL`, or `sim`,
+    /// The upstream of model calls: an address for all of them, `openai=URL,anthropic=URL,gemini=URL`, or `sim`,
     /// `sim:SCRIPT` for the scripted model that is built in [default: what OPENAI_BASE_URL,
     /// ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL say, else the providers]
     #[arg(long, value_name = "WHERE")]
     upstream: Option<String>,
-    /// How a stop is answered: with an answer that ends the client's loop, or with an error (402)
+    /// What a stopped client receives: a response that ends its loop, or an error (402)
     #[arg(long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
     stop_with: HowToStop,
     /// Let calls pass whose usage cannot be read, although money or tokens are limited
     #[arg(long)]
     allow_unmetered: bool,
-    /// How long a call is held while its run is paused; then it is answered with a stop
+    /// How long a call of a paused run waits; then it gets the stop response
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
     pub(super) pause_limit: Duration,
-    /// How long an upstream may take to begin an answer; then the call fails with 504
+    /// How long an upstream may take to begin a response; then the call fails with 504
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "1h")]
     answer_within: Duration,
     /// The output cap of calls that bring none, where money or tokens are limited
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_output: u64,
-    /// A kill switch: while this file exists no call begins, and what is in flight is cut
+    /// A kill switch: while this file exists no call begins, and what is in flight is aborted
     #[arg(long, value_name = "FILE")]
     pub(super) kill_file: Option<PathBuf>,
     /// Prices to use instead of the embedded ones

@@ -47,7 +47,7 @@ const HELP: &str = "\
 Examples:
   endstop run --usd 2 --steps 25 -- my-agent \"fix the bug\"
   endstop run --usd 5 -- claude -p \"fix the failing test\"
-  endstop run --policy policy.toml --json-file bill.json -- python agent.py
+  endstop run --policy policy.toml --json-file summary.json -- python agent.py
   endstop run --dry-run --usd 2 -- my-agent \"what would it have cost?\"
   endstop run --upstream sim --steps 3 -- my-agent \"without a key and without a network\"
 
@@ -55,7 +55,7 @@ The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTH
 like; what they said before is where the gateway sends its calls. All its model calls, those of its \
 sub-agents too, count in one run. Without limits it is 100 steps and $5.00.
 
-When a limit is reached, model calls are answered with a stop and cost nothing any more. The command has \
+When a limit is reached, model calls get a stop response and cost nothing any more. The command has \
 --grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL. A pause \
 rule holds calls until `kill -USR1 PID`, at most for --pause-limit.
 
@@ -121,7 +121,7 @@ pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
 /// What is known of the run beside what the supervisor sees.
 struct RunObservers {
     report: Arc<Mutex<Option<Report>>>,
-    shadow: Option<Arc<DryRunObserver>>,
+    dry_run: Option<Arc<DryRunObserver>>,
     trace: Option<Arc<TraceRecorder>>,
     snapshot: tokio::sync::watch::Receiver<RunSnapshot>,
 }
@@ -138,7 +138,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (environment, observers) = run_environment(args, &chosen.policy)?;
     let id = RunId::new();
-    // Under --dry-run nothing stops it; calls without a price are then told by the shadow.
+    // Under --dry-run nothing stops it; calls without a price are then told by the dry run.
     let unbounded =
         Policy { unbounded: true, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() };
     let setup = GatewaySetup {
@@ -178,7 +178,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         preserves_status: args.preserve_status,
         counts,
         report,
-        shadow: observers.shadow.as_deref(),
+        dry_run: observers.dry_run.as_deref(),
     };
     outcome.tell();
     if let Some(file) = json_file {
@@ -205,12 +205,12 @@ fn run_environment(
     let mut environment = RunEnvironment::default();
     environment.observers.push(Arc::new(watcher));
     environment.observers.push(Arc::new(reporter));
-    let shadow = match args.dry_run {
+    let dry_run = match args.dry_run {
         true => Some(Arc::new(DryRunObserver::new(compiled(policy)?))),
         false => None,
     };
-    if let Some(shadow) = &shadow {
-        environment.observers.push(Arc::<DryRunObserver>::clone(shadow));
+    if let Some(dry_run) = &dry_run {
+        environment.observers.push(Arc::<DryRunObserver>::clone(dry_run));
     }
     let trace = args.trace.as_ref().map(|path| {
         let file = File::create(path).map_err(|error: io::Error| {
@@ -223,7 +223,7 @@ fn run_environment(
     if let Some(trace) = &trace {
         environment.observers.push(Arc::<TraceRecorder>::clone(trace));
     }
-    Ok((environment, RunObservers { report, shadow, trace, snapshot }))
+    Ok((environment, RunObservers { report, dry_run, trace, snapshot }))
 }
 
 /// Begins the command and waits until it has ended.
@@ -253,7 +253,7 @@ async fn supervised(
         gateway: &open.gateway,
         id,
         driven: open.gateway.run(id),
-        shadow: observers.shadow.as_deref(),
+        dry_run: observers.dry_run.as_deref(),
         snapshot: observers.snapshot.clone(),
         signals,
         terminal,

@@ -314,5 +314,4 @@ impl Observer for TraceRecorder {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;
