@@ -27,7 +27,7 @@
 //!
 //! let body = br#"{ "model": "gpt-4o-mini-2024-07-18", "choices": [{ "message": { "content": "Hello" },
 //!     "finish_reason": "stop" }], "usage": { "prompt_tokens": 8, "completion_tokens": 2 } }"#;
-//! let response = chat.response(body)?;
+//! let response = chat.answer(body)?;
 //! assert_eq!((response.text.as_str(), response.finish.as_deref()), ("Hello", Some("stop")));
 //! assert_eq!(response.usage.map(|usage| usage.tokens.total()), Some(10));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
