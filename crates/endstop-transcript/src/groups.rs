@@ -80,10 +80,13 @@ impl<T> OpenRuns<T> {
     }
 }
 
+/// Hands over the records of a file, one after the other.
+type EachRecord<'g> = dyn Fn(Reading<'_>, &mut dyn FnMut(&RawValue)) + 'g;
+
 /// How the records of many runs in one file are read.
 pub(super) struct Grouped<'g, T> {
     /// Hands over the records of the file.
-    pub(super) each: &'g dyn Fn(Reading<'_>, &mut dyn FnMut(&RawValue)),
+    pub(super) each: &'g EachRecord<'g>,
     /// The run that a record belongs to.
     pub(super) run_of: fn(&RawValue) -> Option<Cow<'_, str>>,
     /// Reads a record; `None` if it holds nothing that counts.
