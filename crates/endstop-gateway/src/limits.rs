@@ -92,3 +92,6 @@ pub(crate) const DEFAULT_OUTPUT: u64 = 32_000;
 /// a whole, and none of the usual clients waits longer than an hour. Without a limit, a dead upstream would keep its
 /// calls and their reservations forever.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+/// Tools and parts of the instructions that a conversation knows again. Further ones are bounded anew each time.
+pub(crate) const MAX_FIXED_PARTS: usize = 1_024;

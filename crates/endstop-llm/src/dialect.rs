@@ -3,6 +3,8 @@
 use http::StatusCode;
 use thiserror::Error;
 
+use crate::json::{Raw, fields};
+use crate::parts::read_object;
 use crate::request::{CallRequest, Edits};
 use crate::response::{CallResponse, EventContent};
 use crate::sse::SseEvent;
@@ -56,6 +58,11 @@ pub trait Dialect: Send + Sync {
     /// Where it is not such an answer.
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError>;
 
+    /// Whether a body is an error in the shape of the API.
+    fn is_error(&self, body: &[u8]) -> bool {
+        has_error(body)
+    }
+
     /// Reads an answer that is a stream. `parsed` says what the request was.
     fn stream(&self, parsed: &CallRequest) -> Box<dyn StreamReader>;
 
@@ -65,6 +72,24 @@ pub trait Dialect: Send + Sync {
 
     /// An error of the interface, with the stop in its message.
     fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse;
+}
+
+fields! {
+    ErrorBody<'j> {
+        error: ErrorDetail<'j> = "error",
+    }
+}
+
+fields! {
+    ErrorDetail<'j> {
+        message: Raw<'j> = "message",
+    }
+}
+
+/// An object with an `error` that has a message: the shape of all the APIs.
+fn has_error(body: &[u8]) -> bool {
+    let read = read_object::<ErrorBody<'_>>(body);
+    read.is_ok_and(|body| body.error.message.text().is_some())
 }
 
 /// What kind of error, for interfaces that name kinds.

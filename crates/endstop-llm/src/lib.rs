@@ -71,7 +71,9 @@ pub use api::{Api, CHAT, GEMINI, MESSAGES};
 pub use dialect::{
     Dialect, ErrorKind, ReadError, StopText, StreamReader, WrittenResponse, is_done,
 };
-pub use request::{CallRequest, Edits, MessageMark, OutputContract, Thread, ToolResult, ToolsOff};
+pub use request::{
+    CallRequest, Edits, MessageMark, OutputContract, OutputKinds, Thread, ToolResult, ToolsOff,
+};
 pub use response::{CallResponse, EventContent, ToolCall};
 pub use stream_splitter::StreamSplitter;
 pub use usage::ReportedUsage;

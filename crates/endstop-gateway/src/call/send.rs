@@ -19,6 +19,12 @@ use crate::body::Body;
 use crate::limits::MAX_REFUSAL;
 use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
 
+/// Whether a provider may charge for a request that it answers with this status: it timed out or broke after the request
+/// was taken. Other errors refuse it.
+fn may_be_charged(status: StatusCode) -> bool {
+    status == StatusCode::REQUEST_TIMEOUT || status.is_server_error()
+}
+
 /// The outcome of one attempt.
 enum AttemptOutcome<'p> {
     /// The client gets this response.
@@ -110,7 +116,8 @@ impl<'p> Sending<'p> {
             Ok(Ok(response)) => response,
         };
         let (parts, body) = response.into_parts();
-        let is_stopped = parts.headers.contains_key(respond::REASON_HEADER);
+        let is_stopped = context.is_endstop(parsed.route().family)
+            && parts.headers.contains_key(respond::REASON_HEADER);
         let mut headers = only_forwardable(parts.headers, &[]);
         if let Some(warning) = self.warning(&call).as_deref().and_then(respond::header_text) {
             headers.insert(respond::WARNING_HEADER, warning);
@@ -120,7 +127,8 @@ impl<'p> Sending<'p> {
             let body = RawBody::new(body).into_body_of(settled.run());
             return Respond(with_head(parts.status, headers, body));
         }
-        if call.negotiation().is_concerned(parts.status) {
+        let may_be_charged = may_be_charged(parts.status);
+        if call.negotiation().is_concerned(parts.status) || may_be_charged {
             return self.refused(call, parts.status, headers, body).await;
         }
         if !parts.status.is_success() {
@@ -136,8 +144,8 @@ impl<'p> Sending<'p> {
         }
     }
 
-    /// Reads what an upstream says that may have refused what the gateway added. Nothing is charged for it, and the call
-    /// keeps its reservation.
+    /// Reads what an upstream says that may have refused what the gateway added, or may have charged the call. The call
+    /// keeps its reservation meanwhile.
     async fn refused(
         &self,
         mut call: Box<InFlightCall>,
@@ -152,7 +160,8 @@ impl<'p> Sending<'p> {
             Err(RunCut) => return Respond(self.cut(call)),
             Ok(Ok(WholeBody::Complete(bytes))) => bytes,
             Ok(Ok(WholeBody::TooLong(begun))) => {
-                let settled = call.failed(&error_of(status), None);
+                let charged = may_be_charged(status).then(CallResponse::default);
+                let settled = call.failed(&error_of(status), charged.as_ref());
                 let body = RawBody::after(begun, body).into_body_of(settled.run());
                 return Respond(with_head(status, headers, body));
             }
@@ -160,11 +169,24 @@ impl<'p> Sending<'p> {
         };
         let text = plain(&headers, &bytes, MAX_REFUSAL);
         let words = String::from_utf8_lossy(text.as_deref().unwrap_or_default()).into_owned();
-        if let Some(edits) = call.negotiate(&words, self.parsed) {
+        if call.negotiation().is_concerned(status)
+            && let Some(edits) = call.negotiate(&words, self.parsed)
+        {
             return AttemptOutcome::RetryRequest(call, edits);
         }
-        call.failed(&error_of(status), None);
+        let is_own = || self.is_own_error(status, text.as_deref().unwrap_or_default());
+        let charged = (may_be_charged(status) && !is_own()).then(CallResponse::default);
+        call.failed(&error_of(status), charged.as_ref());
         Respond(with_head(status, headers, Body::full(bytes)))
+    }
+
+    /// Whether an error is the provider's own, which charges nothing for it: a status that says so, in the shape of the
+    /// API, and not from a server that calls providers in its turn.
+    fn is_own_error(&self, status: StatusCode, body: &[u8]) -> bool {
+        let (context, route) = (self.context, self.parsed.route());
+        matches!(status.as_u16(), 500 | 503 | 529)
+            && !context.resells(route.family)
+            && self.parsed.dialect().is_error(body)
     }
 
     /// The warnings of rules and of the gateway.
