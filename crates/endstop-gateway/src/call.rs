@@ -22,7 +22,6 @@ mod respond;
 mod send;
 mod settle;
 mod upstream_response;
-mod wait;
 
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ use crate::body::Body;
 use crate::config::Config;
 use crate::route::{self, Route};
 use crate::run::Registry;
-use crate::upstream::Client;
+use crate::upstream::HttpClient;
 use context::CallContext;
 use parse::ParsedCall;
 
@@ -45,7 +44,7 @@ pub(crate) struct CallService {
 }
 
 impl CallService {
-    pub(crate) fn new(config: Arc<Config>, client: Client, registry: Arc<Registry>) -> Self {
+    pub(crate) fn new(config: Arc<Config>, client: HttpClient, registry: Arc<Registry>) -> Self {
         Self { context: CallContext::new(config, client, registry) }
     }
 

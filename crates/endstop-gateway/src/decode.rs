@@ -5,30 +5,16 @@ use std::io::Write;
 use brotli_decompressor::DecompressorWriter;
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
-use thiserror::Error;
 
+mod error;
 mod inflate;
 mod zstd;
 
+pub(crate) use error::DecodeError;
 use inflate::Inflate;
 use zstd::ZstdDecoder;
 
-/// Bytes that brotli works on at a time.
-const BROTLI_BUFFER: usize = 16 << 10;
-
-/// Why a compressed response cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub(crate) enum DecodeError {
-    /// The encoding is not known, or several are stacked.
-    #[error("the encoding is not known")]
-    Unknown,
-    /// The data is broken, or ends early.
-    #[error("the compressed data is broken")]
-    Broken,
-    /// One part expands to too much.
-    #[error("the compressed data holds too much")]
-    TooLarge,
-}
+use crate::limits::BROTLI_BUFFER;
 
 /// Undoes a `Content-Encoding`, part by part.
 ///

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry};
 use crate::server::PeerInfo;
-use crate::upstream::Client;
+use crate::upstream::HttpClient;
 use crate::{control, server};
 
 /// Why a gateway does not start.
@@ -70,7 +70,7 @@ impl Gateway {
     /// Outside a tokio runtime.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let addr = config.listen;
-        let client = Client::from_environment(|name| std::env::var(name).ok())
+        let client = HttpClient::from_environment(|name| std::env::var(name).ok())
             .map_err(|error| StartError::Certificates(error.to_string()))?
             .answering_within(config.bounds.answer_within);
         let listener = tokio::net::TcpListener::bind(addr)

@@ -53,7 +53,6 @@ mod limits;
 mod route;
 mod run;
 mod server;
-mod stop;
 mod upstream;
 mod upstream_config;
 

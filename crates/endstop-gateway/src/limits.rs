@@ -39,7 +39,7 @@ pub(crate) const MAX_ATTEMPTS: u32 = 12;
 pub(crate) const MAX_DEADLOCK_WAIT: Duration = Duration::from_secs(10);
 /// How often a call that waits for others checks again: the others may belong to another run, which does not notify.
 pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
-/// How often a time limit that is already met is evaluated again.
+/// How often a cancelled run that does not stop is looked at again: one that has ended by itself may be named again.
 pub(crate) const LIMIT_RECHECK: Duration = Duration::from_secs(1);
 /// How often one call is sent again with a lower output cap: each is one more request that the client waits for.
 pub(crate) const MAX_CAP_RETRIES: u32 = 3;
@@ -55,6 +55,14 @@ pub(crate) const MAX_CACHED_NAME: usize = 256;
 pub(crate) const MAX_TOOL_CALLS: usize = 1_024;
 /// Bytes that one part of a compressed stream may expand to: a few of them fit into memory.
 pub(crate) const MAX_DECODED_PART: usize = 64 << 20;
+/// The largest window that a response in zstd may ask for: RFC 9659 allows no more for `Content-Encoding: zstd`.
+pub(crate) const MAX_ZSTD_WINDOW: u64 = 8 << 20;
+/// The largest block of zstd: the format allows no larger one (RFC 8878).
+pub(crate) const MAX_ZSTD_BLOCK: usize = 128 << 10;
+/// Bytes that brotli works on at a time: one read of a socket.
+pub(crate) const BROTLI_BUFFER: usize = 16 << 10;
+/// Digits of the size of a chunk that is joined with others: more bytes than are ever read at once.
+pub(crate) const MAX_CHUNK_DIGITS: usize = 8;
 /// How long a stream has to end in order when its run is cut; then its connection is cut. It is enough for a client
 /// that reads.
 pub(crate) const STREAM_END_GRACE: Duration = Duration::from_millis(100);
@@ -95,3 +103,39 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
 /// Tools and parts of the instructions that a conversation knows again. Further ones are bounded anew each time.
 pub(crate) const MAX_FIXED_PARTS: usize = 1_024;
+
+// HTTP to upstreams.
+
+/// How long a connection may take to be there, the wait for others who connect and TLS included: what no working
+/// network takes, and less than a client waits.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an idle connection is kept: shorter than what the usual servers keep theirs for.
+pub(crate) const MAX_IDLE_TIME: Duration = Duration::from_secs(50);
+/// Idle connections over HTTP/1.1 that are kept for one upstream: a quarter of the descriptors that a process usually
+/// may have.
+pub(crate) const MAX_IDLE_CONNECTIONS: usize = 256;
+/// A peer that is gone without a word is noticed after this and some probes; a model may be silent for long.
+pub(crate) const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+/// Time between those probes.
+pub(crate) const TCP_PROBE: Duration = Duration::from_secs(10);
+/// Bytes of the head of an upstream's response over HTTP/1.1; a longer one breaks the exchange. Providers send less
+/// than 8 KiB.
+pub(crate) const MAX_RESPONSE_HEAD: usize = 256 << 10;
+/// The same over HTTP/2.
+pub(crate) const MAX_H2_HEAD: u32 = 64 << 10;
+/// Bytes of the head of a proxy's answer to `CONNECT`, which says little.
+pub(crate) const MAX_PROXY_HEAD: usize = 64 << 10;
+/// Bytes of a body that are put together: what comes faster than this is large enough as it is.
+pub(crate) const MAX_GATHERED: usize = 256 << 10;
+/// Shared connections to one upstream. An upstream should take a hundred calls on each at least (RFC 9113), so these
+/// are more than there are connections of clients.
+pub(crate) const MAX_H2_CONNECTIONS: usize = 64;
+/// What a stream may fill while nobody reads it; the others go on.
+pub(crate) const H2_STREAM_WINDOW: u32 = 1 << 20;
+/// What all streams of a shared connection may fill: sixteen of them that nobody reads.
+pub(crate) const H2_CONNECTION_WINDOW: u32 = 16 << 20;
+/// A shared connection with calls on it is asked whether it still lives after so long without a frame: a model may
+/// think for minutes.
+pub(crate) const H2_PING_AFTER: Duration = Duration::from_secs(20);
+/// Without an answer in this time it is dead, and its calls fail.
+pub(crate) const H2_PING_WITHIN: Duration = Duration::from_secs(20);

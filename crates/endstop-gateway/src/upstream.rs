@@ -1,87 +1,41 @@
-//! Calls to upstreams: connections that are kept, and answers that are read as they come.
+//! HTTP to upstreams: [`HttpClient::from_environment`], [`HttpClient::send`] and [`UpstreamBody::poll_data`].
 //!
-//! An upstream over plain TCP is spoken to in HTTP/1.1; over TLS in whatever it prefers of HTTP/2 and HTTP/1.1. An
-//! exchange over HTTP/1.1 runs in the task of the call that it is for: no task of its own, so no switch per part of
-//! the answer, and dropping it closes the connection. Connections of HTTP/2 are shared and have tasks of their own;
-//! dropping an answer resets its stream. There are as many as the calls at one time need by what the upstream takes
-//! on each.
+//! An upstream over plain TCP is spoken to in HTTP/1.1; over TLS in whatever it prefers of HTTP/2 and HTTP/1.1. HTTP/1.1
+//! is the pooled client of hyper-util, with figures in [`h1`]; why HTTP/2 is not, [`h2_pool`] says. Dropping a response
+//! closes its connection (HTTP/1.1) or resets its stream (HTTP/2).
 
+mod body;
 mod chunks;
 mod connect;
-mod exchange;
+mod error;
+mod h1;
+mod h2_pool;
 mod headers;
 mod pool;
 mod proxy;
-mod shared;
-mod trunk;
+mod wire;
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Uri};
+use http::{Request, Response, Uri};
 use thiserror::Error;
 
+pub(crate) use body::UpstreamBody;
+pub(crate) use error::UpstreamError;
 pub(crate) use headers::{forwardable, only_forwardable};
 
-use crate::body::{BodyError, BodySource};
 use connect::Connector;
-use exchange::Exchange;
 use pool::Pools;
 use proxy::Proxies;
-use shared::Stream;
-
-/// Why an upstream gave no answer, or broke it off. Nothing in it comes from a header or a body.
-#[derive(Debug, Error)]
-pub(crate) enum UpstreamError {
-    /// There is no connection to it.
-    #[error("cannot connect to {host}: {error}")]
-    Connect {
-        /// Host and port.
-        host: String,
-        /// What the system or TLS said.
-        error: std::io::Error,
-    },
-    /// The path of the request cannot be put behind that of the base.
-    #[error("the path of the request is not valid")]
-    Path,
-    /// It said twice that it does not take the request, or closed before it was written: it was not processed.
-    #[error("the upstream does not take the request: {0}")]
-    Refused(hyper::Error),
-    /// It took the request, or may have, and did not begin an answer.
-    #[error("the upstream has not answered within {within:?}")]
-    Silent {
-        /// How long it had.
-        within: Duration,
-    },
-    /// It broke off, or what it says is not HTTP. The request may have reached it.
-    #[error("the upstream broke off: {0}")]
-    Broken(#[from] hyper::Error),
-}
-
-impl UpstreamError {
-    /// What the client gets.
-    pub(crate) const fn status(&self) -> StatusCode {
-        match self {
-            Self::Silent { .. } => StatusCode::GATEWAY_TIMEOUT,
-            _ => StatusCode::BAD_GATEWAY,
-        }
-    }
-
-    /// Whether the request may have reached the upstream, which may charge for it then.
-    pub(crate) const fn may_have_arrived(&self) -> bool {
-        matches!(self, Self::Broken(_) | Self::Silent { .. })
-    }
-}
 
 /// Sends requests to upstreams. Clones share its connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct HttpClient {
     pools: Pools,
 }
 
-impl Client {
+impl HttpClient {
     /// One that trusts the public certificate authorities and uses no proxy.
     #[cfg(test)]
     pub(crate) fn new() -> Self {
@@ -120,9 +74,10 @@ impl Client {
         self
     }
 
-    /// Sends a request and waits for the head of its answer; connecting takes ten seconds at most. The path of the request is put behind the path of `base`; host, length and framing are set here.
+    /// Sends a request and waits for the head of its answer; connecting takes ten seconds at most. The path
+    /// of the request is put behind the path of `base`; host, length and framing are set here.
     ///
-    /// A request is sent a second time, over a new connection, only if it certainly was not processed the first
+    /// A request is sent a second time, over another connection, only if it certainly was not processed the first
     /// time: the kept connection that it was meant for had closed before a byte of it was written, or the upstream
     /// says so in the terms of HTTP/2. Anything else may have been processed, and a model call that is sent twice
     /// may be charged twice.
@@ -150,86 +105,5 @@ pub(crate) struct CertificatesError {
     why: String,
 }
 
-/// The body of an upstream's answer. Dropping it before its end closes or resets the exchange at once; at its end
-/// the connection goes back to its pool.
-#[derive(Debug)]
-pub(crate) struct UpstreamBody(Kind);
-
-#[derive(Debug)]
-enum Kind {
-    Own(Exchange),
-    Shared(Stream),
-}
-
-impl UpstreamBody {
-    /// Everything that is readable now, as one; none at the end.
-    pub(crate) fn poll_data(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, UpstreamError>>> {
-        match &mut self.0 {
-            Kind::Own(exchange) => exchange.poll_data(cx),
-            Kind::Shared(stream) => stream.poll_data(cx),
-        }
-    }
-
-    /// As [`poll_data`](Self::poll_data), to be awaited; it may be dropped and asked for again.
-    pub(crate) async fn data(&mut self) -> Option<Result<Bytes, UpstreamError>> {
-        std::future::poll_fn(|cx| self.poll_data(cx)).await
-    }
-
-    /// Whether nothing more comes, where that is known without asking.
-    pub(crate) fn is_end(&self) -> bool {
-        match &self.0 {
-            Kind::Own(exchange) => exchange.is_end(),
-            Kind::Shared(stream) => stream.is_end(),
-        }
-    }
-
-    /// Bytes that are still to come, where the upstream said so.
-    pub(crate) fn remaining(&self) -> Option<u64> {
-        match &self.0 {
-            Kind::Own(exchange) => exchange.remaining(),
-            Kind::Shared(stream) => stream.remaining(),
-        }
-    }
-}
-
-impl From<UpstreamError> for BodyError {
-    fn from(error: UpstreamError) -> Self {
-        Self::Upstream(Box::new(error))
-    }
-}
-
-/// Passes an answer on as it comes.
-impl BodySource for UpstreamBody {
-    fn poll_data(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, BodyError>>> {
-        let this: &mut Self = &mut self;
-        this.poll_data(cx).map_err(BodyError::from)
-    }
-
-    fn is_end(&self) -> bool {
-        Self::is_end(self)
-    }
-}
-
 #[cfg(test)]
-mod fake;
-#[cfg(test)]
-mod frames;
-#[cfg(test)]
-mod proxy_tests;
-#[cfg(test)]
-mod relay_tests;
-#[cfg(test)]
-mod secure;
-#[cfg(test)]
-mod secure_tests;
-#[cfg(test)]
-#[path = "upstream_tests.rs"]
 mod tests;
-#[cfg(test)]
-mod trunk_tests;

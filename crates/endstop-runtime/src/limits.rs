@@ -57,3 +57,17 @@ pub const PAGE_LINES: usize = 10_000;
 pub const PAGE_BYTES: usize = 4 << 20;
 /// The longest id in bytes: with a suffix it is still a file name everywhere (255 bytes).
 pub const MAX_RUN_ID_BYTES: usize = 128;
+
+// The stores on disk.
+
+/// The longest header in bytes: an id, a label of 200 characters that may all be escaped, four numbers.
+pub(crate) const MAX_HEADER_BYTES: u64 = 8 << 10;
+/// The most changes that wait, and that one transaction takes: enough to share the cost of a commit, and
+/// few enough to be held in memory.
+#[cfg(feature = "sqlite")]
+pub(crate) const MAX_WAITING_CHANGES: usize = 64;
+/// How much of a state is searched, in bytes: it is searched at every save, and what is meant to be seen
+/// in a list is written early.
+pub(crate) const MAX_LABEL_SEARCH_BYTES: usize = 64 << 10;
+/// The longest label in characters: more does not fit on a line.
+pub(crate) const MAX_LABEL_CHARS: usize = 200;

@@ -14,7 +14,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-mod blocking;
 mod disk;
 mod error;
 mod file;

@@ -39,9 +39,6 @@ pub struct SimCall {
 }
 
 impl SimCall {
-    /// How many [`Sim::log`](crate::Sim::log) keeps; the oldest is dropped first.
-    pub const MAX_KEPT: usize = crate::limits::MAX_LOGGED_CALLS;
-
     pub(crate) fn of(request: &SimRequest, bytes: usize) -> Self {
         let may_call = request.choice != ToolChoice::None;
         Self {

@@ -105,7 +105,7 @@ impl Sim {
         self.shared.abandoned()
     }
 
-    /// The last model calls, oldest first; at most [`SimCall::MAX_KEPT`].
+    /// The last model calls, oldest first; at most 1,000: then the oldest is dropped.
     #[must_use]
     pub fn log(&self) -> Vec<SimCall> {
         self.shared.log()

@@ -19,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
+use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -143,13 +144,21 @@ async fn respond(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<B
     };
     match read(&route, &bytes) {
         Ok(request) => answer(&route, request, &bytes, shared).await,
-        Err(why) => failed(route.family(), 400, &why),
+        Err(why) => failed(route.family(), 400, &why.to_string()),
     }
 }
 
-fn read(route: &Route, bytes: &[u8]) -> Result<SimRequest, String> {
-    let body: Value =
-        serde_json::from_slice(bytes).map_err(|error| format!("The body is no JSON: {error}."))?;
+/// Why a request is not answered.
+#[derive(Debug, Error)]
+enum BadRequest {
+    #[error("The body is no JSON: {0}.")]
+    NotJson(#[from] serde_json::Error),
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+fn read(route: &Route, bytes: &[u8]) -> Result<SimRequest, BadRequest> {
+    let body: Value = serde_json::from_slice(bytes)?;
     let mut request = match route {
         Route::Responses => responses::read(&body),
         Route::Messages => messages::read(&body),
@@ -159,7 +168,8 @@ fn read(route: &Route, bytes: &[u8]) -> Result<SimRequest, String> {
         }
         Route::GeminiCount { model } => gemini::read(&body, model, false, false),
         _ => chat::read(&body),
-    }?;
+    }
+    .map_err(BadRequest::Invalid)?;
     request.input_tokens = plan::tokens(bytes.len());
     Ok(request)
 }

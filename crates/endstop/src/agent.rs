@@ -35,7 +35,6 @@ mod start;
 pub mod state;
 mod step;
 mod subagent;
-mod wait;
 
 use std::collections::BTreeMap;
 use std::fmt;

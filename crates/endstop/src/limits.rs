@@ -1,6 +1,8 @@
-//! The limits of the loop, each with its reason.
+//! The limits of this crate, each with its reason.
 
 use std::time::Duration;
+
+// The loop.
 
 /// The longest reply that is kept, in bytes; a longer one is cut.
 pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
@@ -13,3 +15,114 @@ pub(crate) const HOOK_GRACE: Duration = Duration::from_secs(10);
 /// A connection that breaks later than this was made: the provider may have worked on the request, and
 /// reasoning that nobody sees is charged too.
 pub(crate) const LONGEST_CONNECTING: Duration = Duration::from_secs(5);
+
+// Models.
+
+/// The most requests that are remembered; each holds a copy of its conversation.
+pub const MAX_REMEMBERED: usize = 1_000;
+/// Characters of a provider's name that are compared with the known ones: it is an argument of a command, and a
+/// longer one names no provider.
+pub(crate) const MAX_PROVIDER_NAME_CHARS: usize = 64;
+/// The most replies that are taken from a run; the longest recorded runs have some thousands.
+#[cfg(feature = "transcripts")]
+pub const MAX_REPLIES: usize = 100_000;
+/// The most bytes of texts and arguments that are kept of a recorded run: a few of them fit into memory.
+#[cfg(feature = "transcripts")]
+pub(crate) const MAX_REPLAYED_BYTES: usize = 256 << 20;
+/// How many runs an error names: enough to see the one that was meant.
+#[cfg(feature = "transcripts")]
+pub(crate) const MAX_NAMED_RUNS: usize = 8;
+/// The most bytes of one model response; far beyond the output cap of any model.
+#[cfg(feature = "models")]
+pub(crate) const MAX_RESPONSE_BYTES: usize = 64 << 20;
+/// The most entries that a provider can want back of one response: each is kept in the conversation.
+#[cfg(feature = "models")]
+pub(crate) const MAX_OPAQUE: usize = 1_024;
+/// The most tool calls of one response, as the readers of transcripts have it.
+#[cfg(feature = "models")]
+pub(crate) const MAX_COUNTED_CALLS: usize = 4_096;
+/// The most bytes of a provider's error text that are kept: it is shown to a person.
+#[cfg(feature = "models")]
+pub(crate) const MAX_ERROR_TEXT_BYTES: usize = 1_024;
+/// The longest wait that is taken over from a provider, in seconds: beyond a week it is a mistake.
+#[cfg(feature = "models")]
+pub(crate) const MAX_RETRY_AFTER_SECONDS: u64 = 7 * 24 * 3_600;
+
+// Tools.
+
+/// The most tools of one agent: what the strictest of the large providers takes in a request.
+pub const MAX_TOOLS: usize = 128;
+/// The longest name of a tool in bytes, as all providers take it.
+pub const MAX_TOOL_NAME_BYTES: usize = 64;
+/// The longest description of a tool in bytes. It is sent with every request.
+pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
+/// Causes of an error that are told; one that names itself as its cause would otherwise never end.
+pub(crate) const MAX_CAUSES: usize = 32;
+/// The longest piece that is quoted from elsewhere, in bytes: a page, which is all that a model needs of an error.
+pub const MAX_QUOTED_BYTES: usize = 4 << 10;
+/// The longest unfinished answer of a sub-agent that is told, in bytes: that of a long page.
+pub const MAX_PARTIAL_BYTES: usize = 32 << 10;
+/// The longest name that is quoted, in bytes: a model may write anything as a tool's name.
+pub(crate) const MAX_QUOTED_NAME_BYTES: usize = 80;
+/// Tools that are listed for a model that called one that does not exist; with more, only the nearest are named.
+pub(crate) const MAX_KNOWN_TOOLS: usize = 24;
+/// Names that a wrong name may have meant: as many as a model needs to see to find the one it meant.
+pub(crate) const MAX_NEAREST: usize = 3;
+/// Names longer than this are compared by their beginning: a model may write anything as a name.
+pub(crate) const MAX_COMPARED_CHARS: usize = 64;
+
+// Arguments of tools and their schemas.
+
+/// The longest schema of a tool in bytes. It is sent with every request: the largest seen in use have some
+/// 20 KiB.
+pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
+/// The longest arguments of a call in bytes: twice what the longest replies of today's models hold.
+pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
+/// The deepest nesting of arguments. A schema that refers to itself is followed as deep as they go.
+pub const MAX_ARGUMENTS_DEPTH: usize = 64;
+/// The problems that are told at once: more than that, and the model has misread the tool.
+pub const MAX_PROBLEMS: usize = 5;
+/// The longest text about problems in bytes: the model reads it once more with every later request.
+pub const MAX_PROBLEM_BYTES: usize = 2 << 10;
+/// The longest line about one problem in bytes: [`MAX_PROBLEMS`] of them fit into [`MAX_PROBLEM_BYTES`].
+pub(crate) const MAX_PROBLEM_LINE_BYTES: usize = 380;
+/// The longest piece of the arguments or of the schema that is quoted, in bytes: several fit into a line.
+pub(crate) const MAX_QUOTE_BYTES: usize = 80;
+/// The names and values that are listed of a schema: more do not fit into a line.
+pub(crate) const MAX_LISTED: usize = 12;
+/// The problems that are kept of one form: enough to tell how far a value is from it.
+pub(crate) const MAX_FORM_PROBLEMS: usize = 64;
+/// The size of one compiled pattern, of a schema or a search, in bytes; that of a long Unicode class counted many
+/// times is near it.
+pub(crate) const MAX_PATTERN_BYTES: usize = 1 << 20;
+
+// Built-in tools. What one call brings stays a small part of a context window.
+
+/// The longest path that is looked at, in bytes: that of Linux.
+pub const MAX_PATH_BYTES: usize = 4096;
+/// The most bytes that one call of `read` brings: some 16,000 tokens.
+pub(crate) const MAX_READ_BYTES: usize = 64 << 10;
+/// The entries that one call of `list` brings: a person would narrow the search, too.
+pub(crate) const MAX_LISTED_ENTRIES: usize = 500;
+/// The entries that `list` reads to put them in order; a larger directory is shown in part.
+pub(crate) const MAX_SORTED_ENTRIES: usize = 50_000;
+/// The matches that one call of `search` brings; a pattern with more is to be narrowed.
+pub(crate) const MAX_MATCHES: usize = 200;
+/// The most of a matching line that is shown, in bytes: longer lines are generated.
+pub(crate) const MAX_MATCH_BYTES: usize = 300;
+/// The largest file that is searched, in bytes; larger ones are data.
+pub(crate) const MAX_SEARCHED_FILE_BYTES: u64 = 8 << 20;
+/// The files that one search looks at: a repository of the largest kind.
+pub(crate) const MAX_SEARCHED_FILES: usize = 100_000;
+/// The deepest directory that is searched, which also ends circles of mounts.
+pub(crate) const MAX_SEARCH_DEPTH: usize = 64;
+/// The longest that a command of `bash` may ask for, in seconds: a long build.
+pub(crate) const MAX_COMMAND_SECONDS: u64 = 3600;
+
+// Observers.
+
+/// Runs that an observer follows at the same time; of those that were never said to have ended, no more are
+/// remembered.
+pub(crate) const MAX_OBSERVED_RUNS: usize = 4_096;
+/// Levels of sub-agents that are indented; deeper ones are indented like this one, so that some of the line is left.
+pub(crate) const MAX_INDENT: u32 = 8;

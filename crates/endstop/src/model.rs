@@ -23,15 +23,18 @@ use serde_json::Value;
 use crate::message::{Message, ToolCall};
 use crate::tool::ToolSpec;
 
+pub use crate::limits::MAX_REMEMBERED;
+#[cfg(feature = "transcripts")]
+pub use crate::limits::MAX_REPLIES;
 pub use endstop_runtime::{ModelError, ModelErrorKind};
 pub use names::{KnownProvider, PROVIDERS, known_provider};
 pub use open::{OpenModelError, OpenOptions, Timeouts, open};
 #[cfg(feature = "models")]
 pub use provider::{ProviderModel, ProviderModelBuilder};
 #[cfg(feature = "transcripts")]
-pub use replay::{MAX_REPLIES, ReplayModel, ReplayModelError, UNRECORDED_TOOL};
+pub use replay::{ReplayModel, ReplayModelError, UNRECORDED_TOOL};
 pub use reply::Reply;
-pub use scripted::{MAX_REMEMBERED, RecordedRequest, ScriptedModel};
+pub use scripted::{RecordedRequest, ScriptedModel};
 pub use secret::Secret;
 
 /// What a model is asked.

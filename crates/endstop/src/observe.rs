@@ -9,7 +9,6 @@
 mod console;
 mod dry_run;
 mod fan_out;
-mod leaves;
 #[cfg(feature = "otel")]
 mod otel;
 mod screen;

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::limits::MAX_CAUSES;
 use crate::message::ToolCall;
 use endstop_runtime::cancel::CancelToken;
 use endstop_runtime::store::RunId;
@@ -26,13 +27,12 @@ mod schema;
 mod set;
 
 pub use function::FunctionTool;
-pub use schema::{
-    ArgumentSchema, MAX_ARGUMENTS_BYTES, MAX_ARGUMENTS_DEPTH, MAX_PROBLEM_BYTES, MAX_PROBLEMS,
-    MAX_SCHEMA_BYTES, SchemaError,
-};
-pub use set::{
-    MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_NAME_BYTES, MAX_TOOLS, ToolEntry, ToolSet, ToolSetError,
-    is_tool_name,
+pub use schema::{ArgumentSchema, ArgumentsError, SchemaError};
+pub use set::{ToolEntry, ToolSet, ToolSetError, is_tool_name};
+
+pub use crate::limits::{
+    MAX_ARGUMENTS_BYTES, MAX_ARGUMENTS_DEPTH, MAX_PROBLEM_BYTES, MAX_PROBLEMS, MAX_SCHEMA_BYTES,
+    MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_NAME_BYTES, MAX_TOOLS,
 };
 
 /// What the model is told of a tool.
@@ -225,9 +225,6 @@ pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     }
     text
 }
-
-/// An error that names itself as its cause would else go on for ever.
-const MAX_CAUSES: usize = 32;
 
 fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),

@@ -137,6 +137,8 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
             "{addr} can be reached from other machines, and asks for no password"
         ));
     }
+    // Before anyone knows the address: a signal without a handler ends the process.
+    answer_approvals();
     if args.json {
         let line = json!({ "version": 1, "event": "listening", "address": format!("http://{addr}"), "limits": limits });
         writeln!(out, "{line}")?;
@@ -147,7 +149,6 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;
     }
     out.flush()?;
-    answer_approvals();
     let code = hear_the_end(open.gateway.shut_down()).await;
     drop(open.sim);
     Ok(code)

@@ -1,6 +1,7 @@
 //! The second phase: the run records what the request says, and admits the call or not (`docs/semantics.md` section 2).
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_llm::{CallRequest, ErrorKind, OutputKinds, Thread, ToolResult};
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
-    CallPlan, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Pricing, RunHandle,
+    CallPlan, CancelOn, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Pricing, RunHandle,
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
@@ -21,7 +22,6 @@ use super::negotiate::Negotiation;
 use super::parse::ParsedCall;
 use super::respond;
 use super::settle::{CallTerms, InFlightCall};
-use super::wait::unless_cut;
 use crate::body::Body;
 use crate::limits::{ADMISSION_RECHECK, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT};
 use crate::run::{
@@ -143,7 +143,7 @@ pub(super) async fn admit(
                 }
                 // If the run is cut meanwhile, the next try says so.
                 let settled = tokio::time::timeout(ADMISSION_RECHECK, notified);
-                let _ = unless_cut(run.handle(), settled).await;
+                run.handle().wait(&mut pin!(settled), CancelOn::Abort).await;
             }
             AdmissionBlocked::Paused => {
                 run.wait_while_paused(config.pause.0).await;

@@ -8,7 +8,7 @@ use super::negotiate::QuirkCache;
 use crate::config::Config;
 use crate::route::{self, ApiFamily, Route};
 use crate::run::{NoRun, Prices, Registry, RunEntry};
-use crate::upstream::{Client, only_forwardable};
+use crate::upstream::{HttpClient, only_forwardable};
 
 /// Headers that are for the gateway, or that make another method of a request than the one that was checked.
 const OWN_HEADERS: &[&str] = &[
@@ -42,13 +42,13 @@ pub(super) struct CallContext {
     registry: Arc<Registry>,
     prices: Arc<Prices>,
     quirks: QuirkCache,
-    client: Client,
+    client: HttpClient,
     /// The provider of each API family, by whose prices its calls are charged.
     providers: [&'static str; 3],
 }
 
 impl CallContext {
-    pub(super) fn new(config: Arc<Config>, client: Client, registry: Arc<Registry>) -> Self {
+    pub(super) fn new(config: Arc<Config>, client: HttpClient, registry: Arc<Registry>) -> Self {
         let prices = Arc::new(Prices::new(config.prices));
         let at = &config.upstreams;
         let providers = [
@@ -71,7 +71,7 @@ impl CallContext {
         &self.quirks
     }
 
-    pub(super) const fn client(&self) -> &Client {
+    pub(super) const fn client(&self) -> &HttpClient {
         &self.client
     }
 

@@ -1,7 +1,10 @@
 //! Requests that pass without being read. They are counted.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use endstop_llm::{Api, Dialect, ErrorKind};
+use endstop_runtime::{CancelOn, Waited};
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, request};
 use hyper::body::{Body as _, Incoming};
@@ -11,7 +14,6 @@ use super::parse::raw_body;
 use super::relay::raw_body::RawBody;
 use super::respond;
 use super::upstream_response::with_head;
-use super::wait::{RunCut, unless_cut};
 use crate::body::Body;
 use crate::route::Route;
 use crate::run::RunEntry;
@@ -52,16 +54,16 @@ pub(super) async fn pass_through(
     let guard = (!is_preflight).then(|| run.handle());
     let forwarding = forward(context, &route, head, incoming, dialect, &run);
     let forwarded = match guard {
-        Some(handle) => unless_cut(handle, forwarding).await,
-        None => Ok(forwarding.await),
+        Some(handle) => handle.wait(&mut pin!(forwarding), CancelOn::Abort).await,
+        None => Waited::Done(forwarding.await),
     };
     let (parts, body) = match forwarded {
-        Err(RunCut) => {
+        Waited::Cut => {
             run.handle().checkpoint();
             return respond::cut(&run, run.handle(), dialect, None, stop_with);
         }
-        Ok(Err(refused)) => return *refused,
-        Ok(Ok(response)) => response.into_parts(),
+        Waited::Done(Err(refused)) => return *refused,
+        Waited::Done(Ok(response)) => response.into_parts(),
     };
     let headers = forwardable(&parts.headers);
     let raw = RawBody::new(body);

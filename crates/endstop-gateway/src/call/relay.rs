@@ -1,15 +1,16 @@
 //! The fourth phase: the response is passed on, as a whole or while it comes.
 
 pub(super) mod raw_body;
-mod run_guard;
 mod stream;
 mod watched;
+
+use std::pin::pin;
 
 use bytes::Bytes;
 use endstop_core::event::EventKind;
 use endstop_llm::{Api, CallResponse, ErrorKind};
 use endstop_runtime::observe::Detail;
-use endstop_runtime::{ModelError, ModelErrorKind};
+use endstop_runtime::{CancelOn, ModelError, ModelErrorKind, Waited};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode};
 
@@ -20,7 +21,6 @@ use super::settle::{Disposition, InFlightCall, SettledCall};
 use super::upstream_response::{
     WholeBody, bytes_of, is_event_stream, is_json, plain, read_whole, with_head,
 };
-use super::wait::{RunCut, unless_cut};
 use crate::body::Body;
 use crate::upstream::UpstreamBody;
 use raw_body::RawBody;
@@ -60,22 +60,23 @@ async fn relay_whole(
     let config = context.config();
     let max = config.bounds.answer;
     let (run, received) = call.reading();
-    let read = unless_cut(run, read_whole(&mut body, max, received)).await;
+    let reading = read_whole(&mut body, max, received);
+    let read = run.wait(&mut pin!(reading), CancelOn::Abort).await;
     let bytes = match read {
-        Err(RunCut) => return Ok(cut(context, parsed, call)),
-        Ok(Err(error)) => {
+        Waited::Cut => return Ok(cut(context, parsed, call)),
+        Waited::Done(Err(error)) => {
             let text = error.to_string();
             call.failed_after_part(&ModelError::new(ModelErrorKind::Truncated, text.clone()));
             let (dialect, status) = (parsed.dialect(), StatusCode::BAD_GATEWAY);
             return Ok(respond::error(dialect, status, ErrorKind::Upstream, &text));
         }
-        Ok(Ok(WholeBody::TooLong(begun))) => {
+        Waited::Done(Ok(WholeBody::TooLong(begun))) => {
             let output_bytes = bytes_of(&begun);
             let settled = call.delivered(&CallResponse { output_bytes, ..CallResponse::default() });
             let body = RawBody::after(begun, body).into_body_of(settled.run());
             return Ok(with_head(status, headers, body));
         }
-        Ok(Ok(WholeBody::Complete(bytes))) => bytes,
+        Waited::Done(Ok(WholeBody::Complete(bytes))) => bytes,
     };
     let seen = read_response(parsed, &headers, &bytes, max);
     if parsed.route().api == Api::Responses && is_only_begun(&seen, &bytes) {

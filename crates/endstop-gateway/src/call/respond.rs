@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_llm::{CallRequest, Dialect, ErrorKind, OutputContract, WrittenResponse};
+use endstop_llm::{CallRequest, Dialect, ErrorKind, OutputContract, StopText, WrittenResponse};
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::store::RunId;
@@ -13,7 +13,6 @@ use crate::body::Body;
 use crate::config::StopWith;
 use crate::route::{ApiFamily, RUN_HEADER};
 use crate::run::{NoRun, RunEntry};
-use crate::stop::stop_text;
 
 /// The stop reason, in responses of the gateway's own.
 pub(super) const REASON_HEADER: &str = "x-endstop-reason";
@@ -41,6 +40,14 @@ fn own(answer: WrittenResponse) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
     response
+}
+
+/// Returns the text of the stop signal that a run ended by.
+pub(super) fn stop_text(signal: &StopSignal) -> StopText {
+    StopText {
+        reason: signal.reason.to_string(),
+        text: format!("Endstop stopped this run: {signal}."),
+    }
 }
 
 /// An error in the shape of the API.

@@ -1,8 +1,10 @@
 //! The third phase: the call is sent, in the form that its upstream takes.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use endstop_llm::{CallResponse, Edits, ErrorKind, ReadError};
-use endstop_runtime::{ModelError, ModelErrorKind};
+use endstop_runtime::{CancelOn, ModelError, ModelErrorKind, Waited};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
 
@@ -14,7 +16,6 @@ use super::relay::{cut, relay};
 use super::respond;
 use super::settle::{InFlightCall, SettledCall};
 use super::upstream_response::{WholeBody, error_of, plain, read_whole, with_head};
-use super::wait::{RunCut, unless_cut};
 use crate::body::Body;
 use crate::limits::MAX_REFUSAL;
 use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
@@ -109,11 +110,12 @@ impl<'p> Sending<'p> {
         let upstream = context.upstream(parsed.route().family);
         // Before: the client may go away while it waits.
         call.entry().counters().upstream_call();
-        let sent = unless_cut(call.run(), context.client().send(upstream, request)).await;
+        let sending = context.client().send(upstream, request);
+        let sent = call.run().wait(&mut pin!(sending), CancelOn::Abort).await;
         let response = match sent {
-            Err(RunCut) => return Respond(self.cut(call)),
-            Ok(Err(error)) => return Respond(self.unreachable(call, &error)),
-            Ok(Ok(response)) => response,
+            Waited::Cut => return Respond(self.cut(call)),
+            Waited::Done(Err(error)) => return Respond(self.unreachable(call, &error)),
+            Waited::Done(Ok(response)) => response,
         };
         let (parts, body) = response.into_parts();
         let is_stopped = context.is_endstop(parsed.route().family)
@@ -155,17 +157,18 @@ impl<'p> Sending<'p> {
     ) -> AttemptOutcome<'p> {
         use AttemptOutcome::Respond;
         let mut received = 0;
-        let read = read_whole(&mut body, MAX_REFUSAL, &mut received);
-        let bytes = match unless_cut(call.run(), read).await {
-            Err(RunCut) => return Respond(self.cut(call)),
-            Ok(Ok(WholeBody::Complete(bytes))) => bytes,
-            Ok(Ok(WholeBody::TooLong(begun))) => {
+        let reading = read_whole(&mut body, MAX_REFUSAL, &mut received);
+        let read = call.run().wait(&mut pin!(reading), CancelOn::Abort).await;
+        let bytes = match read {
+            Waited::Cut => return Respond(self.cut(call)),
+            Waited::Done(Ok(WholeBody::Complete(bytes))) => bytes,
+            Waited::Done(Ok(WholeBody::TooLong(begun))) => {
                 let charged = may_be_charged(status).then(CallResponse::default);
                 let settled = call.failed(&error_of(status), charged.as_ref());
                 let body = RawBody::after(begun, body).into_body_of(settled.run());
                 return Respond(with_head(status, headers, body));
             }
-            Ok(Err(_)) => Bytes::new(),
+            Waited::Done(Err(_)) => Bytes::new(),
         };
         let text = plain(&headers, &bytes, MAX_REFUSAL);
         let words = String::from_utf8_lossy(text.as_deref().unwrap_or_default()).into_owned();

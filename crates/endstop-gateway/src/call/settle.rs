@@ -448,7 +448,8 @@ impl Closing<'_> {
         counted: Option<&TokenUsage>,
         lowered_by: Option<StopReason>,
     ) -> Disposition {
-        let (run, identity, id) = (&self.terms.run, self.request.identity.clone(), seen.id.as_deref());
+        let (run, identity, id) =
+            (&self.terms.run, self.request.identity.clone(), seen.id.as_deref());
         if let (Some(id), Some(counted), true) = (id, counted, self.request.may_be_continued) {
             self.entry.responses().remember(id, counted.total());
         }

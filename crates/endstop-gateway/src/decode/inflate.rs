@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::DecodeError;
+use super::error::DecodeError;
 
 /// Bytes that are unpacked at a time.
 const STEP: usize = 16 << 10;

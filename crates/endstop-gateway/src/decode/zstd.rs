@@ -3,14 +3,11 @@
 use bytes::Bytes;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::DecodeError;
-
-/// The largest window that `Content-Encoding: zstd` may ask for.
-const MAX_WINDOW: u64 = 8 << 20;
+use super::error::DecodeError;
+use crate::limits::{MAX_ZSTD_BLOCK, MAX_ZSTD_WINDOW};
 
 const MAGIC: u32 = 0xfd2f_b528;
 const SKIPPED: std::ops::RangeInclusive<u32> = 0x184d_2a50..=0x184d_2a5f;
-const MAX_BLOCK: usize = 128 << 10;
 const BLOCK_HEAD: usize = 3;
 
 /// Undoes zstd.
@@ -106,7 +103,7 @@ impl ZstdDecoder {
                 if flags >> 6 == 1 { size + 256 } else { size }
             }
         };
-        if window_size > MAX_WINDOW {
+        if window_size > MAX_ZSTD_WINDOW {
             return Err(DecodeError::TooLarge);
         }
         let taken = 5 + fields.len();
@@ -128,7 +125,7 @@ impl ZstdDecoder {
         let head = u32::from_le_bytes([low, middle, high, 0]);
         let (is_last, is_repeated) = (head & 1 != 0, head >> 1 & 3 == 1);
         let size = (head >> 3) as usize;
-        if size > MAX_BLOCK {
+        if size > MAX_ZSTD_BLOCK {
             return Err(DecodeError::Broken);
         }
         let checksum = if is_last && has_checksum { 4 } else { 0 };

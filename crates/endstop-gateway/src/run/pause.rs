@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::run::Status;
-use endstop_runtime::RunHandle;
 use endstop_runtime::observe::Detail;
+use endstop_runtime::{CancelOn, RunHandle};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
@@ -87,29 +87,12 @@ impl Pause {
     }
 }
 
-/// Waits for a cancellation, or for the next time limit.
+/// Waits for a cancellation, or for a time limit that stops the run.
 async fn next_change(run: &RunHandle) {
-    let token = run.in_flight();
-    let limit = async {
-        match run.next_limit_in_time() {
-            None => std::future::pending().await,
-            Some(left) => {
-                let left = Duration::from_millis(left.0);
-                tokio::time::sleep(left.max(Duration::from_millis(1))).await;
-                if left.is_zero() && !run.tick().stops() {
-                    tokio::time::sleep(LIMIT_RECHECK).await;
-                }
-                run.tick();
-            }
-        }
-    };
-    if token.is_cancelled() {
+    if run.in_flight().is_cancelled() {
         // It is cancelled already, and that did not end the wait.
         tokio::time::sleep(LIMIT_RECHECK).await;
-        return;
-    }
-    tokio::select! {
-        () = token.cancelled() => {}
-        () = limit => {}
+    } else {
+        run.stopped(CancelOn::Any).await;
     }
 }

@@ -7,47 +7,33 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use memchr::{memchr, memmem};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Digits of the size of a chunk that is plain.
-const MAX_DIGITS: usize = 8;
-
-/// Says that the next that is read is the head of an answer.
-#[derive(Clone, Debug, Default)]
-pub(super) struct NewAnswer(Arc<AtomicBool>);
-
-impl NewAnswer {
-    pub(super) fn begins(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
+use crate::limits::MAX_CHUNK_DIGITS;
 
 /// A connection to an upstream, its chunks put together.
 #[derive(Debug)]
-pub(super) struct Joined<W> {
+pub(super) struct JoinedChunks<W> {
     wire: W,
-    place: Place,
-    answer: NewAnswer,
+    position: ChunkPosition,
+    /// A request was written since the last read: what is read next is the head of its answer. Where an upstream
+    /// answers before it has read the whole request, a part of the answer is taken for a head; it is none, so nothing
+    /// is put together then.
+    has_written: bool,
 }
 
-impl<W> Joined<W> {
-    pub(super) fn new(wire: W) -> Self {
-        Self { wire, place: Place::Unknown, answer: NewAnswer::default() }
-    }
-
-    pub(super) fn answer(&self) -> NewAnswer {
-        self.answer.clone()
+impl<W> JoinedChunks<W> {
+    pub(super) const fn new(wire: W) -> Self {
+        Self { wire, position: ChunkPosition::Unknown, has_written: false }
     }
 }
 
 /// Where in an answer the next byte is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChunkPosition {
     /// At its beginning.
     Head,
     /// In the size of a chunk: what it is so far, and of how many digits.
@@ -65,12 +51,11 @@ enum Place {
 }
 
 /// Before a chunk.
-const BETWEEN: Place = Place::Size(0, 0);
+const BETWEEN: ChunkPosition = ChunkPosition::Size(0, 0);
 
-impl Place {
-    /// Takes in what was read, and puts its chunks together; gives the length of what it has become. Nothing is
-    /// put together if not `may_join`.
-    fn take(&mut self, read: &mut [u8], may_join: bool) -> usize {
+impl ChunkPosition {
+    /// Takes in what was read, and puts its chunks together; gives the length of what it has become.
+    fn take(&mut self, read: &mut [u8]) -> usize {
         if read.is_empty() {
             return 0;
         }
@@ -83,12 +68,7 @@ impl Place {
             return read.len();
         }
         let rest = read.get_mut(at..).unwrap_or_default();
-        let (taken, left) = if may_join {
-            join(rest)
-        } else {
-            let whole = whole(rest);
-            (whole, whole)
-        };
+        let (taken, left) = join(rest);
         if left < taken {
             read.copy_within(at + taken.., at + left);
         }
@@ -115,7 +95,7 @@ impl Place {
             let mut taken = 1;
             *self = match *self {
                 Self::Size(size, digits) => match (char::from(byte).to_digit(16), byte) {
-                    (Some(digit), _) if digits < MAX_DIGITS => {
+                    (Some(digit), _) if digits < MAX_CHUNK_DIGITS => {
                         Self::Size(size.wrapping_mul(16).wrapping_add(digit.into()), digits + 1)
                     }
                     (_, b'\r') if digits > 0 && size > 0 => Self::SizeEnd(size),
@@ -180,7 +160,7 @@ fn chunk(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let start = loop {
         let byte = *bytes.get(digits)?;
         match char::from(byte).to_digit(16) {
-            Some(digit) if digits < MAX_DIGITS => {
+            Some(digit) if digits < MAX_CHUNK_DIGITS => {
                 size = size.wrapping_mul(16).wrapping_add(usize::try_from(digit).ok()?);
                 digits += 1;
             }
@@ -191,15 +171,6 @@ fn chunk(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let (data, after) = data.split_at_checked(size)?;
     let left = after.strip_prefix(b"\r\n")?;
     Some((data, bytes.len().saturating_sub(left.len())))
-}
-
-/// How long the whole chunks are that these bytes begin with.
-fn whole(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some((_, length)) = bytes.get(at..).and_then(chunk) {
-        at += length;
-    }
-    at
 }
 
 /// Makes one chunk of the whole ones that these bytes begin with; gives how long they were, and how long it is.
@@ -231,7 +202,7 @@ fn join(bytes: &mut [u8]) -> (usize, usize) {
     (taken, end + 2)
 }
 
-impl<W: AsyncRead + Unpin> AsyncRead for Joined<W> {
+impl<W: AsyncRead + Unpin> AsyncRead for JoinedChunks<W> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -239,25 +210,24 @@ impl<W: AsyncRead + Unpin> AsyncRead for Joined<W> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.wire).poll_read(cx, buf))?;
-        let is_full = buf.remaining() == 0;
-        if self.answer.0.swap(false, Ordering::Relaxed) {
-            self.place = Place::Head;
+        if std::mem::take(&mut self.has_written) {
+            self.position = ChunkPosition::Head;
         }
         if let Some(read) = buf.filled_mut().get_mut(before..) {
-            // Of a buffer that was filled the library takes a larger one next, if it is left so.
-            let length = self.place.take(read, !is_full);
+            let length = self.position.take(read);
             buf.set_filled(before.saturating_add(length));
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<W: AsyncWrite + Unpin> AsyncWrite for Joined<W> {
+impl<W: AsyncWrite + Unpin> AsyncWrite for JoinedChunks<W> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.has_written = true;
         Pin::new(&mut self.wire).poll_write(cx, data)
     }
 
@@ -266,6 +236,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Joined<W> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.has_written = true;
         Pin::new(&mut self.wire).poll_write_vectored(cx, parts)
     }
 
@@ -283,5 +254,4 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Joined<W> {
 }
 
 #[cfg(test)]
-#[path = "chunks_tests.rs"]
 mod tests;

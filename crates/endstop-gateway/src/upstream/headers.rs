@@ -8,7 +8,7 @@ use http::header::{
 use http::uri::PathAndQuery;
 use http::{Request, Uri, Version};
 
-use super::UpstreamError;
+use super::error::UpstreamError;
 
 /// What a message says of its own connection and framing, and not of its content.
 fn is_of_one_hop(name: &HeaderName) -> bool {

@@ -1,10 +1,9 @@
 //! Connections that are kept, for each upstream.
 
-use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
@@ -12,37 +11,29 @@ use http::uri::{Authority, Scheme};
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 
-use super::connect::{Connector, Place};
-use super::exchange::{Exchange, Line};
+use super::body::UpstreamBody;
+use super::connect::{Connector, UpstreamAddress};
+use super::error::UpstreamError;
+use super::h1::{H1Client, H1Error};
+use super::h2_pool::{H2Pick, H2Pool, H2Slot, Pings, Refusal, refusal};
 use super::proxy::Proxies;
-use super::shared::Stream;
-use super::trunk::{Pick, Pings, Refusal, Slot, Trunks, refusal};
-use super::{Kind, UpstreamBody, UpstreamError};
-
-/// How long a connection may take to be there, the wait for others who connect and TLS included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long an idle connection is kept; shorter than what the usual servers keep theirs for.
-pub(super) const MAX_IDLE: Duration = Duration::from_secs(50);
-
-/// Idle connections that are kept for one upstream.
-const MAX_KEPT: usize = 256;
+use crate::limits::CONNECT_TIMEOUT;
 
 /// What a proxy answers that wants to know who asks.
 const ASKS_WHO: StatusCode = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
 
-/// The pools of all upstreams. There are as many as configured bases, so a list is searched.
+/// The connections of all upstreams. There are as many as configured bases, so a list is searched.
 #[derive(Clone)]
 pub(super) struct Pools {
     connector: Connector,
     pub(super) pings: Pings,
     pub(super) answer_within: Duration,
     proxies: Proxies,
-    pools: Arc<Mutex<Vec<Named>>>,
+    pools: Arc<Mutex<Vec<NamedPool>>>,
 }
 
 /// A pool and the base that it is for.
-type Named = (Scheme, Authority, Arc<Pool>);
+type NamedPool = (Scheme, Authority, Arc<Pool>);
 
 impl std::fmt::Debug for Pools {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -72,13 +63,13 @@ impl Pools {
         }
         let scheme = base.scheme().cloned().unwrap_or(Scheme::HTTPS);
         let is_tls = scheme != Scheme::HTTP;
-        let place = Place {
+        let address = UpstreamAddress {
             is_tls,
             host: base.host().unwrap_or_default().to_owned(),
             port: base.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
             proxy: self.proxies.on_the_way_to(base),
         };
-        let pool = Arc::new(Pool::new(self, place));
+        let pool = Arc::new(Pool::new(self, address));
         if let Some(authority) = base.authority() {
             pools.push((scheme, authority.clone(), Arc::clone(&pool)));
         }
@@ -89,116 +80,116 @@ impl Pools {
 /// The connections to one upstream.
 pub(super) struct Pool {
     connector: Connector,
-    place: Place,
+    address: Arc<UpstreamAddress>,
     pings: Pings,
     answer_within: Duration,
-    #[expect(clippy::vec_box, reason = "they move between here and their exchanges")]
-    idle: Mutex<Vec<Box<Line>>>,
-    trunks: Arc<Trunks>,
-    /// Held while a connection over TLS is made by which others may go too.
+    h1: H1Client,
+    h2: Arc<H2Pool>,
+    /// Whether the upstream speaks HTTP/1.1: without TLS, or because it has said so once. It is not asked again.
+    is_h1: AtomicBool,
+    /// Held while a connection over TLS is made that others may share.
     connecting: tokio::sync::Mutex<()>,
-    has_own_lines: AtomicBool,
 }
 
-enum Way {
-    Own(Box<Line>),
-    Shared(Slot),
+/// Where a request goes.
+enum PooledConnection {
+    /// Over a connection of its own, which the library picks.
+    H1,
+    /// Over this shared one.
+    H2(H2Slot),
 }
 
 /// A request that got no answer.
-struct Failed {
+struct FailedRequest {
     error: UpstreamError,
     /// The request, where the upstream certainly has not processed it.
     unsent: Option<Request<Full<Bytes>>>,
 }
 
-impl Failed {
+impl From<UpstreamError> for FailedRequest {
     /// For good.
-    fn with(error: UpstreamError) -> Box<Self> {
-        Box::new(Self { error, unsent: None })
+    fn from(error: UpstreamError) -> Self {
+        Self { error, unsent: None }
     }
 }
 
 impl Pool {
-    fn new(of: &Pools, place: Place) -> Self {
-        let has_own_lines = AtomicBool::new(!place.is_tls);
+    fn new(of: &Pools, address: UpstreamAddress) -> Self {
+        let is_h1 = AtomicBool::new(!address.is_tls);
+        let address = Arc::new(address);
         Self {
             connector: of.connector.clone(),
-            place,
             pings: of.pings,
             answer_within: of.answer_within,
-            idle: Mutex::default(),
-            trunks: Arc::default(),
+            h1: H1Client::new(of.connector.clone(), Arc::clone(&address)),
+            h2: Arc::default(),
+            is_h1,
             connecting: tokio::sync::Mutex::default(),
-            has_own_lines,
+            address,
         }
     }
 
-    /// Sends a request over a kept connection or a new one; once more over a new one where it certainly was not
-    /// processed. A second such failure in a row is taken as an answer.
+    /// Sends a request over a kept connection or a new one; over HTTP/2 once more over a new one where it certainly
+    /// was not processed. A second such failure in a row is taken as an answer.
     pub(super) async fn send(
-        self: &Arc<Self>,
+        &self,
         request: Request<Bytes>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         let mut request = request.map(Full::new);
-        if let Some(proxy) = self.place.asked_proxy() {
-            self.make_absolute(&mut request)?;
-            proxy.authorize(&mut request);
-        }
-        let way = self.way().await?;
-        let request = match self.over(way, request).await {
+        self.make_absolute(&mut request)?;
+        let PooledConnection::H2(slot) = self.connection().await? else {
+            return self.send_h1(request).await;
+        };
+        let unsent = match self.send_h2(slot, request).await {
             Ok(answer) => return Ok(answer),
             Err(failed) => failed.unsent.ok_or(failed.error)?,
         };
-        let way = self.open(Some(self.trunks.newest())).await?;
-        self.over(way, request).await.map_err(|failed| match *failed {
-            Failed { unsent: Some(_), error: UpstreamError::Broken(error) } => {
-                UpstreamError::Refused(error)
+        let PooledConnection::H2(slot) = self.open(Some(self.h2.newest())).await? else {
+            return self.send_h1(unsent).await;
+        };
+        self.send_h2(slot, unsent).await.map_err(|failed| match failed {
+            FailedRequest { unsent: Some(_), error: UpstreamError::Broken(reason) } => {
+                UpstreamError::Refused(reason)
             }
-            Failed { error, .. } => error,
+            FailedRequest { error, .. } => error,
         })
     }
 
-    async fn over(
-        self: &Arc<Self>,
-        way: Way,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<UpstreamBody>, Box<Failed>> {
-        match way {
-            Way::Own(line) => self.over_own(line, request).await,
-            Way::Shared(slot) => self.over_shared(slot, request).await,
+    async fn send_h1(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<UpstreamBody>, UpstreamError> {
+        if let Some(proxy) = self.address.asked_proxy() {
+            proxy.authorize(&mut request);
         }
-    }
-
-    async fn over_own(
-        self: &Arc<Self>,
-        mut line: Box<Line>,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<UpstreamBody>, Box<Failed>> {
-        let answer = self.answered(line.send(request)).await?.map_err(|mut failed| {
-            let unsent = failed.take_message();
-            Box::new(Failed { error: failed.into_error().into(), unsent })
+        let within = self.answer_within;
+        let answer = self.h1.send(request, within).await.map_err(|error| match error {
+            H1Error::Connect(error) => self.unreachable(error),
+            H1Error::Unsent(reason) => UpstreamError::Refused(reason),
+            H1Error::Silent => UpstreamError::Silent { within },
+            H1Error::Broken(reason) => UpstreamError::Broken(reason),
         })?;
         let status = answer.status();
-        if let Some(proxy) = self.place.asked_proxy().filter(|_| status == ASKS_WHO) {
-            return Err(Failed::with(self.unreachable(proxy.refusal(status))));
+        if let Some(proxy) = self.address.asked_proxy().filter(|_| status == ASKS_WHO) {
+            return Err(self.unreachable(proxy.refusal(status)));
         }
-        Ok(answer.map(|body| UpstreamBody(Kind::Own(Exchange::new(body, line, self)))))
+        let (head, incoming) = answer.into_parts();
+        Ok(Response::from_parts(head, UpstreamBody::begun(incoming).await))
     }
 
-    async fn over_shared(
+    async fn send_h2(
         &self,
-        slot: Slot,
+        slot: H2Slot,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<UpstreamBody>, Box<Failed>> {
+    ) -> Result<Response<UpstreamBody>, FailedRequest> {
         // What an upstream refuses after it was written is not given back.
         let kept = request.clone();
-        self.make_absolute(&mut request).map_err(Failed::with)?;
+        // The target has it.
         request.headers_mut().remove(HOST);
-        let mut failed = match self.answered(slot.sender().try_send_request(request)).await? {
-            Ok(answer) => {
-                return Ok(answer.map(|body| UpstreamBody(Kind::Shared(Stream::new(body, slot)))));
-            }
+        let within = self.answer_within;
+        let answer = tokio::time::timeout(within, slot.sender().try_send_request(request)).await;
+        let mut failed = match answer.map_err(|_| UpstreamError::Silent { within })? {
+            Ok(answer) => return Ok(answer.map(|body| UpstreamBody::shared(body, slot))),
             Err(failed) => failed,
         };
         let is_unwritten = failed.take_message().is_some();
@@ -208,73 +199,40 @@ impl Pool {
             slot.close();
         }
         let unsent = (is_unwritten || refusal.is_some()).then_some(kept);
-        Err(Box::new(Failed { error: error.into(), unsent }))
+        Err(FailedRequest { error: error.into(), unsent })
     }
 
-    /// Waits for the head of an answer.
-    async fn answered<T>(&self, answer: impl Future<Output = T>) -> Result<T, Box<Failed>> {
-        let within = self.answer_within;
-        let answer = tokio::time::timeout(within, answer).await;
-        answer.map_err(|_| Failed::with(UpstreamError::Silent { within }))
-    }
-
-    /// HTTP/2, and a proxy that is asked, take scheme and host from the target.
+    /// The library takes the upstream from the target, and so does HTTP/2.
     fn make_absolute(&self, request: &mut Request<Full<Bytes>>) -> Result<(), UpstreamError> {
         let host = request.headers().get(HOST).ok_or(UpstreamError::Path)?;
         let authority = Authority::try_from(host.as_bytes()).map_err(|_| UpstreamError::Path)?;
         let mut uri = std::mem::take(request.uri_mut()).into_parts();
-        uri.scheme = Some(if self.place.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
+        uri.scheme = Some(if self.address.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
         uri.authority = Some(authority);
         *request.uri_mut() = Uri::from_parts(uri).map_err(|_| UpstreamError::Path)?;
         Ok(())
     }
 
-    /// Keeps a connection whose exchange is over, if it can be used again.
-    pub(super) fn keep(&self, mut line: Box<Line>) {
-        if !line.is_idle() {
-            return;
+    async fn connection(&self) -> Result<PooledConnection, UpstreamError> {
+        if self.is_h1.load(Ordering::Relaxed) {
+            return Ok(PooledConnection::H1);
         }
-        line.used = Instant::now();
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        // The longest idle ones stand first.
-        let oldest = line.used.checked_sub(MAX_IDLE);
-        let stale = idle.iter().take_while(|kept| Some(kept.used) < oldest).count();
-        let stale = stale.max((idle.len() + 1).saturating_sub(MAX_KEPT));
-        let closed: Vec<_> = idle.drain(..stale).collect();
-        idle.push(line);
-        drop(idle);
-        drop(closed);
-    }
-
-    async fn idle_line(&self) -> Option<Box<Line>> {
-        loop {
-            let mut line = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            if line.used.elapsed() < MAX_IDLE && line.is_usable().await {
-                return Some(line);
-            }
-        }
-    }
-
-    async fn way(&self) -> Result<Way, UpstreamError> {
-        if let Some(line) = self.idle_line().await {
-            return Ok(Way::Own(line));
-        }
-        match self.trunks.pick(None) {
-            Pick::Slot(slot) => Ok(Way::Shared(slot)),
+        match self.h2.pick(None) {
+            H2Pick::Slot(slot) => Ok(PooledConnection::H2(slot)),
             _ => self.open(None).await,
         }
     }
 
-    /// A way for a request: a connection that is made for it, or a shared one that another has made meanwhile;
-    /// with `since` one that was begun after that.
-    async fn open(&self, since: Option<u64>) -> Result<Way, UpstreamError> {
+    /// A connection for a request over TLS: one that is made for it, or a shared one that another request has made
+    /// meanwhile; with `since` one that was begun after that.
+    async fn open(&self, since: Option<u64>) -> Result<PooledConnection, UpstreamError> {
         loop {
-            let mut freed = pin!(self.trunks.freed.notified());
+            let mut freed = pin!(self.h2.freed.notified());
             freed.as_mut().enable();
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.connected(since)).await;
             let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
             match connected.map_err(|error| self.unreachable(error))? {
-                Some(way) => return Ok(way),
+                Some(connection) => return Ok(connection),
                 None => {
                     let room = tokio::time::timeout(self.answer_within, freed).await;
                     let busy = || std::io::Error::other("all connections to it are busy");
@@ -285,36 +243,35 @@ impl Pool {
     }
 
     fn unreachable(&self, error: std::io::Error) -> UpstreamError {
-        let host = format!("{}:{}", self.place.host, self.place.port);
+        let host = format!("{}:{}", self.address.host, self.address.port);
         UpstreamError::Connect { host, error }
     }
 
     /// None where no more connections are made.
-    async fn connected(&self, since: Option<u64>) -> std::io::Result<Option<Way>> {
-        if self.has_own_lines.load(Ordering::Relaxed) {
-            return self.connect().await.map(Some);
-        }
+    async fn connected(&self, since: Option<u64>) -> std::io::Result<Option<PooledConnection>> {
         // Everybody who comes meanwhile waits for what the connection turns out to be, and to have room for.
         let _turn = self.connecting.lock().await;
         loop {
-            match self.trunks.pick(since) {
-                Pick::Slot(slot) => return Ok(Some(Way::Shared(slot))),
-                Pick::Untold(trunk) => trunk.told().await,
-                Pick::Connect => return self.connect().await.map(Some),
-                Pick::Full => return Ok(None),
+            if self.is_h1.load(Ordering::Relaxed) {
+                return Ok(Some(PooledConnection::H1));
+            }
+            match self.h2.pick(since) {
+                H2Pick::Slot(slot) => return Ok(Some(PooledConnection::H2(slot))),
+                H2Pick::Untold(connection) => connection.told().await,
+                H2Pick::Connect => return self.connect().await.map(Some),
+                H2Pick::Full => return Ok(None),
             }
         }
     }
 
-    async fn connect(&self) -> std::io::Result<Way> {
-        let (wire, is_h2) = self.connector.connect(&self.place).await?;
-        if self.place.is_tls {
-            self.has_own_lines.store(!is_h2, Ordering::Relaxed);
-        }
+    async fn connect(&self) -> std::io::Result<PooledConnection> {
+        let (wire, is_h2) = self.connector.connect(&self.address).await?;
         if is_h2 {
-            let slot = self.trunks.begin(wire, self.pings).await;
-            return slot.map(Way::Shared).map_err(std::io::Error::other);
+            let slot = self.h2.begin(wire, self.pings).await;
+            return slot.map(PooledConnection::H2).map_err(std::io::Error::other);
         }
-        Line::open(wire).await.map(Way::Own).map_err(std::io::Error::other)
+        self.h1.adopt(wire);
+        self.is_h1.store(true, Ordering::Relaxed);
+        Ok(PooledConnection::H1)
     }
 }

@@ -14,22 +14,20 @@ use hyper::client::conn::http1;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioIo;
 
-use super::connect::Wire;
-
-/// Bytes of the head of a proxy's answer.
-const MAX_HEAD: usize = 64 << 10;
+use super::wire::Wire;
+use crate::limits::MAX_PROXY_HEAD;
 
 /// The proxies of the environment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Proxies {
-    http: Option<Named>,
-    https: Option<Named>,
+    http: Option<NamedProxy>,
+    https: Option<NamedProxy>,
     /// Takes in what goes past them.
     past: Option<Arc<Matcher>>,
 }
 
 /// What a variable names; the reason where it cannot be used.
-type Named = Result<Arc<Proxy>, String>;
+type NamedProxy = Result<Arc<Proxy>, String>;
 
 /// A proxy.
 #[derive(Debug)]
@@ -67,7 +65,7 @@ impl Proxies {
     }
 
     /// The proxy on the way to an upstream. Loopback is reached without one.
-    pub(super) fn on_the_way_to(&self, base: &Uri) -> Option<Named> {
+    pub(super) fn on_the_way_to(&self, base: &Uri) -> Option<NamedProxy> {
         let is_past = |past: &Arc<Matcher>| past.intercept(base).is_none();
         if is_loopback(base.host()?) || self.past.as_ref().is_some_and(is_past) {
             return None;
@@ -86,7 +84,7 @@ fn is_loopback(host: &str) -> bool {
 }
 
 impl Proxy {
-    fn parse(variable: &'static str, value: &str) -> Named {
+    fn parse(variable: &'static str, value: &str) -> NamedProxy {
         let unusable = |why: &str| Err(format!("the proxy of {variable} cannot be used: {why}"));
         let any = Uri::from_static("http://any");
         let Some(found) = Matcher::builder().all(value).build().intercept(&any) else {
@@ -143,7 +141,7 @@ impl Proxy {
         let broken =
             |error: hyper::Error| io::Error::other(format!("{} breaks off: {error}", self.name()));
         let (mut sender, connection) = http1::Builder::new()
-            .max_buf_size(MAX_HEAD)
+            .max_buf_size(MAX_PROXY_HEAD)
             .handshake::<_, Empty<Bytes>>(TokioIo::new(wire))
             .await
             .map_err(broken)?;

@@ -1,6 +1,7 @@
 //! Waiting inside a run: an abort and the next time limit end the wait.
 
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{Future, pending};
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
@@ -46,11 +47,33 @@ impl RunHandle {
         future: &mut F,
         cancel_on: CancelOn,
     ) -> Waited<F::Output> {
+        self.output_of(future, cancel_on).await.map_or(Waited::Cut, Waited::Done)
+    }
+
+    /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for what is not one
+    /// future, such as a stream that is read part by part.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the run decides the same later.
+    pub async fn stopped(&self, cancel_on: CancelOn) -> Directive {
+        match self.output_of(&mut pending::<Infallible>(), cancel_on).await {
+            Ok(never) => match never {},
+            Err(directive) => directive,
+        }
+    }
+
+    /// The output of `future`, or the directive that came first.
+    async fn output_of<F: Future + Unpin>(
+        &self,
+        future: &mut F,
+        cancel_on: CancelOn,
+    ) -> Result<F::Output, Directive> {
         loop {
             // What is ready needs no timers.
             let is_cancelled = self.node().look_at_in_flight(CancelToken::is_cancelled);
             if !is_cancelled && let Some(output) = (&mut *future).now_or_never() {
-                return Waited::Done(output);
+                return Ok(output);
             }
             let token = self.in_flight();
             let stopped = async {
@@ -61,11 +84,12 @@ impl RunHandle {
             };
             tokio::select! {
                 biased;
-                _ = stopped => return Waited::Cut,
-                output = &mut *future => return Waited::Done(output),
+                _ = stopped => return Err(Directive::CancelNow),
+                output = &mut *future => return Ok(output),
                 () = self.next_tick() => {
-                    if self.tick().stops() {
-                        return Waited::Cut;
+                    let directive = self.tick();
+                    if directive.stops() {
+                        return Err(directive);
                     }
                 }
             }
@@ -136,7 +160,7 @@ impl RunHandle {
             }
         };
         match next {
-            None => std::future::pending().await,
+            None => pending().await,
             Some(0) => tokio::time::sleep(LOOK_AGAIN).await,
             Some(distance) => tokio::time::sleep(Duration::from_millis(distance)).await,
         }

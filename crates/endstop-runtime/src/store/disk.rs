@@ -6,12 +6,26 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
+use tokio::runtime::Handle;
+
+use super::StoreError;
+
 #[cfg(test)]
 pub(super) mod fault;
 
 /// How often a file that others remove at the same time is opened again: each time means that somebody
 /// else got further, so this is never reached unless something is wrong.
 const OPEN_TRIES: usize = 1000;
+
+/// Runs `work` on the runtime's threads for blocking work; at once where there is no runtime.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    match Handle::try_current() {
+        Ok(runtime) => runtime.spawn_blocking(work).await.map_err(|_| StoreError::Ended)?,
+        Err(_) => work(),
+    }
+}
 
 /// One call that may fail.
 fn step() -> io::Result<()> {

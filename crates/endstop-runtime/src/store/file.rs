@@ -21,7 +21,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use self::header::Header;
-use super::blocking::blocking;
+use super::disk::blocking;
 use super::lock::LockFolder;
 use super::{
     Durability, MAX_APPEND_BYTES, MAX_STATE_BYTES, RunId, RunLock, RunSummary, Store, StoreError,

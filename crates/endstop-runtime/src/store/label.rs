@@ -1,20 +1,17 @@
 //! The label of a run in a list, taken from its state.
+//!
+//! A file of its own because every store uses it, and none of them reads anything else of a state.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// How much of a state is searched, in bytes: it is searched at every save, and what is meant to be seen
-/// in a list is written early.
-const HEAD_BYTES: usize = 64 << 10;
-
-/// The longest label in characters: more does not fit on a line.
-const MAX_CHARS: usize = 200;
+use crate::limits::{MAX_LABEL_CHARS, MAX_LABEL_SEARCH_BYTES};
 
 /// The text of the key `label` near the beginning of a JSON object; empty where there is none.
 pub(super) fn of_state(state: &str) -> String {
-    let head = state.get(..state.floor_char_boundary(HEAD_BYTES)).unwrap_or_default();
+    let head = state.get(..state.floor_char_boundary(MAX_LABEL_SEARCH_BYTES)).unwrap_or_default();
     let mut label = None;
     let mut reader = serde_json::Deserializer::from_str(head);
     // The head is cut, and reading ends at the label: what counts is what was found before the error.
@@ -24,7 +21,7 @@ pub(super) fn of_state(state: &str) -> String {
 
 /// Labels are printed to terminals.
 fn printable(label: &str) -> String {
-    label.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_CHARS).collect()
+    label.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_LABEL_CHARS).collect()
 }
 
 struct Find<'a>(&'a mut Option<String>);
@@ -63,8 +60,10 @@ mod tests {
     #[test]
     fn a_label_is_found_and_made_printable() {
         let long = format!("{{\"label\":\"{}\"}}", "ä".repeat(300));
-        let cut = format!("{{\"label\":\"kept\",\"rest\":\"{}\"}}", "ü".repeat(HEAD_BYTES));
-        let late = format!("{{\"rest\":\"{}\",\"label\":\"late\"}}", "x".repeat(HEAD_BYTES));
+        let cut =
+            format!("{{\"label\":\"kept\",\"rest\":\"{}\"}}", "ü".repeat(MAX_LABEL_SEARCH_BYTES));
+        let late =
+            format!("{{\"rest\":\"{}\",\"label\":\"late\"}}", "x".repeat(MAX_LABEL_SEARCH_BYTES));
         let cases: [(&str, &str); 9] = [
             (r#"{"label":"count to 3"}"#, "count to 3"),
             (r#"{"a":{"label":"inner"},"label":"outer","b":1}"#, "outer"),
@@ -79,6 +78,6 @@ mod tests {
         for (state, expected) in cases {
             assert_eq!(of_state(state), expected, "{state:.60}");
         }
-        assert_eq!(of_state(&long), "ä".repeat(MAX_CHARS));
+        assert_eq!(of_state(&long), "ä".repeat(MAX_LABEL_CHARS));
     }
 }

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use rusqlite::Connection;
 
 use self::writer::{Change, Writer};
-use super::blocking::blocking;
+use super::disk::blocking;
 use super::lock::LockFolder;
 use super::{
     Durability, MAX_APPEND_BYTES, MAX_STATE_BYTES, RunId, RunLock, RunSummary, Store, StoreError,

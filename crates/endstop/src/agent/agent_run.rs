@@ -1,6 +1,7 @@
 //! Driving one run: its phases, its checkpoints, what hooks ask for, pausing and saving.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
@@ -9,6 +10,7 @@ use endstop_core::run::{Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::trip_record::TripRecord;
 use endstop_core::units::Money;
+use futures_util::FutureExt as _;
 
 use super::Inner;
 use super::context::ContextBound;
@@ -16,6 +18,7 @@ use super::hooks::{HookContext, HookRequests, Trigger};
 use super::journal::Stored;
 use super::node::AgentNode;
 use super::state::AgentState;
+use crate::limits::HOOK_GRACE;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use endstop_runtime::ledger::Amounts;
@@ -136,6 +139,22 @@ impl AgentRun {
     /// Whether a continuation may be asked for: not against a cancellation, a parent, or an empty budget.
     fn may_continue(&self) -> bool {
         !self.run().token().is_cancelled() && !self.run().is_out_of_budget()
+    }
+
+    /// Waits for hooks, or for a source (`None`): an abort of the run ends that wait too. Hooks that begin in a run that
+    /// is aborted or out of time have some time left, those after everything all that they need.
+    pub(super) async fn wait_for_hooks<F: Future + Unpin>(
+        &self,
+        hooks: &mut F,
+        trigger: Option<Trigger>,
+    ) -> Waited<F::Output> {
+        if let Some(output) = (&mut *hooks).now_or_never() {
+            return Waited::Done(output);
+        }
+        if trigger == Some(Trigger::AfterExecution) {
+            return Waited::Done(hooks.await);
+        }
+        self.run().wait_in_grace(hooks, trigger.map(|_| HOOK_GRACE)).await
     }
 
     /// Runs hooks and does what they ask for. What they asked for beyond signals comes back.

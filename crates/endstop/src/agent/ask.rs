@@ -1,8 +1,8 @@
 //! The model phase of a step: attempts, streaming, settling.
 
 mod failure;
-mod ids;
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -277,7 +277,7 @@ impl AgentRun {
         let usage = told.unwrap_or_else(|| answer.estimate(&attempt.call));
         let cost = end.cost.map_or_else(|| attempt.call.cost(&usage), Cost::Known);
         let step = self.state.execution.steps.last().map_or(0, |step| step.number);
-        ids::name_calls(step, &mut answer.calls);
+        name_calls(step, &mut answer.calls);
         let calls: &[ToolCall] = if is_whole { &answer.calls } else { &[] };
         let lowered_by = attempt.call.lowered_by();
         let directive = attempt.call.replied(&Outcome {
@@ -329,6 +329,25 @@ impl AgentRun {
             if let Some(usage) = told {
                 let learned = self.context.learn(&self.state.messages, &usage);
                 self.state.execution.context = Some(learned);
+            }
+        }
+    }
+}
+
+/// Every call needs an id of its own; not every provider gives one.
+fn name_calls(step: u64, calls: &mut [ToolCall]) {
+    if let [call] = &*calls
+        && !call.id.is_empty()
+    {
+        return;
+    }
+    let mut taken: BTreeSet<String> = calls.iter().map(|call| call.id.clone()).collect();
+    let mut seen = BTreeSet::new();
+    for (place, call) in calls.iter_mut().enumerate() {
+        if call.id.is_empty() || !seen.insert(call.id.clone()) {
+            call.id = format!("call_{step}_{place}");
+            while !taken.insert(call.id.clone()) {
+                call.id.push('_');
             }
         }
     }

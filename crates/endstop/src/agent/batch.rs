@@ -1,11 +1,12 @@
 //! The tool calls of a reply: begun in order, run side by side, each answered exactly once.
 
 mod admit;
-mod beside;
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,6 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::Instant;
 
 use admit::Refusal;
-use beside::beside;
 
 use super::agent_run::{About, AgentRun, Flow};
 use super::hooks::{Trigger, words_of};
@@ -386,4 +386,20 @@ fn guarded(
         }
     }
     .boxed()
+}
+
+/// Waits for `work`, a hook or a person; calls that come to their end meanwhile are put into `done`.
+async fn beside<T>(
+    running: &mut FuturesUnordered<Running>,
+    done: &mut VecDeque<Ran>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            output = &mut work => return output,
+            Some(ran) = running.next() => done.push_back(ran),
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use thiserror::Error;
+
 use super::agent_run::{AgentRun, Flow};
 use endstop_runtime::store::{RunId, RunLock, Store, Version};
 use endstop_runtime::trace::TraceBuffer;
@@ -14,6 +16,11 @@ pub(super) struct Stored {
     pub(super) _lock: RunLock,
 }
 
+/// Why the trace of a run has a hole, in the words of its store.
+#[derive(Clone, Debug, Error)]
+#[error("the run cannot be kept: {0}")]
+struct TraceLost(String);
+
 /// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait for its
 /// end.
 pub(super) struct Journal {
@@ -22,7 +29,7 @@ pub(super) struct Journal {
     store: Arc<dyn Store>,
     /// Held while lines are appended, so that they keep their order. `Some` is the error of a store that did not take
     /// some: nothing is appended after a hole.
-    problem: tokio::sync::Mutex<Option<String>>,
+    problem: tokio::sync::Mutex<Option<TraceLost>>,
 }
 
 impl Journal {
@@ -32,7 +39,7 @@ impl Journal {
     }
 
     /// Hands the trace so far to the store: what was spent survives a crash from here on.
-    async fn keep(&self) -> Result<(), String> {
+    async fn keep(&self) -> Result<(), TraceLost> {
         let mut problem = self.problem.lock().await;
         if let Some(problem) = &*problem {
             return Err(problem.clone());
@@ -42,7 +49,7 @@ impl Journal {
             return Ok(());
         }
         let kept = self.store.append(&self.run, &lines).await;
-        kept.map_err(|error| problem.insert(error.to_string()).clone())
+        kept.map_err(|error| problem.insert(TraceLost(error.to_string())).clone())
     }
 }
 
@@ -52,7 +59,7 @@ impl AgentRun {
         let Some(journal) = &self.node.journal else { return };
         let Err(error) = journal.keep().await else { return };
         if self.stored.take().is_some() || self.node.parent.is_some() && self.flow() != Flow::Stop {
-            self.error(&format!("the run cannot be kept: {error}"), "store");
+            self.error(&error.to_string(), "store");
         }
     }
 

@@ -1,7 +1,5 @@
 //! The state of an agent's run: plain values that can be saved after any step and resumed elsewhere.
 
-mod calls;
-
 use std::collections::BTreeMap;
 
 use endstop_core::policy::Action;
@@ -14,14 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::message::{Message, ToolOutcome};
+use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::tool::Handoff;
-use endstop_runtime::store::RunId;
+use endstop_runtime::store::{MAX_STATE_BYTES, RunId};
 
 /// The version that is written.
 pub const VERSION: u32 = 1;
-/// Longest saved state that is read, in bytes: a conversation of some ten thousand long messages.
-pub const MAX_STATE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Characters of a user's message that become the label: a line of a list.
 const LABEL_CHARS: usize = 80;
@@ -369,6 +365,28 @@ impl AgentState {
         if let (true, Some(first)) = (self.label.is_empty(), first) {
             self.label = first.text().chars().take(LABEL_CHARS).collect();
         }
+    }
+
+    /// Where the next answer to the last reply goes: behind its other answers, before whatever a user said
+    /// meanwhile.
+    pub(crate) fn place_of_answer(&self) -> usize {
+        let reply = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }));
+        let after = reply.map_or(self.messages.len(), |at| at.saturating_add(1));
+        let behind = self.messages.iter().skip(after);
+        after.saturating_add(behind.take_while(|m| matches!(m, Message::Tool { .. })).count())
+    }
+
+    /// The calls of the last reply that have no answer yet: only of a run that was interrupted.
+    pub(crate) fn unanswered(&self) -> Vec<ToolCall> {
+        let Some(at) = self.messages.iter().rposition(|m| matches!(m, Message::Assistant { .. }))
+        else {
+            return Vec::new();
+        };
+        let (reply, after) = self.messages.split_at(at.saturating_add(1));
+        let is_answered =
+            |call: &str| after.iter().any(|m| matches!(m, Message::Tool { id, .. } if id == call));
+        let calls = reply.last().map_or(&[][..], Message::tool_calls);
+        calls.iter().filter(|call| !is_answered(&call.id)).cloned().collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The providers that are known by name, and which model a name means.
 
+use crate::limits::MAX_PROVIDER_NAME_CHARS;
+
 /// A provider of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownProvider {
@@ -105,13 +107,17 @@ pub(super) fn hint(name: &str) -> String {
     nearest.map(|nearest| format!(", did you mean `{nearest}`?")).unwrap_or_default()
 }
 
+/// The variable of the process's environment, unless it is empty.
+pub(super) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 /// How many letters have to be changed, added or left out to make `to` of `from`.
 fn distance(from: &str, to: &str) -> usize {
     // A name is an argument of a command: longer ones are no name of a provider.
-    const MOST: usize = 64;
-    let to: Vec<char> = to.chars().take(MOST).collect();
+    let to: Vec<char> = to.chars().take(MAX_PROVIDER_NAME_CHARS).collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, letter) in from.chars().take(MOST).enumerate() {
+    for (index, letter) in from.chars().take(MAX_PROVIDER_NAME_CHARS).enumerate() {
         let mut diagonal = index;
         let mut left = index.saturating_add(1);
         let mut next = vec![left];
@@ -123,7 +129,7 @@ fn distance(from: &str, to: &str) -> usize {
         }
         row = next;
     }
-    row.last().copied().unwrap_or(MOST)
+    row.last().copied().unwrap_or(MAX_PROVIDER_NAME_CHARS)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::names::hint;
+use super::names::{environment, hint};
 use super::{KnownProvider, Model, PROVIDERS, Reply, ScriptedModel, Secret, known_provider};
 
 /// What the name of a model does not say. The default takes key and base URL from the environment.
@@ -42,11 +42,6 @@ impl Default for OpenOptions {
             variable: environment,
         }
     }
-}
-
-/// The variable of the process's environment, unless it is empty.
-pub(super) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// How long a provider may be silent.

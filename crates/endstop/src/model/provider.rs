@@ -32,8 +32,7 @@ use genai::adapter::AdapterKind;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden, ServiceTarget};
 
-use super::names::{KnownProvider, known_provider};
-use super::open::environment;
+use super::names::{KnownProvider, environment, known_provider};
 use super::{Model, ModelRequest, ModelStream, OpenModelError, Secret, Timeouts};
 
 /// A model of a provider: OpenAI (chat and responses), Anthropic, Gemini, Ollama, OpenRouter and others, or

@@ -8,16 +8,11 @@ use endstop_core::{Event, EventKind};
 use thiserror::Error;
 
 use super::{Model, ModelRequest, ModelStream, Reply, ScriptedModel};
+use crate::limits::{MAX_NAMED_RUNS, MAX_REPLAYED_BYTES, MAX_REPLIES};
 use endstop_price::PriceTable;
 use endstop_transcript::{
     CostIs, DiscoverError, RunFooter, RunHeader, RunSink, Transcript, Warning, walk,
 };
-
-/// The most replies that are taken from a run; the longest recorded runs have some thousands.
-pub const MAX_REPLIES: usize = 100_000;
-
-/// The most bytes of words and arguments that are kept of a run.
-const MAX_BYTES: usize = 256 << 20;
 
 /// The tool of a call that the transcript counts but does not describe.
 pub const UNRECORDED_TOOL: &str = "unrecorded";
@@ -75,9 +70,6 @@ pub enum ReplayModelError {
         run: String,
     },
 }
-
-/// How many runs an error names.
-const MAX_NAMED: usize = 8;
 
 impl ReplayModel {
     /// Reads a file: the run of this name, or the first that has a reply.
@@ -211,7 +203,7 @@ struct Begun {
 impl Gathered {
     fn weigh(&mut self, bytes: usize) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
-        self.is_too_large |= self.bytes > MAX_BYTES || self.replies.len() >= MAX_REPLIES;
+        self.is_too_large |= self.bytes > MAX_REPLAYED_BYTES || self.replies.len() >= MAX_REPLIES;
         !self.is_too_large
     }
 
@@ -282,7 +274,7 @@ impl Gathered {
 
 impl RunSink for Gatherer {
     fn begin(&mut self, run: &RunHeader<'_>) {
-        if self.known.len() < MAX_NAMED {
+        if self.known.len() < MAX_NAMED_RUNS {
             self.known.push(format!("`{}`", run.id));
         }
         let is_wanted = self.wanted.as_deref().is_none_or(|wanted| wanted == run.id);

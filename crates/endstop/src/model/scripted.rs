@@ -10,11 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use self::play::Answer;
 use super::reply::Reply;
 use super::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream, ToolChoice};
+use crate::limits::MAX_REMEMBERED;
 use crate::message::Message;
 use crate::tool::ToolSpec;
-
-/// The most requests that are remembered; each holds a copy of its conversation.
-pub const MAX_REMEMBERED: usize = 1_000;
 
 /// A model that plays replies: given one by one, or made by a function of the request.
 ///

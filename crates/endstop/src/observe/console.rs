@@ -23,16 +23,11 @@ use endstop_core::units::{Millis, WallTime};
 
 use super::text::{clean_to, clock, short_id, width};
 use super::{Observation, Observer, RunInfo, Screen, truncate};
+use crate::limits::{MAX_INDENT, MAX_OBSERVED_RUNS};
 use endstop_runtime::ledger::Budget;
 use endstop_runtime::store::RunId;
 use kind::{Kind, Line};
 use lines::Seen;
-
-/// Runs whose steps are counted at the same time; of one that was never said to have ended nothing more is
-/// remembered than fits here.
-const MAX_RUNS: usize = 4_096;
-/// Deeper sub-agents are indented like this one, so that some of the line is left.
-const MAX_INDENT: u32 = 8;
 
 /// Prints what runs do: one line an event, each in one write. What tools and models were given and said is
 /// cut, stands on one line, and holds nothing that a terminal obeys.
@@ -216,7 +211,7 @@ impl Observer for ConsoleObserver {
         }
         let mut all = self.lock();
         if !all.contains_key(&observation.info.id) {
-            if all.len() >= MAX_RUNS {
+            if all.len() >= MAX_OBSERVED_RUNS {
                 all.pop_first();
             }
             all.insert(observation.info.id.clone(), Seen::default());

@@ -28,14 +28,12 @@ use opentelemetry::metrics::Meter;
 use opentelemetry::{Context, InstrumentationScope};
 
 use super::{Observation, Observer, RunInfo};
+use crate::limits::MAX_OBSERVED_RUNS;
 use attributes::counting;
 use endstop_runtime::ledger::Budget;
 use endstop_runtime::store::RunId;
 use metrics::{Metrics, Used};
 use spans::Live;
-
-/// Runs whose spans are open at the same time; beyond it the oldest span is given up.
-const MAX_RUNS: usize = 4_096;
 
 /// Tells OpenTelemetry what runs do.
 pub struct OtelObserver {
@@ -89,7 +87,7 @@ impl OtelObserver {
         let context = parent.map_or_else(Context::current, |parent| parent.parent_of(&info.agent));
         // What a resumed run used before is counted already.
         let since = if info.is_resumed { Used::before(observation) } else { Used::default() };
-        if all.len() >= MAX_RUNS {
+        if all.len() >= MAX_OBSERVED_RUNS {
             all.pop_first();
         }
         let live = Live::begin(&self.tracer, &context, info, observation.event.wall, since);

@@ -9,12 +9,8 @@ use std::time::Duration;
 use endstop_core::signal::StopSignal;
 use endstop_core::units::Money;
 
-/// The longest piece that is quoted from elsewhere, in bytes.
-pub const MAX_QUOTED_BYTES: usize = 4 << 10;
-/// The longest unfinished answer of a sub-agent that is told, in bytes: that of a long page.
-pub const MAX_PARTIAL_BYTES: usize = 32 << 10;
-/// The longest name that is quoted, in bytes: a model may write anything as a tool's name.
-const MAX_NAME_BYTES: usize = 80;
+use crate::limits::{MAX_KNOWN_TOOLS, MAX_QUOTED_NAME_BYTES};
+pub use crate::limits::{MAX_PARTIAL_BYTES, MAX_QUOTED_BYTES};
 
 /// A call that a limit refused.
 ///
@@ -85,7 +81,6 @@ pub fn invalid_arguments(tool: &str, problems: &str) -> String {
 /// A call of a tool that is not there; `nearest` is what it may have meant, `known` all there are.
 #[must_use]
 pub fn unknown_tool(tool: &str, nearest: &[&str], known: &[&str]) -> String {
-    const MAX_KNOWN: usize = 24;
     let text = format!("Not run: there is no tool `{}`.", name(tool));
     let quoted = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|known| format!("`{}`", name(known))).collect();
@@ -93,7 +88,7 @@ pub fn unknown_tool(tool: &str, nearest: &[&str], known: &[&str]) -> String {
     };
     match (nearest, known) {
         ([], []) => format!("{text} There are no tools here; answer without one."),
-        ([], known) if known.len() <= MAX_KNOWN => {
+        ([], known) if known.len() <= MAX_KNOWN_TOOLS => {
             format!("{text} The tools are {}.", quoted(known))
         }
         ([], known) => format!("{text} Take one of the {} tools that you were given.", known.len()),
@@ -183,7 +178,7 @@ fn reason(why: &str) -> String {
 }
 
 fn name(name: &str) -> String {
-    super::schema::cut(name.trim().to_owned(), MAX_NAME_BYTES)
+    super::schema::cut(name.trim().to_owned(), MAX_QUOTED_NAME_BYTES)
 }
 
 fn cut(text: &str) -> String {

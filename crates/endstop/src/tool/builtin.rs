@@ -22,7 +22,8 @@ mod search;
 mod workspace;
 mod write;
 
-pub use workspace::{MAX_PATH_BYTES, Workspace, WorkspaceError};
+pub use crate::limits::MAX_PATH_BYTES;
+pub use workspace::{Workspace, WorkspaceError};
 
 /// A built-in tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// As many as a model needs to see to find the one it meant.
-const MAX_NEAREST: usize = 3;
-
-/// Names longer than this are compared by their beginning: a model may write anything as a name.
-const MAX_COMPARED_CHARS: usize = 64;
+use crate::limits::{MAX_COMPARED_CHARS, MAX_NEAREST};
 
 /// The names of `known` that `found` may have meant, the nearest first: those that differ by a third of
 /// their letters at most, and those that have its words.

@@ -7,24 +7,16 @@ use thiserror::Error;
 
 use self::pattern::Patterns;
 
+use crate::limits::{
+    MAX_ARGUMENTS_BYTES, MAX_ARGUMENTS_DEPTH, MAX_PROBLEM_BYTES, MAX_PROBLEMS, MAX_SCHEMA_BYTES,
+};
+
 mod check;
 mod compile;
 mod forms;
 mod number;
 mod pattern;
 mod problem;
-
-/// The longest schema of a tool in bytes. It is sent with every request: the largest seen in use have some
-/// 20 KiB.
-pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
-/// The longest arguments of a call in bytes: twice what the longest replies of today's models hold.
-pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
-/// The deepest nesting of arguments. A schema that refers to itself is followed as deep as they go.
-pub const MAX_ARGUMENTS_DEPTH: usize = 64;
-/// The problems that are told at once: more than that, and the model has misread the tool.
-pub const MAX_PROBLEMS: usize = 5;
-/// The longest text about problems in bytes.
-pub const MAX_PROBLEM_BYTES: usize = 2 << 10;
 
 /// The schema of a tool's arguments, compiled once.
 ///
@@ -62,6 +54,46 @@ pub enum SchemaError {
     Invalid(String),
 }
 
+/// Why a call does not fit, in words for the model: at most [`MAX_PROBLEM_BYTES`].
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArgumentsError {
+    /// Longer than [`MAX_ARGUMENTS_BYTES`].
+    #[error(
+        "the arguments have {found} bytes, the most is {MAX_ARGUMENTS_BYTES}; make several calls of it"
+    )]
+    TooLong {
+        /// Their bytes.
+        found: usize,
+    },
+    /// Nested deeper than [`MAX_ARGUMENTS_DEPTH`].
+    #[error("the arguments are nested deeper than {MAX_ARGUMENTS_DEPTH} levels")]
+    TooDeep,
+    /// Cut in the middle.
+    #[error(
+        "the arguments end in the middle, after {found} bytes: {problem}; \
+         if they were cut at the limit of the reply, make several smaller calls"
+    )]
+    Cut {
+        /// Their bytes.
+        found: usize,
+        /// The error of the JSON reader.
+        problem: String,
+    },
+    /// Not JSON; the error of the JSON reader.
+    #[error("the arguments are not JSON: {0}")]
+    NotJson(String),
+    /// A JSON text within a JSON string.
+    #[error("the arguments are a string; give the JSON object itself, not a text that contains it")]
+    Quoted,
+    /// Another value than an object.
+    #[error("the arguments must be a JSON object, found {0}")]
+    NotAnObject(String),
+    /// At most [`MAX_PROBLEMS`] lines, each with the place as a JSON pointer, what was expected and what was found.
+    #[error("{0}")]
+    Mismatch(String),
+}
+
 impl ArgumentSchema {
     /// Compiles a schema. Takes some 10 to 100 µs.
     ///
@@ -85,9 +117,8 @@ impl ArgumentSchema {
     ///
     /// # Errors
     ///
-    /// What does not fit, for the model: at most [`MAX_PROBLEMS`] lines, each with the place as a JSON
-    /// pointer, what was expected and what was found; at most [`MAX_PROBLEM_BYTES`].
-    pub fn check(&self, arguments: &str) -> Result<Value, String> {
+    /// [`ArgumentsError`]: what does not fit.
+    pub fn check(&self, arguments: &str) -> Result<Value, ArgumentsError> {
         let value = parse(arguments)?;
         let problems = check::problems(&self.schema, &self.patterns, &value, MAX_PROBLEMS);
         if problems.count == 0 {
@@ -98,7 +129,7 @@ impl ArgumentSchema {
         if more > 0 {
             lines.push(format!("and {more} more"));
         }
-        Err(cut(lines.join("\n"), MAX_PROBLEM_BYTES))
+        Err(ArgumentsError::Mismatch(cut(lines.join("\n"), MAX_PROBLEM_BYTES)))
     }
 }
 
@@ -108,37 +139,25 @@ impl fmt::Debug for ArgumentSchema {
     }
 }
 
-fn parse(arguments: &str) -> Result<Value, String> {
+fn parse(arguments: &str) -> Result<Value, ArgumentsError> {
     if arguments.trim().is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }
     let found = arguments.len();
     if found > MAX_ARGUMENTS_BYTES {
-        return Err(format!(
-            "the arguments have {found} bytes, the most is {MAX_ARGUMENTS_BYTES}; make several calls of it"
-        ));
+        return Err(ArgumentsError::TooLong { found });
     }
     if depth(arguments) > MAX_ARGUMENTS_DEPTH {
-        return Err(format!("the arguments are nested deeper than {MAX_ARGUMENTS_DEPTH} levels"));
+        return Err(ArgumentsError::TooDeep);
     }
-    let value: Value = serde_json::from_str(arguments).map_err(|error| {
-        if error.is_eof() {
-            format!(
-                "the arguments end in the middle, after {found} bytes: {error}; \
-                     if they were cut at the limit of the reply, make several smaller calls"
-            )
-        } else {
-            format!("the arguments are not JSON: {error}")
+    match serde_json::from_str(arguments) {
+        Ok(object @ Value::Object(_)) => Ok(object),
+        Ok(Value::String(_)) => Err(ArgumentsError::Quoted),
+        Ok(other) => Err(ArgumentsError::NotAnObject(problem::found(&other))),
+        Err(error) if error.is_eof() => {
+            Err(ArgumentsError::Cut { found, problem: error.to_string() })
         }
-    })?;
-    match value {
-        Value::Object(_) => Ok(value),
-        Value::String(_) => Err("the arguments are a string; \
-             give the JSON object itself, not a text that contains it"
-            .to_owned()),
-        other => {
-            Err(format!("the arguments must be a JSON object, found {}", problem::found(&other)))
-        }
+        Err(error) => Err(ArgumentsError::NotJson(error.to_string())),
     }
 }
 

@@ -8,13 +8,7 @@ use thiserror::Error;
 
 use super::nearest::nearest;
 use super::{ArgumentSchema, SchemaError, Tool, ToolSpec};
-
-/// The most tools of one agent: what the strictest of the large providers takes in a request.
-pub const MAX_TOOLS: usize = 128;
-/// The longest name of a tool in bytes, as all providers take it.
-pub const MAX_TOOL_NAME_BYTES: usize = 64;
-/// The longest description of a tool in bytes. It is sent with every request.
-pub const MAX_TOOL_DESCRIPTION_BYTES: usize = 16 << 10;
+use crate::limits::{MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_NAME_BYTES, MAX_TOOLS};
 
 /// Tools in the order in which they were given, found by name. Names are case-sensitive.
 #[derive(Debug, Default)]

@@ -8,11 +8,16 @@ mod svg;
 
 use std::path::Path;
 
-use endstop_replay::Effect;
+use endstop_replay::{Candidate, Effect};
 
 use super::measure::{Measure, of, percent};
-use super::sweep::Row;
 use crate::error::CliError;
+
+/// One limit, and what it would have done.
+pub(super) struct Row {
+    pub(super) candidate: Candidate,
+    pub(super) effect: Effect,
+}
 
 /// A chart, ready to be drawn.
 pub(super) struct Chart {

@@ -8,12 +8,10 @@ use std::process::ExitCode;
 
 use endstop::core::Policy;
 use endstop::core::policy::{Action, Rule};
-use endstop_replay::{
-    Candidate, Comparison, Effect, RunReport, Sweep, SweepError, candidates, compare,
-};
+use endstop_replay::{Candidate, Comparison, RunReport, Sweep, SweepError, candidates, compare};
 use serde_json::{Value, json};
 
-use super::chart::{self, Chart};
+use super::chart::{self, Chart, Row};
 use super::measure::{Measure, of, percent};
 use super::{Inputs, ReplayArgs};
 use crate::error::CliError;
@@ -22,12 +20,6 @@ use crate::policy_source::{load_expression, load_text, read_file};
 
 /// The rule that a swept gauge becomes.
 const SWEPT: &str = "swept";
-
-/// One limit, and what it would have done.
-pub(super) struct Row {
-    pub(super) candidate: Candidate,
-    pub(super) effect: Effect,
-}
 
 /// Reads the sweeps.
 pub(super) fn parse(texts: &[String]) -> Result<Vec<Sweep>, CliError> {

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use endstop_runtime::RunHandle;
+use endstop_runtime::{CancelOn, RunHandle};
 use tokio::task::AbortHandle;
 
-use super::super::wait::unless_cut;
 use crate::body::{Body, BodyError, BodyPart, BodySource};
 use crate::upstream::UpstreamBody;
 
@@ -91,7 +90,7 @@ impl CutBody {
         let shared = Arc::new(Mutex::new(Shared { raw: Some(raw), waker: None }));
         let (watched, run) = (Arc::downgrade(&shared), run.clone());
         let watch = tokio::spawn(async move {
-            let _ = unless_cut(&run, std::future::pending::<()>()).await;
+            run.stopped(CancelOn::Abort).await;
             let Some(shared) = watched.upgrade() else { return };
             let (raw, waker) = {
                 let mut shared = lock(&shared);

@@ -3,6 +3,8 @@
 //! A stream whose run has stopped ends between two blocks with a stop response, or its connection is cut
 //! (`docs/semantics.md` sections 6 and 9).
 
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -13,17 +15,16 @@ use endstop_llm::StreamSplitter;
 use endstop_llm::sse::SseEvent;
 use endstop_llm::{Api, CallResponse, EventContent, OutputContract, StreamReader, is_done};
 use endstop_runtime::observe::Detail;
-use endstop_runtime::{ModelError, ModelErrorKind};
+use endstop_runtime::{CancelOn, ModelError, ModelErrorKind};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
 use super::super::parse::ParsedCall;
+use super::super::respond::stop_text;
 use super::super::settle::InFlightCall;
-use super::run_guard::RunGuard;
 use crate::body::{BodyError, BodyPart};
 use crate::decode::Decoder;
 use crate::limits::MAX_DECODED_PART;
-use crate::stop::stop_text;
 use crate::upstream::UpstreamBody;
 
 /// What tells the clients of an API that a stream ends, besides the end of the connection. By then the call has to be
@@ -48,10 +49,13 @@ impl EndMark {
     }
 }
 
+/// Resolves with the directive that ends a stream, when its run is aborted or a time limit stops it.
+type RunEnd = Pin<Box<dyn Future<Output = Directive> + Send>>;
+
 /// Where a stream stands.
 enum StreamPhase {
     /// Its call is in flight.
-    InFlight { call: Box<InFlightCall>, guard: RunGuard, upstream: UpstreamBody },
+    InFlight { call: Box<InFlightCall>, end: RunEnd, upstream: UpstreamBody },
     /// Its call is settled; the rest is passed on.
     Settled { upstream: UpstreamBody },
     /// Its connection is cut with the next part.
@@ -179,7 +183,8 @@ impl StreamRelay {
             }
             Some(Err(_)) => (None, Some(0)),
         };
-        let (guard, request) = (RunGuard::new(call.run()), parsed.request());
+        let (run, request) = (call.run().clone(), parsed.request());
+        let end: RunEnd = Box::pin(async move { run.stopped(CancelOn::Abort).await });
         Self {
             decoder,
             splitter: StreamSplitter::new(request.is_list, max_event),
@@ -191,7 +196,7 @@ impl StreamRelay {
             incomplete: 0,
             unread,
             passed_calls: 0,
-            phase: StreamPhase::InFlight { call, guard, upstream },
+            phase: StreamPhase::InFlight { call, end, upstream },
         }
     }
 
@@ -221,8 +226,8 @@ impl StreamRelay {
                     self.phase = StreamPhase::Ended;
                     return Poll::Ready(Some(Err(BodyError::Cut)));
                 }
-                StreamPhase::InFlight { guard, upstream, .. } => {
-                    if let Some(directive) = guard.poll(cx) {
+                StreamPhase::InFlight { end, upstream, .. } => {
+                    if let Poll::Ready(directive) = end.as_mut().poll(cx) {
                         return self.end_here(BytesMut::new(), directive);
                     }
                     upstream

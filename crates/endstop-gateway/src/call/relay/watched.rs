@@ -8,10 +8,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
-use endstop_runtime::RunHandle;
+use endstop_runtime::{CancelOn, RunHandle};
 use tokio::task::AbortHandle;
 
-use super::super::wait::unless_cut;
 use super::stream::StreamRelay;
 use crate::body::{BodyPart, BodySource};
 use crate::limits::STREAM_END_GRACE;
@@ -33,7 +32,7 @@ impl WatchedStream {
         let stream = Arc::new(Mutex::new(stream));
         let watched = Arc::downgrade(&stream);
         let watch = tokio::spawn(async move {
-            let _ = unless_cut(&run, std::future::pending::<()>()).await;
+            run.stopped(CancelOn::Abort).await;
             tokio::time::sleep(STREAM_END_GRACE).await;
             if let Some(stream) = watched.upgrade() {
                 lock(&stream).cut_unread();

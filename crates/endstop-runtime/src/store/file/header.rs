@@ -9,12 +9,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::{MAX_STATE_BYTES, RunId, RunSummary, StoreError, StoredState, Version};
 use super::super::{label, now_millis};
+use crate::limits::MAX_HEADER_BYTES;
 
 /// The version of the format that is written, and the last that is read.
 const FORMAT: u64 = 1;
-
-/// The longest header in bytes: an id, a label of 200 characters that may all be escaped, four numbers.
-const MAX_HEADER_BYTES: u64 = 8 << 10;
 
 /// What the first line says.
 #[derive(Debug, Serialize, Deserialize)]

@@ -9,10 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::super::{RunId, StoreError, Version};
 use super::database;
-
-/// The most changes that wait, and that one transaction takes: enough to share the cost of a commit, and
-/// few enough to be held in memory.
-const MAX_WAITING: usize = 64;
+use crate::limits::MAX_WAITING_CHANGES;
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -34,7 +31,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn start(path: PathBuf, connection: Connection) -> io::Result<Self> {
-        let (queue, waiting) = mpsc::channel(MAX_WAITING);
+        let (queue, waiting) = mpsc::channel(MAX_WAITING_CHANGES);
         let thread = thread::Builder::new()
             .name("endstop-sqlite".to_owned())
             .spawn(move || run(&path, connection, waiting))?;
@@ -65,7 +62,7 @@ impl Drop for Writer {
 fn run(path: &Path, mut connection: Connection, mut waiting: mpsc::Receiver<Change>) {
     while let Some(first) = waiting.blocking_recv() {
         let mut changes = vec![first];
-        while changes.len() < MAX_WAITING
+        while changes.len() < MAX_WAITING_CHANGES
             && let Ok(next) = waiting.try_recv()
         {
             changes.push(next);

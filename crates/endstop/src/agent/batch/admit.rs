@@ -50,7 +50,7 @@ impl AgentRun {
         if let Err(why) = entry.schema.check(&call.arguments) {
             return Err(Refusal::Answer(
                 ToolOutcome::Invalid,
-                answers::invalid_arguments(&call.tool, &why),
+                answers::invalid_arguments(&call.tool, &why.to_string()),
             ));
         }
         let about = About { call: Some(call), ..About::default() };

@@ -9,8 +9,9 @@ use genai::adapter::AdapterKind;
 use genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StreamEnd, ToolCall as WireCall};
 use serde_json::{Value, json};
 
-use super::facts::{Facts, MAX_ANSWER_BYTES, Tap, is_chat};
+use super::facts::{Facts, Tap, is_chat};
 use super::{ProviderModel, failure, request};
+use crate::limits::MAX_RESPONSE_BYTES;
 use crate::message::ToolCall;
 use crate::model::{ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
 
@@ -92,8 +93,8 @@ impl Answer<'_> {
     async fn receive(&mut self) -> Result<Option<ChatStreamEvent>, ModelError> {
         loop {
             let (frames, bytes) = self.progress();
-            if bytes > MAX_ANSWER_BYTES {
-                let message = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes");
+            if bytes > MAX_RESPONSE_BYTES {
+                let message = format!("the answer is longer than {MAX_RESPONSE_BYTES} bytes");
                 return Err(self.with_usage(ModelError::new(ModelErrorKind::Malformed, message)));
             }
             let timeouts = self.model.timeouts;

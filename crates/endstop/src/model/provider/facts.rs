@@ -7,21 +7,13 @@ use genai::adapter::AdapterKind;
 use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef};
 use serde_json::{Map, Value};
 
+use crate::limits::{MAX_COUNTED_CALLS, MAX_OPAQUE};
 use crate::message::ToolCall;
 use crate::model::ModelEnd;
 use endstop_price::{
     MAX_COUNT, Unit, UsageCounts, UsageShape, billed_cost, detect_shape, model_of, read_usage,
     usage_of,
 };
-
-/// The most bytes of one answer; far beyond the output cap of any model.
-pub(super) const MAX_ANSWER_BYTES: usize = 64 << 20;
-
-/// The most entries that a provider can want back of one answer.
-const MAX_OPAQUE: usize = 1_024;
-
-/// The most tool calls of one answer, as the readers of transcripts have it.
-const MAX_CALLS: usize = 4_096;
 
 /// Whether a provider speaks the chat protocol of OpenAI.
 pub(super) const fn is_chat(kind: AdapterKind) -> bool {
@@ -134,7 +126,7 @@ impl Facts {
             };
             let known = self.calls.iter().zip(&self.places).rposition(is_it);
             if known.is_none() {
-                if self.calls.len() >= MAX_CALLS {
+                if self.calls.len() >= MAX_COUNTED_CALLS {
                     continue;
                 }
                 let id = id.map(str::to_owned);

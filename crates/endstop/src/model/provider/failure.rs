@@ -6,13 +6,8 @@ use genai::Error;
 use serde_json::Value;
 
 use super::facts::Facts;
+use crate::limits::{MAX_ERROR_TEXT_BYTES, MAX_RETRY_AFTER_SECONDS};
 use crate::model::{ModelError, ModelErrorKind, Secret};
-
-/// The most bytes of an error text that are kept.
-const MAX_MESSAGE: usize = 1_024;
-
-/// The longest wait that is taken over from a provider, in seconds: beyond a week it is a mistake.
-const MAX_WAIT: u64 = 7 * 24 * 3_600;
 
 /// The error of a stream. An error that stood in its frames counts for more than how `genai` puts it.
 pub(super) fn of(error: &Error, facts: &Facts, key: Option<&Secret>) -> ModelError {
@@ -135,10 +130,10 @@ fn with_cause(text: &str, mut cause: Option<&(dyn std::error::Error + 'static)>)
     text
 }
 
-/// A text without the key, cut to [`MAX_MESSAGE`].
+/// A text without the key, cut to [`MAX_ERROR_TEXT_BYTES`].
 fn shown(text: &str, key: Option<&Secret>) -> String {
     let text = key.map_or_else(|| text.to_owned(), |key| key.hide_in(text));
-    let end = text.floor_char_boundary(MAX_MESSAGE);
+    let end = text.floor_char_boundary(MAX_ERROR_TEXT_BYTES);
     match text.get(..end) {
         Some(start) if end < text.len() => format!("{start} .."),
         _ => text,
@@ -155,7 +150,7 @@ fn retry_after(header: &dyn Fn(&str) -> Option<String>, now: SystemTime) -> Opti
         let date = jiff::fmt::rfc2822::parse(text.trim()).ok()?;
         let until = SystemTime::from(date.timestamp());
         let wait = until.duration_since(now).unwrap_or_default();
-        Some(wait.min(Duration::from_secs(MAX_WAIT)))
+        Some(wait.min(Duration::from_secs(MAX_RETRY_AFTER_SECONDS)))
     })
 }
 
@@ -174,7 +169,7 @@ fn wait_of(text: &str, millis: u64) -> Option<Duration> {
         scale /= 10;
     }
     let wait = Duration::from_millis(whole.saturating_add(parts));
-    Some(wait.min(Duration::from_secs(MAX_WAIT)))
+    Some(wait.min(Duration::from_secs(MAX_RETRY_AFTER_SECONDS)))
 }
 
 /// Gemini says in the body how long to wait: `retryDelay` among the details, such as `34s`.
@@ -205,7 +200,10 @@ mod tests {
         assert_eq!(wait("retry-after-ms", "0.5"), millis(1));
         assert_eq!(wait("retry-after", "Sun, 09 Sep 2001 01:47:10 GMT"), millis(30_000));
         assert_eq!(wait("retry-after", "Sun, 09 Sep 2001 01:00:00 GMT"), millis(0), "it is over");
-        assert_eq!(wait("retry-after", "99999999999999999999999"), millis(MAX_WAIT * 1_000));
+        assert_eq!(
+            wait("retry-after", "99999999999999999999999"),
+            millis(MAX_RETRY_AFTER_SECONDS * 1_000)
+        );
         for nothing in ["", "soon", "-1", "1e3", "1.2.3", "."] {
             assert_eq!(wait("retry-after", nothing), None, "{nothing}");
         }
@@ -216,7 +214,7 @@ mod tests {
         let key = Secret::from("sk-secret");
         assert_eq!(shown("key sk-secret is wrong", Some(&key)), "key [key] is wrong");
         let long = shown(&"é".repeat(2_000), None);
-        assert_eq!(long.len(), MAX_MESSAGE + 3);
+        assert_eq!(long.len(), MAX_ERROR_TEXT_BYTES + 3);
         assert_eq!(shown("x", Some(&Secret::from(""))), "x");
     }
 }

@@ -240,9 +240,9 @@ fn a_failing_writer_ends_nothing() {
 #[test]
 fn runs_that_never_end_do_not_pile_up() {
     let (observer, _) = console();
-    for number in 0..MAX_RUNS + 10 {
+    for number in 0..MAX_OBSERVED_RUNS + 10 {
         let mut play = Play::new(&observer, &format!("r{number:06}"), policy("steps >= 9"));
         play.tell(0, EventKind::RunBegin { agent: None, depth: 0 }, Detail::None);
     }
-    assert_eq!(observer.lock().len(), MAX_RUNS);
+    assert_eq!(observer.lock().len(), MAX_OBSERVED_RUNS);
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use endstop_core::Run;
 use endstop_core::event::{Cap, EventKind};
 use endstop_core::policy::Action;
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::trip_record::{NodeRecord, TripRecord};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
+use endstop_core::{Run, Truth};
 
-use super::super::leaves::holding;
 use super::super::text::{clean_to, money, took};
 use super::super::{Detail, Observation, clean};
 use super::kind::{Kind, Line};
@@ -19,6 +19,9 @@ use endstop_runtime::ledger::Budget;
 
 /// Columns of a name: a model, a tool, an agent.
 pub(super) const NAME: usize = 64;
+
+/// Columns of the words of a rule.
+const RULE_COLUMNS: usize = 120;
 
 /// What is remembered of a run between its events.
 #[derive(Debug, Default)]
@@ -318,4 +321,26 @@ fn approved(rule: &str, cap: Option<&Cap<'_>>) -> String {
         Some(cap) => format!("{rule} approved up to {} {}", cap.limit, clean_to(cap.gauge, NAME)),
         None => format!("{rule} approved"),
     }
+}
+
+/// The rules of `action` that hold, each with a leaf that does: `ask-first (cost >= $1.00 is $1.20)`.
+fn holding(verdict: &TripRecord, action: Action) -> String {
+    let rules = verdict.rules.iter().filter(|rule| rule.holds && rule.action == action);
+    let words = rules.map(|rule| match first_true(&rule.tree) {
+        Some(leaf) => {
+            let observed = leaf.observed.as_ref();
+            let is = observed.map(|value| format!(" is {value}")).unwrap_or_default();
+            format!("{} ({}{is})", rule.id, leaf.text)
+        }
+        None => rule.id.clone(),
+    });
+    clean_to(&words.collect::<Vec<_>>().join(", "), RULE_COLUMNS)
+}
+
+fn first_true(node: &NodeRecord) -> Option<&NodeRecord> {
+    if node.state != Truth::True {
+        return None;
+    }
+    // What stands under a `not` is false where the whole is true.
+    node.parts.iter().find_map(first_true).or(Some(node))
 }

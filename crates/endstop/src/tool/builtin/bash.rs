@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Workspace;
 use super::output::HeadAndTail;
+use crate::limits::MAX_COMMAND_SECONDS;
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
 mod group;
@@ -20,8 +21,6 @@ use group::GroupGuard;
 
 /// How long a command may take where it does not say.
 const DEFAULT_SECONDS: u64 = 120;
-/// The longest that a command may ask for.
-const MAX_SECONDS: u64 = 3600;
 /// What is kept of the beginning and of the end of the output, each, in bytes.
 const KEPT_BYTES: usize = 16 << 10;
 /// What a command wrote is in the pipe when it ends; only a process that left the group can hold it open.
@@ -51,7 +50,8 @@ pub(super) fn tool(workspace: Workspace) -> FunctionTool {
 }
 
 async fn run(workspace: &Workspace, arguments: &Arguments) -> Result<String, ToolError> {
-    let seconds = arguments.timeout_seconds.unwrap_or(DEFAULT_SECONDS).clamp(1, MAX_SECONDS);
+    let seconds =
+        arguments.timeout_seconds.unwrap_or(DEFAULT_SECONDS).clamp(1, MAX_COMMAND_SECONDS);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut child, mut output) = start(workspace, &arguments.command)?;
     let group = GroupGuard::new(child.id());

@@ -6,12 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Abandoned, Workspace, abandoned, blocking, cannot};
+use crate::limits::{MAX_LISTED_ENTRIES, MAX_SORTED_ENTRIES};
 use crate::tool::{FunctionTool, ToolContext, ToolError};
-
-/// The entries that one call brings.
-const MAX_SHOWN: usize = 500;
-/// The entries that are read to be put in order; a larger folder is shown in part.
-const MAX_READ: usize = 50_000;
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
@@ -42,7 +38,7 @@ fn list(
             return Err(abandoned());
         }
         let entry = entry.map_err(failed)?;
-        if entries.len() < MAX_READ {
+        if entries.len() < MAX_SORTED_ENTRIES {
             entries.push(entry);
         } else {
             unread = unread.saturating_add(1);
@@ -52,8 +48,8 @@ fn list(
         return Ok("[the folder is empty]".to_owned());
     }
     entries.sort_by_key(DirEntry::file_name);
-    let mut lines: Vec<String> = entries.iter().take(MAX_SHOWN).map(line).collect();
-    let more = entries.len().saturating_sub(MAX_SHOWN).saturating_add(unread);
+    let mut lines: Vec<String> = entries.iter().take(MAX_LISTED_ENTRIES).map(line).collect();
+    let more = entries.len().saturating_sub(MAX_LISTED_ENTRIES).saturating_add(unread);
     if more > 0 {
         lines.push(format!("[{more} more]"));
     }

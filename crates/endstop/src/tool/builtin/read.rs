@@ -9,10 +9,9 @@ use serde::Deserialize;
 
 use super::output::whole_characters;
 use super::{Abandoned, Workspace, abandoned, blocking, cannot};
+use crate::limits::MAX_READ_BYTES;
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
-/// The most that one call brings, in bytes: some 16,000 tokens.
-const MAX_BYTES: usize = 64 << 10;
 /// The lines that a call brings where it does not say how many.
 const DEFAULT_LINES: u64 = 2000;
 
@@ -122,7 +121,7 @@ impl Reader<'_> {
             }
             let end = memchr::memchr(b'\n', buffer);
             let used = end.map_or(buffer.len(), |end| end.saturating_add(1));
-            let room = MAX_BYTES.saturating_sub(page.bytes.len());
+            let room = MAX_READ_BYTES.saturating_sub(page.bytes.len());
             page.bytes.extend(buffer.iter().take(used.min(room)));
             if used > room {
                 self.consume(room);
@@ -185,7 +184,7 @@ impl Page {
         if self.is_cut {
             let after = next.saturating_add(1);
             text.push_str(&format!(
-                "[line {next} is longer than {MAX_BYTES} bytes and cut here; {left} bytes of the file are left; \
+                "[line {next} is longer than {MAX_READ_BYTES} bytes and cut here; {left} bytes of the file are left; \
                  the next line is offset {after}]"
             ));
         } else {

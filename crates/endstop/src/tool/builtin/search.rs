@@ -10,22 +10,14 @@ use serde::Deserialize;
 
 use super::output::whole_characters;
 use super::{Abandoned, Workspace, abandoned, blocking, cannot};
+use crate::limits::{
+    MAX_MATCH_BYTES, MAX_MATCHES, MAX_PATTERN_BYTES, MAX_SEARCH_DEPTH, MAX_SEARCHED_FILE_BYTES,
+    MAX_SEARCHED_FILES,
+};
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
 /// Folders whose contents nobody wrote by hand.
 const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
-/// The matches that one call brings.
-const MAX_MATCHES: usize = 200;
-/// The most of a line that is shown, in bytes.
-const MAX_LINE_BYTES: usize = 300;
-/// Larger files are data, and skipped.
-const MAX_FILE_BYTES: u64 = 8 << 20;
-/// The files that one call looks at: a repository of the largest kind.
-const MAX_FILES: usize = 100_000;
-/// The deepest folder, which also ends circles of mounts.
-const MAX_DEPTH: usize = 64;
-/// The size of the compiled pattern in bytes.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
@@ -103,7 +95,7 @@ impl Search<'_> {
                 if path.as_os_str().as_encoded_bytes().ends_with(self.suffix.as_bytes()) {
                     self.file(&path);
                 }
-            } else if about.is_dir() && depth < MAX_DEPTH {
+            } else if about.is_dir() && depth < MAX_SEARCH_DEPTH {
                 self.entries(&path, depth, &mut open);
             }
         }
@@ -118,14 +110,15 @@ impl Search<'_> {
         let is_skipped = |path: &PathBuf| {
             path.is_dir() && path.file_name().is_some_and(|name| SKIPPED.iter().any(|s| name == *s))
         };
-        let entries = entries.flatten().map(|entry| entry.path()).take(MAX_FILES);
+        let entries = entries.flatten().map(|entry| entry.path()).take(MAX_SEARCHED_FILES);
         let mut paths: Vec<PathBuf> = entries.filter(|path| !is_skipped(path)).collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         open.extend(paths.into_iter().map(|path| (path, depth.saturating_add(1))));
     }
 
     fn is_full(&mut self) -> bool {
-        self.found.is_cut |= self.found.lines.len() >= MAX_MATCHES || self.found.files >= MAX_FILES;
+        self.found.is_cut |=
+            self.found.lines.len() >= MAX_MATCHES || self.found.files >= MAX_SEARCHED_FILES;
         self.found.is_cut
     }
 
@@ -167,14 +160,14 @@ fn contents(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     }
     let mut bytes = Vec::new();
     // It may have grown since its size was asked for.
-    File::open(path)?.take(MAX_FILE_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
-    let is_small = u64::try_from(bytes.len()).is_ok_and(|len| len <= MAX_FILE_BYTES);
+    File::open(path)?.take(MAX_SEARCHED_FILE_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
+    let is_small = u64::try_from(bytes.len()).is_ok_and(|len| len <= MAX_SEARCHED_FILE_BYTES);
     Ok(is_small.then_some(bytes))
 }
 
 fn beginning(line: &[u8]) -> String {
-    match line.get(..MAX_LINE_BYTES) {
-        Some(begin) if line.len() > MAX_LINE_BYTES => {
+    match line.get(..MAX_MATCH_BYTES) {
+        Some(begin) if line.len() > MAX_MATCH_BYTES => {
             format!("{} …", String::from_utf8_lossy(whole_characters(begin)))
         }
         _ => String::from_utf8_lossy(line).into_owned(),

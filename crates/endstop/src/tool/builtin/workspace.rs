@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// The longest path that is looked at, in bytes: that of Linux.
-pub const MAX_PATH_BYTES: usize = 4096;
+use crate::limits::MAX_PATH_BYTES;
 
 /// A folder that paths are confined to.
 ///

@@ -12,9 +12,7 @@ use serde_json::{Map, Value};
 use super::compile::referred;
 use super::number::{canonical, compared, is_integer, is_multiple, same};
 use super::pattern::Patterns;
-
-/// The problems that are kept of one form: enough to tell how far a value is from it.
-const MAX_FORM_PROBLEMS: usize = 64;
+use crate::limits::MAX_FORM_PROBLEMS;
 
 /// Something of a value that does not fit.
 #[derive(Debug)]

@@ -7,8 +7,7 @@ use std::collections::HashMap;
 
 use regex::{Regex, RegexBuilder};
 
-/// The size of one compiled pattern in bytes; that of a long Unicode class counted many times is near it.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+use crate::limits::MAX_PATTERN_BYTES;
 
 /// Compiled patterns by their text in the schema.
 #[derive(Debug, Default)]

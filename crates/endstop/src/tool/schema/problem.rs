@@ -4,14 +4,8 @@ use serde_json::{Map, Value};
 
 use super::check::{Failure, Problem};
 use super::{cut, forms};
+use crate::limits::{MAX_LISTED, MAX_PROBLEM_LINE_BYTES, MAX_QUOTE_BYTES};
 use crate::tool::nearest::nearest;
-
-/// The longest piece of the arguments or of the schema that is quoted, in bytes.
-const MAX_QUOTE_BYTES: usize = 80;
-/// The names and values that are listed.
-const MAX_LISTED: usize = 12;
-/// Five problems fit into what is told at most.
-const MAX_LINE_BYTES: usize = 380;
 
 /// One problem: place, expectation, finding.
 pub(super) fn line(problem: &Problem<'_>) -> String {
@@ -25,7 +19,7 @@ pub(super) fn line(problem: &Problem<'_>) -> String {
         Failure::NoForm(forms) => forms::line(problem, forms),
         _ => format!("{}: expected {}, found {}", at(place), expected(problem), found(value)),
     };
-    cut(text, MAX_LINE_BYTES)
+    cut(text, MAX_PROBLEM_LINE_BYTES)
 }
 
 /// What the failed keyword asks for.

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::secure::certified;
+use super::tls_upstream::certified;
 
 const PREFACE: usize = 24;
 const HEAD: usize = 9;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 
-use super::secure::Secure;
+use super::tls_upstream::Secure;
 use super::*;
 
 const NET: Duration = Duration::from_secs(100);
@@ -30,7 +30,7 @@ async fn text(answer: Response<UpstreamBody>) -> String {
 #[tokio::test]
 async fn calls_at_the_same_time_share_one_connection_of_http2() {
     let upstream = Secure::start("h2").await;
-    let client = Client::trusting(upstream.authority.as_bytes()).unwrap();
+    let client = HttpClient::trusting(upstream.authority.as_bytes()).unwrap();
     let base = upstream.base();
     let calls =
         (0..50).map(|_| async { text(client.send(&base, post("/echo?x")).await.unwrap()).await });
@@ -43,7 +43,7 @@ async fn calls_at_the_same_time_share_one_connection_of_http2() {
 #[tokio::test]
 async fn http1_over_tls_keeps_its_connections() {
     let upstream = Secure::start("http/1.1").await;
-    let client = Client::trusting(upstream.authority.as_bytes()).unwrap();
+    let client = HttpClient::trusting(upstream.authority.as_bytes()).unwrap();
     for _ in 0..5 {
         let answer = text(client.send(&upstream.base(), post("/echo")).await.unwrap()).await;
         assert_eq!(answer, "HTTP/1.1 POST /v1/echo 4");
@@ -55,7 +55,7 @@ async fn http1_over_tls_keeps_its_connections() {
 async fn an_answer_that_is_dropped_ends_its_stream_and_leaves_the_connection() {
     for (protocol, connections) in [("h2", 1), ("http/1.1", 2)] {
         let mut upstream = Secure::start(protocol).await;
-        let client = Client::trusting(upstream.authority.as_bytes()).unwrap();
+        let client = HttpClient::trusting(upstream.authority.as_bytes()).unwrap();
         let mut answer = client.send(&upstream.base(), post("/parts")).await.unwrap();
         upstream.parts.send(Bytes::from_static(b"one")).unwrap();
         assert_eq!(answer.body_mut().data().await.unwrap().unwrap(), "one");
@@ -73,7 +73,7 @@ async fn an_answer_that_is_dropped_ends_its_stream_and_leaves_the_connection() {
 #[tokio::test]
 async fn parts_that_come_at_once_over_http2_are_handed_over_in_few() {
     let upstream = Secure::start("h2").await;
-    let client = Client::trusting(upstream.authority.as_bytes()).unwrap();
+    let client = HttpClient::trusting(upstream.authority.as_bytes()).unwrap();
     for _ in 0..53 {
         upstream.parts.send(Bytes::from_static(b"data: {}\n\n")).unwrap();
     }
@@ -95,11 +95,11 @@ async fn parts_that_come_at_once_over_http2_are_handed_over_in_few() {
 async fn an_upstream_that_cannot_be_trusted_gets_no_request() {
     let upstream = Secure::start("h2").await;
     let other = Secure::start("h2").await;
-    for client in [Client::new(), Client::trusting(other.authority.as_bytes()).unwrap()] {
+    for client in [HttpClient::new(), HttpClient::trusting(other.authority.as_bytes()).unwrap()] {
         let error = client.send(&upstream.base(), post("/echo")).await.unwrap_err();
         assert!(matches!(error, UpstreamError::Connect { .. }), "{error}");
     }
-    let client = Client::trusting(upstream.authority.as_bytes()).unwrap();
+    let client = HttpClient::trusting(upstream.authority.as_bytes()).unwrap();
     let by_address = upstream.base().to_string().replace("localhost", "127.0.0.1").parse().unwrap();
     let error = client.send(&by_address, post("/echo")).await.unwrap_err();
     assert!(matches!(error, UpstreamError::Connect { .. }), "{error}");
@@ -112,13 +112,14 @@ async fn the_environment_can_name_the_certificates_to_trust() {
     let folder = std::env::temp_dir().join(format!("endstop-ca-{}", std::process::id()));
     std::fs::write(&folder, &upstream.authority).unwrap();
     let path = folder.to_str().unwrap().to_owned();
-    let client = Client::from_environment(|name| (name == "SSL_CERT_FILE").then(|| path.clone()));
+    let client =
+        HttpClient::from_environment(|name| (name == "SSL_CERT_FILE").then(|| path.clone()));
     std::fs::remove_file(&folder).unwrap();
     let answer = client.unwrap().send(&upstream.base(), post("/echo")).await.unwrap();
     assert!(text(answer).await.starts_with("HTTP/2.0 POST"));
 
-    let gone = Client::from_environment(|_| Some(path.clone())).unwrap_err();
+    let gone = HttpClient::from_environment(|_| Some(path.clone())).unwrap_err();
     assert!(gone.to_string().contains("SSL_CERT_FILE"), "{gone}");
-    assert!(Client::trusting(b"no certificate").is_err());
-    assert!(Client::from_environment(|_| None).is_ok());
+    assert!(HttpClient::trusting(b"no certificate").is_err());
+    assert!(HttpClient::from_environment(|_| None).is_ok());
 }

@@ -1,8 +1,10 @@
 //! Server and client of upstreams together: what an answer looks like at its client.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -48,7 +50,7 @@ impl BodySource for Counted {
 }
 
 async fn relayed(
-    client: Client,
+    client: HttpClient,
     base: Uri,
     parts: Arc<AtomicUsize>,
     request: Request<Incoming>,
@@ -87,7 +89,7 @@ async fn relay(base: Uri) -> (SocketAddr, Arc<AtomicUsize>) {
     let addr = listener.local_addr().unwrap();
     let parts = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&parts);
-    let client = Client::new();
+    let client = HttpClient::new();
     let handler =
         move |request, _| relayed(client.clone(), base.clone(), Arc::clone(&counted), request);
     tokio::spawn(serve(listener, Bounds::default(), handler, CancelToken::new()));

@@ -1,4 +1,9 @@
 //! Shared connections to one upstream (HTTP/2): how many there are, and which has room for another call.
+//!
+//! The client of hyper-util, which carries HTTP/1.1 here, has one connection of HTTP/2 for each host: calls beyond what
+//! the upstream takes on it at one time wait until others are over, and a model call takes minutes. It cannot be asked
+//! how many that are, either, nor send a refused request over another connection. So these stand on the connections of
+//! hyper itself.
 
 use std::error::Error as _;
 use std::future::{Future, poll_fn};
@@ -14,16 +19,11 @@ use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::Notify;
 
-use super::connect::Wire;
-use super::pool::MAX_IDLE;
-
-/// Shared connections to one upstream. An upstream should take a hundred calls on each at least (RFC 9113), so these
-/// are more than there are connections of clients.
-const MAX_TRUNKS: usize = 64;
-
-/// Windows of a shared connection. A stream may fill its own while nobody reads it; the others go on.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
+use super::wire::Wire;
+use crate::limits::{
+    H2_CONNECTION_WINDOW, H2_PING_AFTER, H2_PING_WITHIN, H2_STREAM_WINDOW, MAX_H2_CONNECTIONS,
+    MAX_H2_HEAD, MAX_IDLE_TIME,
+};
 
 /// What the number of streams is taken for until the upstream has said it; more than it can say.
 const UNTOLD: usize = usize::MAX - 1;
@@ -39,63 +39,64 @@ pub(super) struct Pings {
 
 impl Default for Pings {
     fn default() -> Self {
-        Self { after: Duration::from_secs(20), within: Duration::from_secs(20) }
+        Self { after: H2_PING_AFTER, within: H2_PING_WITHIN }
     }
 }
 
 /// The shared connections to one upstream.
 #[derive(Default)]
-pub(super) struct Trunks {
+pub(super) struct H2Pool {
     /// The oldest first.
-    list: Mutex<Vec<Arc<Trunk>>>,
+    list: Mutex<Vec<Arc<H2Connection>>>,
     begun: AtomicU64,
     /// A call is over, and there may be room where there was none.
     pub(super) freed: Notify,
 }
 
 /// Where a call may go.
-pub(super) enum Pick {
+pub(super) enum H2Pick {
     /// There is room.
-    Slot(Slot),
+    Slot(H2Slot),
     /// Wait until this one has said what it has room for.
-    Untold(Arc<Trunk>),
+    Untold(Arc<H2Connection>),
     /// A new connection is needed.
     Connect,
     /// No more connections are made; wait until a call is over.
     Full,
 }
 
-impl Trunks {
+impl H2Pool {
     /// Room for a call; with `since` only on a connection that was begun after that one.
     ///
     /// The oldest is filled first: so those that only a rush needed run empty, and are closed once they are idle.
-    pub(super) fn pick(self: &Arc<Self>, since: Option<u64>) -> Pick {
+    pub(super) fn pick(self: &Arc<Self>, since: Option<u64>) -> H2Pick {
         let mut list = lock(&self.list);
-        let is_over = |trunk: &mut Arc<Trunk>| trunk.is_over();
+        let is_over = |connection: &mut Arc<H2Connection>| connection.is_over();
         // They are dropped below, when the list is free for others again.
         let over: Vec<_> = list.extract_if(.., is_over).collect();
-        let is_full = list.len() >= MAX_TRUNKS;
-        let is_fit =
-            |trunk: &&Arc<Trunk>| is_full || since.is_none_or(|since| trunk.number > since);
+        let is_full = list.len() >= MAX_H2_CONNECTIONS;
+        let is_fit = |connection: &&Arc<H2Connection>| {
+            is_full || since.is_none_or(|since| connection.number > since)
+        };
         let mut untold = None;
         let mut pick = None;
-        for trunk in list.iter().filter(is_fit) {
-            let limit = trunk.limit();
-            if trunk.take(limit.unwrap_or(1)) {
-                let slot = Slot { trunk: Arc::clone(trunk), trunks: Arc::clone(self) };
-                pick = Some(Pick::Slot(slot));
+        for connection in list.iter().filter(is_fit) {
+            let limit = connection.limit();
+            if connection.take(limit.unwrap_or(1)) {
+                let slot = H2Slot { connection: Arc::clone(connection), pool: Arc::clone(self) };
+                pick = Some(H2Pick::Slot(slot));
                 break;
             }
             if limit.is_none() {
-                untold.get_or_insert_with(|| Arc::clone(trunk));
+                untold.get_or_insert_with(|| Arc::clone(connection));
             }
         }
         drop(list);
         drop(over);
-        pick.or(untold.map(Pick::Untold)).unwrap_or(if is_full {
-            Pick::Full
+        pick.or(untold.map(H2Pick::Untold)).unwrap_or(if is_full {
+            H2Pick::Full
         } else {
-            Pick::Connect
+            H2Pick::Connect
         })
     }
 
@@ -104,26 +105,26 @@ impl Trunks {
         self: &Arc<Self>,
         wire: Wire,
         pings: Pings,
-    ) -> Result<Slot, hyper::Error> {
+    ) -> Result<H2Slot, hyper::Error> {
         let polled = Arc::new(Notify::new());
-        let (sender, connection) = http2::Builder::new(Telling(Arc::clone(&polled)))
+        let (sender, http) = http2::Builder::new(NotifyingExecutor(Arc::clone(&polled)))
             .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_stream_window_size(H2_STREAM_WINDOW)
+            .initial_connection_window_size(H2_CONNECTION_WINDOW)
             .initial_max_send_streams(UNTOLD)
-            .max_header_list_size(64 << 10)
+            .max_header_list_size(MAX_H2_HEAD)
             .keep_alive_interval(pings.after)
             .keep_alive_timeout(pings.within)
             .handshake(TokioIo::new(wire))
             .await?;
-        let connection = Arc::new(Mutex::new(Some(connection)));
-        tokio::spawn(drive(Arc::clone(&connection), Arc::clone(&polled)));
+        let http = Arc::new(Mutex::new(Some(http)));
+        tokio::spawn(drive(Arc::clone(&http), Arc::clone(&polled)));
         let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
-        let load = Mutex::new(Load { calls: 1, since: Instant::now() });
+        let load = Mutex::new(CallLoad { calls: 1, since: Instant::now() });
         let is_closing = AtomicBool::new(false);
-        let trunk = Arc::new(Trunk { number, sender, connection, polled, load, is_closing });
-        lock(&self.list).push(Arc::clone(&trunk));
-        Ok(Slot { trunk, trunks: Arc::clone(self) })
+        let connection = Arc::new(H2Connection { number, sender, http, polled, load, is_closing });
+        lock(&self.list).push(Arc::clone(&connection));
+        Ok(H2Slot { connection, pool: Arc::clone(self) })
     }
 
     /// The number of the newest connection.
@@ -132,37 +133,37 @@ impl Trunks {
     }
 }
 
-type Http2 = Connection<TokioIo<Wire>, Full<Bytes>, Telling>;
+type Http2 = Connection<TokioIo<Wire>, Full<Bytes>, NotifyingExecutor>;
 
 /// A shared connection.
-pub(super) struct Trunk {
+pub(super) struct H2Connection {
     number: u64,
     sender: SendRequest<Full<Bytes>>,
     /// None when it is over.
-    connection: Arc<Mutex<Option<Http2>>>,
+    http: Arc<Mutex<Option<Http2>>>,
     polled: Arc<Notify>,
-    load: Mutex<Load>,
+    load: Mutex<CallLoad>,
     is_closing: AtomicBool,
 }
 
 /// How many calls a connection has, and since when.
-struct Load {
+struct CallLoad {
     calls: usize,
     since: Instant,
 }
 
-impl Trunk {
+impl H2Connection {
     /// Whether no more calls go to it. Those in flight there end by themselves.
     fn is_over(&self) -> bool {
         let load = lock(&self.load);
-        let is_stale = load.calls == 0 && load.since.elapsed() >= MAX_IDLE;
+        let is_stale = load.calls == 0 && load.since.elapsed() >= MAX_IDLE_TIME;
         is_stale || self.is_closing.load(Ordering::Relaxed) || self.sender.is_closed()
     }
 
     /// How many calls the upstream takes at once; none until it has said so.
     fn limit(&self) -> Option<usize> {
-        let connection = lock(&self.connection);
-        let max = connection.as_ref().map(Connection::current_max_send_streams);
+        let http = lock(&self.http);
+        let max = http.as_ref().map(Connection::current_max_send_streams);
         max.filter(|max| *max != UNTOLD)
     }
 
@@ -178,7 +179,7 @@ impl Trunk {
         loop {
             let mut polled = pin!(self.polled.notified());
             polled.as_mut().enable();
-            if self.limit().is_some() || lock(&self.connection).is_none() {
+            if self.limit().is_some() || lock(&self.http).is_none() {
                 return;
             }
             polled.await;
@@ -187,35 +188,37 @@ impl Trunk {
 }
 
 /// The room for one call on a shared connection; given back when it is dropped.
-pub(super) struct Slot {
-    trunk: Arc<Trunk>,
-    trunks: Arc<Trunks>,
+pub(super) struct H2Slot {
+    connection: Arc<H2Connection>,
+    pool: Arc<H2Pool>,
 }
 
-impl Slot {
+impl H2Slot {
     pub(super) fn sender(&self) -> SendRequest<Full<Bytes>> {
-        self.trunk.sender.clone()
+        self.connection.sender.clone()
     }
 
     /// Sends no more calls over the connection.
     pub(super) fn close(&self) {
-        self.trunk.is_closing.store(true, Ordering::Relaxed);
+        self.connection.is_closing.store(true, Ordering::Relaxed);
     }
 }
 
-impl Drop for Slot {
+impl Drop for H2Slot {
     fn drop(&mut self) {
-        let mut load = lock(&self.trunk.load);
+        let mut load = lock(&self.connection.load);
         load.calls = load.calls.saturating_sub(1);
         load.since = Instant::now();
         drop(load);
-        self.trunks.freed.notify_one();
+        self.pool.freed.notify_one();
     }
 }
 
-impl std::fmt::Debug for Slot {
+impl std::fmt::Debug for H2Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("trunk", &self.trunk.number).finish_non_exhaustive()
+        f.debug_struct("H2Slot")
+            .field("connection", &self.connection.number)
+            .finish_non_exhaustive()
     }
 }
 
@@ -258,9 +261,9 @@ async fn drive(connection: Arc<Mutex<Option<Http2>>>, polled: Arc<Notify>) {
 
 /// Spawns the tasks of a connection, and tells whenever one of them has made a step.
 #[derive(Clone)]
-pub(super) struct Telling(Arc<Notify>);
+pub(super) struct NotifyingExecutor(Arc<Notify>);
 
-impl<F> Executor<F> for Telling
+impl<F> Executor<F> for NotifyingExecutor
 where
     F: Future<Output: Send> + Send + 'static,
 {

@@ -6,25 +6,25 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, Response};
 
-use super::frames::{Act, Frames};
-use super::trunk::Pings;
+use super::h2_upstream::{Act, Frames};
 use super::*;
+use crate::upstream::h2_pool::Pings;
 
 const NET: Duration = Duration::from_secs(30);
 const REFUSED_STREAM: u32 = 7;
 
-fn client(upstream: &Frames) -> Client {
-    Client::trusting(upstream.authority.as_bytes()).unwrap()
+fn client(upstream: &Frames) -> HttpClient {
+    HttpClient::trusting(upstream.authority.as_bytes()).unwrap()
 }
 
-fn client_that_pings(upstream: &Frames, every: u64) -> Client {
+fn client_that_pings(upstream: &Frames, every: u64) -> HttpClient {
     let mut client = client(upstream);
     let (after, within) = (Duration::from_millis(every), Duration::from_millis(4 * every));
     client.pools.pings = Pings { after, within };
     client
 }
 
-async fn call(client: &Client, upstream: &Frames) -> Result<String, UpstreamError> {
+async fn call(client: &HttpClient, upstream: &Frames) -> Result<String, UpstreamError> {
     let request = Request::post("/chat").body(Bytes::from_static(b"body")).unwrap();
     let sent = tokio::time::timeout(NET, client.send(&upstream.base(), request)).await.unwrap();
     let mut body: UpstreamBody = sent.map(Response::into_body)?;

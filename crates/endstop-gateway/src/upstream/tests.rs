@@ -1,11 +1,24 @@
 //! The client of upstreams against raw TCP, and against HTTP/2 over TLS.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
-use super::fake::{Act, Fake, whole, write};
+use self::fake::{Act, Fake, whole, write};
 use super::*;
+use crate::body::{BodyError, BodySource};
+
+mod fake;
+mod h2;
+mod h2_upstream;
+mod proxy;
+mod relay;
+mod tls;
+mod tls_upstream;
 
 const NET: Duration = Duration::from_secs(100);
 
@@ -44,7 +57,7 @@ async fn a_request_is_sent_below_its_base_with_its_own_host_and_length() {
     request.headers_mut().insert("host", HeaderValue::from_static("evil.example"));
     request.headers_mut().insert("transfer-encoding", HeaderValue::from_static("chunked"));
     request.headers_mut().insert("content-length", HeaderValue::from_static("9"));
-    let answer = Client::new().send(&fake.base(), request).await.unwrap();
+    let answer = HttpClient::new().send(&fake.base(), request).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.body().remaining(), Some(2));
     assert_eq!(parts(answer).await.0, ["ok"]);
@@ -61,7 +74,7 @@ async fn a_request_is_sent_below_its_base_with_its_own_host_and_length() {
 #[tokio::test]
 async fn requests_without_a_body_say_so_as_their_method_demands() {
     let fake = Fake::start(vec![vec![whole("ok")]]).await;
-    let client = Client::new();
+    let client = HttpClient::new();
     for (method, has_length) in [(Method::GET, false), (Method::POST, true), (Method::DELETE, true)]
     {
         let request = Request::builder().method(method).uri("/models").body(Bytes::new()).unwrap();
@@ -76,7 +89,7 @@ async fn events_that_come_at_once_are_handed_over_at_once() {
     let (events, chunked) = events();
     let all = [STREAM.as_bytes(), &chunked, b"0\r\n\r\n"].concat();
     let fake = Fake::start(vec![vec![write(all)]]).await;
-    let answer = Client::new().send(&fake.base(), post("x")).await.unwrap();
+    let answer = HttpClient::new().send(&fake.base(), post("x")).await.unwrap();
     let (parts, error) = parts(answer).await;
     assert!(error.is_none());
     assert_eq!(parts.concat(), events);
@@ -95,7 +108,7 @@ async fn what_comes_alone_is_handed_over_alone() {
         write("0\r\n\r\n"),
     ]])
     .await;
-    let answer = Client::new().send(&fake.base(), post("x")).await.unwrap();
+    let answer = HttpClient::new().send(&fake.base(), post("x")).await.unwrap();
     let mut body = answer.into_body();
     for expected in ["one", "two"] {
         fake.go.send(()).unwrap();
@@ -115,7 +128,7 @@ async fn a_body_is_the_same_however_its_bytes_are_cut() {
     for size in [1, 7, 100, 1_000] {
         let acts = all.chunks(size).map(write).collect();
         let fake = Fake::start(vec![acts]).await;
-        let answer = Client::new().send(&fake.base(), post("x")).await.unwrap();
+        let answer = HttpClient::new().send(&fake.base(), post("x")).await.unwrap();
         let (parts, error) = parts(answer).await;
         assert!(error.is_none());
         assert_eq!(parts.concat(), events, "in pieces of {size}");
@@ -126,7 +139,7 @@ async fn a_body_is_the_same_however_its_bytes_are_cut() {
 async fn a_large_body_passes_whole() {
     let body = "0123456789abcdef".repeat(1 << 16);
     let fake = Fake::start(vec![vec![whole(&body)]]).await;
-    let answer = Client::new().send(&fake.base(), post("x")).await.unwrap();
+    let answer = HttpClient::new().send(&fake.base(), post("x")).await.unwrap();
     let (parts, error) = parts(answer).await;
     assert!(error.is_none());
     assert!(parts.concat() == body.as_bytes());
@@ -137,7 +150,7 @@ async fn a_connection_is_used_again_after_an_answer_was_read_whole() {
     let (_, chunked) = events();
     let stream = [STREAM.as_bytes(), &chunked, b"0\r\n\r\n"].concat();
     let fake = Fake::start(vec![vec![whole("a")], vec![write(stream)], vec![whole("")]]).await;
-    let client = Client::new();
+    let client = HttpClient::new();
     for _ in 0..6 {
         let (_, error) = parts(client.send(&fake.base(), post("x")).await.unwrap()).await;
         assert!(error.is_none());
@@ -150,7 +163,7 @@ async fn a_connection_is_used_again_after_an_answer_was_read_whole() {
 async fn a_connection_whose_answer_was_not_read_whole_is_closed_at_once_and_not_used_again() {
     let endless = vec![write(STREAM), write("3\r\none\r\n"), Act::TellWhenClosed];
     let mut fake = Fake::start(vec![endless, vec![whole("b")]]).await;
-    let client = Client::new();
+    let client = HttpClient::new();
     let mut answer = client.send(&fake.base(), post("x")).await.unwrap();
     assert_eq!(answer.body_mut().data().await.unwrap().unwrap(), "one");
     drop(answer);
@@ -162,7 +175,7 @@ async fn a_connection_whose_answer_was_not_read_whole_is_closed_at_once_and_not_
 #[tokio::test]
 async fn a_request_that_is_given_up_closes_its_connection() {
     let mut fake = Fake::start(vec![vec![Act::TellWhenClosed]]).await;
-    let (client, base) = (Client::new(), fake.base());
+    let (client, base) = (HttpClient::new(), fake.base());
     let there = async {
         while fake.requests.lock().unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -178,7 +191,7 @@ async fn a_request_that_is_given_up_closes_its_connection() {
 #[tokio::test]
 async fn a_kept_connection_that_the_upstream_has_closed_is_not_used() {
     let fake = Fake::start(vec![vec![whole("a"), Act::Wait, Act::Close], vec![whole("b")]]).await;
-    let client = Client::new();
+    let client = HttpClient::new();
     parts(client.send(&fake.base(), post("x")).await.unwrap()).await;
     fake.go.send(()).unwrap();
     // The end of the connection travels over loopback; the upstream says nothing about when it has arrived.
@@ -191,12 +204,89 @@ async fn a_kept_connection_that_the_upstream_has_closed_is_not_used() {
 async fn a_request_that_may_have_been_processed_is_never_sent_twice() {
     for end in [Act::Close, Act::Reset] {
         let fake = Fake::start(vec![vec![whole("a")], vec![end], vec![whole("c")]]).await;
-        let client = Client::new();
+        let client = HttpClient::new();
         parts(client.send(&fake.base(), post("x")).await.unwrap()).await;
         let error = client.send(&fake.base(), post("x")).await.unwrap_err();
         assert!(error.may_have_arrived(), "{error}");
         assert_eq!(fake.requests.lock().unwrap().len(), 2);
     }
+}
+
+/// An upstream that answers the first request of a connection if `is_kept`, reads only the head of the next one, and
+/// resets the connection. Counts the heads that it has seen.
+async fn resets_after_the_head(is_kept: bool) -> (Uri, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let heads = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&heads);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut answers = usize::from(is_kept);
+            loop {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                seen.fetch_add(1, Ordering::SeqCst);
+                if answers == 0 {
+                    break;
+                }
+                answers -= 1;
+                let _ = stream.read_u8().await.unwrap();
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            }
+            socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+    });
+    (base, heads)
+}
+
+#[tokio::test]
+async fn a_request_whose_head_has_arrived_is_never_sent_twice() {
+    // More than the system takes in for a peer that does not read.
+    let large = Bytes::from(vec![b'x'; 64 << 20]);
+    for is_kept in [false, true] {
+        let (base, heads) = resets_after_the_head(is_kept).await;
+        let client = HttpClient::new();
+        if is_kept {
+            let (_, error) = parts(client.send(&base, post("x")).await.unwrap()).await;
+            assert!(error.is_none());
+        }
+        let request = Request::post("/chat").body(large.clone()).unwrap();
+        let error = client.send(&base, request).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::Broken(_)), "{error}");
+        fake::all_that_is_on_its_way().await;
+        assert_eq!(heads.load(Ordering::SeqCst), 1 + usize::from(is_kept));
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_closes_at_once_has_not_seen_the_request_twice() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let base: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&connections);
+    tokio::spawn(async move {
+        while listener.accept().await.is_ok() {
+            seen.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let error = HttpClient::new().send(&base, post("x")).await.unwrap_err();
+    assert!(matches!(error, UpstreamError::Broken(_) | UpstreamError::Refused(_)), "{error}");
+    fake::all_that_is_on_its_way().await;
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_request_waits_for_its_answer_as_long_as_is_said() {
+    let mut fake = Fake::start(vec![vec![Act::TellWhenClosed]]).await;
+    let within = Duration::from_millis(200);
+    let client = HttpClient::new().answering_within(within);
+    let error = client.send(&fake.base(), post("x")).await.unwrap_err();
+    assert_eq!(error.to_string(), "the upstream has not answered within 200ms");
+    assert!(error.may_have_arrived());
+    tokio::time::timeout(NET, fake.closed.recv()).await.unwrap().unwrap();
+    assert_eq!(fake.connections(), 1);
 }
 
 #[tokio::test]
@@ -208,7 +298,7 @@ async fn an_answer_that_breaks_off_is_an_error_after_what_came() {
         (STREAM, "3\r\none\r\nxyz\r\n"),
     ] {
         let fake = Fake::start(vec![vec![write(head), write(body), Act::Close]]).await;
-        let answer = Client::new().send(&fake.base(), post("x")).await.unwrap();
+        let answer = HttpClient::new().send(&fake.base(), post("x")).await.unwrap();
         let (parts, error) = parts(answer).await;
         assert!(parts.concat().starts_with(b"one"), "{body:?}: {parts:?}");
         assert!(error.is_some_and(|error| error.may_have_arrived()), "{body:?}");
@@ -229,7 +319,7 @@ async fn what_is_no_answer_is_an_error() {
         &many,
     ] {
         let fake = Fake::start(vec![vec![write(answer), Act::Close]]).await;
-        let error = Client::new().send(&fake.base(), post("x")).await.unwrap_err();
+        let error = HttpClient::new().send(&fake.base(), post("x")).await.unwrap_err();
         let short = &answer[..answer.len().min(30)];
         assert!(matches!(error, UpstreamError::Broken(_)), "{short}: {error}");
     }
@@ -240,7 +330,7 @@ async fn an_upstream_that_is_not_there_is_told_from_one_that_may_have_the_reques
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let base: Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
-    let error = Client::new().send(&base, post("x")).await.unwrap_err();
+    let error = HttpClient::new().send(&base, post("x")).await.unwrap_err();
     assert!(matches!(error, UpstreamError::Connect { .. }), "{error}");
     assert!(!error.may_have_arrived());
 }

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::fake::{Fake, whole};
-use super::secure::{Secure, certified};
+use super::tls_upstream::{Secure, certified};
 use super::*;
 
 const NET: Duration = Duration::from_secs(20);
@@ -105,7 +105,7 @@ async fn serve(
 }
 
 /// A client with these variables.
-fn client(authorities: &[&str], variables: &[(&str, String)]) -> Client {
+fn client(authorities: &[&str], variables: &[(&str, String)]) -> HttpClient {
     let get = |name: &str| {
         let found = variables.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| value.clone())
@@ -115,14 +115,14 @@ fn client(authorities: &[&str], variables: &[(&str, String)]) -> Client {
         [] => Connector::public(),
         some => Connector::trusting(some.concat().as_bytes()).unwrap(),
     };
-    Client { pools: Pools::new(connector, proxies) }
+    HttpClient { pools: Pools::new(connector, proxies) }
 }
 
 fn base(scheme: &str, upstream: SocketAddr) -> Uri {
     format!("{scheme}://models.test:{}/v1", upstream.port()).parse().unwrap()
 }
 
-async fn call(client: &Client, base: &Uri) -> Result<String, UpstreamError> {
+async fn call(client: &HttpClient, base: &Uri) -> Result<String, UpstreamError> {
     let request = Request::post("/echo").body(Bytes::from_static(b"body")).unwrap();
     let sent = tokio::time::timeout(NET, client.send(base, request)).await.unwrap();
     let mut body: UpstreamBody = sent.map(Response::into_body)?;
@@ -237,6 +237,49 @@ async fn a_proxy_that_says_nothing_is_not_waited_for() {
     let error = client.send(&base("https", upstream.addr), request).await.unwrap_err();
     assert!(error.to_string().contains("timed out"), "{error}");
     assert!(!error.may_have_arrived());
+}
+
+/// A proxy that never says anything, not even for TLS; it tells when its client has closed.
+async fn mute() -> (SocketAddr, tokio::sync::oneshot::Receiver<()>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (tell, closed) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        while matches!(stream.read(&mut [0; 64]).await, Ok(read) if read > 0) {}
+        tell.send(()).unwrap();
+    });
+    (addr, closed)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_connect_is_told_from_the_time_to_answer() {
+    let upstream = SocketAddr::from(([127, 0, 0, 1], 1));
+    for scheme in ["http", "https"] {
+        let (addr, _closed) = mute().await;
+        let client = client(&[], &[("ALL_PROXY", format!("https://{addr}"))])
+            .answering_within(Duration::from_secs(1));
+        let request = Request::post("/echo").body(Bytes::new()).unwrap();
+        let error = client.send(&base(scheme, upstream), request).await.unwrap_err();
+        assert!(matches!(error, UpstreamError::Connect { .. }), "{scheme}: {error}");
+        assert!(error.to_string().ends_with("timed out"), "{scheme}: {error}");
+        assert!(!error.may_have_arrived());
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_gives_up_its_connection_in_the_making() {
+    let upstream = SocketAddr::from(([127, 0, 0, 1], 1));
+    for scheme in ["http", "https"] {
+        let (addr, closed) = mute().await;
+        let client = client(&[], &[("ALL_PROXY", format!("https://{addr}"))]);
+        let base = base(scheme, upstream);
+        tokio::select! {
+            answer = call(&client, &base) => panic!("{answer:?}"),
+            () = super::fake::all_that_is_on_its_way() => {}
+        }
+        tokio::time::timeout(NET, closed).await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]

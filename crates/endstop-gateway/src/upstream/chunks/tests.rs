@@ -16,7 +16,8 @@ fn said(framed: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let Some(end) = memchr(b'\n', left) else { return (body, left.to_vec()) };
         let size = left[..end].strip_suffix(b"\r").and_then(|size| std::str::from_utf8(size).ok());
         let is_size = |size: &&str| {
-            (1..=MAX_DIGITS).contains(&size.len()) && size.bytes().all(|it| it.is_ascii_hexdigit())
+            (1..=MAX_CHUNK_DIGITS).contains(&size.len())
+                && size.bytes().all(|it| it.is_ascii_hexdigit())
         };
         let size = size.filter(is_size).and_then(|size| usize::from_str_radix(size, 16).ok());
         let Some(size) = size.filter(|size| *size > 0) else { return (body, left.to_vec()) };
@@ -41,13 +42,13 @@ fn framed(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// What comes out of reads of these lengths, in turn.
-fn read(place: &mut Place, all: &[u8], cuts: &[usize]) -> Vec<u8> {
+fn read(place: &mut ChunkPosition, all: &[u8], cuts: &[usize]) -> Vec<u8> {
     let (mut out, mut left) = (Vec::new(), all);
     let mut cuts = cuts.iter().cycle();
     while !left.is_empty() {
         let cut = cuts.next().map_or(left.len(), |cut| (*cut).clamp(1, left.len()));
         let mut part = left[..cut].to_vec();
-        let length = place.take(&mut part, true);
+        let length = place.take(&mut part);
         assert!((1..=part.len()).contains(&length), "a read of nothing is an end");
         out.extend_from_slice(&part[..length]);
         left = &left[cut..];
@@ -76,7 +77,7 @@ proptest! {
     #[test]
     fn what_is_read_at_once_is_one_chunk(parts in vec(part(), 1..30)) {
         let all = [HEAD, &framed(&parts), b"0\r\n\r\n"].concat();
-        let mut place = Place::Head;
+        let mut place = ChunkPosition::Head;
         let out = read(&mut place, &all, &[]);
         let one = framed(&[parts.concat()]);
         prop_assert_eq!(out.to_ascii_lowercase(), [HEAD, &one, b"0\r\n\r\n"].concat().to_ascii_lowercase());
@@ -89,9 +90,9 @@ proptest! {
         let all = [framed(&parts), garbage].concat();
         let out = read(&mut { BETWEEN }, &all, &cuts);
         prop_assert_eq!(said(&out), said(&all));
-        let unknown = read(&mut { Place::Unknown }, &all, &cuts);
+        let unknown = read(&mut { ChunkPosition::Unknown }, &all, &cuts);
         prop_assert_eq!(unknown, all.clone());
-        let no_head = read(&mut { Place::Head }, &all, &[]);
+        let no_head = read(&mut { ChunkPosition::Head }, &all, &[]);
         prop_assert_eq!(no_head, all);
     }
 }
@@ -101,7 +102,7 @@ fn only_a_body_that_is_plainly_in_chunks_is_touched() {
     let two = framed(&[b"one".to_vec(), b"two".to_vec()]);
     let is_touched = |head: &str| {
         let all = [head.as_bytes(), &two].concat();
-        read(&mut { Place::Head }, &all, &[]) != all
+        read(&mut { ChunkPosition::Head }, &all, &[]) != all
     };
     assert!(is_touched("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"));
     assert!(is_touched("HTTP/1.1 500 Oh\r\nA: b\r\ntransfer-encoding:Chunked\r\nC: d\r\n\r\n"));
@@ -122,12 +123,12 @@ fn only_a_body_that_is_plainly_in_chunks_is_touched() {
 }
 
 #[test]
-fn a_read_that_fills_its_buffer_stays_as_it_is_and_is_followed() {
+fn a_read_that_ends_within_a_chunk_is_put_together_up_to_there_and_followed() {
     let first = framed(&[b"one".to_vec(), b"two".to_vec()]);
     let (mut place, mut full) = (BETWEEN, [&*first, b"3\r\nth"].concat());
-    let length = place.take(&mut full, false);
-    assert_eq!(full[..length], [&*first, b"3\r\nth"].concat());
+    let length = place.take(&mut full);
+    assert_eq!(full[..length], *b"6\r\nonetwo\r\n3\r\nth");
     let mut next = b"e\r\n1\r\na\r\n1\r\nb\r\n".to_vec();
-    let length = place.take(&mut next, true);
+    let length = place.take(&mut next);
     assert_eq!(next[..length], *b"e\r\n2\r\nab\r\n");
 }
