@@ -27,7 +27,7 @@ const CLIENT_TOOLS: [&str; 8] = [
 ];
 
 /// Kinds of tools that the provider runs and whose cost is known: their tokens, and a fee that price lists have.
-const PRICED_TOOLS: [&str; 3] = ["web_search", "mcp", "tool_search"];
+const PRICED_TOOLS: [&str; 4] = ["web_search", "file_search", "mcp", "tool_search"];
 
 /// What decides the cost of an answer, and who gives it.
 const KEYS: &[DecidingKey] = &[
