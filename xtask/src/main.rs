@@ -23,7 +23,7 @@ const USAGE: &str = "\
 Usage: cargo xtask <task>
 
 Tasks:
-  test     everything that a change has to pass: format, lints, tests, licences
+  test     everything that a change has to pass: format, lints, tests, licenses
   nightly  the same, and what takes longer
   tidy     house rules: sizes, docs, purity of the core, links, generated pages; with --all also those
            that the project does not keep yet

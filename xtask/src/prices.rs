@@ -19,7 +19,7 @@ const WHEEL_SHA256: &str = "56976ce2b04ec206117f7d0e53f4849211a6724ab3a12119afec
 /// Reads the wheel without running it.
 const READER: &str = include_str!("read_prices.py");
 
-/// Downloads the wheel and writes `genai-prices.json.gz` with its licence and version beside it.
+/// Downloads the wheel and writes `genai-prices.json.gz` with its license and version beside it.
 ///
 /// # Errors
 ///

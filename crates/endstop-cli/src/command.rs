@@ -54,7 +54,7 @@ pub enum Command {
     Agent(Box<agent::AgentArgs>),
     /// Replay a policy over recorded runs: what it would have stopped, saved and lost
     Replay(replay::ReplayArgs),
-    /// Show what a policy says and how far it lets a run go; exit 1 if nothing bounds it
+    /// Show what a policy says and its bounds; exit 1 if it is unbounded
     Check(check::CheckArgs),
     /// Show the trip record of a recorded run: which condition, which value, what was left
     Explain(explain::ExplainArgs),

@@ -15,7 +15,7 @@ pub enum ExitMeaning {
     AnswerIsNo,
     /// Wrong arguments or unusable input; the argument parser uses the same code.
     Usage,
-    /// A limit stopped or held up a run; `timeout` ends with the same code.
+    /// A limit stopped or paused a run; `timeout` ends with the same code.
     Stopped,
     /// Endstop itself failed while it ran a command; `timeout` ends with the same code.
     OwnFailure,
@@ -66,7 +66,7 @@ impl ExitMeaning {
             }
             Self::Usage => "wrong arguments or unusable input",
             Self::Stopped => {
-                "a limit stopped the run, or held it up and nobody approved (run, agent)"
+                "a limit stopped the run, or a rule paused it and nobody approved (run, agent)"
             }
             Self::OwnFailure => "endstop itself failed, wrong arguments included (run)",
             Self::CannotExecute => "the command cannot be executed (run)",

@@ -1,7 +1,7 @@
 //! The `endstop` command line: the root, one module per subcommand, errors and output.
 //!
 //! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Nothing
-//! is said by colour alone. To add a subcommand: one file in `command/` and its rows in `command.rs`.
+//! is said by color alone. To add a subcommand: one file in `command/` and its rows in `command.rs`.
 
 pub mod command;
 pub mod error;
@@ -58,7 +58,7 @@ struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 struct GlobalArgs {
-    /// When to colour; NO_COLOR in the environment counts as `never` under `auto`
+    /// When to color; NO_COLOR in the environment counts as `never` under `auto`
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
     /// Print no progress, notes or warnings on standard error; errors stay
@@ -77,7 +77,7 @@ pub fn command() -> clap::Command {
 /// A reader of standard output that goes away ends the command quietly with success.
 #[must_use]
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    // Errors about the arguments themselves are coloured too, so the choice is needed before parsing.
+    // Errors about the arguments themselves are colored too, so the choice is needed before parsing.
     output::set_color(color_asked_for(&args));
     // A command that is run may end with any code, so wrong arguments have one of their own there.
     let misused = match first_word(&args) {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_known_before_parsing() {
+    fn color_is_known_before_parsing() {
         let asked =
             |line: &str| color_asked_for(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert_eq!(asked("endstop --color never --help"), ColorChoice::Never);

@@ -42,7 +42,7 @@ pub fn is_quiet() -> bool {
     SETTINGS.get().is_some_and(|settings| settings.quiet)
 }
 
-/// Sets when standard output and standard error are coloured. `auto` colours a terminal, unless
+/// Sets when standard output and standard error are colored. `auto` colors a terminal, unless
 /// `NO_COLOR` is set.
 pub fn set_color(choice: ColorChoice) {
     match choice {
@@ -71,7 +71,7 @@ pub fn note(message: &str) {
     }
 }
 
-/// Buffered standard output, without colour codes where they are not wanted.
+/// Buffered standard output, without color codes where they are not wanted.
 #[derive(Debug)]
 pub struct Stdout {
     inner: BufWriter<anstream::AutoStream<io::Stdout>>,
@@ -79,7 +79,7 @@ pub struct Stdout {
 }
 
 impl Stdout {
-    /// Standard output under the colour choice that holds now.
+    /// Standard output under the color choice that holds now.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -269,5 +269,4 @@ pub fn duration(span: Millis) -> String {
 }
 
 #[cfg(test)]
-#[path = "output_tests.rs"]
 mod tests;

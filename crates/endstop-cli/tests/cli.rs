@@ -20,11 +20,11 @@ fn help_has_examples_and_exit_codes() {
     {
         assert!(help.contains(part), "`{part}` is missing in:\n{help}");
     }
-    assert!(!help.contains('\u{1b}'), "colour codes in a pipe");
+    assert!(!help.contains('\u{1b}'), "color codes in a pipe");
 }
 
 #[test]
-fn colour_can_be_forced_and_forbidden() {
+fn color_can_be_forced_and_forbidden() {
     let forced = stdout_of(endstop().args(["--color", "always", "--help"]));
     assert!(forced.contains('\u{1b}'));
     let forbidden =

@@ -36,7 +36,7 @@ impl Diagnostic {
     }
 
     /// The message with the line of `source` it is about, a caret under the span, and the help.
-    /// `origin` names the text, for example the file's path; `styled` adds terminal colours.
+    /// `origin` names the text, for example the file's path; `styled` adds terminal colors.
     #[must_use]
     pub fn render(&self, source: &str, origin: &str, styled: bool) -> String {
         let span = clamped(source, &self.span);

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Fact;
-use crate::condition::fact::normalised_finish;
+use crate::condition::fact::normalized_finish;
 use crate::counter::Counter;
 use crate::event::{Event, EventKind, Source};
 use crate::policy::OnUnpriced;
@@ -683,9 +683,9 @@ impl Meter {
         let facts = program.facts().rows();
         let looks_at_finish = facts.iter().any(|fact| matches!(fact, Fact::Finished(_)));
         if let Some(finish) = finish.filter(|_| looks_at_finish) {
-            let normalised = normalised_finish(finish);
+            let normalized = normalized_finish(finish);
             let is = |reason: &str| {
-                reason.eq_ignore_ascii_case(finish) || reason.eq_ignore_ascii_case(&normalised)
+                reason.eq_ignore_ascii_case(finish) || reason.eq_ignore_ascii_case(&normalized)
             };
             self.learn(program, |fact| {
                 matches!(fact, Fact::Finished(reasons) if reasons.iter().any(|reason| is(reason)))

@@ -350,5 +350,4 @@ impl ExecutionContinuation {
 }
 
 #[cfg(test)]
-#[path = "signal_tests.rs"]
 mod tests;

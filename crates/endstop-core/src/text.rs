@@ -318,5 +318,4 @@ fn is_reachable(start: u32, wanted: u32, mut step: impl FnMut(u32, u8) -> u32) -
 }
 
 #[cfg(test)]
-#[path = "text_tests.rs"]
 mod tests;

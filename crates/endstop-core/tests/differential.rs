@@ -7,21 +7,21 @@
     reason = "a test that is wrong should panic"
 )]
 
-#[path = "differential/bounds_tests.rs"]
-mod bounds_tests;
+#[path = "differential/bounds.rs"]
+mod bounds;
 #[path = "differential/compare.rs"]
 mod compare;
-#[path = "differential/differential_tests.rs"]
-mod differential_tests;
 #[path = "generate/generate.rs"]
 mod generate;
 #[path = "naive/naive.rs"]
 mod naive;
-#[path = "naive/naive_tests.rs"]
-mod naive_tests;
-#[path = "differential/state_tests.rs"]
-mod state_tests;
-#[path = "differential/watch_tests.rs"]
-mod watch_tests;
-#[path = "differential/would_tests.rs"]
-mod would_tests;
+#[path = "differential/naive_cases.rs"]
+mod naive_cases;
+#[path = "differential/programs.rs"]
+mod programs;
+#[path = "differential/saved_states.rs"]
+mod saved_states;
+#[path = "differential/watching.rs"]
+mod watching;
+#[path = "differential/would_admit.rs"]
+mod would_admit;

@@ -25,13 +25,13 @@ mod upstream_response;
 
 use std::sync::Arc;
 
-use endstop_llm::{Dialect, ErrorKind};
+use endstop_llm::{Api, ErrorKind};
 use http::{Request, Response, StatusCode, request};
 use hyper::body::Incoming;
 
 use crate::body::Body;
 use crate::config::Config;
-use crate::route::{self, Route};
+use crate::route::{self, Endpoint, Route};
 use crate::run::Registry;
 use crate::upstream::HttpClient;
 use context::CallContext;
@@ -68,9 +68,11 @@ impl CallService {
                 return respond::error(dialect, status, ErrorKind::Invalid, &text);
             }
         };
-        match route.api.dialect() {
-            Some(dialect) => self.model_call(route, &head, incoming, dialect).await,
-            None => pass_through::pass_through(&self.context, route, &head, incoming).await,
+        match route.endpoint {
+            Endpoint::ModelCall(api) => self.model_call(route, &head, incoming, api).await,
+            Endpoint::CountTokens | Endpoint::Models | Endpoint::Other => {
+                pass_through::pass_through(&self.context, route, &head, incoming).await
+            }
         }
     }
 
@@ -79,10 +81,10 @@ impl CallService {
         route: Route,
         head: &request::Parts,
         incoming: Incoming,
-        dialect: &'static dyn Dialect,
+        api: Api,
     ) -> Response<Body> {
         let context = &self.context;
-        let read = ParsedCall::read(context.config(), route, &head.headers, incoming, dialect);
+        let read = ParsedCall::read(context.config(), route, &head.headers, incoming, api);
         let parsed = match read.await {
             Ok(parsed) => parsed,
             Err(refused) => return *refused,
@@ -91,7 +93,7 @@ impl CallService {
         loop {
             let run = match context.run(route, &parsed.request().model).await {
                 Ok(run) => run,
-                Err(why) => return respond::no_run(dialect, &route.run, &why),
+                Err(why) => return respond::no_run(api.dialect(), &route.run, &why),
             };
             let admitted = match admit::admit(context, &run, &parsed).await {
                 Ok(admitted) => admitted,

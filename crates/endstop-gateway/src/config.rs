@@ -51,7 +51,7 @@ pub struct Config {
     /// The runs of the gateway.
     pub runs: Runs,
     /// Observers, kill switch and shared budget of every run.
-    pub around: RunEnvironment,
+    pub environment: RunEnvironment,
     /// The form of stop responses.
     pub stop_with: StopWith,
     /// Lets calls pass whose usage cannot be read, even if money or tokens are limited.
@@ -74,9 +74,9 @@ pub struct Config {
     /// survives `kill -9`, but not a loss of power. A call that a crash cut is charged its worst case. If a file cannot be
     /// written, its run stops. If one cannot be read, calls of its run are refused (500).
     ///
-    /// With a shared budget in [`Config::around`] the gateway reads all files at the start and charges the budget with
+    /// With a shared budget in [`Config::environment`] the gateway reads all files at the start and charges the budget with
     /// their spend: it has to be a new budget.
-    pub keep: Option<PathBuf>,
+    pub stored_runs: Option<PathBuf>,
 }
 
 impl Config {
@@ -90,7 +90,7 @@ impl Config {
             upstream_keys: UpstreamKeys::default(),
             program,
             runs,
-            around: RunEnvironment::default(),
+            environment: RunEnvironment::default(),
             stop_with: StopWith::default(),
             allow_unmetered: false,
             pause: PauseLimit::default(),
@@ -98,7 +98,7 @@ impl Config {
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
             control_token: None,
-            keep: None,
+            stored_runs: None,
         }
     }
 }
@@ -176,7 +176,7 @@ pub struct Bounds {
     /// Calls of one run in flight at the same time; more get 503 at once.
     pub calls: usize,
     /// Runs in memory. The longest idle one that has ended is forgotten first. One that has not ended is forgotten only
-    /// if runs are stored ([`Config::keep`]); otherwise new ones get 503.
+    /// if runs are stored ([`Config::stored_runs`]); otherwise new ones get 503.
     pub runs: usize,
     /// Conversations of a run at the same time.
     pub conversations: usize,

@@ -16,7 +16,7 @@ use crate::body::Body;
 use crate::config::Config;
 use crate::limits::MAX_COMMAND;
 use crate::route::{bearer, is_same};
-use crate::run::{Registry, RunEntry};
+use crate::run::{OpenLogError, Registry, RunEntry};
 use crate::server::read_body;
 
 /// The message of a cancellation without one.
@@ -65,7 +65,10 @@ pub(crate) async fn answer(
         return match head.method {
             Method::GET => match list(registry).await {
                 Ok(all) => reply(StatusCode::OK, &all),
-                Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error })),
+                Err(error) => {
+                    let error = error.to_string();
+                    reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error }))
+                }
             },
             _ => not_allowed(),
         };
@@ -80,7 +83,7 @@ pub(crate) async fn answer(
             return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such run" }));
         }
         Err(why) => {
-            let error = format!("the run is kept, and cannot be read now: {why:?}");
+            let error = format!("the run is kept, and cannot be read now: {why}");
             return reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error }));
         }
     };
@@ -132,7 +135,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
 }
 
 /// Every run. A stored run that was not named since the start is not read for it.
-async fn list(registry: &Arc<Registry>) -> Result<Value, String> {
+async fn list(registry: &Arc<Registry>) -> Result<Value, OpenLogError> {
     let (kept, is_cut) = registry.kept().await?;
     let runs = registry.all();
     let in_memory = runs.iter().map(|run| {
@@ -161,7 +164,7 @@ fn one(run: &RunEntry) -> Value {
         "status": handle.status().name(),
         "calls_in_flight": run.calls(),
         "upstream_calls": counts.upstream_calls,
-        "stop_answers": counts.stop_answers,
+        "stop_responses": counts.stop_responses,
         "unmetered": counts.unmetered,
         "client_disconnects": counts.client_disconnects,
         "refused": counts.refused,

@@ -78,11 +78,11 @@ impl Gateway {
             .map_err(|error| StartError::Listen { addr, error })?;
         let addr = listener.local_addr().map_err(|error| StartError::Listen { addr, error })?;
         let bounds = config.bounds;
-        let kill = config.around.kill.clone();
+        let kill = config.environment.kill.clone();
         let config = Arc::new(config);
         let registry = Registry::open(Arc::clone(&config)).await.map_err(|why| {
-            let folder = config.keep.clone().unwrap_or_default();
-            StartError::Keep { folder, why }
+            let folder = config.stored_runs.clone().unwrap_or_default();
+            StartError::Keep { folder, why: why.to_string() }
         })?;
         let registry = Arc::new(registry);
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));

@@ -35,7 +35,7 @@
 //! 1. `server`: a connection, bounded, its framing checked.
 //! 2. `route`: the run, upstream and API of a request. Nothing in a request names a host.
 //! 3. `call`: parsed by [`endstop_llm`], admitted by the run, sent, relayed and settled. A response is forwarded while it
-//!    arrives, and is settled before its client can send the next request. With [`Config::keep`], a call is logged before
+//!    arrives, and is settled before its client can send the next request. With [`Config::stored_runs`], a call is logged before
 //!    it is sent.
 //! 4. `stop`: the response of a stopped run.
 //!

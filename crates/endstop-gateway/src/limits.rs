@@ -81,8 +81,6 @@ pub(crate) const TAIL_MESSAGES: usize = 4;
 pub(crate) const MAX_OPEN_LOGS: usize = 256;
 /// Bytes of events that wait for the next write: streamed text.
 pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
-/// Longest line that is read back from a log, in bytes: a tool result is at most one whole request.
-pub(crate) const MAX_LOG_LINE: u64 = 256 << 20;
 /// Stored runs that the control API lists besides those in memory: some megabytes.
 pub(crate) const MAX_LISTED: usize = 50_000;
 /// Stopped runs that are remembered as stopped, per run in memory: an id and a signal are small beside a run.

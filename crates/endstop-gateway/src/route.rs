@@ -39,6 +39,19 @@ pub(crate) enum ApiFamily {
     Gemini,
 }
 
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Endpoint {
+    /// A model call.
+    ModelCall(Api),
+    /// Counts tokens and costs nothing: Anthropic `count_tokens`, Gemini `countTokens`.
+    CountTokens,
+    /// Lists models and costs nothing.
+    Models,
+    /// Anything else of the upstream: passes untouched, counted as a request.
+    Other,
+}
+
 /// Where a request goes, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -50,8 +63,8 @@ pub(crate) struct Route {
     pub(crate) family: ApiFamily,
     /// Path and query below the upstream's base; begins with a slash.
     pub(crate) rest: String,
-    /// The API of the request.
-    pub(crate) api: Api,
+    /// What it is for.
+    pub(crate) endpoint: Endpoint,
     /// Whether the client's key was issued by the gateway: the upstream's own has to take its place.
     pub(crate) has_issued_key: bool,
 }
@@ -97,7 +110,7 @@ impl RouteError {
 /// Returns the API family of a request that has no route.
 pub(crate) fn api_family(method: &Method, target: &str, headers: &HeaderMap) -> ApiFamily {
     let path = target.split_once('?').map_or(target, |(path, _)| path);
-    path::family_and_api(method, path::split(path).rest, headers).0
+    path::family_and_endpoint(method, path::split(path).rest, headers).0
 }
 
 /// Returns the route of a request.
@@ -144,14 +157,14 @@ pub(crate) fn route(
         parse(name)?;
     }
     child.truncate(MAX_CHILD_DEPTH);
-    let (family, api) = path::family_and_api(method, parts.rest, headers);
+    let (family, endpoint) = path::family_and_endpoint(method, parts.rest, headers);
     let mut rest = path::below_base(family, parts.rest).into_owned();
     let query = query.and_then(|query| key::strip_query(query, has_issued_key));
     if let Some(query) = query {
         rest.push('?');
         rest.push_str(&query);
     }
-    Ok(Route { run, child, family, rest, api, has_issued_key })
+    Ok(Route { run, child, family, rest, endpoint, has_issued_key })
 }
 
 fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<RunId, RouteError> {

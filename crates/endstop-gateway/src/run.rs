@@ -25,3 +25,4 @@ pub(crate) use entry::RunEntry;
 pub(crate) use permit::{AcquireError, ConversationPermit};
 pub(crate) use prices::Prices;
 pub(crate) use registry::{NoRun, Registry};
+pub(crate) use run_log::OpenLogError;

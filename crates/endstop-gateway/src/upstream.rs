@@ -25,7 +25,7 @@ pub(crate) use body::UpstreamBody;
 pub(crate) use error::UpstreamError;
 pub(crate) use headers::{forwardable, only_forwardable};
 
-use connect::Connector;
+use connect::{Connector, TrustError};
 use pool::Pools;
 use proxy::Proxies;
 
@@ -53,7 +53,7 @@ impl HttpClient {
     ) -> Result<Self, CertificatesError> {
         let connector = match get("SSL_CERT_FILE").filter(|path| !path.is_empty()) {
             Some(path) => {
-                let pem = std::fs::read(&path).map_err(|error| error.to_string());
+                let pem = std::fs::read(&path).map_err(TrustError::from);
                 let connector = pem.and_then(|pem| Connector::trusting(&pem));
                 connector.map_err(|why| CertificatesError { path, why })?
             }
@@ -64,7 +64,7 @@ impl HttpClient {
 
     /// One that trusts these certificates (PEM) and no others, and uses no proxy.
     #[cfg(test)]
-    pub(crate) fn trusting(pem: &[u8]) -> Result<Self, String> {
+    pub(crate) fn trusting(pem: &[u8]) -> Result<Self, TrustError> {
         Ok(Self { pools: Pools::new(Connector::trusting(pem)?, Proxies::default()) })
     }
 
@@ -98,11 +98,11 @@ impl HttpClient {
 }
 
 /// Why the certificates that the environment names cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 #[error("SSL_CERT_FILE: {path}: {why}")]
 pub(crate) struct CertificatesError {
     path: String,
-    why: String,
+    why: TrustError,
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Keys that decide money or routing: each at most once, and only as the interface writes it.
+//! Keys that decide money or routing: each at most once, and only as the API writes it.
 //!
 //! Which of two equal keys counts, and whether `MAX_TOKENS` is `max_tokens`, is for each server to say. A cap that
 //! is lowered in one of them would leave the other one in force.
@@ -30,7 +30,7 @@ fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> 
     }
     let members = object.members();
     if members.is_empty() && object.json().bytes().any(|byte| byte == b'"') {
-        return Err(ReadError("an object has too many members".to_owned()));
+        return Err(ReadError::TooManyMembers);
     }
     check_members(&members, keys)
 }
@@ -52,10 +52,10 @@ pub(crate) fn check_members(
         let Some((key, is_there)) = keys.iter().zip(&mut found).find(is_it) else { continue };
         if !key.spellings.contains(&name) {
             let known = key.spellings.join("` or `");
-            return Err(ReadError(format!("`{name}` has to be written as `{known}`")));
+            return Err(ReadError::Misspelled { key: name.to_owned(), known });
         }
         if std::mem::replace(is_there, true) {
-            return Err(ReadError(format!("`{name}` stands there twice")));
+            return Err(ReadError::Duplicate(name.to_owned()));
         }
         if !key.inner.is_empty() {
             check_object(*value, key.inner)?;
@@ -87,7 +87,7 @@ pub(crate) fn whole(value: Raw<'_>, name: &str, least: u64) -> Result<Option<u64
         return Ok(None);
     }
     let count = value.count().filter(|count| *count >= least);
-    let wrong = || ReadError(format!("`{name}` is not a whole number of at least {least}"));
+    let wrong = || ReadError::NotACount { key: name.to_owned(), least };
     count.ok_or_else(wrong).map(Some)
 }
 
@@ -99,6 +99,6 @@ pub(crate) fn truth(value: Raw<'_>, name: &str) -> Result<bool, ReadError> {
     match value.json() {
         "true" => Ok(true),
         "" | "null" | "false" => Ok(false),
-        _ => Err(ReadError(format!("`{name}` is neither true nor false"))),
+        _ => Err(ReadError::NotABool(name.to_owned())),
     }
 }

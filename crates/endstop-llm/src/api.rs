@@ -1,9 +1,11 @@
-//! The APIs, and which of them are read.
+//! The model APIs.
+//!
+//! A file of its own because it is the one that knows every API's module.
 
 use crate::dialect::Dialect;
 use crate::{chat, gemini, messages, responses};
 
-/// The interface that a request speaks.
+/// A model API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
     /// OpenAI chat completions.
@@ -14,31 +16,17 @@ pub enum Api {
     Messages,
     /// Gemini `generateContent` and `streamGenerateContent`.
     Gemini,
-    /// Counts tokens and costs nothing: Anthropic `count_tokens`, Gemini `countTokens`.
-    CountTokens,
-    /// Lists models and costs nothing.
-    Models,
-    /// Anything else under the upstream: passes untouched, counted as a request.
-    Other,
 }
 
 impl Api {
-    /// How the interface is read; none for those whose answers have no usage.
+    /// How the API is read and written.
     #[must_use]
-    pub fn dialect(self) -> Option<&'static dyn Dialect> {
+    pub fn dialect(self) -> &'static dyn Dialect {
         match self {
-            Self::Chat => Some(&chat::Chat),
-            Self::Responses => Some(&responses::Responses),
-            Self::Messages => Some(&messages::Messages),
-            Self::Gemini => Some(&gemini::Gemini),
-            Self::CountTokens | Self::Models | Self::Other => None,
+            Self::Chat => &chat::Chat,
+            Self::Responses => &responses::Responses,
+            Self::Messages => &messages::Messages,
+            Self::Gemini => &gemini::Gemini,
         }
     }
 }
-
-/// How errors of OpenAI look, where no request was read.
-pub const CHAT: &dyn Dialect = &chat::Chat;
-/// How errors of Anthropic look.
-pub const MESSAGES: &dyn Dialect = &messages::Messages;
-/// How errors of Gemini look.
-pub const GEMINI: &dyn Dialect = &gemini::Gemini;

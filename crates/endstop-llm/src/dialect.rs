@@ -1,20 +1,15 @@
 //! How an API is read and written: one trait for all of them.
 
 use http::StatusCode;
-use thiserror::Error;
 
 use crate::json::{Raw, fields};
 use crate::parts::read_object;
+use crate::read_error::ReadError;
 use crate::request::{CallRequest, Edits};
 use crate::response::{CallResponse, EventContent};
 use crate::sse::SseEvent;
 
-/// Why a request or an answer cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct ReadError(pub String);
-
-/// The answer of the gateway itself to a call.
+/// The response of the gateway itself to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenResponse {
     /// The status.
@@ -25,7 +20,7 @@ pub struct WrittenResponse {
     pub body: Vec<u8>,
 }
 
-/// How one interface is read and written.
+/// How one API is read and written.
 pub trait Dialect: Send + Sync {
     /// Reads a request. `path` is that of the upstream, with its query.
     ///
@@ -39,23 +34,23 @@ pub trait Dialect: Send + Sync {
     /// Where it is not such a request.
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>;
 
-    /// Whether a request is taken without its tools: not by interfaces that want them beside calls in the
+    /// Whether a request is taken without its tools: not by APIs that want them beside calls in the
     /// conversation.
     fn may_remove_tools(&self, body: &[u8]) -> bool {
         let _ = body;
         true
     }
 
-    /// An answer that is not a stream with the first `keep` of its tool calls, at least one, and without the others.
+    /// A response that is not a stream with the first `keep` of its tool calls, at least one, and without the others.
     ///
     /// # Errors
-    /// Where it is not such an answer.
+    /// Where it is not such a response.
     fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError>;
 
-    /// Reads an answer that is not a stream.
+    /// Reads a response that is not a stream.
     ///
     /// # Errors
-    /// Where it is not such an answer.
+    /// Where it is not such a response.
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError>;
 
     /// Whether a body is an error in the shape of the API.
@@ -63,14 +58,14 @@ pub trait Dialect: Send + Sync {
         has_error(body)
     }
 
-    /// Reads an answer that is a stream. `parsed` says what the request was.
+    /// Reads a response that is a stream. `parsed` says what the request was.
     fn stream(&self, parsed: &CallRequest) -> Box<dyn StreamReader>;
 
-    /// The answer that ends the loop of a client by itself: 200, as a stream where that was parsed for. Follows
+    /// The response that ends the loop of a client by itself: 200, as a stream if the request asks for one. Follows
     /// [`CallRequest::contract`], but gives text where it demands structure.
     fn stop(&self, parsed: &CallRequest, stop: &StopText) -> WrittenResponse;
 
-    /// An error of the interface, with the stop in its message.
+    /// An error of the API, with the stop in its message.
     fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse;
 }
 
@@ -92,7 +87,7 @@ fn has_error(body: &[u8]) -> bool {
     read.is_ok_and(|body| body.error.message.text().is_some())
 }
 
-/// What kind of error, for interfaces that name kinds.
+/// What kind of error, for APIs that name kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A limit stopped the run: `billing_error`, `insufficient_quota`.
@@ -118,7 +113,7 @@ pub trait StreamReader: Send {
     /// Takes in an event.
     fn event(&mut self, event: &SseEvent<'_>) -> EventContent;
 
-    /// Takes in an event that brings nothing but words, and gives those that count as the answer's text. `None`
+    /// Takes in an event that brings nothing but words, and gives those that count as the response's text. `None`
     /// where it may be another one: then it was not taken in.
     fn words<'e>(&mut self, event: &SseEvent<'e>) -> Option<&'e str> {
         let _ = event;

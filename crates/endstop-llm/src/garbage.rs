@@ -1,4 +1,4 @@
-//! JSON of any shape, with the keys that the interfaces know in places where they do not belong.
+//! JSON of any shape, with the keys that the APIs know in places where they do not belong.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};

@@ -2,7 +2,7 @@
 //!
 //! The model and whether it is a stream stand in the path, not in the body. A stream is one of events only with
 //! `alt=sse`; without, it is a JSON list that grows. Keys may be in camel case or with
-//! underscores, as in all interfaces of that family.
+//! underscores, as in all APIs of that family.
 
 use http::StatusCode;
 

@@ -14,8 +14,9 @@ use serde::de::{Deserializer, Error, Visitor};
 mod splice;
 mod walk;
 
-pub(crate) use splice::{Changes, Object};
-pub(crate) use walk::{Broken, FromJson, Walk, is_plain, parse, parse_noting};
+pub(crate) use splice::{Changes, Object, SpliceError};
+pub use walk::JsonError;
+pub(crate) use walk::{FromJson, Walk, is_plain, parse, parse_noting};
 
 /// A value as its text; empty where it is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl<'j> Raw<'j> {
 }
 
 impl<'j> FromJson<'j> for Raw<'j> {
-    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
         walk.raw()
     }
 }
@@ -152,7 +153,7 @@ impl<T> Default for List<T> {
 }
 
 impl<'j, T: FromJson<'j>> FromJson<'j> for List<T> {
-    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
         let mut items = Vec::new();
         walk.list(|walk| {
             if items.len() >= MAX_ITEMS {
@@ -196,7 +197,7 @@ impl<'j> Entry<'j> {
 }
 
 impl<'j> FromJson<'j> for Entry<'j> {
-    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
         let (raw, members) = walk.with_text()?;
         Ok(Self { raw, members })
     }
@@ -207,7 +208,7 @@ impl<'j> FromJson<'j> for Entry<'j> {
 struct Members<'j>(Vec<(Key<'j>, Raw<'j>)>);
 
 impl<'j> FromJson<'j> for Members<'j> {
-    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken> {
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError> {
         let mut members = Vec::new();
         walk.object(|key, walk| {
             if members.len() >= MAX_ITEMS {
@@ -234,7 +235,7 @@ macro_rules! fields {
         impl<$life> crate::json::FromJson<$life> for $name<$life> {
             fn from_json(
                 walk: &mut crate::json::Walk<$life>,
-            ) -> Result<Self, crate::json::Broken> {
+            ) -> Result<Self, crate::json::JsonError> {
                 let mut value = Self::default();
                 walk.object(|key, walk| {
                     match key.as_str() {

@@ -1,4 +1,4 @@
-//! The model APIs on the wire: requests, replies, streams, usage, errors and stop responses.
+//! The model APIs on the wire: requests, responses, streams, usage, errors and stop responses.
 //!
 //! OpenAI chat completions and responses, Anthropic messages and Gemini `generateContent` differ in every field, but
 //! a program that meters or limits model calls asks all four the same questions. Which model, which output cap, how
@@ -16,7 +16,7 @@
 //! ```
 //! use endstop_llm::{Api, Edits};
 //!
-//! let chat = Api::Chat.dialect().ok_or("not read")?;
+//! let chat = Api::Chat.dialect();
 //! let body = br#"{ "model": "gpt-4o-mini", "messages": [{ "role": "user", "content": "hi" }] }"#;
 //! let request = chat.read("/v1/chat/completions", body)?;
 //! assert_eq!((request.model.as_str(), request.output_cap), ("gpt-4o-mini", None));
@@ -52,6 +52,7 @@ mod limits;
 mod messages;
 mod output_contract;
 mod parts;
+mod read_error;
 mod request;
 mod response;
 mod response_builder;
@@ -67,10 +68,10 @@ mod garbage;
 #[cfg(test)]
 mod tests;
 
-pub use api::{Api, CHAT, GEMINI, MESSAGES};
-pub use dialect::{
-    Dialect, ErrorKind, ReadError, StopText, StreamReader, WrittenResponse, is_done,
-};
+pub use api::Api;
+pub use dialect::{Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
+pub use json::JsonError;
+pub use read_error::ReadError;
 pub use request::{
     CallRequest, Edits, MessageMark, OutputContract, OutputKinds, Thread, ToolResult, ToolsOff,
 };

@@ -1,4 +1,4 @@
-//! What shape of answer a client requirement on, by its tools.
+//! The shape of response that a client demands, by its tools.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What the interfaces have in common: bodies, the text of content, changes of a request.
+//! What the APIs have in common: bodies, the text of content, changes of a request.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -27,22 +27,38 @@ fields! {
     }
 }
 
+fields! {
+    /// A choice of tools: what kind of choice, and the tool if it is one.
+    ToolChoice<'j> {
+        kind: Raw<'j> = "type",
+        name: Raw<'j> = "name",
+        mode: Raw<'j> = "mode",
+    }
+}
+
+fields! {
+    /// What holds a format of the output.
+    Formatted<'j> {
+        format: Kind<'j> = "format",
+    }
+}
+
 /// Reads a body that has to be an object.
 pub(crate) fn read_object<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<T, ReadError> {
     let text = text_of_body(body)?;
     if !text.trim_ascii_start().starts_with('{') {
-        return Err(ReadError("not a JSON object".to_owned()));
+        return Err(ReadError::NotAnObject);
     }
-    parse(text).map_err(|error| ReadError(error.to_string()))
+    Ok(parse(text)?)
 }
 
 /// As [`read_object`], with the members of the object.
 pub(crate) fn read_noting<'j, T: FromJson<'j>>(body: &'j [u8]) -> Result<Noted<'j, T>, ReadError> {
     let text = text_of_body(body)?;
     if !text.trim_ascii_start().starts_with('{') {
-        return Err(ReadError("not a JSON object".to_owned()));
+        return Err(ReadError::NotAnObject);
     }
-    let (value, members) = parse_noting(text).map_err(|error| ReadError(error.to_string()))?;
+    let (value, members) = parse_noting(text)?;
     Ok(Noted { text, value, members })
 }
 
@@ -59,7 +75,7 @@ pub(crate) fn text_of_body(body: &[u8]) -> Result<&str, ReadError> {
     if let Ok(text) = simdutf8::basic::from_utf8(body) {
         return Ok(text);
     }
-    std::str::from_utf8(body).map_err(|error| ReadError(error.to_string()))
+    Ok(std::str::from_utf8(body)?)
 }
 
 /// The text of content: a string, or the texts of its parts, a line each.
@@ -144,9 +160,7 @@ pub(crate) fn fallbacks<'j>(
     };
     let names: Vec<String> = all.take(MAX_FALLBACKS.saturating_add(1)).map(name).collect();
     if names.len() > MAX_FALLBACKS {
-        return Err(ReadError(format!(
-            "more than {MAX_FALLBACKS} models are named to fall back on"
-        )));
+        return Err(ReadError::TooManyFallbacks);
     }
     Ok(names)
 }
@@ -173,7 +187,7 @@ pub(crate) fn is_nothing(edits: &Edits<'_>) -> bool {
 
 /// The beginning of a change of a body.
 pub(crate) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object<'_>), ReadError> {
-    Changes::of(body).map_err(ReadError)
+    Ok(Changes::of(body)?)
 }
 
 /// Lowers a number to `cap` wherever the object has it. `false` where it has none: `null` is one that is not set.
@@ -257,7 +271,7 @@ pub(crate) fn keep_items(
     }
 }
 
-/// An answer without all but the first `keep` calls in the list under a key.
+/// A response without all but the first `keep` calls in the list under a key.
 pub(crate) fn keep_calls(
     body: &[u8],
     key: &str,

@@ -11,21 +11,21 @@ pub struct CallRequest {
     pub model: String,
     /// Other models that may answer in its stead.
     pub fallbacks: Vec<String>,
-    /// Whether the answer is to be a stream of events.
+    /// Whether the response is to be a stream of events.
     pub is_stream: bool,
-    /// Whether the answer is to be a JSON list of what would be events: Gemini's stream without `alt=sse`. Not
+    /// Whether the response is to be a JSON list of what would be events: Gemini's stream without `alt=sse`. Not
     /// with [`is_stream`](Self::is_stream).
     pub is_list: bool,
-    /// Whether the client parsed for usage in the stream, or gets it anyway.
+    /// Whether the client asks for usage in the stream, or gets it anyway.
     pub wants_usage: bool,
     /// The client's output cap.
     pub output_cap: Option<u64>,
-    /// How many answers are parsed for at once (`n`, `candidateCount`); at least 1.
+    /// How many responses are requested at once (`n`, `candidateCount`); at least 1.
     pub choices: u64,
-    /// What shape of answer the client requirement on.
+    /// The shape of response that the client demands.
     pub contract: OutputContract,
-    /// The answer is to be made after the request is answered (`background` of responses): what it uses is told
-    /// by another request.
+    /// The response is made after the request is answered (`background` of responses): another request reports its
+    /// usage.
     pub is_background: bool,
     /// Tools that run at the provider are offered: what they read is input too, and is in no request.
     pub has_server_tools: bool,
@@ -42,7 +42,7 @@ pub struct CallRequest {
     pub tools: Vec<String>,
     /// The request continues a thread that the upstream keeps (Anthropic message threads, `previous_response_id`).
     pub thread: Thread,
-    /// The id of the answer that the request continues, where it names one (`previous_response_id`).
+    /// The id of the response that the request continues, where it names one (`previous_response_id`).
     pub continues: Option<String>,
     /// The conversation, message by message.
     pub messages: Vec<MessageMark>,
@@ -125,7 +125,7 @@ pub struct MessageMark {
     pub names_output: bool,
 }
 
-/// What shape of answer the client requirement on.
+/// The shape of response that the client demands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OutputContract {
     /// Text will do.
@@ -156,7 +156,7 @@ pub enum Thread {
 /// The result of one tool call, as the model will see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolResult {
-    /// The call's id; empty where the interface has none.
+    /// The call's id; empty where the API has none.
     pub id: String,
     /// The tool, where the request names it: in the model's message before, or beside the result.
     pub tool: String,
@@ -174,7 +174,7 @@ pub struct Edits<'e> {
     /// The output cap, of each choice.
     pub output_cap: Option<u64>,
     /// A cap that the request has none of stands in the other field than the model's name suggests, where the
-    /// interface has two.
+    /// API has two.
     pub other_cap_field: bool,
     /// Ask for usage in the stream.
     pub force_usage: bool,

@@ -1,15 +1,16 @@
 //! Model responses, as they are read.
 
+use crate::limits::{MAX_CALLS, MAX_TEXT};
 use crate::usage::ReportedUsage;
 
-/// What an answer said.
+/// What a response said.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallResponse {
-    /// The answer's id.
+    /// The response's id.
     pub id: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// What it used, if it told.
+    /// Token usage, if the provider reported it.
     pub usage: Option<ReportedUsage>,
     /// The finish reason, raw.
     pub finish: Option<String>,
@@ -19,10 +20,24 @@ pub struct CallResponse {
     pub tool_calls: Vec<ToolCall>,
     /// Bytes of text, reasoning and arguments of all choices: for an estimate.
     pub output_bytes: u64,
-    /// Whether the answer came to its own end.
+    /// Whether the response came to its own end.
     pub is_whole: bool,
     /// An error that came inside the stream.
     pub error: Option<String>,
+}
+
+impl CallResponse {
+    /// Whether as much is kept as ever is, so that the end of a text or a call may be missing.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let of_calls = self
+            .tool_calls
+            .iter()
+            .map(|call| call.id.len() + call.tool.len() + call.arguments.len());
+        let kept = self.text.len() + of_calls.sum::<usize>();
+        // A text is cut between two characters, so some bytes may be left.
+        self.tool_calls.len() >= MAX_CALLS || kept + char::MAX_LEN_UTF8 > MAX_TEXT
+    }
 }
 
 /// What one event of a stream brought.

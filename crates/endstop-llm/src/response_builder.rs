@@ -1,4 +1,4 @@
-//! What is kept of an answer while it is read, alike in the interfaces that write it as blocks or items.
+//! What is kept of a response while it is read, alike in the APIs that write it as blocks or items.
 
 use crate::ToolCall;
 use endstop_price::UsageShape;
@@ -9,7 +9,7 @@ use crate::response_outline::{TextRoom, count_bytes, error_words, word};
 use crate::usage::UsageTally;
 use crate::{CallResponse, EventContent};
 
-/// An answer so far.
+/// A response so far.
 #[derive(Debug)]
 pub(crate) struct ResponseBuilder {
     pub(crate) response: CallResponse,
@@ -26,7 +26,7 @@ impl ResponseBuilder {
         }
     }
 
-    /// Takes in what an answer calls itself; the first names stay.
+    /// Takes in what a response calls itself; the first names stay.
     pub(crate) fn names(&mut self, id: Raw<'_>, model: Raw<'_>) {
         let response = &mut self.response;
         response.id = response.id.take().or_else(|| word(id));

@@ -1,4 +1,4 @@
-//! What the gateway answers by itself, as far as the interfaces have it in common.
+//! What the gateway answers by itself, as far as the APIs have it in common.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use crate::json::{Raw, fields};
 use crate::limits::{MAX_CHOICES, MAX_TEXT};
 use crate::{CallRequest, CallResponse, OutputContract, ReadError, WrittenResponse};
 
-/// What is said where a stop has no words: an empty answer makes clients ask again.
+/// What is said where a stop has no words: an empty response makes clients ask again.
 const STOPPED: &str = "Endstop stopped this run.";
 
-/// The tool whose call ends the loop of a client that takes no text for an answer.
+/// The tool whose call ends the loop of a client that takes no text for a response.
 pub(crate) const FINAL_ANSWER: &str = "final_answer";
 
-/// What an answer of the gateway needs to know of the request.
+/// What a response of the gateway needs to know of the request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseOutline {
     /// 32 hexadecimal digits. Equal for equal conversations: clients that know messages by their ids take a
@@ -65,7 +65,7 @@ pub(crate) fn words(stop: &StopText) -> &str {
     if stop.text.trim().is_empty() { STOPPED } else { &stop.text }
 }
 
-/// A JSON answer.
+/// A JSON response.
 pub(crate) fn json_answer(status: StatusCode, body: &Value) -> WrittenResponse {
     WrittenResponse {
         status,
@@ -93,7 +93,7 @@ pub(crate) fn changed_event(data: Result<Vec<u8>, ReadError>) -> Vec<u8> {
     data.map_or(Vec::new(), |data| [&b"data: "[..], &data, b"\n\n"].concat())
 }
 
-/// How much more of an answer is kept: text, names and arguments of calls.
+/// How much more of a response is kept: text, names and arguments of calls.
 #[derive(Debug)]
 pub(crate) struct TextRoom(usize);
 
@@ -140,7 +140,7 @@ fields! {
     }
 }
 
-/// The words of an error of any interface; `None` where there is no error.
+/// The words of an error of any API; `None` where there is no error.
 pub(crate) fn error_words(error: Raw<'_>) -> Option<String> {
     if !error.is_some() || matches!(error.json(), "false" | "\"\"") {
         return None;

@@ -1,6 +1,6 @@
 //! OpenAI responses.
 //!
-//! The input is a list of items. Which of them are results of the model's last turn is not said: those behind its
+//! The input is a list of items. Which of them are results of the model's last step is not said: those behind its
 //! last item are taken. Where a client writes each result behind its call, only the last one is.
 
 use http::StatusCode;

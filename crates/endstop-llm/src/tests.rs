@@ -1,4 +1,4 @@
-//! Tests that hold for every interface.
+//! Tests that hold for every API.
 
 use http::StatusCode;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ mod cost;
 pub(crate) const ALL: [Api; 4] = [Api::Chat, Api::Responses, Api::Messages, Api::Gemini];
 
 pub(crate) fn dialect(api: Api) -> &'static dyn Dialect {
-    api.dialect().unwrap()
+    api.dialect()
 }
 
 pub(crate) fn stop() -> StopText {

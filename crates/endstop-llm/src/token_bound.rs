@@ -306,7 +306,7 @@ impl Weight {
     }
 }
 
-/// Whether parts of this kind are a recording or a document, by the names that servers of OpenAI's interfaces use.
+/// Whether parts of this kind are a recording or a document, by the names that servers of OpenAI's APIs use.
 fn is_recording(kind: &str) -> bool {
     matches!(kind, "video" | "input_video" | "audio" | "input_audio") || kind.ends_with("_url")
 }

@@ -28,7 +28,7 @@ pub struct ReportedUsage {
 }
 
 impl ReportedUsage {
-    /// Whether it tells all of an answer with this many bytes of output: neither input nor output is left out.
+    /// Whether it tells all of a response with this many bytes of output: neither input nor output is left out.
     #[must_use]
     pub const fn is_whole(&self, output_bytes: u64) -> bool {
         let (input, output) = (self.tokens.total_input(), self.tokens.output);
@@ -50,11 +50,11 @@ impl ReportedUsage {
     }
 }
 
-/// The reports of one answer so far.
+/// The reports of one response so far.
 #[derive(Debug)]
 pub(crate) struct UsageTally {
     shape: UsageShape,
-    /// An object as an answer has it: the reports merged into one as `usage`, and beside it the tier.
+    /// An object as a response has it: the reports merged into one as `usage`, and beside it the tier.
     around: Value,
     service_tier: Option<String>,
     last: String,
@@ -102,7 +102,7 @@ impl UsageTally {
         self.response()
     }
 
-    /// Counts runs of a tool at the provider that stand in the answer and in no report: `of` gives their number so
+    /// Counts runs of a tool at the provider that stand in the response and in no report: `of` gives their number so
     /// far for the one before. Gives what was used, where that is reported already.
     pub(crate) fn count_runs(
         &mut self,
@@ -135,7 +135,7 @@ impl UsageTally {
     }
 }
 
-/// Input and output, as the interfaces name them.
+/// Input and output, as the APIs name them.
 const HALVES: [[&str; 2]; 3] = [
     ["prompt_tokens", "completion_tokens"],
     ["input_tokens", "output_tokens"],

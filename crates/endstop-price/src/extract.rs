@@ -229,7 +229,7 @@ impl PriceTable {
     ///
     /// `flavor` is the provider's interface as the price data names it (`chat`, `responses`, `default`);
     /// without it the one that
-    /// recognises most of the body is taken.
+    /// recognizes most of the body is taken.
     ///
     /// # Errors
     ///
@@ -246,7 +246,7 @@ impl PriceTable {
         if let Some(flavor) = flavor {
             return found.extractor(flavor)?.read(body);
         }
-        // Several may fit; the one that recognises most loses nothing. Equal ones read alike.
+        // Several may fit; the one that recognizes most loses nothing. Equal ones read alike.
         let mut best: Option<(Option<String>, UsageCounts)> = None;
         let mut first_error = UsageError::UnknownShape;
         for (index, extractor) in found.extractors.iter().enumerate() {

@@ -24,6 +24,7 @@ mod memory;
 mod page;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod whole_lines;
 
 pub use self::error::StoreError;
 pub use self::file::FileStore;
@@ -32,6 +33,7 @@ pub use self::lock::RunLock;
 pub use self::memory::MemoryStore;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
+pub(crate) use self::whole_lines::WholeLines;
 pub use crate::limits::{
     MAX_APPEND_BYTES, MAX_RUN_ID_BYTES, MAX_STATE_BYTES, PAGE_BYTES, PAGE_LINES,
 };

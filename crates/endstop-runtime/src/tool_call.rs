@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// A call that the model asks for.
+///
+/// `endstop-llm` has a type of the same fields for calls as they are read from the wire. Neither crate depends on the
+/// other: a reader of responses needs no ledger, and a driver of its own needs no readers. This one is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The provider's id of the call; unique within a reply.

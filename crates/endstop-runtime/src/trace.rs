@@ -1,12 +1,14 @@
 //! The trace of a run: its events as lines, written, kept in memory, and taken in again.
 
 mod buffer;
+mod file;
 mod open_work;
 mod recorder;
 mod recording;
 mod replay;
 
 pub use buffer::TraceBuffer;
+pub use file::{TraceFile, TraceFileError, TraceLineError};
 pub use recorder::{
     Flush, TraceProblems, TraceRecorder, push_seen, push_trace_line, trace_header, trace_line,
 };

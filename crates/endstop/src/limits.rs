@@ -38,9 +38,6 @@ pub(crate) const MAX_RESPONSE_BYTES: usize = 64 << 20;
 /// The most entries that a provider can want back of one response: each is kept in the conversation.
 #[cfg(feature = "models")]
 pub(crate) const MAX_OPAQUE: usize = 1_024;
-/// The most tool calls of one response, as the readers of transcripts have it.
-#[cfg(feature = "models")]
-pub(crate) const MAX_COUNTED_CALLS: usize = 4_096;
 /// The most bytes of a provider's error text that are kept: it is shown to a person.
 #[cfg(feature = "models")]
 pub(crate) const MAX_ERROR_TEXT_BYTES: usize = 1_024;

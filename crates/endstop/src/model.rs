@@ -6,6 +6,7 @@
 
 mod names;
 mod open;
+mod open_error;
 #[cfg(feature = "models")]
 mod provider;
 #[cfg(feature = "transcripts")]
@@ -13,6 +14,7 @@ mod replay;
 mod reply;
 mod scripted;
 mod secret;
+mod timeouts;
 
 use std::fmt;
 
@@ -28,7 +30,8 @@ pub use crate::limits::MAX_REMEMBERED;
 pub use crate::limits::MAX_REPLIES;
 pub use endstop_runtime::{ModelError, ModelErrorKind};
 pub use names::{KnownProvider, PROVIDERS, known_provider};
-pub use open::{OpenModelError, OpenOptions, Timeouts, open};
+pub use open::{OpenOptions, open};
+pub use open_error::OpenModelError;
 #[cfg(feature = "models")]
 pub use provider::{ProviderModel, ProviderModelBuilder};
 #[cfg(feature = "transcripts")]
@@ -36,6 +39,7 @@ pub use replay::{ReplayModel, ReplayModelError, UNRECORDED_TOOL};
 pub use reply::Reply;
 pub use scripted::{RecordedRequest, ScriptedModel};
 pub use secret::Secret;
+pub use timeouts::Timeouts;
 
 /// What a model is asked.
 #[derive(Clone, Copy, Debug)]

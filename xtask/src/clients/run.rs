@@ -35,7 +35,7 @@ pub(super) struct Ended {
     /// Calls that reached the upstream.
     pub(super) calls: Option<u64>,
     /// Requests that were answered with the stop.
-    pub(super) stop_answers: Option<u64>,
+    pub(super) stop_responses: Option<u64>,
     /// Exit code of `endstop run`.
     pub(super) code: Option<i32>,
     /// The client's last line.
@@ -104,7 +104,7 @@ fn one(
     if let Ok(report) = fs::read(&report) {
         let report: Value = serde_json::from_slice(&report).unwrap_or_default();
         ended.calls = report.get("upstream_calls").and_then(Value::as_u64);
-        ended.stop_answers = report.get("stop_answers").and_then(Value::as_u64);
+        ended.stop_responses = report.get("stop_responses").and_then(Value::as_u64);
     }
     match status {
         Some(_) => Ok(()),
@@ -120,8 +120,8 @@ fn fault(ended: &Ended, loops: u64) -> Option<String> {
     if ended.calls != Some(STEPS) {
         return Some(format!("{:?} calls reached the upstream, not {STEPS}", ended.calls));
     }
-    if ended.stop_answers != Some(loops) {
-        return Some(format!("{:?} requests got the stop, not {loops}", ended.stop_answers));
+    if ended.stop_responses != Some(loops) {
+        return Some(format!("{:?} requests got the stop, not {loops}", ended.stop_responses));
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
@@ -201,7 +201,7 @@ mod tests {
         let result = ClientResult { text: "Endstop did it".to_owned(), ..ClientResult::default() };
         Ended {
             calls: Some(3),
-            stop_answers: Some(1),
+            stop_responses: Some(1),
             code: Some(124),
             result: Some(result),
             ..Ended::default()
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(faults(right()), None);
         assert!(faults(Ended { calls: Some(4), ..right() }).is_some());
         assert!(faults(Ended { calls: None, ..right() }).is_some());
-        assert!(faults(Ended { stop_answers: Some(2), ..right() }).is_some());
+        assert!(faults(Ended { stop_responses: Some(2), ..right() }).is_some());
         assert!(fault(&right(), 2).is_some());
         assert!(faults(Ended { code: Some(0), ..right() }).is_some());
         assert!(faults(Ended { result: None, ..right() }).is_some());

@@ -12,7 +12,7 @@ pub(super) fn line(ended: &Ended) -> String {
     let mode = if ended.is_stream { "stream" } else { "whole" };
     let mark = if ended.fault.is_some() { "FAILED" } else { "ok" };
     let calls = count(ended.calls);
-    let stops = count(ended.stop_answers);
+    let stops = count(ended.stop_responses);
     format!(
         "{mark:<6} {:<21} {:<10} {mode:<6} calls {calls}, stop answers {stops}, {}",
         ended.client,
@@ -40,7 +40,7 @@ pub(super) fn page(rows: &[Ended]) -> String {
             row.api,
             if row.is_stream { "yes" } else { "no" },
             count(row.calls),
-            count(row.stop_answers),
+            count(row.stop_responses),
             count(tools),
             how(row),
         );

@@ -129,5 +129,4 @@ pub(crate) fn run(root: &Path, all: bool) -> Result<Vec<Report>, TidyError> {
 }
 
 #[cfg(test)]
-#[path = "tidy_tests.rs"]
 mod tests;

@@ -36,7 +36,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "loom", depth: Depth::Push, plan: loom },
     Step { name: "shuttle", depth: Depth::Push, plan: shuttle },
     Step { name: "clients", depth: Depth::Push, plan: clients },
-    Step { name: "licences", depth: Depth::Push, plan: licences },
+    Step { name: "licenses", depth: Depth::Push, plan: licenses },
     Step { name: "fuzz", depth: Depth::Push, plan: short_fuzz },
     Step { name: "all clients", depth: Depth::Nightly, plan: all_clients },
     Step { name: "long shuttle", depth: Depth::Nightly, plan: long_shuttle },
@@ -151,7 +151,7 @@ fn all_clients(_: &Path) -> Plan {
     one("cargo xtask clients --all")
 }
 
-fn licences(_: &Path) -> Plan {
+fn licenses(_: &Path) -> Plan {
     if !cargo_has("deny") {
         return Plan::Skip("cargo-deny is not installed".to_owned());
     }

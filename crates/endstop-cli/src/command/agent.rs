@@ -44,14 +44,14 @@ those of --policy or --stop, and those of --steps, --usd and --timeout. With --r
 limits hold too, unless --policy or --stop takes their place. Ctrl-C stops the run after what is
 in flight, a second one cuts that, a third ends the process.
 
-A limit in dollars needs a price. Under the default limits a model without one goes on, with a
+A cost limit needs a price. Under the default limits a model without one goes on, with a
 warning; under others its call stops the run, unless --unpriced says something else.
 
 Offline models: `scripted` says one sentence, `scripted:slow` takes its time, `scripted:loop` calls
 tools for ever, `scripted:fail` refuses; with `@MODEL` after it one is priced as that model.
 `replay:FILE` gives the answers of a recorded run.
 
-Exit codes: 0 completed, 124 stopped or held up by a limit, 130 interrupted or killed, 1 failed,
+Exit codes: 0 completed, 124 stopped or paused by a rule, 130 interrupted or killed, 1 failed,
 2 wrong arguments or unusable input.";
 
 /// Arguments of `endstop agent`.
@@ -70,7 +70,7 @@ pub struct AgentArgs {
     /// environment of this command, API keys in it included
     #[arg(long, value_name = "TOOLS", value_parser = builtins)]
     tools: Option<Builtins>,
-    /// The folder that the tools for files do not leave, and in which `bash` begins [default: .]
+    /// The directory that the tools for files do not leave, and in which `bash` begins [default: .]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Let the agent give tasks to agents like itself, within the same limits
@@ -103,7 +103,7 @@ pub struct AgentArgs {
     /// Write an Endstop trace of the whole run, for `endstop replay` and `endstop explain`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// A kill switch: while this file exists nothing begins, and what is in flight is cut
+    /// A kill switch: while this file exists nothing begins, and what is in flight is aborted
     #[arg(long, value_name = "FILE")]
     kill_file: Option<PathBuf>,
     /// Print what happens, one line an event; twice: with the model's words

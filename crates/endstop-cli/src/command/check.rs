@@ -1,4 +1,4 @@
-//! `endstop check`: what a policy says, and how far it lets a run go at the most.
+//! `endstop check`: what a policy says, and its bounds.
 
 use std::fmt::Write as _;
 use std::io::Write;

@@ -29,13 +29,13 @@ an empty message.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct ConvertArgs {
-    /// Transcripts, or folders of them
+    /// Transcripts, or directories of them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     /// The format to write
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: To,
-    /// The folder for one file a run; it is made if it is not there
+    /// The directory for one file per run; it is made if it is missing
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Prices to use instead of the embedded ones

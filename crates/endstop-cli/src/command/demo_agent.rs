@@ -80,7 +80,7 @@ async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
             Reply::Said(text) => return Ok(text),
             Reply::Call(call) => call,
         };
-        // A sub-agent has a name in the path, so that it has a line of its own in the bill.
+        // A sub-agent has a name in the path, so that it has a line of its own in the summary.
         let place = run.as_ref().map(|run| format!("/r/{run}/research-{iteration}"));
         let found = research(args, &mut model, &place.unwrap_or_default()).await?;
         planner.add(&call, &found);
@@ -194,7 +194,7 @@ impl Model {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_DEMO_RESPONSE_BYTES).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
-        let response = endstop_llm::MESSAGES.answer(&body);
+        let response = endstop_llm::Api::Messages.dialect().answer(&body);
         if !status.is_success() {
             let message = response.ok().and_then(|response| response.error);
             return Err(format!("{status}: {}", message.as_deref().unwrap_or("no message")));

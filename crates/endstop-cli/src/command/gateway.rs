@@ -14,9 +14,7 @@ use endstop::core::Program;
 use endstop::core::policy::Policy;
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
-use endstop_gateway::{
-    Bounds, Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
-};
+use endstop_gateway::{Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams};
 use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
@@ -29,27 +27,27 @@ use crate::output;
 /// Flags of a gateway.
 #[derive(Debug, clap::Args)]
 pub(super) struct GatewayArgs {
-    /// Where model calls go: an address for all of them, `openai=URL,anthropic=URL,gemini=URL`, or `sim`,
+    /// The upstream of model calls: an address for all of them, `openai=URL,anthropic=URL,gemini=URL`, or `sim`,
     /// `sim:SCRIPT` for the scripted model that is built in [default: what OPENAI_BASE_URL,
     /// ANTHROPIC_BASE_URL and GOOGLE_GEMINI_BASE_URL say, else the providers]
     #[arg(long, value_name = "WHERE")]
     upstream: Option<String>,
-    /// How a stop is answered: with an answer that ends the client's loop, or with an error (402)
+    /// What a stopped client receives: a response that ends its loop, or an error (402)
     #[arg(long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
     stop_with: HowToStop,
     /// Let calls pass whose usage cannot be read, although money or tokens are limited
     #[arg(long)]
     allow_unmetered: bool,
-    /// How long a call is held while its run is paused; then it is answered with a stop
+    /// How long a call of a paused run waits; then it gets the stop response
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
     pub(super) pause_limit: Duration,
-    /// How long an upstream may take to begin an answer; then the call fails with 504
+    /// How long an upstream may take to begin a response; then the call fails with 504
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "1h")]
     answer_within: Duration,
     /// The output cap of calls that bring none, where money or tokens are limited
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_output: u64,
-    /// A kill switch: while this file exists no call begins, and what is in flight is cut
+    /// A kill switch: while this file exists no call begins, and what is in flight is aborted
     #[arg(long, value_name = "FILE")]
     pub(super) kill_file: Option<PathBuf>,
     /// Prices to use instead of the embedded ones
@@ -82,9 +80,9 @@ pub(super) struct GatewaySetup {
     pub(super) listen: SocketAddr,
     pub(super) policy: Policy,
     pub(super) runs: Runs,
-    pub(super) around: RunEnvironment,
+    pub(super) environment: RunEnvironment,
     pub(super) control_token: Option<Key>,
-    pub(super) keep: Option<PathBuf>,
+    pub(super) stored_runs: Option<PathBuf>,
 }
 
 /// The policy as it is evaluated.
@@ -118,34 +116,29 @@ impl GatewayArgs {
     ///
     /// # Errors
     /// If an address cannot be used, or something cannot be read.
-    pub(super) async fn open(&self, setting: GatewaySetup) -> Result<Open, CliError> {
+    pub(super) async fn open(&self, setup: GatewaySetup) -> Result<Open, CliError> {
         let prices = self.table()?;
-        let program = compiled(&setting.policy)?;
-        unseen::unseen(&setting.policy).iter().for_each(|warning| output::warn(warning));
+        let program = compiled(&setup.policy)?;
+        unseen::unseen(&setup.policy).iter().for_each(|warning| output::warn(warning));
         let (upstreams, sim) = self.upstreams().await?;
-        let mut around = setting.around;
+        let mut config = Config::new(upstreams, program, setup.runs);
+        config.listen = setup.listen;
+        config.upstream_keys = UpstreamKeys::from_environment(environment);
+        config.environment = setup.environment;
         if let Some(file) = &self.kill_file {
-            around.kill = Some(Arc::new(FileKillSwitch::new(file)));
+            config.environment.kill = Some(Arc::new(FileKillSwitch::new(file)));
         }
-        let config = Config {
-            listen: setting.listen,
-            upstreams,
-            upstream_keys: UpstreamKeys::from_environment(environment),
-            program,
-            runs: setting.runs,
-            around,
-            stop_with: match self.stop_with {
-                HowToStop::Answer => StopWith::Answer,
-                HowToStop::Error => StopWith::Error,
-            },
-            allow_unmetered: self.allow_unmetered,
-            pause: PauseLimit(self.pause_limit),
-            default_output: self.max_output,
-            prices,
-            bounds: Bounds { answer_within: self.answer_within, ..Bounds::default() },
-            control_token: setting.control_token,
-            keep: setting.keep,
+        config.stop_with = match self.stop_with {
+            HowToStop::Answer => StopWith::Answer,
+            HowToStop::Error => StopWith::Error,
         };
+        config.allow_unmetered = self.allow_unmetered;
+        config.pause = PauseLimit(self.pause_limit);
+        config.default_output = self.max_output;
+        config.prices = prices;
+        config.bounds.answer_within = self.answer_within;
+        config.control_token = setup.control_token;
+        config.stored_runs = setup.stored_runs;
         let gateway = Gateway::start(config).await.map_err(|e| CliError::new(causes(&e)))?;
         Ok(Open { gateway, sim })
     }

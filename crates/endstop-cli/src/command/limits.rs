@@ -31,20 +31,19 @@ pub(super) struct Limits {
     /// A stop condition, in single quotes
     #[arg(long, value_name = "EXPR")]
     stop: Option<String>,
-    /// At most so many steps, sub-agents' included: model calls, each with the tools that it asks for. One that
-    /// failed and is tried again is the same step
+    /// Stop at this many steps, sub-agents included: model calls, each with its tool calls and retries
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     steps: Option<u64>,
-    /// At most so many dollars, sub-agents' included
+    /// Stop at this many US dollars, sub-agents included
     #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     usd: Option<Money>,
-    /// At most so many tokens of input and output, sub-agents' included: `200000`, `200k`
+    /// Stop at this many tokens of input and output, sub-agents included: `200000`, `200k`
     #[arg(long, value_name = "N", value_parser = amount_of_tokens, allow_negative_numbers = true)]
     tokens: Option<String>,
-    /// At most so long: `90s`, `10m`, `1h30m`
+    /// Stop after this time: `90s`, `10m`, `1h30m`
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<String>,
-    /// What a limit in dollars does with a call that has no price: `stop`, `ignore`, or dollars for a million
+    /// What a cost limit does with an unpriced call: `stop`, `ignore`, or a price in US dollars per million
     /// tokens of input and output, such as `3,15`
     #[arg(long, value_name = "WHAT", value_parser = unpriced)]
     unpriced: Option<OnUnpriced>,
@@ -208,9 +207,8 @@ fn unbounded(policy: &Policy) -> CliError {
             "add --steps, --tokens or --timeout, or give such calls a price: --unpriced 3,15",
         );
     }
-    CliError::new("no stop rule limits steps, money, tokens or time").with_hint(
-        "add --steps, --usd, --tokens or --timeout; `endstop check` says how far it goes",
-    )
+    CliError::new("no stop rule limits steps, money, tokens or time")
+        .with_hint("add --steps, --usd, --tokens or --timeout; `endstop check` shows the bounds")
 }
 
 /// `base` with the rules of `narrower` that it has not got: the same flag given again adds nothing.

@@ -19,7 +19,7 @@ Examples:
 pub struct ManArgs {
     /// The subcommand whose page is printed; without it, the page of `endstop` itself
     pub command: Option<String>,
-    /// Write all pages into this folder instead, one file each; it is made if it is missing
+    /// Write all pages into this directory instead, one file each; it is made if it is missing
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub out: Option<PathBuf>,
 }

@@ -47,7 +47,7 @@ its runs: it is counted as such and stops none. Pause rules are approved, and co
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct ReplayArgs {
-    /// Transcripts, or folders of them; by default where the known tools keep theirs, else a sample
+    /// Transcripts, or directories of them; by default where the known tools keep theirs, else a sample
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The policy file (TOML)

@@ -47,7 +47,7 @@ const HELP: &str = "\
 Examples:
   endstop run --usd 2 --steps 25 -- my-agent \"fix the bug\"
   endstop run --usd 5 -- claude -p \"fix the failing test\"
-  endstop run --policy policy.toml --json-file bill.json -- python agent.py
+  endstop run --policy policy.toml --json-file summary.json -- python agent.py
   endstop run --dry-run --usd 2 -- my-agent \"what would it have cost?\"
   endstop run --upstream sim --steps 3 -- my-agent \"without a key and without a network\"
 
@@ -55,7 +55,7 @@ The command gets the addresses of a gateway on loopback in OPENAI_BASE_URL, ANTH
 like; what they said before is where the gateway sends its calls. All its model calls, those of its \
 sub-agents too, count in one run. Without limits it is 100 steps and $5.00.
 
-When a limit is reached, model calls are answered with a stop and cost nothing any more. The command has \
+When a limit is reached, model calls get a stop response and cost nothing any more. The command has \
 --grace to end by itself, then it and all that it began get SIGTERM, 5 seconds later SIGKILL. A pause \
 rule holds calls until `kill -USR1 PID`, at most for --pause-limit.
 
@@ -121,7 +121,7 @@ pub fn run(args: &RunArgs, _out: &mut dyn Write) -> Result<ExitCode, CliError> {
 /// What is known of the run beside what the supervisor sees.
 struct RunObservers {
     report: Arc<Mutex<Option<Report>>>,
-    shadow: Option<Arc<DryRunObserver>>,
+    dry_run: Option<Arc<DryRunObserver>>,
     trace: Option<Arc<TraceRecorder>>,
     snapshot: tokio::sync::watch::Receiver<RunSnapshot>,
 }
@@ -136,20 +136,20 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         }
     }
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
-    let (around, observers) = surroundings(args, &chosen.policy)?;
+    let (environment, observers) = run_environment(args, &chosen.policy)?;
     let id = RunId::new();
-    // Under --dry-run nothing stops it; calls without a price are then told by the shadow.
+    // Under --dry-run nothing stops it; calls without a price are then told by the dry run.
     let unbounded =
         Policy { unbounded: true, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() };
-    let setting = GatewaySetup {
+    let setup = GatewaySetup {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         policy: if args.dry_run { unbounded } else { chosen.policy.clone() },
         runs: Runs::One(id.clone()),
-        around,
+        environment,
         control_token: None,
-        keep: None,
+        stored_runs: None,
     };
-    let open = args.gateway.open(setting).await?;
+    let open = args.gateway.open(setup).await?;
     announce(args, &chosen.policy, chosen.is_default);
     let begun = Instant::now();
     let ended = supervised(args, &open, &id, &observers).await?;
@@ -178,7 +178,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         preserves_status: args.preserve_status,
         counts,
         report,
-        shadow: observers.shadow.as_deref(),
+        dry_run: observers.dry_run.as_deref(),
     };
     outcome.tell();
     if let Some(file) = json_file {
@@ -188,7 +188,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
 }
 
 /// Who watches the run.
-fn surroundings(
+fn run_environment(
     args: &RunArgs,
     policy: &Policy,
 ) -> Result<(RunEnvironment, RunObservers), CliError> {
@@ -202,15 +202,15 @@ fn surroundings(
             }
         })
     };
-    let mut around = RunEnvironment::default();
-    around.observers.push(Arc::new(watcher));
-    around.observers.push(Arc::new(reporter));
-    let shadow = match args.dry_run {
+    let mut environment = RunEnvironment::default();
+    environment.observers.push(Arc::new(watcher));
+    environment.observers.push(Arc::new(reporter));
+    let dry_run = match args.dry_run {
         true => Some(Arc::new(DryRunObserver::new(compiled(policy)?))),
         false => None,
     };
-    if let Some(shadow) = &shadow {
-        around.observers.push(Arc::<DryRunObserver>::clone(shadow));
+    if let Some(dry_run) = &dry_run {
+        environment.observers.push(Arc::<DryRunObserver>::clone(dry_run));
     }
     let trace = args.trace.as_ref().map(|path| {
         let file = File::create(path).map_err(|error: io::Error| {
@@ -221,9 +221,9 @@ fn surroundings(
     });
     let trace = trace.transpose()?;
     if let Some(trace) = &trace {
-        around.observers.push(Arc::<TraceRecorder>::clone(trace));
+        environment.observers.push(Arc::<TraceRecorder>::clone(trace));
     }
-    Ok((around, RunObservers { report, shadow, trace, snapshot }))
+    Ok((environment, RunObservers { report, dry_run, trace, snapshot }))
 }
 
 /// Begins the command and waits until it has ended.
@@ -253,7 +253,7 @@ async fn supervised(
         gateway: &open.gateway,
         id,
         driven: open.gateway.run(id),
-        shadow: observers.shadow.as_deref(),
+        dry_run: observers.dry_run.as_deref(),
         snapshot: observers.snapshot.clone(),
         signals,
         terminal,

@@ -39,17 +39,17 @@ is by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by 
 x-endstop-run, or by a key of --keys. Where it listens goes to standard output; warnings, pauses and \
 how each run ended to standard error; with --json all of it is JSON lines on standard output.
 
-The control interface asks for the token of --control-token-env as Authorization: Bearer.
+The control API asks for the token of --control-token-env as Authorization: Bearer.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
   POST /endstop/v1/runs/RUN/approve  go on after a pause (JSON: rule, cap)
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
-  POST /endstop/v1/runs/RUN/kill     stop it, and cut what is in flight
+  POST /endstop/v1/runs/RUN/kill     stop it, and abort what is in flight
 
 With --keep, a run that is named again after this process has ended, even by kill -9, goes on where \
-it was, and --total-usd counts what all kept runs have spent. A call that was cut is charged its \
+it was, and --total-usd counts what all stored runs have spent. A call that was aborted is charged its \
 worst case. Without it, every run begins anew with the process. `endstop replay DIR` reads the \
-folder.
+directory.
 
 Ctrl-C lets calls in flight end, at most 5 seconds; a second one ends the process.";
 
@@ -62,7 +62,7 @@ pub struct ServeArgs {
     listen: SocketAddr,
     #[command(flatten)]
     limits: Limits,
-    /// At most so many dollars in all runs together
+    /// Stop every run at this many US dollars of all runs together
     #[arg(long, value_name = "USD", value_parser = usd, allow_negative_numbers = true)]
     total_usd: Option<Money>,
     #[command(flatten)]
@@ -73,15 +73,15 @@ pub struct ServeArgs {
     /// Keys that clients may send in place of the upstream's, and the run of each: lines of `KEY RUN`
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// The environment variable that holds the token of the control interface, /endstop/v1/; without one
+    /// The environment variable that holds the token of the control API, /endstop/v1/; without one
     /// there is none
     #[arg(long, value_name = "VAR")]
     control_token_env: Option<String>,
-    /// Write an Endstop trace of each run, and of each sub-agent, in this folder
+    /// Write an Endstop trace of each run, and of each sub-agent, in this directory
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
-    /// Keep every run in this folder, as an Endstop trace: what it has spent is not forgotten, whatever becomes
-    /// of this process. One process a folder
+    /// Store every run in this directory, as an Endstop trace, so that its spend outlives this process. One
+    /// process per directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     /// Print JSON lines
@@ -115,22 +115,23 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         UnnamedCalls::Shared => Unnamed::Shared,
     };
     let limits = in_words(chosen.policy.rules.iter());
-    let around = surroundings(args)?;
+    let environment = run_environment(args)?;
     if let (Some(keep), Some(trace)) = (&args.keep, &args.trace)
         && is_same(keep, trace)
     {
-        let text = "--keep and --trace cannot write in one folder: each has a file for every run";
+        let text =
+            "--keep and --trace cannot write in one directory: each has a file for every run";
         return Err(CliError::new(text));
     }
-    let setting = GatewaySetup {
+    let setup = GatewaySetup {
         listen: args.listen,
         policy: chosen.policy,
         runs: Runs::Many { unnamed, keys },
-        around,
+        environment,
         control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
-        keep: args.keep.clone(),
+        stored_runs: args.keep.clone(),
     };
-    let open = args.gateway.open(setting).await?;
+    let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();
     if !addr.ip().is_loopback() {
         output::warn(&format!(
@@ -171,23 +172,23 @@ fn answer_approvals() {
     }
 }
 
-fn surroundings(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
-    let mut around = RunEnvironment::default();
+fn run_environment(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
+    let mut environment = RunEnvironment::default();
     let as_json = args.json;
-    around.observers.push(Arc::new(Reporter::new(move |report: &Report| {
+    environment.observers.push(Arc::new(Reporter::new(move |report: &Report| {
         if report.parent.is_none() {
             tell(report, as_json);
         }
     })));
     let is_controlled = args.control_token_env.is_some();
-    around.observers.push(Arc::new(Waiting { as_json, is_controlled }));
+    environment.observers.push(Arc::new(Waiting { as_json, is_controlled }));
     if let Some(total) = args.total_usd {
         let ceilings = Ceilings { cost: Some(total), ..Ceilings::unlimited() };
-        around.budget = Some(Budget::root(ceilings));
+        environment.budget = Some(Budget::root(ceilings));
     }
     if let Some(folder) = &args.trace {
         std::fs::create_dir_all(folder).map_err(|error| {
-            CliError::new(format!("cannot make the folder `{}`: {error}", folder.display()))
+            CliError::new(format!("cannot make the directory `{}`: {error}", folder.display()))
         })?;
         let folder = folder.clone();
         let recorder = TraceRecorder::file_per_run(move |info| {
@@ -196,9 +197,9 @@ fn surroundings(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
             Ok(Box::new(file))
         });
         let version = args.gateway.table()?.version();
-        around.observers.push(Arc::new(recorder.prices(version)));
+        environment.observers.push(Arc::new(recorder.prices(version)));
     }
-    Ok(around)
+    Ok(environment)
 }
 
 /// Whether two folders are one, as far as they are there.

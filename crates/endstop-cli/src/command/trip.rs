@@ -11,8 +11,8 @@ use endstop::ledger::Amounts;
 use crate::output::{money, tokens};
 
 /// The pause rules that hold.
-pub(super) fn pausing(verdict: &TripRecord) -> impl Iterator<Item = &RuleRecord> {
-    verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds)
+pub(super) fn pausing(record: &TripRecord) -> impl Iterator<Item = &RuleRecord> {
+    record.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds)
 }
 
 /// The first condition of a rule that holds.

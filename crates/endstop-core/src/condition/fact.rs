@@ -24,7 +24,7 @@ pub enum Fact {
     },
     /// `matches(/regex/)`: the model's words match it, streamed pieces joined.
     Matches(String),
-    /// `finished("stop", "length")`: the finish reason is one of these, raw or normalised, in any case.
+    /// `finished("stop", "length")`: the finish reason is one of these, raw or normalized, in any case.
     Finished(Vec<String>),
     /// `handed_off("agent")`: the agent handed over to it.
     HandedOff(String),
@@ -70,7 +70,7 @@ pub const FACTS: &[FactRow] = &[
     row!(
         "finished",
         "\"stop\", \"length\"",
-        "the finish reason is one of these, raw or normalised"
+        "the finish reason is one of these, raw or normalized"
     ),
     row!("handed_off", "\"agent\"", "the agent handed over to this one"),
     row!("signal", "\"name\"", "a person or program outside set the signal; it stays set"),
@@ -143,10 +143,10 @@ impl From<Fact> for super::Condition {
     }
 }
 
-/// The normalised finish reason: `stop`, `length`, `tool_calls`, `content_filter`, or the raw one in lower
+/// The normalized finish reason: `stop`, `length`, `tool_calls`, `content_filter`, or the raw one in lower
 /// case. Sources: the API references of OpenAI, Anthropic, Gemini and Bedrock.
 #[must_use]
-pub fn normalised_finish(raw: &str) -> String {
+pub fn normalized_finish(raw: &str) -> String {
     let lower = raw.to_ascii_lowercase();
     let known = match lower.as_str() {
         "stop" | "end_turn" | "stop_sequence" | "completed" | "complete" | "eos" => "stop",

@@ -333,5 +333,4 @@ fn unknown_name(word: &str, span: Range<usize>) -> Diagnostic {
 }
 
 #[cfg(test)]
-#[path = "parse_tests.rs"]
 mod tests;

@@ -289,5 +289,4 @@ fn toml_problem(error: &toml::de::Error) -> Diagnostic {
 }
 
 #[cfg(test)]
-#[path = "file_tests.rs"]
 mod tests;

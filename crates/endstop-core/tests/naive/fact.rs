@@ -1,7 +1,7 @@
 //! Facts, read off the events of the step.
 
 use endstop_core::condition::Fact;
-use endstop_core::condition::fact::normalised_finish;
+use endstop_core::condition::fact::normalized_finish;
 use endstop_core::{Event, EventKind};
 
 use super::Truth;
@@ -54,7 +54,7 @@ fn is_shown(fact: &Fact, view: View<'_, '_>) -> bool {
         Fact::Finished(wanted) => of_attempt(&step).iter().any(|(_, event)| match event.kind {
             EventKind::Reply { finish: Some(raw), .. } => wanted.iter().any(|wanted| {
                 raw.eq_ignore_ascii_case(wanted)
-                    || normalised_finish(raw) == wanted.to_ascii_lowercase()
+                    || normalized_finish(raw) == wanted.to_ascii_lowercase()
             }),
             _ => false,
         }),

@@ -390,7 +390,7 @@ fn stale(view: View<'_, '_>) -> u64 {
     if stale < 3 { 0 } else { (stale * 100 / steps.len()) as u64 }
 }
 
-/// A result of twelve words and more is recognised whatever was asked.
+/// A result of twelve words and more is recognized whatever was asked.
 fn is_same(one: &Triple<'_>, other: &Triple<'_>) -> bool {
     let mut words = 0;
     let mut inside = false;

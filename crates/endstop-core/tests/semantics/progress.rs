@@ -11,7 +11,7 @@ use super::Driver;
 
 /// The default for loops: the rule of the policy that `endstop replay` uses, and of docs/detection.md.
 const DEFAULT: &str = "no_progress()";
-/// Twelve words: recognised whatever was asked.
+/// Twelve words: recognized whatever was asked.
 const ERROR: &str = "error: this version of the database cannot limit what a subquery gives back";
 const SAYING: &str =
     "I will ask for the state of the build once more, to see whether it is done by now.";

@@ -144,7 +144,7 @@ impl Negotiation {
         let request = parsed.request();
         let variant = quirks.of_model(provider, &request.model).variant;
         let tools_off = if is_wrap_up {
-            or_ask(parsed, quirks.tools_off(parsed.route().api))
+            or_ask(parsed, quirks.tools_off(parsed.api()))
         } else {
             ToolsOff::Forbid
         };
@@ -234,7 +234,7 @@ impl Negotiation {
         if self.is_wrap_up && self.tools_off != ToolsOff::Forbid {
             let is_removable = parsed.dialect().may_remove_tools(parsed.body());
             let off = if is_removable { self.tools_off } else { ToolsOff::Remove };
-            quirks.remember_tools_off(parsed.route().api, off);
+            quirks.remember_tools_off(parsed.api(), off);
         }
     }
 

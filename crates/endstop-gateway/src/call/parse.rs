@@ -1,7 +1,7 @@
 //! The first phase: reading a request.
 
 use bytes::Bytes;
-use endstop_llm::{CallRequest, Dialect, ErrorKind};
+use endstop_llm::{Api, CallRequest, Dialect, ErrorKind};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
@@ -20,7 +20,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// A call whose request was read.
 pub(super) struct ParsedCall {
     route: Route,
-    dialect: &'static dyn Dialect,
+    api: Api,
     body: Bytes,
     request: CallRequest,
     digests: MessageDigests,
@@ -34,8 +34,9 @@ impl ParsedCall {
         route: Route,
         headers: &HeaderMap,
         incoming: Incoming,
-        dialect: &'static dyn Dialect,
+        api: Api,
     ) -> Result<Self, Box<Response<Body>>> {
+        let dialect = api.dialect();
         let body = without_mark(plain_body(config, headers, incoming, dialect).await?);
         let request = match dialect.read(&route.rest, &body) {
             Ok(request) => request,
@@ -46,15 +47,19 @@ impl ParsedCall {
         };
         let digests = MessageDigests::of(&request.messages);
         let body_digest = xxhash_rust::xxh3::xxh3_64(&body);
-        Ok(Self { route, dialect, body, request, digests, body_digest })
+        Ok(Self { route, api, body, request, digests, body_digest })
     }
 
     pub(super) const fn route(&self) -> &Route {
         &self.route
     }
 
-    pub(super) const fn dialect(&self) -> &'static dyn Dialect {
-        self.dialect
+    pub(super) const fn api(&self) -> Api {
+        self.api
+    }
+
+    pub(super) fn dialect(&self) -> &'static dyn Dialect {
+        self.api.dialect()
     }
 
     /// The body, without the encoding that it came in.

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use bytes::Bytes;
-use endstop_llm::{Api, Dialect, ErrorKind};
+use endstop_llm::{Dialect, ErrorKind};
 use endstop_runtime::{CancelOn, Waited};
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, request};
@@ -15,7 +15,7 @@ use super::relay::raw_body::RawBody;
 use super::respond;
 use super::upstream_response::with_head;
 use crate::body::Body;
-use crate::route::Route;
+use crate::route::{Endpoint, Route};
 use crate::run::RunEntry;
 use crate::upstream::{UpstreamBody, forwardable};
 
@@ -40,7 +40,7 @@ pub(super) async fn pass_through(
         return respond::stop(&run, dialect, None, &signal, stop_with);
     }
     let is_free = is_free(&head.method) && incoming.is_end_stream();
-    let costs = route.api == Api::Other && !is_free;
+    let costs = route.endpoint == Endpoint::Other && !is_free;
     if costs && context.is_metered(&run) {
         let text = format!(
             "run `{}` limits money or tokens, and what {} {} uses cannot be read: not admitted",

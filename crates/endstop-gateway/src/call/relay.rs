@@ -79,7 +79,7 @@ async fn relay_whole(
         Waited::Done(Ok(WholeBody::Complete(bytes))) => bytes,
     };
     let seen = read_response(parsed, &headers, &bytes, max);
-    if parsed.route().api == Api::Responses && is_only_begun(&seen, &bytes) {
+    if parsed.api() == Api::Responses && is_only_begun(&seen, &bytes) {
         call.only_begun(&seen);
         return Ok(with_head(status, headers, Body::full(bytes)));
     }

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_llm::{CallRequest, Dialect, ErrorKind, OutputContract, StopText, WrittenResponse};
+use endstop_llm::{
+    Api, CallRequest, Dialect, ErrorKind, OutputContract, StopText, WrittenResponse,
+};
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::store::RunId;
@@ -27,11 +29,12 @@ const REMEDY: &str = "to let it through uncounted use `--allow-unmetered`, or a 
 
 /// The API in whose shape a request gets errors that was not read.
 pub(super) fn dialect_for(family: ApiFamily) -> &'static dyn Dialect {
-    match family {
-        ApiFamily::OpenAi => endstop_llm::CHAT,
-        ApiFamily::Anthropic => endstop_llm::MESSAGES,
-        ApiFamily::Gemini => endstop_llm::GEMINI,
-    }
+    let api = match family {
+        ApiFamily::OpenAi => Api::Chat,
+        ApiFamily::Anthropic => Api::Messages,
+        ApiFamily::Gemini => Api::Gemini,
+    };
+    api.dialect()
 }
 
 fn own(answer: WrittenResponse) -> Response<Body> {
@@ -68,10 +71,7 @@ pub(super) fn overloaded(dialect: &dyn Dialect, message: &str) -> Response<Body>
 /// The error for a call that has no run.
 pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response<Body> {
     match why {
-        NoRun::Full => overloaded(
-            dialect,
-            "there are too many runs, and those that have not ended are not forgotten",
-        ),
+        NoRun::Full => overloaded(dialect, &why.to_string()),
         NoRun::ReadError(why) => {
             let text =
                 format!("run `{id}` cannot go on, for what is kept of it cannot be read: {why}");

@@ -7,6 +7,7 @@ use endstop_llm::{CallResponse, Edits, ErrorKind, ReadError};
 use endstop_runtime::{CancelOn, ModelError, ModelErrorKind, Waited};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
+use thiserror::Error;
 
 use super::admit::AdmittedCall;
 use super::context::CallContext;
@@ -34,6 +35,17 @@ enum AttemptOutcome<'p> {
     RetryCall(SettledCall),
     /// The upstream refused what the gateway added: the same call is sent again with other edits.
     RetryRequest(Box<InFlightCall>, Edits<'p>),
+}
+
+/// Why an admitted call cannot be sent as it has to be.
+#[derive(Debug, Error)]
+enum RequestError {
+    /// Its body cannot be changed.
+    #[error(transparent)]
+    Edit(#[from] ReadError),
+    /// Its path is not one of an upstream.
+    #[error("the path of the request is not valid")]
+    Path,
 }
 
 /// One call on its way to its upstream.
@@ -78,7 +90,7 @@ pub(super) async fn send(
 }
 
 impl<'p> Sending<'p> {
-    fn request(&self, edits: &Edits<'_>) -> Result<Request<Bytes>, ReadError> {
+    fn request(&self, edits: &Edits<'_>) -> Result<Request<Bytes>, RequestError> {
         let parsed = self.parsed;
         let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
         let body = if is_changed {
@@ -91,11 +103,7 @@ impl<'p> Sending<'p> {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut request = Request::new(body);
         *request.method_mut() = self.head.method.clone();
-        *request.uri_mut() = parsed
-            .route()
-            .rest
-            .parse()
-            .map_err(|_| ReadError("the path of the request is not valid".to_owned()))?;
+        *request.uri_mut() = parsed.route().rest.parse().map_err(|_| RequestError::Path)?;
         *request.headers_mut() = headers;
         Ok(request)
     }

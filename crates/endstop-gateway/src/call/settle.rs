@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop_core::condition::fact::normalised_finish;
+use endstop_core::condition::fact::normalized_finish;
 use endstop_core::event::EventKind;
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::{StopReason, StopSignal};
@@ -160,7 +160,7 @@ impl InFlightCall {
         };
         let request = SentRequest {
             identity: parsed.request().into(),
-            may_be_continued: parsed.route().api == Api::Responses,
+            may_be_continued: parsed.api() == Api::Responses,
         };
         Box::new(Self { reservation, terms, request, negotiation, first_text_at: None, permit })
     }
@@ -493,7 +493,7 @@ impl Closing<'_> {
     /// Stops the run if a lowered output cap cut the response: that is no end of the model's own.
     fn end_by_cap(&self, seen: &CallResponse, lowered_by: Option<StopReason>) {
         let Some(reason) = lowered_by.filter(|_| !self.terms.is_wrap_up) else { return };
-        if seen.finish.as_deref().map(normalised_finish).as_deref() == Some("length") {
+        if seen.finish.as_deref().map(normalized_finish).as_deref() == Some("length") {
             let signal = StopSignal::new(reason)
                 .with_message("the reply was cut at what the limit left for it")
                 .with_source("gateway");

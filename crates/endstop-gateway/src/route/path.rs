@@ -6,7 +6,7 @@ use endstop_llm::Api;
 use http::{HeaderMap, Method};
 use thiserror::Error;
 
-use super::ApiFamily;
+use super::{ApiFamily, Endpoint};
 
 /// Segments that begin the path of an upstream. A child cannot have such a name.
 const ROOTS: &[&str] = &[
@@ -107,26 +107,30 @@ pub(super) fn split(path: &str) -> Parts<'_> {
     Parts { run: Some(run), children: Vec::new(), rest }
 }
 
-/// Returns the API family and the API of a path.
-pub(super) fn family_and_api(method: &Method, rest: &str, headers: &HeaderMap) -> (ApiFamily, Api) {
+/// Returns the API family of a path, and what it is for.
+pub(super) fn family_and_endpoint(
+    method: &Method,
+    rest: &str,
+    headers: &HeaderMap,
+) -> (ApiFamily, Endpoint) {
     let path = rest.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(rest);
     let bare = path.strip_prefix("/v1").filter(|bare| bare.starts_with('/')).unwrap_or(path);
     let is_post = method == Method::POST;
-    let of_post = |api| if is_post { api } else { Api::Other };
+    let of_post = |endpoint| if is_post { endpoint } else { Endpoint::Other };
     match bare {
-        "/messages" => return (ApiFamily::Anthropic, of_post(Api::Messages)),
-        "/messages/count_tokens" => return (ApiFamily::Anthropic, of_post(Api::CountTokens)),
-        "/complete" => return (ApiFamily::Anthropic, Api::Other),
-        _ if bare.starts_with("/messages/") => return (ApiFamily::Anthropic, Api::Other),
+        "/messages" => return (ApiFamily::Anthropic, of_post(Endpoint::ModelCall(Api::Messages))),
+        "/messages/count_tokens" => return (ApiFamily::Anthropic, of_post(Endpoint::CountTokens)),
+        "/complete" => return (ApiFamily::Anthropic, Endpoint::Other),
+        _ if bare.starts_with("/messages/") => return (ApiFamily::Anthropic, Endpoint::Other),
         _ => {}
     }
     let is_gemini_path = ["/v1beta/", "/v1alpha/", "/v1beta1/"].iter().any(|v| path.starts_with(v));
-    if let Some(api) = gemini_method(path) {
-        return (ApiFamily::Gemini, of_post(api));
+    if let Some(endpoint) = gemini_method(path) {
+        return (ApiFamily::Gemini, of_post(endpoint));
     }
     let family = if is_gemini_path { ApiFamily::Gemini } else { ApiFamily::OpenAi };
     if path.ends_with("/chat/completions") {
-        return (family, of_post(Api::Chat));
+        return (family, of_post(Endpoint::ModelCall(Api::Chat)));
     }
     if bare == "/models" || bare.starts_with("/models/") {
         let by_header = if headers.contains_key("anthropic-version") {
@@ -138,25 +142,25 @@ pub(super) fn family_and_api(method: &Method, rest: &str, headers: &HeaderMap) -
         };
         let family = if is_gemini_path { ApiFamily::Gemini } else { by_header };
         let is_list = method == Method::GET || method == Method::HEAD;
-        return (family, if is_list { Api::Models } else { Api::Other });
+        return (family, if is_list { Endpoint::Models } else { Endpoint::Other });
     }
     if is_gemini_path && path.contains("/models") && method == Method::GET {
-        return (family, Api::Models);
+        return (family, Endpoint::Models);
     }
     if path.ends_with("/responses") {
-        return (family, of_post(Api::Responses));
+        return (family, of_post(Endpoint::ModelCall(Api::Responses)));
     }
     if path.ends_with("/responses/input_tokens") {
-        return (family, of_post(Api::CountTokens));
+        return (family, of_post(Endpoint::CountTokens));
     }
     if headers.contains_key("anthropic-version") && family == ApiFamily::OpenAi {
-        return (ApiFamily::Anthropic, Api::Other);
+        return (ApiFamily::Anthropic, Endpoint::Other);
     }
-    (family, Api::Other)
+    (family, Endpoint::Other)
 }
 
 /// `…/models/{model}:{method}`.
-fn gemini_method(path: &str) -> Option<Api> {
+fn gemini_method(path: &str) -> Option<Endpoint> {
     let (before, method) = match path.rsplit_once(':') {
         Some(parts) => parts,
         None => path.rsplit_once("%3A").or_else(|| path.rsplit_once("%3a"))?,
@@ -165,9 +169,9 @@ fn gemini_method(path: &str) -> Option<Api> {
         return None;
     }
     Some(match method {
-        "generateContent" | "streamGenerateContent" => Api::Gemini,
-        "countTokens" => Api::CountTokens,
-        _ => Api::Other,
+        "generateContent" | "streamGenerateContent" => Endpoint::ModelCall(Api::Gemini),
+        "countTokens" => Endpoint::CountTokens,
+        _ => Endpoint::Other,
     })
 }
 

@@ -1,34 +1,17 @@
 //! Tables of requests and where they go.
 
-use std::time::Duration;
-
 use endstop_core::Program;
 use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
-use endstop_price::PriceTable;
 use http::HeaderValue;
 
 use super::*;
-use crate::config::{Bounds, Key, PauseLimit, StopWith, UpstreamKeys, Upstreams};
+use crate::config::{Key, Upstreams};
 
 fn config(runs: Runs) -> Config {
     let policy = Policy { unbounded: true, ..Policy::default() };
-    Config {
-        listen: ([127, 0, 0, 1], 0).into(),
-        upstreams: Upstreams::all("http://127.0.0.1:1").unwrap(),
-        upstream_keys: UpstreamKeys::default(),
-        program: Program::new(&policy, &Probes::new()).unwrap().into(),
-        runs,
-        around: endstop_runtime::RunEnvironment::default(),
-        stop_with: StopWith::Answer,
-        allow_unmetered: false,
-        pause: PauseLimit(Duration::ZERO),
-        default_output: 1,
-        prices: PriceTable::embedded(),
-        bounds: Bounds::default(),
-        control_token: None,
-        keep: None,
-    }
+    let upstreams = Upstreams::all("http://127.0.0.1:1").unwrap();
+    Config::new(upstreams, Program::new(&policy, &Probes::new()).unwrap().into(), runs)
 }
 
 fn one() -> Config {
@@ -57,29 +40,34 @@ fn post(
     route(config, &Method::POST, target, &headers(pairs))
 }
 
-use Api::{Chat, CountTokens, Gemini, Messages, Models, Other, Responses};
 use ApiFamily::{Anthropic, OpenAi};
+use Endpoint::{CountTokens, Models, Other};
 
 /// Method, target; whose, what it speaks, and what is sent below the base.
-type Row = (&'static str, &'static str, ApiFamily, Api, &'static str);
+type Row = (&'static str, &'static str, ApiFamily, Endpoint, &'static str);
+
+const CHAT: Endpoint = Endpoint::ModelCall(Api::Chat);
+const RESPONSES: Endpoint = Endpoint::ModelCall(Api::Responses);
+const MESSAGES: Endpoint = Endpoint::ModelCall(Api::Messages);
+const GEMINI: Endpoint = Endpoint::ModelCall(Api::Gemini);
 
 const PATHS: &[Row] = &[
-    ("POST", "/v1/chat/completions", OpenAi, Chat, "/chat/completions"),
-    ("POST", "/chat/completions", OpenAi, Chat, "/chat/completions"),
-    ("POST", "/v1/chat/completions/", OpenAi, Chat, "/chat/completions/"),
-    ("POST", "/v1/chat/completions?a=b&c", OpenAi, Chat, "/chat/completions?a=b&c"),
+    ("POST", "/v1/chat/completions", OpenAi, CHAT, "/chat/completions"),
+    ("POST", "/chat/completions", OpenAi, CHAT, "/chat/completions"),
+    ("POST", "/v1/chat/completions/", OpenAi, CHAT, "/chat/completions/"),
+    ("POST", "/v1/chat/completions?a=b&c", OpenAi, CHAT, "/chat/completions?a=b&c"),
     ("GET", "/v1/chat/completions", OpenAi, Other, "/chat/completions"),
-    ("POST", "/openai/v1/chat/completions", OpenAi, Chat, "/openai/v1/chat/completions"),
-    ("POST", "/v1/responses", OpenAi, Responses, "/responses"),
+    ("POST", "/openai/v1/chat/completions", OpenAi, CHAT, "/openai/v1/chat/completions"),
+    ("POST", "/v1/responses", OpenAi, RESPONSES, "/responses"),
     ("GET", "/v1/responses/resp_1", OpenAi, Other, "/responses/resp_1"),
     ("POST", "/v1/responses/input_tokens", OpenAi, CountTokens, "/responses/input_tokens"),
     ("POST", "/v1/embeddings", OpenAi, Other, "/embeddings"),
     ("POST", "/v1/completions", OpenAi, Other, "/completions"),
     ("POST", "/v1/threads/t/messages", OpenAi, Other, "/threads/t/messages"),
     ("GET", "/v1/models", OpenAi, Models, "/models"),
-    ("POST", "/v1/messages", Anthropic, Messages, "/v1/messages"),
-    ("POST", "/v1/messages?beta=true", Anthropic, Messages, "/v1/messages?beta=true"),
-    ("POST", "/messages", Anthropic, Messages, "/v1/messages"),
+    ("POST", "/v1/messages", Anthropic, MESSAGES, "/v1/messages"),
+    ("POST", "/v1/messages?beta=true", Anthropic, MESSAGES, "/v1/messages?beta=true"),
+    ("POST", "/messages", Anthropic, MESSAGES, "/v1/messages"),
     ("POST", "/v1/messages/count_tokens", Anthropic, CountTokens, "/v1/messages/count_tokens"),
     ("POST", "/v1/messages/batches", Anthropic, Other, "/v1/messages/batches"),
     ("POST", "/v1/complete", Anthropic, Other, "/v1/complete"),
@@ -87,21 +75,21 @@ const PATHS: &[Row] = &[
         "POST",
         "/v1beta/models/g:generateContent",
         ApiFamily::Gemini,
-        Gemini,
+        GEMINI,
         "/v1beta/models/g:generateContent",
     ),
     (
         "POST",
         "/v1beta/models/g:streamGenerateContent?alt=sse",
         ApiFamily::Gemini,
-        Gemini,
+        GEMINI,
         "/v1beta/models/g:streamGenerateContent?alt=sse",
     ),
     (
         "POST",
         "/models/g:generateContent",
         ApiFamily::Gemini,
-        Gemini,
+        GEMINI,
         "/v1beta/models/g:generateContent",
     ),
     (
@@ -122,7 +110,7 @@ const PATHS: &[Row] = &[
         "POST",
         "/v1beta/openai/chat/completions",
         ApiFamily::Gemini,
-        Chat,
+        CHAT,
         "/v1beta/openai/chat/completions",
     ),
     ("GET", "/v1beta/models", ApiFamily::Gemini, Models, "/v1beta/models"),
@@ -131,7 +119,7 @@ const PATHS: &[Row] = &[
 
 #[test]
 fn a_path_says_what_it_speaks_and_whose_it_is() {
-    for &(method, target, family, api, rest) in PATHS {
+    for &(method, target, family, endpoint, rest) in PATHS {
         let method: Method = method.parse().unwrap();
         for target in
             [target.to_owned(), format!("/r/main{target}"), format!("/r/main/sub/a{target}")]
@@ -140,8 +128,8 @@ fn a_path_says_what_it_speaks_and_whose_it_is() {
                 continue;
             }
             let found = route(&one(), &method, &target, &HeaderMap::new()).unwrap();
-            let found = (found.family, found.api, found.rest.as_str());
-            assert_eq!(found, (family, api, rest), "{method} {target}");
+            let found = (found.family, found.endpoint, found.rest.as_str());
+            assert_eq!(found, (family, endpoint, rest), "{method} {target}");
         }
     }
 }

@@ -9,7 +9,7 @@ pub struct Counts {
     /// output cap are included. For earlier processes of a stored run: its attempts.
     pub upstream_calls: u64,
     /// Requests that the gateway answered itself because the run had stopped.
-    pub stop_answers: u64,
+    pub stop_responses: u64,
     /// Requests that passed without being read.
     pub unmetered: u64,
     /// Model calls whose client went away before their end.
@@ -70,7 +70,7 @@ impl RunCounters {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
             upstream_calls: of(&self.upstream_calls),
-            stop_answers: of(&self.stop_responses),
+            stop_responses: of(&self.stop_responses),
             unmetered: of(&self.unmetered),
             client_disconnects: of(&self.client_disconnects),
             refused: of(&self.refused),

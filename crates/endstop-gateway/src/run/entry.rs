@@ -20,7 +20,7 @@ use super::counters::{Counts, RunCounters};
 use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
 use super::response_history::ResponseHistory;
-use super::run_log::{RunLogDir, RunLogFile};
+use super::run_log::{OpenLogError, RunLogDir, RunLogFile, WriteLogError};
 use crate::config::Config;
 
 /// One run.
@@ -59,7 +59,7 @@ impl RunEntry {
         logs: Option<&RunLogDir>,
         model: &str,
         provider: &str,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, OpenLogError> {
         let mut info = RunInfo {
             id,
             parent: None,
@@ -70,17 +70,17 @@ impl RunEntry {
             is_resumed: false,
         };
         let program = Arc::clone(&config.program);
-        let mut around = config.around.clone();
+        let mut environment = config.environment.clone();
         let stored = logs.map(|logs| logs.file(&info, &program)).transpose()?;
         let (log, replayed) = stored.map_or((None, None), |(log, before)| (Some(log), before));
         let log = log.map(Arc::new);
         if let Some(log) = &log {
-            around.observers.push(Arc::clone(log) as Arc<dyn Observer>);
+            environment.observers.push(Arc::clone(log) as Arc<dyn Observer>);
         }
         info.is_resumed = replayed.is_some();
         let handle = match replayed {
-            Some(replayed) => RunHandle::replayed(info, replayed, around),
-            None => RunHandle::root(info, program, around),
+            Some(replayed) => RunHandle::replayed(info, replayed, environment),
+            None => RunHandle::root(info, program, environment),
         };
         let attempts_before = handle.look(|run| run.reading("attempts").unwrap_or(0));
         let counters = RunCounters::after(attempts_before);
@@ -316,7 +316,7 @@ impl RunEntry {
 }
 
 /// The signal that stops a run whose events cannot be written.
-fn not_logged(why: &str) -> StopSignal {
+fn not_logged(why: &WriteLogError) -> StopSignal {
     StopSignal::new(StopReason::ErrorForbade)
         .with_message(format!("the run cannot be kept: {why}"))
         .with_source("gateway")

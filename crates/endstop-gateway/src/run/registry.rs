@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop_core::signal::StopSignal;
 use endstop_runtime::store::RunId;
+use thiserror::Error;
 
 use super::entry::{Eviction, RunEntry};
-use super::run_log::RunLogDir;
+use super::run_log::{OpenLogError, RunLogDir};
 use crate::config::{Config, Key, Runs};
 use crate::limits::{MAX_LISTED, STOPPED_PER_RUN};
 
@@ -27,18 +28,20 @@ pub(crate) struct Registry {
 }
 
 /// Why there is no run for a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Error)]
 pub(crate) enum NoRun {
     /// There are too many, and none of them can be forgotten.
+    #[error("there are too many runs, and those that have not ended are not forgotten")]
     Full,
     /// Its log cannot be read. Its spend is not known, so it does not begin anew.
-    ReadError(String),
+    #[error("{0}")]
+    ReadError(OpenLogError),
 }
 
 impl Registry {
     /// The runs of a gateway that starts. Charges a shared budget with the spend of stored runs.
-    pub(crate) async fn open(config: Arc<Config>) -> Result<Self, String> {
-        let logs = match &config.keep {
+    pub(crate) async fn open(config: Arc<Config>) -> Result<Self, OpenLogError> {
+        let logs = match &config.stored_runs {
             Some(folder) => Some(RunLogDir::open(folder, config.prices.version()).await?),
             None => None,
         };
@@ -54,12 +57,12 @@ impl Registry {
             return registry.read_back();
         }
         let reading = tokio::task::spawn_blocking(move || registry.read_back());
-        reading.await.map_err(|error| error.to_string())?
+        reading.await?
     }
 
-    fn read_back(self) -> Result<Self, String> {
+    fn read_back(self) -> Result<Self, OpenLogError> {
         let config = &self.config;
-        if let (Some(logs), Some(budget)) = (&self.logs, &config.around.budget) {
+        if let (Some(logs), Some(budget)) = (&self.logs, &config.environment.budget) {
             budget.charge(logs.spent(&config.program)?);
         }
         if let Runs::One(id) = &config.runs {
@@ -87,12 +90,12 @@ impl Registry {
 
     /// Returns the stored runs that are not in memory, in order of their ids, and whether there are more than are
     /// listed.
-    pub(crate) async fn kept(self: &Arc<Self>) -> Result<(Vec<RunId>, bool), String> {
+    pub(crate) async fn kept(self: &Arc<Self>) -> Result<(Vec<RunId>, bool), OpenLogError> {
         if self.logs.is_none() {
             return Ok((Vec::new(), false));
         }
         let registry = Arc::clone(self);
-        let listing = tokio::task::spawn_blocking(move || {
+        let listing = tokio::task::spawn_blocking(move || -> Result<_, OpenLogError> {
             let Some(logs) = &registry.logs else { return Ok((Vec::new(), false)) };
             let mut kept = BTreeSet::new();
             for id in logs.ids()? {
@@ -107,7 +110,7 @@ impl Registry {
             }
             Ok((kept.into_iter().collect(), false))
         });
-        listing.await.map_err(|error| error.to_string())?
+        listing.await?
     }
 
     /// Returns a run that is in memory or stored.
@@ -137,7 +140,7 @@ impl Registry {
         let (model, provider) = (model.to_owned(), provider.to_owned());
         let opening =
             tokio::task::spawn_blocking(move || registry.get_or_begin(&id, &model, &provider));
-        opening.await.unwrap_or_else(|error| Err(NoRun::ReadError(error.to_string())))
+        opening.await.unwrap_or_else(|error| Err(NoRun::ReadError(error.into())))
     }
 
     /// Returns the run of this id. Goes on with it if it is stored, and begins it if it is new.

@@ -12,20 +12,20 @@
 //! A run whose file was removed begins anew, with a full budget.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop_core::Program;
-use endstop_core::wire::v1::trace::{Header, Line, VERSION};
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Observation, Observer, RunInfo};
 use endstop_runtime::store::{FileStore, RunId, RunLock, Store as _, StoreError};
-use endstop_runtime::trace::{Replay, Replayed};
-use endstop_runtime::trace::{push_seen, push_trace_line, trace_header};
+use endstop_runtime::trace::{Replayed, TraceBuffer, TraceFile, TraceFileError};
+use thiserror::Error;
+use tokio::task::JoinError;
 
-use crate::limits::{MAX_LOG_LINE, MAX_OPEN_LOGS, MAX_UNWRITTEN};
+use crate::limits::{MAX_OPEN_LOGS, MAX_UNWRITTEN};
 
 /// The ending of a run's file.
 const SUFFIX: &str = ".jsonl";
@@ -47,28 +47,70 @@ struct Shared {
     open: AtomicUsize,
 }
 
-/// The content of a file.
-struct Found {
-    /// `None` if it has no whole line.
-    replayed: Option<Replayed>,
-    /// Where its last whole line ends.
-    end: u64,
-    length: u64,
+/// Why stored runs cannot be read back.
+#[derive(Debug, Error)]
+pub(crate) enum OpenLogError {
+    /// Another process uses the directory.
+    #[error("{} keeps its runs there", owner(*pid))]
+    Locked {
+        /// Its number, if that is known.
+        pid: Option<u32>,
+    },
+    /// The directory cannot be used.
+    #[error("{error}{}", cause(error))]
+    Directory {
+        /// The error of the store that holds the lock.
+        error: StoreError,
+    },
+    /// The system does not let a file be read or shortened.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A file cannot be read back.
+    #[error(transparent)]
+    File(#[from] TraceFileError),
+    /// The file of this run cannot be read back.
+    #[error("run `{0}`: {1}")]
+    Run(RunId, TraceFileError),
+    /// The spend of all runs is more than can be counted.
+    #[error("what was spent is too much to count")]
+    TooMuchSpent,
+    /// The thread that reads has failed.
+    #[error(transparent)]
+    Thread(#[from] JoinError),
+}
+
+/// Why the events of a run cannot be written.
+#[derive(Clone, Debug, Error)]
+pub(crate) enum WriteLogError {
+    /// The system does not let them be written.
+    #[error(transparent)]
+    Io(Arc<io::Error>),
+    /// The run is forgotten, and may go on from its file.
+    #[error("it was forgotten")]
+    Closed,
+}
+
+/// The process that uses a directory.
+fn owner(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+/// The cause of a store's error, if it has one.
+fn cause(error: &StoreError) -> String {
+    let cause = std::error::Error::source(error);
+    cause.map_or_else(String::new, |cause| format!(": {cause}"))
 }
 
 impl RunLogDir {
     /// Locks the directory. Creates it if it is missing.
-    pub(super) async fn open(folder: &Path, prices: &str) -> Result<Self, String> {
+    pub(super) async fn open(folder: &Path, prices: &str) -> Result<Self, OpenLogError> {
         let locked = match FileStore::open(folder) {
-            Err(error) => return Err(said(&error)),
+            Err(error) => Err(error),
             Ok(store) => store.lock(&RunId::parse(LOCK).unwrap_or_default()).await,
         };
         let lock = locked.map_err(|error| match error {
-            StoreError::Locked { pid: Some(pid), .. } => {
-                format!("process {pid} keeps its runs there")
-            }
-            StoreError::Locked { .. } => "another process keeps its runs there".to_owned(),
-            error => said(&error),
+            StoreError::Locked { pid, .. } => OpenLogError::Locked { pid },
+            error => OpenLogError::Directory { error },
         })?;
         let shared = Shared { _lock: lock, open: AtomicUsize::new(0) };
         let (folder, prices) = (folder.to_owned(), prices.to_owned());
@@ -89,32 +131,27 @@ impl RunLogDir {
         &self,
         info: &RunInfo,
         program: &Arc<Program>,
-    ) -> Result<(RunLogFile, Option<Replayed>), String> {
+    ) -> Result<(RunLogFile, Option<Replayed>), OpenLogError> {
         let path = self.path(&info.id);
-        let read = read(&path, &info.id, program)?;
+        let read = TraceFile::read(&path, &info.id, program)?;
         if read.end < read.length {
-            let cut = OpenOptions::new().write(true).open(&path);
-            cut.and_then(|file| file.set_len(read.end)).map_err(|error| error.to_string())?;
+            OpenOptions::new().write(true).open(&path)?.set_len(read.end)?;
         }
-        let mut state = State { is_made: read.replayed.is_some(), ..State::default() };
+        let buffer = TraceBuffer::new();
         match &read.replayed {
-            None => {
-                let header = trace_header(info, Some(&self.prices));
-                state.lines.extend_from_slice(header.as_bytes());
-            }
-            Some(replayed) => {
-                replayed.added().iter().for_each(|event| push_trace_line(&mut state.lines, event));
-            }
+            None => buffer.push_header(info, Some(&self.prices)),
+            Some(replayed) => replayed.added().iter().for_each(|event| buffer.push(event)),
         }
-        let log = RunLogFile { path, shared: Arc::clone(&self.shared), state: Mutex::new(state) };
-        Ok((log, read.replayed))
+        let state = State { is_made: read.replayed.is_some(), ..State::default() };
+        let (shared, state) = (Arc::clone(&self.shared), Mutex::new(state));
+        Ok((RunLogFile { path, shared, buffer, state }, read.replayed))
     }
 
     /// The stored runs by their files, in no order.
-    pub(super) fn ids(&self) -> Result<impl Iterator<Item = Result<RunId, String>>, String> {
-        let entries = fs::read_dir(&self.folder).map_err(|error| error.to_string())?;
+    pub(super) fn ids(&self) -> io::Result<impl Iterator<Item = io::Result<RunId>>> {
+        let entries = fs::read_dir(&self.folder)?;
         Ok(entries.filter_map(|entry| match entry {
-            Err(error) => Some(Err(error.to_string())),
+            Err(error) => Some(Err(error)),
             Ok(entry) => {
                 let name = entry.file_name();
                 let stem = name.to_str()?.strip_suffix(SUFFIX)?;
@@ -124,90 +161,16 @@ impl RunLogDir {
     }
 
     /// Returns the spend of all stored runs, as the ledger counts it.
-    pub(super) fn spent(&self, program: &Arc<Program>) -> Result<Amounts, String> {
+    pub(super) fn spent(&self, program: &Arc<Program>) -> Result<Amounts, OpenLogError> {
         let mut sum = Amounts::ZERO;
         for id in self.ids()? {
             let id = id?;
-            let read = read(&self.path(&id), &id, program);
-            let read = read.map_err(|error| format!("run `{id}`: {error}"))?;
+            let read = TraceFile::read(&self.path(&id), &id, program)
+                .map_err(|error| OpenLogError::Run(id, error))?;
             let spent = read.replayed.map_or(Amounts::ZERO, |replayed| replayed.spent());
-            sum = sum.checked_add(&spent).ok_or("what was spent is too much to count")?;
+            sum = sum.checked_add(&spent).ok_or(OpenLogError::TooMuchSpent)?;
         }
         Ok(sum)
-    }
-}
-
-/// An error and its causes.
-fn said(error: &StoreError) -> String {
-    let cause = std::error::Error::source(error);
-    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
-}
-
-fn read(path: &Path, id: &RunId, program: &Arc<Program>) -> Result<Found, String> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Ok(Found { replayed: None, end: 0, length: 0 });
-        }
-        file => file.map_err(|error| error.to_string())?,
-    };
-    let about = file.metadata().map_err(|error| error.to_string())?;
-    if !about.is_file() {
-        return Err("its place is taken by something that is no file".to_owned());
-    }
-    let mut lines = Lines { reader: BufReader::with_capacity(64 << 10, file), line: Vec::new() };
-    let (mut end, mut number) = (0u64, 0u64);
-    let mut replay: Option<Replay> = None;
-    while lines.advance().map_err(|error| error.to_string())? {
-        number = number.saturating_add(1);
-        end = end.saturating_add(u64::try_from(lines.line.len()).unwrap_or(u64::MAX));
-        let wrong = |why: String| format!("line {number} of its file is damaged: {why}");
-        match &mut replay {
-            None => {
-                check_header(&lines.line, id).map_err(wrong)?;
-                replay = Some(Replay::new(Arc::clone(program)));
-            }
-            Some(replay) => {
-                let line: Line<'_> = serde_json::from_slice(&lines.line)
-                    .map_err(|error| wrong(error.to_string()))?;
-                replay.take(&line);
-            }
-        }
-    }
-    Ok(Found { replayed: replay.map(Replay::finish), end, length: about.len() })
-}
-
-fn check_header(line: &[u8], id: &RunId) -> Result<(), String> {
-    let header: Header<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    if header.endstop_trace != VERSION {
-        return Err(format!("a trace of version {}; known is {VERSION}", header.endstop_trace));
-    }
-    if header.run != id.as_str() {
-        return Err("it is the file of another run".to_owned());
-    }
-    Ok(())
-}
-
-/// Whole lines, each with its line feed.
-struct Lines {
-    reader: BufReader<File>,
-    line: Vec<u8>,
-}
-
-impl Lines {
-    /// Returns `false` at the end. Half a line before it does not count.
-    fn advance(&mut self) -> io::Result<bool> {
-        self.line.clear();
-        let read = self.reader.by_ref().take(MAX_LOG_LINE).read_until(b'\n', &mut self.line)?;
-        if self.line.ends_with(b"\n") {
-            return Ok(true);
-        }
-        if u64::try_from(read).is_ok_and(|read| read >= MAX_LOG_LINE) {
-            return Err(io::Error::other(format!(
-                "a line has more than {} MiB",
-                MAX_LOG_LINE >> 20
-            )));
-        }
-        Ok(false)
     }
 }
 
@@ -216,18 +179,18 @@ impl Lines {
 pub(super) struct RunLogFile {
     path: PathBuf,
     shared: Arc<Shared>,
+    /// Events that are not written yet.
+    buffer: TraceBuffer,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Events that are not written yet.
-    lines: Vec<u8>,
     file: Option<File>,
     /// Whether the file is there. One that vanishes is not made again: it would lack its beginning.
     is_made: bool,
     /// Why nothing is written any more: after a hole, the file would replay as something else.
-    problem: Option<String>,
+    problem: Option<WriteLogError>,
 }
 
 impl RunLogFile {
@@ -236,14 +199,14 @@ impl RunLogFile {
     }
 
     /// Writes the waiting events. Returns why they cannot be written, now or earlier.
-    pub(super) fn flush(&self) -> Result<(), String> {
+    pub(super) fn flush(&self) -> Result<(), WriteLogError> {
         let mut state = self.state();
         self.write(&mut state);
         state.problem.clone().map_or(Ok(()), Err)
     }
 
     /// Returns why the run can no longer be stored.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<WriteLogError> {
         self.state().problem.clone()
     }
 
@@ -251,29 +214,27 @@ impl RunLogFile {
     pub(super) fn close(&self) {
         let mut state = self.state();
         self.write(&mut state);
-        state.problem.get_or_insert_with(|| "it was forgotten".to_owned());
+        state.problem.get_or_insert(WriteLogError::Closed);
         self.shut(&mut state);
     }
 
     fn write(&self, state: &mut State) {
-        if state.lines.is_empty() || state.problem.is_some() {
+        if self.buffer.is_empty() || state.problem.is_some() {
             return;
         }
         if let Err(error) = self.write_all(state) {
-            state.problem = Some(error.to_string());
+            state.problem = Some(WriteLogError::Io(Arc::new(error)));
             self.shut(state);
         }
-        state.lines.clear();
-        state.lines.shrink_to(MAX_UNWRITTEN);
     }
 
     fn write_all(&self, state: &mut State) -> io::Result<()> {
         if let Some(file) = &mut state.file {
-            return file.write_all(&state.lines);
+            return self.buffer.write_to(file, MAX_UNWRITTEN);
         }
         let mut file = private().append(true).create(!state.is_made).open(&self.path)?;
         state.is_made = true;
-        file.write_all(&state.lines)?;
+        self.buffer.write_to(&mut file, MAX_UNWRITTEN)?;
         if self.shared.open.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_LOGS {
             state.file = Some(file);
         } else {
@@ -299,14 +260,10 @@ fn private() -> OpenOptions {
 
 impl Observer for RunLogFile {
     fn observe(&self, seen: &Observation<'_>) {
-        // The root also observes the events of its descendants.
-        if seen.info.parent.is_some() {
-            return;
-        }
         let mut state = self.state();
         if state.problem.is_none() {
-            push_seen(&mut state.lines, seen);
-            if state.lines.len() > MAX_UNWRITTEN {
+            self.buffer.observe(seen);
+            if self.buffer.len() > MAX_UNWRITTEN {
                 self.write(&mut state);
             }
         }

@@ -7,10 +7,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use socket2::{SockRef, TcpKeepalive};
+use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::proxy::Proxy;
+use super::proxy::{NamedProxy, Proxy};
 use super::wire::Wire;
 use crate::limits::{TCP_KEEPALIVE, TCP_PROBE};
 
@@ -21,7 +22,7 @@ pub(super) struct UpstreamAddress {
     pub(super) host: String,
     pub(super) port: u16,
     /// The proxy on the way there; why there is none although there ought to be.
-    pub(super) proxy: Option<Result<Arc<Proxy>, String>>,
+    pub(super) proxy: Option<NamedProxy>,
 }
 
 impl UpstreamAddress {
@@ -29,6 +30,23 @@ impl UpstreamAddress {
     pub(super) fn asked_proxy(&self) -> Option<&Proxy> {
         self.proxy.as_ref()?.as_deref().ok().filter(|_| !self.is_tls)
     }
+}
+
+/// Why certificates cannot be trusted.
+#[derive(Debug, Error)]
+pub(crate) enum TrustError {
+    /// Their file cannot be read.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// It is not PEM.
+    #[error(transparent)]
+    Pem(#[from] rustls::pki_types::pem::Error),
+    /// One of them cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] rustls::Error),
+    /// There are none.
+    #[error("it holds no certificate")]
+    Empty,
 }
 
 /// Makes connections.
@@ -46,13 +64,12 @@ impl Connector {
     }
 
     /// One that trusts these certificates and no others.
-    pub(super) fn trusting(pem: &[u8]) -> Result<Self, String> {
+    pub(super) fn trusting(pem: &[u8]) -> Result<Self, TrustError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| error.to_string())?;
-            roots.add(certificate).map_err(|error| error.to_string())?;
+            roots.add(certificate?)?;
         }
-        if roots.is_empty() { Err("it holds no certificate".into()) } else { Ok(Self::with(roots)) }
+        if roots.is_empty() { Err(TrustError::Empty) } else { Ok(Self::with(roots)) }
     }
 
     fn with(roots: RootCertStore) -> Self {

@@ -13,6 +13,7 @@ use http_body_util::Empty;
 use hyper::client::conn::http1;
 use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::TokioIo;
+use thiserror::Error;
 
 use super::wire::Wire;
 use crate::limits::MAX_PROXY_HEAD;
@@ -27,7 +28,26 @@ pub(super) struct Proxies {
 }
 
 /// What a variable names; the reason where it cannot be used.
-type NamedProxy = Result<Arc<Proxy>, String>;
+pub(super) type NamedProxy = Result<Arc<Proxy>, ProxyError>;
+
+/// Why a proxy cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the proxy of {variable} cannot be used: {problem}")]
+pub(super) struct ProxyError {
+    variable: &'static str,
+    problem: ProxyProblem,
+}
+
+/// What is wrong with the value of a variable. It is not shown: there may be a password in it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+enum ProxyProblem {
+    #[error("it is no address such as http://HOST:PORT")]
+    NoAddress,
+    #[error("{0} is not spoken here, only HTTP")]
+    Scheme(String),
+    #[error("it has no host")]
+    NoHost,
+}
 
 /// A proxy.
 #[derive(Debug)]
@@ -85,20 +105,20 @@ fn is_loopback(host: &str) -> bool {
 
 impl Proxy {
     fn parse(variable: &'static str, value: &str) -> NamedProxy {
-        let unusable = |why: &str| Err(format!("the proxy of {variable} cannot be used: {why}"));
+        let unusable = |problem| Err(ProxyError { variable, problem });
         let any = Uri::from_static("http://any");
         let Some(found) = Matcher::builder().all(value).build().intercept(&any) else {
-            return unusable("it is no address such as http://HOST:PORT");
+            return unusable(ProxyProblem::NoAddress);
         };
         let uri = found.uri();
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            Some(scheme) => return unusable(&format!("{scheme} is not spoken here, only HTTP")),
-            None => return unusable("it is no address such as http://HOST:PORT"),
+            Some(scheme) => return unusable(ProxyProblem::Scheme(scheme.to_owned())),
+            None => return unusable(ProxyProblem::NoAddress),
         };
         let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
-            return unusable("it has no host");
+            return unusable(ProxyProblem::NoHost);
         };
         Ok(Arc::new(Self {
             variable,

@@ -253,7 +253,7 @@ async fn what_a_shared_budget_refuses_a_sub_agent_stops_the_run() {
     let upstream = answering().await;
     let mut config = config(STEPS, upstream.addr);
     let limits = Limits { tokens: Some(10), ..Limits::unlimited() };
-    config.around.budget = Some(Budget::root(limits));
+    config.environment.budget = Some(Budget::root(limits));
     let gateway = Gateway::start(config).await.unwrap();
     let body = Agent::new("Answer.").request();
     let got = post(&gateway, "/r/run-1/kid/v1/chat/completions", &body).await;

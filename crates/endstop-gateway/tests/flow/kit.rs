@@ -8,11 +8,7 @@ use endstop_core::Program;
 use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
 use endstop_core::run::Status;
-use endstop_gateway::{
-    Bounds, Config, Gateway, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams,
-};
-use endstop_price::PriceTable;
-use endstop_runtime::RunEnvironment;
+use endstop_gateway::{Config, Gateway, PauseLimit, Runs, Upstreams};
 use endstop_runtime::store::RunId;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,21 +24,12 @@ pub(crate) fn id() -> RunId {
 
 pub(crate) fn config(policy: &str, upstream: SocketAddr) -> Config {
     let policy = Policy::from_toml(policy).unwrap();
+    let upstreams = Upstreams::all(&format!("http://{upstream}")).unwrap();
+    let program = Arc::new(Program::new(&policy, &Probes::new()).unwrap());
     Config {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        upstreams: Upstreams::all(&format!("http://{upstream}")).unwrap(),
-        upstream_keys: UpstreamKeys::default(),
-        program: Arc::new(Program::new(&policy, &Probes::new()).unwrap()),
-        runs: Runs::One(id()),
-        around: RunEnvironment::default(),
-        stop_with: StopWith::Answer,
-        allow_unmetered: false,
         pause: PauseLimit(Duration::from_secs(30)),
         default_output: 1_000,
-        prices: PriceTable::embedded(),
-        bounds: Bounds::default(),
-        control_token: None,
-        keep: None,
+        ..Config::new(upstreams, program, Runs::One(id()))
     }
 }
 

@@ -51,7 +51,7 @@ async fn a_stop_is_sticky_and_costs_nothing() {
     assert_eq!(got.status, 402);
     assert_eq!(upstream.calls(), 1);
     assert_eq!(gateway.run(&id()).unwrap().usage(), spent);
-    assert_eq!(gateway.counts(&id()).unwrap().stop_answers, 5);
+    assert_eq!(gateway.counts(&id()).unwrap().stop_responses, 5);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::parts::{
 };
 use crate::{Edits, ReadError};
 
-/// The two fields that cap an answer.
+/// The two fields that cap a response.
 const CAPS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
 /// The members that changes are about, as a rule.
@@ -67,10 +67,10 @@ fn set_cap(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64, is_other: boo
     }
 }
 
-/// The field that caps an answer where the request has none.
+/// The field that caps a response where the request has none.
 ///
-/// Every server that copies this interface reads `max_tokens`, and some pass over `max_completion_tokens`, so that
-/// an answer would have no cap at all. But OpenAI's own newer models refuse the old field, and both at once.
+/// Every server that copies this API reads `max_tokens`, and some pass over `max_completion_tokens`, so that
+/// a response would have no cap at all. But OpenAI's own newer models refuse the old field, and both at once.
 fn cap_field(model: &str) -> &'static str {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.strip_prefix("ft:").unwrap_or(name);
@@ -82,7 +82,7 @@ fn cap_field(model: &str) -> &'static str {
     if is_openai { "max_completion_tokens" } else { "max_tokens" }
 }
 
-/// An answer with the first calls of its first choice.
+/// A response with the first calls of its first choice.
 pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
     let mut at = 0usize;
     let is_kept = |_: Raw<'_>| {
@@ -92,7 +92,7 @@ pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError>
     without_calls(body, "message", is_kept)
 }
 
-/// An answer, or a chunk of one, with those calls of its first choice for which `stays` holds. `of` is the key of
+/// A response, or a chunk of one, with those calls of its first choice for which `stays` holds. `of` is the key of
 /// what the choice says.
 pub(crate) fn without_calls(
     body: &[u8],

@@ -1,4 +1,4 @@
-//! Replies that come as a whole.
+//! Responses that come as a whole.
 
 use std::borrow::Cow;
 
@@ -71,11 +71,11 @@ impl<'j> Piece<'j> {
     }
 }
 
-/// Reads an answer that is whole.
+/// Reads a response that is whole.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let chunk: Chunk<'_> = read_object(body)?;
     if chunk.choices.0.is_empty() && !chunk.usage.is_some() && !chunk.error.is_some() {
-        return Err(ReadError("no answer of chat completions".to_owned()));
+        return Err(ReadError::NotAResponse("chat completions"));
     }
     Ok(ChatStream::new(ResponseOutline::default()).whole(&chunk))
 }

@@ -14,7 +14,7 @@ use crate::parts::{
 use crate::token_bound::{TokenBound, tool_instructions};
 use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
 
-/// What decides the cost of an answer, and who gives it.
+/// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),

@@ -1,4 +1,4 @@
-//! Answers of the gateway: a stop, and the end of a stream.
+//! Responses of the gateway: a stop, and the end of a stream.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use crate::response_outline::{
 };
 use crate::{ErrorKind, WrittenResponse};
 
-/// What ends a stream of this interface.
+/// What ends a stream of this API.
 pub(crate) const DONE: &str = "data: [DONE]\n\n";
 
-/// What all chunks of one answer have in common.
+/// What all chunks of one response have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) id: String,
     pub(crate) model: String,
-    /// Seconds since 1970. Nothing is known to read it; an answer of the gateway says 0.
+    /// Seconds since 1970. Nothing is known to read it; a response of the gateway says 0.
     pub(crate) created: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Replies that come as a stream of events.
+//! Responses that come as a stream of events.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,7 @@ impl ChatStream {
         }
     }
 
-    /// Takes in a reply that is one chunk.
+    /// Takes in a response that is one chunk.
     pub(super) fn whole(mut self, chunk: &Chunk<'_>) -> CallResponse {
         self.chunk(chunk);
         self.response.is_whole = self.response.error.is_none();
@@ -157,7 +157,7 @@ impl ChatStream {
         }
     }
 
-    /// An answer that cites the web has searched it: how often is not said.
+    /// A response that cites the web has searched it: how often is not said.
     fn count_searches(&mut self, annotations: Raw<'_>) {
         let cites = |it: &Raw<'_>| it.read::<Kind<'_>>().kind.json() == "\"url_citation\"";
         if annotations.is_list()

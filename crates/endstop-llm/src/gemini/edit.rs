@@ -84,7 +84,7 @@ fn forbid_calls(changes: &mut Changes<'_>, root: &Object<'_>) {
     }
 }
 
-/// Adds a part to the user's last content. Not to one with answers to calls: those must be as many as the calls,
+/// Adds a part to the user's last content. Not to one with results of calls: those must be as many as the calls,
 /// and stay by themselves.
 fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     let Some(list) = root.get("contents") else { return };
@@ -105,7 +105,7 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     }
 }
 
-/// An answer, or the list of its pieces, with its first calls.
+/// A response, or the list of its pieces, with its first calls.
 pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
     let mut left = keep;
     if !body.trim_ascii_start().starts_with(b"[") {
@@ -118,7 +118,7 @@ pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError>
     Ok([&b"["[..], &pieces.join(&b","[..]), b"]"].concat())
 }
 
-/// An answer, or a piece of one, with the first `left` of its first candidate's calls, and `left` what remains of
+/// A response, or a piece of one, with the first `left` of its first candidate's calls, and `left` what remains of
 /// that; where `goes_on`, without its end.
 pub(crate) fn without_calls(
     body: &[u8],

@@ -1,4 +1,4 @@
-//! Replies that come as a whole.
+//! Responses that come as a whole.
 
 use super::request::Part;
 use super::stream::GeminiStream;
@@ -45,19 +45,18 @@ fields! {
     }
 }
 
-/// Reads an answer that is whole: an object, or a list of them.
+/// Reads a response that is whole: an object, or a list of them.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let reader = GeminiStream::new(ResponseOutline::to(&CallRequest::default()));
     if body.trim_ascii_start().starts_with(b"[") {
-        let pieces: List<Answer<'_>> =
-            parse(text_of_body(body)?).map_err(|error| ReadError(error.to_string()))?;
+        let pieces: List<Answer<'_>> = parse(text_of_body(body)?)?;
         return Ok(reader.pieces(&pieces.0));
     }
     let answer: Answer<'_> = read_object(body)?;
     let says_something =
         answer.usage.is_some() || answer.error.is_some() || answer.feedback.block.is_some();
     if answer.candidates.0.is_empty() && !says_something {
-        return Err(ReadError("no answer of generateContent".to_owned()));
+        return Err(ReadError::NotAResponse("generateContent"));
     }
     Ok(reader.whole(&answer))
 }

@@ -25,7 +25,7 @@ const PRICED_TOOLS: [&str; 8] = [
 const CLIENT_TOOLS: [&str; 4] =
     ["functionDeclarations", "function_declarations", "computerUse", "computer_use"];
 
-/// What decides the cost of an answer.
+/// What decides the cost of a response.
 const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["generationConfig", "generation_config"]).with(&[
         DecidingKey::of(&["maxOutputTokens", "max_output_tokens"]),
@@ -244,8 +244,8 @@ impl<'j> Request<'j> {
     }
 }
 
-/// Reads the contents, and what came after the model's last one. Answers to calls name the function, and an id
-/// only lately: without one, the first answer of a name is that to the first call.
+/// Reads the contents, and what came after the model's last one. Results of calls name the function, and an id
+/// only lately: without one, the first result of a name is that to the first call.
 fn conversation(
     contents: &[Raw<'_>],
     bound: TokenBound,

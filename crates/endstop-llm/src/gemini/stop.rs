@@ -1,4 +1,4 @@
-//! Answers of the gateway: a stop, and the end of a stream.
+//! Responses of the gateway: a stop, and the end of a stream.
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Replies that come as a stream of events.
+//! Responses that come as a stream of events.
 
 use endstop_price::UsageShape;
 
@@ -37,7 +37,7 @@ impl GeminiStream {
         self.progress.response
     }
 
-    /// Takes in a reply that came as a whole.
+    /// Takes in a response that came as a whole.
     pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
         self.answer(answer);
         self.progress.response.is_whole = self.progress.response.error.is_none();
@@ -97,7 +97,7 @@ impl GeminiStream {
         }
     }
 
-    /// A call comes whole, or, where that was parsed for, in pieces that say whether more follows.
+    /// A call comes whole, or, if the request asks for one, in pieces that say whether more follows.
     fn call(&mut self, piece: &Call<'_>, brought: &mut EventContent) {
         let is_new = !self.has_open_call && piece.name.is_some();
         if is_new {

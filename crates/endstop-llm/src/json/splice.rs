@@ -2,8 +2,22 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::str::Utf8Error;
 
-use super::{Key, Members, Raw, parse};
+use thiserror::Error;
+
+use super::{JsonError, Key, Members, Raw, parse};
+
+/// Why a text cannot be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum SpliceError {
+    #[error(transparent)]
+    Utf8(#[from] Utf8Error),
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    #[error("not an object that can be read")]
+    NoObject,
+}
 
 /// An object inside a text, with the place of each value.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,12 +75,12 @@ pub(crate) struct Changes<'j> {
 
 impl<'j> Changes<'j> {
     /// None yet, and the object that they are of. Says what is wrong where the text is none.
-    pub(crate) fn of(body: &'j [u8]) -> Result<(Self, Object<'j>), String> {
-        let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    pub(crate) fn of(body: &'j [u8]) -> Result<(Self, Object<'j>), SpliceError> {
+        let text = std::str::from_utf8(body)?;
         let changes = Self::of_text(text);
-        let members: Members<'_> = parse(text).map_err(|error| error.to_string())?;
+        let members: Members<'_> = parse(text)?;
         let root = changes.object_of(changes.value(&(0..text.len())), members);
-        Ok((changes, root.ok_or("not an object that can be read")?))
+        Ok((changes, root.ok_or(SpliceError::NoObject)?))
     }
 
     /// None yet, of a text whose places are known.

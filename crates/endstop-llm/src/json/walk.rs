@@ -14,10 +14,10 @@ const SHORT: usize = 4;
 /// Members that the object of a request has, with room for some more.
 const USUAL_MEMBERS: usize = 16;
 
-/// Why a text cannot be read.
+/// Why a text cannot be read as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{what} at byte {at}")]
-pub(crate) struct Broken {
+pub struct JsonError {
     what: &'static str,
     at: usize,
 }
@@ -25,19 +25,21 @@ pub(crate) struct Broken {
 /// What can be read of a value; of one of another kind, its default.
 pub(crate) trait FromJson<'j>: Sized {
     /// Reads the next value.
-    fn from_json(walk: &mut Walk<'j>) -> Result<Self, Broken>;
+    fn from_json(walk: &mut Walk<'j>) -> Result<Self, JsonError>;
 }
 
 /// The members of an object as they are: in order, with all duplicates.
 type Listed<'j> = Vec<(Key<'j>, Raw<'j>)>;
 
 /// Reads a text that is one value.
-pub(crate) fn parse<'j, T: FromJson<'j>>(text: &'j str) -> Result<T, Broken> {
+pub(crate) fn parse<'j, T: FromJson<'j>>(text: &'j str) -> Result<T, JsonError> {
     parse_with(text, None).map(|(value, _)| value)
 }
 
 /// As [`parse`], with the members of the object that the text is.
-pub(crate) fn parse_noting<'j, T: FromJson<'j>>(text: &'j str) -> Result<(T, Listed<'j>), Broken> {
+pub(crate) fn parse_noting<'j, T: FromJson<'j>>(
+    text: &'j str,
+) -> Result<(T, Listed<'j>), JsonError> {
     let (value, noted) = parse_with(text, Some(Vec::with_capacity(USUAL_MEMBERS)))?;
     Ok((value, noted.unwrap_or_default()))
 }
@@ -45,7 +47,7 @@ pub(crate) fn parse_noting<'j, T: FromJson<'j>>(text: &'j str) -> Result<(T, Lis
 fn parse_with<'j, T: FromJson<'j>>(
     text: &'j str,
     noted: Option<Listed<'j>>,
-) -> Result<(T, Option<Listed<'j>>), Broken> {
+) -> Result<(T, Option<Listed<'j>>), JsonError> {
     let mut walk = Walk { text, at: 0, open: Vec::new(), noted };
     let value = T::from_json(&mut walk)?;
     match walk.next() {
@@ -69,8 +71,8 @@ impl<'j> Walk<'j> {
     /// Takes each member of an object in turn: `member` has to take its value. Anything else is skipped.
     pub(crate) fn object(
         &mut self,
-        mut member: impl FnMut(Key<'j>, &mut Self) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+        mut member: impl FnMut(Key<'j>, &mut Self) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
         if self.next() != Some(b'{') {
             return self.skip();
         }
@@ -102,8 +104,8 @@ impl<'j> Walk<'j> {
     /// Takes each element of a list in turn: `element` has to take it. Anything else is skipped.
     pub(crate) fn list(
         &mut self,
-        mut element: impl FnMut(&mut Self) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+        mut element: impl FnMut(&mut Self) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
         if self.next() != Some(b'[') {
             return self.skip();
         }
@@ -120,7 +122,7 @@ impl<'j> Walk<'j> {
     }
 
     /// The text of the next value.
-    pub(crate) fn raw(&mut self) -> Result<Raw<'j>, Broken> {
+    pub(crate) fn raw(&mut self) -> Result<Raw<'j>, JsonError> {
         self.next();
         let start = self.at;
         self.skip()?;
@@ -128,7 +130,7 @@ impl<'j> Walk<'j> {
     }
 
     /// The text of the next value, and what can be read of it.
-    pub(crate) fn with_text<T: FromJson<'j>>(&mut self) -> Result<(Raw<'j>, T), Broken> {
+    pub(crate) fn with_text<T: FromJson<'j>>(&mut self) -> Result<(Raw<'j>, T), JsonError> {
         self.next();
         let start = self.at;
         let value = T::from_json(self)?;
@@ -136,7 +138,7 @@ impl<'j> Walk<'j> {
     }
 
     /// Passes over the next value, however deep it is.
-    pub(crate) fn skip(&mut self) -> Result<(), Broken> {
+    pub(crate) fn skip(&mut self) -> Result<(), JsonError> {
         self.open.clear();
         loop {
             match self.next() {
@@ -170,12 +172,12 @@ impl<'j> Walk<'j> {
     }
 
     /// That something is wrong here.
-    pub(crate) const fn broken(&self, what: &'static str) -> Broken {
-        Broken { what, at: self.at }
+    pub(crate) const fn broken(&self, what: &'static str) -> JsonError {
+        JsonError { what, at: self.at }
     }
 
     /// After a value that is skipped: whether it was the last one. If not, the next one follows.
-    fn ends_all(&mut self) -> Result<bool, Broken> {
+    fn ends_all(&mut self) -> Result<bool, JsonError> {
         while let Some(&close) = self.open.last() {
             if self.ends(close)? {
                 self.open.pop();
@@ -189,7 +191,7 @@ impl<'j> Walk<'j> {
         Ok(true)
     }
 
-    fn key(&mut self) -> Result<Key<'j>, Broken> {
+    fn key(&mut self) -> Result<Key<'j>, JsonError> {
         self.next();
         let start = self.at;
         let is_plain = self.skip_string()?;
@@ -203,19 +205,19 @@ impl<'j> Walk<'j> {
         text.map(Key).ok_or_else(|| self.broken("a key that cannot be read"))
     }
 
-    fn skip_key(&mut self) -> Result<(), Broken> {
+    fn skip_key(&mut self) -> Result<(), JsonError> {
         self.skip_string()?;
         self.expect(b':')
     }
 
     /// Passes over a string, and tells whether it has no escapes.
-    fn skip_string(&mut self) -> Result<bool, Broken> {
+    fn skip_string(&mut self) -> Result<bool, JsonError> {
         self.expect(b'"')?;
         self.string()
     }
 
     /// Passes over what follows the quote that opens a string, and tells whether it has no escapes.
-    fn string(&mut self) -> Result<bool, Broken> {
+    fn string(&mut self) -> Result<bool, JsonError> {
         let mut is_plain = true;
         loop {
             self.at = self.at.saturating_add(plain_length(self.rest()));
@@ -235,7 +237,7 @@ impl<'j> Walk<'j> {
         }
     }
 
-    fn escape(&mut self) -> Result<(), Broken> {
+    fn escape(&mut self) -> Result<(), JsonError> {
         let length = match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 1,
             Some(b'u') => {
@@ -251,7 +253,7 @@ impl<'j> Walk<'j> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), Broken> {
+    fn number(&mut self) -> Result<(), JsonError> {
         if self.peek() == Some(b'-') {
             self.step();
         }
@@ -274,7 +276,7 @@ impl<'j> Walk<'j> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), Broken> {
+    fn digits(&mut self) -> Result<(), JsonError> {
         if !self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             return Err(self.broken("a number without digits"));
         }
@@ -284,7 +286,7 @@ impl<'j> Walk<'j> {
         Ok(())
     }
 
-    fn word(&mut self) -> Result<(), Broken> {
+    fn word(&mut self) -> Result<(), JsonError> {
         let known = ["null", "true", "false"];
         let rest = self.rest();
         let word = known.iter().find(|word| rest.starts_with(word.as_bytes()));
@@ -320,7 +322,7 @@ impl<'j> Walk<'j> {
     }
 
     /// After a member or an element: whether it was the last one. Takes what closes, or the comma.
-    fn ends(&mut self, close: u8) -> Result<bool, Broken> {
+    fn ends(&mut self, close: u8) -> Result<bool, JsonError> {
         let next = self.next();
         if next != Some(close) && next != Some(b',') {
             return Err(self.broken("another character is expected"));
@@ -336,7 +338,7 @@ impl<'j> Walk<'j> {
         is_it
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), Broken> {
+    fn expect(&mut self, byte: u8) -> Result<(), JsonError> {
         if self.takes(byte) { Ok(()) } else { Err(self.broken("another character is expected")) }
     }
 }

@@ -1,11 +1,13 @@
 //! Changes of a request.
+//!
+//! A file of its own because each API has the same files.
 
 use crate::json::{Changes, Object};
 use crate::parts::{self, Kind};
 use crate::parts::{add_note, changes_of, is_nothing, lower, note_of, turn_tools_off};
 use crate::{Edits, ReadError};
 
-/// The least budget of thinking that the interface takes.
+/// The least budget of thinking that the API takes.
 const LEAST_THINKING: u64 = 1_024;
 
 pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
@@ -42,7 +44,7 @@ fn lower_thinking(changes: &mut Changes<'_>, root: &Object<'_>, cap: u64) {
     }
 }
 
-/// A reply with the first calls of the client's tools.
+/// A response with the first calls of the client's tools.
 pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
     parts::keep_calls(body, "content", keep, |block| {
         block.read::<Kind<'_>>().kind.json() == "\"tool_use\""

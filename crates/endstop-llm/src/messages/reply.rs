@@ -1,4 +1,6 @@
-//! Replies that come as a whole.
+//! Responses that come as a whole.
+//!
+//! A file of its own because each API has the same files.
 
 use super::stream::MessagesStream;
 use crate::json::{List, Raw, fields};
@@ -29,7 +31,7 @@ fields! {
     }
 }
 
-/// Reads an answer that is whole.
+/// Reads a response that is whole.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let answer: Answer<'_> = read_object(body)?;
     let reader = MessagesStream::new(ResponseOutline::to(&CallRequest::default()));
@@ -37,7 +39,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
         return Ok(CallResponse { error: Some(error), ..CallResponse::default() });
     }
     if answer.kind.json() != "\"message\"" && !answer.usage.is_some() {
-        return Err(ReadError("no answer of messages".to_owned()));
+        return Err(ReadError::NotAResponse("messages"));
     }
     Ok(reader.whole(&answer))
 }

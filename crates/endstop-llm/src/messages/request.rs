@@ -7,8 +7,8 @@ use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Kind, Noted, arguments_of, context, fallbacks, fixed_marks, may_write_1h, read_noting,
-    read_object, searches, text_of,
+    Formatted, Kind, Noted, ToolChoice, arguments_of, context, fallbacks, fixed_marks,
+    may_write_1h, read_noting, read_object, searches, text_of,
 };
 use crate::token_bound::{TokenBound, tool_instructions};
 use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
@@ -26,7 +26,7 @@ const PRICED_TOOLS: [&str; 6] =
 /// Where requests may be served at the price of the lists.
 const USUAL_GEO: [&str; 2] = ["global", "not_available"];
 
-/// What decides the cost of an answer, and who gives it.
+/// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
@@ -59,9 +59,9 @@ fields! {
         fallbacks: Raw<'j> = "fallbacks",
         max_tokens: Raw<'j> = "max_tokens",
         tools: List<Tool<'j>> = "tools",
-        tool_choice: Choice<'j> = "tool_choice",
+        tool_choice: ToolChoice<'j> = "tool_choice",
         format: Kind<'j> = "output_format",
-        config: Config<'j> = "output_config",
+        config: Formatted<'j> = "output_config",
         thread: Continued<'j> = "thread",
         messages: List<Raw<'j>> = "messages",
     }
@@ -86,19 +86,6 @@ fields! {
 fields! {
     Management<'j> {
         edits: List<Kind<'j>> = "edits",
-    }
-}
-
-fields! {
-    Choice<'j> {
-        kind: Raw<'j> = "type",
-        name: Raw<'j> = "name",
-    }
-}
-
-fields! {
-    Config<'j> {
-        format: Kind<'j> = "format",
     }
 }
 
@@ -153,7 +140,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         context: context(request.tier, request.speed),
         // A summary is as long as the cap allows, beside the answer.
         choices: if request.compacts() { 2 } else { 1 },
-        contract: output_contract(&offers, &request.tool_choice.requirement(), wants_json),
+        contract: output_contract(&offers, &requirement(&request.tool_choice), wants_json),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
         thread: if continues { Thread::CanResend } else { Thread::Whole },
         fixed: fixed_marks(&members, "messages", bound)?,
@@ -233,17 +220,16 @@ impl Tool<'_> {
     }
 }
 
-impl Choice<'_> {
-    fn requirement(&self) -> ToolRequirement {
-        match self.kind.text().as_deref() {
-            Some("none") => ToolRequirement::Never,
-            Some("any") => ToolRequirement::Any,
-            Some("tool") => self
-                .name
-                .text()
-                .map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned())),
-            _ => ToolRequirement::Free,
+/// What a choice of tools demands.
+fn requirement(choice: &ToolChoice<'_>) -> ToolRequirement {
+    match choice.kind.text().as_deref() {
+        Some("none") => ToolRequirement::Never,
+        Some("any") => ToolRequirement::Any,
+        Some("tool") => {
+            let name = choice.name.text();
+            name.map_or(ToolRequirement::Any, |name| ToolRequirement::On(name.into_owned()))
         }
+        _ => ToolRequirement::Free,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Answers of the gateway: a stop, and the pieces of a stream's end.
+//! Responses of the gateway: a stop, and the pieces of a stream's end.
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Replies that come as a stream of events.
+//! Responses that come as a stream of events.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ impl MessagesStream {
         }
     }
 
-    /// Takes in a reply that came as a whole.
+    /// Takes in a response that came as a whole.
     pub(super) fn whole(mut self, answer: &Answer<'_>) -> CallResponse {
         self.message(answer);
         for block in &answer.content.0 {
@@ -146,7 +146,7 @@ impl MessagesStream {
         let was = self.open.remove(&index);
         let last = self.progress.response.tool_calls.last().filter(|_| was == Some(Open::Call));
         if last.is_some_and(|call| call.arguments.is_empty()) {
-            // So the interface writes a call without arguments.
+            // So the API writes a call without arguments.
             self.progress.arguments(None, "{}");
         }
     }

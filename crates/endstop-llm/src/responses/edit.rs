@@ -1,4 +1,6 @@
 //! Changes of a request.
+//!
+//! A file of its own because each API has the same files.
 
 use serde_json::json;
 
@@ -48,7 +50,7 @@ fn add_note(changes: &mut Changes<'_>, root: &Object<'_>, note: &str) {
     changes.push(&input, &item.to_string());
 }
 
-/// A reply with the first calls of the client's tools.
+/// A response with the first calls of the client's tools.
 pub(crate) fn keep_calls(body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {
     parts::keep_calls(body, "output", keep, |item| item.read::<Output<'_>>().is_call())
 }

@@ -1,4 +1,4 @@
-//! Replies: the records of an output, and those that come as a whole.
+//! Responses: the records of an output, and those that come as a whole.
 
 use std::borrow::Cow;
 
@@ -60,7 +60,7 @@ impl Output<'_> {
         self.kind.text().is_some_and(|kind| CLIENT_CALLS.contains(&&*kind))
     }
 
-    /// The tool that is called: those of the interface's own have no other name than their kind.
+    /// The tool that is called: those of the API's own have no other name than their kind.
     fn tool(&self) -> Cow<'_, str> {
         let kind = || self.kind.text().unwrap_or_default();
         let own = || Cow::Owned(kind().trim_end_matches("_call").to_owned());
@@ -141,12 +141,12 @@ fn is_end(status: &str) -> bool {
     matches!(status, "completed" | "incomplete" | "failed" | "cancelled")
 }
 
-/// Reads an answer that is whole.
+/// Reads a response that is whole.
 pub(crate) fn read(body: &[u8]) -> Result<CallResponse, ReadError> {
     let response: Response<'_> = read_object(body)?;
     let is_one = response.kind.json() == "\"response\"" || response.usage.is_some();
     if !is_one && !response.error.is_some() {
-        return Err(ReadError("no answer of responses".to_owned()));
+        return Err(ReadError::NotAResponse("responses"));
     }
     let mut progress = ResponseBuilder::new(UsageShape::OpenAiResponses);
     response.output.0.iter().for_each(|item| take_item(&mut progress, item));

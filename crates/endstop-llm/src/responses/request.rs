@@ -8,8 +8,8 @@ use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Kind, Noted, arguments_of, context, fallbacks, fixed_marks, may_write_1h, read_noting,
-    searches, text_of,
+    Formatted, Noted, ToolChoice, arguments_of, context, fallbacks, fixed_marks, may_write_1h,
+    read_noting, searches, text_of,
 };
 use crate::token_bound::{TokenBound, tool_instructions};
 use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
@@ -29,7 +29,7 @@ const CLIENT_TOOLS: [&str; 8] = [
 /// Kinds of tools that the provider runs and whose cost is known: their tokens, and a fee that price lists have.
 const PRICED_TOOLS: [&str; 4] = ["web_search", "file_search", "mcp", "tool_search"];
 
-/// What decides the cost of an answer, and who gives it.
+/// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
@@ -54,7 +54,7 @@ fields! {
         cap: Raw<'j> = "max_output_tokens",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Raw<'j> = "tool_choice",
-        text: Text<'j> = "text",
+        text: Formatted<'j> = "text",
         input: Raw<'j> = "input",
         previous: Raw<'j> = "previous_response_id",
         conversation: Raw<'j> = "conversation",
@@ -73,20 +73,6 @@ fields! {
         name: Raw<'j> = "name",
         most: Raw<'j> = "max_uses",
         parameters: Raw<'j> = "parameters",
-    }
-}
-
-fields! {
-    Text<'j> {
-        format: Kind<'j> = "format",
-    }
-}
-
-fields! {
-    Choice<'j> {
-        kind: Raw<'j> = "type",
-        name: Raw<'j> = "name",
-        mode: Raw<'j> = "mode",
     }
 }
 
@@ -129,7 +115,7 @@ impl Item<'_> {
 }
 
 fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, ReadError> {
-    crate::json::parse(input.json()).map_err(|error| ReadError(error.to_string()))
+    Ok(crate::json::parse(input.json())?)
 }
 
 /// Reads a request.
@@ -177,7 +163,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
 }
 
 impl<'j> Request<'j> {
-    /// The answer before, where nothing else stands for input that is not here.
+    /// The response before, where nothing else stands for input that is not here.
     fn continues(&self) -> Option<String> {
         let has_more = self.conversation.is_some() || self.prompt.is_some();
         self.previous.text().filter(|_| !has_more).map(Cow::into_owned)
@@ -228,7 +214,7 @@ fn requirement(choice: Raw<'_>) -> ToolRequirement {
     if !choice.is_object() {
         return ToolRequirement::Free;
     }
-    let choice: Choice<'_> = choice.read();
+    let choice: ToolChoice<'_> = choice.read();
     match choice.mode.text() {
         Some(mode) => required_by_word(&mode),
         None => choice

@@ -1,6 +1,6 @@
-//! Answers of the gateway: a stop, and the end of a stream.
+//! Responses of the gateway: a stop, and the end of a stream.
 //!
-//! Clients of this interface check the order of events, and take the last response for the whole answer: so every
+//! Clients of this API check the order of events, and take the last event for the whole response: so every
 //! item is begun and ended, and stands in it.
 
 use http::StatusCode;

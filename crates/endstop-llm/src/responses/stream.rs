@@ -1,4 +1,4 @@
-//! Replies that come as a stream of events.
+//! Responses that come as a stream of events.
 
 use std::collections::BTreeMap;
 

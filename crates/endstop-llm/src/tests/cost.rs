@@ -1,4 +1,4 @@
-//! Tests of what decides the cost of a call: what a request may ask for, and what an answer says of it.
+//! Tests of what decides the cost of a call: what a request may ask for, and what a response says of it.
 
 use serde_json::{Value, json};
 
@@ -139,7 +139,7 @@ fn tools_that_run_at_the_provider_double_the_bound() {
     }
 }
 
-/// What an answer and the stream of the same say of searches on the web, in files, and runs of code.
+/// What a response and the stream of the same say of searches on the web, in files, and runs of code.
 fn runs(api: Api, answer: &Value, events: &[Value]) -> [Option<u64>; 3] {
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let mut reader = dialect(api).stream(&CallRequest::default());
@@ -229,7 +229,7 @@ fn searches_that_are_reported_are_not_counted_twice() {
     assert_eq!(runs(Api::Messages, &answer, &events), [Some(3), None, None]);
 }
 
-/// Input and output of a report, and whether it is all of an answer with some words.
+/// Input and output of a report, and whether it is all of a response with some words.
 fn halves(api: Api, answer: &Value) -> Option<(u64, u64, bool)> {
     let usage = answered(api, answer).usage?;
     let is_whole = usage.is_whole(40);

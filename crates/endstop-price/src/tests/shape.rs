@@ -70,7 +70,7 @@ fn each_shape_is_told_and_read() {
 }
 
 #[test]
-fn of_several_interfaces_the_one_that_recognises_most_is_taken() {
+fn of_several_interfaces_the_one_that_recognizes_most_is_taken() {
     let claude = json!({"model": "claude-sonnet-4-5", "usage":
         {"input_tokens": 3, "cache_read_input_tokens": 60, "output_tokens": 9}});
     let gpt = json!({"model": "gpt-5", "usage":

@@ -127,5 +127,4 @@ impl Listener {
 }
 
 #[cfg(test)]
-#[path = "interrupt_tests.rs"]
 mod tests;

@@ -206,5 +206,4 @@ impl Drop for Handle {
 }
 
 #[cfg(test)]
-#[path = "tree_tests.rs"]
 mod tests;

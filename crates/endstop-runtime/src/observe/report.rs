@@ -383,5 +383,4 @@ impl Observer for Reporter {
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
 mod tests;

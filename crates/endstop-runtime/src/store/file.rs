@@ -28,8 +28,6 @@ use super::{
     StoredState, Version, check_size, disk, millis_since_epoch, newest_first, next_version,
 };
 
-#[cfg(test)]
-mod fault_tests;
 mod header;
 mod trace;
 
@@ -269,3 +267,6 @@ impl Store for FileStore {
         blocking(move || locks.take(&id)).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests;

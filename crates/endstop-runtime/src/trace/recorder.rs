@@ -47,6 +47,12 @@ pub fn push_seen(into: &mut Vec<u8>, seen: &Observation<'_>) {
 #[must_use]
 pub fn trace_header(info: &RunInfo, prices: Option<&str>) -> String {
     let mut line = Vec::new();
+    push_header(&mut line, info, prices);
+    String::from_utf8(line).unwrap_or_default()
+}
+
+/// Appends the line of [`trace_header`].
+pub(super) fn push_header(into: &mut Vec<u8>, info: &RunInfo, prices: Option<&str>) {
     let header = Header {
         endstop_trace: VERSION,
         run: info.id.as_str().into(),
@@ -54,8 +60,7 @@ pub fn trace_header(info: &RunInfo, prices: Option<&str>) -> String {
         cost_is: Some(COMPUTED.into()),
         prices: prices.map(Into::into),
     };
-    push_json(&mut line, &header);
-    String::from_utf8(line).unwrap_or_default()
+    push_json(into, &header);
 }
 
 fn push_json(into: &mut Vec<u8>, value: &impl serde::Serialize) {
@@ -309,5 +314,4 @@ impl Observer for TraceRecorder {
 }
 
 #[cfg(test)]
-#[path = "recorder_tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The formats that recognise a text.
+/// The formats that recognize a text.
 fn found(text: &str) -> Vec<&'static str> {
     let head = Head::new(text.as_bytes(), b"");
     let formats = ["anthropic-messages", "anthropic-responses", "openai-chat"];

@@ -120,7 +120,7 @@ fn the_model_is_read_from_both_forms_of_the_settings() {
 }
 
 #[test]
-fn only_trajectories_are_recognised() {
+fn only_trajectories_are_recognized() {
     let detects = |text: &str| detect(&Head::new(text.as_bytes(), b""));
     let entry = r#"[{"action":"ls","observation":"a","response":"x","thought":"x"}]"#;
     assert!(detects(&format!("{{\"trajectory\":{entry}")));

@@ -45,7 +45,7 @@ fn the_finish_reason_is_in_the_choice_or_the_reply() {
 }
 
 #[test]
-fn results_are_recognised_before_their_simulations() {
+fn results_are_recognized_before_their_simulations() {
     let detects = |text: &str| detect(&Head::new(text.as_bytes(), b""));
     assert!(detects(r#"{"timestamp":"x","info":{"agent_info":{"llm":"a"}},"tasks":[{"id":"1"#));
     assert!(detects(r#"{"info":{},"simulations":[{"reward_info":{}}]}"#));

@@ -17,7 +17,7 @@ fn written(transcript: &Transcript, target: Target) -> Vec<Exported> {
     runs
 }
 
-/// Reads what was written, in the format that recognises it.
+/// Reads what was written, in the format that recognizes it.
 fn read(exported: &Exported, target: Target) -> Seen {
     let name = format!("written.{}", target.ending());
     let bytes = exported.text.clone().into_bytes();

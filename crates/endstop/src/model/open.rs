@@ -1,12 +1,11 @@
 //! A model by its name, as the command takes it.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use thiserror::Error;
 
 use super::names::{environment, hint};
-use super::{KnownProvider, Model, PROVIDERS, Reply, ScriptedModel, Secret, known_provider};
+use super::open_error::OpenModelError;
+use super::timeouts::Timeouts;
+use super::{KnownProvider, Model, Reply, ScriptedModel, Secret, known_provider};
 
 /// What the name of a model does not say. The default takes key and base URL from the environment.
 pub struct OpenOptions {
@@ -42,86 +41,6 @@ impl Default for OpenOptions {
             variable: environment,
         }
     }
-}
-
-/// How long a provider may be silent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// From sending the request to the first piece of the answer. Connecting is part of it.
-    pub first: Duration,
-    /// From one piece of the answer to the next.
-    pub between: Duration,
-}
-
-impl Default for Timeouts {
-    /// Ten minutes, for models that reason before they speak, and two minutes.
-    fn default() -> Self {
-        Self { first: Duration::from_secs(600), between: Duration::from_secs(120) }
-    }
-}
-
-/// Why no model was opened.
-#[derive(Debug, Error)]
-pub enum OpenModelError {
-    /// Nothing names a model.
-    #[error("`{name}` names no model; write `provider/model`, `scripted` or `replay:FILE`")]
-    NoModel {
-        /// What was given.
-        name: String,
-    },
-    /// The part before the slash is not known.
-    #[error("unknown provider `{provider}`{hint}; known are {}", known())]
-    UnknownProvider {
-        /// What was given.
-        provider: String,
-        /// `, did you mean ..?`, or empty.
-        hint: String,
-    },
-    /// This build asks no provider.
-    #[error(
-        "cannot ask `{name}`: built without the drivers of providers; build with `--features models`"
-    )]
-    WithoutDrivers {
-        /// What was given.
-        name: String,
-    },
-    /// No key was given.
-    #[error("no key for `{provider}`: set {variables}")]
-    MissingKey {
-        /// The provider.
-        provider: String,
-        /// The environment variables that may hold it.
-        variables: String,
-    },
-    /// The base URL cannot be used. It is not shown, since it may hold a key.
-    #[error("the base URL of `{provider}` {problem}")]
-    BadUrl {
-        /// The provider.
-        provider: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// The HTTP client cannot be set up.
-    #[error("cannot set up the HTTP client: {0}")]
-    Client(String),
-    /// The transcript cannot answer.
-    #[cfg(feature = "transcripts")]
-    #[error(transparent)]
-    Replay(#[from] super::ReplayModelError),
-    /// This build reads no transcripts.
-    #[cfg(not(feature = "transcripts"))]
-    #[error(
-        "cannot answer from `{file}`: built without transcript readers; build with `--features transcripts`"
-    )]
-    WithoutReaders {
-        /// The transcript.
-        file: String,
-    },
-}
-
-fn known() -> String {
-    let names: Vec<String> = PROVIDERS.iter().map(|row| format!("`{}`", row.name)).collect();
-    names.join(", ")
 }
 
 /// What the model named `scripted` says to everything.

@@ -1,15 +1,15 @@
 //! Models of providers, called over HTTP.
 //!
-//! The library `genai` makes the requests and reads the streams of all providers. Every frame of a stream is also
-//! read here (`facts`), for what `genai` drops or changes: usage as the provider wrote it, the model that answered,
-//! the finish reason, the cost, errors, and whether the response really came to its end.
+//! The library `genai` makes the requests and reads the words and tool calls of the streams. Every frame of a stream is
+//! also read here (`facts`), for what `genai` drops or changes: usage as the provider wrote it, the model that answered,
+//! the finish reason, the cost, errors, and whether the response really came to its end. `endstop-llm` reads them, so a
+//! call counts in the loop as it does in the gateway.
 //!
 //! # Why `genai` stays
 //!
-//! `endstop-llm` reads replies and streams of four APIs, so `genai` could be replaced. It stays for now, behind the
-//! feature `models`, for what no other part of Endstop does yet:
+//! `endstop-llm` reads the streams of four APIs. What is left of `genai` is what no other part of Endstop does:
 //!
-//! - **Writing requests.** The gateway only edits requests. `genai` writes conversations, tools, schemas and choices
+//! - **Writing requests.** `endstop-llm` only edits requests. `genai` writes conversations, tools, schemas and choices
 //!   for these APIs and for Ollama's own, and knows the differences of OpenRouter, Groq, xAI, DeepSeek, Mistral,
 //!   Together and Moonshot.
 //! - **What goes back.** Signed thinking, thought signatures and encrypted reasoning have to go back to the provider
@@ -17,9 +17,9 @@
 //! - **An HTTP client for public hosts**, with proxies, TLS and compression. The gateway's connection code serves
 //!   transparent forwarding, and is not a library.
 //!
-//! The price is a build with `reqwest` and `aws-lc` (two minutes on two cores), which only users of the feature
-//! pay. Replace it when `endstop-llm` can write a request and return what goes back: then `facts` and its four
-//! shapes go, and `failure`, `request` and the tests of this module stay as they are.
+//! To replace it means to write requests for five APIs with the differences of eight providers, and to keep them
+//! current. To keep it costs a build with `reqwest` and `aws-lc` (two minutes on two cores), which only users of the
+//! feature `models` pay.
 
 mod answer;
 mod facts;

@@ -69,12 +69,12 @@ impl ConsoleObserver {
         Self::on(Arc::new(Screen::stderr()))
     }
 
-    /// Prints to anything that is written to, without colours unless they are asked for.
+    /// Prints to anything that is written to, without colors unless they are asked for.
     pub fn writer(out: impl Write + Send + 'static) -> Self {
         Self::on(Arc::new(Screen::writer(out)))
     }
 
-    /// Prints to a screen that others print to as well. Colours are used where it is a terminal and
+    /// Prints to a screen that others print to as well. Colors are used where it is a terminal and
     /// `NO_COLOR` is not set.
     #[must_use]
     pub fn on(screen: Arc<Screen>) -> Self {
@@ -92,7 +92,7 @@ impl ConsoleObserver {
         Self { screen, options, seen: Mutex::default() }
     }
 
-    /// Whether kinds are coloured.
+    /// Whether kinds are colored.
     #[must_use]
     pub const fn use_colors(mut self, yes: bool) -> Self {
         self.options.use_colors = yes;
@@ -243,5 +243,4 @@ impl ConsoleObserver {
 }
 
 #[cfg(test)]
-#[path = "console/console_tests.rs"]
 mod tests;

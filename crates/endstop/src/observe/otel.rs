@@ -130,5 +130,4 @@ impl Observer for OtelObserver {
 }
 
 #[cfg(test)]
-#[path = "otel/otel_tests.rs"]
 mod tests;

@@ -358,5 +358,4 @@ impl Observer for StatusLine {
 }
 
 #[cfg(test)]
-#[path = "status_tests.rs"]
 mod tests;

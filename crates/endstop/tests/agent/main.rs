@@ -1,4 +1,4 @@
-//! The agent loop, by behaviour. Models are scripted, time is simulated unless a test says otherwise.
+//! The agent loop, by behavior. Models are scripted, time is simulated unless a test says otherwise.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

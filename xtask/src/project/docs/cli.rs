@@ -37,6 +37,6 @@ mod tests {
             let heading = format!("\n## `endstop {}`\n", subcommand.get_name());
             assert!(page.contains(&heading), "{heading} is missing");
         }
-        assert!(!page.contains('\u{1b}'), "colour codes on the page");
+        assert!(!page.contains('\u{1b}'), "color codes on the page");
     }
 }

@@ -19,8 +19,8 @@ const MAY_USE: [(&str, &[&str], &[&str]); 9] = [
     ("endstop-sim", &[], &[]),
     (
         "endstop",
-        &["endstop-core", "endstop-llm", "endstop-price", "endstop-runtime"],
-        &["endstop-replay", "endstop-transcript"],
+        &["endstop-core", "endstop-price", "endstop-runtime"],
+        &["endstop-llm", "endstop-replay", "endstop-transcript"],
     ),
     ("endstop-gateway", &["endstop-core", "endstop-llm", "endstop-price", "endstop-runtime"], &[]),
 ];

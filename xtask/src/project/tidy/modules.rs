@@ -53,8 +53,7 @@ fn place(file: &str) -> Option<(&str, Vec<String>)> {
     let (package, inner) = file.strip_prefix("crates/")?.split_once("/src/")?;
     let inner = inner.strip_suffix(".rs")?;
     let mut path: Vec<String> = inner.split('/').map(str::to_owned).collect();
-    let last = path.last()?;
-    if last == "tests" || last.ends_with("_tests") {
+    if path.iter().any(|part| part == "tests") {
         return None;
     }
     if matches!(inner, "lib" | "main") {

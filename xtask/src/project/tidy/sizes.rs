@@ -70,8 +70,8 @@ fn is_row(item: &Item) -> bool {
 /// Whether the file holds cases rather than logic.
 pub(super) fn is_test(path: &str) -> bool {
     let rooted = format!("/{path}");
-    let is_named = ["_tests.rs", "/tests.rs"].iter().any(|end| rooted.ends_with(end));
-    is_named || ["/tests/", "/fuzz/"].iter().any(|folder| rooted.contains(folder))
+    rooted.ends_with("/tests.rs")
+        || ["/tests/", "/fuzz/"].iter().any(|folder| rooted.contains(folder))
 }
 
 /// The lines on which code stands that is compiled without tests.
@@ -131,7 +131,6 @@ mod tests {
         for (path, lines, count) in [
             ("a/src/b.rs", 600, 0),
             ("a/src/b.rs", 601, 1),
-            ("a/src/b_tests.rs", 601, 0),
             ("a/src/b/tests.rs", 601, 0),
             ("a/tests/b.rs", 601, 0),
         ] {

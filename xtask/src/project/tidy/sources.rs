@@ -91,5 +91,4 @@ fn bad_attribute(tokens: &[TokenTree], index: usize) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "sources_tests.rs"]
 mod tests;

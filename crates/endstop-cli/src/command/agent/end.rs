@@ -40,12 +40,12 @@ pub(super) fn tell(
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
     let meaning = meaning(state);
-    let verdict = verdict(state, setup);
+    let record = trip_record(state, setup);
     if how.as_json {
         let mut object = to_json(state, setup, meaning, how.before);
         if let Value::Object(object) = &mut object {
             object.insert("overshoot".to_owned(), overshoot_json(overshoot));
-            object.insert("verdict".to_owned(), json!(verdict));
+            object.insert("verdict".to_owned(), json!(record));
         }
         writeln!(out, "{object}")?;
     } else if let Some(response) = new_response(state, how.before) {
@@ -54,7 +54,7 @@ pub(super) fn tell(
     // The answer comes first on a terminal too.
     out.flush()?;
     if matches!(meaning, ExitMeaning::Stopped | ExitMeaning::Interrupted) {
-        let record = verdict.map_or_else(|| state.explain(), |verdict| verdict.to_string());
+        let record = record.map_or_else(|| state.explain(), |record| record.to_string());
         output::note(&format!("\n{record}\n"));
     }
     if let Some(text) = trip::overshoot(overshoot) {
@@ -85,9 +85,9 @@ pub(super) fn tell(
 
 /// The pause rules that hold the run up.
 pub(super) fn held(state: &AgentState) -> Vec<&RuleRecord> {
-    let verdict = state.execution.verdict.as_deref();
-    let verdict = verdict.filter(|_| state.status() == Status::Paused);
-    verdict.map(|verdict| trip::pausing(verdict).collect()).unwrap_or_default()
+    let record = state.execution.verdict.as_deref();
+    let record = record.filter(|_| state.status() == Status::Paused);
+    record.map(|record| trip::pausing(record).collect()).unwrap_or_default()
 }
 
 fn tell_of_pause(state: &AgentState, setup: &Setup, is_kept: bool) {
@@ -119,10 +119,10 @@ fn new_response(state: &AgentState, before: usize) -> Option<&str> {
 }
 
 /// The trip record, in which what is not known is not said to be nothing.
-fn verdict(state: &AgentState, setup: &Setup) -> Option<TripRecord> {
-    let mut verdict = state.execution.verdict.as_deref()?.clone();
-    verdict.cost_usd = verdict.cost_usd.filter(|_| setup.cost(state).is_some());
-    Some(verdict)
+fn trip_record(state: &AgentState, setup: &Setup) -> Option<TripRecord> {
+    let mut record = state.execution.verdict.as_deref()?.clone();
+    record.cost_usd = record.cost_usd.filter(|_| setup.cost(state).is_some());
+    Some(record)
 }
 
 /// Null where the run kept its limits.

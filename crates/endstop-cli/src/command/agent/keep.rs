@@ -23,14 +23,14 @@ pub(super) fn open(folder: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
         Some(folder) => folder.to_owned(),
         None => default_folder().ok_or_else(|| {
             CliError::new(
-                "there is no folder to keep runs in: neither XDG_STATE_HOME nor HOME is set",
+                "there is no directory to store runs in: neither XDG_STATE_HOME nor HOME is set",
             )
             .with_hint("name one with --store, or keep nothing with --no-store")
         })?,
     };
     let store = FileStore::open(folder).map_err(|error| {
         failed(&error)
-            .with_hint("name another folder with --store, or keep nothing with --no-store")
+            .with_hint("name another directory with --store, or store nothing with --no-store")
     })?;
     Ok(Arc::new(store))
 }

@@ -18,7 +18,7 @@ const INTERFACES: [(&str, &str); 3] = [
 pub(super) enum Upstream {
     /// The model that is built in, with this script.
     Sim(String),
-    /// One address for every interface.
+    /// One address for every API.
     All(String),
     /// Addresses by the environment variable that they stand for.
     Each(Vec<(&'static str, String)>),
@@ -69,7 +69,7 @@ fn one_of_a_list(part: &str) -> Result<(&'static str, String), String> {
         return Err(format!("`{name}=` has no address; is a variable unset?"));
     }
     if is_sim(base) {
-        return Err("`sim` stands alone: it is the upstream of every interface".to_owned());
+        return Err("`sim` stands alone: it is the upstream of every API".to_owned());
     }
     address(base).map_err(|error| format!("{name}: {error}"))?;
     Ok((variable, base.to_owned()))

@@ -1,7 +1,7 @@
 //! `--chart`: what limits save against what they lose, as one self-contained file.
 //!
-//! Series differ by colour (the palette of M. Okabe and K. Ito, which colour-blind people can tell apart)
-//! and by the shape of their points, so that nothing is said by colour alone.
+//! Series differ by color (the palette of M. Okabe and K. Ito, which color-blind people can tell apart)
+//! and by the shape of their points, so that nothing is said by color alone.
 
 mod html;
 mod svg;
@@ -143,5 +143,4 @@ fn escape(text: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "chart_tests.rs"]
 mod tests;

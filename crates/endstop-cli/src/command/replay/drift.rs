@@ -37,7 +37,7 @@ pub(super) fn run(
         let which =
             if report.runs == 0 { "no runs were found" } else { "the baseline has no runs" };
         return Err(CliError::new(format!("{which}, so there is nothing to compare"))
-            .with_hint("name files or folders of transcripts"));
+            .with_hint("name files or directories of transcripts"));
     }
     let now = Baseline { runs: report.runs, usage: report.usage };
     let figures = drift(before, &now, args.tolerance);
@@ -66,7 +66,7 @@ pub(super) fn run(
 
 fn text(before: &Baseline, now: &Baseline, figures: &[Figure], tolerance: f64) -> String {
     let worst = figures.iter().filter(|figure| figure.is_drift);
-    // What matters most is what the bill is made of: a kind of run before a model before a tool.
+    // What matters most is what the spend is made of: a kind of run before a model before a tool.
     let worst = worst.min_by(|one, other| {
         let rank = |figure: &Figure| (figure.group, figure.unit != Unit::Dollars);
         rank(one).cmp(&rank(other)).then(growth(other).total_cmp(&growth(one)))

@@ -29,7 +29,7 @@ pub(super) fn run(
     let suggested = suggested.map_err(|error| CliError::new(error.to_string()))?;
     if suggested.runs.is_empty() {
         return Err(CliError::new("there are no runs to suggest limits from").with_hint(
-            "name files or folders of transcripts; `endstop replay --formats` lists what is read",
+            "name files or directories of transcripts; `endstop replay --formats` lists what is read",
         ));
     }
     if args.json {

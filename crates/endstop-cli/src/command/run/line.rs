@@ -53,7 +53,7 @@ impl StatusRow {
     pub(super) fn draw(
         &mut self,
         run: &RunHandle,
-        shadow: Option<&DryRunObserver>,
+        dry_run: Option<&DryRunObserver>,
         terminal: &Terminal,
         calls: u64,
         since: Instant,
@@ -88,9 +88,9 @@ impl StatusRow {
         };
         // A line that fills the last column makes some terminals wrap.
         let room = usize::from(columns).saturating_sub(1);
-        let text = match shadow.map(|shadow| (shadow, shadow.first_stop())) {
+        let text = match dry_run.map(|dry_run| (dry_run, dry_run.first_stop())) {
             None => render(&run.look(view_of), room),
-            Some((shadow, None)) => dry("dry run", &shadow.look(view_of), room),
+            Some((dry_run, None)) => dry("dry run", &dry_run.look(view_of), room),
             Some((_, Some(stop))) => {
                 let rule = clean(&stop.signal.reason.to_string());
                 dry(&format!("dry run, past {rule}"), &run.look(view_of), room)

@@ -1,4 +1,4 @@
-//! The end: the trip record, the bill, the JSON file, and the code of the process.
+//! The end: the trip record, the summary, the JSON file, and the code of the process.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +28,7 @@ const PRICE_HINT: &str = "hint: --unpriced 3,15 gives models without a price one
                           input and output; --prices FILE names prices; --unpriced ignore \
                           with --steps or --tokens lets them go on, uncounted";
 
-/// Sub-agents that have a line in the bill.
+/// Sub-agents that have a line in the summary.
 const SHOWN_AGENTS: usize = 5;
 
 /// What there is to tell.
@@ -48,7 +48,7 @@ pub(super) struct RunOutcome<'s> {
     pub(super) counts: Counts,
     pub(super) report: Option<Report>,
     /// The policy that was not obeyed, under `--dry-run`.
-    pub(super) shadow: Option<&'s DryRunObserver>,
+    pub(super) dry_run: Option<&'s DryRunObserver>,
 }
 
 impl RunOutcome<'_> {
@@ -73,8 +73,8 @@ impl RunOutcome<'_> {
 
     /// Says on standard error how it went.
     pub(super) fn tell(&self) {
-        if let Some(shadow) = self.shadow {
-            tell_of_shadow(shadow);
+        if let Some(dry_run) = self.dry_run {
+            tell_of_dry_run(dry_run);
         }
         let Some(report) = &self.report else { return };
         if self.stopped.is_some() || self.held.is_some() {
@@ -90,7 +90,7 @@ impl RunOutcome<'_> {
             let text = output::wrapped(NO_CALLS, output::error_width(), "  ");
             return output::note(text.trim_end());
         }
-        output::note(&self.bill(report));
+        output::note(&self.summary(report));
         of_agents(&report.sub_agents).iter().for_each(|line| output::note(line));
         if self.stopped.as_ref().is_some_and(is_for_want_of_a_price) {
             output::note(PRICE_HINT);
@@ -100,7 +100,7 @@ impl RunOutcome<'_> {
     /// Whether nothing that the gateway could have limited came, and nothing else stopped the run.
     fn had_no_request(&self, report: &Report) -> bool {
         let counts = &self.counts;
-        let requests = report.totals.attempts + counts.unmetered + counts.stop_answers;
+        let requests = report.totals.attempts + counts.unmetered + counts.stop_responses;
         requests == 0 && self.stopped.is_none() && self.held.is_none()
     }
 
@@ -108,7 +108,7 @@ impl RunOutcome<'_> {
     fn why_held(&self) -> Option<String> {
         let rules = self.held.as_ref()?.join("; ");
         let limit = Millis(u64::try_from(self.pause_limit.as_millis()).unwrap_or(u64::MAX));
-        Some(match self.counts.stop_answers {
+        Some(match self.counts.stop_responses {
             0 => format!("the command ended before anybody approved (rule {rules})"),
             _ => format!("not approved within {} (rule {rules})", duration(limit)),
         })
@@ -119,7 +119,7 @@ impl RunOutcome<'_> {
     }
 
     /// One line: how it ended, steps, calls, tokens, money, time.
-    fn bill(&self, report: &Report) -> String {
+    fn summary(&self, report: &Report) -> String {
         let totals = &report.totals;
         let ended = match (&self.stopped, self.ended) {
             (Some(signal), _) => format!("stopped ({})", signal.reason),
@@ -135,10 +135,10 @@ impl RunOutcome<'_> {
             report.money.to_string(),
             duration(self.elapsed_ms()),
         ];
-        if self.counts.stop_answers > 0 {
+        if self.counts.stop_responses > 0 {
             parts.push(format!(
                 "{} answered with the stop",
-                counted(self.counts.stop_answers, "call")
+                counted(self.counts.stop_responses, "call")
             ));
         }
         if self.counts.unmetered > 0 {
@@ -150,8 +150,8 @@ impl RunOutcome<'_> {
     /// The same for machines.
     pub(super) fn to_json(&self) -> Value {
         let command = self.command.iter().map(|word| word.to_string_lossy());
-        let shadow = self.shadow.map(|shadow| {
-            let stop = shadow.first_stop();
+        let dry_run = self.dry_run.map(|dry_run| {
+            let stop = dry_run.first_stop();
             json!({
                 "would_have_stopped": stop.is_some(),
                 "reason": stop.as_ref().map(|stop| stop.signal.reason.value()),
@@ -159,8 +159,8 @@ impl RunOutcome<'_> {
                 "steps": stop.as_ref().map(|stop| stop.steps),
                 "tokens": stop.as_ref().map(|stop| stop.tokens),
                 "cost_usd": stop.as_ref().and_then(|stop| stop.cost).map(|cost| cost.to_decimal()),
-                "paused_by": shadow.paused_by(),
-                "verdict": shadow.trip_record(),
+                "paused_by": dry_run.paused_by(),
+                "verdict": dry_run.trip_record(),
             })
         });
         json!({
@@ -173,9 +173,9 @@ impl RunOutcome<'_> {
             "held_by": self.held,
             "elapsed_ms": self.elapsed_ms().0,
             "upstream_calls": self.counts.upstream_calls,
-            "stop_answers": self.counts.stop_answers,
+            "stop_responses": self.counts.stop_responses,
             "unmetered": self.counts.unmetered,
-            "dry_run": shadow,
+            "dry_run": dry_run,
             "report": self.report,
         })
     }
@@ -215,11 +215,11 @@ fn is_for_want_of_a_price(signal: &StopSignal) -> bool {
     signal.reason == StopReason::CostLimitReached && signal.message.contains("needs a price")
 }
 
-fn tell_of_shadow(shadow: &DryRunObserver) {
-    for rule in shadow.paused_by() {
+fn tell_of_dry_run(dry_run: &DryRunObserver) {
+    for rule in dry_run.paused_by() {
         output::note(&format!("endstop: dry run: rule `{rule}` would have paused the run"));
     }
-    match shadow.first_stop() {
+    match dry_run.first_stop() {
         None => output::note("endstop: dry run: these limits would not have stopped it"),
         Some(stop) => {
             let cost = stop.cost.map_or_else(|| "cost unknown".to_owned(), output::money);

@@ -38,7 +38,7 @@ pub(super) struct Supervisor<'g> {
     pub(super) main: Pid,
     pub(super) driven: Option<RunHandle>,
     /// The policy that is not obeyed, under `--dry-run`.
-    pub(super) shadow: Option<&'g DryRunObserver>,
+    pub(super) dry_run: Option<&'g DryRunObserver>,
     pub(super) snapshot: watch::Receiver<RunSnapshot>,
     pub(super) signals: Signals,
     pub(super) terminal: Option<Terminal>,
@@ -206,8 +206,8 @@ impl Supervisor<'_> {
         // A run that ended by itself is not over for the command, which may hang on.
         let is_stopped = |run: &RunHandle| matches!(run.status(), Status::Stopped | Status::Failed);
         let driven = self.driven.as_ref().filter(|driven| !is_stopped(driven))?;
-        let of_shadow = self.shadow.and_then(DryRunObserver::next_limit_in_time);
-        let Millis(left) = driven.next_limit_in_time().into_iter().chain(of_shadow).min()?;
+        let of_dry_run = self.dry_run.and_then(DryRunObserver::next_limit_in_time);
+        let Millis(left) = driven.next_limit_in_time().into_iter().chain(of_dry_run).min()?;
         let Millis(at) = driven.look(|run| run.at());
         self.begun.checked_add(Duration::from_millis(at.saturating_add(left)))
     }
@@ -329,7 +329,7 @@ impl Supervisor<'_> {
             && self.state.suspended.is_none()
             && self.state.ended.is_none()
         {
-            self.line.draw(run, self.shadow, terminal, calls, self.begun);
+            self.line.draw(run, self.dry_run, terminal, calls, self.begun);
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) struct RunSnapshot {
     pub(super) stopped: Option<StopSignal>,
     /// The pause rules that hold it up, and why.
     pub(super) paused: Option<Vec<String>>,
-    /// Whether calls were held up by them, and nobody has approved since.
+    /// Whether calls were paused by them, and nobody has approved since.
     pub(super) is_held: bool,
     /// Model calls that were begun.
     pub(super) calls: u64,
@@ -92,8 +92,8 @@ impl RunSnapshot {
         }
         let is_paused = status == Status::Paused;
         if is_paused != self.paused.is_some() {
-            let verdict = is_paused.then(|| run.trip_record());
-            self.paused = verdict.map(|verdict| trip::pausing(&verdict).map(trip::why).collect());
+            let record = is_paused.then(|| run.trip_record());
+            self.paused = record.map(|record| trip::pausing(&record).map(trip::why).collect());
             has_changed = true;
         }
         has_changed

@@ -15,7 +15,7 @@ use crate::output;
 /// Tells of pauses, which wait for somebody, and of warnings.
 pub(super) struct Waiting {
     pub(super) as_json: bool,
-    /// Whether there is a control interface that approves.
+    /// Whether there is a control API that approves.
     pub(super) is_controlled: bool,
 }
 
@@ -43,9 +43,9 @@ impl Observer for Waiting {
         }
         match observation.event.kind {
             EventKind::Paused => {
-                let verdict = observation.run.trip_record();
+                let record = observation.run.trip_record();
                 let rules: Vec<String> =
-                    trip::pausing(&verdict).map(|rule| clean(&trip::why(rule))).collect();
+                    trip::pausing(&record).map(|rule| clean(&trip::why(rule))).collect();
                 let how = match self.is_controlled {
                     true => format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id),
                     false => "; with --control-token-env it could be approved".to_owned(),

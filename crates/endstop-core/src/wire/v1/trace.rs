@@ -284,5 +284,4 @@ impl<'a> Line<'a> {
 #[path = "trace_convert.rs"]
 mod convert;
 #[cfg(test)]
-#[path = "trace_tests.rs"]
 mod tests;

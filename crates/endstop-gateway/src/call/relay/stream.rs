@@ -44,7 +44,7 @@ impl EndMark {
         match api {
             Api::Messages | Api::Responses => Self::LastEvent,
             Api::Gemini => Self::Nothing,
-            Api::Chat | Api::CountTokens | Api::Models | Api::Other => Self::Done,
+            Api::Chat => Self::Done,
         }
     }
 }
@@ -189,7 +189,7 @@ impl StreamRelay {
             decoder,
             splitter: StreamSplitter::new(request.is_list, max_event),
             reader: parsed.dialect().stream(request),
-            end_mark: EndMark::of(parsed.route().api),
+            end_mark: EndMark::of(parsed.api()),
             strips_usage: call.negotiation().forces_usage(),
             needs_structure: request.contract != OutputContract::Text,
             has_passed: false,

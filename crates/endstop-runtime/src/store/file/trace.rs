@@ -1,11 +1,12 @@
 //! The file of a trace: whole lines, appended under a lock.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::super::page::Page;
-use super::super::{MAX_APPEND_BYTES, disk};
+use super::super::{MAX_APPEND_BYTES, WholeLines, disk};
+use crate::limits::TRACE_READ_BYTES;
 
 /// How much is read at a time, in bytes.
 const BLOCK_BYTES: u64 = 64 << 10;
@@ -84,39 +85,18 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
 /// Whole lines from a line on, up to a page.
 pub(super) fn read(path: &Path, from_line: u64) -> io::Result<Vec<String>> {
     let mut page = Page::default();
-    let mut reader = match File::open(path) {
+    let mut lines = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(page.into_lines()),
-        file => BufReader::with_capacity(64 << 10, file?),
+        file => WholeLines::new(BufReader::with_capacity(TRACE_READ_BYTES, file?)),
     };
     for _ in 0..from_line {
-        if next_line(&mut reader, 0)?.is_none() {
+        if !lines.advance(0)? {
             return Ok(page.into_lines());
         }
     }
-    while !page.is_full() {
-        let Some(line) = next_line(&mut reader, MAX_APPEND_BYTES)? else { break };
-        page.push(String::from_utf8_lossy(&line).into_owned());
+    // A longer line than an append was not written by a store.
+    while !page.is_full() && lines.advance(MAX_APPEND_BYTES)? {
+        page.push(String::from_utf8_lossy(lines.line()).into_owned());
     }
     Ok(page.into_lines())
-}
-
-/// The first `kept` bytes of the next line; `None` at the end, before which a line without a line feed does
-/// not count. A longer line than an append was not written by a store.
-fn next_line(reader: &mut BufReader<File>, kept: usize) -> io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    loop {
-        let block = reader.fill_buf()?;
-        if block.is_empty() {
-            return Ok(None);
-        }
-        let end = memchr::memchr(b'\n', block);
-        let part = block.get(..end.unwrap_or(block.len())).unwrap_or_default();
-        let room = kept.saturating_sub(line.len());
-        line.extend_from_slice(part.get(..room).unwrap_or(part));
-        let used = part.len().saturating_add(usize::from(end.is_some()));
-        reader.consume(used);
-        if end.is_some() {
-            return Ok(Some(line));
-        }
-    }
 }

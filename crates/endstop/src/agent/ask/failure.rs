@@ -1,6 +1,6 @@
 //! Requests that failed: what they spent, and whether there is another.
 
-use endstop_core::condition::fact::normalised_finish;
+use endstop_core::condition::fact::normalized_finish;
 use endstop_core::signal::StopReason;
 
 use super::super::agent_run::{About, AgentRun, Flow};
@@ -66,7 +66,7 @@ impl AgentRun {
         let Some((reason, step)) = lowered_by.zip(self.state.execution.steps.last_mut()) else {
             return;
         };
-        let is_cut = step.finish.as_deref().map(normalised_finish).as_deref() == Some("length");
+        let is_cut = step.finish.as_deref().map(normalized_finish).as_deref() == Some("length");
         if is_cut && step.is_natural_end && !step.is_wrap_up {
             step.is_natural_end = false;
             self.raise(reason, "the reply was cut at what the limit left for it", "loop");

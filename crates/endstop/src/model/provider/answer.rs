@@ -9,7 +9,7 @@ use genai::adapter::AdapterKind;
 use genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StreamEnd, ToolCall as WireCall};
 use serde_json::{Value, json};
 
-use super::facts::{Facts, Tap, is_chat};
+use super::facts::{Tap, is_chat};
 use super::{ProviderModel, failure, request};
 use crate::limits::MAX_RESPONSE_BYTES;
 use crate::message::ToolCall;
@@ -61,8 +61,7 @@ async fn begin<'a>(
     let options = options.with_raw_frame_sink_arc(Arc::clone(&tap) as Arc<_>);
     let target = model.target.clone();
     let begun = model.client.exec_chat_stream(target, chat, Some(&options)).await;
-    let begun =
-        begun.map_err(|error| failure::of(&error, &Facts::default(), model.key.as_ref()))?;
+    let begun = begun.map_err(|error| failure::of(&error, None, model.key.as_ref()))?;
     Ok(Answer { model, stream: begun.stream, tap, calls: Vec::new(), queue: VecDeque::new() })
 }
 
@@ -108,7 +107,8 @@ impl Answer<'_> {
                 Ok(None) => return Ok(None),
                 Ok(Some(Ok(event))) => return Ok(Some(event)),
                 Ok(Some(Err(error))) => {
-                    let error = failure::of(&error, &self.tap.facts(), self.model.key.as_ref());
+                    let told = self.tap.facts().error.clone();
+                    let error = failure::of(&error, told.as_ref(), self.model.key.as_ref());
                     return Err(self.with_usage(error));
                 }
                 // Some frames bring no event, but they are signs of life.
@@ -128,7 +128,7 @@ impl Answer<'_> {
 
     /// What the provider has reported of a failed request is what it charges.
     fn with_usage(&self, mut error: ModelError) -> ModelError {
-        error.usage = self.tap.facts().usage(self.model.kind).0;
+        error.usage = self.tap.facts().usage();
         error
     }
 
@@ -141,23 +141,26 @@ impl Answer<'_> {
     }
 
     fn end(&mut self, end: Option<StreamEnd>) -> Result<(), ModelError> {
-        let facts = self.tap.facts().clone();
-        if let Some(error) = &facts.error {
-            return Err(self.with_usage(failure::of_body(error)));
+        let error = self.tap.facts().error.clone();
+        if let Some(error) = error {
+            return Err(self.with_usage(failure::of_body(&error)));
         }
-        // `genai` makes an end of its own for some providers whose stream breaks off, and none for servers
-        // that leave out the last frame.
-        let is_said = end.as_ref().is_some_and(|end| end.captured_stop_reason.is_some());
-        let is_whole = facts.finish.is_some() || is_said || (facts.has_end && end.is_some());
-        if !is_whole {
+        if !self.is_whole(end.as_ref()) {
             return Err(self.with_usage(failure::truncated()));
         }
+        let is_chat = is_chat(self.model.kind);
+        if is_chat && self.tap.facts().response().is_full() {
+            let error = ModelError::new(ModelErrorKind::Malformed, "the answer is too long");
+            return Err(self.with_usage(error));
+        }
         let end = end.unwrap_or_default();
-        let mut told = facts.end(self.model.kind);
+        let mut told = self.tap.facts().end();
         let stop = end.captured_stop_reason.map(|reason| reason.raw().to_owned());
         told.finish = told.finish.or(stop);
         let parts = end.captured_content.map(genai::chat::MessageContent::into_parts);
-        self.queue.extend(facts.calls.into_iter().map(ModelEvent::ToolCall));
+        if is_chat {
+            self.queue.extend(self.tap.facts().calls().into_iter().map(ModelEvent::ToolCall));
+        }
         let mut calls = Vec::new();
         for part in parts.unwrap_or_default() {
             match part {
@@ -182,6 +185,17 @@ impl Answer<'_> {
         }
         self.queue.push_back(ModelEvent::End(told));
         Ok(())
+    }
+
+    /// Whether the answer came to its end. `genai` makes an end of its own for some providers whose stream breaks
+    /// off, and none for servers that leave out the last frame.
+    fn is_whole(&self, end: Option<&StreamEnd>) -> bool {
+        let facts = self.tap.facts();
+        let response = facts.response();
+        // Of a prompt that it blocks, Gemini says why and sends no answer.
+        let is_blocked = self.model.kind == AdapterKind::Gemini && response.output_bytes == 0;
+        let is_ended = response.finish.is_some() || (response.is_whole && end.is_some());
+        end.is_some_and(|end| end.captured_stop_reason.is_some()) || (is_ended && !is_blocked)
     }
 
     /// The arguments as the model wrote them: `genai` reads them and keeps the text only of the pieces.

@@ -5,20 +5,19 @@ use std::time::{Duration, SystemTime};
 use genai::Error;
 use serde_json::Value;
 
-use super::facts::Facts;
 use crate::limits::{MAX_ERROR_TEXT_BYTES, MAX_RETRY_AFTER_SECONDS};
 use crate::model::{ModelError, ModelErrorKind, Secret};
 
-/// The error of a stream. An error that stood in its frames counts for more than how `genai` puts it.
-pub(super) fn of(error: &Error, facts: &Facts, key: Option<&Secret>) -> ModelError {
+/// The error of a stream. One that stood in its frames (`told`) counts for more than how `genai` puts it.
+pub(super) fn of(error: &Error, told: Option<&Value>, key: Option<&Secret>) -> ModelError {
     let error = match error {
         Error::WebStream { error: inner, .. } => inner.downcast_ref().unwrap_or(error),
         _ => error,
     };
-    let mut failure = match (error, &facts.error) {
+    let mut failure = match (error, told) {
         (Error::HttpError { status, body, .. }, _) => {
-            let told: Option<Value> = serde_json::from_str(body).ok();
-            let inner = told.as_ref().map(|told| told.get("error").unwrap_or(told));
+            let read: Option<Value> = serde_json::from_str(body).ok();
+            let inner = read.as_ref().map(|read| read.get("error").unwrap_or(read));
             let kind = kind_of_status(status.as_u16(), inner);
             let message = inner.and_then(message_of).unwrap_or_else(|| body.clone());
             ModelError { status: Some(status.as_u16()), ..ModelError::new(kind, message) }
@@ -45,7 +44,7 @@ pub(super) fn of(error: &Error, facts: &Facts, key: Option<&Secret>) -> ModelErr
         value.to_str().ok().map(str::to_owned)
     };
     failure.retry_after =
-        retry_after(&header, SystemTime::now()).or_else(|| asked_wait(error, facts));
+        retry_after(&header, SystemTime::now()).or_else(|| asked_wait(error, told));
     failure.message = shown(&failure.message, key);
     failure
 }
@@ -173,10 +172,10 @@ fn wait_of(text: &str, millis: u64) -> Option<Duration> {
 }
 
 /// Gemini says in the body how long to wait: `retryDelay` among the details, such as `34s`.
-fn asked_wait(error: &Error, facts: &Facts) -> Option<Duration> {
+fn asked_wait(error: &Error, told: Option<&Value>) -> Option<Duration> {
     let told = match error {
         Error::HttpError { body, .. } => serde_json::from_str(body).ok(),
-        _ => facts.error.clone(),
+        _ => told.cloned(),
     }?;
     let details = told.get("error").unwrap_or(&told).get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;

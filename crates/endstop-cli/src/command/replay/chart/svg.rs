@@ -22,7 +22,7 @@ const LINE: f64 = 13.0;
 const SENTENCE: f64 = 18.0;
 const SENTENCE_LETTERS: usize = 100;
 
-/// Blue, vermilion, green, purple, orange, sky blue, black: told apart with any kind of colour vision.
+/// Blue, vermilion, green, purple, orange, sky blue, black: told apart with any kind of color vision.
 const COLOURS: [&str; 7] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
 
@@ -143,11 +143,11 @@ fn head(svg: &mut String, chart: &Chart, frame: &Frame) {
     }
     let mut x = 16.0;
     for (index, series) in chart.series.iter().enumerate() {
-        let colour = colour(index);
+        let color = color(index);
         let _ = writeln!(
             svg,
             "{}<text x=\"{}\" y=\"{y}\" fill=\"#333\">{}</text>",
-            shape(index, x + 5.0, y - 4.0, colour),
+            shape(index, x + 5.0, y - 4.0, color),
             x + 14.0,
             escape(&series.name)
         );
@@ -210,7 +210,7 @@ fn line(svg: &mut String, index: usize, series: &Series, place: &dyn Fn(&Point) 
         svg,
         "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-opacity=\".45\" stroke-width=\"1.5\"/>",
         corners.join(" "),
-        colour(index)
+        color(index)
     );
 }
 
@@ -221,7 +221,7 @@ fn dot(svg: &mut String, index: usize, point: &Point, (x, y): (f64, f64)) {
     let _ = writeln!(
         svg,
         "<g>{}<title>{}</title></g>",
-        shape(index, x, y, colour(index)),
+        shape(index, x, y, color(index)),
         escape(&row.join("\n"))
     );
 }
@@ -260,22 +260,22 @@ fn wide(text: &str) -> f64 {
     f64::from(u16::try_from(text.chars().count()).unwrap_or(u16::MAX)) * LETTER
 }
 
-fn colour(index: usize) -> &'static str {
+fn color(index: usize) -> &'static str {
     COLOURS.get(index % COLOURS.len()).unwrap_or(&"#000000")
 }
 
 /// A circle, a square, a triangle or a diamond.
-fn shape(index: usize, x: f64, y: f64, colour: &str) -> String {
+fn shape(index: usize, x: f64, y: f64, color: &str) -> String {
     match index % 4 {
-        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{colour}\"/>"),
+        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\" fill=\"{color}\"/>"),
         1 => format!(
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" fill=\"{colour}\"/>",
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" fill=\"{color}\"/>",
             x - 4.0,
             y - 4.0
         ),
-        2 => format!("<path d=\"M{x:.1} {:.1}l5 9h-10z\" fill=\"{colour}\"/>", y - 5.0),
+        2 => format!("<path d=\"M{x:.1} {:.1}l5 9h-10z\" fill=\"{color}\"/>", y - 5.0),
         _ => format!(
-            "<path d=\"M{x:.1} {:.1}l5.5 5.5-5.5 5.5-5.5-5.5z\" fill=\"{colour}\"/>",
+            "<path d=\"M{x:.1} {:.1}l5.5 5.5-5.5 5.5-5.5-5.5z\" fill=\"{color}\"/>",
             y - 5.5
         ),
     }

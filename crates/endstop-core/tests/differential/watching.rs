@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::compare::{compiled, policy};
 use crate::generate::adversarial::long;
 use crate::generate::rules::rules;
-use crate::state_tests::any_stream;
+use crate::saved_states::any_stream;
 
 /// What a trip says: the policy, steps, tokens, cost.
 type Told = (usize, u64, u64, Option<Money>);

@@ -1,4 +1,4 @@
-//! Runs that are kept in a folder: what was spent is not forgotten.
+//! Runs that are stored in a directory: their spend is not forgotten.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ fn folder(test: &str) -> PathBuf {
 fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
     let mut config = config(policy, upstream);
     config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
-    config.keep = Some(keep.to_owned());
+    config.stored_runs = Some(keep.to_owned());
     config
 }
 
@@ -148,7 +148,7 @@ async fn a_kill_switch_stops_for_good_a_run_that_was_over() {
     let make = || {
         let mut config = many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
         let kill = Some(Arc::new(FileKillSwitch::new(&thrown)) as _);
-        config.around = RunEnvironment { kill, ..RunEnvironment::default() };
+        config.environment = RunEnvironment { kill, ..RunEnvironment::default() };
         config
     };
     let gateway = start(make).await;
@@ -434,7 +434,7 @@ async fn a_budget_of_all_runs_remembers_what_they_spent() {
     };
     let make = |budget: &Budget| {
         let mut config = many("[stop]\nlimit = \"steps >= 50\"\n", upstream.addr, &keep);
-        config.around =
+        config.environment =
             RunEnvironment { budget: Some(budget.clone()), ..RunEnvironment::default() };
         config.bounds.runs = 2;
         config

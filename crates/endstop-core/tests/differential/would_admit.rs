@@ -7,7 +7,7 @@ use endstop_core::{Directive, Event, EventKind, Policy, Run};
 use proptest::prelude::*;
 
 use crate::compare::compiled;
-use crate::state_tests::{any_policy, any_stream, restored};
+use crate::saved_states::{any_policy, any_stream, restored};
 
 fn check(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCaseError> {
     let program = compiled(policy);

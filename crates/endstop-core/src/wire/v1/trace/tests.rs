@@ -119,7 +119,7 @@ fn text_without_escapes_is_borrowed() {
 /// Version 1 as it was first written, kept for ever: it must read, and write back byte for byte.
 #[test]
 fn version_1_of_the_trace_is_read_for_ever() {
-    let golden = include_str!("../../../tests/golden/trace-v1.jsonl");
+    let golden = include_str!("../../../../tests/golden/trace-v1.jsonl");
     let mut lines = golden.lines();
     let first = lines.next().unwrap();
     let header: Header<'_> = serde_json::from_str(first).unwrap();

@@ -1,0 +1,115 @@
+//! The trace file of a root run: read back when the run continues.
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+
+use endstop_core::Program;
+use endstop_core::wire::v1::trace::{Header, Line, VERSION};
+use thiserror::Error;
+
+use super::replay::{Replay, Replayed};
+use crate::limits::{MAX_TRACE_LINE, TRACE_READ_BYTES};
+use crate::store::{RunId, WholeLines};
+
+/// A trace file that was read.
+#[derive(Debug)]
+pub struct TraceFile {
+    /// The run so far, with nothing open. `None` if there is no file, or no whole line in it.
+    pub replayed: Option<Replayed>,
+    /// Where its last whole line ends, in bytes.
+    pub end: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// Why a trace file cannot be read back. Then the spend of its run is not known.
+#[derive(Debug, Error)]
+pub enum TraceFileError {
+    /// The system does not let it be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is a directory or a device.
+    #[error("its place is taken by something that is no file")]
+    NotAFile,
+    /// A line is longer than what is ever written.
+    #[error("a line has more than {} MiB", MAX_TRACE_LINE >> 20)]
+    LongLine,
+    /// A line is not what was written.
+    #[error("line {line} of its file is damaged: {problem}")]
+    Damaged {
+        /// Its number, from one.
+        line: u64,
+        /// The problem with it.
+        problem: TraceLineError,
+    },
+}
+
+/// What is wrong with a line of a trace file.
+#[derive(Debug, Error)]
+pub enum TraceLineError {
+    /// It is not JSON, or no known event.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The header has a version that is not known.
+    #[error("a trace of version {0}; known is {VERSION}")]
+    Version(u32),
+    /// The header names another run.
+    #[error("it is the file of another run")]
+    OtherRun,
+}
+
+impl TraceFile {
+    /// Reads the file of a root run, and replays it under `program`.
+    ///
+    /// # Errors
+    ///
+    /// If it is there and cannot be read, or a whole line of it is not what a run writes.
+    pub fn read(path: &Path, id: &RunId, program: &Arc<Program>) -> Result<Self, TraceFileError> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(Self { replayed: None, end: 0, length: 0 });
+            }
+            file => file?,
+        };
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(TraceFileError::NotAFile);
+        }
+        let mut lines = WholeLines::new(BufReader::with_capacity(TRACE_READ_BYTES, file));
+        let (mut end, mut number) = (0u64, 0u64);
+        let mut replay: Option<Replay> = None;
+        while lines.advance(MAX_TRACE_LINE)? {
+            if lines.line().len() >= MAX_TRACE_LINE {
+                return Err(TraceFileError::LongLine);
+            }
+            number = number.saturating_add(1);
+            end = end.saturating_add(lines.length());
+            let damaged = |problem| TraceFileError::Damaged { line: number, problem };
+            match &mut replay {
+                None => {
+                    check_header(lines.line(), id).map_err(damaged)?;
+                    replay = Some(Replay::new(Arc::clone(program)));
+                }
+                Some(replay) => {
+                    let line: Line<'_> = serde_json::from_slice(lines.line())
+                        .map_err(|error| damaged(error.into()))?;
+                    replay.take(&line);
+                }
+            }
+        }
+        Ok(Self { replayed: replay.map(Replay::finish), end, length: about.len() })
+    }
+}
+
+fn check_header(line: &[u8], id: &RunId) -> Result<(), TraceLineError> {
+    let header: Header<'_> = serde_json::from_slice(line)?;
+    if header.endstop_trace != VERSION {
+        return Err(TraceLineError::Version(header.endstop_trace));
+    }
+    if header.run != id.as_str() {
+        return Err(TraceLineError::OtherRun);
+    }
+    Ok(())
+}
