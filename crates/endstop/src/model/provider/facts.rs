@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use endstop_core::units::TokenUsage;
 use endstop_llm::sse::SseEvent;
-use endstop_llm::{Api, CHAT, CallRequest, CallResponse, StreamReader};
+use endstop_llm::{Api, CallRequest, CallResponse, StreamReader};
 use genai::adapter::AdapterKind;
 use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef};
 use serde_json::{Map, Value, json};
@@ -49,11 +49,11 @@ pub(super) struct Facts {
 
 impl Tap {
     pub(super) fn new(kind: AdapterKind) -> Self {
-        let dialect = match kind {
-            AdapterKind::OpenAIResp => Api::Responses.dialect(),
-            AdapterKind::Anthropic => Api::Messages.dialect(),
-            AdapterKind::Gemini => Api::Gemini.dialect(),
-            _ => None,
+        let api = match kind {
+            AdapterKind::OpenAIResp => Api::Responses,
+            AdapterKind::Anthropic => Api::Messages,
+            AdapterKind::Gemini => Api::Gemini,
+            _ => Api::Chat,
         };
         let facts = Facts {
             frames: 0,
@@ -61,7 +61,7 @@ impl Tap {
             error: None,
             is_torn: false,
             opaque: Vec::new(),
-            reader: dialect.unwrap_or(CHAT).stream(&CallRequest::default()),
+            reader: api.dialect().stream(&CallRequest::default()),
         };
         Self { kind, facts: Mutex::new(facts) }
     }
