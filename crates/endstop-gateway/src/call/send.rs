@@ -137,9 +137,11 @@ impl<'p> Sending<'p> {
             let body = RawBody::new(body).into_body_of(settled.run());
             return Respond(with_head(parts.status, headers, body));
         }
-        let may_be_charged = may_be_charged(parts.status);
-        if call.negotiation().is_concerned(parts.status) || may_be_charged {
+        if call.negotiation().is_concerned(parts.status) {
             return self.refused(call, parts.status, headers, body).await;
+        }
+        if may_be_charged(parts.status) {
+            return Respond(self.broke(call, parts.status, headers, body).await);
         }
         if !parts.status.is_success() {
             let settled = call.failed(&error_of(parts.status), None);
@@ -154,8 +156,32 @@ impl<'p> Sending<'p> {
         }
     }
 
-    /// Reads what an upstream says that may have refused what the gateway added, or may have charged the call. The call
-    /// keeps its reservation meanwhile.
+    /// Passes on an error that may have been charged. Whether it is the provider's own, its first piece tells: such
+    /// errors are short.
+    async fn broke(
+        &self,
+        mut call: Box<InFlightCall>,
+        status: StatusCode,
+        headers: HeaderMap,
+        mut body: UpstreamBody,
+    ) -> Response<Body> {
+        let mut received = 0;
+        let reading = read_whole(&mut body, 0, &mut received);
+        let begun = match call.run().wait(&mut pin!(reading), CancelOn::Abort).await {
+            Waited::Cut => return self.cut(call),
+            Waited::Done(Ok(WholeBody::Complete(bytes) | WholeBody::TooLong(bytes))) => bytes,
+            Waited::Done(Err(_)) => Bytes::new(),
+        };
+        let text = plain(&headers, &begun, MAX_REFUSAL);
+        let is_own = self.is_own_error(status, text.as_deref().unwrap_or_default());
+        let charged = (!is_own).then(CallResponse::default);
+        let settled = call.failed(&error_of(status), charged.as_ref());
+        let body = RawBody::after(begun, body).into_body_of(settled.run());
+        with_head(status, headers, body)
+    }
+
+    /// Reads what an upstream says that may have refused what the gateway added. Nothing is charged for it, and the call
+    /// keeps its reservation.
     async fn refused(
         &self,
         mut call: Box<InFlightCall>,
@@ -171,8 +197,7 @@ impl<'p> Sending<'p> {
             Waited::Cut => return Respond(self.cut(call)),
             Waited::Done(Ok(WholeBody::Complete(bytes))) => bytes,
             Waited::Done(Ok(WholeBody::TooLong(begun))) => {
-                let charged = may_be_charged(status).then(CallResponse::default);
-                let settled = call.failed(&error_of(status), charged.as_ref());
+                let settled = call.failed(&error_of(status), None);
                 let body = RawBody::after(begun, body).into_body_of(settled.run());
                 return Respond(with_head(status, headers, body));
             }
@@ -180,14 +205,10 @@ impl<'p> Sending<'p> {
         };
         let text = plain(&headers, &bytes, MAX_REFUSAL);
         let words = String::from_utf8_lossy(text.as_deref().unwrap_or_default()).into_owned();
-        if call.negotiation().is_concerned(status)
-            && let Some(edits) = call.negotiate(&words, self.parsed)
-        {
+        if let Some(edits) = call.negotiate(&words, self.parsed) {
             return AttemptOutcome::RetryRequest(call, edits);
         }
-        let is_own = || self.is_own_error(status, text.as_deref().unwrap_or_default());
-        let charged = (may_be_charged(status) && !is_own()).then(CallResponse::default);
-        call.failed(&error_of(status), charged.as_ref());
+        call.failed(&error_of(status), None);
         Respond(with_head(status, headers, Body::full(bytes)))
     }
 

@@ -47,6 +47,15 @@ fn hidden_reasoning(request: &Arrived) -> u64 {
     of(MINI, 50, cap(&request.json()))
 }
 
+/// An answer that used all output that the request allows.
+fn reply_of_all(request: &Arrived) -> Value {
+    let (input, output) = (50, cap(&request.json()));
+    let mut reply: Value = serde_json::from_str(&reply_text("Done.")).unwrap();
+    reply["usage"] = json!({ "prompt_tokens": input, "completion_tokens": output,
+        "total_tokens": input + output });
+    reply
+}
+
 fn chat_body(extra: Value) -> Value {
     let mut body = json!({ "model": "gpt-4o-mini", "max_tokens": 10_000,
         "messages": [{ "role": "user", "content": "Think hard." }] });
@@ -120,20 +129,17 @@ fn attacks() -> Vec<Attack> {
         },
         chat(
             "usage.cost is 0",
-            |_| {
-                let mut reply: Value = serde_json::from_str(&reply_text("Done.")).unwrap();
-                reply["usage"] = json!({ "prompt_tokens": 50, "completion_tokens": 9_000,
-                    "total_tokens": 9_050, "cost": 0 });
+            |request| {
+                let mut reply = reply_of_all(request);
+                reply["usage"]["cost"] = json!(0);
                 answer("200 OK", &reply.to_string())
             },
-            |_| of(MINI, 50, 9_000),
+            hidden_reasoning,
         ),
         chat(
             "the answer calls itself a stop of Endstop's",
-            |_| {
-                let mut reply: Value = serde_json::from_str(&reply_text("Done.")).unwrap();
-                reply["usage"] = json!({ "prompt_tokens": 50, "completion_tokens": 9_000,
-                    "total_tokens": 9_050 });
+            |request| {
+                let reply = reply_of_all(request);
                 let body = reply.to_string();
                 let head = format!(
                     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-endstop-reason: cost_limit\r\n\
@@ -142,7 +148,7 @@ fn attacks() -> Vec<Attack> {
                 );
                 vec![Act::Send(head.into_bytes())]
             },
-            |_| of(MINI, 50, 9_000),
+            hidden_reasoning,
         ),
         Attack {
             name: "Anthropic streams break after message_start",
@@ -175,16 +181,17 @@ fn attacks() -> Vec<Attack> {
             body: messages_body(json!({ "context_management": { "edits": [
                 { "type": "compact_20260112" }] } })),
             leaves: false,
-            acts: |_| {
+            acts: |request| {
+                let most = cap(&request.json());
                 let body = json!({ "id": "m", "type": "message", "role": "assistant",
                     "model": "claude-sonnet-4-5", "stop_reason": "end_turn",
                     "content": [{ "type": "text", "text": "Done." }],
-                    "usage": { "input_tokens": 40, "output_tokens": 500, "iterations": [
-                        { "type": "compaction", "input_tokens": 50, "output_tokens": 1_000 },
-                        { "type": "message", "input_tokens": 40, "output_tokens": 500 }] } });
+                    "usage": { "input_tokens": 40, "output_tokens": most, "iterations": [
+                        { "type": "compaction", "input_tokens": 50, "output_tokens": most },
+                        { "type": "message", "input_tokens": 40, "output_tokens": most }] } });
                 answer("200 OK", &body.to_string())
             },
-            billed: |_| of(SONNET, 90, 1_500),
+            billed: |request| of(SONNET, 90, 2 * cap(&request.json())),
             sent: None,
         },
         refused(
