@@ -51,10 +51,10 @@ stopped: steps_limit: steps is 3 (limit 3)
 after 3 steps, [..] tokens, unknown cost
 terminated by steps >= 3
 
-stop (stop, hard) does not hold
+stop (stop, hard) does not trip
   [ ] tokens >= 200k  is [..], [..] left
 
-steps (stop) holds, from --steps
+steps (stop) trips, from --steps
   [x] steps >= 3  is 3
 
 stopped (steps_limit) · 3 steps · [..] tokens · cost unknown · [..] · run [..]

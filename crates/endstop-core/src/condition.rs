@@ -72,18 +72,25 @@ pub enum CompareOp {
 impl CompareOp {
     /// Every operator with its spelling.
     pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Ge, ">="),
-        (Self::Gt, ">"),
-        (Self::Lt, "<"),
-        (Self::Le, "<="),
-        (Self::Eq, "=="),
-        (Self::Ne, "!="),
+        (Self::Ge, Self::Ge.symbol()),
+        (Self::Gt, Self::Gt.symbol()),
+        (Self::Lt, Self::Lt.symbol()),
+        (Self::Le, Self::Le.symbol()),
+        (Self::Eq, Self::Eq.symbol()),
+        (Self::Ne, Self::Ne.symbol()),
     ];
 
     /// As written.
     #[must_use]
-    pub fn symbol(self) -> &'static str {
-        Self::ALL.iter().find(|(op, _)| *op == self).map_or("", |(_, symbol)| symbol)
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::Ge => ">=",
+            Self::Gt => ">",
+            Self::Lt => "<",
+            Self::Le => "<=",
+            Self::Eq => "==",
+            Self::Ne => "!=",
+        }
     }
 
     /// The operator that holds where this one does not.

@@ -95,7 +95,8 @@ pub enum EventKind<'a> {
         /// Money that was charged; `None` where failing costs nothing.
         cost: Option<Cost>,
     },
-    /// A model request succeeded. What it spent is settled. A checkpoint.
+    /// A model request succeeded. What it spent is settled. A checkpoint. A run whose own replies come without
+    /// [`EventKind::StepBegin`] is stopped, see [`Run::observe`](crate::Run::observe).
     Reply {
         /// The model that answered.
         model: Option<&'a str>,
@@ -188,7 +189,7 @@ pub enum EventKind<'a> {
         /// The pause rule.
         rule: &'a str,
         /// The new limit of the rule's leaves of one gauge; `None` disarms the rule for this run.
-        cap: Option<Cap<'a>>,
+        limit: Option<NewLimit<'a>>,
     },
     /// A timer fired. A checkpoint.
     Tick,
@@ -201,15 +202,15 @@ pub enum EventKind<'a> {
 
 /// A new limit given with an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cap<'a> {
+pub struct NewLimit<'a> {
     /// The gauge by name, such as `cost`.
     pub gauge: &'a str,
     /// The new limit in the gauge's unit: counts, tokens, pico-dollars or milliseconds.
     pub limit: u64,
 }
 
-impl Cap<'_> {
-    /// A cap on `cost`.
+impl NewLimit<'_> {
+    /// A new limit on `cost`.
     #[must_use]
     pub const fn cost(limit: Money) -> Self {
         Self { gauge: "cost", limit: limit.picos() }

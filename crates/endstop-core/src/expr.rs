@@ -9,13 +9,37 @@ mod print;
 
 pub use crate::diagnostic::Diagnostic;
 pub use parse::parse;
-pub use print::Amount;
 
 use alloc::string::String;
+use core::fmt::{self, Display, Formatter};
 use core::ops::Range;
 
 use crate::condition::gauge::Unit;
-use crate::condition::literal;
+use crate::condition::literal::{self, quoted, wall_text};
+use crate::units::{Millis, Money, WallTime};
+
+/// A number in a gauge's unit, printed as the language reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    /// The unit.
+    pub unit: Unit,
+    /// The number in that unit.
+    pub value: u64,
+}
+
+impl Display for Amount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            Unit::Money => write!(f, "{}", Money::from_picos(self.value)),
+            Unit::Duration => write!(f, "{}", Millis(self.value)),
+            Unit::WallTime => f.write_str(&quoted(&wall_text(WallTime(self.value)))),
+            Unit::Tokens if self.value > 0 && self.value.is_multiple_of(1_000) => {
+                write!(f, "{}k", self.value / 1_000)
+            }
+            Unit::Tokens | Unit::Count => write!(f, "{}", self.value),
+        }
+    }
+}
 
 /// Reads one amount in `unit`, such as a grant in a policy file, for the thing called `name`.
 ///
@@ -35,7 +59,7 @@ pub(crate) fn amount(
     literal.amount(unit, name, span.clone()).map_err(at_span)
 }
 
-/// A value that an approval's cap may have: `$3.00`, `40`, `10m`.
+/// A value that the new limit of an approval may have: `$3.00`, `40`, `10m`.
 ///
 /// # Errors
 /// As the language's own error for an amount of that unit.

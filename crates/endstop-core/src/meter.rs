@@ -1,5 +1,6 @@
 //! The meter: all that conditions are judged on. A plain value whose size is set by the policy, saved as it is.
 
+mod approved;
 mod clocks;
 mod facts;
 mod frame;
@@ -10,10 +11,8 @@ mod sight;
 mod stale;
 mod steps;
 mod tally;
+mod truth;
 mod words;
-
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,9 +22,10 @@ use crate::counter::Counter;
 use crate::event::{Event, EventKind, Source};
 use crate::policy::OnUnpriced;
 use crate::probe::RunningProbes;
-use crate::program::{Class, Compare, Names, OpKind, Program, Read, carried};
-use crate::table::{CompareIx, GaugeIx, NumberIx, OpIx, ProbeIx, RuleIx, Table};
-use crate::units::{Cost, TokenUsage};
+use crate::program::{Class, Compare, Names, Program, Read, carried};
+use crate::table::{CompareIx, GaugeIx, NumberIx, ProbeIx, RuleIx, Table};
+use crate::units::{Cost, Millis, TokenUsage};
+use approved::ApprovedLimits;
 pub(crate) use clocks::Clocks;
 pub(crate) use facts::Facts;
 pub(crate) use frame::{Frame, Inputs, Reading};
@@ -36,73 +36,8 @@ pub(crate) use sight::Sight;
 pub(crate) use steps::Steps;
 pub(crate) use tally::Tallies;
 use tally::{Charge, ToolTallies, ToolTally};
+pub use truth::Truth;
 use words::Words;
-
-/// True, false, or not known yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Truth {
-    /// It does not hold.
-    False,
-    /// It holds.
-    True,
-    /// It cannot be said yet, or the reading is missing.
-    Unknown,
-}
-
-impl Truth {
-    /// Kleene's negation.
-    #[must_use]
-    pub const fn negated(self) -> Self {
-        match self {
-            Self::False => Self::True,
-            Self::True => Self::False,
-            Self::Unknown => Self::Unknown,
-        }
-    }
-
-    /// Kleene's conjunction.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::False, _) | (_, Self::False) => Self::False,
-            (Self::True, Self::True) => Self::True,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// Kleene's disjunction.
-    #[must_use]
-    pub const fn or(self, other: Self) -> Self {
-        self.negated().and(other.negated()).negated()
-    }
-
-    /// `true` or `false`, known.
-    #[must_use]
-    pub const fn known(value: bool) -> Self {
-        if value { Self::True } else { Self::False }
-    }
-
-    /// `true`, `false` or `unknown`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::False => "false",
-            Self::True => "true",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// A limit that an approval gave to the leaves of one gauge in a rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct ApprovedLimit {
-    rule: String,
-    /// The gauge by name.
-    gauge: String,
-    /// In the gauge's unit.
-    limit: u64,
-}
 
 /// The measurements of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -122,14 +57,11 @@ pub(crate) struct Meter {
     words: Words,
     facts: Facts,
     operators: Operators,
-    approved: Vec<ApprovedLimit>,
+    approved: ApprovedLimits,
     /// What the probes measured last. They are the user's code, and kept beside the meter.
     #[serde(skip)]
     probed: Table<ProbeIx, Option<u64>>,
     compared: Frame,
-    /// The program's comparisons, with the limits that approvals gave this run.
-    #[serde(skip)]
-    compares: Table<CompareIx, Compare>,
 }
 
 impl Meter {
@@ -144,7 +76,7 @@ impl Meter {
             operators: Operators::new(program),
             probed: program.probe_names().rows().iter().map(|_| None).collect(),
             compared: Frame::new(program),
-            compares: program.compares().clone(),
+            approved: ApprovedLimits::new(program),
             ..Self::default()
         };
         meter.sync_all(program);
@@ -181,7 +113,7 @@ impl Meter {
 
     /// The comparisons with the limits that hold for this run.
     pub(crate) const fn compares(&self) -> &Table<CompareIx, Compare> {
-        &self.compares
+        self.approved.compares()
     }
 
     /// The numbers as they are compared now.
@@ -199,7 +131,8 @@ impl Meter {
     /// What a trial frame is evaluated with.
     #[inline]
     pub(crate) const fn inputs<'m>(&'m self, program: &'m Program) -> Inputs<'m> {
-        Inputs { program, compares: &self.compares, operators: &self.operators, now: self.now() }
+        let (compares, operators) = (self.compares(), &self.operators);
+        Inputs { program, compares, operators, now: self.now() }
     }
 
     // Reading.
@@ -306,11 +239,14 @@ impl Meter {
 
     /// One more of a class would begin: its gauges are compared, but not another tool's, and not the own
     /// share if it is a descendant's.
-    fn sync_one_more(&mut self, program: &Program, class: Class, own: bool, tool: Option<&str>) {
+    fn sync_one_more(&mut self, program: &Program, class: Class, event: &Event<'_>) {
+        let own = event.source == Source::Own;
         for gauge in program.gauges_of(class) {
             let concerned = match program.gauges().at(gauge).read {
                 Read::Tool { tool: index, own: only_own } => {
-                    (own || !only_own) && Some(program.tools().at(index).as_str()) == tool
+                    let name = program.tools().at(index);
+                    let is_it = matches!(event.kind, EventKind::ToolBegin { tool } if tool == name);
+                    is_it && (own || !only_own)
                 }
                 Read::Counter { own: only_own, .. } => own || !only_own,
                 _ => true,
@@ -354,35 +290,35 @@ impl Meter {
         self.compared.project(projection);
     }
 
+    /// The frame, and what it is evaluated with.
+    #[inline]
+    fn frame_and_inputs<'m>(&'m mut self, program: &'m Program) -> (&'m mut Frame, Inputs<'m>) {
+        let now = self.now();
+        let (compares, operators) = (self.approved.compares(), &self.operators);
+        (&mut self.compared, Inputs { program, compares, operators, now })
+    }
+
     /// Brings every bit up to date.
     #[inline]
     pub(crate) fn evaluate(&mut self, program: &Program) {
         self.sync_clocks(program);
-        let now = self.now();
-        let (compares, operators) = (&self.compares, &self.operators);
-        self.compared.evaluate(&Inputs { program, compares, operators, now });
+        let (frame, inputs) = self.frame_and_inputs(program);
+        frame.evaluate(&inputs);
     }
 
     /// Brings the groups of one rule up to date, whose leaves are.
     pub(crate) fn evaluate_rule(&mut self, program: &Program, folds: core::ops::Range<usize>) {
-        let now = self.now();
-        let (compares, operators) = (&self.compares, &self.operators);
-        self.compared.fold_all(&Inputs { program, compares, operators, now }, folds);
+        let (frame, inputs) = self.frame_and_inputs(program);
+        frame.fold_all(&inputs, folds);
     }
 
     /// Brings one comparison up to date; whether that changed it.
     pub(crate) fn evaluate_compare(&mut self, program: &Program, compare: CompareIx) -> bool {
-        let now = self.now();
-        let (compares, operators) = (&self.compares, &self.operators);
-        self.compared.evaluate_compare(&Inputs { program, compares, operators, now }, compare)
+        let (frame, inputs) = self.frame_and_inputs(program);
+        frame.evaluate_compare(&inputs, compare)
     }
 
     // Asking.
-
-    /// Keeps the frame in `aside`, to be taken back after a question. Allocates at the first time only.
-    pub(crate) fn set_aside(&self, aside: &mut Frame) {
-        aside.clone_from(&self.compared);
-    }
 
     /// Takes back the frame that was set aside, and that the event was activity.
     pub(crate) fn take_back(&mut self, program: &Program, aside: &mut Frame, clocks: &Clocks) {
@@ -416,19 +352,6 @@ impl Meter {
         self.clocks.arrive(event);
     }
 
-    /// Whether the event ends the own step that is open. An end without a beginning ends nothing.
-    pub(crate) fn closes_own_step(&self, event: &Event<'_>) -> bool {
-        let ends = matches!(event.kind, EventKind::StepEnd) && event.source == Source::Own;
-        ends && self.step.is_open()
-    }
-
-    /// Whether a reserve is that of the next own step and the wrap-up after it.
-    pub(crate) fn is_of_next_step(&self, event: &Event<'_>) -> bool {
-        event.source == Source::Own
-            && !self.step.is_open()
-            && matches!(event.kind, EventKind::Reserve { .. })
-    }
-
     /// Returns whether counts are compared now: between own steps, but not in the middle of a step that a descendant
     /// takes at that time. The gateway counts calls side by side as descendants of their run. Compared in the middle
     /// of one, a limit would end calls that it has admitted.
@@ -444,40 +367,21 @@ impl Meter {
         if self.compares_counts(event) {
             self.sync_counts(program);
         } else {
-            self.announce_one_more(program, &event.kind, own);
+            for class in Class::of_one_more(&event.kind, self.is_retry(own)) {
+                self.sync_one_more(program, *class, event);
+            }
         }
         match &event.kind {
             EventKind::AttemptBegin { next_cost } if own => {
                 self.expose_next_cost(program, *next_cost);
             }
             kind => {
-                if let Some(worst) = WorstCase::of(kind).filter(|_| !self.is_of_next_step(event)) {
+                if let Some(worst) =
+                    WorstCase::of(kind).filter(|_| !self.step.is_reserve_ahead(event))
+                {
                     self.project(Some(Projection::new(program, &worst, own)));
                 }
             }
-        }
-    }
-
-    fn announce_one_more(&mut self, program: &Program, kind: &EventKind<'_>, own: bool) {
-        match kind {
-            EventKind::StepBegin => self.sync_one_more(program, Class::Steps, own, None),
-            EventKind::AttemptBegin { .. } => {
-                self.sync_one_more(program, Class::Attempts, own, None);
-                self.sync_one_more(program, Class::Errors, own, None);
-                if self.is_retry(own) {
-                    self.sync_one_more(program, Class::Retries, own, None);
-                }
-            }
-            EventKind::ToolBegin { tool } => {
-                self.sync_one_more(program, Class::ToolCalls, own, Some(tool));
-                self.sync_one_more(program, Class::ToolErrors, own, None);
-                self.sync_one_more(program, Class::Errors, own, None);
-            }
-            EventKind::ChildBegin { .. } => {
-                self.sync_one_more(program, Class::Subagents, own, None);
-            }
-            EventKind::HandOff { .. } => self.sync_one_more(program, Class::Handoffs, own, None),
-            _ => {}
         }
     }
 
@@ -584,7 +488,7 @@ impl Meter {
         event: &Event<'_>,
     ) {
         let own = event.source == Source::Own;
-        let closes_step = self.closes_own_step(event);
+        let closes_step = self.step.is_closed_by(event);
         match &event.kind {
             EventKind::UserMessage => {
                 self.tallies.count(own, Counter::Messages);
@@ -594,7 +498,8 @@ impl Meter {
             }
             EventKind::AttemptFailed { usage, cost } => {
                 self.tallies.count(own, Counter::Errors);
-                self.settle(program, own, *usage, *cost);
+                let charge = Charge::of(*cost, *usage, program.unpriced());
+                self.tallies.settle(own, *usage, charge);
                 if own {
                     self.learn(program, |fact| *fact == Fact::Errored);
                     self.drop_words(program);
@@ -602,7 +507,9 @@ impl Meter {
             }
             EventKind::Reply { usage, cost, finish, tool_calls, .. } => {
                 self.tallies.count(own, Counter::Messages);
-                self.settle(program, own, *usage, Some(cost.unwrap_or(Cost::Unpriced)));
+                let cost = cost.unwrap_or(Cost::Unpriced);
+                let charge = Charge::of(Some(cost), *usage, program.unpriced());
+                self.tallies.settle(own, *usage, charge);
                 if usage.is_none() {
                     self.tallies.miss_tokens(own);
                 }
@@ -654,26 +561,6 @@ impl Meter {
         }
     }
 
-    /// Settles what a call spent.
-    fn settle(
-        &mut self,
-        program: &Program,
-        own: bool,
-        usage: Option<TokenUsage>,
-        cost: Option<Cost>,
-    ) {
-        let charge = match (cost, program.unpriced()) {
-            (None, _) => Charge::Nothing,
-            (Some(Cost::Known(money)), _) => Charge::Known(money),
-            (Some(Cost::Unpriced), OnUnpriced::Rates(rates)) => {
-                let money = usage.and_then(|usage| rates.cost(&usage));
-                money.map_or(Charge::Unpriced, Charge::Known)
-            }
-            (Some(Cost::Unpriced), _) => Charge::Unpriced,
-        };
-        self.tallies.settle(own, usage, charge);
-    }
-
     fn own_reply(&mut self, program: &Program, usage: Option<TokenUsage>, finish: Option<&str>) {
         self.context_tokens = usage.map_or(0, |usage| usage.total_input());
         self.context_unknown = usage.is_none();
@@ -684,12 +571,7 @@ impl Meter {
         let looks_at_finish = facts.iter().any(|fact| matches!(fact, Fact::Finished(_)));
         if let Some(finish) = finish.filter(|_| looks_at_finish) {
             let normalized = normalized_finish(finish);
-            let is = |reason: &str| {
-                reason.eq_ignore_ascii_case(finish) || reason.eq_ignore_ascii_case(&normalized)
-            };
-            self.learn(program, |fact| {
-                matches!(fact, Fact::Finished(reasons) if reasons.iter().any(|reason| is(reason)))
-            });
+            self.learn(program, |fact| fact.is_finished_by(finish, &normalized));
         }
         if self.words.end_reply(program, &mut self.facts) {
             self.compared.write_facts(program, &self.facts);
@@ -756,25 +638,10 @@ impl Meter {
         for level in 0..program.levels() {
             self.evaluate(program);
             let now = self.now();
-            for (index, op) in program.ops().iter().filter(|(_, op)| op.level == level) {
-                let held = self.compared.bit(op.operand) != op.inverted;
-                let in_doubt = !held && !op.inverted && self.is_doubtful(program, index);
-                self.operators.advance(program, index, held, in_doubt, &now);
-            }
+            self.operators.advance_level(program, level, &self.compared, &now);
             self.sync(program, Class::StepEnd);
             self.sync(program, Class::Time);
         }
-    }
-
-    /// Whether something in the operand is unknown. That an unpriced call counts as holding is decided
-    /// elsewhere.
-    fn is_doubtful(&self, program: &Program, op: OpIx) -> bool {
-        let op = program.ops().at(op);
-        let is_unknown = |gauge: &GaugeIx| {
-            let reading = self.compared.reading(*gauge);
-            matches!(reading, Reading::AtLeast | Reading::Unknown | Reading::Absent)
-        };
-        op.doubtful.iter().any(is_unknown) || self.operators.has_unknown(op.inner.clone())
     }
 
     // Approvals.
@@ -788,25 +655,8 @@ impl Meter {
         gauge: &str,
         limit: u64,
     ) -> bool {
-        let (mut any, mut raised) = (false, false);
-        for compare in self.compares.rows_mut().iter_mut().filter(|compare| compare.rule == rule) {
-            let named = program.gauges().at(compare.gauge).gauge.as_ref();
-            if compare.range.is_lower_bound() && named.is_some_and(|it| it.row().name == gauge) {
-                any = true;
-                raised |= compare.range.lo < limit;
-                compare.range.lo = compare.range.lo.max(limit);
-                compare.range.span = u64::MAX - compare.range.lo;
-            }
-        }
-        if raised {
-            self.compared.fall_behind();
-            let rule = program.rule(rule).id.as_str();
-            self.approved
-                .retain(|known| (known.rule.as_str(), known.gauge.as_str()) != (rule, gauge));
-            let (rule, gauge) = (rule.to_string(), gauge.to_string());
-            self.approved.push(ApprovedLimit { rule, gauge, limit });
-        }
-        any
+        self.compared.fall_behind();
+        self.approved.raise(program, rule, gauge, limit)
     }
 
     // Saving and restoring.
@@ -818,7 +668,7 @@ impl Meter {
             self.sync(program, class);
         }
         self.compared.drop_derived();
-        self.compares = Table::default();
+        self.approved.drop_derived();
         self.probed = Table::default();
         self
     }
@@ -840,11 +690,7 @@ impl Meter {
         self.progress.fit(program.needs(), begun);
         let facts = self.facts.fit(from, program, begun, texts_go_on);
         let operators = self.operators.fit(from, program, begun);
-        let saved_frame = self.compared.into_saved(from.gauges.len());
-        let (numbers, readings) = saved_frame.ok_or("compared")?;
-        let numbers = carried(numbers, &from.gauges, &names.gauges, |_, _| false);
-        let readings = carried(readings, &from.gauges, &names.gauges, |_, _| false);
-        let approved = core::mem::take(&mut self.approved);
+        let compared = self.compared.carried(from, names).ok_or("compared")?;
         let mut meter = Self {
             tools: tools.collect(),
             reported: reported.collect(),
@@ -852,20 +698,12 @@ impl Meter {
             operators: operators.ok_or("operators")?,
             probed: program.probe_names().rows().iter().map(|_| None).collect(),
             compared: Frame::new(program),
-            compares: program.compares().clone(),
-            approved: Vec::new(),
+            approved: self.approved.fit(program),
             ..self
         };
-        for known in approved {
-            if let Some(rule) = program.rule_of_id(&known.rule) {
-                meter.approve(program, rule, &known.gauge, known.limit);
-            }
-        }
         meter.sync_all(program);
-        let (numbers, readings) = numbers.zip(readings).ok_or("compared")?;
-        let saved = program.gauges().iter().zip(numbers.into_iter().zip(readings));
-        for ((gauge, slot), (number, reading)) in saved {
-            let (Some(number), Some(reading)) = (number, reading) else { continue };
+        for ((gauge, slot), saved) in program.gauges().iter().zip(compared) {
+            let Some((number, reading)) = saved else { continue };
             match slot.class {
                 Class::NextCost => meter.compared.set(gauge, number, reading),
                 // Counts stand still inside a step: what they were last compared as is part of the state.
@@ -878,19 +716,10 @@ impl Meter {
     }
 
     /// The number that a ring of stamps in time would have later; `None` for other gauges.
-    pub(crate) fn counted_later(
-        &self,
-        program: &Program,
-        read: Read,
-        at: crate::units::Millis,
-    ) -> Option<u64> {
-        let Read::Op(op) = read else { return None };
-        let OpKind::Ring { window: crate::condition::Window::Time(duration), .. } =
-            program.ops().at(op).kind
-        else {
-            return None;
-        };
-        let is_in = |stamp: &u64| at.0.saturating_sub(*stamp) <= duration.0;
-        Some(self.operators.at(op).stamps().filter(is_in).count() as u64)
+    pub(crate) fn counted_later(&self, program: &Program, read: Read, at: Millis) -> Option<u64> {
+        match read {
+            Read::Op(op) => self.operators.counted_later(program, op, at),
+            _ => None,
+        }
     }
 }

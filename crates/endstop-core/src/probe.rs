@@ -38,6 +38,13 @@ trait RunningProbe: fmt::Debug + Send {
     fn save(&self) -> Option<String>;
 }
 
+/// Why probes do not go on from what was saved of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeError {
+    /// The probe of this name does not read its state.
+    Unreadable(String),
+}
+
 /// The probes of one run, in the order of its program.
 #[derive(Debug, Default)]
 pub(crate) struct RunningProbes(Vec<(String, Box<dyn RunningProbe>)>);
@@ -55,15 +62,16 @@ impl RunningProbes {
     /// The probes of these names, each from its saved state if there is one.
     ///
     /// # Errors
-    /// The name of a probe that does not read its state.
+    /// [`ProbeError::Unreadable`] if a probe does not read its state.
     pub(crate) fn restart(
         names: &[String],
         probes: &Probes,
         saved: &BTreeMap<String, String>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ProbeError> {
         let restart = |name: &String| {
             let text = saved.get(name).map(String::as_str);
-            let probe = probes.start(name, text).ok_or_else(|| name.clone())?;
+            let probe =
+                probes.start(name, text).ok_or_else(|| ProbeError::Unreadable(name.clone()))?;
             Ok((name.clone(), probe))
         };
         names.iter().map(restart).collect::<Result<_, _>>().map(Self)

@@ -3,13 +3,14 @@
 //! At every checkpoint (docs/semantics.md, section 5): if signals stand and no continuation is requested, stop;
 //! else if one is requested, go on; else if the model asked for tools, go on; else stop, completed.
 
+mod ended;
 mod judge;
 pub mod next_trip;
 mod overrides;
+mod raised;
 mod saved;
 pub mod watch;
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -19,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::counter::Counter;
 pub use crate::directive::{Directive, Status};
-use crate::event::{Cap, Event, EventKind, Source};
-use crate::limits::{MAX_RAISED, MAX_REPLY_RETRIES};
+use crate::event::{Event, EventKind, NewLimit, Source};
+use crate::limits::MAX_REPLY_RETRIES;
 use crate::meter::{Frame, Meter, Sight, WorstCase};
 use crate::policy::Action;
 use crate::probe::RunningProbes;
@@ -29,9 +30,11 @@ use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
 use crate::table::{RuleIx, Table};
 use crate::trip_record::{TripRecord, signal_of};
 use crate::units::{Millis, Money};
+use ended::Ended;
 use judge::{Answer, Decision, Judgement, StopCause, WrapUp, answer, judge, standing};
 use next_trip::{Axis, NextTrip, Reserved, next_trip};
 use overrides::{Cover, Overrides};
+use raised::RaisedSignals;
 pub use saved::{RestoreError, RunState, SaveError, VERSION};
 
 /// A warn rule that began to trip.
@@ -41,25 +44,6 @@ pub struct Notice {
     pub rule: String,
     /// What it observed, such as `steps is 20 (limit 20)`.
     pub message: String,
-}
-
-/// A raised signal: latched until it is answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Raised {
-    signal: StopSignal,
-    /// A person's cancellation, the kill switch or an error: nothing overrides it.
-    #[serde(rename = "final")]
-    is_final: bool,
-}
-
-/// How a run ended, or will.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Ended {
-    /// `None` of a run that ended by itself while nothing has come since: most go on at once with a user's
-    /// message or another step, and then nobody has asked for it.
-    record: Option<Box<TripRecord>>,
-    /// It ended by itself: a user's message or another step goes on.
-    natural: bool,
 }
 
 /// What a run has done about one rule.
@@ -78,7 +62,7 @@ struct RuleMarks {
 struct State {
     status: Status,
     meter: Meter,
-    raised: Vec<Raised>,
+    raised: RaisedSignals,
     overrides: Overrides,
     marks: Table<RuleIx, RuleMarks>,
     /// The wrap-up, once it has begun.
@@ -102,7 +86,7 @@ impl State {
 
     /// Whether the run has stopped for good. One that ended by itself may go on.
     fn has_stopped(&self) -> bool {
-        self.ended.as_ref().is_some_and(|ended| !ended.natural)
+        self.ended.as_ref().is_some_and(|ended| !ended.is_natural())
     }
 
     fn is_disarmed(&self, rule: RuleIx) -> bool {
@@ -126,15 +110,13 @@ impl State {
             marks: marks.collect(),
             wrap_up,
             overrides: self.overrides.fit(from, program).ok_or("overrides")?,
-            raised: self.raised.into_iter().take(MAX_RAISED).collect(),
+            raised: self.raised.fit(),
+            ended: self.ended.map(|ended| ended.fit().ok_or("ended")).transpose()?,
             ahead: self.ahead.filter(|_| program.has_action(Action::Finish)),
             ..self
         })
     }
 }
-
-/// What a run ends by that ends by itself.
-static COMPLETED: StopSignal = StopSignal::new(StopReason::Completed);
 
 /// One run of an agent under one policy.
 ///
@@ -186,6 +168,10 @@ impl Run {
 
     /// Takes in an event and says what to do next. O(conditions of the policy); allocates only when
     /// something trips.
+    ///
+    /// A driver reports [`EventKind::StepBegin`] before the replies of a step. Without it `max_steps` and all
+    /// other rules on steps could never trip, so a reply of the run itself stops a run that has begun no step,
+    /// with [`StopReason::ErrorForbade`] and a message that says so. Replies of descendants do not.
     pub fn observe(&mut self, event: &Event<'_>) -> Directive {
         let goes_on = matches!(event.kind, EventKind::UserMessage | EventKind::StepBegin);
         if !(goes_on && event.source == Source::Own) {
@@ -193,7 +179,7 @@ impl Run {
         }
         self.hide_next_cost();
         self.state.meter.arrive(event);
-        let after_step = self.state.meter.closes_own_step(event);
+        let after_step = self.state.meter.step().is_closed_by(event);
         match event.kind {
             EventKind::Piece { .. } | EventKind::Tick => {
                 let changed = self.state.meter.stream(&self.program, &mut self.probes, event);
@@ -228,7 +214,8 @@ impl Run {
         let (program, meter) = (&self.program, &mut self.state.meter);
         let clocks = *meter.clocks();
         meter.arrive(event);
-        meter.set_aside(&mut self.aside);
+        // Allocates at the first time only.
+        self.aside.clone_from(meter.frame());
         meter.hide_next_cost(program);
         meter.announce(program, event);
         meter.evaluate(program);
@@ -282,7 +269,7 @@ impl Run {
         if begins_step && state.overrides.is_requested() {
             state.overrides.count_step();
         }
-        if state.meter.is_of_next_step(event) {
+        if state.meter.step().is_reserve_ahead(event) {
             // Without a finish rule nobody asks for it.
             let asks = self.program.has_action(Action::Finish);
             state.ahead = WorstCase::of(&event.kind).filter(|_| asks);
@@ -330,7 +317,7 @@ impl Run {
             Decision::Finish(wrap_up) => self.state.wrap_up = Some(wrap_up),
             Decision::Pause => self.state.status = Status::Paused,
             Decision::Complete => {
-                self.state.ended = Some(Ended { record: None, natural: true });
+                self.state.ended = Some(Ended::by_itself());
                 self.state.status = Status::Completed;
             }
             Decision::Stop(cause) => self.stop(cause, event, judgement.natural),
@@ -342,14 +329,14 @@ impl Run {
         let sight = Sight::of(&self.program, &self.state.meter);
         let (raised, natural) = match cause {
             StopCause::Signals => (None, natural),
-            StopCause::Exhausted(rule) => (Some(self.exhausted(rule)), natural),
+            StopCause::Exhausted(rule) => (Some((self.exhausted(rule), true)), natural),
             StopCause::Retries(rule) => {
                 let mut signal = signal_of(sight, rule);
                 signal.message = format!(
                     "asked again {MAX_REPLY_RETRIES} times and still so: {}",
                     signal.message
                 );
-                (Some(Raised { signal, is_final: false }), false)
+                (Some((signal, false)), false)
             }
             StopCause::WrapUp(rule) => {
                 let foreseen =
@@ -358,25 +345,25 @@ impl Run {
                     Some(foreseen) if !sight.is_met(rule) => foreseen,
                     _ => signal_of(sight, rule),
                 };
-                (Some(Raised { signal, is_final: true }), false)
+                (Some((signal, true)), false)
             }
         };
-        self.state.raised.extend(raised);
+        if let Some((signal, is_final)) = raised {
+            self.state.raised.add(signal, is_final);
+        }
         let refused = event.kind.is_intention().then(|| refused_text(event, self.step_count()));
         let record = self.record(self.standing_signals(natural), refused);
-        // Something stands, or the run would not stop.
-        let reason = record.primary.as_ref().map_or(StopReason::Unknown, |signal| signal.reason);
-        self.state.status = Status::after(reason);
-        self.state.ended = Some(Ended { record: Some(Box::new(record)), natural: false });
+        let ended = Ended::stopped(record);
+        self.state.status = Status::after(ended.signal().reason);
+        self.state.ended = Some(ended);
     }
 
-    fn exhausted(&self, rule: RuleIx) -> Raised {
+    fn exhausted(&self, rule: RuleIx) -> StopSignal {
         let allowance = self.program.rule(rule).overrides;
         let reason = signal_of(Sight::of(&self.program, &self.state.meter), rule).reason;
         let message =
             format!("override limit: {reason} overridden {allowance} times and still standing");
-        let signal = StopSignal::new(StopReason::ErrorForbade).with_message(message);
-        Raised { signal, is_final: true }
+        StopSignal::new(StopReason::ErrorForbade).with_message(message)
     }
 
     /// Records that the continuation answers every rule that stands.
@@ -427,41 +414,31 @@ impl Run {
             |message: &str| StopSignal::new(StopReason::UserRequested).with_message(message);
         match &event.kind {
             EventKind::UserMessage if event.source == Source::Own => self.revive_completed(),
-            EventKind::Cancel { message } => self.cancel(person(message)),
+            EventKind::Cancel { message } => self.state.raised.cancel(person(message)),
             EventKind::Kill { message } => {
                 let message =
                     if message.is_empty() { "the kill switch is thrown" } else { message };
-                self.raise(person(message).with_source("kill switch"), true);
+                self.state.raised.raise(person(message).with_source("kill switch"), true);
             }
             EventKind::StopRaised { signal } => {
                 let is_final =
                     matches!(signal.reason, StopReason::ErrorForbade | StopReason::UserRequested);
-                self.raise((*signal).clone(), is_final);
+                self.state.raised.raise((*signal).clone(), is_final);
             }
             EventKind::ContinuationRequested { by } => self.request_continuation(by),
-            EventKind::Approved { rule, cap } => self.approve(rule, cap.as_ref()),
+            EventKind::Approved { rule, limit } => self.approve(rule, limit.as_ref()),
             _ => {}
         }
-        if self.state.meter.tallies().has_overflowed() && !self.has_raised(StopReason::ErrorForbade)
-        {
-            let signal = StopSignal::new(StopReason::ErrorForbade)
-                .with_message("an amount passed the largest number that can be counted");
-            self.raise(signal, true);
-        }
-    }
-
-    /// A cancellation that was raised as a signal already is known with its source and context.
-    fn cancel(&mut self, signal: StopSignal) {
-        let is_same =
-            |known: &StopSignal| (known.reason, &known.message) == (signal.reason, &signal.message);
-        if !self.state.raised.iter().any(|raised| is_same(&raised.signal)) {
-            self.raise(signal, true);
-        }
-    }
-
-    fn raise(&mut self, signal: StopSignal, is_final: bool) {
-        if self.state.raised.len() < MAX_RAISED {
-            self.state.raised.push(Raised { signal, is_final });
+        let fault = if self.state.meter.step().is_missed_by(event) {
+            REPLY_WITHOUT_STEP
+        } else if self.state.meter.tallies().has_overflowed() {
+            "an amount passed the largest number that can be counted"
+        } else {
+            return;
+        };
+        if !self.has_raised(StopReason::ErrorForbade) {
+            let signal = StopSignal::new(StopReason::ErrorForbade).with_message(fault);
+            self.state.raised.raise(signal, true);
         }
     }
 
@@ -471,7 +448,7 @@ impl Run {
         if !self.state.meter.step().is_open() {
             self.state.meter.forget_reply();
         }
-        if self.state.ended.as_ref().is_some_and(|ended| ended.natural) {
+        if self.state.ended.as_ref().is_some_and(Ended::is_natural) {
             self.state.ended = None;
             self.state.status = Status::InProgress;
         }
@@ -481,11 +458,10 @@ impl Run {
     fn request_continuation(&mut self, by: &str) {
         self.state.meter.evaluate(&self.program);
         self.state.overrides.request(by);
-        if self.state.raised.iter().any(|raised| !raised.is_final) {
-            self.state.raised.retain(|raised| raised.is_final);
+        if self.state.raised.clear() {
             self.state.overrides.record(&self.state.meter, None, "raised signals cleared");
         }
-        let was_natural = self.state.ended.as_ref().is_some_and(|ended| ended.natural);
+        let was_natural = self.state.ended.as_ref().is_some_and(Ended::is_natural);
         let answered = self.state.raised.is_empty() && (was_natural || self.answer_rules());
         // What still stands is judged anew, so that the error of a used-up allowance is among it.
         if self.state.ended.take().is_some() && answered {
@@ -506,19 +482,19 @@ impl Run {
             Answer::NotAll => false,
             Answer::Exhausted(rule) => {
                 let exhausted = self.exhausted(rule);
-                self.state.raised.push(exhausted);
+                self.state.raised.add(exhausted, true);
                 false
             }
         }
     }
 
-    fn approve(&mut self, id: &str, cap: Option<&Cap<'_>>) {
+    fn approve(&mut self, id: &str, limit: Option<&NewLimit<'_>>) {
         let Some(rule) = self.program.rule_of_id(id) else { return };
         let meter = &mut self.state.meter;
         let raised =
-            cap.is_some_and(|cap| meter.approve(&self.program, rule, cap.gauge, cap.limit));
+            limit.is_some_and(|new| meter.approve(&self.program, rule, new.gauge, new.limit));
         self.state.marks.at_mut(rule).disarmed |= !raised;
-        self.state.overrides.record_approval(&self.state.meter, id, cap);
+        self.state.overrides.record_approval(&self.state.meter, id, limit);
         if self.state.status == Status::Paused {
             self.state.status = Status::InProgress;
         }
@@ -529,15 +505,17 @@ impl Run {
     /// Makes the trip record of a run that has just ended by itself, before anything changes that it tells of.
     #[inline]
     fn record_end(&mut self) {
-        if self.state.ended.as_ref().is_some_and(|ended| ended.record.is_none()) {
-            let record = Some(Box::new(self.natural_end()));
-            self.state.ended = Some(Ended { record, natural: true });
+        if self.state.ended.as_ref().is_some_and(Ended::lacks_record) {
+            let record = self.natural_end();
+            if let Some(ended) = &mut self.state.ended {
+                ended.keep(record);
+            }
         }
     }
 
     /// The trip record of a run that has just ended by itself.
     fn natural_end(&self) -> TripRecord {
-        self.record(core::iter::once(COMPLETED.clone()).collect(), None)
+        self.record(Ended::by_itself().signals(), None)
     }
 
     fn record(&self, signals: StopSignals, refused: Option<String>) -> TripRecord {
@@ -549,27 +527,26 @@ impl Run {
     fn settle_late(&mut self, event: &Event<'_>) {
         let settles =
             matches!(event.kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. });
-        if settles && let Some(record) = self.state.ended.as_mut().and_then(|it| it.record.as_mut())
-        {
-            record.settle(Sight::of(&self.program, &self.state.meter));
+        if settles && let Some(ended) = &mut self.state.ended {
+            ended.settle(Sight::of(&self.program, &self.state.meter));
         }
     }
 
     /// A run that has stopped keeps its reason; an error that comes after it makes the run fail all the same.
     fn record_late(&mut self, event: &Event<'_>) {
-        let record = self.state.ended.as_mut().and_then(|ended| ended.record.as_mut());
-        if let (EventKind::StopRaised { signal }, Some(record)) = (&event.kind, record)
+        if let (EventKind::StopRaised { signal }, Some(ended)) =
+            (&event.kind, &mut self.state.ended)
             && signal.reason == StopReason::ErrorForbade
+            && let Some(status) = ended.add_error(signal)
         {
-            record.add_error((*signal).clone());
-            self.state.status = record.status;
+            self.state.status = status;
         }
     }
 
     /// The signals that stand, raised ones first, in order of arrival.
     fn standing_signals(&self, natural: bool) -> StopSignals {
         let sight = Sight::of(&self.program, &self.state.meter);
-        let raised = self.state.raised.iter().map(|raised| raised.signal.clone());
+        let raised = self.state.raised.signals().cloned();
         raised.chain(standing(sight, natural).map(|rule| signal_of(sight, rule))).collect()
     }
 
@@ -590,14 +567,13 @@ impl Run {
     /// The signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
-        let ended = self.state.ended.as_ref()?;
-        ended.record.as_ref().map_or(Some(&COMPLETED), |record| record.primary.as_ref())
+        self.state.ended.as_ref().map(Ended::signal)
     }
 
     /// Whether a signal of this reason was raised and stands, whatever the run ended by.
     #[must_use]
     pub fn has_raised(&self, reason: StopReason) -> bool {
-        self.state.raised.iter().any(|raised| raised.signal.reason == reason)
+        self.state.raised.signals().any(|signal| signal.reason == reason)
     }
 
     /// Steps begun, descendants included.
@@ -634,8 +610,7 @@ impl Run {
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
         let stop_signals: StopSignals = match &self.state.ended {
-            Some(Ended { record: Some(record), .. }) => record.signals.clone(),
-            Some(_) => core::iter::once(COMPLETED.clone()).collect(),
+            Some(ended) => ended.signals(),
             None => self.standing_signals(false),
         };
         let is_continuation_requested = self.state.overrides.is_requested();
@@ -646,8 +621,7 @@ impl Run {
     #[must_use]
     pub fn trip_record(&self) -> TripRecord {
         match &self.state.ended {
-            Some(Ended { record: Some(record), .. }) => (**record).clone(),
-            Some(_) => self.natural_end(),
+            Some(ended) => ended.record().cloned().unwrap_or_else(|| self.natural_end()),
             None => self.record(self.standing_signals(false), None),
         }
     }
@@ -656,10 +630,8 @@ impl Run {
     #[must_use]
     pub fn into_trip_record(mut self) -> TripRecord {
         self.record_end();
-        match self.state.ended.take() {
-            Some(Ended { record: Some(record), .. }) => *record,
-            _ => self.trip_record(),
-        }
+        let record = self.state.ended.take().and_then(Ended::into_record);
+        record.unwrap_or_else(|| self.trip_record())
     }
 
     /// The trip record as text.
@@ -766,6 +738,10 @@ impl Run {
         Ok(Self::with_state(state, probes, program))
     }
 }
+
+/// The message of a run whose driver reports replies and no steps.
+const REPLY_WITHOUT_STEP: &str = "the driver reported a model reply before any step: it has to report \
+     `EventKind::StepBegin` before the replies of a step, or no limit on steps can trip";
 
 /// What did not begin, for people.
 fn refused_text(event: &Event<'_>, steps: u64) -> String {

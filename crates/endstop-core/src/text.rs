@@ -153,7 +153,10 @@ impl Phrases {
             .start_kind(StartKind::Unanchored)
             .build(phrases)
             .map_err(too_large)?;
-        let start = automaton.start_state(Anchored::No).map_or(0, |id| id.as_u32());
+        let start = match automaton.start_state(Anchored::No) {
+            Ok(id) => id.as_u32(),
+            Err(error) => unreachable!("the automaton is built to start unanchored: {error}"),
+        };
         let mut fingerprint = u64::try_from(automaton.memory_usage()).unwrap_or(0);
         for phrase in phrases {
             fingerprint = xxh3_64_with_seed(phrase.as_bytes(), fingerprint);
@@ -182,25 +185,26 @@ impl Phrases {
         let long = piece.len() >= LONG_PIECE && piece.len() >= 4 * self.longest;
         if let (true, Some(searcher)) = (long, &self.searcher) {
             let overlap = self.longest.saturating_sub(1);
-            let (head, tail) = (piece.get(..overlap), piece.get(piece.len() - overlap..));
+            let (head, _) = piece.split_at(overlap);
+            let (_, tail) = piece.split_at(piece.len() - overlap);
             if searcher.find(piece).is_none() {
                 // Nothing lies inside the piece; what began before it ends in its head, and the state
                 // after it depends only on its tail: on nothing before the first byte that begins a phrase.
                 if state != self.start {
-                    self.step(state, head.unwrap_or(piece), found);
+                    self.step(state, head, found);
                 }
-                let tail = tail.unwrap_or(piece);
                 let begins = |byte: &u8| self.begins.get(usize::from(*byte)) == Some(&true);
                 let from = tail.iter().position(begins).unwrap_or(tail.len());
-                return self.step(self.start, tail.get(from..).unwrap_or(tail), found);
+                return self.step(self.start, tail.split_at(from).1, found);
             }
         }
         self.step(state, piece, found)
     }
 
     fn step(&self, state: u32, bytes: &[u8], found: &mut dyn FnMut(usize)) -> u32 {
-        let Ok(mut id) = aho_corasick::automaton::StateID::new(state as usize) else {
-            return state;
+        let mut id = match aho_corasick::automaton::StateID::new(state as usize) {
+            Ok(id) => id,
+            Err(error) => unreachable!("a state comes from the automaton: {error}"),
         };
         for &byte in bytes {
             id = self.automaton.next_state(Anchored::No, id, byte);
@@ -260,7 +264,10 @@ impl Pattern {
                 )
             })?;
         let config = start::Config::new().anchored(RegexAnchored::No);
-        let start = automaton.start_state(&config).map_or(0, |id| id.as_u32());
+        let start = match automaton.start_state(&config) {
+            Ok(id) => id.as_u32(),
+            Err(error) => unreachable!("the automaton is built to start unanchored: {error}"),
+        };
         let size = u64::try_from(automaton.memory_usage()).unwrap_or(0);
         let fingerprint = xxh3_64_with_seed(pattern.as_bytes(), size);
         Ok(Self { automaton, start, looks_ahead, fingerprint })
@@ -273,7 +280,7 @@ impl Pattern {
     /// The state after `piece`, and whether the text so far matches. A state that has matched is kept
     /// there: nothing that follows can undo it.
     fn feed(&self, state: u32, piece: &[u8]) -> (u32, bool) {
-        let Ok(mut id) = StateID::new(state as usize) else { return (state, false) };
+        let mut id = state_id(state);
         for &byte in piece {
             id = self.automaton.next_state(id, byte);
             if self.automaton.is_special_state(id) {
@@ -290,9 +297,17 @@ impl Pattern {
     }
 
     fn matches_at_end(&self, state: u32) -> bool {
-        let Ok(id) = StateID::new(state as usize) else { return false };
+        let id = state_id(state);
         self.automaton.is_match_state(id)
             || self.automaton.is_match_state(self.automaton.next_eoi_state(id))
+    }
+}
+
+/// A state of a pattern's automaton. One that was saved is checked before it gets here.
+fn state_id(state: u32) -> StateID {
+    match StateID::new(state as usize) {
+        Ok(id) => id,
+        Err(error) => unreachable!("a state comes from the automaton: {error}"),
     }
 }
 

@@ -64,8 +64,8 @@ pub struct RuleRecord {
     pub id: String,
     /// Its action.
     pub action: Action,
-    /// Whether it holds as the decision sees it: an unknown price counts as holding.
-    pub holds: bool,
+    /// Whether it trips as the decision sees it: an unknown price counts as met.
+    pub trips: bool,
     /// Whether it can be overridden.
     pub hard: bool,
     /// Where it came from.
@@ -79,7 +79,7 @@ pub struct RuleRecord {
 pub struct NodeRecord {
     /// As written; `and`, `or`, `not` for those.
     pub text: String,
-    /// Whether it holds.
+    /// Whether it is met.
     pub state: Truth,
     /// What was observed, where that is a number.
     pub observed: Option<String>,
@@ -127,7 +127,7 @@ impl TripRecord {
             RuleRecord {
                 id: rule.id.clone(),
                 action: rule.action,
-                holds: sight.is_met(index),
+                trips: sight.is_met(index),
                 hard: compiled.hard,
                 origin: rule.origin.clone(),
                 tree: Explainer { sight }.node(&rule.condition, &compiled.node).0,
@@ -261,7 +261,7 @@ impl Explainer<'_> {
 
     /// An operator that is met or not. The last of its parts is what it asks of now.
     fn temporal(&self, op: OpIx, parts: &[Truth]) -> Truth {
-        let now = parts.last().copied().unwrap_or(Truth::Unknown);
+        let Some(&now) = parts.last() else { unreachable!("an operator has an operand") };
         let (kind, state) =
             (self.sight.program.ops().at(op).kind, self.sight.meter.operators().at(op));
         let moment = self.sight.meter.now();

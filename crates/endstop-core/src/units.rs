@@ -82,7 +82,7 @@ impl fmt::Display for Money {
         let (whole, rest) = (self.0 / PICOS_PER_DOLLAR, self.0 % PICOS_PER_DOLLAR);
         let digits = format!("{rest:012}");
         let shown = digits.trim_end_matches('0').len().max(2);
-        f.pad(&format!("${whole}.{}", digits.get(..shown).unwrap_or("00")))
+        f.pad(&format!("${whole}.{}", digits.split_at(shown).0))
     }
 }
 

@@ -87,7 +87,7 @@ fn what_is_unknown_trips_nothing_but_a_money_rule() {
             for kind in [STEP, ATTEMPT, reply(Some(1), None, 1), END, EventKind::Tick] {
                 run.see(kind);
             }
-            assert!(!run.0.trip_record().rules[0].holds, "{text}");
+            assert!(!run.0.trip_record().rules[0].trips, "{text}");
         }
     }
     let mut run = Driver::stop("cost >= $9 or cost < $0");
@@ -169,7 +169,7 @@ fn a_call_that_waits_for_a_person_shows_its_worst_case() {
     assert_eq!(run.see(EventKind::AttemptBegin { next_cost: Some(cost) }), Pause);
     let verdict = run.0.trip_record();
     let rule = verdict.rules.iter().find(|rule| rule.id == "p").unwrap();
-    assert_eq!((rule.holds, rule.tree.observed.as_deref()), (true, Some("$2.00")));
+    assert_eq!((rule.trips, rule.tree.observed.as_deref()), (true, Some("$2.00")));
     let restored = Run::restore(
         Arc::new(
             Program::new(
@@ -186,10 +186,10 @@ fn a_call_that_waits_for_a_person_shows_its_worst_case() {
 
 #[test]
 fn an_approval_only_lets_more_pass() {
-    use endstop_core::event::Cap;
+    use endstop_core::event::NewLimit;
     let mut run = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"tokens >= 500\"");
-    let cap = Some(Cap { gauge: "tokens", limit: 5 });
-    assert_eq!(run.see(EventKind::Approved { rule: "p", cap }), Proceed);
+    let limit = Some(NewLimit { gauge: "tokens", limit: 5 });
+    assert_eq!(run.see(EventKind::Approved { rule: "p", limit }), Proceed);
     run.see(STEP);
     run.see(reply(Some(0), Some(100), 1));
     assert_eq!(run.see(END), Proceed);

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use endstop_core::event::{Cap, Source};
+use endstop_core::event::{NewLimit, Source};
 use endstop_core::expr::parse;
 use endstop_core::probe::Probes;
 use endstop_core::signal::{StopReason, StopSignal};
@@ -86,7 +86,7 @@ fn running() -> Run {
         EventKind::StepEnd,
         EventKind::Approved {
             rule: "approve",
-            cap: Some(Cap { gauge: "cost", limit: 2_500_000_000_000 }),
+            limit: Some(NewLimit { gauge: "cost", limit: 2_500_000_000_000 }),
         },
         EventKind::StepBegin,
         begin,

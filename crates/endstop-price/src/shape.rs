@@ -1,4 +1,8 @@
 //! The shapes that usage reports have, told apart by their fields.
+//!
+//! This is their only home: `endstop-llm` and `endstop-transcript` read reports through it. It stands here and not with
+//! the APIs in `endstop-llm`, because the price data brings the rules to read a report, and a report has a price wherever
+//! it was found: in a response, in a file, in the attributes of a span.
 
 use serde_json::Value;
 

@@ -113,12 +113,12 @@ impl Counterfactual {
     /// A person would be asked here; replay says yes, counts it, and goes on.
     fn approve(&mut self, event: &Event<'_>) {
         let rules = self.testable.program.policy().rules.iter();
-        let verdict = self.run.trip_record();
+        let trip_record = self.run.trip_record();
         for rule in rules.filter(|rule| rule.action == Action::Pause) {
-            let holds = verdict.rules.iter().any(|record| record.id == rule.id && record.holds);
+            let holds = trip_record.rules.iter().any(|record| record.id == rule.id && record.trips);
             if holds && !self.paused.contains(&rule.id) {
                 self.paused.push(rule.id.clone());
-                let kind = EventKind::Approved { rule: &rule.id, cap: None };
+                let kind = EventKind::Approved { rule: &rule.id, limit: None };
                 self.run.observe(&Event { kind, ..event.clone() });
             }
         }

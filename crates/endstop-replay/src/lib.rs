@@ -180,7 +180,7 @@ pub struct Explained {
     /// The run.
     pub run: RunReport,
     /// The record at the stop, or at the end.
-    pub verdict: endstop_core::TripRecord,
+    pub trip_record: endstop_core::TripRecord,
 }
 
 /// Replays one input and keeps the trip record of each run.
@@ -193,9 +193,10 @@ pub fn explain(
 ) -> Result<(Vec<Explained>, Vec<Warning>), PolicyError> {
     let policies = PolicySet::new([options.policy])?;
     let mut recorder =
-        Recorder::new(policies.plan(input.format), options.outcomes, Detail::Verdicts);
+        Recorder::new(policies.plan(input.format), options.outcomes, Detail::TripRecords);
     input.read(options.prices, &mut recorder);
     let record = recorder.finish();
-    let explained = |run: Recorded| Some(Explained { run: run.report, verdict: run.verdict? });
+    let explained =
+        |run: Recorded| Some(Explained { run: run.report, trip_record: run.trip_record? });
     Ok((record.runs.into_iter().filter_map(explained).collect(), record.warnings))
 }

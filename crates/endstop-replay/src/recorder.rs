@@ -21,7 +21,7 @@ const UNFINISHED: RunFooter<'_> =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     /// The trip record of every run, stopped or not.
-    Verdicts,
+    TripRecords,
     /// The rule and its evidence where a run is stopped.
     Evidence,
     /// Only where.
@@ -35,8 +35,8 @@ pub(super) struct Recorded {
     pub(super) report: RunReport,
     /// Each policy's.
     pub(super) cuts: Vec<Option<StopPoint>>,
-    /// The only policy's, with [`Detail::Verdicts`].
-    pub(super) verdict: Option<TripRecord>,
+    /// The only policy's, with [`Detail::TripRecords`].
+    pub(super) trip_record: Option<TripRecord>,
 }
 
 /// What one input held.
@@ -100,8 +100,8 @@ impl<'a> Recorder<'a> {
         self.record.is_exact &= following.is_exact();
         let cuts = following.cuts();
         let only = following.into_only().filter(|_| self.detail != Detail::Cuts);
-        let verdict = only.and_then(|counterfactual| self.decide(&mut report, counterfactual));
-        self.record.runs.push(Recorded { report, cuts, verdict });
+        let trip_record = only.and_then(|counterfactual| self.decide(&mut report, counterfactual));
+        self.record.runs.push(Recorded { report, cuts, trip_record });
     }
 
     /// Writes the counterfactual's decision into the report.
@@ -114,14 +114,14 @@ impl<'a> Recorder<'a> {
         report.paused = std::mem::take(&mut counterfactual.paused);
         report.warned = std::mem::take(&mut counterfactual.warned);
         let cut = counterfactual.cut();
-        if cut.is_none() && self.detail != Detail::Verdicts {
+        if cut.is_none() && self.detail != Detail::TripRecords {
             return None;
         }
-        let verdict = counterfactual.into_trip_record();
+        let trip_record = counterfactual.into_trip_record();
         if let Some(cut) = cut {
-            report.stop(&verdict, &cut);
+            report.stop(&trip_record, &cut);
         }
-        (self.detail == Detail::Verdicts).then_some(verdict)
+        (self.detail == Detail::TripRecords).then_some(trip_record)
     }
 }
 

@@ -81,11 +81,11 @@ impl RunReport {
         }
     }
 
-    pub(super) fn stop(&mut self, verdict: &TripRecord, cut: &StopPoint) {
+    pub(super) fn stop(&mut self, trip_record: &TripRecord, cut: &StopPoint) {
         self.stopped_at_step = Some(cut.step);
-        self.rule.clone_from(&verdict.rule);
-        self.reason = verdict.primary.as_ref().map(|signal| signal.reason.value());
-        self.evidence = verdict.primary.as_ref().map(|signal| signal.message.clone());
+        self.rule.clone_from(&trip_record.rule);
+        self.reason = trip_record.primary.as_ref().map(|signal| signal.reason.value());
+        self.evidence = trip_record.primary.as_ref().map(|signal| signal.message.clone());
         self.tokens_saved = Some(self.tokens.saturating_sub(cut.tokens));
         self.saved = Some(self.known_cost.saturating_sub(cut.spent));
     }

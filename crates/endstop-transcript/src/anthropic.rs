@@ -7,7 +7,7 @@
 //!   is of the format `anthropic-responses`, which can tell tokens and money; the messages alone are
 //!   `anthropic-messages`, which cannot.
 
-mod message;
+pub(crate) mod message;
 
 use std::borrow::Cow;
 
@@ -16,37 +16,17 @@ use endstop_price::UsageShape;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::message::{AnthropicMessage, ContentBlock, add_block, blocks_of, result_text};
-use super::bill::ModelCall;
+use self::message::{AnthropicMessage, ContentBlock, MessageContent};
 use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
 use super::head::{Keys, ends_of};
-use super::layout::{Layout, ListLine, Names};
-use super::openai_chat::OTHERS;
+use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
 use super::part::Part;
 use super::reading::Reading;
 use super::step::{Full, Reply};
+use super::text::whole_text;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
-
-/// What only files of this provider mention.
-const OURS: [&str; 5] = [
-    "\"tool_use\"",
-    "\"tool_result\"",
-    "\"input_schema\"",
-    "\"stop_reason\"",
-    "\"redacted_thinking\"",
-];
-
-/// What files in the form of OpenAI mention, which may look alike otherwise.
-const THEIRS: [&str; 4] =
-    ["\"tool_calls\"", "\"tool_call_id\"", "\"function_call\"", "\"finish_reason\""];
-
-/// Whether messages are in the form of Anthropic rather than in that of OpenAI.
-pub(super) fn is_ours(head: &Head<'_>) -> bool {
-    let mentions = |words: &[&str]| words.iter().any(|word| head.mentions(word));
-    let has_thoughts = head.mentions("\"thinking\"") && head.mentions("\"signature\"");
-    (mentions(&OURS) || has_thoughts) && !mentions(&THEIRS)
-}
 
 /// Whether these are messages alone.
 pub(crate) fn detect_messages(head: &Head<'_>) -> bool {
@@ -60,11 +40,10 @@ pub(crate) fn detect_responses(head: &Head<'_>) -> bool {
 
 fn has_messages(head: &Head<'_>) -> bool {
     let Some(keys) = head.document() else { return false };
-    let is_other = OTHERS.iter().any(|other| keys.have(&[other]));
     let is_line = head.lines().any(is_message);
     let has_messages =
         if keys.in_list { is_message(keys) } else { is_line || keys.have(&["messages"]) };
-    has_messages && !is_other && is_ours(head)
+    has_messages && !is_of_another_format(keys) && are_of_anthropic(head)
 }
 
 fn has_usage(head: &Head<'_>) -> bool {
@@ -147,8 +126,8 @@ impl<'s, 'w> MessageList<'s, 'w> {
 
     fn message(&mut self, message: AnthropicMessage<'_>) {
         let reading = self.run.reading;
-        let blocks = match blocks_of(message.content) {
-            Ok(blocks) => blocks,
+        let content = match MessageContent::read(message.content) {
+            Ok(content) => content,
             Err(error) => {
                 return reading.warn(WarningKind::Malformed, || {
                     format!("content is not of this format: {error}")
@@ -156,8 +135,8 @@ impl<'s, 'w> MessageList<'s, 'w> {
             }
         };
         let added = match message.role.as_deref() {
-            Some("assistant") => self.reply(message, blocks),
-            Some("user") => self.user(blocks),
+            Some("assistant") => self.reply(message, content),
+            Some("user") => self.user(content),
             _ => Ok(()),
         };
         self.run.check(added);
@@ -166,7 +145,7 @@ impl<'s, 'w> MessageList<'s, 'w> {
     fn reply(
         &mut self,
         message: AnthropicMessage<'_>,
-        blocks: Vec<ContentBlock<'_>>,
+        content: MessageContent<'_>,
     ) -> Result<(), Full> {
         let id = message.id.as_deref();
         let goes_on =
@@ -184,20 +163,22 @@ impl<'s, 'w> MessageList<'s, 'w> {
             *reply = told;
         }
         reply.finish = finish;
-        blocks.into_iter().try_for_each(|block| add_block(step, block))
+        content.add_to(step, None)
     }
 
-    fn user(&mut self, blocks: Vec<ContentBlock<'_>>) -> Result<(), Full> {
-        let is_result = |block: &ContentBlock<'_>| block.kind.as_deref() == Some("tool_result");
-        if !blocks.iter().any(is_result) {
-            if !blocks.is_empty() {
-                self.close();
-                self.run.user(None);
+    fn user(&mut self, content: MessageContent<'_>) -> Result<(), Full> {
+        let blocks = match content {
+            MessageContent::Blocks(blocks) if blocks.iter().any(ContentBlock::is_result) => blocks,
+            content => {
+                if !content.is_empty() {
+                    self.close();
+                    self.run.user(None);
+                }
+                return Ok(());
             }
-            return Ok(());
-        }
-        blocks.into_iter().filter(is_result).try_for_each(|block| {
-            let (result, failed) = (result_text(block.content), block.is_error == Some(true));
+        };
+        blocks.into_iter().filter(ContentBlock::is_result).try_for_each(|block| {
+            let (result, failed) = (whole_text(block.content), block.is_error == Some(true));
             self.run.result(block.tool_use_id.as_deref(), None, result, failed)
         })
     }

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::bill::ModelCall;
 use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::step::{Full, Reply};
 use super::text::{present, text_or_json};

@@ -43,15 +43,15 @@ pub(crate) fn parent(path: &Path, head: &Head<'_>) -> Option<PathBuf> {
     if !path.file_name()?.to_str()?.starts_with(AGENT) {
         return None;
     }
-    let folder = path.parent()?;
-    if folder.file_name()? == "subagents" {
-        return Some(folder.parent()?.with_extension("jsonl"));
+    let directory = path.parent()?;
+    if directory.file_name()? == "subagents" {
+        return Some(directory.parent()?.with_extension("jsonl"));
     }
     let mut lines = head.bytes().split(|byte| *byte == b'\n');
     let peek: Peek<'_> = lines.find_map(|line| {
         serde_json::from_slice(line).ok().filter(|peek: &Peek<'_>| peek.session_id.is_some())
     })?;
-    Some(folder.join(format!("{}.jsonl", peek.session_id?)))
+    Some(directory.join(format!("{}.jsonl", peek.session_id?)))
 }
 
 pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {

@@ -21,8 +21,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use self::record::{CodexItem, CodexRecord, EventMsg, SessionMeta, TurnContext, output_of};
-use super::bill::ModelCall;
 use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
 use super::lines::JsonLines;
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};

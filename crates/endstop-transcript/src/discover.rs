@@ -1,4 +1,4 @@
-//! Finds transcripts: in files and folders that are named, or where the known tools keep theirs.
+//! Finds transcripts: in files and directories that are named, or where the known tools keep theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -18,7 +18,7 @@ use super::{FORMATS, Format, Head, Home, Part, Transcript, Warning};
 pub struct Found {
     /// The transcripts, in order of their paths within each path that was named.
     pub transcripts: Vec<Transcript>,
-    /// Files and folders that could not be looked at.
+    /// Files and directories that could not be looked at.
     pub warnings: Vec<Warning>,
 }
 
@@ -44,7 +44,7 @@ pub enum DiscoverError {
     },
 }
 
-/// Finds the transcripts in files and folders. Folders are searched to their ends, in order of names; what
+/// Finds the transcripts in files and directories. Directories are searched to their ends, in order of names; what
 /// is no transcript there is passed over. Files of one run become one transcript.
 ///
 /// # Errors
@@ -57,7 +57,7 @@ pub fn walk(paths: &[PathBuf]) -> Result<Found, DiscoverError> {
             |source| DiscoverError::Unreadable { path: path.display().to_string(), source };
         let metadata = path.metadata().map_err(unreadable)?;
         if metadata.is_dir() {
-            walk.folder(path, 0);
+            walk.directory(path, 0);
             continue;
         }
         let Some(format) = walk.file(path).map_err(unreadable)? else {
@@ -72,7 +72,7 @@ pub fn walk(paths: &[PathBuf]) -> Result<Found, DiscoverError> {
     Ok(walk.group())
 }
 
-/// Where the known tools keep transcripts on this machine: folders that exist.
+/// Where the known tools keep transcripts on this machine: directories that exist.
 #[must_use]
 pub fn default_homes() -> Vec<PathBuf> {
     let homes = homes_from(|name| env::var_os(name));
@@ -92,7 +92,7 @@ fn homes_from(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
             None => user.iter().flat_map(|user| otherwise.iter().map(|o| user.join(o))).collect(),
         };
         for root in roots.iter().filter(|root| !root.as_os_str().is_empty()) {
-            homes.extend(below.iter().map(|folder| root.join(folder)));
+            homes.extend(below.iter().map(|directory| root.join(directory)));
         }
     }
     homes
@@ -115,7 +115,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn folder(&mut self, path: &Path, depth: usize) {
+    fn directory(&mut self, path: &Path, depth: usize) {
         let is_new = path.canonicalize().is_ok_and(|real| self.seen.insert(real));
         if !is_new || depth > MAX_DIRECTORY_DEPTH {
             return;
@@ -128,7 +128,7 @@ impl Walk {
         paths.sort();
         for path in paths {
             if path.is_dir() {
-                self.folder(&path, depth + 1);
+                self.directory(&path, depth + 1);
             } else if path.is_file()
                 && let Err(error) = self.file(&path)
             {
@@ -155,7 +155,7 @@ impl Walk {
     fn companion(&mut self, companion: &Path, main: &Path) {
         let before = self.items.len();
         if companion.is_dir() {
-            self.folder(companion, 0);
+            self.directory(companion, 0);
         } else if companion.is_file()
             && let Err(error) = self.file(companion)
         {

@@ -63,7 +63,7 @@ pub struct Exported {
     pub dropped: u64,
 }
 
-/// Reads a transcript and hands over its runs, each as soon as it is read. Calls without a bill are priced
+/// Reads a transcript and hands over its runs, each as soon as it is read. Calls whose cost is not recorded are priced
 /// by `prices`. Returns what the reader had to say.
 pub fn export(
     transcript: &Transcript,

@@ -8,7 +8,7 @@
 //! - A message is stamped when it is first written, which without words is when its tools are done: the time
 //!   of a reply is then the latest that it can be.
 //! - A tool failed if its status is `error` or `cancelled`.
-//! - A sub-agent has a file of its own, in a folder named by its parent's session.
+//! - A sub-agent has a file of its own, in a directory named by its parent's session.
 
 mod record;
 
@@ -19,8 +19,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use self::record::{GeminiRecord, GeminiToolCall, Tokens, is_turn, result_of, words};
-use super::bill::ModelCall;
 use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
 use super::document::is_lines;
 use super::limits::MAX_CHILD_FILES;
 use super::lines::JsonLines;
@@ -39,7 +39,7 @@ const PROVIDER: &str = "google";
 /// The states in which a tool call is over, and whether it then failed.
 const ENDINGS: [(&str, bool); 3] = [("success", false), ("error", true), ("cancelled", true)];
 
-/// The folder of a project's sessions.
+/// The directory of a project's sessions.
 const CHATS: &str = "chats";
 
 /// How many characters of its session's id a file's name ends with.
@@ -54,9 +54,9 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 }
 
 pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
-    let folder = path.parent()?;
-    let chats = folder.parent().filter(|chats| chats.file_name().is_some_and(|n| n == CHATS))?;
-    let short: String = folder.file_name()?.to_str()?.chars().take(SHORT_ID).collect();
+    let directory = path.parent()?;
+    let chats = directory.parent().filter(|chats| chats.file_name().is_some_and(|n| n == CHATS))?;
+    let short: String = directory.file_name()?.to_str()?.chars().take(SHORT_ID).collect();
     let mut sessions = sessions_of(chats, &short);
     sessions.sort();
     sessions.pop()
@@ -69,8 +69,8 @@ pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     let Some((_, short)) = stem.rsplit_once('-') else { return Vec::new() };
-    let folders = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
-    folders.filter(|path| name_of(path).starts_with(short)).collect()
+    let directories = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    directories.filter(|path| name_of(path).starts_with(short)).collect()
 }
 
 pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
@@ -96,7 +96,7 @@ fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// The session files in a folder whose names end with the short id.
+/// The session files in a directory whose names end with the short id.
 fn sessions_of(chats: &Path, short: &str) -> Vec<PathBuf> {
     let Ok(entries) = chats.read_dir() else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());

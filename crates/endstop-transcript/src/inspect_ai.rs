@@ -31,7 +31,7 @@ use super::warning::WarningKind;
 use super::{Head, RunSink};
 
 /// What an archive's first entry begins with in its name.
-const FOLDERS: [&[u8]; 3] = [b"_journal/", b"samples/", b"header.json"];
+const DIRECTORIES: [&[u8]; 3] = [b"_journal/", b"samples/", b"header.json"];
 
 /// Where the name of an archive's first entry stands, in bytes.
 const FIRST_NAME: usize = 30;
@@ -39,7 +39,7 @@ const FIRST_NAME: usize = 30;
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     if head.bytes().starts_with(ZIP_MAGIC) {
         let first = head.bytes().get(FIRST_NAME..).unwrap_or_default();
-        return FOLDERS.iter().any(|folder| first.starts_with(folder));
+        return DIRECTORIES.iter().any(|directory| first.starts_with(directory));
     }
     let keys = head.document().filter(|keys| !keys.in_list);
     keys.is_some_and(|keys| keys.have(&["version", "status", "eval"]))

@@ -1,5 +1,5 @@
-//! Whether a file is one JSON document or JSON lines, for formats that are kept as either, and how lists of
-//! messages name themselves.
+//! Whether a file is one JSON document or JSON lines, for formats that are kept as either, and what tells lists of
+//! messages apart: their names, and whose form they have.
 
 use std::io::Read;
 
@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::document::look_for;
+use super::head::{Head, Keys};
 use super::limits::MAX_ELEMENT_BYTES;
 use super::lines::JsonLines;
 use super::part::Part;
@@ -75,6 +76,34 @@ fn first_byte(part: &Part) -> Option<u8> {
     part.open().ok()?.take(BLANK_BYTES).read_to_end(&mut start).ok()?;
     let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start);
     start.trim_ascii_start().first().copied()
+}
+
+/// Keys of formats that keep messages under `messages` and name themselves.
+const OTHERS: [&str; 5] = ["sessionId", "projectHash", "trajectory_format", "simulations", "info"];
+
+/// What only messages in the form of Anthropic mention.
+const ANTHROPIC: [&str; 5] = [
+    "\"tool_use\"",
+    "\"tool_result\"",
+    "\"input_schema\"",
+    "\"stop_reason\"",
+    "\"redacted_thinking\"",
+];
+
+/// What messages in the form of OpenAI mention, which may look alike otherwise.
+const OPENAI: [&str; 4] =
+    ["\"tool_calls\"", "\"tool_call_id\"", "\"function_call\"", "\"finish_reason\""];
+
+/// Whether a document with messages is of a format that names itself.
+pub(super) fn is_of_another_format(keys: &Keys) -> bool {
+    OTHERS.iter().any(|other| keys.have(&[other]))
+}
+
+/// Whether messages are in the form of Anthropic rather than in that of OpenAI.
+pub(super) fn are_of_anthropic(head: &Head<'_>) -> bool {
+    let mentions = |words: &[&str]| words.iter().any(|word| head.mentions(word));
+    let has_thoughts = head.mentions("\"thinking\"") && head.mentions("\"signature\"");
+    (mentions(&ANTHROPIC) || has_thoughts) && !mentions(&OPENAI)
 }
 
 /// What a list of messages calls itself and its model.

@@ -47,11 +47,10 @@ mod anthropic;
 mod archive;
 mod atif;
 mod autogen;
-mod bill;
 mod builder;
+mod call_charge;
 mod claude_code;
 mod codex;
-mod conversation;
 mod discover;
 mod document;
 mod endstop_trace;
@@ -75,7 +74,6 @@ mod otlp;
 mod part;
 mod reading;
 mod recent;
-mod sample;
 mod scan;
 mod step;
 mod swe_agent;
@@ -95,7 +93,6 @@ pub use formats::{FORMATS, Format, Home, Supplies, format};
 pub use head::Head;
 pub use limits::MAX_LINE_BYTES;
 pub use part::Part;
-pub use sample::sample;
 pub use warning::{Warning, WarningKind};
 
 /// What a reader reads from.
@@ -105,7 +102,7 @@ pub struct Source<'s> {
     pub main: &'s Part,
     /// Files that belong to the same run: those of its sub-agents.
     pub children: &'s [Part],
-    /// Prices for calls that carry no bill.
+    /// Prices for calls that carry no charge.
     pub prices: &'s PriceTable,
 }
 
@@ -121,7 +118,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Streams all runs into `sink`. Calls without a bill are priced by `prices`.
+    /// Streams all runs into `sink`. Calls whose cost is not recorded are priced by `prices`.
     pub fn read(&self, prices: &PriceTable, sink: &mut dyn RunSink) {
         let source = Source { main: &self.main, children: &self.children, prices };
         self.format.read(&source, sink);
@@ -188,4 +185,33 @@ pub struct RunFooter<'a> {
     pub cost_is: CostIs,
     /// The model that answered most calls.
     pub model: Option<&'a str>,
+}
+
+/// A file that ships: its name and its bytes.
+type SampleFile = (&'static str, &'static [u8]);
+
+/// The transcripts that ship: format, file, files of sub-agents.
+const SAMPLES: &[(&str, SampleFile, &[SampleFile])] = &[
+    ("endstop", ("agents.jsonl", include_bytes!("../data/sample/agents.jsonl")), &[]),
+    (
+        "claude-code",
+        ("claude-code-session.jsonl", include_bytes!("../data/sample/claude-code-session.jsonl")),
+        &[(
+            "claude-code-agent-5f2c.jsonl",
+            include_bytes!("../data/sample/claude-code-agent-5f2c.jsonl"),
+        )],
+    ),
+    ("openai-chat", ("chat-results.json", include_bytes!("../data/sample/chat-results.json")), &[]),
+];
+
+/// Ten runs in three formats: agents that reach their end, that search in circles, that run the same
+/// failing test again and again, and one whose sub-agent does not stop.
+#[must_use]
+pub fn sample() -> Vec<Transcript> {
+    let part = |(name, bytes): SampleFile| Part::bytes(format!("sample/{name}"), bytes);
+    let rows = SAMPLES.iter().filter_map(|(id, main, children)| {
+        let children = children.iter().map(|child| part(*child)).collect();
+        Some(Transcript { format: format(id)?, main: part(*main), children })
+    });
+    rows.collect()
 }

@@ -19,14 +19,12 @@ use serde_json::value::RawValue;
 
 use self::row::{RowKind, SpendRow};
 use super::builder::RunBuilder;
-use super::conversation::Conversation;
-use super::groups::{OpenRuns, RunEnds};
+use super::groups::Grouped;
 use super::head::{Keys, ends_of};
-use super::limits::MAX_HELD_BYTES;
 use super::part::Part;
 use super::reading::Reading;
 use super::step::ToolAnswer;
-use super::warning::{WarningKind, Warnings};
+use super::warning::WarningKind;
 use super::{Head, RunSink};
 
 /// What every row has.
@@ -41,34 +39,14 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let is_lines = is_lines(reading.part);
-    let mut ends = RunEnds::default();
-    // The second pass gives the warnings.
-    let discarded = Warnings::default();
-    each_row(reading.telling(&discarded), is_lines, &mut |row| {
-        if let Some(run) = run_of(row) {
-            ends.note(&run);
-        }
-    });
-    let mut open = OpenRuns::new(MAX_HELD_BYTES);
-    each_row(reading, is_lines, &mut |raw| {
-        // A line of another kind; what has no name cannot be grouped.
-        let Some(run) = run_of(raw) else { return };
-        match SpendRow::read(raw) {
-            Ok(row) => {
-                if !open.add(&run, row, raw.get().len()) {
-                    reading.warn(WarningKind::TooLarge, || {
-                        "the sessions that are open at once hold more than is kept".to_owned()
-                    });
-                }
-            }
-            Err(error) => {
-                reading.warn(WarningKind::Malformed, || format!("not a row of spend logs: {error}"))
-            }
-        }
-        if ends.is_last(&run) {
-            read_run(&run, open.close(&run), reading, sink);
-        }
-    });
+    let rows = Grouped {
+        each: &|reading, take| each_row(reading, is_lines, take),
+        run_of,
+        record: |raw| SpendRow::read(raw).map(Some),
+        words: ("a row of spend logs", "sessions"),
+        nameless: None,
+    };
+    rows.read(reading, &mut |run, rows| read_run(run, rows, reading, sink));
 }
 
 #[derive(Deserialize)]
@@ -92,33 +70,37 @@ fn read_run(id: &str, mut rows: Vec<SpendRow>, reading: Reading<'_>, sink: &mut 
     // The sort is stable: what began together stays in the order of the file.
     rows.sort_by_key(|row| row.start);
     let mut run = RunBuilder::new(reading, sink).named(Some(id));
-    let mut conversation = Conversation::default();
     let mut is_lower_bound = false;
     for row in rows {
         match &row.kind {
             RowKind::Model(model) => {
-                conversation.ask(&model.told, row.start);
+                let asked = run.own().ask(&model.told, row.start);
+                run.check(asked);
                 if row.failed {
-                    conversation.fail(row.end);
+                    run.own().fail(row.end);
                 } else {
                     let reply = row::reply(&row, model, reading);
-                    run.check(conversation.answer(row.end, reply, &model.said));
+                    let answered = run.own().answer(row.end, reply, &model.said);
+                    run.check(answered);
                 }
             }
             RowKind::Tool(asked, result) => {
                 let (time, result, failed) = (row.end, result.clone(), row.failed);
-                conversation.tool(asked, row.start, ToolAnswer { result, failed, time });
+                let answer = ToolAnswer { result, failed, time };
+                let ran = run.own().tool(asked, row.start, answer);
+                run.check(ran);
             }
             RowKind::Other { has_cost } => is_lower_bound |= has_cost,
         }
     }
-    run.check(conversation.close());
+    let finished = run.own().finish();
+    run.check(finished);
     if is_lower_bound {
         reading.warn(WarningKind::LowerBound, || {
             "what embeddings and other calls cost is not counted; cost is a lower bound".to_owned()
         });
     }
-    conversation.into_timeline().take().into_iter().for_each(|entry| run.push(entry));
+    run.write_own();
     run.is_lower_bound(is_lower_bound);
     run.end();
 }

@@ -1,18 +1,21 @@
 //! Recorded messages of a model call, in the forms of OpenAI, Anthropic, the GenAI conventions and the AI SDK:
 //! what the model said and asked for, and what it had been told.
+//!
+//! Instrumentations mix these forms, and rename their fields, within one message. So they are read by the names that
+//! occur in any of them; the readers of one API, here and in `endstop-llm`, would each refuse what is of another.
 
 use serde_json::{Value, json};
 
 /// What a model said.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ModelOutput {
     pub(super) text: String,
-    pub(super) calls: Vec<Asked>,
+    pub(super) calls: Vec<RequestedCall>,
 }
 
 /// A tool call that was asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct RequestedCall {
     pub(super) id: Option<String>,
     pub(super) tool: String,
     pub(super) arguments: String,
@@ -20,7 +23,7 @@ pub(super) struct Asked {
 
 /// What was told to a model.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ModelInput {
     /// User turns.
     pub(super) turns: usize,
     /// Results of tool calls, by the id of the call.
@@ -28,8 +31,8 @@ pub(super) struct Told {
 }
 
 /// What these messages of a model say.
-pub(super) fn said_in(messages: &[Value]) -> Said {
-    let mut said = Said::default();
+pub(super) fn said_in(messages: &[Value]) -> ModelOutput {
+    let mut said = ModelOutput::default();
     for message in messages {
         for part in parts_of(message) {
             said.part(&part);
@@ -39,8 +42,8 @@ pub(super) fn said_in(messages: &[Value]) -> Said {
 }
 
 /// What these messages tell a model.
-pub(super) fn told_in(messages: &[Value]) -> Told {
-    let mut told = Told::default();
+pub(super) fn told_in(messages: &[Value]) -> ModelInput {
+    let mut told = ModelInput::default();
     for message in messages {
         let parts = parts_of(message);
         let has_words = parts.iter().any(|part| kind_of(part) == "text");
@@ -114,13 +117,13 @@ fn words_of(part: &Value) -> String {
     }
 }
 
-pub(super) fn asked_of(part: &Value) -> Option<Asked> {
+pub(super) fn asked_of(part: &Value) -> Option<RequestedCall> {
     let function = part.get("function").unwrap_or(part);
     let tool = field(function, &["name", "toolName"]);
     let arguments = ["arguments", "args", "input"];
     let arguments = arguments.iter().find_map(|name| function.get(*name)).map(text_of);
     let id = field(part, &["id", "toolCallId"]);
-    (!tool.is_empty()).then(|| Asked {
+    (!tool.is_empty()).then(|| RequestedCall {
         id: (!id.is_empty()).then(|| id.to_owned()),
         tool: tool.to_owned(),
         arguments: arguments.unwrap_or_default(),
@@ -137,7 +140,7 @@ fn result_of(part: &Value) -> Option<(String, String)> {
     (!id.is_empty()).then(|| (id.to_owned(), result.unwrap_or_default()))
 }
 
-impl Said {
+impl ModelOutput {
     fn part(&mut self, part: &Value) {
         match kind_of(part) {
             "text" => {

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
-use super::bill::ModelCall;
 use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
 use super::text::{text_or_json, word};

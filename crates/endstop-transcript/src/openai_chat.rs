@@ -10,30 +10,25 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::anthropic;
 use super::builder::RunBuilder;
 use super::document::warn_of;
 use super::head::ends_of;
-use super::layout::{Layout, ListLine, Names};
+use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
 use super::part::Part;
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
 use super::text::{is_full_reward, text_of};
 use super::{Head, RunSink};
 
-/// Keys of formats that keep messages under `messages` and name themselves.
-pub(super) const OTHERS: [&str; 5] =
-    ["sessionId", "projectHash", "trajectory_format", "simulations", "info"];
-
 pub(crate) fn detect(head: &Head<'_>) -> bool {
-    let Some(keys) = head.document().filter(|_| !anthropic::is_ours(head)) else {
+    let Some(keys) = head.document().filter(|_| !are_of_anthropic(head)) else {
         return false;
     };
     if keys.in_list {
         return keys.have(&["traj"])
             || (keys.have(&["role"]) && (keys.have(&["content"]) || keys.have(&["tool_calls"])));
     }
-    keys.have(&["messages"]) && !OTHERS.iter().any(|other| keys.have(&[other]))
+    keys.have(&["messages"]) && !is_of_another_format(keys)
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
@@ -56,6 +51,9 @@ struct Trial<'a> {
     traj: Vec<&'a RawValue>,
 }
 
+/// A message of a conversation. `endstop-llm` reads such messages in requests and responses of the API and sums them up:
+/// how large they are, the first choice's text up to a bound. A replay needs all words, arguments and results, and lists
+/// in files have messages that no API would send. So this is a form of its own.
 #[derive(Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
@@ -71,20 +69,22 @@ struct Message<'a> {
     tool_call_id: Option<Cow<'a, str>>,
 }
 
+/// A tool call as the model asked for it.
 #[derive(Deserialize)]
-struct ToolCall<'a> {
+pub(crate) struct ToolCall<'a> {
     #[serde(borrow)]
     id: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    function: Option<Function<'a>>,
+    pub(crate) function: Option<Function<'a>>,
 }
 
+/// The tool that is called, and with what.
 #[derive(Deserialize)]
-struct Function<'a> {
+pub(crate) struct Function<'a> {
     #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
+    pub(crate) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
+    pub(crate) arguments: Option<&'a RawValue>,
 }
 
 /// A list a line, as models are trained on; each is a run.

@@ -28,8 +28,8 @@ use serde_json::value::RawValue;
 use self::record::{
     EvaluationLine, LlmResponse, OpenHandsEvent, arguments_of, asked_for, names_of, said, words,
 };
-use super::bill::ModelCall;
 use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
 use super::document::is_lines;
 use super::limits::MAX_HELD_BYTES;
 use super::lines::JsonLines;

@@ -25,12 +25,10 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use self::span::Span;
-use super::groups::{OpenRuns, RunEnds};
+use super::groups::Grouped;
 use super::head::ends_of;
-use super::limits::MAX_HELD_BYTES;
 use super::part::Part;
 use super::reading::Reading;
-use super::warning::{WarningKind, Warnings};
 use super::{Head, RunSink};
 
 /// Where spans are.
@@ -48,38 +46,14 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let is_lines = is_lines(reading.part);
-    let mut ends = RunEnds::default();
-    // The second pass gives the warnings.
-    let discarded = Warnings::default();
-    each_span(reading.telling(&discarded), is_lines, &mut |span| {
-        if let Some(trace) = trace_of(span) {
-            ends.note(&trace);
-        }
-    });
-    let mut open = OpenRuns::new(MAX_HELD_BYTES);
-    each_span(reading, is_lines, &mut |raw| {
-        let Some(trace) = trace_of(raw) else {
-            return reading.warn(WarningKind::Malformed, || "a span without a trace id".to_owned());
-        };
-        take(raw, &trace, reading, &mut open);
-        if ends.is_last(&trace) {
-            agents::read_trace(&trace, open.close(&trace), reading, sink);
-        }
-    });
-}
-
-fn take(raw: &RawValue, trace: &str, reading: Reading<'_>, open: &mut OpenRuns<Span>) {
-    match Span::read(raw) {
-        Ok(Some(span)) => {
-            if !open.add(trace, span, raw.get().len()) {
-                reading.warn(WarningKind::TooLarge, || {
-                    "the traces that are open at once hold more than is kept".to_owned()
-                });
-            }
-        }
-        Ok(None) => {}
-        Err(error) => reading.warn(WarningKind::Malformed, || format!("not a span: {error}")),
-    }
+    let spans = Grouped {
+        each: &|reading, take| each_span(reading, is_lines, take),
+        run_of: trace_of,
+        record: Span::read,
+        words: ("a span", "traces"),
+        nameless: Some("a span without a trace id"),
+    };
+    spans.read(reading, &mut |trace, spans| agents::read_trace(trace, spans, reading, sink));
 }
 
 #[derive(Deserialize)]

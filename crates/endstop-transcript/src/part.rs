@@ -126,7 +126,7 @@ impl Part {
         }
     }
 
-    /// The file's name without folders and known endings.
+    /// The file's name without directories and known endings.
     #[must_use]
     pub fn stem(&self) -> &str {
         let mut stem = self.name.rsplit(['/', '\\']).next().unwrap_or(&self.name);

@@ -6,7 +6,7 @@ use endstop_price::PriceTable;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::bill::{Bill, ModelCall, bill};
+use super::call_charge::{CallCharge, ModelCall, charge_of};
 use super::document::{Element, Wanted, each_element, look_for};
 use super::lines::JsonLines;
 use super::part::Part;
@@ -127,13 +127,13 @@ impl<'s> Reading<'s> {
         reply: &mut Reply,
         call: &ModelCall<'_>,
         name: impl Display,
-    ) -> Bill {
+    ) -> CallCharge {
         let model = call.model.or(reply.model.as_deref());
-        let bill = bill(&ModelCall { model, ..*call }, self.prices);
-        if let Some(problem) = &bill.problem {
+        let charge = charge_of(&ModelCall { model, ..*call }, self.prices);
+        if let Some(problem) = &charge.problem {
             self.warn(WarningKind::BadNumber, || format!("{name}: {problem}"));
         }
-        (reply.usage, reply.cost, reply.source) = (bill.usage, Some(bill.cost), bill.source);
-        bill
+        (reply.usage, reply.cost, reply.source) = (charge.usage, Some(charge.cost), charge.source);
+        charge
     }
 }

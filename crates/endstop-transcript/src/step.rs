@@ -6,6 +6,7 @@ use endstop_core::EventKind;
 use endstop_core::units::{Cost, TokenUsage};
 
 use super::limits::{MAX_STEP_BYTES, MAX_STEP_ITEMS};
+use super::messages::RequestedCall;
 use super::time::Time;
 use super::timeline::{AgentTimeline, EntryEvent};
 
@@ -50,6 +51,8 @@ struct ToolCall {
     arguments: String,
     time: Time,
     refused: bool,
+    /// The tool's own record was seen.
+    has_record: bool,
     answer: Option<ToolAnswer>,
 }
 
@@ -108,14 +111,14 @@ impl Step {
         arguments: String,
     ) -> Result<(), Full> {
         self.weigh(tool.len().saturating_add(arguments.len()))?;
-        push(&mut self.calls, ToolCall { id, tool, arguments, time, refused: false, answer: None })
+        push(&mut self.calls, ToolCall::new(id, tool, arguments, time))
     }
 
     /// Adds a tool call that was asked for and not made.
     pub(crate) fn refuse(&mut self, time: Time, tool: String) -> Result<(), Full> {
         self.weigh(tool.len())?;
-        let (id, arguments) = (None, String::new());
-        push(&mut self.calls, ToolCall { id, tool, arguments, time, refused: true, answer: None })
+        let call = ToolCall::new(None, tool, String::new(), time);
+        push(&mut self.calls, ToolCall { refused: true, ..call })
     }
 
     /// Adds the result of the call with this id. False if no such call waits for one.
@@ -168,6 +171,54 @@ impl Step {
             if let (Some(answer), true) = (elsewhere.get(&id), over.insert(id)) {
                 self.settle(Some(place), answer.clone())?;
             }
+        }
+        Ok(())
+    }
+
+    /// A tool ran: what its own record tells of a call wins. One that nobody asked for is a call too.
+    pub(crate) fn ran(
+        &mut self,
+        asked: &RequestedCall,
+        begun: Time,
+        answer: ToolAnswer,
+    ) -> Result<(), Full> {
+        let place = match self.calls.iter().position(|call| call.is_of(asked)) {
+            Some(place) => place,
+            None => {
+                let RequestedCall { id, tool, arguments } = asked.clone();
+                self.call(begun, id, tool, arguments)?;
+                self.calls.len() - 1
+            }
+        };
+        self.weigh(asked.arguments.len())?;
+        if let Some(call) = self.calls.get_mut(place) {
+            if !asked.arguments.is_empty() {
+                call.arguments.clone_from(&asked.arguments);
+            }
+            (call.time, call.has_record) = (begun, true);
+        }
+        self.settle_in_time(place, answer)
+    }
+
+    /// A result that stands in what a later call was told, of a call without a result and a record.
+    pub(crate) fn told_result(&mut self, id: &str, time: Time, result: &str) -> Result<(), Full> {
+        let is_it = |call: &ToolCall| call.id.as_deref() == Some(id) && !call.has_record;
+        let place = self.calls.iter().position(is_it);
+        let answered = |place: &usize| self.calls.get(*place).is_some_and(|it| it.answer.is_some());
+        let Some(place) = place.filter(|place| !answered(place)) else { return Ok(()) };
+        self.settle_in_time(place, ToolAnswer { result: result.to_owned(), failed: false, time })
+    }
+
+    /// Sets a result whose record came in any order: results are in the order of their times, then of their calls.
+    fn settle_in_time(&mut self, place: usize, answer: ToolAnswer) -> Result<(), Full> {
+        self.weigh(answer.result.len())?;
+        self.answered.retain(|answered| *answered != place);
+        let when = |place: usize| self.calls.get(place)?.answer.as_ref()?.time;
+        let before = |answered: &usize| (when(*answered), *answered) < (answer.time, place);
+        let at = self.answered.partition_point(before);
+        self.answered.insert(at, place);
+        if let Some(call) = self.calls.get_mut(place) {
+            call.answer = Some(answer);
         }
         Ok(())
     }
@@ -309,6 +360,19 @@ impl Step {
 }
 
 impl ToolCall {
+    const fn new(id: Option<String>, tool: String, arguments: String, time: Time) -> Self {
+        Self { id, tool, arguments, time, refused: false, has_record: false, answer: None }
+    }
+
+    /// Whether a record of a tool is of this call.
+    fn is_of(&self, asked: &RequestedCall) -> bool {
+        let is_same = match (&asked.id, &self.id) {
+            (Some(id), Some(other)) => id == other,
+            _ => asked.tool == self.tool,
+        };
+        is_same && !self.has_record
+    }
+
     const fn waits(&self) -> bool {
         !self.refused && self.answer.is_none()
     }

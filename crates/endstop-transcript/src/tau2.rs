@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::bill::ModelCall;
 use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
 use super::reading::Reading;
 use super::step::{CostSource, Full, Reply};
 use super::text::{is_full_reward, name_of, present, text_of};

@@ -3,7 +3,9 @@
 use endstop_core::EventKind;
 use endstop_core::event::Source as Origin;
 
-use super::step::{Reply, Step};
+use super::limits::MAX_STEP_ITEMS;
+use super::messages::{ModelInput, ModelOutput, RequestedCall};
+use super::step::{Full, Reply, Step, ToolAnswer};
 use super::time::Time;
 
 /// The next thing that an agent did.
@@ -92,14 +94,25 @@ impl TimelineEntry {
 pub(crate) struct AgentTimeline {
     entries: Vec<TimelineEntry>,
     open: Option<Step>,
+    asking: Option<Asking>,
+    /// User turns that records of model calls told.
+    turns: usize,
     last: Time,
+}
+
+/// A model call that is not answered. The step before stays open: a retry may still tell its results.
+#[derive(Debug)]
+struct Asking {
+    begun: Time,
+    turns: usize,
+    failures: Vec<Time>,
 }
 
 impl AgentTimeline {
     /// A sub-agent that begins one level below the run.
     pub(crate) fn child(begun: Time) -> Self {
         let entries = vec![TimelineEntry::ChildBegin(begun, 1)];
-        Self { entries, open: None, last: begun }
+        Self { entries, last: begun, ..Self::default() }
     }
 
     /// The agent did something at this time: its next request is made then at the earliest.
@@ -168,6 +181,82 @@ impl AgentTimeline {
     /// Takes the entries so far, without the open step.
     pub(crate) fn take(&mut self) -> Vec<TimelineEntry> {
         std::mem::take(&mut self.entries)
+    }
+}
+
+/// From records that tell model calls and tool calls apart: spans, or rows of a log. A call is completed from wherever
+/// it is told: what the model asked for, the record of the tool, the messages of the next model call.
+impl AgentTimeline {
+    /// There have been this many user turns: those that are new are added, before the open step.
+    pub(crate) fn hear(&mut self, turns: usize, time: Time) {
+        let new = turns.saturating_sub(self.turns).min(MAX_STEP_ITEMS);
+        (0..new).for_each(|_| self.before(TimelineEntry::User(time)));
+        self.turns = self.turns.max(turns);
+    }
+
+    /// A model call begins. One that follows a failed one is its retry.
+    pub(crate) fn ask(&mut self, told: &ModelInput, time: Time) -> Result<(), Full> {
+        // A call is made for somebody, also where messages are not recorded.
+        let turns = told.turns.max(1);
+        let asking = self.asking.get_or_insert(Asking { begun: time, turns, failures: Vec::new() });
+        asking.turns = asking.turns.max(turns);
+        // What a retry tells was there when the call was first made.
+        let time = asking.begun;
+        let Some(step) = &mut self.open else { return Ok(()) };
+        told.results.iter().try_for_each(|(id, result)| step.told_result(id, time, result))
+    }
+
+    /// The model call failed.
+    pub(crate) fn fail(&mut self, time: Time) {
+        let failures = self.asking.iter_mut().map(|asking| &mut asking.failures);
+        for failures in failures.filter(|failures| failures.len() < MAX_STEP_ITEMS) {
+            failures.push(time);
+        }
+    }
+
+    /// The model call was answered.
+    pub(crate) fn answer(
+        &mut self,
+        time: Time,
+        reply: Reply,
+        said: &ModelOutput,
+    ) -> Result<(), Full> {
+        self.close();
+        let Some(asking) = self.asking.take() else { return Ok(()) };
+        let step = self.begin_asked(asking)?;
+        step.answer(time, reply);
+        if !said.text.is_empty() {
+            step.say(time, said.text.clone())?;
+        }
+        said.calls
+            .iter()
+            .cloned()
+            .try_for_each(|asked| step.call(time, asked.id, asked.tool, asked.arguments))
+    }
+
+    /// A tool ran. One that runs without a model call is not a step of a model.
+    pub(crate) fn tool(
+        &mut self,
+        asked: &RequestedCall,
+        begun: Time,
+        answer: ToolAnswer,
+    ) -> Result<(), Full> {
+        self.open.as_mut().map_or(Ok(()), |step| step.ran(asked, begun, answer))
+    }
+
+    /// Ends the last step, answered or not.
+    pub(crate) fn finish(&mut self) -> Result<(), Full> {
+        self.close();
+        let begun = self.asking.take().map_or(Ok(()), |asking| self.begin_asked(asking).map(drop));
+        self.close();
+        begun
+    }
+
+    fn begin_asked(&mut self, asking: Asking) -> Result<&mut Step, Full> {
+        self.hear(asking.turns, asking.begun);
+        let step = self.begin(asking.begun);
+        asking.failures.into_iter().try_for_each(|failure| step.fail(failure))?;
+        Ok(step)
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use endstop::ledger::{Budget, Limits};
 use endstop::observe::{Detail, Observation, Observer, RunInfo, TraceRecorder};
 use endstop::store::RunId;
-use endstop_core::event::Cap;
+use endstop_core::event::NewLimit;
 use endstop_core::policy::Rule;
 use endstop_core::probe::Probes;
 use endstop_core::signal::{StopReason, StopSignal};
@@ -57,11 +57,11 @@ fn interventions() -> impl Strategy<Value = EventKind<'static>> {
         signal.with_context("files", 3).with_source("submit")
     });
     let cap = (select(&["cost", "steps", "tokens"][..]), 0u64..500)
-        .prop_map(|(gauge, limit)| Cap { gauge, limit });
+        .prop_map(|(gauge, limit)| NewLimit { gauge, limit });
     prop_oneof![
         3 => Just(EventKind::ContinuationRequested { by: "critic" }),
         2 => (select(&["first", "second"][..]), prop::option::of(cap))
-            .prop_map(|(rule, cap)| EventKind::Approved { rule, cap }),
+            .prop_map(|(rule, limit)| EventKind::Approved { rule, limit }),
         1 => Just(()).prop_map(|()| EventKind::StopRaised { signal: &RAISED }),
         1 => Just(EventKind::Piece { text: "tab\t, quote \", bell \u{7}, \u{202e}, \u{1f600}" }),
     ]

@@ -20,7 +20,7 @@ Examples:
   endstop explain run.traj.json --policy policy.toml --json
   endstop explain results.json --policy policy.toml --run 3/0
 
-Each rule is shown as a tree: `[x]` holds, `[ ]` does not, `[?]` is not known, with the value that was
+Each rule is shown as a tree: `[x]` is met, `[ ]` is not, `[?]` is not known, with the value that was
 seen and how much was left.";
 
 /// Arguments of `endstop explain`.
@@ -93,7 +93,7 @@ fn show(
 ) -> Result<(), CliError> {
     let run = &explained.run;
     if as_json {
-        writeln!(out, "{}", json!({ "version": 1, "run": run, "verdict": explained.verdict }))?;
+        writeln!(out, "{}", json!({ "version": 1, "run": run, "verdict": explained.trip_record }))?;
         return Ok(());
     }
     if not_first {
@@ -105,7 +105,7 @@ fn show(
         Some(step) => writeln!(out, "would have been stopped at step {step} of {}", run.steps)?,
         None => writeln!(out, "would not have been stopped; this is the record at its end")?,
     }
-    writeln!(out, "{}", explained.verdict)?;
+    writeln!(out, "{}", explained.trip_record)?;
     if !run.not_testable.is_empty() {
         writeln!(out, "\nnot testable on this format: {}", run.not_testable.join(", "))?;
     }

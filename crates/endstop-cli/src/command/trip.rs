@@ -12,7 +12,7 @@ use crate::output::{money, tokens};
 
 /// The pause rules that hold.
 pub(super) fn pausing(record: &TripRecord) -> impl Iterator<Item = &RuleRecord> {
-    record.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds)
+    record.rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips)
 }
 
 /// The first condition of a rule that holds.

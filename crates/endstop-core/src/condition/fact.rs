@@ -103,6 +103,14 @@ impl Fact {
         }
     }
 
+    /// Whether it is about this finish reason of a provider, given raw and normalized.
+    pub(crate) fn is_finished_by(&self, raw: &str, normalized: &str) -> bool {
+        let is = |reason: &String| {
+            reason.eq_ignore_ascii_case(raw) || reason.eq_ignore_ascii_case(normalized)
+        };
+        matches!(self, Self::Finished(reasons) if reasons.iter().any(is))
+    }
+
     /// The reason of a rule that rests on this fact.
     #[must_use]
     pub const fn reason(&self) -> StopReason {

@@ -157,7 +157,7 @@ pub(crate) fn wall_text(time: WallTime) -> String {
 
 /// Reads the string that begins at `at`; returns it with its length in the text.
 pub(crate) fn string(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
-    let rest = text.get(at..).unwrap_or("");
+    let (_, rest) = text.split_at(at);
     let mut chars = rest.char_indices();
     let quote = chars.next().map_or('"', |(_, c)| c);
     let mut value = String::new();
@@ -193,7 +193,7 @@ pub(crate) fn string(text: &str, at: usize) -> Result<(Literal, usize), Diagnost
 
 /// Reads the pattern between slashes that begins at `at`.
 pub(crate) fn pattern(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
-    let rest = text.get(at..).unwrap_or("");
+    let (_, rest) = text.split_at(at);
     let mut value = String::new();
     let mut chars = rest.char_indices().skip(1).peekable();
     while let Some((index, c)) = chars.next() {
@@ -258,12 +258,12 @@ pub(crate) fn pattern_text(pattern: &str) -> String {
 
 /// Reads the amount that begins at `at`: `25`, `200k`, `$2.00`, `50c`, `1h30m`.
 pub(crate) fn amount(text: &str, at: usize) -> Result<(Literal, usize), Diagnostic> {
-    let rest = text.get(at..).unwrap_or("");
+    let (_, rest) = text.split_at(at);
     let length = rest
         .char_indices()
         .find(|&(index, c)| index > 0 && !(c.is_ascii_alphanumeric() || c == '.' || c == '_'))
         .map_or(rest.len(), |(index, _)| index);
-    let raw = rest.get(..length).unwrap_or("");
+    let (raw, _) = rest.split_at(length);
     let span = at..at + length;
     if raw.starts_with('-') {
         return Err(Diagnostic::new("amounts are never negative", span));

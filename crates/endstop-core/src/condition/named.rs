@@ -8,7 +8,6 @@
 //! `cancelled` a fact: `no_progress(3)` and `cancellation()` expand to them.
 
 mod arguments;
-mod measured;
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -235,7 +234,7 @@ mod read {
 
     pub(super) fn no_progress(arguments: &mut Arguments) -> Built {
         if arguments.first_left().is_none() {
-            return Ok(measured::going_in_circles());
+            return Ok(going_in_circles());
         }
         let value = arguments.amount("patience", Unit::Count)?;
         Ok(at_least(GaugeId::NoProgress, value))
@@ -254,15 +253,10 @@ mod read {
     }
 }
 
-/// A named condition from Rust values; the row's own reader checks them.
-fn from_rust(name: &'static str, literals: Vec<Literal>) -> Option<Condition> {
-    let arguments = Arguments::from_literals(literals);
-    build(name, arguments, 0..0).ok().map(Condition::Named)
-}
-
-/// As [`from_rust`] for arguments that the row cannot refuse.
-fn infallible(name: &'static str, literals: Vec<Literal>, meaning: Condition) -> Condition {
-    from_rust(name, literals).unwrap_or(meaning)
+/// A named condition from Rust values, which its row reads like written ones. `meaning` is taken for values that the
+/// row refuses, such as an empty text, so that the check of the policy tells what is wrong.
+fn from_rust(name: &'static str, literals: Vec<Literal>, meaning: Condition) -> Condition {
+    build(name, Arguments::from_literals(literals), 0..0).map_or(meaning, Condition::Named)
 }
 
 macro_rules! counted {
@@ -271,7 +265,7 @@ macro_rules! counted {
         #[must_use]
         pub fn $function(n: u64) -> Condition {
             let comparison = Comparison { gauge: Gauge::of(GaugeId::$gauge), op: CompareOp::Ge, value: n };
-            infallible(stringify!($function), alloc::vec![Literal::count(n)], Condition::Compare(comparison))
+            from_rust(stringify!($function), alloc::vec![Literal::count(n)], Condition::Compare(comparison))
         }
     )*};
 }
@@ -305,7 +299,7 @@ pub fn max_usd(dollars: &str) -> Result<Condition, MoneyError> {
     let money: Money = dollars.parse()?;
     let gauge = Gauge::of(GaugeId::Cost);
     let meaning = Condition::Compare(Comparison { gauge, op: CompareOp::Ge, value: money.picos() });
-    Ok(infallible("max_usd", alloc::vec![Literal::money(money)], meaning))
+    Ok(from_rust("max_usd", alloc::vec![Literal::money(money)], meaning))
 }
 
 /// Stops the run after this much active time. Example: `timeout(Millis::from_secs(60))`. Trips as
@@ -314,7 +308,7 @@ pub fn max_usd(dollars: &str) -> Result<Condition, MoneyError> {
 pub fn timeout(after: Millis) -> Condition {
     let gauge = Gauge::of(GaugeId::Active);
     let meaning = Condition::Compare(Comparison { gauge, op: CompareOp::Ge, value: after.0 });
-    infallible("timeout", alloc::vec![Literal::duration(after)], meaning)
+    from_rust("timeout", alloc::vec![Literal::duration(after)], meaning)
 }
 
 /// Stops the run at this wall time. Example: `deadline("2026-11-30T12:00Z")`. Trips as `time_limit`.
@@ -322,7 +316,7 @@ pub fn timeout(after: Millis) -> Condition {
 pub fn deadline(at: WallTime) -> Condition {
     let gauge = Gauge::of(GaugeId::Now);
     let meaning = Condition::Compare(Comparison { gauge, op: CompareOp::Ge, value: at.0 });
-    infallible("deadline", alloc::vec![Literal::text(&wall_text(at))], meaning)
+    from_rust("deadline", alloc::vec![Literal::text(&wall_text(at))], meaning)
 }
 
 /// Stops a run in which nothing happened for so long. Example: `idle(30s)`. Trips as `time_limit`.
@@ -330,7 +324,7 @@ pub fn deadline(at: WallTime) -> Condition {
 pub fn idle(after: Millis) -> Condition {
     let gauge = Gauge::of(GaugeId::Idle);
     let meaning = Condition::Compare(Comparison { gauge, op: CompareOp::Ge, value: after.0 });
-    infallible("idle", alloc::vec![Literal::duration(after)], meaning)
+    from_rust("idle", alloc::vec![Literal::duration(after)], meaning)
 }
 
 macro_rules! texted {
@@ -339,7 +333,7 @@ macro_rules! texted {
         #[must_use]
         pub fn $function(text: &str) -> Condition {
             let fact: fn(String) -> Fact = $fact;
-            infallible(stringify!($function), alloc::vec![Literal::text(text)], Condition::Fact(fact(String::from(text))))
+            from_rust(stringify!($function), alloc::vec![Literal::text(text)], Condition::Fact(fact(String::from(text))))
         }
     )*};
 }
@@ -365,11 +359,42 @@ texted! {
 /// stands for, and how often it errs, is in `docs/detection.md`. Trips as `no_progress`.
 #[must_use]
 pub fn no_progress_measured() -> Condition {
-    infallible("no_progress", Vec::new(), measured::going_in_circles())
+    from_rust("no_progress", Vec::new(), going_in_circles())
 }
 
 /// Stops the run once a person cancels it. Example: `cancellation()`. Trips as `user_requested`.
 #[must_use]
 pub fn cancellation() -> Condition {
-    infallible("cancellation", Vec::new(), Condition::Fact(Fact::Cancelled))
+    from_rust("cancellation", Vec::new(), Condition::Fact(Fact::Cancelled))
+}
+
+// The limits of `no_progress()`: next to no recorded run that succeeded would have been stopped at them.
+// `cargo xtask detection` measures them, `docs/detection.md` has the table.
+
+/// Steps of a hundred that got only what was already seen. All recorded successes but one stay below 25;
+/// half of the failures in a database reach 33.
+const STALE: u64 = 30;
+/// A third equal result, asked for in nearly the same words. By the result alone a person who tries an
+/// answer four times would be stopped.
+const REPEATS_IN_THE_SAME_WORDS: u64 = 2;
+/// The fifth equal result: one more than a recorded success has.
+const REPEATS: u64 = 4;
+/// The fourth round: no recorded success has a second.
+const CYCLES: u64 = 3;
+/// Steps in a row with nothing new, replies without results among them. Runs went on to succeed after nine
+/// replies that could not be carried out.
+const PATIENCE: u64 = 12;
+
+/// What `no_progress()` stands for.
+fn going_in_circles() -> Condition {
+    let at_least = |id, value| {
+        Condition::Compare(Comparison { gauge: Gauge::of(id), op: CompareOp::Ge, value })
+    };
+    let in_the_same_words = at_least(GaugeId::Repeats, REPEATS_IN_THE_SAME_WORDS)
+        & Condition::Fact(Fact::NearDuplicate);
+    at_least(GaugeId::Stale, STALE)
+        | in_the_same_words
+        | at_least(GaugeId::Repeats, REPEATS)
+        | at_least(GaugeId::Cycles, CYCLES)
+        | at_least(GaugeId::NoProgress, PATIENCE)
 }

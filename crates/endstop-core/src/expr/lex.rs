@@ -66,7 +66,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, Diagnostic> {
 }
 
 fn rest(text: &str, at: usize) -> &str {
-    text.get(at..).unwrap_or("")
+    text.split_at(at).1
 }
 
 fn token(text: &str, at: usize, first: char) -> Result<(TokenKind, usize), Diagnostic> {
@@ -111,7 +111,7 @@ fn token(text: &str, at: usize, first: char) -> Result<(TokenKind, usize), Diagn
 fn word(rest: &str) -> (TokenKind, usize) {
     let length =
         rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-')).unwrap_or(rest.len());
-    let word = rest.get(..length).unwrap_or("");
+    let (word, _) = rest.split_at(length);
     let kind = match word {
         "or" | "OR" => TokenKind::Or,
         "and" | "AND" => TokenKind::And,

@@ -2,10 +2,9 @@
 
 use core::fmt::{self, Display, Formatter, Write};
 
-use crate::condition::gauge::Unit;
-use crate::condition::literal::{pattern_text, quoted, wall_text};
+use super::Amount;
+use crate::condition::literal::{pattern_text, quoted};
 use crate::condition::{CompareOp, Comparison, Condition, Fact, Gauge, Named, Temporal};
-use crate::units::{Millis, Money, WallTime};
 
 /// How tightly a condition binds; a part that binds less than its place demands gets parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,29 +121,6 @@ impl Display for Gauge {
         match &self.argument {
             Some(argument) => write!(f, "({})", quoted(argument)),
             None => Ok(()),
-        }
-    }
-}
-
-/// A number in a gauge's unit, printed as the language reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
-    /// The unit.
-    pub unit: Unit,
-    /// The number in that unit.
-    pub value: u64,
-}
-
-impl Display for Amount {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.unit {
-            Unit::Money => write!(f, "{}", Money::from_picos(self.value)),
-            Unit::Duration => write!(f, "{}", Millis(self.value)),
-            Unit::WallTime => f.write_str(&quoted(&wall_text(WallTime(self.value)))),
-            Unit::Tokens if self.value > 0 && self.value.is_multiple_of(1_000) => {
-                write!(f, "{}k", self.value / 1_000)
-            }
-            Unit::Tokens | Unit::Count => write!(f, "{}", self.value),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! A count inside a step is brought up to date here only when one more of it would begin (docs/semantics.md,
 //! section 2); the tallies themselves are always exact.
 
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ use super::Truth;
 use super::facts::Facts;
 use super::ops::{Moment, Operators};
 use super::project::{Projection, Reach};
-use crate::program::{Compare, Fold, Masks, Program};
+use crate::program::{Compare, Fold, Masks, Names, Program, carried};
 use crate::table::{Bits, CompareIx, GaugeIx, Slot, Table};
 
 /// How far a number of the frame can be trusted.
@@ -109,13 +110,18 @@ impl Frame {
         (self.truth, self.projection, self.is_behind) = (Bits::default(), None, false);
     }
 
-    /// The saved numbers and readings, if there is one of each for each of `count` gauges.
-    pub(crate) fn into_saved(
-        self,
-        count: usize,
-    ) -> Option<(Table<GaugeIx, u64>, Table<GaugeIx, Reading>)> {
-        let fits = self.numbers.len() == count && self.readings.len() == count;
-        fits.then_some((self.numbers, self.readings))
+    /// The numbers of a saved frame for the gauges of `to`; `None` inside where the saved one had no such gauge.
+    /// `None` in all if they do not go with `from`.
+    pub(crate) fn carried(self, from: &Names, to: &Names) -> Option<Vec<Option<(u64, Reading)>>> {
+        let numbers = carried(self.numbers, &from.gauges, &to.gauges, |_, _| false)?;
+        let readings = carried(self.readings, &from.gauges, &to.gauges, |_, _| false)?;
+        Some(
+            numbers
+                .into_iter()
+                .zip(readings)
+                .map(|(number, reading)| number.zip(reading))
+                .collect(),
+        )
     }
 
     #[inline]

@@ -4,9 +4,10 @@ use alloc::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::frame::{Frame, Reading};
 use crate::condition::Window;
 use crate::program::{Names, Op, OpKind, Program, carried};
-use crate::table::{OpIx, Table};
+use crate::table::{GaugeIx, OpIx, Table};
 use crate::units::Millis;
 
 /// What one operator keeps, by its kind.
@@ -190,24 +191,41 @@ impl Operators {
         state.number()
     }
 
-    /// Whether an operator inside the operand is a lower bound only.
-    pub(crate) fn has_unknown(&self, inner: core::ops::Range<usize>) -> bool {
-        self.0.slice(inner).iter().any(OpState::is_unknown)
+    /// The number that a ring of stamps in time would have later; `None` for other operators.
+    pub(crate) fn counted_later(&self, program: &Program, op: OpIx, at: Millis) -> Option<u64> {
+        let OpKind::Ring { window: Window::Time(duration), .. } = program.ops().at(op).kind else {
+            return None;
+        };
+        let is_in = |stamp: &u64| at.0.saturating_sub(*stamp) <= duration.0;
+        Some(self.at(op).stamps().filter(is_in).count() as u64)
     }
 
-    /// Advances an operator over the step that has just closed.
-    pub(crate) fn advance(
+    /// Whether something in the operand is unknown. That an unpriced call counts as met is decided elsewhere.
+    fn is_doubtful(&self, op: &Op, frame: &Frame) -> bool {
+        let is_unknown = |gauge: &GaugeIx| {
+            let reading = frame.reading(*gauge);
+            matches!(reading, Reading::AtLeast | Reading::Unknown | Reading::Absent)
+        };
+        op.doubtful.iter().any(is_unknown)
+            || self.0.slice(op.inner.clone()).iter().any(OpState::is_unknown)
+    }
+
+    /// Advances the operators of one level over the step that has just closed, as the frame shows it.
+    pub(crate) fn advance_level(
         &mut self,
         program: &Program,
-        index: OpIx,
-        held: bool,
-        in_doubt: bool,
+        level: usize,
+        frame: &Frame,
         now: &Moment,
     ) {
-        let (op, state) = (program.ops().at(index), self.0.at_mut(index));
-        state.advance(op, held, now);
-        state.unknown |= in_doubt;
-        state.let_go(op, now);
+        for (index, op) in program.ops().iter().filter(|(_, op)| op.level == level) {
+            let held = frame.bit(op.operand) != op.inverted;
+            let in_doubt = !held && !op.inverted && self.is_doubtful(op, frame);
+            let state = self.0.at_mut(index);
+            state.advance(op, held, now);
+            state.unknown |= in_doubt;
+            state.let_go(op, now);
+        }
     }
 
     /// Brings the operators of a saved run into the order of a program; one that is new to a run that has

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::{Event, EventKind, Source};
+
 /// Attempts of an open step, the run's own or a descendant's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -31,6 +33,25 @@ impl Steps {
     #[inline]
     pub(crate) const fn is_open(&self) -> bool {
         self.own.open
+    }
+
+    /// Whether the event ends the own step that is open. An end without a beginning ends nothing.
+    pub(crate) const fn is_closed_by(&self, event: &Event<'_>) -> bool {
+        let ends = matches!((event.source, &event.kind), (Source::Own, EventKind::StepEnd));
+        ends && self.is_open()
+    }
+
+    /// Whether a reserve is that of the next own step and the wrap-up after it.
+    pub(crate) const fn is_reserve_ahead(&self, event: &Event<'_>) -> bool {
+        let reserves =
+            matches!((event.source, &event.kind), (Source::Own, EventKind::Reserve { .. }));
+        reserves && !self.is_open()
+    }
+
+    /// Whether the run itself has a reply and has begun no step: its driver does not report steps.
+    pub(crate) const fn is_missed_by(&self, event: &Event<'_>) -> bool {
+        let replies = matches!((event.source, &event.kind), (Source::Own, EventKind::Reply { .. }));
+        replies && self.begun == 0
     }
 
     /// Own steps begun.

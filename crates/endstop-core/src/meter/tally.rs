@@ -6,9 +6,9 @@ use alloc::string::String;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::counter::{COUNTERS, Counter};
-
+use crate::policy::OnUnpriced;
 use crate::table::{Table, ToolIx};
-use crate::units::{Money, TokenUsage};
+use crate::units::{Cost, Money, TokenUsage};
 
 /// One set of counters. Saved by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,6 +103,25 @@ pub(crate) enum Charge {
     Nothing,
     Known(Money),
     Unpriced,
+}
+
+impl Charge {
+    /// What a call costs that its provider prices like this.
+    pub(crate) fn of(
+        cost: Option<Cost>,
+        usage: Option<TokenUsage>,
+        on_unpriced: OnUnpriced,
+    ) -> Self {
+        match (cost, on_unpriced) {
+            (None, _) => Self::Nothing,
+            (Some(Cost::Known(money)), _) => Self::Known(money),
+            (Some(Cost::Unpriced), OnUnpriced::Rates(rates)) => {
+                let money = usage.and_then(|usage| rates.cost(&usage));
+                money.map_or(Self::Unpriced, Self::Known)
+            }
+            (Some(Cost::Unpriced), _) => Self::Unpriced,
+        }
+    }
 }
 
 /// The tally of the run with its descendants, and of the run alone.

@@ -145,6 +145,7 @@ const fn grant_in(grant: &Grant, dimension: usize) -> u64 {
 }
 
 /// Recursion is bounded by the depth that a policy may have.
+#[expect(clippy::indexing_slicing, reason = "a dimension is a place in a reach")]
 fn reach(condition: &Condition, negated: bool, seen: Seen) -> Reach {
     match condition {
         Condition::Compare(comparison) => leaf(comparison, negated, seen),
@@ -155,7 +156,7 @@ fn reach(condition: &Condition, negated: bool, seen: Seen) -> Reach {
             let all = matches!(condition, Condition::And(_)) != negated;
             let reaches: Vec<Reach> = parts.iter().map(|part| reach(part, negated, seen)).collect();
             core::array::from_fn(|d| {
-                let mut limits = reaches.iter().map(|r| r.get(d).copied().flatten());
+                let mut limits = reaches.iter().map(|reach| reach[d]);
                 if all {
                     limits
                         .try_fold(0, |most, limit| Some(limit?.max(most)))
@@ -177,6 +178,7 @@ fn lower_bound(op: CompareOp, value: u64, negated: bool) -> Option<u64> {
     }
 }
 
+#[expect(clippy::indexing_slicing, reason = "a dimension is a place in a reach")]
 fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> Reach {
     let mut reach = [None; DIMENSIONS];
     let limit = lower_bound(comparison.op, comparison.value, negated);
@@ -193,9 +195,7 @@ fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> Reach {
         GaugeId::Now => DEADLINE,
         _ => return reach,
     };
-    if let Some(slot) = reach.get_mut(dimension) {
-        *slot = limit;
-    }
+    reach[dimension] = limit;
     reach
 }
 

@@ -121,7 +121,7 @@ enum Unpriced {
 #[cfg(feature = "schema")]
 #[must_use]
 pub fn schema() -> serde_json::Value {
-    serde_json::to_value(schemars::schema_for!(PolicyFile)).unwrap_or_default()
+    schemars::schema_for!(PolicyFile).to_value()
 }
 
 impl Policy {

@@ -297,7 +297,10 @@ fn same(part: Node, negated: bool) -> Node {
 fn name_of(slot: &GaugeSlot, ops: &[Op]) -> String {
     match (&slot.gauge, slot.read) {
         (Some(gauge), _) => gauge.to_string(),
-        (None, Read::Op(op)) => ops.get(op.place()).map_or_else(String::new, |op| op.key.clone()),
+        (None, Read::Op(op)) => match ops.get(op.place()) {
+            Some(op) => op.key.clone(),
+            None => unreachable!("an operator has its number from the pass that made it"),
+        },
         (None, _) => unreachable!("a number without a gauge is an operator's"),
     }
 }
@@ -350,8 +353,10 @@ fn key(temporal: &Temporal, negated: bool) -> String {
 fn rule_with_probe(policy: &Policy, name: &str) -> String {
     let uses =
         |gauge: &Gauge| gauge.id == GaugeId::Probe && gauge.argument.as_deref() == Some(name);
-    let rule = policy.rules.iter().find(|rule| rule.gauges().into_iter().any(uses));
-    rule.map_or_else(String::new, |rule| rule.id.clone())
+    match policy.rules.iter().find(|rule| rule.gauges().into_iter().any(uses)) {
+        Some(rule) => rule.id.clone(),
+        None => unreachable!("every probe of the program is named by a rule of its policy"),
+    }
 }
 
 type FactsOfTexts = (Texts, Vec<FactIx>, Vec<FactIx>);

@@ -6,6 +6,7 @@ use core::ops::Range;
 
 use crate::condition::{Gauge, Window};
 use crate::counter::Counter;
+use crate::event::EventKind;
 use crate::table::{
     Bits, CompareIx, FactIx, GaugeIx, Index as _, NumberIx, OpIx, ProbeIx, RuleIx, Slot, ToolIx,
 };
@@ -188,6 +189,21 @@ impl Class {
             self,
             Self::Time | Self::Settled | Self::Live | Self::StepEnd | Self::Depth | Self::NextCost
         )
+    }
+
+    /// The counts that are compared where one more of a thing would begin.
+    pub(crate) const fn of_one_more(kind: &EventKind<'_>, is_retry: bool) -> &'static [Self] {
+        match kind {
+            EventKind::StepBegin => &[Self::Steps],
+            EventKind::AttemptBegin { .. } if is_retry => {
+                &[Self::Attempts, Self::Errors, Self::Retries]
+            }
+            EventKind::AttemptBegin { .. } => &[Self::Attempts, Self::Errors],
+            EventKind::ToolBegin { .. } => &[Self::ToolCalls, Self::ToolErrors, Self::Errors],
+            EventKind::ChildBegin { .. } => &[Self::Subagents],
+            EventKind::HandOff { .. } => &[Self::Handoffs],
+            _ => &[],
+        }
     }
 }
 

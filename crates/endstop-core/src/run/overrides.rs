@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::counter::Counter;
-use crate::event::Cap;
+use crate::event::NewLimit;
 use crate::limits::MAX_OVERRIDE_RECORDS;
 use crate::meter::Meter;
 use crate::program::{Names, Program, carried};
@@ -139,9 +139,14 @@ impl Overrides {
         self.push(meter, by, rule, what.to_string());
     }
 
-    pub(super) fn record_approval(&mut self, meter: &Meter, rule: &str, cap: Option<&Cap<'_>>) {
-        let what = match cap {
-            Some(cap) => format!("approved up to {} {}", cap.gauge, cap.limit),
+    pub(super) fn record_approval(
+        &mut self,
+        meter: &Meter,
+        rule: &str,
+        limit: Option<&NewLimit<'_>>,
+    ) {
+        let what = match limit {
+            Some(new) => format!("approved up to {} {}", new.gauge, new.limit),
             None => "approved".to_string(),
         };
         self.push(meter, "a person".to_string(), Some(rule), what);

@@ -15,7 +15,7 @@ use thiserror::Error;
 use super::State;
 use crate::directive::Status;
 use crate::limits::{MAX_PROBE_STATE, MAX_STATE};
-use crate::probe::RunningProbes;
+use crate::probe::{ProbeError, RunningProbes};
 use crate::program::{Names, Program};
 use crate::table::{Index as _, RuleIx};
 
@@ -136,7 +136,8 @@ impl RunState {
         let state = self.state.fit(&self.names, program).map_err(RestoreError::Damaged)?;
         let names = program.probe_names().rows();
         let probes = RunningProbes::restart(names, program.probes(), &self.probes);
-        Ok((state, probes.map_err(RestoreError::Probe)?))
+        let probes = probes.map_err(|ProbeError::Unreadable(name)| RestoreError::Probe(name))?;
+        Ok((state, probes))
     }
 }
 

@@ -149,7 +149,7 @@ impl Watch {
         let watched = Arc::clone(&self.watched);
         let program = watched.program();
         self.meter.arrive(event);
-        let after_step = self.meter.closes_own_step(event);
+        let after_step = self.meter.step().is_closed_by(event);
         let intends = is_judged_first(&event.kind);
         let mut is_raised = false;
         match &event.kind {
@@ -220,12 +220,12 @@ impl Watch {
                 return true;
             }
             EventKind::ContinuationRequested { .. } => self.is_exact = false,
-            EventKind::Approved { rule, cap: Some(_) } => {
+            EventKind::Approved { rule, limit: Some(_) } => {
                 self.is_exact &= watched.program().rule_of_id(rule).is_none();
             }
             _ => {}
         }
-        self.meter.tallies().has_overflowed()
+        self.meter.step().is_missed_by(event) || self.meter.tallies().has_overflowed()
     }
 
     /// The decision of [`Run::observe`](super::Run::observe), for every policy that is left: they have

@@ -161,9 +161,11 @@ fn told(sight: Sight<'_>, leaf: &TrueLeaf<'_>) -> String {
     }
     match leaf.condition {
         Condition::Compare(comparison) if comparison.op == CompareOp::Ge && !leaf.node.negated => {
-            let limit = leaf.node.leaf.compare().map(|index| sight.compare(index).range.lo);
-            let limit = limit.unwrap_or(comparison.value);
-            let limit = Amount { unit: comparison.gauge.row().unit, value: limit };
+            let Some(index) = leaf.node.leaf.compare() else {
+                unreachable!("a comparison is compiled to one")
+            };
+            let lowest = sight.compare(index).range.lo;
+            let limit = Amount { unit: comparison.gauge.row().unit, value: lowest };
             format!("{} {is} {value} (limit {limit})", comparison.gauge)
         }
         Condition::Compare(comparison) => {

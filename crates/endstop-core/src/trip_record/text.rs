@@ -9,11 +9,11 @@ use crate::policy::Action;
 use super::{NodeRecord, RuleRecord, TripRecord};
 
 impl Display for TripRecord {
-    /// The cause first, then every rule as a tree: `[x]` holds, `[ ]` does not, `[?]` is not known.
+    /// The cause first, then every rule as a tree: `[x]` is met, `[ ]` is not, `[?]` is not known.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.primary {
             Some(signal) => write!(f, "{}: {signal}", self.status.name())?,
-            None => match self.rules.iter().find(|rule| rule.action == Action::Pause && rule.holds)
+            None => match self.rules.iter().find(|rule| rule.action == Action::Pause && rule.trips)
             {
                 Some(rule) if self.status == Status::Paused => write!(f, "paused by {}", rule.id)?,
                 _ => write!(f, "{}: no stop signal stands", self.status.name())?,
@@ -50,9 +50,9 @@ impl Display for TripRecord {
 }
 
 fn rule_text(f: &mut Formatter<'_>, rule: &RuleRecord) -> fmt::Result {
-    let holds = if rule.holds { "holds" } else { "does not hold" };
+    let trips = if rule.trips { "trips" } else { "does not trip" };
     let hard = if rule.hard { ", hard" } else { "" };
-    write!(f, "\n\n{} ({}{hard}) {holds}", rule.id, rule.action.name())?;
+    write!(f, "\n\n{} ({}{hard}) {trips}", rule.id, rule.action.name())?;
     if let Some(origin) = &rule.origin {
         write!(f, ", from {origin}")?;
     }

@@ -97,7 +97,13 @@ fn holds_after(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bool {
     for event in events {
         copy.observe(event);
     }
-    copy.trip_record().rules.iter().any(|rule| rule.holds)
+    copy.trip_record().rules.iter().any(|rule| rule.trips)
+}
+
+/// The events in a step, so that a reply may come after them.
+fn in_step(events: &[Event<'static>]) -> Vec<Event<'static>> {
+    let begin = events.first().map(|first| Event { kind: EventKind::StepBegin, ..first.clone() });
+    begin.into_iter().map(|it| Event { source: Source::Own, ..it }).chain(events.to_vec()).collect()
 }
 
 /// A run under rules that only tell, after some events.
@@ -269,7 +275,7 @@ proptest! {
         cut in any::<Index>(), rate in select(&[0u64, 1, 1_000_000, 3_333_333_333_333_333][..]),
         points in prop::collection::vec(any::<Index>(), 4),
     ) {
-        let (policy, run, last) = told(&conditions, &events[..cut.index(events.len()) + 1]);
+        let (policy, run, last) = told(&conditions, &in_step(&events[..cut.index(events.len()) + 1]));
         let axis = Axis::Output { rate: Money::from_picos(rate) };
         let trip = run.next_trip(axis, &[Action::Warn]);
         check_trip(trip.map(|trip| trip.distance), &points, 1_000_000, |way| {
@@ -285,7 +291,7 @@ proptest! {
         (input_tokens, output_tokens, picos) in (0u64..200, 0u64..200, 0u64..3_000_000_000_000),
         points in prop::collection::vec(any::<Index>(), 4),
     ) {
-        let (policy, run, last) = told(&conditions, &events[..cut.index(events.len()) + 1]);
+        let (policy, run, last) = told(&conditions, &in_step(&events[..cut.index(events.len()) + 1]));
         let cost = Money::from_picos(picos);
         let reserved = Reserved { input_tokens, output_tokens, cost };
         let settled = spent(input_tokens, output_tokens, picos);
@@ -370,7 +376,7 @@ proptest! {
         for event in &events {
             run.observe(event);
             let verdict = run.trip_record();
-            let h: Vec<bool> = verdict.rules.iter().map(|rule| rule.holds).collect();
+            let h: Vec<bool> = verdict.rules.iter().map(|rule| rule.trips).collect();
             prop_assert!(h[2..6].iter().all(|same| *same == h[0]), "{h:?} at {event:?}");
             let (either, both) = (h[0] || h[1], h[0] && h[1]);
             prop_assert_eq!(&h[6..], &[either, either, both, both, both, either], "{:?}", event);

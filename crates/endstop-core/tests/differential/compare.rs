@@ -71,7 +71,7 @@ pub(crate) fn check(rules: &[Rule], events: &[Event<'static>]) -> Result<(), Tes
         let (verdict, directive) = pair.observe(event);
         let place = Place { index, event, entries: &entries };
         for (rule, record) in rules.iter().zip(&verdict.rules) {
-            place.holding(rule, record.holds)?;
+            place.holding(rule, record.trips)?;
             place.tree(rule.action, (&rule.condition, true), &record.tree)?;
         }
         let decision = &decisions[index];

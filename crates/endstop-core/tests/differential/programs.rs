@@ -115,7 +115,7 @@ fn every_tree(
             }
             let TripRecord { rules: records, .. } = run.trip_record();
             for (rule, record) in rules.iter().zip(&records) {
-                see(number, &rule.condition, record.holds, record.tree.state);
+                see(number, &rule.condition, record.trips, record.tree.state);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use endstop_core::event::Cap;
+use endstop_core::event::NewLimit;
 use endstop_core::expr::parse;
 use endstop_core::policy::{Grant, Rule as PolicyRule};
 use endstop_core::signal::{StopReason, StopSignal};
@@ -21,12 +21,12 @@ static RAISED: LazyLock<StopSignal> = LazyLock::new(|| StopSignal::new(StopReaso
 
 /// What people and hooks do in between, which the streams leave out.
 fn intervention() -> impl Strategy<Value = EventKind<'static>> {
-    let cap = (select(&["cost", "steps", "tokens"][..]), 0u64..500)
-        .prop_map(|(gauge, limit)| Cap { gauge, limit });
+    let limit = (select(&["cost", "steps", "tokens"][..]), 0u64..500)
+        .prop_map(|(gauge, limit)| NewLimit { gauge, limit });
     prop_oneof![
         3 => Just(EventKind::ContinuationRequested { by: "critic" }),
-        2 => (select(&["first", "second"][..]), prop::option::of(cap))
-            .prop_map(|(rule, cap)| EventKind::Approved { rule, cap }),
+        2 => (select(&["first", "second"][..]), prop::option::of(limit))
+            .prop_map(|(rule, limit)| EventKind::Approved { rule, limit }),
         1 => Just(()).prop_map(|()| EventKind::StopRaised { signal: &RAISED }),
     ]
 }
@@ -300,7 +300,7 @@ fn a_raised_cap_keeps_the_counters() {
     let observed: Vec<_> = shown.iter().map(|part| part.observed.clone().unwrap()).collect();
     assert_eq!(observed, ["$5.00", "4"]);
     let mut same = run.restored("cost >= $3.00 or streak(no_tool_calls) >= 3");
-    assert_eq!(same.see(go_on), Directive::Stop, "without a raised cap it stays stopped");
+    assert_eq!(same.see(go_on), Directive::Stop, "without a raised limit it stays stopped");
 }
 
 #[test]

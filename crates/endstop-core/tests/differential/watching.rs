@@ -6,8 +6,8 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::probe::Probes;
 use endstop_core::run::watch::{Watch, WatchError, Watched, can_watch};
 use endstop_core::signal::StopReason;
-use endstop_core::units::Money;
-use endstop_core::{Action, Directive, Event, Policy, Run};
+use endstop_core::units::{Millis, Money};
+use endstop_core::{Action, Directive, Event, EventKind, Policy, Run};
 use proptest::prelude::*;
 
 use crate::compare::{compiled, policy};
@@ -115,4 +115,17 @@ fn what_does_more_than_stop_is_refused() {
     let lax = Policy { on_unpriced: Some(OnUnpriced::Ignore), ..stop("cost >= $1") };
     let mixed = Watched::new(&[&stop("cost >= $1"), &lax], &Probes::new());
     assert_eq!(mixed.unwrap_err(), WatchError::OnUnpriced(1));
+}
+
+#[test]
+fn replies_without_steps_stop_every_policy() {
+    let reply =
+        EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 0 };
+    let policies = [stop("max_steps(2)"), stop("tokens >= 9")];
+    let events = [reply].map(|kind| Event::new(Millis(0), kind));
+    check(&policies, &events).unwrap();
+    let all: Vec<&Policy> = policies.iter().collect();
+    let mut watch = Watch::new(Arc::new(Watched::new(&all, &Probes::new()).unwrap()));
+    let trip = watch.observe(&events[0]).map(|trip| trip.policies.to_vec());
+    assert_eq!(trip, Some(vec![0, 1]));
 }

@@ -40,12 +40,15 @@ pub(crate) fn damaged() -> impl Strategy<Value = Vec<Event<'static>>> {
     })
 }
 
-/// Events in any order, with time that may fall.
+/// Events in any order, with time that may fall. Most begin with a step: a reply before any ends the run.
 pub(crate) fn chaos() -> impl Strategy<Value = Vec<Event<'static>>> {
     let timed = (kind(), prop::bool::weighted(0.3), select(&GAPS_MS[..]), 0u64..8);
-    prop::collection::vec(timed, 0..MAX_EVENTS).prop_map(|events| {
-        events
+    let events = prop::collection::vec(timed, 0..MAX_EVENTS);
+    (prop::bool::weighted(0.8), events).prop_map(|(begins, events)| {
+        let begin = begins.then_some((EventKind::StepBegin, false, 0, 0));
+        begin
             .into_iter()
+            .chain(events)
             .map(|(kind, by_descendant, gap, times)| {
                 let at = gap * times;
                 let source = if by_descendant && !is_of_the_run(&kind) {

@@ -55,7 +55,7 @@ pub(crate) struct Held {
 pub(crate) struct Decision {
     /// In the order of the rules.
     pub(crate) held: Vec<Held>,
-    /// Whether a cancellation, the kill switch or a raised signal stands.
+    /// Whether a cancellation, the kill switch, a raised signal or an error of the driver stands.
     pub(crate) raised: bool,
     /// Whether what the event announced was refused.
     pub(crate) refused: bool,
@@ -95,7 +95,7 @@ fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
             event.kind,
             EventKind::Cancel { .. } | EventKind::Kill { .. } | EventKind::StopRaised { .. }
         )
-    });
+    }) || has_reply_without_step(view);
     let announces = event.kind.is_intention() || matches!(event.kind, EventKind::HandOff { .. });
     let stopped = held
         .iter()
@@ -104,6 +104,14 @@ fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
     let below = event.kind == EventKind::StepBegin && event.source == Source::Descendant;
     let refused = announces && (stopped || raised) || below && finishes;
     Decision { held, raised, refused, natural_end }
+}
+
+/// Whether the run itself has replied before any step: its driver does not report steps.
+fn has_reply_without_step(view: View<'_, '_>) -> bool {
+    let first = view
+        .own()
+        .find(|(_, event)| matches!(event.kind, EventKind::StepBegin | EventKind::Reply { .. }));
+    first.is_some_and(|(_, event)| event.kind != EventKind::StepBegin)
 }
 
 fn standing(rule: &Rule, view: View<'_, '_>) -> Option<Standing> {

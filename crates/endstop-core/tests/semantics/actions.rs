@@ -1,6 +1,6 @@
 //! Finish, pause, warn, retry, status and the trip record.
 
-use endstop_core::event::{Cap, Source};
+use endstop_core::event::{NewLimit, Source};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use endstop_core::{Directive, EventKind, Run, Status};
@@ -44,7 +44,7 @@ fn stop_comes_before_pause_before_finish_and_warn_only_tells() {
     assert_eq!(notices[0].message, "steps is 1 (limit 1)");
     assert_eq!(driver.see(EventKind::StepBegin), Directive::Pause);
     assert_eq!(driver.run.status(), Status::Paused);
-    driver.see(EventKind::Approved { rule: "p", cap: None });
+    driver.see(EventKind::Approved { rule: "p", limit: None });
     assert_eq!(driver.see(EventKind::StepBegin), Directive::Finish);
     driver.reply(0, "0", 1);
     driver.see(EventKind::StepEnd);
@@ -55,8 +55,8 @@ fn stop_comes_before_pause_before_finish_and_warn_only_tells() {
 fn an_approval_may_raise_the_cap() {
     let mut driver = Driver::toml("[stop]\ns = \"steps >= 99\"\n[pause]\np = \"cost >= $0.10\"");
     assert_eq!(driver.step(), Directive::Pause);
-    let cap = Some(Cap::cost("0.30".parse().unwrap()));
-    assert_eq!(driver.see(EventKind::Approved { rule: "p", cap }), Directive::Proceed);
+    let limit = Some(NewLimit::cost("0.30".parse().unwrap()));
+    assert_eq!(driver.see(EventKind::Approved { rule: "p", limit }), Directive::Proceed);
     assert_eq!(driver.step(), Directive::Proceed);
     assert_eq!(driver.step(), Directive::Pause);
     assert_eq!(driver.run.cost(), Some("0.30".parse().unwrap()));
@@ -88,7 +88,7 @@ fn next_cost_gates_a_call_before_it_is_made() {
     let next =
         |usd: &str| EventKind::AttemptBegin { next_cost: Some(Cost::Known(usd.parse().unwrap())) };
     assert_eq!(driver.see(next("0.50")), Directive::Pause);
-    driver.see(EventKind::Approved { rule: "p", cap: None });
+    driver.see(EventKind::Approved { rule: "p", limit: None });
     assert_eq!(driver.see(next("0.50")), Directive::Proceed);
 }
 
@@ -181,14 +181,14 @@ fn an_overflow_is_told_once() {
 }
 
 #[test]
-fn an_approvals_cap_is_for_the_gauge_it_names() {
+fn the_new_limit_of_an_approval_is_for_the_gauge_it_names() {
     let mut driver = Driver::toml(
         "[stop]\ns = \"steps >= 99\"\n[pause]\np = \"cost >= $0.10 or tokens >= 500\"",
     );
     assert_eq!(driver.step(), Directive::Pause);
     assert_eq!(driver.run.status(), Status::Paused);
-    let cap = Some(Cap::cost("100".parse().unwrap()));
-    assert_eq!(driver.see(EventKind::Approved { rule: "p", cap }), Directive::Proceed);
+    let limit = Some(NewLimit::cost("100".parse().unwrap()));
+    assert_eq!(driver.see(EventKind::Approved { rule: "p", limit }), Directive::Proceed);
     assert_eq!(driver.run.status(), Status::InProgress);
     for _ in 0..3 {
         assert_eq!(driver.step(), Directive::Proceed);
@@ -210,11 +210,11 @@ fn the_continuation_tells_signals_and_request() {
 }
 
 #[test]
-fn a_raised_cap_holds_however_far_it_is_passed() {
+fn a_raised_limit_holds_however_far_it_is_passed() {
     let mut driver = Driver::toml("[stop]\ns = \"steps >= 99\"\n[pause]\np = \"cost >= $0.10\"");
     driver.step();
-    let cap = Some(Cap::cost("0.30".parse().unwrap()));
-    driver.see(EventKind::Approved { rule: "p", cap });
+    let limit = Some(NewLimit::cost("0.30".parse().unwrap()));
+    driver.see(EventKind::Approved { rule: "p", limit });
     assert_eq!(driver.step_with("work", "x", "5000"), Directive::Pause);
 }
 
@@ -228,7 +228,7 @@ fn an_approval_of_a_pause_at_a_natural_end_ends_the_run() {
         assert_eq!(driver.see(EventKind::StepEnd), Directive::Pause);
         driver
     };
-    let yes = || EventKind::Approved { rule: "p", cap: None };
+    let yes = || EventKind::Approved { rule: "p", limit: None };
     let mut driver = held_up();
     let saved = driver.run.save().unwrap();
     assert_eq!(driver.see(yes()), Directive::Stop);

@@ -1,9 +1,11 @@
 //! Limits, units, facts, descendants, clocks.
 
+use std::sync::Arc;
+
 use endstop_core::event::Source;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, TokenUsage};
-use endstop_core::{Directive, EventKind, Status};
+use endstop_core::{Directive, EventKind, Run, Status};
 
 use crate::Driver;
 
@@ -278,4 +280,30 @@ fn attempts_of_children_side_by_side_are_no_retries() {
     // One more than the steps that they have begun is one.
     driver.see(EventKind::AttemptBegin { next_cost: None });
     assert_eq!(driver.run.reading("retries"), Some(1));
+}
+
+#[test]
+fn a_driver_that_reports_replies_without_steps_is_told() {
+    let mut driver = Driver::stop("max_steps(2)");
+    driver.see(EventKind::AttemptBegin { next_cost: None });
+    assert_eq!(driver.reply(1, "0.10", 100), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::ErrorForbade));
+    let message = driver.run.last_stop_signal().unwrap().message.clone();
+    assert!(message.contains("EventKind::StepBegin"), "{message}");
+    assert_eq!(driver.ask_to_go_on(), Directive::Stop, "nothing overrides it");
+    driver.reply(1, "0.10", 100);
+    assert_eq!(driver.raised(), 1, "it is told once");
+}
+
+#[test]
+fn replies_without_steps_are_told_of_the_run_itself_only() {
+    let mut driver = Driver::stop("max_steps(2)");
+    driver.source = Source::Descendant;
+    assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed);
+    driver.source = Source::Own;
+    driver.step();
+    assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed, "a step was begun");
+    let saved = driver.run.save().unwrap();
+    driver.run = Run::restore(Arc::clone(driver.run.program()), &saved).unwrap();
+    assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed, "and is known after a restore");
 }

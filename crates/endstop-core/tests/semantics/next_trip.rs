@@ -91,16 +91,17 @@ fn steps_are_left_until_the_limit_and_only_wanted_actions_count() {
 
 #[test]
 fn a_pause_that_was_approved_for_good_is_not_the_next_trip() {
-    use endstop_core::event::Cap;
+    use endstop_core::event::NewLimit;
     let trip = |driver: &Driver| {
         let trip = driver.run.next_trip(Axis::Steps, &[Action::Stop, Action::Pause])?;
         Some((trip.distance, trip.rule))
     };
     let mut driver = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"steps >= 2\"");
     assert_eq!(trip(&driver), Some((2, "p".to_owned())));
-    driver.see(EventKind::Approved { rule: "p", cap: None });
+    driver.see(EventKind::Approved { rule: "p", limit: None });
     assert_eq!(trip(&driver), Some((9, "s".to_owned())));
     let mut capped = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"steps >= 2\"");
-    capped.see(EventKind::Approved { rule: "p", cap: Some(Cap { gauge: "steps", limit: 4 }) });
+    capped
+        .see(EventKind::Approved { rule: "p", limit: Some(NewLimit { gauge: "steps", limit: 4 }) });
     assert_eq!(trip(&capped), Some((4, "p".to_owned())));
 }

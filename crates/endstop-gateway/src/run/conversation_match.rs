@@ -142,7 +142,7 @@ impl Conversations {
             return Ok(());
         }
         if own.look(|run| {
-            run.trip_record().rules.iter().any(|it| it.action == Action::Stop && it.holds)
+            run.trip_record().rules.iter().any(|it| it.action == Action::Stop && it.trips)
         }) {
             return Ok(());
         }

@@ -226,7 +226,7 @@ impl RunEntry {
         let rules: Vec<String> = {
             let record = self.handle.look(endstop_core::run::Run::trip_record);
             let rules = record.rules.iter();
-            let met = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
+            let met = rules.filter(|rule| rule.action == Action::Pause && rule.trips);
             met.map(|rule| rule.id.clone()).collect()
         };
         self.pause.resume(&self.handle);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use endstop_core::condition::{Condition, GaugeId};
-use endstop_core::event::{Cap, EventKind};
+use endstop_core::event::{EventKind, NewLimit};
 use endstop_core::policy::Rule;
 use endstop_core::units::Money;
 
@@ -22,7 +22,7 @@ impl RunHandle {
         let Some(known) = program.policy().rule(rule) else { return false };
         let caps = caps_of(known, cap);
         for cap in &caps {
-            self.record(&EventKind::Approved { rule, cap: *cap }, Detail::None);
+            self.record(&EventKind::Approved { rule, limit: *cap }, Detail::None);
         }
         if !caps.is_empty() {
             // From here on the core alone knows the limits.
@@ -34,12 +34,12 @@ impl RunHandle {
 
 /// The caps that the events of an approval carry: one for each gauge of money in the rule. Empty for a cap that the
 /// rule has no gauge for: it would be approved for good.
-fn caps_of(rule: &Rule, cap: Option<Money>) -> Vec<Option<Cap<'static>>> {
+fn caps_of(rule: &Rule, cap: Option<Money>) -> Vec<Option<NewLimit<'static>>> {
     let Some(limit) = cap.map(Money::picos) else { return vec![None] };
     let names = |id| names(&rule.condition, id);
     let gauges = [(GaugeId::Cost, "cost"), (GaugeId::NextCost, "next_cost")];
     let named = gauges.into_iter().filter(|(id, _)| names(*id));
-    named.map(|(_, gauge)| Some(Cap { gauge, limit })).collect()
+    named.map(|(_, gauge)| Some(NewLimit { gauge, limit })).collect()
 }
 
 /// Recursion is bounded by the depth that a policy may have.

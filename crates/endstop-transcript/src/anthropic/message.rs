@@ -1,4 +1,8 @@
-//! Anthropic messages and their blocks of content.
+//! Anthropic messages and their blocks of content, as transcripts keep them.
+//!
+//! `endstop-llm` reads the same objects as whole responses of the API and sums them up: one text, the calls, the usage.
+//! Here a message may be a part of one, as Claude Code writes it, or a user's with results; the order of the blocks and
+//! the text of the results count, and any field may be absent. So this is a form of its own.
 
 use std::borrow::Cow;
 
@@ -6,81 +10,103 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::step::{Full, Step};
-use crate::text::text_of;
+use crate::time::Time;
 
 /// A message; the model's may be a whole response.
-#[derive(Deserialize)]
-pub(super) struct AnthropicMessage<'a> {
+#[derive(Debug, Deserialize)]
+pub(crate) struct AnthropicMessage<'a> {
     #[serde(borrow)]
-    pub(super) role: Option<Cow<'a, str>>,
+    pub(crate) role: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) content: Option<&'a RawValue>,
+    pub(crate) content: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) id: Option<Cow<'a, str>>,
+    pub(crate) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) model: Option<Cow<'a, str>>,
+    pub(crate) model: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) stop_reason: Option<Cow<'a, str>>,
+    pub(crate) stop_reason: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) usage: Option<&'a RawValue>,
+    pub(crate) usage: Option<&'a RawValue>,
     /// In place of all the rest: a whole list.
     #[serde(borrow)]
-    pub(super) messages: Option<&'a RawValue>,
+    pub(crate) messages: Option<&'a RawValue>,
+}
+
+/// The content of a message.
+#[derive(Debug)]
+pub(crate) enum MessageContent<'a> {
+    Text(Cow<'a, str>),
+    Blocks(Vec<ContentBlock<'a>>),
 }
 
 /// A block of content.
-#[derive(Default, Deserialize)]
-pub(super) struct ContentBlock<'a> {
+#[derive(Debug, Deserialize)]
+pub(crate) struct ContentBlock<'a> {
     #[serde(borrow, rename = "type")]
-    pub(super) kind: Option<Cow<'a, str>>,
+    pub(crate) kind: Cow<'a, str>,
     #[serde(borrow)]
-    pub(super) text: Option<Cow<'a, str>>,
+    pub(crate) text: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) id: Option<Cow<'a, str>>,
+    id: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) name: Option<Cow<'a, str>>,
+    name: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) input: Option<&'a RawValue>,
+    input: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_use_id: Option<Cow<'a, str>>,
+    pub(crate) tool_use_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(super) content: Option<&'a RawValue>,
-    pub(super) is_error: Option<bool>,
+    pub(crate) content: Option<&'a RawValue>,
+    pub(crate) is_error: Option<bool>,
 }
 
-/// The blocks of a message; a text is one block, and an empty one is none.
-pub(super) fn blocks_of(
-    raw: Option<&RawValue>,
-) -> Result<Vec<ContentBlock<'_>>, serde_json::Error> {
-    match raw.map(RawValue::get) {
-        None | Some("null" | "\"\"") => Ok(Vec::new()),
-        Some(text) if text.starts_with('"') => {
-            let text = Some(Cow::Owned(serde_json::from_str(text)?));
-            Ok(vec![ContentBlock { kind: Some("text".into()), text, ..ContentBlock::default() }])
+impl<'a> MessageContent<'a> {
+    /// Reads a `content` field; absent and null are no blocks.
+    pub(crate) fn read(raw: Option<&'a RawValue>) -> Result<Self, serde_json::Error> {
+        match raw.map(RawValue::get) {
+            None | Some("null") => Ok(Self::Blocks(Vec::new())),
+            Some(text) if text.starts_with('"') => {
+                serde_json::from_str::<BorrowedText<'a>>(text).map(|text| Self::Text(text.0))
+            }
+            Some(blocks) => serde_json::from_str(blocks).map(Self::Blocks),
         }
-        Some(blocks) => serde_json::from_str(blocks),
     }
-}
 
-/// Adds what the model said or asked for. Tools that the provider runs itself are part of the reply.
-pub(super) fn add_block(step: &mut Step, block: ContentBlock<'_>) -> Result<(), Full> {
-    match (block.kind.as_deref(), block.text, block.name) {
-        (Some("text"), Some(text), _) if !text.is_empty() => step.say(None, text.into_owned()),
-        (Some("tool_use"), _, Some(name)) => {
-            let arguments = block.input.map(|input| input.get().to_owned()).unwrap_or_default();
-            step.call(None, block.id.map(Cow::into_owned), name.into_owned(), arguments)
+    /// Whether it says nothing at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Blocks(blocks) => blocks.is_empty(),
         }
-        _ => Ok(()),
+    }
+
+    /// Adds what the model said or asked for. Tools that the provider runs itself are part of the reply.
+    pub(crate) fn add_to(self, step: &mut Step, time: Time) -> Result<(), Full> {
+        let blocks = match self {
+            Self::Text(text) if text.is_empty() => return Ok(()),
+            Self::Text(text) => return step.say(time, text.into_owned()),
+            Self::Blocks(blocks) => blocks,
+        };
+        for block in blocks {
+            match (&*block.kind, block.text, block.name) {
+                ("text", Some(text), _) if !text.is_empty() => step.say(time, text.into_owned())?,
+                ("tool_use", _, Some(name)) => {
+                    let arguments = block.input.map(|input| input.get().to_owned());
+                    let (id, arguments) =
+                        (block.id.map(Cow::into_owned), arguments.unwrap_or_default());
+                    step.call(time, id, name.into_owned(), arguments)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
-/// The result of a tool as text. Where there is more than text (images) it stays the JSON it is, so that
-/// only equal results compare equal.
-pub(super) fn result_text(raw: Option<&RawValue>) -> String {
-    let Some(raw) = raw else { return String::new() };
-    let is_text = |blocks: &Vec<ContentBlock<'_>>| blocks.iter().all(|block| block.text.is_some());
-    match serde_json::from_str::<Vec<ContentBlock<'_>>>(raw.get()) {
-        Ok(blocks) if !is_text(&blocks) => raw.get().to_owned(),
-        _ => text_of(Some(raw)).unwrap_or_default(),
+impl ContentBlock<'_> {
+    pub(crate) fn is_result(&self) -> bool {
+        self.kind == "tool_result"
     }
 }
+
+#[derive(Deserialize)]
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);

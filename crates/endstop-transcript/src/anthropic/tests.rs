@@ -42,7 +42,7 @@ fn blocks_tell_the_two_providers_apart() {
 
 #[test]
 fn a_result_with_images_stays_what_it_is() {
-    let text = |json: &str| result_text(serde_json::from_str::<&RawValue>(json).ok());
+    let text = |json: &str| whole_text(serde_json::from_str::<&RawValue>(json).ok());
     assert_eq!(text("\"a\\nb\""), "a\nb");
     assert_eq!(
         text("[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]"),
@@ -52,13 +52,18 @@ fn a_result_with_images_stays_what_it_is() {
         "[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image\",\"source\":{\"data\":\"x\"}}]";
     assert_eq!(text(image), image);
     assert_eq!((text("null"), text("[]")), (String::new(), String::new()));
-    assert_eq!(result_text(None), "");
+    assert_eq!(whole_text(None), "");
 }
 
 #[test]
 fn content_is_a_text_or_blocks() {
-    let count =
-        |json: &str| blocks_of(serde_json::from_str::<&RawValue>(json).ok()).map(|b| b.len());
+    let count = |json: &str| {
+        let content = MessageContent::read(serde_json::from_str::<&RawValue>(json).ok())?;
+        Ok::<_, serde_json::Error>(match content {
+            MessageContent::Text(text) => usize::from(!text.is_empty()),
+            MessageContent::Blocks(blocks) => blocks.len(),
+        })
+    };
     for (json, blocks) in
         [("null", 0), ("\"\"", 0), ("\"a\"", 1), ("[]", 0), ("[{\"type\":\"x\"}]", 1)]
     {

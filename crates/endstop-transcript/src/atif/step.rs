@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::bill::ModelCall;
+use crate::call_charge::ModelCall;
 use crate::reading::Reading;
 use crate::step::{CostSource, Full, Reply, Step};
 use crate::text::{text_of, value_of};

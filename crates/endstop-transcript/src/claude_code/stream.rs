@@ -11,14 +11,14 @@ use endstop_price::UsageShape;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::record::{
-    ClaudeBlock, ClaudeContent, ClaudeMessage, ClaudeRecord, is_note, result_text,
-};
-use crate::bill::ModelCall;
+use super::record::{ClaudeRecord, is_note};
+use crate::anthropic::message::{AnthropicMessage, ContentBlock, MessageContent};
+use crate::call_charge::ModelCall;
 use crate::lines::JsonLines;
 use crate::reading::Reading;
 use crate::recent::digest;
-use crate::step::{Full, Reply, Step};
+use crate::step::{Full, Reply};
+use crate::text::whole_text;
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
 use crate::warning::{WarningKind, Warnings};
@@ -159,7 +159,7 @@ impl ClaudeAgent<'_> {
         if is_elsewhere || message.model.as_deref() == Some(SYNTHETIC) {
             return Ok(());
         }
-        let content = ClaudeContent::read(message.content)?;
+        let content = MessageContent::read(message.content)?;
         let line = self.reading.line.unwrap_or(0);
         let key = key_of(id, record.request_id.as_ref(), line);
         if self.open.as_ref().is_none_or(|open| open.key != Some(key)) {
@@ -180,17 +180,17 @@ impl ClaudeAgent<'_> {
         if let Some(usage) = message.usage.filter(|usage| usage.get() != "null") {
             open.usage = Some((line, usage.to_owned()));
         }
-        Ok(add_content(step, content, time)?)
+        Ok(content.add_to(step, time)?)
     }
 
     fn user(&mut self, record: &ClaudeRecord<'_>, time: Time) -> Result<(), Refused> {
-        let is_turn = match ClaudeContent::read(message_of(record)?.content)? {
-            ClaudeContent::Text(text) => !is_note(&text),
-            ClaudeContent::Blocks(blocks) if blocks.iter().any(|b| b.kind == "tool_result") => {
+        let is_turn = match MessageContent::read(message_of(record)?.content)? {
+            MessageContent::Text(text) => !is_note(&text),
+            MessageContent::Blocks(blocks) if blocks.iter().any(ContentBlock::is_result) => {
                 return Ok(self.results(&blocks, time)?);
             }
-            ClaudeContent::Blocks(blocks) => {
-                let is_note = |block: &ClaudeBlock<'_>| block.text.as_deref().is_some_and(is_note);
+            MessageContent::Blocks(blocks) => {
+                let is_note = |block: &ContentBlock<'_>| block.text.as_deref().is_some_and(is_note);
                 !blocks.is_empty() && !blocks.iter().any(is_note)
             }
         };
@@ -206,12 +206,12 @@ impl ClaudeAgent<'_> {
         Ok(())
     }
 
-    fn results(&mut self, blocks: &[ClaudeBlock<'_>], time: Time) -> Result<(), Full> {
+    fn results(&mut self, blocks: &[ContentBlock<'_>], time: Time) -> Result<(), Full> {
         let Some(step) = self.timeline.step() else { return Ok(()) };
         for block in blocks {
             if let Some(id) = block.tool_use_id.as_deref() {
                 let failed = block.is_error == Some(true);
-                step.result_of(id, time, result_text(block.content), failed)?;
+                step.result_of(id, time, whole_text(block.content), failed)?;
             }
         }
         Ok(())
@@ -293,26 +293,7 @@ impl OpenMessage {
     }
 }
 
-fn add_content(step: &mut Step, content: ClaudeContent<'_>, time: Time) -> Result<(), Full> {
-    let blocks = match content {
-        ClaudeContent::Text(text) => return step.say(time, text.into_owned()),
-        ClaudeContent::Blocks(blocks) => blocks,
-    };
-    for block in blocks {
-        match (&*block.kind, block.text, block.name) {
-            ("text", Some(text), _) => step.say(time, text.into_owned())?,
-            ("tool_use", _, Some(name)) => {
-                let arguments = block.input.map(|input| input.get().to_owned()).unwrap_or_default();
-                let id = block.id.map(Cow::into_owned);
-                step.call(time, id, name.into_owned(), arguments)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn message_of<'a>(record: &ClaudeRecord<'a>) -> Result<ClaudeMessage<'a>, serde_json::Error> {
+fn message_of<'a>(record: &ClaudeRecord<'a>) -> Result<AnthropicMessage<'a>, serde_json::Error> {
     serde_json::from_str(record.message.map_or("{}", RawValue::get))
 }
 

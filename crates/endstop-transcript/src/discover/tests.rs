@@ -8,10 +8,10 @@ const SESSION: &str = r#"{"type":"user","sessionId":"s1","timestamp":"2026-11-01
 const ROLLOUT: &str =
     r#"{"timestamp":"2026-11-01T00:00:00Z","type":"session_meta","payload":{"id":"c1"}}"#;
 
-/// A folder of its own for a test, removed when the test is over.
-struct Folder(PathBuf);
+/// A directory of its own for a test, removed when the test is over.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
         let path = env::temp_dir().join(format!("endstop-discover-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -26,15 +26,15 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-fn shape(folder: &Folder, found: &Found) -> Vec<(String, &'static str, Vec<String>)> {
+fn shape(directory: &Directory, found: &Found) -> Vec<(String, &'static str, Vec<String>)> {
     let name = |part: &Part| {
-        let path = part.path().unwrap().strip_prefix(&folder.0).unwrap();
+        let path = part.path().unwrap().strip_prefix(&directory.0).unwrap();
         path.to_str().unwrap().to_owned()
     };
     let transcripts = found.transcripts.iter();
@@ -45,14 +45,14 @@ fn shape(folder: &Folder, found: &Found) -> Vec<(String, &'static str, Vec<Strin
 
 #[test]
 fn files_of_sub_agents_are_children_of_their_session() {
-    let folder = Folder::new("children");
-    folder.put("p/s1.jsonl", SESSION);
-    folder.put("p/s1/subagents/agent-b.jsonl", SESSION);
-    folder.put("p/s1/subagents/agent-acompact-a.jsonl", SESSION);
-    folder.put("p/agent-old.jsonl", SESSION);
-    folder.put("p/agent-lost.jsonl", &SESSION.replace("s1", "s9"));
-    folder.put("p/README.md", "# no transcript");
-    folder.put("p/outcomes.json", "{\"a\":{\"resolved\":true}}");
+    let directory = Directory::new("children");
+    directory.put("p/s1.jsonl", SESSION);
+    directory.put("p/s1/subagents/agent-b.jsonl", SESSION);
+    directory.put("p/s1/subagents/agent-acompact-a.jsonl", SESSION);
+    directory.put("p/agent-old.jsonl", SESSION);
+    directory.put("p/agent-lost.jsonl", &SESSION.replace("s1", "s9"));
+    directory.put("p/README.md", "# no transcript");
+    directory.put("p/outcomes.json", "{\"a\":{\"resolved\":true}}");
     let children = [
         "p/agent-old.jsonl",
         "p/s1/subagents/agent-acompact-a.jsonl",
@@ -62,54 +62,54 @@ fn files_of_sub_agents_are_children_of_their_session() {
     let session = ("p/s1.jsonl".to_owned(), "claude-code", children);
     let lost = ("p/agent-lost.jsonl".to_owned(), "claude-code", vec![]);
 
-    let found = walk(std::slice::from_ref(&folder.0)).unwrap();
-    assert_eq!(shape(&folder, &found), [lost, session.clone()]);
+    let found = walk(std::slice::from_ref(&directory.0)).unwrap();
+    assert_eq!(shape(&directory, &found), [lost, session.clone()]);
     assert!(found.warnings.is_empty());
 
-    let named = walk(&[folder.0.join("p/s1.jsonl")]).unwrap();
-    let (main, _, mut children) = shape(&folder, &named).remove(0);
+    let named = walk(&[directory.0.join("p/s1.jsonl")]).unwrap();
+    let (main, _, mut children) = shape(&directory, &named).remove(0);
     children.sort();
     assert_eq!((main, children), (session.0, session.2));
 
-    let alone = walk(&[folder.0.join("p/s1/subagents/agent-b.jsonl")]).unwrap();
-    assert_eq!(shape(&folder, &alone)[0].0, "p/s1/subagents/agent-b.jsonl");
+    let alone = walk(&[directory.0.join("p/s1/subagents/agent-b.jsonl")]).unwrap();
+    assert_eq!(shape(&directory, &alone)[0].0, "p/s1/subagents/agent-b.jsonl");
 }
 
 #[test]
 fn a_named_file_that_is_no_transcript_is_an_error_that_lists_the_formats() {
-    let folder = Folder::new("named");
-    let path = folder.put("results.json", "{\"total\":3}");
+    let directory = Directory::new("named");
+    let path = directory.put("results.json", "{\"total\":3}");
     let error = walk(&[path]).unwrap_err().to_string();
     assert!(error.contains("results.json") && error.contains("claude-code, codex"), "{error}");
-    let error = walk(&[folder.0.join("absent")]).unwrap_err().to_string();
+    let error = walk(&[directory.0.join("absent")]).unwrap_err().to_string();
     assert!(error.starts_with("cannot read `"), "{error}");
 }
 
 #[test]
 fn an_active_rollout_wins_over_its_archived_copy() {
-    let folder = Folder::new("archive");
-    folder.put("sessions/2026/a.jsonl", ROLLOUT);
-    folder.put("archived_sessions/2026/a.jsonl", ROLLOUT);
-    folder.put("archived_sessions/2026/b.jsonl", ROLLOUT);
-    let found = walk(std::slice::from_ref(&folder.0)).unwrap();
-    let mains: Vec<String> = shape(&folder, &found).into_iter().map(|(main, ..)| main).collect();
+    let directory = Directory::new("archive");
+    directory.put("sessions/2026/a.jsonl", ROLLOUT);
+    directory.put("archived_sessions/2026/a.jsonl", ROLLOUT);
+    directory.put("archived_sessions/2026/b.jsonl", ROLLOUT);
+    let found = walk(std::slice::from_ref(&directory.0)).unwrap();
+    let mains: Vec<String> = shape(&directory, &found).into_iter().map(|(main, ..)| main).collect();
     assert_eq!(mains, ["archived_sessions/2026/b.jsonl", "sessions/2026/a.jsonl"]);
 }
 
 #[test]
 fn a_file_named_twice_is_read_once() {
-    let folder = Folder::new("twice");
-    let path = folder.put("s1.jsonl", SESSION);
-    assert_eq!(walk(&[path.clone(), folder.0.clone(), path]).unwrap().transcripts.len(), 1);
+    let directory = Directory::new("twice");
+    let path = directory.put("s1.jsonl", SESSION);
+    assert_eq!(walk(&[path.clone(), directory.0.clone(), path]).unwrap().transcripts.len(), 1);
 }
 
 #[cfg(unix)]
 #[test]
 fn links_in_a_circle_end() {
-    let folder = Folder::new("circle");
-    folder.put("a/s1.jsonl", SESSION);
-    std::os::unix::fs::symlink(&folder.0, folder.0.join("a/up")).unwrap();
-    assert_eq!(walk(std::slice::from_ref(&folder.0)).unwrap().transcripts.len(), 1);
+    let directory = Directory::new("circle");
+    directory.put("a/s1.jsonl", SESSION);
+    std::os::unix::fs::symlink(&directory.0, directory.0.join("a/up")).unwrap();
+    assert_eq!(walk(std::slice::from_ref(&directory.0)).unwrap().transcripts.len(), 1);
 }
 
 #[test]

@@ -86,19 +86,19 @@ fn thoughts_are_output_and_cached_tokens_input() {
 }
 
 #[test]
-fn sub_agents_belong_to_the_newest_session_of_their_folders_name() {
+fn sub_agents_belong_to_the_newest_session_of_their_directories_name() {
     let root = std::env::temp_dir().join(format!("endstop-gemini-{}", std::process::id()));
-    let folder = root.join(CHATS).join("abcdef01-full-id");
-    fs::create_dir_all(&folder).unwrap();
+    let directory = root.join(CHATS).join("abcdef01-full-id");
+    fs::create_dir_all(&directory).unwrap();
     let main = root.join(CHATS).join("session-2026-11-02T10-00-abcdef01.jsonl");
     fs::write(&main, HEADER).unwrap();
     fs::write(main.with_file_name("session-2026-11-02T10-00-ffffffff.jsonl"), HEADER).unwrap();
-    let child = folder.join("worker.jsonl");
+    let child = directory.join("worker.jsonl");
     let head = Head::new(HEADER.as_bytes(), b"");
     assert!(detect(&head));
     assert_eq!(parent(&child, &head), Some(main.clone()));
     assert_eq!(parent(&main, &head), None);
-    assert_eq!(companions(&main), [folder]);
+    assert_eq!(companions(&main), [directory]);
     let old = main.with_extension("json");
     assert_eq!(shadowed_by(&old), Some(main));
     fs::remove_dir_all(root).unwrap();

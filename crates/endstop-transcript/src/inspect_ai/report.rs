@@ -5,7 +5,7 @@ use endstop_price::{UsageShape, billed_cost};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::bill::ModelCall;
+use crate::call_charge::ModelCall;
 use crate::reading::Reading;
 use crate::step::{CostSource, Reply};
 use crate::time::Time;
@@ -14,7 +14,7 @@ use crate::time::Time;
 const PROVIDERS: [(&str, &str); 4] =
     [("grok", "x-ai"), ("azureai", "azure"), ("together", "together-ai"), ("cf", "cloudflare")];
 
-/// Services that offer a vendor's models at prices of their own: `anthropic/bedrock/..`.
+/// Services that offer a provider's models at prices of their own: `anthropic/bedrock/..`.
 const SERVICES: [&str; 3] = ["azure", "bedrock", "vertex"];
 
 /// Sets the usage and cost of a reply of the model that Inspect calls `name`, `provider/model`.
@@ -41,8 +41,8 @@ pub(super) fn fill(
         time,
         ..ModelCall::new(shape, &usage)
     };
-    let bill = reading.price(reply, &call, label);
-    if reply.source == CostSource::Unknown && bill.problem.is_none() {
+    let charge = reading.price(reply, &call, label);
+    if reply.source == CostSource::Unknown && charge.problem.is_none() {
         // What Inspect computed from prices that its user gave it.
         let own = report.get("total_cost").and_then(|cost| billed_cost(&json!({ "cost": cost })));
         if let Some(cost) = own {

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::bill::ModelCall;
-use crate::messages::{Asked, Said, Told, list_of, said_in, text_of, told_in};
+use crate::call_charge::ModelCall;
+use crate::messages::{ModelInput, ModelOutput, RequestedCall, list_of, said_in, text_of, told_in};
 use crate::reading::Reading;
 use crate::step::Reply;
 use crate::text::value_of;
@@ -48,7 +48,7 @@ pub(super) struct SpendRow {
 pub(super) enum RowKind {
     Model(Box<LoggedCall>),
     /// With its result, where it is logged.
-    Tool(Asked, String),
+    Tool(RequestedCall, String),
     /// No step of an agent.
     Other {
         has_cost: bool,
@@ -64,8 +64,8 @@ pub(super) struct LoggedCall {
     /// With what was billed, as `cost`.
     usage: Value,
     finish: Option<String>,
-    pub(super) said: Said,
-    pub(super) told: Told,
+    pub(super) said: ModelOutput,
+    pub(super) told: ModelInput,
 }
 
 #[derive(Deserialize)]
@@ -135,11 +135,11 @@ fn kind_of(record: Record<'_>, metadata: &Map<String, Value>) -> RowKind {
 }
 
 /// The tool's own name and arguments, as the proxy notes them.
-fn mcp_call(metadata: &Map<String, Value>) -> Asked {
+fn mcp_call(metadata: &Map<String, Value>) -> RequestedCall {
     let call = object_of(metadata.get("mcp_tool_call_metadata"));
     let text = |key: &str| call.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let arguments = call.get("arguments").filter(|value| !value.is_null());
-    Asked {
+    RequestedCall {
         id: None,
         tool: text("name"),
         arguments: arguments.map(Value::to_string).unwrap_or_default(),

@@ -7,9 +7,8 @@ use endstop_price::UsageShape;
 
 use super::span::{ModelSpan, Span, SpanKind};
 use crate::RunSink;
-use crate::bill::ModelCall;
 use crate::builder::RunBuilder;
-use crate::conversation::Conversation;
+use crate::call_charge::ModelCall;
 use crate::limits::MAX_ANCESTORS;
 use crate::reading::Reading;
 use crate::step::{Full, Reply, ToolAnswer};
@@ -107,7 +106,7 @@ impl SpanTree {
 /// The spans of one agent.
 #[derive(Default)]
 struct AgentSpans {
-    conversation: Conversation,
+    timeline: AgentTimeline,
     ended: Option<Time>,
 }
 
@@ -122,28 +121,29 @@ impl TraceAgents<'_> {
         let depth = tree.depth(place);
         let agent = tree.agents.get(place).copied().flatten().filter(|_| depth > 1);
         let agent = self.agents.entry(agent).or_default();
-        let conversation = &mut agent.conversation;
+        let timeline = &mut agent.timeline;
         match &span.kind {
             SpanKind::Agent(turns) => {
                 if depth > 1 {
-                    conversation.push(TimelineEntry::ChildBegin(span.begun(), depth - 1));
+                    timeline.push(TimelineEntry::ChildBegin(span.begun(), depth - 1));
                     agent.ended = Some(span.ended());
                 }
-                conversation.hear((*turns).max(1), span.begun());
+                timeline.hear((*turns).max(1), span.begun());
             }
             SpanKind::Model(_) if tree.doubles.contains(&place) => {}
             SpanKind::Model(model) => {
-                conversation.ask(&model.told, span.begun());
+                let asked = timeline.ask(&model.told, span.begun());
                 if !span.failed {
                     let reply = reply_of(model, span, self.reading);
-                    return conversation.answer(span.ended(), reply, &model.said);
+                    return timeline.answer(span.ended(), reply, &model.said).and(asked);
                 }
-                conversation.fail(span.ended());
+                timeline.fail(span.ended());
+                return asked;
             }
             SpanKind::Tool(tool) => {
                 let result = tool.result.clone().unwrap_or_default();
                 let ended = ToolAnswer { time: span.ended(), result, failed: span.failed };
-                conversation.tool(&tool.asked, span.begun(), ended);
+                return timeline.tool(&tool.asked, span.begun(), ended);
             }
             SpanKind::Other => {}
         }
@@ -160,15 +160,14 @@ impl TraceAgents<'_> {
     fn finish(mut self) -> (AgentTimeline, Vec<AgentTimeline>) {
         let mut agents = std::mem::take(&mut self.agents);
         for agent in agents.values_mut() {
-            let closed = agent.conversation.close();
+            let closed = agent.timeline.finish();
             self.check(closed);
             if let Some(time) = agent.ended {
-                agent.conversation.push(TimelineEntry::ChildEnd(time));
+                agent.timeline.push(TimelineEntry::ChildEnd(time));
             }
         }
         let own = agents.remove(&None).unwrap_or_default();
-        let children = agents.into_values().map(|agent| agent.conversation.into_timeline());
-        (own.conversation.into_timeline(), children.collect())
+        (own.timeline, agents.into_values().map(|agent| agent.timeline).collect())
     }
 }
 
@@ -181,8 +180,8 @@ fn reply_of(model: &ModelSpan, span: &Span, reading: Reading<'_>) -> Reply {
         time: span.ended(),
         ..ModelCall::new(UsageShape::Otel, usage)
     };
-    let bill = reading.price(&mut reply, &call, format_args!("usage of span {}", span.id));
-    if bill.was_exclusive {
+    let charge = reading.price(&mut reply, &call, format_args!("usage of span {}", span.id));
+    if charge.was_exclusive {
         reading.warn(WarningKind::Reinterpreted, || {
             "input tokens below their cached part; taken as without it".to_owned()
         });

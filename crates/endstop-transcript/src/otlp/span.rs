@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
 use super::messages;
-use crate::messages::{Asked, Said, Told, text_of};
+use crate::messages::{ModelInput, ModelOutput, RequestedCall, text_of};
 use crate::time::Time;
 
 /// `status.code` of a span that failed, as a number and by name.
@@ -61,14 +61,14 @@ pub(super) struct ModelSpan {
     /// With the names of the conventions.
     pub(super) usage: Option<Value>,
     pub(super) finish: Option<String>,
-    pub(super) said: Said,
-    pub(super) told: Told,
+    pub(super) said: ModelOutput,
+    pub(super) told: ModelInput,
 }
 
 /// A tool call.
 #[derive(Debug)]
 pub(super) struct ToolSpan {
-    pub(super) asked: Asked,
+    pub(super) asked: RequestedCall,
     pub(super) result: Option<String>,
 }
 
@@ -342,7 +342,7 @@ fn tool_of(attributes: &Attributes) -> ToolSpan {
         "traceloop.entity.output",
     ];
     ToolSpan {
-        asked: Asked {
+        asked: RequestedCall {
             id: string(attributes, &ids).map(str::to_owned),
             tool: string(attributes, &names).unwrap_or_default().to_owned(),
             arguments: content(attributes, &arguments).unwrap_or_default(),

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{Lists, Turn, WRONG};
 use crate::limits::MAX_HISTORY_BYTES;
+use crate::openai_chat::{Function, ToolCall};
 use crate::reading::Reading;
 use crate::text::text_of;
 use crate::warning::Warnings;
@@ -33,20 +34,6 @@ struct Message<'a> {
     is_demo: Option<bool>,
     #[serde(borrow)]
     tool_calls: Option<Vec<ToolCall<'a>>>,
-}
-
-#[derive(Deserialize)]
-struct ToolCall<'a> {
-    #[serde(borrow)]
-    function: Option<Function<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Function<'a> {
-    #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
 }
 
 /// What a message of the history is.

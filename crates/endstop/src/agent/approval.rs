@@ -79,7 +79,7 @@ impl AgentRun {
         let Some(approver) = approver.cloned() else { return Flow::Pause };
         self.sync();
         let verdict = Box::new(self.run().look(Run::trip_record));
-        let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
+        let held = verdict.rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips);
         let rules: Vec<String> = held.map(|rule| rule.id.clone()).collect();
         let message = verdict.to_string();
         self.run().record_plain(&EventKind::Paused);

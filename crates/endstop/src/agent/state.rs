@@ -237,7 +237,7 @@ impl AgentState {
     pub fn approved(mut self, cap: Option<Money>) -> Self {
         let verdict = self.execution.verdict.as_deref();
         let rules = verdict.map_or(&[][..], |verdict| &verdict.rules);
-        let held = rules.iter().filter(|rule| rule.action == Action::Pause && rule.holds);
+        let held = rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips);
         let given = held
             .map(|rule| GivenApproval { rule: rule.id.clone(), cap_picos: cap.map(Money::picos) });
         self.execution.approvals.extend(given);

@@ -128,7 +128,7 @@ fn answer_of(agent: &AgentLoop, state: &AgentState) -> String {
 fn what_it_waits_for(agent: &AgentLoop, state: &AgentState) -> String {
     let policy = agent.0.program.policy();
     let rules = state.execution.verdict.iter().flat_map(|verdict| &verdict.rules);
-    let holding = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
+    let holding = rules.filter(|rule| rule.action == Action::Pause && rule.trips);
     let texts = holding.filter_map(|rule| policy.rule(&rule.id));
     let texts: Vec<String> =
         texts.map(|rule| format!("`{}` ({})", rule.id, rule.condition)).collect();

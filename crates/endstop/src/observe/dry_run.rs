@@ -148,12 +148,12 @@ impl State {
     /// A person would be asked here; the run went on, so the answer is taken to be yes.
     fn approve(&mut self, event: &Event<'_>) {
         let rules = self.run.trip_record().rules.into_iter();
-        let held = rules.filter(|rule| rule.action == Action::Pause && rule.holds);
+        let held = rules.filter(|rule| rule.action == Action::Pause && rule.trips);
         for rule in held.map(|rule| rule.id).collect::<Vec<_>>() {
             if self.paused.contains(&rule) {
                 continue;
             }
-            let kind = EventKind::Approved { rule: &rule, cap: None };
+            let kind = EventKind::Approved { rule: &rule, limit: None };
             self.run.observe(&Event { kind, ..event.clone() });
             self.paused.push(rule);
         }

@@ -115,7 +115,7 @@ async fn a_parent_money_limit_that_a_child_reaches_stops_the_parent_by_its_rule(
     assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached), "{record}");
     let verdict = state.execution.verdict.as_ref().unwrap();
     assert_eq!(verdict.rule.as_deref(), Some("stop"), "{record}");
-    assert!(verdict.rules[0].holds, "{record}");
+    assert!(verdict.rules[0].trips, "{record}");
     let cost = state.cost().unwrap();
     assert!(cost <= "0.20".parse().unwrap() && cost > "0.10".parse().unwrap(), "{record}");
 }

@@ -172,7 +172,7 @@ pub enum Kind<'a> {
         #[serde(borrow)]
         rule: Cow<'a, str>,
         #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-        cap: Option<CapOf<'a>>,
+        limit: Option<NewLimitOf<'a>>,
     },
     Tick,
     RunEnd {
@@ -196,10 +196,10 @@ pub struct Usage {
     pub output: u64,
 }
 
-/// [`Cap`](crate::event::Cap) as it is written.
+/// [`NewLimit`](crate::event::NewLimit) as it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are those of `Cap`")]
-pub struct CapOf<'a> {
+#[expect(missing_docs, reason = "the fields are those of `NewLimit`")]
+pub struct NewLimitOf<'a> {
     #[serde(borrow)]
     pub gauge: Cow<'a, str>,
     pub limit: u64,

@@ -2,8 +2,8 @@
 
 use alloc::borrow::Cow;
 
-use super::{CapOf, Kind, Usage};
-use crate::event::{Cap, EventKind};
+use super::{Kind, NewLimitOf, Usage};
+use crate::event::{EventKind, NewLimit};
 use crate::units::TokenUsage;
 
 impl From<TokenUsage> for Usage {
@@ -84,9 +84,10 @@ impl<'a> Kind<'a> {
             }
             EventKind::Paused => Self::Paused,
             EventKind::Resumed => Self::Resumed,
-            EventKind::Approved { rule, cap } => Self::Approved {
+            EventKind::Approved { rule, limit } => Self::Approved {
                 rule: Cow::Borrowed(rule),
-                cap: cap.map(|cap| CapOf { gauge: Cow::Borrowed(cap.gauge), limit: cap.limit }),
+                limit: limit
+                    .map(|new| NewLimitOf { gauge: Cow::Borrowed(new.gauge), limit: new.limit }),
             },
             EventKind::RunEnd { succeeded } => Self::RunEnd { succeeded: *succeeded },
             _ => Self::Tick,
@@ -134,9 +135,9 @@ impl<'a> Kind<'a> {
             Self::ContinuationRequested { by } => EventKind::ContinuationRequested { by },
             Self::Paused => EventKind::Paused,
             Self::Resumed => EventKind::Resumed,
-            Self::Approved { rule, cap } => EventKind::Approved {
+            Self::Approved { rule, limit } => EventKind::Approved {
                 rule,
-                cap: cap.as_ref().map(|cap| Cap { gauge: &cap.gauge, limit: cap.limit }),
+                limit: limit.as_ref().map(|new| NewLimit { gauge: &new.gauge, limit: new.limit }),
             },
             Self::Tick => EventKind::Tick,
             Self::RunEnd { succeeded } => EventKind::RunEnd { succeeded: *succeeded },

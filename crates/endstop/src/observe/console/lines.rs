@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use endstop_core::event::{Cap, EventKind};
+use endstop_core::event::{EventKind, NewLimit};
 use endstop_core::policy::Action;
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::{StopReason, StopSignal};
@@ -184,7 +184,9 @@ impl Seen {
             }
             EventKind::Paused => (Kind::Pause, "Execution stands still".to_owned()),
             EventKind::Resumed => (Kind::Exec, "Execution goes on".to_owned()),
-            EventKind::Approved { rule, cap } => (Kind::Exec, approved(&name(rule), cap.as_ref())),
+            EventKind::Approved { rule, limit } => {
+                (Kind::Exec, approved(&name(rule), limit.as_ref()))
+            }
             _ => return None,
         };
         Some(Line::new(kind, message))
@@ -313,7 +315,7 @@ fn with_words(what: &str, words: &str) -> String {
     if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
 }
 
-fn approved(rule: &str, cap: Option<&Cap<'_>>) -> String {
+fn approved(rule: &str, cap: Option<&NewLimit<'_>>) -> String {
     match cap {
         Some(cap) if matches!(cap.gauge, "cost" | "own.cost" | "next_cost") => {
             format!("{rule} approved up to {}", Money::from_picos(cap.limit))
@@ -325,7 +327,7 @@ fn approved(rule: &str, cap: Option<&Cap<'_>>) -> String {
 
 /// The rules of `action` that hold, each with a leaf that does: `ask-first (cost >= $1.00 is $1.20)`.
 fn holding(verdict: &TripRecord, action: Action) -> String {
-    let rules = verdict.rules.iter().filter(|rule| rule.holds && rule.action == action);
+    let rules = verdict.rules.iter().filter(|rule| rule.trips && rule.action == action);
     let words = rules.map(|rule| match first_true(&rule.tree) {
         Some(leaf) => {
             let observed = leaf.observed.as_ref();

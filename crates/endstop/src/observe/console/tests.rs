@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use endstop_core::event::{Cap, EventKind};
+use endstop_core::event::{EventKind, NewLimit};
 use endstop_core::expr::parse;
 use endstop_core::policy::{Action, Rule};
 use endstop_core::signal::{StopReason, StopSignal};
@@ -172,7 +172,7 @@ fn failures_and_refusals_have_kinds_of_their_own() {
     play.tell(0, EventKind::StepBegin, Detail::None);
     play.tell(
         0,
-        EventKind::Approved { rule: "ask", cap: Some(Cap::cost("2".parse().unwrap())) },
+        EventKind::Approved { rule: "ask", limit: Some(NewLimit::cost("2".parse().unwrap())) },
         Detail::None,
     );
     play.tell(0, EventKind::Kill { message: "" }, Detail::None);

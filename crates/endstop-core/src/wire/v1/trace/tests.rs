@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::event::{Cap, EventKind};
+use crate::event::{EventKind, NewLimit};
 use crate::signal::StopReason;
 use crate::units::TokenUsage;
 
@@ -58,8 +58,8 @@ fn every_kind_is_read_as_it_was_written() {
         EventKind::ContinuationRequested { by: "critic" },
         EventKind::Paused,
         EventKind::Resumed,
-        EventKind::Approved { rule: "ask", cap: Some(Cap::cost(Money::from_picos(9))) },
-        EventKind::Approved { rule: "ask", cap: None },
+        EventKind::Approved { rule: "ask", limit: Some(NewLimit::cost(Money::from_picos(9))) },
+        EventKind::Approved { rule: "ask", limit: None },
         EventKind::Tick,
         EventKind::RunEnd { succeeded: Some(false) },
         EventKind::RunEnd { succeeded: None },

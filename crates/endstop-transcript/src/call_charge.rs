@@ -34,7 +34,7 @@ impl<'c> ModelCall<'c> {
 }
 
 /// What it used and cost.
-pub(super) struct Bill {
+pub(super) struct CallCharge {
     /// `None` where the report cannot be read.
     pub(super) usage: Option<TokenUsage>,
     pub(super) cost: Cost,
@@ -46,8 +46,8 @@ pub(super) struct Bill {
 }
 
 /// Reads the usage report of a call. What the provider billed wins over what is computed.
-pub(super) fn bill(call: &ModelCall<'_>, prices: &PriceTable) -> Bill {
-    let mut bill = Bill {
+pub(super) fn charge_of(call: &ModelCall<'_>, prices: &PriceTable) -> CallCharge {
+    let mut charge = CallCharge {
         usage: None,
         cost: Cost::Unpriced,
         source: CostSource::Unknown,
@@ -57,32 +57,34 @@ pub(super) fn bill(call: &ModelCall<'_>, prices: &PriceTable) -> Bill {
     let counts = match read_usage(call.shape, call.usage) {
         Ok(counts) => Some(counts),
         Err(error) => {
-            bill.problem = Some(error.to_string());
+            charge.problem = Some(error.to_string());
             None
         }
     };
-    bill.was_exclusive = counts.as_ref().is_some_and(UsageCounts::was_exclusive);
-    bill.usage = counts.as_ref().map(UsageCounts::token_usage);
+    charge.was_exclusive = counts.as_ref().is_some_and(UsageCounts::was_exclusive);
+    charge.usage = counts.as_ref().map(UsageCounts::token_usage);
     if let Some(billed) = billed_cost(call.usage) {
-        (bill.cost, bill.source) = (Cost::Known(billed), CostSource::Billed);
-        return bill;
+        (charge.cost, charge.source) = (Cost::Known(billed), CostSource::Billed);
+        return charge;
     }
     if let Some(cost) = call.usage.get("cost").filter(|cost| !cost.is_null()) {
-        bill.problem.get_or_insert_with(|| format!("`cost` is not an amount of dollars: `{cost}`"));
+        charge
+            .problem
+            .get_or_insert_with(|| format!("`cost` is not an amount of dollars: `{cost}`"));
     }
-    let (Some(counts), Some(model)) = (counts, call.model) else { return bill };
+    let (Some(counts), Some(model)) = (counts, call.model) else { return charge };
     let mut context = context_of(call.usage);
     fill_tier(&mut context, call.service_tier);
     let at = call.time.map_or(LATEST, WallTime);
     let found = call.providers.iter().find_map(|provider| prices.find(*provider, model));
     match found.map(|price| price.price(&counts, at, &context)) {
         Some(Ok(priced)) => {
-            (bill.cost, bill.source) = (Cost::Known(priced.total), CostSource::Computed);
+            (charge.cost, charge.source) = (Cost::Known(priced.total), CostSource::Computed);
         }
-        Some(Err(error)) => bill.problem = Some(error.to_string()),
+        Some(Err(error)) => charge.problem = Some(error.to_string()),
         None => {}
     }
-    bill
+    charge
 }
 
 fn fill_tier(context: &mut CallContext, tier: Option<&str>) {

@@ -1,0 +1,59 @@
+//! Three values: what can be said of a condition.
+
+use serde::{Deserialize, Serialize};
+
+/// True, false, or not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Truth {
+    /// It does not hold.
+    False,
+    /// It holds.
+    True,
+    /// It cannot be said yet, or the reading is missing.
+    Unknown,
+}
+
+impl Truth {
+    /// Kleene's negation.
+    #[must_use]
+    pub const fn negated(self) -> Self {
+        match self {
+            Self::False => Self::True,
+            Self::True => Self::False,
+            Self::Unknown => Self::Unknown,
+        }
+    }
+
+    /// Kleene's conjunction.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::False, _) | (_, Self::False) => Self::False,
+            (Self::True, Self::True) => Self::True,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Kleene's disjunction.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        self.negated().and(other.negated()).negated()
+    }
+
+    /// `true` or `false`, known.
+    #[must_use]
+    pub const fn known(value: bool) -> Self {
+        if value { Self::True } else { Self::False }
+    }
+
+    /// `true`, `false` or `unknown`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::False => "false",
+            Self::True => "true",
+            Self::Unknown => "unknown",
+        }
+    }
+}

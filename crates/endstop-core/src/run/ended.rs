@@ -1,0 +1,93 @@
+//! How a run ended.
+
+use alloc::boxed::Box;
+
+use serde::{Deserialize, Serialize};
+
+use crate::directive::Status;
+use crate::meter::Sight;
+use crate::signal::{StopReason, StopSignal, StopSignals};
+use crate::trip_record::TripRecord;
+
+/// The signal of a run that ended by itself.
+static COMPLETED: StopSignal = StopSignal::new(StopReason::Completed);
+
+/// The end of a run, or of as much of it as there has been.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Ended {
+    /// `None` of a run that ended by itself while nothing has come since: most go on at once with a user's
+    /// message or another step, and then nobody has asked for it.
+    record: Option<Box<TripRecord>>,
+    /// It ended by itself: a user's message or another step goes on.
+    natural: bool,
+}
+
+impl Ended {
+    /// The run ended by itself; [`keep`](Self::keep) adds the record.
+    pub(super) const fn by_itself() -> Self {
+        Self { record: None, natural: true }
+    }
+
+    /// The run was stopped.
+    pub(super) fn stopped(record: TripRecord) -> Self {
+        Self { record: Some(Box::new(record)), natural: false }
+    }
+
+    pub(super) const fn is_natural(&self) -> bool {
+        self.natural
+    }
+
+    pub(super) const fn lacks_record(&self) -> bool {
+        self.record.is_none()
+    }
+
+    /// Keeps the record of an end that has none.
+    pub(super) fn keep(&mut self, record: TripRecord) {
+        self.record = Some(Box::new(record));
+    }
+
+    pub(super) fn record(&self) -> Option<&TripRecord> {
+        self.record.as_deref()
+    }
+
+    pub(super) fn into_record(self) -> Option<TripRecord> {
+        self.record.map(|record| *record)
+    }
+
+    /// A saved end; `None` if its record names no signal.
+    pub(super) fn fit(self) -> Option<Self> {
+        let is_whole = self.record.as_ref().is_none_or(|record| record.primary.is_some());
+        is_whole.then_some(self)
+    }
+
+    /// The signal that the run ended by.
+    pub(super) fn signal(&self) -> &StopSignal {
+        let Some(record) = &self.record else { return &COMPLETED };
+        match &record.primary {
+            Some(signal) => signal,
+            None => unreachable!("a run ends by a signal"),
+        }
+    }
+
+    /// All signals that stood at the end.
+    pub(super) fn signals(&self) -> StopSignals {
+        match &self.record {
+            Some(record) => record.signals.clone(),
+            None => core::iter::once(COMPLETED.clone()).collect(),
+        }
+    }
+
+    /// What was in flight at the end is settled.
+    pub(super) fn settle(&mut self, sight: Sight<'_>) {
+        if let Some(record) = &mut self.record {
+            record.settle(sight);
+        }
+    }
+
+    /// An error that came after the end; the status with it.
+    pub(super) fn add_error(&mut self, signal: &StopSignal) -> Option<Status> {
+        let record = self.record.as_mut()?;
+        record.add_error(signal.clone());
+        Some(record.status)
+    }
+}
