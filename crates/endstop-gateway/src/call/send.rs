@@ -160,7 +160,7 @@ impl<'p> Sending<'p> {
     /// errors are short.
     async fn broke(
         &self,
-        mut call: Box<InFlightCall>,
+        call: Box<InFlightCall>,
         status: StatusCode,
         headers: HeaderMap,
         mut body: UpstreamBody,
