@@ -210,6 +210,9 @@ pub struct Upstreams {
     pub anthropic: Uri,
     /// generateContent. The base has no version path.
     pub gemini: Uri,
+    /// The Endstop among them, if one is: the stops that it reports are believed. See
+    /// [`with_endstop`](Self::with_endstop).
+    pub endstop: Option<Uri>,
 }
 
 /// Why an upstream cannot be used.

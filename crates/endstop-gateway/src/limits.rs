@@ -99,6 +99,9 @@ pub(crate) const DEFAULT_OUTPUT: u64 = 32_000;
 /// calls and their reservations forever.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
+/// Tools and parts of the instructions that a conversation knows again. Further ones are bounded anew each time.
+pub(crate) const MAX_FIXED_PARTS: usize = 1_024;
+
 // HTTP to upstreams.
 
 /// How long a connection may take to be there, the wait for others who connect and TLS included: what no working

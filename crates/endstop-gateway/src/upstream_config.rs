@@ -28,7 +28,18 @@ impl Upstreams {
             openai: base(&["OPENAI_BASE_URL", "OPENAI_API_BASE"], OPENAI)?,
             anthropic: base(&["ANTHROPIC_BASE_URL"], ANTHROPIC)?,
             gemini: base(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"], GEMINI)?,
-        })
+            endstop: None,
+        }
+        .with_endstop(get))
+    }
+
+    /// Believes the stops that an upstream reports if it is the Endstop that `ENDSTOP_BASE_URL` names: one that runs this
+    /// process. From any other server such a report would make calls free.
+    #[must_use]
+    pub fn with_endstop(mut self, get: impl Fn(&str) -> Option<String>) -> Self {
+        let named = get("ENDSTOP_BASE_URL");
+        self.endstop = named.and_then(|base| address(base.trim()).ok()).or(self.endstop);
+        self
     }
 
     /// One base for all, with or without `/v1` at its end.
@@ -42,6 +53,7 @@ impl Upstreams {
             openai: address(&format!("{root}/v1"))?,
             anthropic: address(root)?,
             gemini: address(root)?,
+            endstop: None,
         })
     }
 

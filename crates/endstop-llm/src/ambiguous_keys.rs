@@ -24,15 +24,6 @@ impl DecidingKey {
     }
 }
 
-/// Refuses an object where a key that decides is ambiguous. What is no object has no keys.
-///
-/// # Errors
-/// Where one stands twice, or in letters of another case.
-pub(crate) fn check(body: &[u8], keys: &[DecidingKey]) -> Result<(), ReadError> {
-    let text = std::str::from_utf8(body)?;
-    check_object(Raw::of(text.trim_ascii()), keys)
-}
-
 fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> {
     if !object.is_object() {
         return Ok(());
@@ -44,7 +35,10 @@ fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> 
     check_members(&members, keys)
 }
 
-/// As [`check`], of an object whose members are known.
+/// Refuses an object where a key that decides is ambiguous. What is no object has no keys.
+///
+/// # Errors
+/// Where one stands twice, or in letters of another case.
 pub(crate) fn check_members(
     members: &[(json::Key<'_>, Raw<'_>)],
     keys: &[DecidingKey],

@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use crate::json::{Raw, fields};
+use crate::parts::read_object;
 use crate::read_error::ReadError;
 use crate::request::{CallRequest, Edits};
 use crate::response::{CallResponse, EventContent};
@@ -51,6 +53,11 @@ pub trait Dialect: Send + Sync {
     /// Where it is not such a response.
     fn answer(&self, body: &[u8]) -> Result<CallResponse, ReadError>;
 
+    /// Whether a body is an error in the shape of the API.
+    fn is_error(&self, body: &[u8]) -> bool {
+        has_error(body)
+    }
+
     /// Reads a response that is a stream. `parsed` says what the request was.
     fn stream(&self, parsed: &CallRequest) -> Box<dyn StreamReader>;
 
@@ -60,6 +67,24 @@ pub trait Dialect: Send + Sync {
 
     /// An error of the API, with the stop in its message.
     fn error(&self, status: StatusCode, kind: ErrorKind, message: &str) -> WrittenResponse;
+}
+
+fields! {
+    ErrorBody<'j> {
+        error: ErrorDetail<'j> = "error",
+    }
+}
+
+fields! {
+    ErrorDetail<'j> {
+        message: Raw<'j> = "message",
+    }
+}
+
+/// An object with an `error` that has a message: the shape of all the APIs.
+fn has_error(body: &[u8]) -> bool {
+    let read = read_object::<ErrorBody<'_>>(body);
+    read.is_ok_and(|body| body.error.message.text().is_some())
 }
 
 /// What kind of error, for APIs that name kinds.

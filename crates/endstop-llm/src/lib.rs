@@ -72,7 +72,9 @@ pub use api::Api;
 pub use dialect::{Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
 pub use json::JsonError;
 pub use read_error::ReadError;
-pub use request::{CallRequest, Edits, MessageMark, OutputContract, Thread, ToolResult, ToolsOff};
+pub use request::{
+    CallRequest, Edits, MessageMark, OutputContract, OutputKinds, Thread, ToolResult, ToolsOff,
+};
 pub use response::{CallResponse, EventContent, ToolCall};
 pub use stream_splitter::StreamSplitter;
 pub use usage::ReportedUsage;

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
 use crate::limits::MAX_FALLBACKS;
 use crate::response_outline::word;
-use crate::{Edits, ReadError, ToolsOff};
+use crate::token_bound::TokenBound;
+use crate::{Edits, MessageMark, ReadError, ToolsOff};
 
 fields! {
     Part<'j> {
@@ -104,20 +105,27 @@ pub(crate) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
     })
 }
 
-/// Bytes of a request before its messages and after them. What stands between them is no text, and would make
-/// a request that adds messages look like one with other instructions.
-pub(crate) fn beside<'j>(
-    body: &[u8],
-    mut messages: impl DoubleEndedIterator<Item = Raw<'j>>,
-) -> u64 {
-    let first = messages.next();
-    let last = messages.next_back().or(first);
-    let begin = first.map_or(0, |first| first.json().as_ptr().addr());
-    let end = last.map_or(0, |last| {
-        let last = last.json();
-        last.as_ptr().addr().saturating_add(last.len())
-    });
-    u64::try_from(body.len().saturating_sub(end.saturating_sub(begin))).unwrap_or(u64::MAX)
+/// What stands in a request beside its messages, which have this key: the elements of lists one by one, so that a
+/// tool that comes or goes leaves the others known.
+///
+/// # Errors
+/// Where two readers could read it in two ways.
+pub(crate) fn fixed_marks(
+    members: &[(Key<'_>, Raw<'_>)],
+    messages: &str,
+    bound: TokenBound,
+) -> Result<Vec<MessageMark>, ReadError> {
+    let mut marks = Vec::with_capacity(members.len());
+    for (key, value) in members.iter().filter(|(key, _)| key.as_str() != messages) {
+        if value.is_list() {
+            for item in value.items() {
+                marks.push(bound.mark_fixed(key.as_str(), item)?);
+            }
+        } else {
+            marks.push(bound.mark_fixed(key.as_str(), *value)?);
+        }
+    }
+    Ok(marks)
 }
 
 /// An hour, also where a letter of it is an escape.
@@ -297,7 +305,7 @@ mod tests {
         let fixed = |messages: &str| {
             let body =
                 format!(r#"{{"model":"m","max_tokens":9,"system":"s","messages":[{messages}]}}"#);
-            Messages.read("/v1/messages", body.as_bytes()).unwrap().fixed_bound
+            Messages.read("/v1/messages", body.as_bytes()).unwrap().fixed
         };
         let (user, model) =
             (r#"{"role":"user","content":"a"}"#, r#"{"role":"assistant","content":"b"}"#);

@@ -2,7 +2,7 @@
 
 use endstop_price::CallContext;
 
-use crate::json::Object;
+use crate::json::{List, Object, Raw};
 
 /// What a request asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +31,9 @@ pub struct CallRequest {
     pub has_server_tools: bool,
     /// Most searches by them, each of which has its fee. Where a request sets no limit, this is a guess.
     pub searches: u64,
+    /// What it asks for whose cost nothing here bounds, as the request names it: tools of the provider with a fee that
+    /// no price list has, and values of fields that change the price in an unknown way.
+    pub unbounded: Vec<String>,
     /// Something in it may be written to a cache for an hour, which costs more.
     pub may_write_1h: bool,
     /// The tier and speed that are parsed for, as they change the price.
@@ -43,8 +46,10 @@ pub struct CallRequest {
     pub continues: Option<String>,
     /// The conversation, message by message.
     pub messages: Vec<MessageMark>,
-    /// Most tokens that instructions, tools and all else beside the messages can be.
-    pub fixed_bound: u64,
+    /// What stands beside the messages: each tool, each part of the instructions, and each other member.
+    pub fixed: Vec<MessageMark>,
+    /// What the model may answer with beside text.
+    pub outputs: OutputKinds,
     /// Results of tools after the last message of the model, in order.
     pub results: Vec<ToolResult>,
     /// Whether the user said something after the last message of the model.
@@ -53,7 +58,47 @@ pub struct CallRequest {
     pub(crate) root: Option<Object<'static>>,
 }
 
+/// Kinds of output beside text, which have prices of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputKinds {
+    /// Speech is asked for.
+    pub audio: bool,
+    /// Images are asked for, or are not excluded by an API whose models make them unasked.
+    pub image: bool,
+    /// Text is asked for too, or nothing was said.
+    pub text: bool,
+}
+
+impl OutputKinds {
+    /// Text alone.
+    pub(crate) const TEXT: Self = Self { audio: false, image: false, text: true };
+
+    /// What a list of `modalities` asks for. Without one, models that make images do so unasked.
+    pub(crate) fn of(modalities: &List<Raw<'_>>) -> Self {
+        let words: Vec<_> = modalities.0.iter().filter_map(|word| word.text()).collect();
+        let is_asked = |kind: &str| words.iter().any(|word| word.eq_ignore_ascii_case(kind));
+        let is_silent = words.is_empty();
+        Self {
+            audio: is_asked("audio"),
+            image: is_silent || is_asked("image"),
+            text: is_silent || is_asked("text"),
+        }
+    }
+}
+
 impl CallRequest {
+    /// Most tokens that instructions, tools and all else beside the messages can be.
+    #[must_use]
+    pub fn fixed_bound(&self) -> u64 {
+        self.fixed.iter().fold(0, |sum, mark| sum.saturating_add(mark.bound))
+    }
+
+    /// Whether anything in it is not text.
+    #[must_use]
+    pub fn has_media(&self) -> bool {
+        self.fixed.iter().chain(&self.messages).any(|mark| mark.has_media)
+    }
+
     /// A bound of the input, twice where tools run at the provider. What those read cannot be known before: this
     /// is room for it, and no strict bound.
     #[must_use]
@@ -62,8 +107,8 @@ impl CallRequest {
     }
 }
 
-/// What is kept of one message: enough to know it again, and how long it can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is kept of one message, or of something beside the messages: enough to know it again, and how long it can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageMark {
     /// Digest of role and content, without marks for caches, which move.
     pub digest: u64,
@@ -71,8 +116,13 @@ pub struct MessageMark {
     pub bound: u64,
     /// Whether the user wrote it.
     pub is_user: bool,
-    /// It refers to a file or a recording whose size is not known here: the bound is a guess.
+    /// It refers to something, or has a file or a recording whose bytes do not tell how many tokens it is: the bound is
+    /// a guess.
     pub is_open: bool,
+    /// It is not text alone.
+    pub has_media: bool,
+    /// It stands for earlier output of the model that the upstream keeps, such as reasoning by its id.
+    pub names_output: bool,
 }
 
 /// The shape of response that the client demands.

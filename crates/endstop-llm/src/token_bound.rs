@@ -6,13 +6,18 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::MessageMark;
+use crate::ambiguous_keys::{DecidingKey, check_members};
 use crate::json::{Entry, Key, Raw, fields};
 use crate::limits::MAX_PART_DEPTH;
+use crate::{MessageMark, ReadError};
 
 /// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
-/// providers charge for their largest images, but for a few models with surcharges on images.
+/// providers charge for their largest images.
 pub(crate) const IMAGE_TOKENS: u64 = 20_000;
+
+/// Models whose images are charged as many more tokens than they have, with the most of one image.
+/// Source: OpenAI's guide on images, of tiles of 512 pixels: 2,833 and 5,667 for each of at most 8.
+const DEAR_IMAGES: [(&str, u64); 1] = [("gpt-4o-mini", 48_169)];
 
 /// Tokens that a file is counted as that the request only refers to, where nothing is known of the model: its size
 /// is not known here.
@@ -20,6 +25,9 @@ pub(crate) const FILE_TOKENS: u64 = 200_000;
 
 /// Tokens of instructions of their own that providers add where tools are offered.
 pub(crate) const TOOL_INSTRUCTIONS: u64 = 1_000;
+
+/// Bytes around the key of a member: quotes, colon and comma.
+const AROUND_KEY: u64 = 4;
 
 /// The member that marks what is to be cached. It moves from message to message.
 const CACHE_MARK: &str = "cache_control";
@@ -42,6 +50,49 @@ static FIND_MEDIA: LazyLock<[Finder<'static>; 9]> = LazyLock::new(|| {
     words.map(Finder::new)
 });
 
+/// Keys of a message that decide how many tokens it is.
+const MESSAGE_KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["role"]),
+    DecidingKey::of(&["type"]),
+    DecidingKey::of(&["content"]),
+    DecidingKey::of(&["parts"]),
+    DecidingKey::of(&["output"]),
+    DecidingKey::of(&["id"]),
+];
+
+/// Those of a part of a message.
+const PART_KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["type"]),
+    DecidingKey::of(&["text"]),
+    DecidingKey::of(&["content"]),
+    DecidingKey::of(&["output"]),
+    DecidingKey::of(&["parts"]),
+    DecidingKey::of(&["source"]),
+    DecidingKey::of(&["data"]),
+    DecidingKey::of(&["url"]),
+    DecidingKey::of(&["image_url"]),
+    DecidingKey::of(&["file"]),
+    DecidingKey::of(&["file_id"]),
+    DecidingKey::of(&["file_url"]),
+    DecidingKey::of(&["input_audio"]),
+    DecidingKey::of(&["inlineData", "inline_data"]),
+    DecidingKey::of(&["fileData", "file_data"]),
+    DecidingKey::of(&["mimeType", "mime_type"]),
+    DecidingKey::of(&["videoMetadata", "video_metadata"]),
+    DecidingKey::of(&["functionResponse", "function_response"]),
+];
+
+/// Kinds of data whose tokens cannot be more than its bytes: texts, and recordings of a fixed rate.
+const BOUND_BY_BYTES: [&str; 7] = [
+    "text/",
+    "application/json",
+    "application/xml",
+    "audio/wav",
+    "audio/x-wav",
+    "audio/mp3",
+    "audio/mpeg",
+];
+
 fields! {
     Part<'j> {
         kind: Raw<'j> = "type",
@@ -60,6 +111,7 @@ fields! {
     Source<'j> {
         kind: Raw<'j> = "type",
         data: Raw<'j> = "data",
+        content: Raw<'j> = "content",
     }
 }
 
@@ -76,24 +128,85 @@ fields! {
     }
 }
 
-/// What is kept of a message.
-pub(crate) fn mark(message: Raw<'_>, is_user: bool) -> MessageMark {
-    mark_entry(&Entry::of(message), is_user)
+/// Reads what requests to one model have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenBound {
+    /// Most tokens of one image.
+    image: u64,
 }
 
-/// As [`mark`], of a message whose members are known.
-pub(crate) fn mark_entry(message: &Entry<'_>, is_user: bool) -> MessageMark {
-    let Weight { tokens, is_open } = weigh(message.raw());
-    MessageMark { digest: digest(message), bound: tokens, is_user, is_open }
-}
-
-/// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
-fn weigh(value: Raw<'_>) -> Weight {
-    let mut weight = Weight { tokens: length(value.json()), is_open: false };
-    if may_have_media(value.json()) {
-        weight.part(value, MAX_PART_DEPTH);
+impl TokenBound {
+    pub(crate) fn of_model(model: &str) -> Self {
+        let dear = DEAR_IMAGES.iter().find(|(name, _)| model.contains(name));
+        Self { image: dear.map_or(IMAGE_TOKENS, |(_, tokens)| *tokens) }
     }
-    weight
+
+    /// What is kept of a message.
+    ///
+    /// # Errors
+    /// Where two readers could read it in two ways.
+    pub(crate) fn mark(self, message: Raw<'_>, is_user: bool) -> Result<MessageMark, ReadError> {
+        self.mark_entry(&Entry::of(message), is_user)
+    }
+
+    /// As [`TokenBound::mark`], of a message whose members are known.
+    pub(crate) fn mark_entry(
+        self,
+        message: &Entry<'_>,
+        is_user: bool,
+    ) -> Result<MessageMark, ReadError> {
+        check_members(message.members(), MESSAGE_KEYS)?;
+        let digest = digest(message)?;
+        let Weight { tokens, is_open, has_media, .. } = self.weigh(message.raw())?;
+        let names_output = names_output(message);
+        Ok(MessageMark { digest, bound: tokens, is_user, is_open, has_media, names_output })
+    }
+
+    /// What is kept of something beside the messages: a tool, a part of the instructions.
+    pub(crate) fn mark_fixed(self, key: &str, value: Raw<'_>) -> Result<MessageMark, ReadError> {
+        let mut hash = Xxh3::new();
+        hash.update(key.as_bytes());
+        digest_value(&mut hash, value);
+        let Weight { tokens, is_open, has_media, .. } = self.weigh(value)?;
+        let bound = tokens.saturating_add(length(key)).saturating_add(AROUND_KEY);
+        Ok(MessageMark {
+            digest: hash.digest(),
+            bound,
+            is_open,
+            has_media,
+            ..MessageMark::default()
+        })
+    }
+
+    /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
+    fn weigh(self, value: Raw<'_>) -> Result<Weight, ReadError> {
+        let tokens = length(value.json());
+        let mut weight = Weight { image: self.image, tokens, is_open: false, has_media: false };
+        if may_have_media(value.json()) {
+            weight.part(value, MAX_PART_DEPTH)?;
+        }
+        Ok(weight)
+    }
+}
+
+/// What stands for the instructions that providers add where tools are offered.
+pub(crate) fn tool_instructions() -> MessageMark {
+    let digest = TOOL_INSTRUCTIONS;
+    MessageMark { digest, bound: TOOL_INSTRUCTIONS, ..MessageMark::default() }
+}
+
+fields! {
+    Audio<'j> {
+        id: Raw<'j> = "id",
+    }
+}
+
+/// Whether a message of the model stands for output that the upstream keeps: reasoning without its encrypted text,
+/// and speech without its data.
+fn names_output(message: &Entry<'_>) -> bool {
+    let is_reasoning = message.get("type").json() == "\"reasoning\"";
+    is_reasoning && message.get("id").is_some() && !message.get("encrypted_content").is_some()
+        || message.get("audio").read::<Audio<'_>>().id.is_some()
 }
 
 fn length(text: &str) -> u64 {
@@ -105,20 +218,25 @@ fn may_have_media(json: &str) -> bool {
 }
 
 struct Weight {
+    /// Most tokens of one image.
+    image: u64,
     tokens: u64,
-    /// Something is only referred to.
+    /// Something is only referred to, or its bytes say nothing about its tokens.
     is_open: bool,
+    /// It is not text alone.
+    has_media: bool,
 }
 
 impl Weight {
-    fn part(&mut self, value: Raw<'_>, depth: u8) {
-        let Some(depth) = depth.checked_sub(1) else { return };
+    fn part(&mut self, value: Raw<'_>, depth: u8) -> Result<(), ReadError> {
+        let Some(depth) = depth.checked_sub(1) else { return Ok(()) };
         if value.is_list() {
-            return value.items().into_iter().for_each(|item| self.part(item, depth));
+            return value.items().into_iter().try_for_each(|item| self.part(item, depth));
         }
         if !value.is_object() {
-            return;
+            return Ok(());
         }
+        check_members(&value.members(), PART_KEYS)?;
         let part: Part<'_> = value.read();
         match part.kind.text().as_deref() {
             Some("image_url" | "input_image" | "computer_screenshot") => {
@@ -126,35 +244,46 @@ impl Weight {
                 let url = if address.url.is_some() { address.url } else { part.image_url };
                 match inline_kind(url) {
                     Some(InlineKind::Image) => self.image(url),
-                    Some(InlineKind::Other) => self.file(false),
+                    Some(InlineKind::Other) => self.file(true),
                     None => self.image(Raw::default()),
                 }
             }
             Some("image") => self.image(part.source.data),
-            Some("document") => {
-                let is_inline =
-                    part.source.data.is_some() || part.source.kind.json() == "\"content\"";
-                self.file(!is_inline);
-            }
-            Some("file" | "input_file" | "container_upload") => {
-                let file: Part<'_> = part.file.read();
-                let is_named = part.file_id.is_some() || file.file_id.is_some();
-                let data = [part.reference, file.reference, file.file_url];
-                self.file(is_named || part.file_url.is_some() || data.into_iter().any(refers));
-            }
+            Some("document") => match part.source.kind.text().as_deref() {
+                Some("text") => {}
+                Some("content") => return self.part(part.source.content, depth),
+                // Pages of a document are charged as images too, and say nothing in its bytes.
+                _ => self.file(true),
+            },
+            Some("file" | "input_file" | "container_upload") => self.file(true),
+            // What the upstream keeps under an id: reasoning without its text, an earlier recording.
+            Some("item_reference") => self.file(true),
             Some(kind) if is_recording(kind) => self.recording(value, kind),
-            _ if part.inline.mime.text().is_some_and(|mime| mime.starts_with("image/")) => {
-                self.image(part.inline.data);
-            }
+            _ if part.inline.mime.is_some() || part.inline.data.is_some() => self.inline(&part),
             _ if part.reference.is_object() => self.file(true),
-            _ => self.part(part.inner, depth),
+            _ => return self.part(part.inner, depth),
         }
+        Ok(())
     }
 
     /// An image, and its data where the request has it. Only a string is data.
     fn image(&mut self, data: Raw<'_>) {
         let data = if data.json().starts_with('"') { length(data.json()) } else { 0 };
-        self.tokens = self.tokens.saturating_sub(data).saturating_add(IMAGE_TOKENS);
+        self.tokens = self.tokens.saturating_sub(data).saturating_add(self.image);
+        self.has_media = true;
+    }
+
+    /// Gemini's data inside a request. A video's tokens depend on its length and on how many frames a second are
+    /// looked at, which its bytes do not tell.
+    fn inline(&mut self, part: &Part<'_>) {
+        let mime = part.inline.mime.text().unwrap_or_default().to_ascii_lowercase();
+        if mime.starts_with("image/") {
+            self.image(part.inline.data);
+        } else if BOUND_BY_BYTES.iter().any(|known| mime.starts_with(known)) {
+            self.has_media |= mime.starts_with("audio/");
+        } else {
+            self.file(true);
+        }
     }
 
     /// What a part of this kind has under the name of its kind: inside itself, or somewhere else.
@@ -164,13 +293,15 @@ impl Weight {
         let media = media.unwrap_or_default();
         let address: Address<'_> = media.read();
         let place = if address.url.is_some() { address.url } else { media };
-        // A list of frames is one of addresses.
-        self.file(!place.json().starts_with('"') || refers(place));
+        // A list of frames is one of addresses, and a video's bytes do not tell its length.
+        let is_bound = matches!(kind, "audio" | "input_audio" | "audio_url");
+        self.file(!is_bound || !place.json().starts_with('"') || refers(place));
     }
 
-    fn file(&mut self, is_reference: bool) {
-        self.is_open |= is_reference;
-        let tokens = if is_reference { FILE_TOKENS } else { IMAGE_TOKENS };
+    fn file(&mut self, is_open: bool) {
+        self.is_open |= is_open;
+        self.has_media = true;
+        let tokens = if is_open { FILE_TOKENS } else { IMAGE_TOKENS };
         self.tokens = self.tokens.saturating_add(tokens);
     }
 }
@@ -210,7 +341,7 @@ fn inline_kind(url: Raw<'_>) -> Option<InlineKind> {
 
 /// Digest of a message without marks for caches. Text alone and a list of one text are the same: clients write
 /// the second where they set a mark.
-fn digest(message: &Entry<'_>) -> u64 {
+fn digest(message: &Entry<'_>) -> Result<u64, ReadError> {
     let mut hash = Xxh3::new();
     if !message.raw().is_object() {
         hash.update(message.raw().json().as_bytes());
@@ -222,26 +353,28 @@ fn digest(message: &Entry<'_>) -> u64 {
         hash.update(key.as_str().as_bytes());
         hash.update(b":");
         if key.as_str() == "content" {
-            digest_content(&mut hash, *value);
+            digest_content(&mut hash, *value)?;
         } else {
             digest_value(&mut hash, *value);
         }
     }
-    hash.digest()
+    Ok(hash.digest())
 }
 
-fn digest_content(hash: &mut Xxh3, content: Raw<'_>) {
+fn digest_content(hash: &mut Xxh3, content: Raw<'_>) -> Result<(), ReadError> {
     if !content.is_list() {
         digest_text(hash, content);
-        return;
+        return Ok(());
     }
     for part in content.items() {
         let members = part.members();
+        check_members(&members, PART_KEYS)?;
         match only_text(&members) {
             Some(text) => digest_text(hash, text),
             None => digest_value(hash, part),
         }
     }
+    Ok(())
 }
 
 /// A comma of its own ends each value, so that none runs into the next one.

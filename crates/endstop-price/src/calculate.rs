@@ -49,6 +49,12 @@ pub enum PriceError {
         /// The sum of the parts that have prices of their own.
         parts: u128,
     },
+    /// A model that answered a further request of the call is not in the provider's list.
+    #[error("no price for `{model}`, which answered a part of the call")]
+    UnknownModel {
+        /// The model as the report names it.
+        model: String,
+    },
     /// More money than can be counted ($18.4 M).
     #[error("the price is more than $18.4 M")]
     TooLarge,
@@ -57,7 +63,8 @@ pub enum PriceError {
 /// A call with its price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priced {
-    /// What was charged, disjoint, in order of the unit; without those that count zero.
+    /// What was charged, disjoint, in order of the unit; without those that count zero. Requests that the provider
+    /// made by itself while it answered follow, each with lines of its own.
     pub lines: Vec<Line>,
     /// The part for what was sent.
     pub input: ExactUsd,
@@ -146,7 +153,7 @@ impl<'t> ModelPrice<'t> {
         at: WallTime,
         context: &CallContext,
     ) -> Result<Priced, PriceError> {
-        self.price_with(usage, at, context, true)
+        self.price_all(usage, at, context, true)
     }
 
     /// The total of [`ModelPrice::price`], without its lines.
@@ -160,10 +167,48 @@ impl<'t> ModelPrice<'t> {
         at: WallTime,
         context: &CallContext,
     ) -> Result<Money, PriceError> {
-        self.price_with(usage, at, context, false).map(|priced| priced.total)
+        self.price_all(usage, at, context, false).map(|priced| priced.total)
     }
 
-    fn price_with(
+    /// The price of a call with its further requests. Rounded once, for all of them.
+    fn price_all(
+        &self,
+        usage: &UsageCounts,
+        at: WallTime,
+        context: &CallContext,
+        has_lines: bool,
+    ) -> Result<Priced, PriceError> {
+        if usage.further().is_empty() {
+            return self.price_one(usage, at, context, has_lines)?.rounded();
+        }
+        let own = usage.without_further().map_err(|unit| PriceError::PartsExceedWhole {
+            unit: unit.key(),
+            count: usage.get(unit).unwrap_or(0),
+            parts: usage
+                .further()
+                .iter()
+                .filter_map(|it| it.counts.get(unit))
+                .map(u128::from)
+                .sum(),
+        })?;
+        let mut priced = self.price_one(&own, at, context, has_lines)?;
+        for further in usage.further() {
+            let model = further.model.as_deref().map_or(Ok(*self), |name| self.sibling(name))?;
+            let more = model.price_one(&further.counts, at, context, has_lines)?;
+            priced.take(more).ok_or(PriceError::TooLarge)?;
+        }
+        priced.rounded()
+    }
+
+    /// Another model of the same provider.
+    fn sibling(&self, name: &str) -> Result<Self, PriceError> {
+        let model = self.provider.model(&name.trim().to_lowercase());
+        let unknown = || PriceError::UnknownModel { model: name.to_owned() };
+        Ok(Self { model: model.ok_or_else(unknown)?, ..*self })
+    }
+
+    /// The price of one request, not rounded yet.
+    fn price_one(
         &self,
         usage: &UsageCounts,
         at: WallTime,
@@ -201,7 +246,6 @@ impl<'t> ModelPrice<'t> {
                 add(&mut priced, row.direction, amount).ok_or(PriceError::TooLarge)?;
             }
         }
-        priced.total = priced.exact.round_up().ok_or(PriceError::TooLarge)?;
         Ok(priced)
     }
 
@@ -226,6 +270,21 @@ impl<'t> ModelPrice<'t> {
         usage.set(either, billed).ok()?;
         usage.set(input, billed).ok()?;
         Some(usage)
+    }
+}
+
+impl Priced {
+    fn rounded(mut self) -> Result<Self, PriceError> {
+        self.total = self.exact.round_up().ok_or(PriceError::TooLarge)?;
+        Ok(self)
+    }
+
+    fn take(&mut self, more: Self) -> Option<()> {
+        self.lines.extend(more.lines);
+        self.input = self.input.checked_add(more.input)?;
+        self.output = self.output.checked_add(more.output)?;
+        self.exact = self.exact.checked_add(more.exact)?;
+        Some(())
     }
 }
 

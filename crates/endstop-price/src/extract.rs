@@ -7,9 +7,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::clause::Clause;
+use super::limits::MAX_FURTHER;
 use super::unit::{Unit, Units};
-use super::usage::{UsageCounts, UsageError, read_count};
+use super::usage::{FurtherUsage, UsageCounts, UsageError, read_count};
 use super::{PriceTable, Provider};
+
+/// Where Anthropic lists the requests behind one response, and the kind of those that the totals include.
+const ITERATIONS: &str = "iterations";
+const INCLUDED: &str = "message";
 
 /// The flavor that a provider's first interface has.
 const DEFAULT_FLAVOR: &str = "default";
@@ -155,8 +160,28 @@ impl FileExtractor {
 }
 
 impl Extractor {
-    /// Reads the usage object itself.
+    /// Reads the usage object itself, with the further requests that it lists.
+    ///
+    /// The totals of Anthropic's report are the sum of its `iterations` of the kind `message`. Others, such as
+    /// `compaction` and `advisor_message`, are billed and stand in no total.
     pub(crate) fn read_usage(&self, usage: &Value) -> Result<UsageCounts, UsageError> {
+        let mut counts = self.read_one(usage)?;
+        let iterations = usage.get(ITERATIONS).and_then(Value::as_array).map_or(&[][..], |all| all);
+        if iterations.len() > MAX_FURTHER {
+            let (found, most) = (iterations.len(), MAX_FURTHER);
+            return Err(UsageError::TooMany { path: ITERATIONS, found, most });
+        }
+        for iteration in iterations {
+            if iteration.get("type").and_then(Value::as_str) == Some(INCLUDED) {
+                continue;
+            }
+            let model = iteration.get("model").and_then(Value::as_str).map(str::to_owned);
+            counts.add_further(FurtherUsage { model, counts: self.read_one(iteration)? })?;
+        }
+        Ok(counts)
+    }
+
+    fn read_one(&self, usage: &Value) -> Result<UsageCounts, UsageError> {
         let mut counts = UsageCounts::default();
         for Mapping { path, unit, required } in &self.mappings {
             match path.find(usage) {

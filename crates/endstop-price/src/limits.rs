@@ -14,3 +14,6 @@ pub(crate) const MAX_NAME: usize = 512;
 
 /// How many names a hint shows.
 pub(crate) const MAX_HINTS: usize = 3;
+
+/// Further requests in one usage report; real ones have a handful.
+pub(crate) const MAX_FURTHER: usize = 256;

@@ -120,7 +120,7 @@ impl PriceTable {
 }
 
 impl Provider {
-    fn model(&self, name: &str) -> Option<&Model> {
+    pub(crate) fn model(&self, name: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.clause.is_match(name))
     }
 }

@@ -71,6 +71,16 @@ pub enum UsageError {
         /// What is there.
         found: String,
     },
+    /// More requests in one report than any provider makes.
+    #[error("`{path}` has {found} entries, and at most {most} are read")]
+    TooMany {
+        /// The list.
+        path: &'static str,
+        /// How many it has.
+        found: usize,
+        /// How many it may have.
+        most: usize,
+    },
     /// The report has none of the fields that its shape may have.
     #[error("the usage report is empty")]
     Empty,
@@ -83,6 +93,16 @@ pub struct UsageCounts {
     /// In order of the unit, each once: a handful, set and read for the price of every call.
     counts: Vec<(Unit, u64)>,
     pub(crate) was_exclusive: bool,
+    further: Vec<FurtherUsage>,
+}
+
+/// What a request used that the provider made by itself while it answered, such as a summary of the conversation
+/// or the question to an adviser. It is billed beside the response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FurtherUsage {
+    /// The model that answered it, if it was another one.
+    pub(crate) model: Option<String>,
+    pub(crate) counts: UsageCounts,
 }
 
 impl UsageCounts {
@@ -145,6 +165,41 @@ impl UsageCounts {
     /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
     pub fn add(&mut self, unit: Unit, count: u64) -> Result<(), UsageError> {
         self.set(unit, self.get(unit).unwrap_or(0).saturating_add(count))
+    }
+
+    /// Adds what a further request used. The counts include it, and it is priced by itself: by its model, at the
+    /// tier of its own input.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    pub(crate) fn add_further(&mut self, further: FurtherUsage) -> Result<(), UsageError> {
+        for (unit, count) in further.counts.iter() {
+            self.add(unit, count)?;
+        }
+        self.further.push(further);
+        Ok(())
+    }
+
+    pub(crate) fn further(&self) -> &[FurtherUsage] {
+        &self.further
+    }
+
+    /// The counts without those of further requests.
+    ///
+    /// # Errors
+    ///
+    /// The unit of which further requests used more than the whole call.
+    pub(crate) fn without_further(&self) -> Result<Self, Unit> {
+        let mut own = Self { further: Vec::new(), ..self.clone() };
+        for (unit, count) in self.further.iter().flat_map(|further| further.counts.iter()) {
+            match own.counts.iter_mut().find(|(known, _)| *known == unit) {
+                Some((_, left)) => *left = left.checked_sub(count).ok_or(unit)?,
+                None if count > 0 => return Err(unit),
+                None => {}
+            }
+        }
+        Ok(own)
     }
 
     /// All reported counts, in order of the unit.

@@ -6,9 +6,11 @@ mod plan;
 mod pricing;
 mod step;
 
-pub use open::{NotBegun, OpenCall, Outcome};
+pub use open::{NotBegun, OpenCall, Outcome, Received};
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, estimate_tokens};
-pub use pricing::Pricing;
+pub use pricing::{Modalities, Pricing};
 
-pub use crate::limits::{DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};
+pub use crate::limits::{
+    BYTES_PER_TOKEN, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS,
+};

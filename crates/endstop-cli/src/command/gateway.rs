@@ -150,7 +150,9 @@ impl GatewayArgs {
         })?;
         let upstreams = match &given {
             None => Upstreams::from_environment(environment),
-            Some(Upstream::All(base)) => Upstreams::all(base),
+            Some(Upstream::All(base)) => {
+                Upstreams::all(base).map(|all| all.with_endstop(environment))
+            }
             Some(Upstream::Each(each)) => Upstreams::from_environment(|name| {
                 let given = each.iter().find(|(variable, _)| *variable == name);
                 given.map(|(_, address)| address.clone()).or_else(|| environment(name))

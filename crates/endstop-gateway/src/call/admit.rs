@@ -1,5 +1,6 @@
 //! The second phase: the run records what the request says, and admits the call or not (`docs/semantics.md` section 2).
 
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +8,10 @@ use std::time::Duration;
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_llm::{CallRequest, ErrorKind, Thread, ToolResult};
+use endstop_llm::{CallRequest, ErrorKind, OutputKinds, Thread, ToolResult};
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
-    CallPlan, CancelOn, MIN_OUTPUT_TOKENS, NotBegun, OpenCall, Pricing, RunHandle,
+    CallPlan, CancelOn, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Pricing, RunHandle,
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
@@ -44,8 +45,8 @@ enum AdmissionBlocked {
     Stopped(Box<StopSignal>),
     /// It waits for an approval.
     Paused,
-    /// Tokens or money are limited, and the call has something of unknown size; the text says what.
-    UnknownSize(&'static str),
+    /// Tokens or money are limited, and the call has something of unknown size or price; the text says what.
+    UnknownSize(Cow<'static, str>),
 }
 
 /// A call that the run has admitted: its worst case is reserved, and it is not sent yet.
@@ -133,7 +134,7 @@ pub(super) async fn admit(
         match blocked {
             AdmissionBlocked::Stopped(signal) => return Err(stopped(&signal)),
             AdmissionBlocked::UnknownSize(text) => {
-                return Err(Box::new(respond::refused(run, dialect, text)));
+                return Err(Box::new(respond::refused(run, dialect, &text)));
             }
             AdmissionBlocked::ByOthers => {
                 let waiting = waiting.get_or_insert_with(|| run.waiting_call());
@@ -235,16 +236,23 @@ impl Admission<'_> {
         let is_metered = || context.is_metered(entry);
         let bound = match state.memory().bound(request, parsed.digests(), entry.responses()) {
             Some(bound) => bound,
-            None if is_metered() => return Err(AdmissionBlocked::UnknownSize(UNKNOWN_THREAD)),
-            None => InputBound { input: request.fixed_bound, told: 0, is_open: false },
+            None if is_metered() => {
+                return Err(AdmissionBlocked::UnknownSize(UNKNOWN_THREAD.into()));
+            }
+            None => InputBound { input: request.fixed_bound(), told: 0, is_open: false },
         };
         let provider = context.provider(parsed.route().family);
         let pricing = pricing_of(context, provider, request);
+        if is_metered()
+            && let Some(text) = unpriced(request, &pricing)
+        {
+            return Err(AdmissionBlocked::UnknownSize(text.into()));
+        }
         let input = match pricing.context_window() {
             // An upstream takes no more than that.
             Some(window) if bound.is_open => bound.input.max(window),
             None if bound.is_open && is_metered() => {
-                return Err(AdmissionBlocked::UnknownSize(UNKNOWN_MEDIA));
+                return Err(AdmissionBlocked::UnknownSize(UNKNOWN_MEDIA.into()));
             }
             _ => bound.input,
         };
@@ -288,11 +296,40 @@ impl AdmissionBlocked {
 fn pricing_of(context: &CallContext, provider: &'static str, request: &CallRequest) -> Pricing {
     let of = |model: &str| context.prices().of(provider, model);
     let pricing = of(&request.model).for_request(&request.context, request.may_write_1h);
+    let pricing = pricing.with_modalities(modalities(request));
     if request.fallbacks.is_empty() && request.searches == 0 {
         return pricing;
     }
     let others = request.fallbacks.iter().map(|model| of(model)).collect();
     pricing.or_others(others, request.searches.saturating_mul(request.choices.max(1)))
+}
+
+fn modalities(request: &CallRequest) -> Modalities {
+    Modalities {
+        media_input: request.has_media(),
+        audio_output: request.outputs.audio,
+        image_output: request.outputs.image,
+    }
+}
+
+/// Says what of a request has no price that is known before, if anything has none.
+fn unpriced(request: &CallRequest, pricing: &Pricing) -> Option<String> {
+    let what = match request.unbounded.first() {
+        Some(name) => format!("`{name}`"),
+        None => {
+            let OutputKinds { audio, text, .. } = request.outputs;
+            // A model that answers with speech alone has its price as that of its output.
+            let asked = Modalities { audio_output: audio, image_output: false, media_input: false };
+            if !audio || !text || pricing.has_output_rates(asked) {
+                return None;
+            }
+            format!("speech of `{}`", pricing.model())
+        }
+    };
+    Some(format!(
+        "the price of {what} is not known, so what the request costs cannot be bounded: send it without, or allow what \
+         has no price (--allow-unmetered)"
+    ))
 }
 
 /// Begins the step of a call, if none is open for it, and the call.

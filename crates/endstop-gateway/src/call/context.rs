@@ -14,10 +14,14 @@ use crate::upstream::{HttpClient, only_forwardable};
 const OWN_HEADERS: &[&str] = &[
     route::RUN_HEADER,
     route::CHILD_HEADER,
+    super::respond::REASON_HEADER,
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
 ];
+
+/// The provider that passes requests on to others.
+const RESELLER: &str = "openrouter";
 
 /// Providers whose prices differ from those of the vendors whose API they serve.
 const HOSTS: &[(&str, &str)] = &[
@@ -94,6 +98,17 @@ impl CallContext {
             ApiFamily::Anthropic => anthropic,
             ApiFamily::Gemini => gemini,
         }
+    }
+
+    /// Whether the upstream calls providers in its turn, so that its errors do not tell what those charged.
+    pub(super) fn resells(&self, family: ApiFamily) -> bool {
+        self.provider(family) == RESELLER
+    }
+
+    /// Whether the upstream is configured as an Endstop: the stops that its headers report are believed.
+    pub(super) fn is_endstop(&self, family: ApiFamily) -> bool {
+        let endstop = self.config.upstreams.endstop.as_ref();
+        endstop.is_some_and(|own| own.authority() == self.upstream(family).authority())
     }
 
     /// Whether calls of the run must have a bounded cost.

@@ -21,6 +21,12 @@ use crate::body::Body;
 use crate::limits::MAX_REFUSAL;
 use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
 
+/// Whether a provider may charge for a request that it answers with this status: it timed out or broke after the request
+/// was taken. Other errors refuse it.
+fn may_be_charged(status: StatusCode) -> bool {
+    status == StatusCode::REQUEST_TIMEOUT || status.is_server_error()
+}
+
 /// The outcome of one attempt.
 enum AttemptOutcome<'p> {
     /// The client gets this response.
@@ -120,7 +126,8 @@ impl<'p> Sending<'p> {
             Waited::Done(Ok(response)) => response,
         };
         let (parts, body) = response.into_parts();
-        let is_stopped = parts.headers.contains_key(respond::REASON_HEADER);
+        let is_stopped = context.is_endstop(parsed.route().family)
+            && parts.headers.contains_key(respond::REASON_HEADER);
         let mut headers = only_forwardable(parts.headers, &[]);
         if let Some(warning) = self.warning(&call).as_deref().and_then(respond::header_text) {
             headers.insert(respond::WARNING_HEADER, warning);
@@ -133,6 +140,9 @@ impl<'p> Sending<'p> {
         if call.negotiation().is_concerned(parts.status) {
             return self.refused(call, parts.status, headers, body).await;
         }
+        if may_be_charged(parts.status) {
+            return Respond(self.broke(call, parts.status, headers, body).await);
+        }
         if !parts.status.is_success() {
             let settled = call.failed(&error_of(parts.status), None);
             let body = RawBody::new(body).into_body_of(settled.run());
@@ -144,6 +154,30 @@ impl<'p> Sending<'p> {
             Ok(response) => Respond(response),
             Err(settled) => AttemptOutcome::RetryCall(settled),
         }
+    }
+
+    /// Passes on an error that may have been charged. Whether it is the provider's own, its first piece tells: such
+    /// errors are short.
+    async fn broke(
+        &self,
+        call: Box<InFlightCall>,
+        status: StatusCode,
+        headers: HeaderMap,
+        mut body: UpstreamBody,
+    ) -> Response<Body> {
+        let mut received = 0;
+        let reading = read_whole(&mut body, 0, &mut received);
+        let begun = match call.run().wait(&mut pin!(reading), CancelOn::Abort).await {
+            Waited::Cut => return self.cut(call),
+            Waited::Done(Ok(WholeBody::Complete(bytes) | WholeBody::TooLong(bytes))) => bytes,
+            Waited::Done(Err(_)) => Bytes::new(),
+        };
+        let text = plain(&headers, &begun, MAX_REFUSAL);
+        let is_own = self.is_own_error(status, text.as_deref().unwrap_or_default());
+        let charged = (!is_own).then(CallResponse::default);
+        let settled = call.failed(&error_of(status), charged.as_ref());
+        let body = RawBody::after(begun, body).into_body_of(settled.run());
+        with_head(status, headers, body)
     }
 
     /// Reads what an upstream says that may have refused what the gateway added. Nothing is charged for it, and the call
@@ -176,6 +210,15 @@ impl<'p> Sending<'p> {
         }
         call.failed(&error_of(status), None);
         Respond(with_head(status, headers, Body::full(bytes)))
+    }
+
+    /// Whether an error is the provider's own, which charges nothing for it: a status that says so, in the shape of the
+    /// API, and not from a server that calls providers in its turn.
+    fn is_own_error(&self, status: StatusCode, body: &[u8]) -> bool {
+        let (context, route) = (self.context, self.parsed.route());
+        matches!(status.as_u16(), 500 | 503 | 529)
+            && !context.resells(route.family)
+            && self.parsed.dialect().is_error(body)
     }
 
     /// The warnings of rules and of the gateway.

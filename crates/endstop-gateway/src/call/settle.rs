@@ -20,8 +20,8 @@ use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
 use endstop_runtime::ToolCall;
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::Detail;
+use endstop_runtime::{BYTES_PER_TOKEN, OpenCall, Outcome, Pricing, Received, RunHandle};
 use endstop_runtime::{ModelError, ModelErrorKind};
-use endstop_runtime::{OpenCall, Outcome, Pricing, RunHandle};
 use tokio::time::Instant;
 
 use super::negotiate::{Negotiation, NegotiationStep};
@@ -31,8 +31,8 @@ use crate::run::{
     ConversationPermit, ConversationState, Prices, RequestIdentity, RunEntry, stop_of,
 };
 
-/// Bytes of one token in an estimate: a bound of one token per byte is three to four times too high.
-const BYTES_PER_TOKEN: u64 = 3;
+/// The provider whose bill is the `usage.cost` of its responses: OpenRouter, by its host.
+const BILLS_BY_REPORT: &str = "openrouter";
 
 /// How a response reached its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,9 +107,22 @@ struct Reservation {
     output_cap: Option<u64>,
     /// Bytes of a response that is read as a whole.
     received: u64,
+    /// Whether a closed connection ends the making of the response: of a stream.
+    is_stream: bool,
+    choices: u64,
 }
 
 impl Reservation {
+    /// What has come of a response that did not come to its end.
+    fn of(&self, seen: &CallResponse) -> Received {
+        Received {
+            usage: seen.usage.as_ref().map(|report| report.tokens),
+            output_bytes: seen.output_bytes,
+            is_stream: self.is_stream,
+            choices: self.choices,
+        }
+    }
+
     /// Takes the open call out, to settle it in another way.
     #[expect(clippy::unreachable, reason = "only `drop` leaves it empty, and this takes `self`")]
     fn disarm(mut self) -> OpenCall {
@@ -123,11 +136,9 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let Some(open) = self.open.take() else { return };
-        let seen = unread(self.received);
-        let usage = estimate(&open, &seen, self.output_cap);
         self.run.counters().client_disconnect();
         self.run.counters().failed_call();
-        open.failed(&client_went_away(), Some(usage));
+        open.failed_unconfirmed(&client_went_away(), &self.of(&unread(self.received)));
     }
 }
 
@@ -144,6 +155,8 @@ impl InFlightCall {
             run: Arc::clone(permit.run()),
             output_cap: negotiation.output_cap(),
             received: 0,
+            is_stream: parsed.request().is_stream || parsed.request().is_list,
+            choices: parsed.request().choices,
         };
         let request = SentRequest {
             identity: parsed.request().into(),
@@ -206,18 +219,20 @@ impl InFlightCall {
         (passed..calls.len()).find(is_refused).unwrap_or(calls.len())
     }
 
-    /// Settles a failed call. `seen` is what is charged; `None` if failing costs nothing.
+    /// Settles a failed call. `seen` is what has come of a call that may be charged; `None` if failing costs nothing.
     pub(super) fn failed(
         self: Box<Self>,
         error: &ModelError,
         seen: Option<&CallResponse>,
     ) -> SettledCall {
         let Self { reservation, terms, permit, .. } = *self;
-        let output_cap = reservation.output_cap;
+        let received = seen.map(|seen| reservation.of(seen));
         let open = reservation.disarm();
         permit.run().counters().failed_call();
-        let usage = seen.map(|seen| estimate(&open, seen, output_cap));
-        open.failed(error, usage);
+        match received {
+            Some(received) => open.failed_unconfirmed(error, &received),
+            None => open.failed(error, None),
+        };
         SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
 
@@ -297,13 +312,20 @@ impl InFlightCall {
     fn settle(self: Box<Self>, seen: &CallResponse, delivery: Delivery) -> SettledCall {
         let Self { reservation, terms, request, first_text_at, permit, .. } = *self;
         let output_cap = reservation.output_cap;
+        let received = reservation.of(seen);
         let open = reservation.disarm();
         let is_complete =
             delivery != Delivery::Cut && (delivery != Delivery::UpToToolCall || seen.is_whole);
         let reported = seen.usage.as_ref().filter(|_| is_complete);
         // No output for a response with text is no count.
         let counted = reported.filter(|report| report.is_whole(seen.output_bytes));
+        let mut most = None;
         let usage = match (counted, reported) {
+            _ if !is_complete => {
+                let (usage, cost) = open.most(&received);
+                most = Some(cost);
+                usage
+            }
             (Some(report), _) => report.tokens,
             (None, Some(half)) if half.tokens.output > 0 && !half.is_preliminary => TokenUsage {
                 input: open.estimated_input(),
@@ -317,6 +339,7 @@ impl InFlightCall {
             None => Cow::Owned(report.with_tokens(&usage)),
         });
         let cost = priced.map(|report| terms.price(&report, seen.model.as_deref(), open.at()));
+        let cost = most.or(cost);
         let calls = if delivery == Delivery::Cut { &[] } else { &*seen.tool_calls };
         let calls: Vec<ToolCall> = calls.iter().take(MAX_TOOL_CALLS).map(tool_call).collect();
         let lowered_by = open.lowered_by();
@@ -375,12 +398,26 @@ impl SettledCall {
 }
 
 impl CallTerms {
-    /// Returns the cost of a call: as the provider billed it; otherwise for the model that was asked for, or for the one
-    /// that responded if that is more expensive.
+    /// Returns the cost of a call: by the table, or as the upstream reports it if that is more, or if it is an upstream
+    /// that bills by its reports.
     fn price(&self, report: &ReportedUsage, responded: Option<&str>, at: WallTime) -> Cost {
-        if let Some(billed) = report.billed {
-            return Cost::Known(billed);
+        let by_table = self.price_by_table(report, responded, at);
+        match (report.billed, by_table) {
+            (Some(billed), _) if self.pricing.provider() == BILLS_BY_REPORT => Cost::Known(billed),
+            (Some(billed), Cost::Known(cost)) => Cost::Known(billed.max(cost)),
+            // No more is known. A report of nothing is none.
+            (Some(billed), Cost::Unpriced) if billed > Money::ZERO => Cost::Known(billed),
+            (_, by_table) => by_table,
         }
+    }
+
+    /// For the model that was asked for, or for the one that responded if that is more expensive.
+    fn price_by_table(
+        &self,
+        report: &ReportedUsage,
+        responded: Option<&str>,
+        at: WallTime,
+    ) -> Cost {
         let asked = self.pricing.exact(&report.counts, at, &report.context);
         let Some(name) = responded.filter(|name| *name != self.pricing.model()) else {
             return asked;
@@ -411,7 +448,8 @@ impl Closing<'_> {
         counted: Option<&TokenUsage>,
         lowered_by: Option<StopReason>,
     ) -> Disposition {
-        let (run, identity, id) = (&self.terms.run, self.request.identity, seen.id.as_deref());
+        let (run, identity, id) =
+            (&self.terms.run, self.request.identity.clone(), seen.id.as_deref());
         if let (Some(id), Some(counted), true) = (id, counted, self.request.may_be_continued) {
             self.entry.responses().remember(id, counted.total());
         }
@@ -483,8 +521,8 @@ fn unread(bytes: u64) -> CallResponse {
     CallResponse { output_bytes: bytes, ..CallResponse::default() }
 }
 
-/// Estimates the usage of a response that did not come to its end, or did not report it: what was reported, and at least
-/// what was counted here.
+/// Estimates the usage of a complete response that did not report it: what was reported, and at least what was counted
+/// here.
 fn estimate(open: &OpenCall, seen: &CallResponse, output_cap: Option<u64>) -> TokenUsage {
     let counted = seen.output_bytes.div_ceil(BYTES_PER_TOKEN);
     let output = output_cap.map_or(counted, |cap| counted.min(cap));

@@ -1,12 +1,14 @@
 //! The memory of a conversation: enough to recognize its next request, and how much of that an upstream has counted
 //! already.
 
+use std::sync::Arc;
+
 use endstop_core::units::TokenUsage;
 use endstop_llm::{CallRequest, MessageMark, Thread};
 use endstop_runtime::ToolCall;
 
 use super::response_history::ResponseHistory;
-use crate::limits::{MAX_RESPONSE_ID, TAIL_MESSAGES};
+use crate::limits::{MAX_FIXED_PARTS, MAX_RESPONSE_ID, TAIL_MESSAGES};
 
 /// Digests of a request's messages: entry `n` is that of the first `n`.
 #[derive(Debug)]
@@ -31,25 +33,44 @@ impl MessageDigests {
 }
 
 /// Everything besides the messages that a count of a request's tokens depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestIdentity {
-    /// The bound of instructions and tools: others of the same length are rare.
-    fixed: u64,
+    /// Digests of the tools, the instructions and what else stands beside the messages, sorted.
+    fixed: Arc<[u64]>,
     /// Digest of the model's name.
     model: u64,
 }
 
 impl From<&CallRequest> for RequestIdentity {
     fn from(asked: &CallRequest) -> Self {
-        let model = xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes());
-        Self { fixed: asked.fixed_bound, model }
+        let mut fixed: Vec<u64> =
+            asked.fixed.iter().take(MAX_FIXED_PARTS).map(|mark| mark.digest).collect();
+        fixed.sort_unstable();
+        Self { fixed: fixed.into(), model: model_digest(asked) }
     }
 }
 
-/// Input tokens of a request, as an upstream counted them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+impl RequestIdentity {
+    /// Most tokens of what stands beside the messages and was not counted with this request.
+    fn new_fixed(&self, asked: &CallRequest) -> u64 {
+        let is_new = |mark: &&MessageMark| self.fixed.binary_search(&mark.digest).is_err();
+        sum(asked.fixed.iter().filter(is_new))
+    }
+}
+
+fn model_digest(asked: &CallRequest) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(asked.model.as_bytes())
+}
+
+fn sum<'m>(marks: impl IntoIterator<Item = &'m MessageMark>) -> u64 {
+    marks.into_iter().fold(0, |sum, mark| sum.saturating_add(mark.bound))
+}
+
+/// Tokens of a request and of its response, as an upstream counted them.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct ReportedInput {
     input: u64,
+    output: u64,
     of: RequestIdentity,
 }
 
@@ -162,34 +183,38 @@ impl ConversationMemory {
 
     /// Returns the largest possible input of a request, or `None` if it continues a conversation of unknown size.
     ///
-    /// Messages that the upstream counted before, with the same instructions and model, have that size; the rest is
-    /// bounded.
+    /// Messages, instructions and tools that the upstream counted before have that size; the rest is bounded. What is
+    /// only referred to may be larger each time, so it counts as open always. Earlier output that the upstream keeps is
+    /// at most what it counted for the last response.
     pub(crate) fn bound(
         &self,
         asked: &CallRequest,
         digests: &MessageDigests,
         responses: &ResponseHistory,
     ) -> Option<InputBound> {
-        let sum = |marks: &[MessageMark]| {
-            marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.bound))
-        };
-        let has_open = |marks: &[MessageMark]| marks.iter().any(|mark| mark.is_open);
-        let (all, is_open) =
-            (asked.fixed_bound.saturating_add(sum(&asked.messages)), has_open(&asked.messages));
+        let has_open = asked.fixed.iter().chain(&asked.messages).any(|mark| mark.is_open);
+        let all = asked.fixed_bound().saturating_add(sum(&asked.messages));
+        let names_output = |marks: &[MessageMark]| marks.iter().any(|mark| mark.names_output);
         if asked.thread != Thread::Whole {
             // The size of another conversation says nothing about this one.
             let before = responses.tokens(asked.continues.as_deref()?)?;
+            let is_open = has_open || names_output(&asked.messages);
             return Some(InputBound { input: before.saturating_add(all), told: before, is_open });
         }
-        let is_same = |told: &ReportedInput| told.of == RequestIdentity::from(asked);
-        let told = self.reported.filter(is_same).filter(|_| self.continues(digests));
-        let by_told = told.map(|told| {
-            let new = asked.messages.get(self.count..).unwrap_or_default();
-            let input = told.input.saturating_add(sum(new));
-            InputBound { input, told: told.input, is_open: has_open(new) }
-        });
-        let by_told = by_told.filter(|by| by.input < all || is_open && !by.is_open);
-        Some(by_told.unwrap_or(InputBound { input: all, told: 0, is_open }))
+        let whole =
+            InputBound { input: all, told: 0, is_open: has_open || names_output(&asked.messages) };
+        let is_same = |told: &&ReportedInput| told.of.model == model_digest(asked);
+        let Some(told) = self.reported.as_ref().filter(is_same).filter(|_| self.continues(digests))
+        else {
+            return Some(whole);
+        };
+        let new = asked.messages.get(self.count..).unwrap_or_default();
+        let kept = if names_output(new) { told.output } else { 0 };
+        let parts = [sum(new), told.of.new_fixed(asked), kept];
+        let input = parts.into_iter().fold(told.input, u64::saturating_add);
+        let by_told = InputBound { input, told: told.input, is_open: has_open };
+        let is_better = by_told.input < all || whole.is_open && !by_told.is_open;
+        Some(if is_better { by_told } else { whole })
     }
 
     /// Remembers a request that is about to be sent.
@@ -223,7 +248,10 @@ impl ConversationMemory {
         calls: Vec<ToolCall>,
     ) {
         self.reply = id.filter(|id| id.len() <= MAX_RESPONSE_ID).map(str::to_owned);
-        let told = |usage: &TokenUsage| ReportedInput { input: usage.total_input(), of };
+        let told = |usage: &TokenUsage| {
+            let (input, output) = (usage.total_input(), usage.output);
+            ReportedInput { input, output, of }
+        };
         self.reported = usage.map(told);
         self.calls = calls;
     }

@@ -209,13 +209,23 @@ async fn the_stop_of_a_gateway_further_on_is_passed_on_and_costs_nothing() {
         vec![Act::Send(head.into_bytes())]
     })
     .await;
-    let gateway = gateway(TOKENS, &upstream).await;
-    let got = chat(&gateway, &Agent::new("Answer.").request()).await;
-    assert_eq!(got.header("x-endstop-reason").as_deref(), Some("cost_limit"));
-    assert!(got.words().contains("Endstop"));
-    let run = gateway.run(&id()).unwrap();
-    assert_eq!((run.usage().0.total(), run.usage().1), (0, false));
-    assert!(run.budget().held().is_zero());
+    for (is_endstop, tokens) in [(true, 0), (false, 110)] {
+        let mut config = config(TOKENS, upstream.addr);
+        if is_endstop {
+            config.upstreams = config.upstreams.with_endstop(behind_endstop(upstream.addr));
+        }
+        let gateway = Gateway::start(config).await.unwrap();
+        let got = chat(&gateway, &Agent::new("Answer.").request()).await;
+        assert_eq!(got.header("x-endstop-reason").as_deref(), Some("cost_limit"));
+        assert!(got.words().contains("Endstop"));
+        let run = gateway.run(&id()).unwrap();
+        assert_eq!((run.usage().0.total(), run.usage().1), (tokens, false), "{is_endstop}");
+        assert!(run.budget().held().is_zero());
+        let stream =
+            send(gateway.addr(), "/v1/chat/completions", "x-endstop-reason: cost_limit\r\n", "{}");
+        receive(stream.await).await;
+        assert!(!upstream.seen().last().unwrap().head.to_lowercase().contains("x-endstop-reason"));
+    }
 }
 
 #[tokio::test]

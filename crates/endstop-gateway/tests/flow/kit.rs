@@ -37,6 +37,11 @@ pub(crate) async fn gateway(policy: &str, upstream: &Fake) -> Gateway {
     Gateway::start(config(policy, upstream.addr)).await.unwrap()
 }
 
+/// The environment of a process that an Endstop at this address has started.
+pub(crate) fn behind_endstop(addr: SocketAddr) -> impl Fn(&str) -> Option<String> {
+    move |name| (name == "ENDSTOP_BASE_URL").then(|| format!("http://{addr}"))
+}
+
 /// An answer as the client got it.
 #[derive(Clone, Debug)]
 pub(crate) struct Got {

@@ -11,6 +11,7 @@ mod fake;
 mod kit;
 
 mod apis;
+mod attacks;
 mod batches;
 mod calls;
 mod conversations;

@@ -125,8 +125,9 @@ async fn a_client_that_goes_away_pays_for_what_came() {
         .await;
         until("settled", || gateway.run(&id()).unwrap().budget().held().is_zero()).await;
         let (usage, is_estimate) = gateway.run(&id()).unwrap().usage();
-        assert!(is_estimate && usage.input > 0 && usage.output < 40, "{at}: {usage:?}");
-        assert_eq!(usage.output > 0, at > 1, "{at}: {usage:?}");
+        // What was under way, and what can have been made until then: not more than the cap.
+        assert!(is_estimate && usage.input > 0, "{at}: {usage:?}");
+        assert!((256..=1_000).contains(&usage.output), "{at}: {usage:?}");
         assert_eq!(gateway.counts(&id()).unwrap().client_disconnects, 1, "{at}");
     }
 }
@@ -212,7 +213,8 @@ async fn an_upstream_that_breaks_off_in_a_stream_cuts_it_and_is_charged() {
     let got = chat(&gateway, &agent().request()).await;
     assert!(!got.is_whole && got.text().contains("four"), "{got:?}");
     let (usage, is_estimate) = gateway.run(&id()).unwrap().usage();
-    assert!(is_estimate && usage.input > 0 && (1..20).contains(&usage.output), "{usage:?}");
+    assert!(is_estimate && usage.input > 0, "{usage:?}");
+    assert!((256..=1_000).contains(&usage.output), "{usage:?}");
     assert_eq!(reading(&gateway, "errors"), 1);
 }
 

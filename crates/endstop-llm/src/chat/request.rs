@@ -8,11 +8,11 @@ use crate::json::{Entry, List, Object, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Kind, Noted, arguments_of, beside, context, fallbacks, may_write_1h, read_noting, searches,
-    text_of,
+    Kind, Noted, arguments_of, context, fallbacks, fixed_marks, may_write_1h, read_noting,
+    searches, text_of,
 };
-use crate::token_bound::{TOOL_INSTRUCTIONS, mark_entry};
-use crate::{CallRequest, ReadError, Thread, ToolResult};
+use crate::token_bound::{TokenBound, tool_instructions};
+use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
 
 /// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
@@ -26,6 +26,13 @@ const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["service_tier"]),
     DecidingKey::of(&["models"]),
     DecidingKey::of(&["fallbacks"]),
+    DecidingKey::of(&["messages"]),
+    DecidingKey::of(&["tools"]),
+    DecidingKey::of(&["functions"]),
+    DecidingKey::of(&["modalities"]),
+    DecidingKey::of(&["web_search_options"]),
+    DecidingKey::of(&["search_parameters"]),
+    DecidingKey::of(&["plugins"]),
 ];
 
 fields! {
@@ -46,6 +53,7 @@ fields! {
         functions: List<Function<'j>> = "functions",
         function_call: Raw<'j> = "function_call",
         format: Kind<'j> = "response_format",
+        modalities: List<Raw<'j>> = "modalities",
         messages: List<Entry<'j>> = "messages",
     }
 }
@@ -102,8 +110,10 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         whole(request.max_completion_tokens, "max_completion_tokens", 0)?,
     ];
     let [choices, best_of] = [whole(request.n, "n", 1)?, whole(request.best_of, "best_of", 1)?];
+    let model = request.model.text().unwrap_or_default();
+    let bound = TokenBound::of_model(&model);
     let mut parsed = CallRequest {
-        model: request.model.text().unwrap_or_default().into_owned(),
+        model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: request.stream_options.include_usage.is_true(),
         // Servers differ in which of the two counts.
@@ -113,19 +123,21 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         fallbacks: fallbacks([request.models, request.fallbacks])?,
         has_server_tools: request.has_server_tools(),
         searches: request.searches(),
+        unbounded: request.unbounded(),
         may_write_1h: may_write_1h(body),
         context: context(request.tier, Raw::default()),
         contract: request.output_contract(),
         tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
         thread: Thread::Whole,
-        fixed_bound: beside(body, request.messages.0.iter().map(Entry::raw)),
+        fixed: fixed_marks(&members, "messages", bound)?,
+        outputs: OutputKinds::of(&request.modalities),
         root: Object::known(text, &members, edit::KEYS),
         ..CallRequest::default()
     };
     if !parsed.tools.is_empty() {
-        parsed.fixed_bound = parsed.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+        parsed.fixed.push(tool_instructions());
     }
-    conversation(&request.messages.0, &mut parsed);
+    conversation(&request.messages.0, bound, &mut parsed)?;
     Ok(parsed)
 }
 
@@ -145,12 +157,20 @@ impl<'j> Request<'j> {
         by_tools.fold(by_option, u64::saturating_add)
     }
 
-    /// Other kinds of tools run at the provider.
     fn has_server_tools(&self) -> bool {
-        let runs_there = |tool: &Tool<'_>| {
-            !matches!(tool.kind.text().as_deref(), None | Some("function" | "custom"))
-        };
-        self.search.is_some() || self.tools.0.iter().any(runs_there)
+        self.search.is_some() || self.server_tools().next().is_some()
+    }
+
+    /// The kinds of the tools that the provider runs: all but functions.
+    fn server_tools(&self) -> impl Iterator<Item = Cow<'j, str>> {
+        let kinds = self.tools.0.iter().filter_map(|tool| tool.kind.text());
+        kinds.filter(|kind| !matches!(&**kind, "function" | "custom"))
+    }
+
+    /// Searches have a fee that price lists have.
+    fn unbounded(&self) -> Vec<String> {
+        let fees = self.server_tools().filter(|kind| !kind.contains("search"));
+        fees.take(MAX_CALLS).map(Cow::into_owned).collect()
     }
 
     fn output_contract(&self) -> crate::OutputContract {
@@ -187,13 +207,17 @@ pub(crate) fn required_by_word(word: &str) -> ToolRequirement {
 }
 
 /// Reads the messages, and what came after the model's last one.
-fn conversation(messages: &[Entry<'_>], parsed: &mut CallRequest) {
+fn conversation(
+    messages: &[Entry<'_>],
+    bound: TokenBound,
+    parsed: &mut CallRequest,
+) -> Result<(), ReadError> {
     let mut calls: Vec<(Cow<'_, str>, Function<'_>)> = Vec::new();
     let mut was_model = false;
     for message in messages {
         let role = message.get("role").text().unwrap_or_default();
         let is_model = role == "assistant";
-        parsed.messages.push(mark_entry(message, role == "user"));
+        parsed.messages.push(bound.mark_entry(message, role == "user")?);
         match &*role {
             "assistant" => {
                 if !was_model {
@@ -214,6 +238,7 @@ fn conversation(messages: &[Entry<'_>], parsed: &mut CallRequest) {
         }
         was_model = is_model;
     }
+    Ok(())
 }
 
 fn result(message: &Entry<'_>, calls: &[(Cow<'_, str>, Function<'_>)]) -> ToolResult {

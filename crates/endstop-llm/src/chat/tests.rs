@@ -37,11 +37,15 @@ fn a_request_says_what_it_asks_for() {
 
 #[test]
 fn bounds_cover_the_whole_request() {
-    let body =
-        json!({"messages": [{"role": "user", "content": "hello"}], "model": "m"}).to_string();
+    let body = json!({
+        "messages": [{"role": "user", "content": "hello"}], "model": "m",
+        "tools": [{"type": "function", "function": {"name": "a"}}, {"type": "custom"}],
+    });
+    let body = body.to_string();
     let got = dialect(Api::Chat).read("/", body.as_bytes()).unwrap();
-    let sum = got.fixed_bound + got.messages.iter().map(|message| message.bound).sum::<u64>();
-    assert_eq!(sum, body.len() as u64);
+    let sum = got.fixed_bound() + got.messages.iter().map(|message| message.bound).sum::<u64>();
+    let around = r#"{"messages":[]}"#;
+    assert!(sum + around.len() as u64 >= body.len() as u64);
 }
 
 #[test]

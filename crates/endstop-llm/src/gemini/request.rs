@@ -1,22 +1,43 @@
 //! Requests, as they are read.
 
-use crate::ambiguous_keys::{DecidingKey, check, whole};
+use crate::ambiguous_keys::{DecidingKey, check_members, whole};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{beside, context, read_object, searches};
+use crate::parts::{Noted, context, fixed_marks, read_noting, searches};
 use crate::response_outline::FINAL_ANSWER;
-use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
-use crate::{CallRequest, ReadError, Thread, ToolResult};
+use crate::token_bound::{TokenBound, tool_instructions};
+use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
+
+/// Tools that Google runs and whose cost is known: their tokens, and a fee that price lists have.
+const PRICED_TOOLS: [&str; 8] = [
+    "googleSearch",
+    "google_search",
+    "googleSearchRetrieval",
+    "google_search_retrieval",
+    "urlContext",
+    "url_context",
+    "codeExecution",
+    "code_execution",
+];
+
+/// Tools that the client runs.
+const CLIENT_TOOLS: [&str; 4] =
+    ["functionDeclarations", "function_declarations", "computerUse", "computer_use"];
 
 /// What decides the cost of a response.
 const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["generationConfig", "generation_config"]).with(&[
         DecidingKey::of(&["maxOutputTokens", "max_output_tokens"]),
         DecidingKey::of(&["candidateCount", "candidate_count"]),
+        DecidingKey::of(&["responseModalities", "response_modalities"]),
     ]),
     DecidingKey::of(&["cachedContent", "cached_content"]),
     DecidingKey::of(&["model"]),
+    DecidingKey::of(&["contents"]),
+    DecidingKey::of(&["tools"]),
+    DecidingKey::of(&["systemInstruction", "system_instruction"]),
+    DecidingKey::of(&["serviceTier", "service_tier"]),
 ];
 
 fields! {
@@ -47,6 +68,7 @@ fields! {
     Config<'j> {
         cap: Raw<'j> = "maxOutputTokens" | "max_output_tokens",
         choices: Raw<'j> = "candidateCount" | "candidate_count",
+        modalities: List<Raw<'j>> = "responseModalities" | "response_modalities",
         schema: Raw<'j> = "responseSchema" | "response_schema",
         json_schema: Raw<'j> =
             "responseJsonSchema" | "response_json_schema" | "_responseJsonSchema",
@@ -131,14 +153,15 @@ fn model_in(path: &str) -> String {
 
 /// Reads a request.
 pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
-    let request: Request<'_> = read_object(body)?;
-    check(body, KEYS)?;
+    let Noted { value: request, members, .. } = read_noting::<Request<'_>>(body)?;
+    check_members(&members, KEYS)?;
     let config = &request.config;
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let is_streamed = path.ends_with(":streamGenerateContent");
     let is_events = query.split('&').any(|pair| pair.eq_ignore_ascii_case("alt=sse"));
     let contents = listed(request.contents);
     let offers = request.offers();
+    let bound = TokenBound::of_model(&model_in(path));
     let mut parsed = CallRequest {
         model: model_in(path),
         is_stream: is_streamed && is_events,
@@ -146,6 +169,7 @@ pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         wants_usage: true,
         has_server_tools: request.has_server_tools(),
         searches: request.searches(&model_in(path)),
+        unbounded: request.unbounded(),
         context: context(request.tier, Raw::default()),
         output_cap: whole(config.cap, "maxOutputTokens", 0)?,
         choices: whole(config.choices, "candidateCount", 1)?.unwrap_or(1),
@@ -153,13 +177,14 @@ pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
         // Cached content is part of the input, and its size is not known here.
         thread: if request.cached.is_some() { Thread::Continues } else { Thread::Whole },
-        fixed_bound: beside(body, contents.iter().copied()),
+        fixed: fixed_marks(&members, "contents", bound)?,
+        outputs: OutputKinds::of(&config.modalities),
         ..CallRequest::default()
     };
     if request.tools.is_some() {
-        parsed.fixed_bound = parsed.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+        parsed.fixed.push(tool_instructions());
     }
-    conversation(&contents, &mut parsed);
+    conversation(&contents, bound, &mut parsed)?;
     Ok(parsed)
 }
 
@@ -182,14 +207,19 @@ impl<'j> Request<'j> {
         if bills_by_request(model) { all.min(1) } else { all }
     }
 
-    /// All but functions and the use of a computer run at the provider.
     fn has_server_tools(&self) -> bool {
-        listed(self.tools).into_iter().flat_map(Raw::members).any(|(key, _)| {
-            !matches!(
-                key.as_str(),
-                "functionDeclarations" | "function_declarations" | "computerUse" | "computer_use"
-            )
-        })
+        self.server_tools().next().is_some()
+    }
+
+    /// The tools that the provider runs: all but functions and the use of a computer.
+    fn server_tools(&self) -> impl Iterator<Item = String> {
+        let keys = listed(self.tools).into_iter().flat_map(Raw::members);
+        keys.map(|(key, _)| key.as_str().to_owned()).filter(|key| !CLIENT_TOOLS.contains(&&**key))
+    }
+
+    fn unbounded(&self) -> Vec<String> {
+        let fees = self.server_tools().filter(|key| !PRICED_TOOLS.contains(&&**key));
+        fees.take(MAX_CALLS).collect()
     }
 
     fn requirement(&self) -> ToolRequirement {
@@ -216,7 +246,11 @@ impl<'j> Request<'j> {
 
 /// Reads the contents, and what came after the model's last one. Results of calls name the function, and an id
 /// only lately: without one, the first result of a name is that to the first call.
-fn conversation(contents: &[Raw<'_>], parsed: &mut CallRequest) {
+fn conversation(
+    contents: &[Raw<'_>],
+    bound: TokenBound,
+    parsed: &mut CallRequest,
+) -> Result<(), ReadError> {
     let mut calls: Vec<Call<'_>> = Vec::new();
     let mut was_model = false;
     for raw in contents {
@@ -225,7 +259,7 @@ fn conversation(contents: &[Raw<'_>], parsed: &mut CallRequest) {
             listed(content.parts).into_iter().map(|part| part.read()).collect();
         let is_model = content.role.json() == "\"model\"";
         let is_user = !is_model && parts.iter().any(|part| !part.response.name.is_some());
-        parsed.messages.push(mark(*raw, is_user));
+        parsed.messages.push(bound.mark(*raw, is_user)?);
         if is_model {
             if !was_model {
                 calls.clear();
@@ -243,6 +277,7 @@ fn conversation(contents: &[Raw<'_>], parsed: &mut CallRequest) {
         }
         was_model = is_model;
     }
+    Ok(())
 }
 
 fn result(response: &Response<'_>, calls: &mut Vec<Call<'_>>) -> ToolResult {

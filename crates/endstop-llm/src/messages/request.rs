@@ -2,22 +2,29 @@
 
 use std::borrow::Cow;
 
-use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
+use crate::ambiguous_keys::{DecidingKey, check_members, truth, whole};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Formatted, Kind, ToolChoice, arguments_of, beside, context, fallbacks, may_write_1h,
-    read_object, searches, text_of,
+    Formatted, Kind, Noted, ToolChoice, arguments_of, context, fallbacks, fixed_marks,
+    may_write_1h, read_noting, read_object, searches, text_of,
 };
-use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
-use crate::{CallRequest, ReadError, Thread, ToolResult};
+use crate::token_bound::{TokenBound, tool_instructions};
+use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
 
 /// What programs add beside the results of tools in the user's name begins so.
 const REMINDER: &str = "<system-reminder>";
 
 /// Kinds of tools that the client runs, without their dates.
 const CLIENT_TOOLS: [&str; 5] = ["custom", "bash_", "text_editor_", "computer_", "memory_"];
+
+/// Kinds of tools that the provider runs and whose cost is known: their tokens, and a fee that price lists have.
+const PRICED_TOOLS: [&str; 6] =
+    ["web_search_", "web_fetch_", "tool_search_", "advisor_", "mcp_toolset", "connector_"];
+
+/// Where requests may be served at the price of the lists.
+const USUAL_GEO: [&str; 2] = ["global", "not_available"];
 
 /// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
@@ -29,6 +36,13 @@ const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["thread"]),
     DecidingKey::of(&["models"]),
     DecidingKey::of(&["fallbacks"]),
+    DecidingKey::of(&["messages"]),
+    DecidingKey::of(&["system"]),
+    DecidingKey::of(&["tools"]),
+    DecidingKey::of(&["mcp_servers"]),
+    DecidingKey::of(&["container"]),
+    DecidingKey::of(&["context_management"]),
+    DecidingKey::of(&["inference_geo"]),
 ];
 
 fields! {
@@ -38,6 +52,9 @@ fields! {
         tier: Raw<'j> = "service_tier",
         speed: Raw<'j> = "speed",
         servers: List<Raw<'j>> = "mcp_servers",
+        container: Container<'j> = "container",
+        management: Management<'j> = "context_management",
+        geo: Raw<'j> = "inference_geo",
         models: Raw<'j> = "models",
         fallbacks: Raw<'j> = "fallbacks",
         max_tokens: Raw<'j> = "max_tokens",
@@ -55,7 +72,20 @@ fields! {
         kind: Raw<'j> = "type",
         name: Raw<'j> = "name",
         most: Raw<'j> = "max_uses",
+        model: Raw<'j> = "model",
         schema: Raw<'j> = "input_schema",
+    }
+}
+
+fields! {
+    Container<'j> {
+        skills: List<Raw<'j>> = "skills",
+    }
+}
+
+fields! {
+    Management<'j> {
+        edits: List<Kind<'j>> = "edits",
     }
 }
 
@@ -88,34 +118,39 @@ fields! {
 
 /// Reads a request.
 pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
-    let request: Request<'_> = read_object(body)?;
-    check(body, KEYS)?;
+    let Noted { value: request, members, .. } = read_noting::<Request<'_>>(body)?;
+    check_members(&members, KEYS)?;
+    let model = request.model.text().unwrap_or_default();
+    let bound = TokenBound::of_model(&model);
     let offers = request.offers();
     let kind = request.thread.kind.text();
     let continues = kind.as_deref() == Some("continue") || request.thread.previous.is_some();
     let formats = [request.format.kind, request.config.format.kind];
     let wants_json = formats.iter().any(|kind| kind.json() == "\"json_schema\"");
     let mut parsed = CallRequest {
-        model: request.model.text().unwrap_or_default().into_owned(),
+        model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: true,
         output_cap: whole(request.max_tokens, "max_tokens", 0)?,
-        fallbacks: fallbacks([request.models, request.fallbacks])?,
-        has_server_tools: request.has_server_tools(),
+        fallbacks: request.models()?,
+        has_server_tools: request.has_server_tools() || request.compacts(),
         searches: request.searches(),
+        unbounded: request.unbounded(),
         may_write_1h: may_write_1h(body),
         context: context(request.tier, request.speed),
-        choices: 1,
+        // A summary is as long as the cap allows, beside the answer.
+        choices: if request.compacts() { 2 } else { 1 },
         contract: output_contract(&offers, &requirement(&request.tool_choice), wants_json),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
         thread: if continues { Thread::CanResend } else { Thread::Whole },
-        fixed_bound: beside(body, request.messages.0.iter().copied()),
+        fixed: fixed_marks(&members, "messages", bound)?,
+        outputs: OutputKinds::TEXT,
         ..CallRequest::default()
     };
     if !parsed.tools.is_empty() {
-        parsed.fixed_bound = parsed.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+        parsed.fixed.push(tool_instructions());
     }
-    conversation(&request.messages.0, &mut parsed);
+    conversation(&request.messages.0, bound, &mut parsed)?;
     Ok(parsed)
 }
 
@@ -141,11 +176,47 @@ impl<'j> Request<'j> {
     }
 
     fn has_server_tools(&self) -> bool {
-        let runs_there = |tool: &Tool<'_>| {
-            let kind = tool.kind.text().unwrap_or_default();
-            !kind.is_empty() && !CLIENT_TOOLS.iter().any(|known| kind.starts_with(known))
-        };
-        !self.servers.0.is_empty() || self.tools.0.iter().any(runs_there)
+        !self.servers.0.is_empty() || self.tools.0.iter().any(Tool::runs_there)
+    }
+
+    /// The models that may answer in the model's stead, and those that tools ask.
+    fn models(&self) -> Result<Vec<String>, ReadError> {
+        let mut models = fallbacks([self.models, self.fallbacks])?;
+        let of_tools = self.tools.0.iter().filter(|tool| tool.runs_there());
+        models.extend(of_tools.filter_map(|tool| tool.model.text()).map(Cow::into_owned));
+        Ok(models)
+    }
+
+    /// Whether the provider may summarize the conversation by itself first: another request with all of the input.
+    fn compacts(&self) -> bool {
+        self.management
+            .edits
+            .0
+            .iter()
+            .any(|edit| edit.kind.text().is_some_and(|kind| kind.starts_with("compact")))
+    }
+
+    fn unbounded(&self) -> Vec<String> {
+        let of_tools = self.tools.0.iter().filter(|tool| tool.runs_there());
+        let kinds = of_tools.filter_map(|tool| tool.kind.text());
+        let fees = kinds.filter(|kind| !PRICED_TOOLS.iter().any(|known| kind.starts_with(known)));
+        let mut all: Vec<String> = fees.take(MAX_CALLS).map(Cow::into_owned).collect();
+        if self.container.skills.0.iter().any(|skill| skill.is_some()) {
+            all.push("container.skills".to_owned());
+        }
+        let geo = self.geo.text().unwrap_or_default();
+        if self.geo.is_some() && !USUAL_GEO.contains(&&*geo) {
+            all.push(format!("inference_geo: {}", self.geo.json()));
+        }
+        all
+    }
+}
+
+impl Tool<'_> {
+    /// Whether the provider runs it.
+    fn runs_there(&self) -> bool {
+        let kind = self.kind.text().unwrap_or_default();
+        !kind.is_empty() && !CLIENT_TOOLS.iter().any(|known| kind.starts_with(known))
     }
 }
 
@@ -163,7 +234,11 @@ fn requirement(choice: &ToolChoice<'_>) -> ToolRequirement {
 }
 
 /// Reads the messages, and what came after the model's last one.
-fn conversation(messages: &[Raw<'_>], parsed: &mut CallRequest) {
+fn conversation(
+    messages: &[Raw<'_>],
+    bound: TokenBound,
+    parsed: &mut CallRequest,
+) -> Result<(), ReadError> {
     let mut calls: Vec<Block<'_>> = Vec::new();
     let mut was_model = false;
     for raw in messages {
@@ -171,7 +246,7 @@ fn conversation(messages: &[Raw<'_>], parsed: &mut CallRequest) {
         let is_model = message.role.json() == "\"assistant\"";
         let blocks: List<Block<'_>> = message.content.read();
         let is_user = message.role.json() == "\"user\"" && is_of_user(message.content, &blocks.0);
-        parsed.messages.push(mark(*raw, is_user));
+        parsed.messages.push(bound.mark(*raw, is_user)?);
         if is_model {
             if !was_model {
                 calls.clear();
@@ -187,6 +262,7 @@ fn conversation(messages: &[Raw<'_>], parsed: &mut CallRequest) {
         }
         was_model = is_model;
     }
+    Ok(())
 }
 
 /// Whether the user wrote a message: not where it has only results of tools, and what programs add to them.

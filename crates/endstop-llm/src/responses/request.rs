@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-use crate::ambiguous_keys::{DecidingKey, check, truth, whole};
+use crate::ambiguous_keys::{DecidingKey, check_members, truth, whole};
 use crate::chat::required_by_word;
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Formatted, ToolChoice, arguments_of, context, fallbacks, may_write_1h, read_object, searches,
-    text_of,
+    Formatted, Noted, ToolChoice, arguments_of, context, fallbacks, fixed_marks, may_write_1h,
+    read_noting, searches, text_of,
 };
-use crate::token_bound::{TOOL_INSTRUCTIONS, mark};
-use crate::{CallRequest, ReadError, Thread, ToolResult};
+use crate::token_bound::{TokenBound, tool_instructions};
+use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
 
 /// Kinds of tools that the client runs.
 const CLIENT_TOOLS: [&str; 8] = [
@@ -25,6 +25,9 @@ const CLIENT_TOOLS: [&str; 8] = [
     "computer_use",
     "computer_use_preview",
 ];
+
+/// Kinds of tools that the provider runs and whose cost is known: their tokens, and a fee that price lists have.
+const PRICED_TOOLS: [&str; 4] = ["web_search", "file_search", "mcp", "tool_search"];
 
 /// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
@@ -39,6 +42,9 @@ const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["max_tool_calls"]),
     DecidingKey::of(&["models"]),
     DecidingKey::of(&["fallbacks"]),
+    DecidingKey::of(&["input"]),
+    DecidingKey::of(&["instructions"]),
+    DecidingKey::of(&["tools"]),
 ];
 
 fields! {
@@ -114,12 +120,13 @@ fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, ReadError> {
 
 /// Reads a request.
 pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
-    let request: Request<'_> = read_object(body)?;
-    check(body, KEYS)?;
+    let Noted { value: request, members, .. } = read_noting::<Request<'_>>(body)?;
+    check_members(&members, KEYS)?;
+    let model = request.model.text().unwrap_or_default();
+    let bound = TokenBound::of_model(&model);
     let offers = request.offers();
-    let beside = body.len().saturating_sub(request.input.json().len());
     let mut parsed = CallRequest {
-        model: request.model.text().unwrap_or_default().into_owned(),
+        model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: true,
         is_background: request.background.is_truthy(),
@@ -128,22 +135,24 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         fallbacks: fallbacks([request.models, request.fallbacks])?,
         has_server_tools: request.has_server_tools(),
         searches: request.searches(),
+        unbounded: request.unbounded(),
         may_write_1h: may_write_1h(body),
         context: context(request.tier, Raw::default()),
         choices: 1,
         contract: output_contract(&offers, &requirement(request.tool_choice), request.wants_json()),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-        fixed_bound: u64::try_from(beside).unwrap_or(u64::MAX),
+        fixed: fixed_marks(&members, "input", bound)?,
+        outputs: OutputKinds::TEXT,
         ..CallRequest::default()
     };
     if !request.tools.0.is_empty() {
-        parsed.fixed_bound = parsed.fixed_bound.saturating_add(TOOL_INSTRUCTIONS);
+        parsed.fixed.push(tool_instructions());
     }
     if request.input.is_list() {
         let items: List<Raw<'_>> = read_list(request.input)?;
-        conversation(&items.0, &mut parsed);
+        conversation(&items.0, bound, &mut parsed)?;
     } else if request.input.is_some() {
-        parsed.messages.push(mark(request.input, true));
+        parsed.messages.push(bound.mark(request.input, true)?);
         parsed.has_user_message = true;
     }
     // All of these stand for input that is not here.
@@ -176,9 +185,20 @@ impl<'j> Request<'j> {
     }
 
     fn has_server_tools(&self) -> bool {
-        let runs_there =
-            |tool: &Tool<'_>| tool.kind.text().is_some_and(|kind| !CLIENT_TOOLS.contains(&&*kind));
-        self.tools.0.iter().any(runs_there)
+        self.server_tools().next().is_some()
+    }
+
+    /// The kinds of the tools that the provider runs.
+    fn server_tools(&self) -> impl Iterator<Item = Cow<'j, str>> {
+        let kinds = self.tools.0.iter().filter_map(|tool| tool.kind.text());
+        kinds.filter(|kind| !CLIENT_TOOLS.contains(&&**kind))
+    }
+
+    fn unbounded(&self) -> Vec<String> {
+        let fees = self
+            .server_tools()
+            .filter(|kind| !PRICED_TOOLS.iter().any(|known| kind.starts_with(known)));
+        fees.take(MAX_CALLS).map(Cow::into_owned).collect()
     }
 
     fn wants_json(&self) -> bool {
@@ -205,12 +225,16 @@ fn requirement(choice: Raw<'_>) -> ToolRequirement {
 }
 
 /// Reads the items, and what came after the model's last one.
-fn conversation(items: &[Raw<'_>], parsed: &mut CallRequest) {
+fn conversation(
+    items: &[Raw<'_>],
+    bound: TokenBound,
+    parsed: &mut CallRequest,
+) -> Result<(), ReadError> {
     let mut calls: Vec<Item<'_>> = Vec::new();
     for raw in items {
         let item: Item<'_> = raw.read();
         let from = item.from();
-        parsed.messages.push(mark(*raw, from == ItemSource::User));
+        parsed.messages.push(bound.mark(*raw, from == ItemSource::User)?);
         match from {
             ItemSource::Model => {
                 parsed.results.clear();
@@ -228,6 +252,7 @@ fn conversation(items: &[Raw<'_>], parsed: &mut CallRequest) {
             }
         }
     }
+    Ok(())
 }
 
 fn result(item: &Item<'_>, calls: &[Item<'_>]) -> ToolResult {

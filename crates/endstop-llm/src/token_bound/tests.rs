@@ -2,15 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::{FILE_TOKENS, IMAGE_TOKENS, mark, weigh};
+use super::{FILE_TOKENS, IMAGE_TOKENS, TokenBound, Weight};
 use crate::json::Raw;
+
+fn weigh(value: Raw<'_>) -> Weight {
+    TokenBound::of_model("m").weigh(value).unwrap()
+}
 
 fn bound(value: Raw<'_>) -> u64 {
     weigh(value).tokens
 }
 
 fn digest(json: &str) -> u64 {
-    mark(Raw::of(json), false).digest
+    TokenBound::of_model("m").mark(Raw::of(json), false).unwrap().digest
 }
 
 #[test]
@@ -99,15 +103,19 @@ fn long_text_is_never_taken_for_an_image() {
 }
 
 #[test]
-fn a_file_that_is_only_named_counts_as_a_window() {
+fn a_file_counts_as_a_window_that_is_only_named_or_has_pages() {
     for message in [
         json!({"content": [{"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}]}),
         json!({"content": [{"type": "input_file", "file_id": "file-1"}]}),
         json!({"content": [{"type": "file", "file": {"file_id": "file-1"}}]}),
+        json!({"content": [{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}}]}),
+        json!({"content": [{"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0="}}]}),
+        json!({"parts": [{"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0="}}]}),
+        json!({"parts": [{"inlineData": {"mimeType": "video/mp4", "data": "AAAA"}, "videoMetadata": {"fps": 24}}]}),
         json!({"parts": [{"fileData": {"fileUri": "https://example.com/a.mp4"}}]}),
     ] {
         let got = weigh(Raw::of(&message.to_string()));
-        assert!((FILE_TOKENS..FILE_TOKENS + 200).contains(&got.tokens), "{message}");
+        assert!((FILE_TOKENS..FILE_TOKENS + 300).contains(&got.tokens), "{message}");
         assert!(got.is_open, "{message}");
     }
 }
@@ -124,15 +132,16 @@ fn what_is_elsewhere_is_told_from_what_is_inside() {
         part("video", json!([far, far])),
         part("input_audio", json!({"data": far, "format": "wav"})),
         part("file", json!({"file_data": far})),
+        // How long a video is, and how many pages a document has, its bytes do not tell.
+        part("video_url", json!({"url": "data:video/mp4;base64,AAAA"})),
+        part("file", json!({"file_data": "data:application/pdf;base64,AAAA"})),
         json!({"content": [{"type": "input_file", "file_url": far}]}),
     ] {
         assert!(weigh(Raw::of(&open.to_string())).is_open, "{open}");
     }
-    let inside = "data:video/mp4;base64,AAAA";
     for known in [
-        part("video_url", json!({"url": inside})),
+        part("audio_url", json!({"url": "data:audio/wav;base64,AAAA"})),
         part("input_audio", json!({"data": "UklGRiQAAABXQVZF", "format": "wav"})),
-        part("file", json!({"file_data": inside, "filename": "a.pdf"})),
         part("image_url", json!({"url": far})),
         json!({"content": [{"type": "text", "text": "the video_url is https://example.com"}]}),
         json!({"content": "an audio file"}),
@@ -163,4 +172,53 @@ fn only_an_image_inside_an_address_is_not_counted_by_its_bytes() {
     for document in ["data:application/pdf;base64,", "data:text/plain,", "data:,", ""] {
         assert!(with(document) >= IMAGE_TOKENS + 100_000, "{document}");
     }
+}
+
+#[test]
+fn images_inside_a_document_count_as_images() {
+    let image =
+        json!({"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}});
+    let document = json!({"content": [{"type": "document", "source": {"type": "content", "content": vec![image; 100]}}]});
+    let got = weigh(Raw::of(&document.to_string()));
+    assert!(got.tokens > 100 * IMAGE_TOKENS && !got.is_open);
+}
+
+#[test]
+fn images_of_a_model_that_charges_more_for_them_count_more() {
+    let message = r#"{"content":[{"type":"image_url","image_url":{"url":"https://a/b.png"}}]}"#;
+    let of = |model: &str| {
+        TokenBound::of_model(model).mark(Raw::of(message), true).unwrap().bound
+            - message.len() as u64
+    };
+    assert_eq!(of("openai/gpt-4o-mini-2024-07-18"), 48_169);
+    assert_eq!(of("gpt-4o"), IMAGE_TOKENS);
+}
+
+#[test]
+fn what_two_readers_could_read_in_two_ways_is_refused() {
+    for message in [
+        r#"{"role":"user","content":"a","content":[{"type":"image_url"}]}"#,
+        r#"{"role":"user","content":"a","Content":"b"}"#,
+        r#"{"role":"user","content":[{"type":"text","Type":"document"}]}"#,
+        r#"{"role":"user","content":[{"type":"document","source":{"type":"text"},"source":{"type":"url"}}]}"#,
+        r#"{"role":"user","content":[{"type":"tool_result","content":[{"type":"image","SOURCE":{}}]}]}"#,
+        r#"{"role":"user","content":[{"type":"tool_result","content":[{"type":"image","type":"text"}]}]}"#,
+    ] {
+        let marked = TokenBound::of_model("m").mark(Raw::of(message), true);
+        assert!(marked.is_err(), "{message}");
+    }
+    // What the client's own tools read is its own.
+    let own = r#"{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"t","input":{"Type":1,"type":2}}]}"#;
+    assert!(TokenBound::of_model("m").mark(Raw::of(own), true).is_ok());
+}
+
+#[test]
+fn output_that_the_upstream_keeps_is_told() {
+    let names = |message: &str| {
+        TokenBound::of_model("m").mark(Raw::of(message), false).unwrap().names_output
+    };
+    assert!(names(r#"{"type":"reasoning","id":"rs_1","summary":[]}"#));
+    assert!(names(r#"{"role":"assistant","audio":{"id":"audio_1"}}"#));
+    assert!(!names(r#"{"type":"reasoning","id":"rs_1","encrypted_content":"gAAAA"}"#));
+    assert!(!names(r#"{"role":"assistant","content":"a"}"#));
 }

@@ -321,3 +321,38 @@ fn a_bad_price_file_says_where() {
     let error = PriceTable::from_json(pattern).unwrap_err().to_string();
     assert_eq!(error, "provider `p`, model `m`: the regular expression `(` cannot be used");
 }
+
+/// docs/semantics.md#units
+#[test]
+fn requests_that_a_provider_makes_by_itself_are_priced_beside_the_response() {
+    let sonnet = PriceTable::embedded().find(Some("anthropic"), "claude-sonnet-4-5").unwrap();
+    let at = WallTime(1_793_534_400_000);
+    let total = |usage: &serde_json::Value| {
+        let counts = read_usage(UsageShape::Anthropic, usage).unwrap();
+        (counts.token_usage().total(), sonnet.price(&counts, at, &CallContext::default()))
+    };
+    let one = |input: u64, output: u64| json!({"input_tokens":input,"output_tokens":output});
+    let price = |usage| total(&usage).1.unwrap().total.picos();
+    // The totals leave the summary out, and hold the messages.
+    let compacted = json!({"input_tokens":23_000,"output_tokens":1_000,"iterations":[
+        {"type":"compaction","input_tokens":180_000,"output_tokens":3_500},
+        {"type":"message","input_tokens":23_000,"output_tokens":1_000}]});
+    assert_eq!(total(&compacted).0, 207_500);
+    // Not at the tier of a request with 203,000 tokens of input.
+    assert_eq!(price(compacted), price(one(180_000, 3_500)) + price(one(23_000, 1_000)));
+    let advised = json!({"input_tokens":200,"output_tokens":20,"iterations":[
+        {"type":"message","input_tokens":200,"output_tokens":20},
+        {"type":"advisor_message","model":"claude-opus-4-8","input_tokens":2_000,"output_tokens":30}]});
+    let opus = PriceTable::embedded().find(Some("anthropic"), "claude-opus-4-8").unwrap();
+    let advice = read_usage(UsageShape::Anthropic, &one(2_000, 30)).unwrap();
+    let advice = opus.total(&advice, at, &CallContext::default()).unwrap();
+    assert_eq!(price(advised), price(one(200, 20)) + advice.picos());
+    let unknown = json!({"input_tokens":1,"output_tokens":1,"iterations":[
+        {"type":"advisor_message","model":"new","input_tokens":1,"output_tokens":1}]});
+    let error = PriceError::UnknownModel { model: "new".to_owned() };
+    assert_eq!(total(&unknown).1.unwrap_err(), error);
+    let many = vec![json!({"type":"message"}); 257];
+    let many = json!({"input_tokens":1,"output_tokens":1,"iterations":many});
+    let error = read_usage(UsageShape::Anthropic, &many).unwrap_err().to_string();
+    assert_eq!(error, "`iterations` has 257 entries, and at most 256 are read");
+}

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
 use super::pricing::Pricing;
 use crate::ledger::Hold;
+use crate::limits::{BYTES_PER_TOKEN, FASTEST_OUTPUT, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
 use crate::run::{RunHandle, RunNode};
@@ -39,6 +40,20 @@ pub struct Outcome<'o> {
     pub reasoning_tokens: Option<u64>,
     /// From the request to the first piece.
     pub first_piece_after: Option<Duration>,
+}
+
+/// What has come of a response that did not come to its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received {
+    /// What the provider reported of it.
+    pub usage: Option<TokenUsage>,
+    /// Bytes of its output.
+    pub output_bytes: u64,
+    /// Whether the provider has stopped making it: a stream that was closed. Otherwise it is made to its end, whoever
+    /// reads it.
+    pub is_stream: bool,
+    /// How many choices are made at the same time; 0 counts as 1.
+    pub choices: u64,
 }
 
 /// Why a call does not begin.
@@ -167,6 +182,48 @@ impl OpenCall {
     #[must_use]
     pub const fn at(&self) -> WallTime {
         self.at
+    }
+
+    /// The most that a call can have used whose response did not come to its end (`docs/semantics.md`, "Charging when
+    /// usage is missing"): the input that was reported, or all that was reserved for it, and all output that can have
+    /// been made until now. An estimate if nothing limits tokens or money.
+    #[must_use]
+    pub fn most(&self, received: &Received) -> (TokenUsage, Cost) {
+        let by_bytes = received.output_bytes.div_ceil(BYTES_PER_TOKEN);
+        let told = received.usage.unwrap_or_default();
+        let is_input_told = told.total_input() > 0;
+        let output = if self.is_capped {
+            let made = self.made_until_now().saturating_mul(received.choices.max(1));
+            let made = if received.is_stream { made } else { self.output };
+            made.max(by_bytes).min(self.output)
+        } else {
+            by_bytes
+        };
+        let output = told.output.max(output);
+        if is_input_told {
+            let usage = TokenUsage { output, ..told };
+            return (usage, self.cost(&usage));
+        }
+        let input = if self.is_capped { self.input } else { self.estimated_input };
+        let usage = TokenUsage { input, output, ..TokenUsage::default() };
+        let cost = if self.is_capped {
+            self.pricing.worst(input, output, self.at)
+        } else {
+            self.cost(&usage)
+        };
+        (usage, cost)
+    }
+
+    /// Output tokens that a model can have made since the request was sent.
+    fn made_until_now(&self) -> u64 {
+        let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        (millis.saturating_mul(FASTEST_OUTPUT) / 1_000).saturating_add(OUTPUT_AHEAD)
+    }
+
+    /// Settles a failed call that may have been charged, as [`OpenCall::most`] says.
+    pub fn failed_unconfirmed(mut self, error: &ModelError, received: &Received) -> Directive {
+        let (usage, cost) = self.most(received);
+        self.fail(error, Some(usage), Some(cost))
     }
 
     /// The request is sent now: its time counts from here.

@@ -9,6 +9,35 @@ use endstop_price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
 
 use crate::limits::LARGEST_WINDOW;
 
+/// What a call has beside text, which models may charge at other rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modalities {
+    /// The request has images, recordings or files.
+    pub media_input: bool,
+    /// Speech may be answered.
+    pub audio_output: bool,
+    /// Images may be answered.
+    pub image_output: bool,
+}
+
+/// Units of input that is not text.
+const MEDIA_INPUT: [&str; 3] = ["input_audio_tokens", "input_image_tokens", "input_video_tokens"];
+const AUDIO_OUTPUT: &str = "output_audio_tokens";
+const IMAGE_OUTPUT: &str = "output_image_tokens";
+
+impl Modalities {
+    /// The units that input may be charged as, beside text.
+    fn input_units(self) -> &'static [&'static str] {
+        if self.media_input { &MEDIA_INPUT } else { &[] }
+    }
+
+    /// The units that output may be charged as, beside text.
+    fn output_units(self) -> impl Iterator<Item = &'static str> + Clone {
+        let audio = self.audio_output.then_some(AUDIO_OUTPUT);
+        audio.into_iter().chain(self.image_output.then_some(IMAGE_OUTPUT))
+    }
+}
+
 /// Prices calls of one model.
 #[derive(Clone, Debug)]
 pub struct Pricing {
@@ -23,6 +52,7 @@ pub struct Pricing {
     others: Vec<Self>,
     /// Most searches that run at the provider.
     searches: u64,
+    modalities: Modalities,
 }
 
 /// What a provider may serve a request at that leaves the tier to it.
@@ -44,7 +74,25 @@ impl Pricing {
             may_write_1h: false,
             others: Vec::new(),
             searches: 0,
+            modalities: Modalities::default(),
         }
+    }
+
+    /// For a request that has, or may be answered with, more than text: its worst case is at the dearest rate.
+    #[must_use]
+    pub const fn with_modalities(mut self, modalities: Modalities) -> Self {
+        self.modalities = modalities;
+        self
+    }
+
+    /// Whether the output that may be answered beside text has rates of its own, by the newest prices. Without one, what
+    /// it costs is not known.
+    #[must_use]
+    pub fn has_output_rates(&self, modalities: Modalities) -> bool {
+        let Some(price) = &self.price else { return false };
+        let rates = price.rates(WallTime(u64::MAX), &CallContext::default());
+        let has = |key: &str| rates.iter().any(|rate| rate.unit.key() == key);
+        modalities.output_units().all(has)
     }
 
     /// For a request that asks for a tier or speed, or may write to a cache for an hour: what is not known
@@ -121,29 +169,39 @@ impl Pricing {
         })
     }
 
-    /// As [`Pricing::cost`], with the most searches.
-    fn with_searches(&self, usage: &TokenUsage, at: WallTime) -> Cost {
-        let Ok(mut counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
-        if let Some(unit) = Unit::named("web_searches").filter(|_| self.searches > 0)
-            && counts.set(unit, self.searches).is_err()
-        {
-            return Cost::Unpriced;
+    /// The most that a call with so many tokens can cost: all input uncached, or all of it written to a cache where that
+    /// costs more; all of it, and all output, at the dearest rate of what the request has and asks for.
+    pub(crate) fn worst(&self, input: u64, output: u64, at: WallTime) -> Cost {
+        let plain = TokenUsage { input, output, ..TokenUsage::default() };
+        let written = TokenUsage { input: 0, cache_write: input, ..plain };
+        let written_1h = TokenUsage { input: 0, cache_write_1h: input, ..plain };
+        let mut worst =
+            dearer(self.worst_output(&plain, None, at), self.worst_output(&written, None, at));
+        if self.may_write_1h {
+            worst = dearer(worst, self.worst_output(&written_1h, None, at));
         }
-        self.dearest(&counts, at)
+        self.modalities.input_units().iter().fold(worst, |worst, unit| {
+            dearer(worst, self.worst_output(&plain, Some((unit, input)), at))
+        })
     }
 
-    /// The most that a call with so many tokens can cost: all input uncached, or all of it written to a
-    /// cache where that costs more.
-    pub(crate) fn worst(&self, input: u64, output: u64, at: WallTime) -> Cost {
-        let cost = |usage: TokenUsage| self.with_searches(&usage, at);
-        let plain = cost(TokenUsage { input, output, ..TokenUsage::default() });
-        let written = cost(TokenUsage { cache_write: input, output, ..TokenUsage::default() });
-        let worst = dearer(plain, written);
-        if !self.may_write_1h {
-            return worst;
-        }
-        let usage = TokenUsage { cache_write_1h: input, output, ..TokenUsage::default() };
-        dearer(worst, cost(usage))
+    /// The most for this input, with all searches, whatever the output is.
+    fn worst_output(&self, usage: &TokenUsage, input: Option<(&str, u64)>, at: WallTime) -> Cost {
+        let with = |output: Option<(&str, u64)>| {
+            let Ok(mut counts) = UsageCounts::from_token_usage(usage) else {
+                return Cost::Unpriced;
+            };
+            let searches = (self.searches > 0).then_some(("web_searches", self.searches));
+            for (key, count) in [searches, input, output].into_iter().flatten() {
+                let set = Unit::named(key).map(|unit| counts.set(unit, count));
+                if !matches!(set, Some(Ok(()))) {
+                    return Cost::Unpriced;
+                }
+            }
+            self.dearest(&counts, at)
+        };
+        let units = self.modalities.output_units();
+        units.fold(with(None), |worst, unit| dearer(worst, with(Some((unit, usage.output)))))
     }
 }
 
@@ -190,6 +248,28 @@ mod tests {
         assert!(tier("priority") > tier("default"));
         assert_eq!(tier("flex"), tier("default"), "it may be served at the usual price");
         assert_eq!(tier("auto"), tier("priority"), "it may be served at any");
+    }
+
+    #[test]
+    fn the_worst_case_of_images_and_speech_is_at_their_rates() {
+        let at = WallTime(1_795_000_000_000);
+        let of = |model: &str| Pricing::new("", model, PriceTable::embedded());
+        let worst = |pricing: &Pricing| match pricing.worst(1_000, 1_000, at) {
+            Cost::Known(money) => money.picos(),
+            Cost::Unpriced => panic!("a model with a price"),
+        };
+        let image = Modalities { image_output: true, ..Modalities::default() };
+        let audio = Modalities { media_input: true, audio_output: true, ..Modalities::default() };
+        // $0.3 and $30 per million, in pico-dollars a token.
+        let painter = of("gemini-2.5-flash-image");
+        assert_eq!(worst(&painter.clone().with_modalities(image)), 1_000 * (300_000 + 30_000_000));
+        // $32 and $64.
+        let speaker = of("gpt-audio");
+        let both = 1_000 * (32_000_000 + 64_000_000);
+        assert_eq!(worst(&speaker.clone().with_modalities(audio)), both);
+        assert!(speaker.has_output_rates(audio) && !painter.has_output_rates(audio));
+        let text = of("gpt-5").with_modalities(audio);
+        assert_eq!(worst(&text), worst(&of("gpt-5")), "a model without other rates");
     }
 
     #[test]
