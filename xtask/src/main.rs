@@ -25,8 +25,7 @@ Usage: cargo xtask <task>
 Tasks:
   test     everything that a change has to pass: format, lints, tests, licenses
   nightly  the same, and what takes longer
-  tidy     house rules: sizes, docs, purity of the core, links, generated pages; with --all also those
-           that the project does not keep yet
+  tidy     house rules: sizes, docs, purity of the core, links, generated pages
   docs     write the generated pages again
   prices   take the price data from its published package
   bench    measure beside peers, and print ratios: conditions, replay, the ledger, the agent loop

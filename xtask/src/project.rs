@@ -11,8 +11,7 @@ use crate::root::root;
 /// Runs one of these tasks and whether it passed. A task of another name does nothing and has not passed.
 pub(crate) fn run(words: &[&str]) -> bool {
     match words {
-        ["tidy"] => tidy_and_report(false),
-        ["tidy", "--all"] => tidy_and_report(true),
+        ["tidy"] => tidy_and_report(),
         ["docs"] => write_docs_and_report(),
         ["detection", "--write"] => report(detection::write(&root())),
         ["detection", forms @ ..] => report(detection::print(&root(), forms)),
@@ -20,27 +19,20 @@ pub(crate) fn run(words: &[&str]) -> bool {
     }
 }
 
-/// Prints what breaks the rules; those that the project does not keep yet are counted as well.
-fn tidy_and_report(all: bool) -> bool {
-    let reports = match tidy::run(&root(), all) {
-        Ok(reports) => reports,
+/// Prints what breaks the rules.
+fn tidy_and_report() -> bool {
+    match tidy::run(&root()) {
+        Ok(findings) => {
+            for finding in &findings {
+                println!("{finding}");
+            }
+            findings.is_empty()
+        }
         Err(error) => {
             eprintln!("error: {error}");
-            return false;
-        }
-    };
-    let mut passed = true;
-    for report in &reports {
-        passed &= report.findings.is_empty() || !report.is_enforced;
-        if all {
-            let state = if report.is_enforced { "enforced" } else { "listed" };
-            println!("== {} ({state}): {} found", report.rule, report.findings.len());
-        }
-        for finding in &report.findings {
-            println!("{finding}");
+            false
         }
     }
-    passed
 }
 
 fn write_docs_and_report() -> bool {

@@ -37,7 +37,7 @@ enum State<'w> {
 impl<'s, 'w> RunBuilder<'s, 'w> {
     /// A run that has the name of its file until it gets another.
     pub(crate) fn new(reading: Reading<'s>, sink: &'w mut dyn RunSink) -> Self {
-        let has_money = reading.format.supplies().money;
+        let has_money = reading.supplies.money;
         Self {
             reading,
             id: None,
@@ -100,7 +100,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
             State::Waiting(sink, held) => {
                 let header = RunHeader {
                     id: self.id.as_deref().unwrap_or(self.reading.part.stem()),
-                    format: self.reading.format.id(),
+                    format: self.reading.format,
                     file: self.reading.part.name(),
                     model: self.model.as_deref(),
                 };

@@ -127,7 +127,7 @@ impl TraceReader<'_> {
         let part = self.reading.part;
         let id = if header.run.is_empty() { part.stem() } else { &*header.run };
         let model = header.model.as_deref();
-        sink.begin(&RunHeader { id, format: self.reading.format.id(), file: part.name(), model });
+        sink.begin(&RunHeader { id, format: self.reading.format, file: part.name(), model });
         let declared = match header.cost_is.as_deref() {
             Some("billed") => Some(CostIs::Billed),
             Some("computed") => Some(CostIs::Computed),

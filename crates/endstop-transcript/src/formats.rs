@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::head::Head;
 use super::part::Part;
 use super::reading::Reading;
+use super::supplies::Supplies;
 use super::warning::Warnings;
 use super::{
     RunSink, Source, anthropic, atif, autogen, claude_code, codex, endstop_trace, gemini_cli,
@@ -322,7 +323,7 @@ impl Format {
     /// Streams all runs of the source into `sink`.
     pub fn read(&'static self, source: &Source<'_>, sink: &mut dyn RunSink) {
         let warnings = Warnings::default();
-        (self.read)(Reading::new(self, source, &warnings), sink);
+        (self.read)(Reading::new((self.id, self.supplies), source, &warnings), sink);
         warnings.send(sink);
     }
 }
@@ -342,53 +343,4 @@ pub struct Home {
     pub otherwise: &'static [&'static str],
     /// The directories in there that hold transcripts.
     pub below: &'static [&'static str],
-}
-
-/// What a format can tell. A rule on a gauge that is not supplied cannot be tested on its runs.
-///
-/// Steps, tool calls, their arguments and results, the model's words and user turns are always supplied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Supplies {
-    /// Token counts of each model call.
-    pub tokens: bool,
-    /// Money of each model call, billed or through the price table.
-    pub money: bool,
-    /// Times: `elapsed`, `active`, `idle`, `now`.
-    pub time: bool,
-    /// Whether a tool call failed: `tool_errors`, and with attempts `errors`.
-    pub tool_failures: bool,
-    /// Failed model requests: `attempts` beyond the steps, `retries`.
-    pub retries: bool,
-    /// The provider's finish reason: `finished`.
-    pub finish: bool,
-    /// Sub-agents: `subagents`, `depth`.
-    pub subagents: bool,
-    /// Everything else that a live run reports: facts, signals, hand-offs, approvals.
-    pub interventions: bool,
-}
-
-impl Supplies {
-    /// Nothing beyond what is always supplied.
-    const NONE: Self = Self {
-        tokens: false,
-        money: false,
-        time: false,
-        tool_failures: false,
-        retries: false,
-        finish: false,
-        subagents: false,
-        interventions: false,
-    };
-
-    /// What the calls used and cost, and when they were made.
-    const USAGE_AND_TIME: Self = Self { tokens: true, money: true, time: true, ..Self::NONE };
-
-    /// All that is known of model calls and tool calls.
-    const EVERY_CALL: Self = Self {
-        tool_failures: true,
-        retries: true,
-        finish: true,
-        subagents: true,
-        ..Self::USAGE_AND_TIME
-    };
 }

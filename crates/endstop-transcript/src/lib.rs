@@ -76,6 +76,7 @@ mod reading;
 mod recent;
 mod scan;
 mod step;
+mod supplies;
 mod swe_agent;
 mod tau2;
 mod text;
@@ -89,10 +90,11 @@ use endstop_price::PriceTable;
 
 pub use discover::{DiscoverError, Found, default_homes, walk};
 pub use endstop_price::CostIs;
-pub use formats::{FORMATS, Format, Home, Supplies, format};
+pub use formats::{FORMATS, Format, Home, format};
 pub use head::Head;
 pub use limits::MAX_LINE_BYTES;
 pub use part::Part;
+pub use supplies::Supplies;
 pub use warning::{Warning, WarningKind};
 
 /// What a reader reads from.

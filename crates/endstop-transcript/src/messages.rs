@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// What a model said.
 #[derive(Debug, Default)]
-pub(super) struct ModelOutput {
+pub(super) struct RecordedOutput {
     pub(super) text: String,
     pub(super) calls: Vec<RequestedCall>,
 }
@@ -23,7 +23,7 @@ pub(super) struct RequestedCall {
 
 /// What was told to a model.
 #[derive(Debug, Default)]
-pub(super) struct ModelInput {
+pub(super) struct RecordedInput {
     /// User turns.
     pub(super) turns: usize,
     /// Results of tool calls, by the id of the call.
@@ -31,8 +31,8 @@ pub(super) struct ModelInput {
 }
 
 /// What these messages of a model say.
-pub(super) fn said_in(messages: &[Value]) -> ModelOutput {
-    let mut said = ModelOutput::default();
+pub(super) fn said_in(messages: &[Value]) -> RecordedOutput {
+    let mut said = RecordedOutput::default();
     for message in messages {
         for part in parts_of(message) {
             said.part(&part);
@@ -42,8 +42,8 @@ pub(super) fn said_in(messages: &[Value]) -> ModelOutput {
 }
 
 /// What these messages tell a model.
-pub(super) fn told_in(messages: &[Value]) -> ModelInput {
-    let mut told = ModelInput::default();
+pub(super) fn told_in(messages: &[Value]) -> RecordedInput {
+    let mut told = RecordedInput::default();
     for message in messages {
         let parts = parts_of(message);
         let has_words = parts.iter().any(|part| kind_of(part) == "text");
@@ -140,7 +140,7 @@ fn result_of(part: &Value) -> Option<(String, String)> {
     (!id.is_empty()).then(|| (id.to_owned(), result.unwrap_or_default()))
 }
 
-impl ModelOutput {
+impl RecordedOutput {
     fn part(&mut self, part: &Value) {
         match kind_of(part) {
             "text" => {

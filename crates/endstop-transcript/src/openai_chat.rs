@@ -61,26 +61,26 @@ struct Message<'a> {
     #[serde(borrow)]
     content: Option<&'a RawValue>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<ToolCall<'a>>>,
+    tool_calls: Option<Vec<ChatToolCall<'a>>>,
     /// How calls were made before there were several at once.
     #[serde(borrow)]
-    function_call: Option<Function<'a>>,
+    function_call: Option<CalledFunction<'a>>,
     #[serde(borrow)]
     tool_call_id: Option<Cow<'a, str>>,
 }
 
 /// A tool call as the model asked for it.
 #[derive(Deserialize)]
-pub(crate) struct ToolCall<'a> {
+pub(crate) struct ChatToolCall<'a> {
     #[serde(borrow)]
     id: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    pub(crate) function: Option<Function<'a>>,
+    pub(crate) function: Option<CalledFunction<'a>>,
 }
 
 /// The tool that is called, and with what.
 #[derive(Deserialize)]
-pub(crate) struct Function<'a> {
+pub(crate) struct CalledFunction<'a> {
     #[serde(borrow)]
     pub(crate) name: Option<Cow<'a, str>>,
     #[serde(borrow)]

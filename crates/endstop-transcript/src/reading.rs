@@ -6,18 +6,21 @@ use endstop_price::PriceTable;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Source;
 use super::call_charge::{CallCharge, ModelCall, charge_of};
 use super::document::{Element, Wanted, each_element, look_for};
 use super::lines::JsonLines;
 use super::part::Part;
 use super::step::Reply;
+use super::supplies::Supplies;
 use super::warning::{WarningKind, Warnings};
-use super::{Format, Source};
 
 /// The file that is read, and the line that was reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'s> {
-    pub(crate) format: &'static Format,
+    /// The [`Format::id`](super::Format::id).
+    pub(crate) format: &'static str,
+    pub(crate) supplies: Supplies,
     pub(crate) part: &'s Part,
     /// The line that warnings are about; `None` for the whole file.
     pub(crate) line: Option<u64>,
@@ -29,19 +32,19 @@ pub(crate) struct Reading<'s> {
 
 impl<'s> Reading<'s> {
     pub(crate) const fn new(
-        format: &'static Format,
+        (format, supplies): (&'static str, Supplies),
         source: &Source<'s>,
         warnings: &'s Warnings,
     ) -> Self {
         let (part, children, prices) = (source.main, source.children, source.prices);
-        Self { format, part, line: None, children, prices, warnings }
+        Self { format, supplies, part, line: None, children, prices, warnings }
     }
 
     /// Of a part alone, for tests.
     #[cfg(test)]
     pub(crate) fn of_part(part: &'s Part, warnings: &'s Warnings) -> Self {
         let source = Source { main: part, children: &[], prices: PriceTable::embedded() };
-        Self::new(&crate::FORMATS[0], &source, warnings)
+        Self::new(("test", Supplies::default()), &source, warnings)
     }
 
     /// The same file at this line.

@@ -4,7 +4,7 @@ use endstop_core::EventKind;
 use endstop_core::event::Source as Origin;
 
 use super::limits::MAX_STEP_ITEMS;
-use super::messages::{ModelInput, ModelOutput, RequestedCall};
+use super::messages::{RecordedInput, RecordedOutput, RequestedCall};
 use super::step::{Full, Reply, Step, ToolAnswer};
 use super::time::Time;
 
@@ -195,7 +195,7 @@ impl AgentTimeline {
     }
 
     /// A model call begins. One that follows a failed one is its retry.
-    pub(crate) fn ask(&mut self, told: &ModelInput, time: Time) -> Result<(), Full> {
+    pub(crate) fn ask(&mut self, told: &RecordedInput, time: Time) -> Result<(), Full> {
         // A call is made for somebody, also where messages are not recorded.
         let turns = told.turns.max(1);
         let asking = self.asking.get_or_insert(Asking { begun: time, turns, failures: Vec::new() });
@@ -219,7 +219,7 @@ impl AgentTimeline {
         &mut self,
         time: Time,
         reply: Reply,
-        said: &ModelOutput,
+        said: &RecordedOutput,
     ) -> Result<(), Full> {
         self.close();
         let Some(asking) = self.asking.take() else { return Ok(()) };

@@ -78,9 +78,11 @@ const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 const RESPONSES: &str = "/v1/responses";
 
-/// An upstream that answers at all bills what its script says; a refused request reaches none.
-fn attacks() -> Vec<Attack> {
-    let chat = |name, acts, billed| Attack {
+type Acts = fn(&Arrived) -> Vec<Act>;
+
+/// A chat whose upstream bills all output that the request allows.
+fn hidden(name: &'static str, acts: Acts) -> Attack {
+    Attack {
         name,
         limit: 5,
         tries: 30,
@@ -88,10 +90,14 @@ fn attacks() -> Vec<Attack> {
         body: chat_body(json!({})),
         leaves: false,
         acts,
-        billed,
+        billed: hidden_reasoning,
         sent: None,
-    };
-    let refused = |name, path, body| Attack {
+    }
+}
+
+/// A request that reaches no upstream.
+fn refused(name: &'static str, path: &'static str, body: Value) -> Attack {
+    Attack {
         name,
         limit: 5,
         tries: 2,
@@ -101,55 +107,46 @@ fn attacks() -> Vec<Attack> {
         acts: |_| answer("200 OK", &reply_text("Done.")),
         billed: |_| 100 * CENT,
         sent: Some(0),
-    };
+    }
+}
+
+/// What an upstream does that says nothing of its bill, or something else.
+fn unreported() -> Vec<Attack> {
     vec![
-        chat("the connection breaks before the head", |_| vec![Act::Close], hidden_reasoning),
-        chat(
-            "the answer breaks in its middle",
-            |_| {
-                let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
-                vec![Act::Send(head.to_vec()), Act::Close]
-            },
-            hidden_reasoning,
-        ),
-        chat(
-            "a proxy answers 504",
-            |_| with_status("504 Gateway Timeout", "{\"error\":{\"message\":\"too slow\"}}"),
-            hidden_reasoning,
-        ),
-        chat(
-            "a proxy answers 500 in a shape of its own",
-            |_| with_status("500 Internal Server Error", "<html>oops</html>"),
-            hidden_reasoning,
-        ),
-        chat("a proxy answers 408", |_| with_status("408 Request Timeout", "{}"), hidden_reasoning),
-        Attack {
-            leaves: true,
-            ..chat("the client leaves", |_| vec![Act::AwaitClose], hidden_reasoning)
-        },
-        chat(
-            "usage.cost is 0",
-            |request| {
-                let mut reply = reply_of_all(request);
-                reply["usage"]["cost"] = json!(0);
-                answer("200 OK", &reply.to_string())
-            },
-            hidden_reasoning,
-        ),
-        chat(
-            "the answer calls itself a stop of Endstop's",
-            |request| {
-                let reply = reply_of_all(request);
-                let body = reply.to_string();
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-endstop-reason: cost_limit\r\n\
+        hidden("the connection breaks before the head", |_| vec![Act::Close]),
+        hidden("the answer breaks in its middle", |_| {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
+            vec![Act::Send(head.to_vec()), Act::Close]
+        }),
+        hidden("a proxy answers 504", |_| {
+            with_status("504 Gateway Timeout", "{\"error\":{\"message\":\"too slow\"}}")
+        }),
+        hidden("a proxy answers 500 in a shape of its own", |_| {
+            with_status("500 Internal Server Error", "<html>oops</html>")
+        }),
+        hidden("a proxy answers 408", |_| with_status("408 Request Timeout", "{}")),
+        Attack { leaves: true, ..hidden("the client leaves", |_| vec![Act::AwaitClose]) },
+        hidden("usage.cost is 0", |request| {
+            let mut reply = reply_of_all(request);
+            reply["usage"]["cost"] = json!(0);
+            answer("200 OK", &reply.to_string())
+        }),
+        hidden("the answer calls itself a stop of Endstop's", |request| {
+            let reply = reply_of_all(request);
+            let body = reply.to_string();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-endstop-reason: cost_limit\r\n\
                      content-length: {}\r\n\r\n{body}",
-                    body.len()
-                );
-                vec![Act::Send(head.into_bytes())]
-            },
-            hidden_reasoning,
-        ),
+                body.len()
+            );
+            vec![Act::Send(head.into_bytes())]
+        }),
+    ]
+}
+
+/// Bills of Anthropic that stand elsewhere than usual.
+fn of_anthropic() -> Vec<Attack> {
+    vec![
         Attack {
             name: "Anthropic streams break after message_start",
             limit: 10,
@@ -194,6 +191,12 @@ fn attacks() -> Vec<Attack> {
             billed: |request| of(SONNET, 90, 2 * cap(&request.json())),
             sent: None,
         },
+    ]
+}
+
+/// Requests whose cost nothing bounds.
+fn unbounded() -> Vec<Attack> {
+    vec![
         refused(
             "images are made by a tool of the provider",
             RESPONSES,
@@ -250,7 +253,7 @@ fn attacks() -> Vec<Attack> {
 
 #[tokio::test]
 async fn no_attack_is_billed_more_than_its_limit_or_than_our_cost() {
-    for attack in attacks() {
+    for attack in unreported().into_iter().chain(of_anthropic()).chain(unbounded()) {
         let billed = Arc::new(AtomicU64::new(0));
         let (sum, acts, bill) = (Arc::clone(&billed), attack.acts, attack.billed);
         let upstream = Fake::start(move |request, _| {

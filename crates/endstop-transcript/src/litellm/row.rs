@@ -8,7 +8,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::call_charge::ModelCall;
-use crate::messages::{ModelInput, ModelOutput, RequestedCall, list_of, said_in, text_of, told_in};
+use crate::messages::{
+    RecordedInput, RecordedOutput, RequestedCall, list_of, said_in, text_of, told_in,
+};
 use crate::reading::Reading;
 use crate::step::Reply;
 use crate::text::value_of;
@@ -64,8 +66,8 @@ pub(super) struct LoggedCall {
     /// With what was billed, as `cost`.
     usage: Value,
     finish: Option<String>,
-    pub(super) said: ModelOutput,
-    pub(super) told: ModelInput,
+    pub(super) said: RecordedOutput,
+    pub(super) told: RecordedInput,
 }
 
 #[derive(Deserialize)]

@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::span::Attributes;
 use crate::limits::MAX_FLATTENED_MESSAGES;
-use crate::messages::{ModelInput, ModelOutput, asked_of, list_of, said_in, told_in};
+use crate::messages::{RecordedInput, RecordedOutput, asked_of, list_of, said_in, told_in};
 
 /// What the model answered.
-pub(super) fn output(attributes: &Attributes) -> ModelOutput {
+pub(super) fn output(attributes: &Attributes) -> RecordedOutput {
     let messages = messages_of(
         attributes,
         &["gen_ai.output.messages"],
@@ -26,7 +26,7 @@ pub(super) fn output(attributes: &Attributes) -> ModelOutput {
 }
 
 /// What the model was told.
-pub(super) fn input(attributes: &Attributes) -> ModelInput {
+pub(super) fn input(attributes: &Attributes) -> RecordedInput {
     told_in(&messages_of(
         attributes,
         &["gen_ai.input.messages", "ai.prompt.messages"],

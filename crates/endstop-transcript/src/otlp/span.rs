@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
 use super::messages;
-use crate::messages::{ModelInput, ModelOutput, RequestedCall, text_of};
+use crate::messages::{RecordedInput, RecordedOutput, RequestedCall, text_of};
 use crate::time::Time;
 
 /// `status.code` of a span that failed, as a number and by name.
@@ -61,8 +61,8 @@ pub(super) struct ModelSpan {
     /// With the names of the conventions.
     pub(super) usage: Option<Value>,
     pub(super) finish: Option<String>,
-    pub(super) said: ModelOutput,
-    pub(super) told: ModelInput,
+    pub(super) said: RecordedOutput,
+    pub(super) told: RecordedInput,
 }
 
 /// A tool call.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::{Lists, Turn, WRONG};
 use crate::limits::MAX_HISTORY_BYTES;
-use crate::openai_chat::{Function, ToolCall};
+use crate::openai_chat::{CalledFunction, ChatToolCall};
 use crate::reading::Reading;
 use crate::text::text_of;
 use crate::warning::Warnings;
@@ -33,7 +33,7 @@ struct Message<'a> {
     /// Part of the prompt.
     is_demo: Option<bool>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<ToolCall<'a>>>,
+    tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 
 /// What a message of the history is.
@@ -55,7 +55,7 @@ pub(super) fn item_of(item: &RawValue, reading: Reading<'_>) -> Option<HistoryIt
         "assistant" => {
             let words = content();
             let call = message.tool_calls.and_then(|calls| calls.into_iter().next());
-            let named = |function: Function<'_>| {
+            let named = |function: CalledFunction<'_>| {
                 let arguments = text_of(function.arguments).unwrap_or_default();
                 Some((function.name?.into_owned(), arguments))
             };
