@@ -20,8 +20,8 @@ const OWN_HEADERS: &[&str] = &[
     "x-method-override",
 ];
 
-/// The provider that passes requests on to others.
-const RESELLER: &str = "openrouter";
+/// The provider that passes requests on to others, and bills what its responses report as `usage.cost`.
+pub(super) const RESELLER: &str = "openrouter";
 
 /// Providers whose prices differ from those of the vendors whose API they serve.
 const HOSTS: &[(&str, &str)] = &[

@@ -24,15 +24,13 @@ use endstop_runtime::{BYTES_PER_TOKEN, OpenCall, Outcome, Pricing, Received, Run
 use endstop_runtime::{ModelError, ModelErrorKind};
 use tokio::time::Instant;
 
+use super::context::RESELLER;
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::parse::ParsedCall;
 use crate::limits::MAX_TOOL_CALLS;
 use crate::run::{
     ConversationPermit, ConversationState, Prices, RequestIdentity, RunEntry, stop_of,
 };
-
-/// The provider whose bill is the `usage.cost` of its responses: OpenRouter, by its host.
-const BILLS_BY_REPORT: &str = "openrouter";
 
 /// How a response reached its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -403,7 +401,7 @@ impl CallTerms {
     fn price(&self, report: &ReportedUsage, responded: Option<&str>, at: WallTime) -> Cost {
         let by_table = self.price_by_table(report, responded, at);
         match (report.billed, by_table) {
-            (Some(billed), _) if self.pricing.provider() == BILLS_BY_REPORT => Cost::Known(billed),
+            (Some(billed), _) if self.pricing.provider() == RESELLER => Cost::Known(billed),
             (Some(billed), Cost::Known(cost)) => Cost::Known(billed.max(cost)),
             // No more is known. A report of nothing is none.
             (Some(billed), Cost::Unpriced) if billed > Money::ZERO => Cost::Known(billed),
