@@ -231,4 +231,10 @@ impl EventKind<'_> {
                 | Self::ChildBegin { .. }
         )
     }
+
+    /// Whether a model request would begin: tokens and money are compared then (docs/semantics.md, section 2).
+    #[must_use]
+    pub(crate) const fn begins_request(&self) -> bool {
+        matches!(self, Self::StepBegin | Self::AttemptBegin { .. } | Self::Reserve { .. })
+    }
 }

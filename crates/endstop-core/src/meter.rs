@@ -364,6 +364,9 @@ impl Meter {
     /// may cost.
     pub(crate) fn announce(&mut self, program: &Program, event: &Event<'_>) {
         let own = event.source == Source::Own;
+        if event.kind.begins_request() {
+            self.sync(program, Class::Settled);
+        }
         if self.compares_counts(event) {
             self.sync_counts(program);
         } else {
@@ -541,7 +544,6 @@ impl Meter {
             _ => {}
         }
         self.probe(probes, event);
-        self.sync(program, Class::Settled);
         self.sync(program, Class::Live);
         if self.compares_counts(event) {
             self.sync_counts(program);
@@ -664,7 +666,7 @@ impl Meter {
     /// The meter as it is saved: what follows from the rest is left out.
     pub(crate) fn into_saved(mut self, program: &Program) -> Self {
         self.sync_clocks(program);
-        for class in [Class::Settled, Class::Live, Class::StepEnd] {
+        for class in [Class::Live, Class::StepEnd] {
             self.sync(program, class);
         }
         self.compared.drop_derived();
@@ -706,6 +708,12 @@ impl Meter {
             let Some((number, reading)) = saved else { continue };
             match slot.class {
                 Class::NextCost => meter.compared.set(gauge, number, reading),
+                Class::Settled => {
+                    // What a missing price means is up to the policy of now.
+                    let is_unpriced = reading == Reading::Unpriced;
+                    let now = meter.compared.reading(gauge);
+                    meter.compared.set(gauge, number, if is_unpriced { now } else { reading });
+                }
                 // Counts stand still inside a step: what they were last compared as is part of the state.
                 class if class.is_count() => meter.compared.set_number(gauge, number),
                 _ => {}
@@ -713,6 +721,18 @@ impl Meter {
         }
         meter.evaluate(program);
         Ok(meter)
+    }
+
+    /// The frame with tokens and money as they are settled now, whenever they were compared last.
+    pub(crate) fn settled_frame(&self, program: &Program) -> Frame {
+        let mut frame = self.compared.clone();
+        for gauge in program.gauges_of(Class::Settled) {
+            let slot = program.gauges().at(gauge);
+            let reading = self.reading(program, slot.class, slot.read);
+            frame.set(gauge, self.read(slot.read), reading);
+        }
+        frame.evaluate(&self.inputs(program));
+        frame
     }
 
     /// The number that a ring of stamps in time would have later; `None` for other gauges.

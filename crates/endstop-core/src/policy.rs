@@ -92,7 +92,7 @@ pub struct Rule {
     pub reason: Option<StopReason>,
     /// What the stop signal says; a text of its own where absent.
     pub message: Option<String>,
-    /// Whether it can be overridden; money and token rules cannot unless this is `Some(false)`.
+    /// Whether it can be overridden, all its parts alike. Where absent, parts with money or tokens cannot.
     pub hard: Option<bool>,
     /// How often in a row it may be overridden.
     pub overrides: u32,
@@ -119,15 +119,36 @@ impl Rule {
         }
     }
 
-    /// Whether no continuation can override it (docs/semantics.md, section 2): money and token rules are hard
-    /// unless they say otherwise, and a money rule without a grant of money stays hard. A rule is hard or soft as a
-    /// whole: one that names money next to other limits is hard.
+    /// Whether no continuation can ever override it (docs/semantics.md, section 2): each of its parts is hard. A rule
+    /// with a soft part can be overridden as long as no hard part is met.
     #[must_use]
     pub fn is_hard(&self) -> bool {
-        let has = |unit: Unit| gauges_in(&self.condition).any(|gauge| gauge.row().unit == unit);
-        let money_without_grant =
-            has(Unit::Money) && self.grant.is_none_or(|grant| grant.money == Money::ZERO);
-        self.hard.unwrap_or_else(|| has(Unit::Money) || has(Unit::Tokens)) || money_without_grant
+        self.parts().into_iter().all(|part| self.is_part_hard(part))
+    }
+
+    /// The conditions that make it trip each by itself: the parts of a top-level `or`, named conditions expanded.
+    #[must_use]
+    pub fn parts(&self) -> Vec<&Condition> {
+        let (mut left, mut parts) = (alloc::vec![&self.condition], Vec::new());
+        while let Some(next) = left.pop() {
+            match next {
+                Condition::Or(inner) => left.extend(inner.iter().rev()),
+                Condition::Named(named) => left.push(named.expansion()),
+                part => parts.push(part),
+            }
+        }
+        parts
+    }
+
+    /// Whether no continuation can override one of its [`parts`](Self::parts). Money and tokens are hard unless the
+    /// rule is soft and grants some of them.
+    #[must_use]
+    pub fn is_part_hard(&self, part: &Condition) -> bool {
+        let has = |unit: Unit| gauges_in(part).any(|gauge| gauge.row().unit == unit);
+        let (money, tokens) = (has(Unit::Money), has(Unit::Tokens));
+        let grant = self.grant.unwrap_or_default();
+        let lacks_grant = (money && grant.money == Money::ZERO) || (tokens && grant.tokens == 0);
+        self.hard.unwrap_or(money || tokens) || lacks_grant
     }
 
     /// The gauges that the rule compares, temporal operands included, in order, with repeats.

@@ -370,9 +370,7 @@ impl Run {
     fn answer_standing(&mut self, natural: bool) {
         let sight = Sight::of(&self.program, &self.state.meter);
         let possible: Vec<RuleIx> = standing(sight, natural)
-            .filter(|rule| {
-                self.state.overrides.cover(&self.program, *rule, false) == Cover::Possible
-            })
+            .filter(|rule| self.state.overrides.cover(sight, *rule, false) == Cover::Possible)
             .collect();
         for rule in possible {
             self.state.overrides.answer(&self.program, &self.state.meter, rule);
@@ -651,8 +649,14 @@ impl Run {
     /// admits exactly itself, so an amount of that distance still fits; 0 says that nothing more does.
     #[must_use]
     pub fn room(&self, axis: Axis, reserved: Reserved, actions: &[Action]) -> Option<NextTrip> {
+        let is_disarmed = |rule| self.state.is_disarmed(rule);
         let sight = Sight::of(&self.program, &self.state.meter);
-        next_trip(sight, axis, reserved, actions, |rule| self.state.is_disarmed(rule))
+        if axis == Axis::Time {
+            // Time passes without a request, and only a request has tokens and money compared.
+            return next_trip(sight, axis, reserved, actions, is_disarmed);
+        }
+        let frame = self.state.meter.settled_frame(&self.program);
+        next_trip(sight.through(&frame), axis, reserved, actions, is_disarmed)
     }
 
     /// The policy that it runs under, compiled.

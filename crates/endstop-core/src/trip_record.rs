@@ -66,7 +66,7 @@ pub struct RuleRecord {
     pub action: Action,
     /// Whether it trips as the decision sees it: an unknown price counts as met.
     pub trips: bool,
-    /// Whether it can be overridden.
+    /// Whether nothing can override it as it stands: a part that is met is hard, or all parts are while none is met.
     pub hard: bool,
     /// Where it came from.
     pub origin: Option<String>,
@@ -128,7 +128,7 @@ impl TripRecord {
                 id: rule.id.clone(),
                 action: rule.action,
                 trips: sight.is_met(index),
-                hard: compiled.hard,
+                hard: sight.is_hard(index),
                 origin: rule.origin.clone(),
                 tree: Explainer { sight }.node(&rule.condition, &compiled.node).0,
             }

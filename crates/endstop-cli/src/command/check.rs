@@ -86,11 +86,13 @@ fn warnings(policy: &Policy, bounds: &Bounds) -> Vec<String> {
         warnings.push("money is not bounded".to_owned());
     }
     for rule in &policy.rules {
-        if rule.hard == Some(false) && rule.is_hard() {
-            warnings.push(format!(
-                "rule `{}` stays hard: a money rule needs a grant of money",
-                rule.id
-            ));
+        for part in rule.parts().into_iter().filter(|part| rule.is_part_hard(part)) {
+            if rule.hard == Some(false) {
+                warnings.push(format!(
+                    "`{part}` in rule `{}` stays hard: to override money or tokens needs a grant of them",
+                    rule.id
+                ));
+            }
         }
     }
     warnings.extend(unseen(policy));

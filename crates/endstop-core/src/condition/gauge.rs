@@ -25,12 +25,15 @@ pub enum Unit {
 pub enum Compared {
     /// A count: inside a step only when one more of it would begin, between steps as it stands.
     WhenOneMoreBegins,
+    /// Tokens and money: when a model request would begin, of the run or of a descendant. In between a condition sees
+    /// what was compared last.
+    WhenARequestBegins,
     /// As it stands, at every checkpoint.
     Always,
     /// Only when a child would begin: it stops no run.
     WhenAChildBegins,
-    /// Only when a model request would begin.
-    WhenACallBegins,
+    /// Only when an attempt of the run itself would begin, whose worst case it is.
+    WhenAnAttemptBegins,
 }
 
 /// One row of the table.
@@ -115,19 +118,19 @@ gauges! {
         "failed model attempts and failed tool calls";
     Messages "messages" Count WhenOneMoreBegins MessagesLimitReached true true None
         "messages added since the run began: the user's, replies, tool results; not system prompts";
-    Tokens "tokens" Tokens Always TokenLimitReached true true None
+    Tokens "tokens" Tokens WhenARequestBegins TokenLimitReached true true None
         "all tokens, input and output";
-    InputTokens "input_tokens" Tokens Always TokenLimitReached true true None
+    InputTokens "input_tokens" Tokens WhenARequestBegins TokenLimitReached true true None
         "input tokens, cached ones included";
-    OutputTokens "output_tokens" Tokens Always TokenLimitReached true true None
+    OutputTokens "output_tokens" Tokens WhenARequestBegins TokenLimitReached true true None
         "output tokens, reasoning included";
-    CachedTokens "cached_tokens" Tokens Always TokenLimitReached true true None
+    CachedTokens "cached_tokens" Tokens WhenARequestBegins TokenLimitReached true true None
         "input tokens read from a cache";
-    ContextTokens "context_tokens" Tokens Always TokenLimitReached false false None
+    ContextTokens "context_tokens" Tokens WhenARequestBegins TokenLimitReached false false None
         "the last request's input";
-    Cost "cost" Money Always CostLimitReached true true None
+    Cost "cost" Money WhenARequestBegins CostLimitReached true true None
         "money settled";
-    NextCost "next_cost" Money WhenACallBegins CostLimitReached false false None
+    NextCost "next_cost" Money WhenAnAttemptBegins CostLimitReached false false None
         "the worst case of the model call about to be made";
     Elapsed "elapsed" Duration Always TimeLimitReached true false None
         "time since the run began, pauses included";

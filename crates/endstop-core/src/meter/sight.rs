@@ -39,6 +39,17 @@ impl<'s> Sight<'s> {
         self.frame.bit(self.program.rules().at(rule).root())
     }
 
+    /// Whether no continuation can override a rule as it stands: a part that is met is hard, or all are while none is.
+    pub(crate) fn is_hard(&self, rule: RuleIx) -> bool {
+        let parts = &self.program.rules().at(rule).parts;
+        let mut met = parts.iter().filter(|part| self.frame.bit(part.slot)).peekable();
+        if met.peek().is_some() {
+            met.any(|part| part.hard)
+        } else {
+            parts.iter().all(|part| part.hard)
+        }
+    }
+
     /// Whether the condition of any rule of an action is met.
     #[inline]
     pub(crate) fn any_met(&self, action: Action) -> bool {

@@ -83,7 +83,13 @@ impl Policy {
         let mut best: [Option<Bound>; DIMENSIONS] = Default::default();
         for rule in &self.rules {
             let reach = match rule.action {
-                Action::Stop => reach(&rule.condition, false, seen),
+                Action::Stop => {
+                    for part in rule.parts() {
+                        let overrides = if rule.is_part_hard(part) { 0 } else { rule.overrides };
+                        tighten_all(&mut best, reach(part, false, seen), rule, overrides);
+                    }
+                    continue;
+                }
                 // The wrap-up is one step more, and its cost is not known here.
                 Action::Finish => {
                     let mut only_steps: Reach = [None; DIMENSIONS];
@@ -93,19 +99,28 @@ impl Policy {
                 }
                 Action::Pause | Action::Retry | Action::Warn => continue,
             };
-            for (dimension, (slot, limit)) in best.iter_mut().zip(reach).enumerate() {
-                tighten(slot, limit, dimension, rule);
-            }
+            tighten_all(&mut best, reach, rule, 0);
         }
         let [steps, money, tokens, time, deadline] = best;
         Bounds { steps, money, tokens, time, deadline: deadline.map(|bound| WallTime(bound.limit)) }
     }
 }
 
-fn tighten(slot: &mut Option<Bound>, limit: Option<u64>, dimension: usize, rule: &Rule) {
+fn tighten_all(best: &mut [Option<Bound>; DIMENSIONS], reach: Reach, rule: &Rule, overrides: u32) {
+    for (dimension, (slot, limit)) in best.iter_mut().zip(reach).enumerate() {
+        tighten(slot, limit, dimension, rule, overrides);
+    }
+}
+
+fn tighten(
+    slot: &mut Option<Bound>,
+    limit: Option<u64>,
+    dimension: usize,
+    rule: &Rule,
+    overrides: u32,
+) {
     let Some(limit) = limit else { return };
     let grant = rule.grant.unwrap_or_default();
-    let overrides = if rule.is_hard() || rule.action != Action::Stop { 0 } else { rule.overrides };
     let extra = u64::from(overrides).saturating_mul(grant_in(&grant, dimension));
     let with_overrides = limit.saturating_add(extra);
     match slot {

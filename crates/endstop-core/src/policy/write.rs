@@ -47,7 +47,11 @@ impl Policy {
     pub fn explain(&self) -> String {
         let mut out = String::new();
         for rule in &self.rules {
-            let hard = if rule.is_hard() { ", hard" } else { "" };
+            let hard = match rule.parts().iter().filter(|part| rule.is_part_hard(part)).count() {
+                0 => "",
+                _ if rule.is_hard() => ", hard",
+                _ => ", hard in part",
+            };
             let origin = rule.origin.as_deref().map_or_else(String::new, |o| format!(", from {o}"));
             out.push_str(&format!("{} ({}{hard}{origin})\n", rule.id, rule.action.name()));
             tree(&mut out, &rule.condition, 1);

@@ -10,13 +10,14 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::names::Names;
 use super::projected::projected;
 use super::rows::{
-    Compare, CompiledRule, Fold, GaugeSlot, Leaf, Masks, Node, Op, OpKind, Range64, Read,
+    Compare, CompiledPart, CompiledRule, Fold, GaugeSlot, Leaf, Masks, Node, Op, OpKind, Range64,
+    Read,
 };
 use super::tables::Tables;
 use super::{Needs, Program, slot_of_fact, slot_of_fold};
 use crate::condition::{CompareOp, Comparison, Condition, Fact, Gauge, GaugeId, Temporal, Window};
 use crate::limits::MAX_COUNT;
-use crate::policy::{Action, Policy, PolicyError, bounds, gauges_in};
+use crate::policy::{Action, Policy, PolicyError, Rule, bounds, gauges_in};
 use crate::probe::Probes;
 use crate::table::{CompareIx, FactIx, GaugeIx, Index as _, OpIx, RuleIx, Slot, Table};
 use crate::text::Texts;
@@ -39,12 +40,24 @@ pub(super) fn compile(policy: &Policy, probes: &Probes) -> Result<Program, Polic
         let (node, _) = builder.condition(&rule.condition, false);
         rules.push(CompiledRule {
             folds: first..builder.folds.len(),
+            parts: parts(rule, &rule.condition, &node),
             node,
-            hard: rule.is_hard(),
             step_grant: bounds::step_grant(rule),
         });
     }
     builder.finish(policy, rules.into_iter().collect())
+}
+
+/// The bits of the rule's parts, as [`Rule::parts`] lists them. Recursion is bounded by the depth that a policy may
+/// have.
+fn parts(rule: &Rule, condition: &Condition, node: &Node) -> Vec<CompiledPart> {
+    match condition {
+        Condition::Or(_) | Condition::Named(_) => {
+            let inner = condition.parts().into_iter().zip(&node.parts);
+            inner.flat_map(|(condition, node)| parts(rule, condition, node)).collect()
+        }
+        part => alloc::vec![CompiledPart { slot: node.slot, hard: rule.is_part_hard(part) }],
+    }
 }
 
 struct Builder<'p> {

@@ -267,13 +267,22 @@ impl GaugeSlot {
     }
 }
 
+/// A part of a rule that makes it trip by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CompiledPart {
+    pub(crate) slot: Slot,
+    /// No continuation can override it.
+    pub(crate) hard: bool,
+}
+
 /// A compiled rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CompiledRule {
     pub(crate) node: Node,
     /// Its groups, among those of the program.
     pub(crate) folds: Range<usize>,
-    pub(crate) hard: bool,
+    /// What makes it trip, each by itself.
+    pub(crate) parts: Vec<CompiledPart>,
     /// The steps that one override lets pass, descendants' included, where the rule bounds steps.
     pub(crate) step_grant: Option<u64>,
 }

@@ -121,8 +121,9 @@ pub(super) enum Answer {
 
 /// Whether the continuation answers every stop rule that stands; `one_more` says that a step would begin.
 pub(super) fn answer(program: &Program, state: &State, natural: bool, one_more: bool) -> Answer {
-    for rule in standing(Sight::of(program, &state.meter), natural) {
-        match state.overrides.cover(program, rule, one_more) {
+    let sight = Sight::of(program, &state.meter);
+    for rule in standing(sight, natural) {
+        match state.overrides.cover(sight, rule, one_more) {
             Cover::Answered | Cover::Possible => {}
             Cover::Refused => return Answer::NotAll,
             Cover::Exhausted => return Answer::Exhausted(rule),
@@ -266,8 +267,9 @@ fn is_too_deep(sight: Sight<'_>, state: &State, child_depth: u32) -> bool {
         trial.set(gauge, u64::from(child_depth).saturating_sub(1), Reading::Known);
     }
     trial.evaluate(&sight.inputs());
-    let is_refused = |rule| state.overrides.cover(sight.program, rule, false) == Cover::Refused;
-    standing(sight.through(&trial), false).any(is_refused)
+    let sight = sight.through(&trial);
+    let is_refused = |rule| state.overrides.cover(sight, rule, false) == Cover::Refused;
+    standing(sight, false).any(is_refused)
 }
 
 /// The finish rule for which the step that would begin is the last one. Either it trips; or after

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::counter::Counter;
 use crate::event::NewLimit;
 use crate::limits::MAX_OVERRIDE_RECORDS;
-use crate::meter::Meter;
+use crate::meter::{Meter, Sight};
 use crate::program::{Names, Program, carried};
 use crate::table::{RuleIx, Table};
 use crate::trip_record::OverrideRecord;
@@ -21,7 +21,7 @@ pub(super) enum Cover {
     Answered,
     /// It can: one more override in a row.
     Possible,
-    /// No continuation is requested, or the rule is hard.
+    /// No continuation is requested, or a part of the rule that is met is hard.
     Refused,
     /// The rule was overridden as often as it may be and still stands.
     Exhausted,
@@ -94,10 +94,10 @@ impl Overrides {
 
     /// Whether the present request answers a rule; `one_more` says that a step would begin, which uses up an
     /// answer that has let its grant pass.
-    pub(super) fn cover(&self, program: &Program, rule: RuleIx, one_more: bool) -> Cover {
-        let known = self.rules.at(rule);
+    pub(super) fn cover(&self, sight: Sight<'_>, rule: RuleIx, one_more: bool) -> Cover {
+        let (program, known) = (sight.program, self.rules.at(rule));
         let used_up = one_more && known.is_used_up(program, rule);
-        if program.rules().at(rule).hard || !self.is_requested() {
+        if !self.is_requested() || sight.is_hard(rule) {
             Cover::Refused
         } else if known.answered && !used_up {
             Cover::Answered

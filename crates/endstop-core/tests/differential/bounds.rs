@@ -56,9 +56,15 @@ fn check_bounds(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCa
             run.observe(event);
         }
         prop_assert!(run.step_count() <= limit(&bounds.steps), "{} steps", run.step_count());
-        if begins {
+        let is_request = matches!(
+            event.kind,
+            EventKind::StepBegin | EventKind::AttemptBegin { .. } | EventKind::Reserve { .. }
+        );
+        if begins && is_request {
             prop_assert!(money < limit(&bounds.money), "it began at {money}: {event:?}");
             prop_assert!(tokens < limit(&bounds.tokens), "it began at {tokens} tokens: {event:?}");
+        }
+        if begins {
             prop_assert!(pauses || at < limit(&bounds.time), "it began at {at} ms: {event:?}");
         }
     }
@@ -89,6 +95,16 @@ fn reply(output: u64, rate: u64) -> EventKind<'static> {
     let cost = Some(Cost::Known(Money::from_picos(u64::try_from(picos).unwrap())));
     let usage = Some(TokenUsage { output, ..TokenUsage::default() });
     EventKind::Reply { model: None, usage, cost, finish: None, tool_calls: 1 }
+}
+
+/// Whether a rule holds where the next model request would begin after these events.
+fn holds_at_request(policy: &Policy, run: &Run, events: &[Event<'static>]) -> bool {
+    let request = events.last().map(|last| {
+        let kind = EventKind::AttemptBegin { next_cost: None };
+        Event { source: Source::Descendant, kind, ..last.clone() }
+    });
+    let events: Vec<Event<'static>> = events.iter().cloned().chain(request).collect();
+    holds_after(policy, run, &events)
 }
 
 /// Whether a rule holds after these events, from where the run stands.
@@ -279,7 +295,7 @@ proptest! {
         let axis = Axis::Output { rate: Money::from_picos(rate) };
         let trip = run.next_trip(axis, &[Action::Warn]);
         check_trip(trip.map(|trip| trip.distance), &points, 1_000_000, |way| {
-            holds_after(&policy, &run, &[Event { kind: reply(way, rate), ..last.clone() }])
+            holds_at_request(&policy, &run, &[Event { kind: reply(way, rate), ..last.clone() }])
         })?;
     }
 
@@ -300,7 +316,7 @@ proptest! {
         check_trip(trip.map(|trip| trip.distance), &points, 1_000_000, |way| {
             let events = [settled.clone(), reply(way, rate)];
             let events = events.map(|kind| Event { kind, ..last.clone() });
-            holds_after(&policy, &run, &events)
+            holds_at_request(&policy, &run, &events)
         })?;
     }
 
@@ -310,12 +326,12 @@ proptest! {
         events in stream(), cut in any::<Index>(),
         points in prop::collection::vec(any::<Index>(), 4),
     ) {
-        let (policy, run, last) = told(&conditions, &events[..cut.index(events.len()) + 1]);
+        let (policy, run, last) = told(&conditions, &in_step(&events[..cut.index(events.len()) + 1]));
         for (axis, most) in [(Axis::Tokens, 1_000), (Axis::Cost, 6_000_000_000_000)] {
             let trip = run.next_trip(axis, &[Action::Warn]);
             check_trip(trip.map(|trip| trip.distance), &points, most, |way| {
                 let kind = if axis == Axis::Cost { spent(0, 0, way) } else { spent(way, 0, 0) };
-                holds_after(&policy, &run, &[Event { kind, ..last.clone() }])
+                holds_at_request(&policy, &run, &[Event { kind, ..last.clone() }])
             })?;
         }
     }

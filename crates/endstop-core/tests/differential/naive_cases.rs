@@ -156,12 +156,13 @@ fn a_step_is_stale_if_all_it_got_was_seen_since_the_user_spoke() {
 fn unknown_is_not_zero() {
     let unpriced =
         EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 0 };
-    let run = [STEP, ATTEMPT, reply(0), END, STEP, ATTEMPT, unpriced, END];
-    assert_eq!(held_at("cost >= $9.00", &run), [6, 7]);
-    assert_eq!(held_at("not cost < $9.00", &run), [6, 7]);
-    assert_eq!(held_at("not cost >= $9.00", &run), [0, 1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(held_at("tokens >= 110", &run), [2, 3, 4, 5, 6, 7]);
-    assert_eq!(held_at("tokens < 120", &run), [0, 1, 2, 3, 4, 5]);
+    // Tokens and money are compared where a request would begin.
+    let run = [STEP, ATTEMPT, reply(0), END, STEP, ATTEMPT, unpriced, END, STEP];
+    assert_eq!(held_at("cost >= $9.00", &run), [8]);
+    assert_eq!(held_at("not cost < $9.00", &run), [8]);
+    assert_eq!(held_at("not cost >= $9.00", &run), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(held_at("tokens >= 110", &run), [4, 5, 6, 7, 8]);
+    assert_eq!(held_at("tokens < 120", &run), [0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(held_at("next_cost >= $9.00", &run), [1, 5]);
     assert_eq!(held_at("fact(\"x\") >= 0 or not fact(\"x\") >= 0", &run), [0; 0]);
 }

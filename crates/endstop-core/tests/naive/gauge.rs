@@ -104,6 +104,11 @@ fn compare_settled(comparison: &Comparison, view: View<'_, '_>) -> (Truth, Readi
 fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
     match gauge.row().compared {
         Compared::Always => as_it_stands(gauge, view),
+        Compared::WhenARequestBegins => {
+            let last = (0..=view.last()).rev().find(|&i| begins_request(view.back_at(i)));
+            // Nothing has been spent before the first request.
+            last.map_or(Reading::Known(0), |i| as_it_stands(gauge, view.back_at(i)))
+        }
         Compared::WhenOneMoreBegins => {
             let last = (0..=view.last()).rev().find(|&i| is_compared(gauge, view.back_at(i)));
             // Nothing has been counted before the first comparison.
@@ -116,7 +121,7 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
             }
             _ => Reading::NotCompared,
         },
-        Compared::WhenACallBegins => match (view.judged().source, &view.judged().kind) {
+        Compared::WhenAnAttemptBegins => match (view.judged().source, &view.judged().kind) {
             (Source::Own, EventKind::AttemptBegin { next_cost }) => match next_cost {
                 Some(Cost::Known(money)) => Reading::Known(money.picos()),
                 Some(Cost::Unpriced) | None => Reading::AtLeast(0),
@@ -124,6 +129,14 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
             _ => Reading::NotCompared,
         },
     }
+}
+
+/// Whether a model request would begin, of the run or of a descendant.
+fn begins_request(view: View<'_, '_>) -> bool {
+    matches!(
+        view.judged().kind,
+        EventKind::StepBegin | EventKind::AttemptBegin { .. } | EventKind::Reserve { .. }
+    )
 }
 
 /// Whether a count is compared at the event that is judged: between own steps and at the end of every

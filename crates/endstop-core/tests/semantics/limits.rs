@@ -92,23 +92,49 @@ fn a_natural_end_does_not_beat_other_conditions() {
 }
 
 #[test]
-fn cost_is_checked_inside_a_step() {
-    let mut driver = Driver::stop("cost >= $0.30");
-    driver.step();
-    driver.begin();
-    assert_eq!(driver.reply(1, "0.20", 1), Directive::Stop);
-    assert_eq!(driver.see(EventKind::ToolBegin { tool: "submit" }), Directive::Stop);
+fn tokens_and_money_are_compared_where_a_request_would_begin() {
+    for (limit, reason) in [
+        ("cost >= $0.30", StopReason::CostLimitReached),
+        ("tokens >= 101", StopReason::TokenLimitReached),
+    ] {
+        let mut driver = Driver::stop(limit);
+        driver.step();
+        driver.begin();
+        assert_eq!(driver.reply(1, "0.20", 1), Directive::Proceed, "it has been paid for");
+        assert_eq!(driver.call("submit", "x", false), Directive::Proceed, "so its tools run");
+        let attempt = EventKind::AttemptBegin { next_cost: None };
+        let mut again = Driver { run: driver.run.frozen(), at: 0, source: Source::Own };
+        assert_eq!(again.see(attempt), Directive::Stop, "no second request in the step");
+        assert_eq!(driver.see(EventKind::StepEnd), Directive::Proceed);
+        let mut below = Driver { run: driver.run.frozen(), at: 0, source: Source::Descendant };
+        assert_eq!(below.see(EventKind::StepBegin), Directive::Stop, "nor one of a sub-agent");
+        assert_eq!(driver.begin(), Directive::Stop);
+        assert_eq!(driver.reason(), Some(reason));
+        assert_eq!(driver.run.cost(), Some("0.30".parse().unwrap()));
+    }
+}
+
+#[test]
+fn a_run_that_ended_by_itself_reports_its_overshoot() {
+    let mut driver = Driver::stop("cost >= $0.05");
+    assert_eq!(driver.natural_step(), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::Completed));
+    let told = driver.run.trip_record();
+    assert_eq!(told.rules[0].tree.observed.as_deref(), Some("$0.10"));
+    assert_eq!(driver.begin(), Directive::Stop, "another step is another request");
     assert_eq!(driver.reason(), Some(StopReason::CostLimitReached));
-    assert_eq!(driver.run.cost(), Some("0.30".parse().unwrap()));
 }
 
 #[test]
 fn an_unknown_price_stops_a_money_rule_unless_the_policy_says_otherwise() {
+    // What the next request is told after one without a price.
     let unpriced = |driver: &mut Driver| {
         driver.begin();
         let usage = TokenUsage { input: 1_000_000, ..TokenUsage::default() };
         let (usage, cost) = (Some(usage), Some(Cost::Unpriced));
-        driver.see(EventKind::Reply { model: None, usage, cost, finish: None, tool_calls: 1 })
+        driver.see(EventKind::Reply { model: None, usage, cost, finish: None, tool_calls: 1 });
+        driver.see(EventKind::StepEnd);
+        driver.begin()
     };
     let mut strict = Driver::stop("cost >= $5");
     assert_eq!(unpriced(&mut strict), Directive::Stop);

@@ -1,7 +1,9 @@
 //! Signals, continuations and cancellation (docs/semantics.md, sections 4, 5 and 9).
 
+use endstop_core::expr::parse;
+use endstop_core::policy::Bound;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::{Directive, EventKind, Status};
+use endstop_core::{Directive, EventKind, Policy, Status};
 
 use crate::Driver;
 
@@ -30,20 +32,50 @@ fn a_continuation_lasts_through_the_next_step_and_is_finite() {
 fn hard_rules_money_and_tokens_cannot_be_overridden() {
     for rule in ["cost >= $0.05", "tokens >= 10"] {
         let mut driver = Driver::stop(rule);
-        driver.begin();
-        assert_eq!(driver.reply(1, "0.10", 100), Directive::Stop);
+        driver.step();
+        assert_eq!(driver.begin(), Directive::Stop);
         assert_eq!(driver.ask_to_go_on(), Directive::Stop, "{rule}");
     }
     let mut driver = Driver::toml("[stop]\na = \"steps >= 1\"\n[rule.a]\nhard = true");
     driver.step();
     assert_eq!(driver.ask_to_go_on(), Directive::Stop);
-    let soft_without_grant = "[stop]\na = \"cost >= $0.05\"\n[rule.a]\nhard = false";
-    let mut driver = Driver::toml(soft_without_grant);
-    driver.step();
-    assert_eq!(driver.ask_to_go_on(), Directive::Stop);
-    let mut driver = Driver::toml(&format!("{soft_without_grant}\ngrant = {{ cost = \"$1\" }}"));
-    driver.step();
-    assert_eq!(driver.ask_to_go_on(), Directive::Proceed);
+    for (rule, grant) in [("cost >= $0.05", "cost = \"$1\""), ("tokens >= 10", "tokens = \"10\"")] {
+        let without_grant = format!("[stop]\na = \"{rule}\"\n[rule.a]\nhard = false");
+        for (text, answer) in [
+            (without_grant.clone(), Directive::Stop),
+            (format!("{without_grant}\ngrant = {{ {grant} }}"), Directive::Proceed),
+        ] {
+            let mut driver = Driver::toml(&text);
+            driver.step();
+            assert_eq!(driver.begin(), Directive::Stop);
+            assert_eq!(driver.ask_to_go_on(), answer, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_is_hard_while_a_hard_part_of_it_is_met() {
+    let text = "steps >= 2 or cost >= $5";
+    let mut cheap = Driver::stop(text);
+    assert_eq!([cheap.step(), cheap.step()], [Directive::Proceed, Directive::Stop]);
+    assert_eq!(cheap.ask_to_go_on(), Directive::Proceed, "only the steps are met");
+    let mut dear = Driver::stop(text);
+    dear.step();
+    assert_eq!(dear.step_with("work", "x", "5"), Directive::Stop);
+    assert_eq!(dear.begin(), Directive::Stop);
+    assert!(!cheap.run.trip_record().rules[0].hard);
+    let bounds = Policy::stop(parse(text).unwrap()).bounds();
+    let both = |bound: Option<Bound>| bound.map(|b| (b.limit, b.with_overrides));
+    assert_eq!(both(bounds.steps), Some((2, 5)));
+    let dollars = |n: u64| n * 1_000_000_000_000;
+    assert_eq!(both(bounds.money), Some((dollars(5), dollars(5))));
+    let mut named = Driver::stop("max_steps(1) or max_usd(5)");
+    named.step();
+    assert_eq!(named.ask_to_go_on(), Directive::Proceed, "named conditions are expanded");
+    let mut all = Driver::stop("steps >= 1 and cost >= $0.01");
+    all.step();
+    all.begin();
+    assert_eq!(all.ask_to_go_on(), Directive::Stop, "an `and` is one part");
 }
 
 #[test]

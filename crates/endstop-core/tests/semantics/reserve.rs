@@ -77,7 +77,12 @@ fn only_lower_bounds_see_it() {
         "context_tokens >= 101",
     ] {
         let mut driver = Driver::stop(&format!("steps >= 9 or ({rule} and steps >= 1)"));
-        driver.step_with("work", "x", "1.50");
+        driver.begin();
+        driver.reply(1, "1.50", 100);
+        // The first reply is compared before the step ends.
+        driver.see(EventKind::AttemptBegin { next_cost: None });
+        driver.reply(1, "0", 100);
+        driver.see(EventKind::StepEnd);
         driver.see(EventKind::StepBegin);
         assert_eq!(driver.reserve(900, 900, usd("0.50")), Directive::Proceed, "{rule}");
     }

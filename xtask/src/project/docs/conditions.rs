@@ -56,9 +56,10 @@ fn gauges(page: &mut String) {
         };
         let compared = match row.compared {
             Compared::WhenOneMoreBegins => "between steps; inside one when one more would begin",
+            Compared::WhenARequestBegins => "when a model request would begin, sub-agents' included",
             Compared::Always => "at every checkpoint",
             Compared::WhenAChildBegins => "when a child would begin",
-            Compared::WhenACallBegins => "when a model request would begin",
+            Compared::WhenAnAttemptBegins => "when a model request would begin",
         };
         let own = if row.has_own { "yes" } else { "" };
         vec![

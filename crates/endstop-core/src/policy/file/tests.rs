@@ -50,9 +50,11 @@ fn a_whole_policy_file_is_read() {
     );
     let stuck = policy.rule("stuck").unwrap();
     assert_eq!((stuck.reason, stuck.hard), (Some(StopReason::NoProgress), Some(true)));
-    assert!(
-        policy.rule("budget").unwrap().is_hard() && !policy.rule("answered").unwrap().is_hard()
-    );
+    let budget = policy.rule("budget").unwrap();
+    let hard: Vec<bool> =
+        budget.parts().into_iter().map(|part| budget.is_part_hard(part)).collect();
+    assert_eq!(hard, [false, true], "steps are soft, money is hard");
+    assert!(!policy.rule("answered").unwrap().is_hard());
     let operator = policy.rule("operator").unwrap();
     assert_eq!(operator.overrides, 1);
     assert_eq!(operator.grant.unwrap().money, "0.10".parse().unwrap());
