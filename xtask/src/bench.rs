@@ -20,24 +20,27 @@ const BINARIES: [(&str, &str); 5] = [
 ];
 
 pub(crate) fn run(root: &Path) -> Result<(), String> {
-    let folder = root.join("benches/peers");
-    build(&folder, &[])?;
+    let directory = root.join("benches/peers");
+    build(&directory, &[])?;
     // A peer of the loop turns on what would slow the other benchmarks down.
-    build(&folder, &["--features", "rig", "--bin", "agent"])?;
+    build(&directory, &["--features", "rig", "--bin", "agent"])?;
     for (binary, what) in BINARIES {
         let program = Path::new("target/release").join(binary);
-        let status = Command::new(program).current_dir(&folder).status();
+        let status = Command::new(program).current_dir(&directory).status();
         if !status.is_ok_and(|status| status.success()) {
             return Err(format!("the benchmark of {what} failed"));
         }
     }
-    flat(&folder, "the core", &OF_CORE, &[])?;
-    flat(&folder, "the agent loop", &OF_AGENT, &["agent"])
+    flat(&directory, "the core", &OF_CORE, &[])?;
+    flat(&directory, "the agent loop", &OF_AGENT, &["agent"])
 }
 
-fn build(folder: &Path, more: &[&str]) -> Result<(), String> {
-    let built =
-        Command::new("cargo").args(["build", "--release"]).args(more).current_dir(folder).status();
+fn build(directory: &Path, more: &[&str]) -> Result<(), String> {
+    let built = Command::new("cargo")
+        .args(["build", "--release"])
+        .args(more)
+        .current_dir(directory)
+        .status();
     if built.is_ok_and(|status| status.success()) {
         Ok(())
     } else {
@@ -47,7 +50,7 @@ fn build(folder: &Path, more: &[&str]) -> Result<(), String> {
 
 /// Instructions are counted by callgrind: the same on a busy machine.
 fn flat(
-    folder: &Path,
+    directory: &Path,
     what: &str,
     windows: &[(u64, u64); 2],
     words: &[&str],
@@ -58,7 +61,7 @@ fn flat(
     }
     let mut costs = Vec::new();
     for &(from, to) in windows {
-        let [early, late] = [from, to].map(|steps| instructions(folder, steps, words));
+        let [early, late] = [from, to].map(|steps| instructions(directory, steps, words));
         let whole = late?.saturating_sub(early?);
         let cost = whole / (to - from);
         println!("{what}, a step from {from} to {to}: {cost} instructions");
@@ -74,12 +77,12 @@ fn flat(
     Ok(())
 }
 
-fn instructions(folder: &Path, steps: u64, words: &[&str]) -> Result<u64, String> {
+fn instructions(directory: &Path, steps: u64, words: &[&str]) -> Result<u64, String> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "target/release/flat"])
         .arg(steps.to_string())
         .args(words)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);

@@ -88,7 +88,7 @@ impl Options {
 pub(super) struct Place {
     root: PathBuf,
     /// What is built, installed and written.
-    folder: PathBuf,
+    directory: PathBuf,
     /// The program with both ends.
     ends: PathBuf,
     upstream: SocketAddr,
@@ -156,11 +156,12 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
 
 /// Builds both ends; the gateways are built or installed by their own rows.
 fn prepare(root: &Path, built: &Built) -> Result<Place, String> {
-    let folder = root.join("target/bench-gateway");
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let directory = root.join("target/bench-gateway");
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
     let status = Command::new("cargo")
         .args(["build", "--release", "--target-dir"])
-        .arg(folder.join("build"))
+        .arg(directory.join("build"))
         .current_dir(root.join("benches/gateway"))
         .status();
     if !status.is_ok_and(|status| status.success()) {
@@ -168,8 +169,8 @@ fn prepare(root: &Path, built: &Built) -> Result<Place, String> {
     }
     Ok(Place {
         root: root.to_path_buf(),
-        ends: folder.join("build/release/gateway-load"),
-        folder,
+        ends: directory.join("build/release/gateway-load"),
+        directory,
         upstream: process::free_address()?,
         built: built.clone(),
     })

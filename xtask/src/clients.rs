@@ -173,7 +173,7 @@ mod tests {
     fn each_client_has_its_program_and_a_pinned_version() {
         let root = crate::root::root();
         for client in CLIENTS {
-            assert!(root.join(list::FOLDER).join(client.program).exists(), "{}", client.program);
+            assert!(root.join(list::DIRECTORY).join(client.program).exists(), "{}", client.program);
             let version = install::version(&root, client.group, client.package).unwrap();
             assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{version}");
         }

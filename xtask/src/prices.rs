@@ -28,8 +28,8 @@ pub(crate) fn run() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let scratch = root.join("target/prices");
     let data = root.join("crates/endstop-price/data");
-    for folder in [&scratch, &data] {
-        fs::create_dir_all(folder).map_err(|e| failed(folder, &e))?;
+    for directory in [&scratch, &data] {
+        fs::create_dir_all(directory).map_err(|e| failed(directory, &e))?;
     }
     let wheel = download(&scratch)?;
     let mut reader = Command::new("python3")

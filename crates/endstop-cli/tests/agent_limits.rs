@@ -162,7 +162,7 @@ fn ids_stay_whole_in_the_list_of_runs() {
 #[test]
 fn errors_of_files_tell_their_cause() {
     let place = Place::new("causes");
-    place.file("file", "no folder");
+    place.file("file", "no directory");
     let (_, stderr) = place.ends_with(1, &["-m", "scripted", "--store", "file", "x"]);
     assert!(stderr.contains("os error"), "{stderr}");
     let (_, stderr) = place.ends_with(2, &["-m", "replay:nowhere.jsonl", "x"]);

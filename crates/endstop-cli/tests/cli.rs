@@ -98,27 +98,27 @@ fn man_pages() {
 
 #[test]
 fn man_writes_a_file_for_each_subcommand() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("man");
-    let _ = std::fs::remove_dir_all(&folder);
-    endstop().arg("man").arg("--out").arg(&folder).assert().success().stdout_eq("");
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("man");
+    let _ = std::fs::remove_dir_all(&directory);
+    endstop().arg("man").arg("--out").arg(&directory).assert().success().stdout_eq("");
     for name in ["endstop", "endstop-completions", "endstop-man"] {
-        let page = std::fs::read_to_string(folder.join(format!("{name}.1"))).unwrap();
+        let page = std::fs::read_to_string(directory.join(format!("{name}.1"))).unwrap();
         assert!(page.contains(".SH NAME"), "{name}: {page}");
     }
     assert_eq!(
-        std::fs::read_dir(&folder).unwrap().count(),
+        std::fs::read_dir(&directory).unwrap().count(),
         endstop_cli::command().get_subcommands().count() + 1
     );
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named() {
-    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-a-folder");
+fn a_directory_that_cannot_be_made_is_named() {
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("not-a-directory");
     std::fs::write(&file, "").unwrap();
     let output = endstop().arg("man").arg("--out").arg(&file).assert().code(2).get_output().clone();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        stderr.starts_with("error: cannot write `") && stderr.contains("not-a-folder"),
+        stderr.starts_with("error: cannot write `") && stderr.contains("not-a-directory"),
         "{stderr}"
     );
 }

@@ -17,9 +17,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A folder of recorded runs, where it is present.
-fn traces(folder: &str) -> Option<String> {
-    let path = format!("../shared/traces/{folder}");
+/// A directory of recorded runs, where it is present.
+fn traces(directory: &str) -> Option<String> {
+    let path = format!("../shared/traces/{directory}");
     if root().join(&path).is_dir() {
         return Some(path);
     }
@@ -41,7 +41,7 @@ fn json(arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A file in the folder for temporary files, named after the test.
+/// A file in the directory for temporary files, named after the test.
 fn file(name: &str, text: &str) -> String {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, text).unwrap();
@@ -50,10 +50,10 @@ fn file(name: &str, text: &str) -> String {
 
 #[test]
 fn replay_bills_real_runs_to_the_micro_dollar() {
-    let Some(folder) = traces("mini-swe-agent") else { return };
-    let outcomes = format!("{folder}/outcomes.json");
+    let Some(directory) = traces("mini-swe-agent") else { return };
+    let outcomes = format!("{directory}/outcomes.json");
     let report =
-        json(&["replay", "--stop", "cost >= $0.50", "--outcomes", &outcomes, "--json", &folder]);
+        json(&["replay", "--stop", "cost >= $0.50", "--outcomes", &outcomes, "--json", &directory]);
     assert_eq!(report["version"], 1);
     assert_eq!((&report["runs"], &report["steps"]), (&46.into(), &1_810.into()));
     assert_eq!(report["cost_usd"], "19.502722");
@@ -76,8 +76,8 @@ fn replay_bills_real_runs_to_the_micro_dollar() {
 
 #[test]
 fn replay_says_that_claude_code_costs_are_lower_bounds() {
-    let Some(folder) = traces("claude-code") else { return };
-    let report = json(&["replay", "--json", &folder]);
+    let Some(directory) = traces("claude-code") else { return };
+    let report = json(&["replay", "--json", &directory]);
     assert_eq!(
         (&report["runs"], &report["steps"], &report["tokens"]),
         (&4.into(), &169.into(), &13_564_009.into())
@@ -92,7 +92,7 @@ fn replay_says_that_claude_code_costs_are_lower_bounds() {
             .iter()
             .all(|warning| warning["kind"] == "lower_bound")
     );
-    let told = endstop(&["replay", &folder]);
+    let told = endstop(&["replay", &directory]);
     let said = stderr(&told);
     assert_eq!(said.matches("lower bounds").count(), 1, "once for all files: {said}");
     assert!(said.contains("(and 3 like it)"), "{said}");
@@ -111,8 +111,8 @@ fn finding_nothing_is_said() {
 
 #[test]
 fn a_rule_that_a_format_cannot_show_is_not_testable_and_stops_nothing() {
-    let Some(folder) = traces("openai-chat") else { return };
-    let report = json(&["replay", "--stop", "cost >= $0.01", "--json", &folder]);
+    let Some(directory) = traces("openai-chat") else { return };
+    let report = json(&["replay", "--stop", "cost >= $0.01", "--json", &directory]);
     assert_eq!(report["rules"]["stop"]["not_testable"], 40);
     assert_eq!(report["stopped"], 0);
     assert_eq!(report["per_run"][0]["cost_is"], "unknown");
@@ -180,7 +180,7 @@ fn check_refuses_what_is_unbounded_and_says_why() {
                 "MaxMessages(50) | TokenBudget(200_000) | TextMention('final_answer') | ExternalSignal(\"cancel\")",
             ],
             0,
-            "steps   50, by rule `stop`",
+            "steps   50 (53 with every override), by rule `stop`",
         ),
         (
             &["check", "--stop", "MaxIters(25) | MaxUsd(2.00) | MaxTokens(50_000) | NoProgress(3)"],
@@ -284,5 +284,5 @@ fn what_is_no_transcript_is_an_error_when_it_is_named() {
     let output = endstop(&["replay", "Cargo.toml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("claude-code"), "{}", stderr(&output));
-    assert_eq!(endstop(&["replay", "no/such/folder"]).status.code(), Some(2));
+    assert_eq!(endstop(&["replay", "no/such/directory"]).status.code(), Some(2));
 }

@@ -8,11 +8,11 @@ use snapbox::{IntoData as _, assert_data_eq, str};
 
 fn endstop(arguments: &[&str]) -> Output {
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
-    command.args(arguments).current_dir(folder("")).output().unwrap()
+    command.args(arguments).current_dir(directory("")).output().unwrap()
 }
 
-/// A folder of this test, empty.
-fn folder(name: &str) -> PathBuf {
+/// A directory of this test, empty.
+fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("convert").join(name);
     if !name.is_empty() && path.exists() {
         std::fs::remove_dir_all(&path).unwrap();
@@ -21,13 +21,13 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-/// A list of chat messages in a folder, by its path relative to that of the tests.
-fn chat(folder_name: &str, file: &str) -> String {
+/// A list of chat messages in a directory, by its path relative to that of the tests.
+fn chat(directory_name: &str, file: &str) -> String {
     let text = r#"{"id":"demo","messages":[{"role":"user","content":"4+4?"},
         {"role":"assistant","content":"","tool_calls":[{"id":"k","function":{"name":"add","arguments":"{\"a\": 4}"}}]},
         {"role":"tool","tool_call_id":"k","content":"8"},{"role":"assistant","content":"8"}]}"#;
-    std::fs::write(folder(folder_name).join(file), text).unwrap();
-    format!("{folder_name}/{file}")
+    std::fs::write(directory(directory_name).join(file), text).unwrap();
+    format!("{directory_name}/{file}")
 }
 
 fn stdout(output: &Output) -> String {
@@ -82,10 +82,10 @@ fn runs_go_to_standard_output_as_a_trace() {
 }
 
 #[test]
-fn several_runs_need_a_folder() {
+fn several_runs_need_a_directory() {
     chat("several", "a.json");
-    let text = std::fs::read_to_string(folder("").join("several/a.json")).unwrap();
-    std::fs::write(folder("").join("several/b.json"), text).unwrap();
+    let text = std::fs::read_to_string(directory("").join("several/a.json")).unwrap();
+    std::fs::write(directory("").join("several/b.json"), text).unwrap();
     let output = endstop(&["convert", "several", "--to", "atif"]);
     assert_eq!(output.status.code(), Some(2));
     assert_data_eq!(
@@ -98,7 +98,7 @@ hint: `--out DIR` writes a file for each
     );
     assert!(output.stdout.is_empty());
 
-    folder("written");
+    directory("written");
     let output = endstop(&["convert", "several", "--to", "atif", "--out", "written/new"]);
     assert_eq!(stdout(&output), "");
     assert_data_eq!(
@@ -112,13 +112,13 @@ hint: `--out DIR` writes a file for each
     let output = endstop(&["convert", "written/new", "--to", "endstop"]);
     let headers = stdout(&output).lines().filter(|line| line.contains("endstop_trace")).count();
     assert_eq!(headers, 2);
-    assert!(folder("").join("written/new/demo.json").is_file());
-    assert!(folder("").join("written/new/demo-2.json").is_file());
+    assert!(directory("").join("written/new/demo.json").is_file());
+    assert!(directory("").join("written/new/demo-2.json").is_file());
 }
 
 #[test]
 fn what_cannot_be_read_or_written_is_an_error() {
-    std::fs::write(folder("nothing").join("empty.txt"), "").unwrap();
+    std::fs::write(directory("nothing").join("empty.txt"), "").unwrap();
     for (arguments, expected) in [
         (&["convert", "nothing", "--to", "atif"][..], "error: there is no run in `nothing`\n"),
         (&["convert", "absent", "--to", "atif"], "error: cannot read `absent`"),

@@ -10,8 +10,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A folder of its own for a test.
-fn folder(test: &str) -> PathBuf {
+/// A directory of its own for a test.
+fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(test);
     drop(std::fs::remove_dir_all(&path));
     std::fs::create_dir_all(&path).unwrap();
@@ -97,11 +97,11 @@ fn a_mistyped_option_is_no_command() {
 
 #[test]
 fn a_script_without_an_interpreter_is_run_by_the_shell() {
-    let folder = folder("script");
-    let script = folder.join("shot.sh");
+    let directory = directory("script");
+    let script = directory.join("shot.sh");
     std::fs::write(&script, "echo \"shell <$1>\"\nexit 5\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
     for name in [script.to_str().unwrap(), "shot.sh"] {
         let mut command = endstop(&["-q", "run", "--", name, "a b"]);
         let output = command.env("PATH", &path).output().unwrap();
@@ -153,7 +153,7 @@ fn proxy() -> (String, std::thread::JoinHandle<String>) {
 #[test]
 fn calls_go_through_the_proxy_and_the_command_reaches_the_gateway_past_it() {
     let (address, asked) = proxy();
-    let file = folder("proxy").join("run.json");
+    let file = directory("proxy").join("run.json");
     let script = "echo $HTTP_PROXY $NO_PROXY; \"$AGENT\" demo-agent --iterations 1";
     let mut command = endstop(&["run", "--upstream", "http://models.example/v1"]);
     command.args(["--json-file", file.to_str().unwrap(), "--", "/bin/sh", "-c", script]);
@@ -193,8 +193,8 @@ fn the_limits_are_said_before_and_a_command_without_calls_is_told_so() {
 
 #[test]
 fn a_process_that_is_left_behind_keeps_the_gateway_until_it_ends() {
-    let folder = folder("left");
-    let file = folder.join("ended");
+    let directory = directory("left");
+    let file = directory.join("ended");
     // It outlives the command for certain: it waits until that has gone.
     let script = format!(
         "setsid sh -c 'while kill -0 '$$'; do sleep 0.1; done; sleep 1; touch {}' >/dev/null 2>&1 & exit 4",
@@ -231,8 +231,8 @@ fn orphans_that_end_leave_no_zombies() {
 
 #[test]
 fn the_json_file_is_written_whole() {
-    let folder = folder("json");
-    let file = folder.join("run.json");
+    let directory = directory("json");
+    let file = directory.join("run.json");
     let output = run(&["-q", "--json-file", file.to_str().unwrap()], "exit 6");
     assert_eq!(output.status.code(), Some(6));
     let value: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
@@ -241,8 +241,8 @@ fn the_json_file_is_written_whole() {
         (&1.into(), &6.into(), &false.into())
     );
     assert_eq!(value["command"][2], "exit 6");
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "the draft is gone");
-    let nowhere = folder.join("no/such/folder.json");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "the draft is gone");
+    let nowhere = directory.join("no/such/directory.json");
     let output = run(&["-q", "--json-file", nowhere.to_str().unwrap()], "echo began");
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(125), ""));
 }

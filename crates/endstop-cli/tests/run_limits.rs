@@ -9,8 +9,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A folder of its own for a test.
-fn folder(test: &str) -> PathBuf {
+/// A directory of its own for a test.
+fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_limits").join(test);
     drop(std::fs::remove_dir_all(&path));
     std::fs::create_dir_all(&path).unwrap();
@@ -22,7 +22,7 @@ const AGENT: &str = "\"$AGENT\" demo-agent --iterations 9 --searches 3";
 
 /// Runs a script over the scripted model; `$AGENT` is this program. With the JSON of what happened.
 fn run(test: &str, flags: &[&str], script: &str) -> (Output, Value) {
-    let file = folder(test).join("run.json");
+    let file = directory(test).join("run.json");
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let mut command = Command::new(endstop);
     command.env("AGENT", endstop).stdin(Stdio::null());
@@ -102,7 +102,7 @@ fn a_time_limit_ends_a_command_that_hangs_on_when_its_agent_has_ended() {
 #[test]
 fn a_command_that_ignores_the_stop_and_the_signal_is_killed_with_all_it_began() {
     // The grandchild has a session of its own, and its parent is gone. The limit is reached once both ignore it.
-    let deaf = folder("deaf").join("pid");
+    let deaf = directory("deaf").join("pid");
     let script = format!(
         "trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ >{file}; while :; do sleep 0.1; done' &); \
          until [ -s {file} ]; do sleep 0.1; done; cat {file}; {AGENT} >/dev/null; while :; do sleep 0.1; done",
@@ -176,7 +176,7 @@ fn a_run_inside_a_run_is_limited_by_both() {
 
 #[test]
 fn a_kill_file_ends_the_command_at_once() {
-    let file = folder("kill-file").join("stop");
+    let file = directory("kill-file").join("stop");
     let script = format!("touch {}; exec sleep 60", file.display());
     let (output, told) = run("kill-file-run", &["--kill-file", file.to_str().unwrap()], &script);
     assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
@@ -185,7 +185,7 @@ fn a_kill_file_ends_the_command_at_once() {
 
 #[test]
 fn a_kill_file_is_real_in_a_dry_run_and_told_once() {
-    let file = folder("dry-kill").join("stop");
+    let file = directory("dry-kill").join("stop");
     std::fs::write(&file, "enough").unwrap();
     let flags = ["--dry-run", "--steps", "9", "--kill-file", file.to_str().unwrap()];
     let (output, told) = run("dry-kill-run", &flags, "exec sleep 60");
@@ -199,7 +199,7 @@ fn a_kill_file_is_real_in_a_dry_run_and_told_once() {
 
 #[test]
 fn a_pause_waits_for_an_approval() {
-    let policy = folder("pause").join("policy.toml");
+    let policy = directory("pause").join("policy.toml");
     std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
         .unwrap();
     let endstop = snapbox::cmd::cargo_bin!("endstop");
@@ -223,7 +223,7 @@ fn a_pause_waits_for_an_approval() {
 
 #[test]
 fn a_pause_that_nobody_approves_holds_the_run_up() {
-    let policy = folder("held").join("policy.toml");
+    let policy = directory("held").join("policy.toml");
     std::fs::write(&policy, "[stop]\nlimit = 'steps >= 20'\n[pause]\nask = 'steps >= 2'\n")
         .unwrap();
     let flags = ["--policy", policy.to_str().unwrap(), "--pause-limit", "100ms"];
@@ -254,7 +254,7 @@ fn a_run_that_is_stopped_before_its_first_call_has_a_bill() {
 
 #[test]
 fn the_trace_can_be_replayed() {
-    let file = folder("trace").join("run.jsonl");
+    let file = directory("trace").join("run.jsonl");
     let path = file.to_str().unwrap();
     run("trace-run", &["--steps", "3", "--trace", path], AGENT);
     let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));

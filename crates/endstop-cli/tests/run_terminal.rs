@@ -83,8 +83,8 @@ fn a_signal_to_endstop_is_handed_on() {
 /// A shell with job control, at its prompt.
 fn shell() -> Terminal {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
-    let folder = endstop.parent().unwrap().to_str().unwrap().to_owned();
-    let path = format!("{folder}:{}", std::env::var("PATH").unwrap());
+    let directory = endstop.parent().unwrap().to_str().unwrap().to_owned();
+    let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
     let shell = Command::new("bash").args(["--norc", "--noprofile", "-i"]).env("PATH", path);
     let terminal = Terminal::begin(shell.env("PS1", "prompt> "));
     terminal.expect("prompt> ");

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 
 const TOKEN: &str = "control-1";
 
-/// A folder of its own for a test, not yet made.
-fn folder(test: &str) -> PathBuf {
+/// A directory of its own for a test, not yet made.
+fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve_keep").join(test);
     drop(std::fs::remove_dir_all(&path));
     path
@@ -133,7 +133,7 @@ fn dice(below: u64) -> u64 {
 fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
     const LIMIT: u64 = 200;
     const KILLS: u64 = 20;
-    let keep = folder("kills");
+    let keep = directory("kills");
     let sim = Listening::sim();
     let limit = LIMIT.to_string();
     let flags = ["--steps", &limit, "--tokens", "100000000"];
@@ -187,7 +187,7 @@ fn twenty_kills_in_the_middle_of_a_loop_forget_no_step() {
 
 #[test]
 fn a_disk_that_takes_no_more_stops_the_run() {
-    let keep = folder("full");
+    let keep = directory("full");
     let sim = Listening::sim();
     let serve = serve(&sim, &keep, &["--steps", "500"]);
     // The system refuses writes beyond 4 KiB in a file, as a full disk does.
@@ -213,8 +213,8 @@ fn a_disk_that_takes_no_more_stops_the_run() {
 }
 
 #[test]
-fn a_folder_is_one_gateways() {
-    let keep = folder("two");
+fn a_directory_is_one_gateways() {
+    let keep = directory("two");
     let sim = Listening::sim();
     let first = Listening::start(&mut serve(&sim, &keep, &["--steps", "5"]));
     let second = serve(&sim, &keep, &["--steps", "5"]).output().unwrap();
@@ -231,7 +231,7 @@ fn a_folder_is_one_gateways() {
 
 #[test]
 fn all_runs_together_are_held_to_their_total_over_restarts() {
-    let keep = folder("total");
+    let keep = directory("total");
     let sim = Listening::sim();
     let flags = ["--steps", "40", "--total-usd", "0.002"];
     let mut calls = 0;

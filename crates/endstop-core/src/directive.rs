@@ -20,8 +20,8 @@ pub enum Directive {
     Pause,
     /// Stop: what was announced does not begin.
     Stop,
-    /// Stop, and cut what is in flight.
-    CancelNow,
+    /// Stop, and abort what is in flight.
+    Abort,
 }
 
 impl Directive {
@@ -34,7 +34,7 @@ impl Directive {
     /// Whether the run is to stop.
     #[must_use]
     pub const fn stops(self) -> bool {
-        matches!(self, Self::Stop | Self::CancelNow)
+        matches!(self, Self::Stop | Self::Abort)
     }
 }
 

@@ -164,7 +164,7 @@ pub enum EventKind<'a> {
         /// What the person said, if anything.
         message: &'a str,
     },
-    /// The kill switch was thrown. Latches; cannot be overridden. A checkpoint.
+    /// The kill switch was turned on. Latches; cannot be overridden. A checkpoint.
     Kill {
         /// Why, if known.
         message: &'a str,

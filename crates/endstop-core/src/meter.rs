@@ -41,7 +41,6 @@ use words::Words;
 
 /// The measurements of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct Meter {
     clocks: Clocks,
     step: Steps,
@@ -666,9 +665,8 @@ impl Meter {
     /// The meter as it is saved: what follows from the rest is left out.
     pub(crate) fn into_saved(mut self, program: &Program) -> Self {
         self.sync_clocks(program);
-        for class in [Class::Live, Class::StepEnd] {
-            self.sync(program, class);
-        }
+        self.sync(program, Class::Live);
+        self.sync(program, Class::StepEnd);
         self.compared.drop_derived();
         self.approved.drop_derived();
         self.probed = Table::default();
@@ -707,13 +705,11 @@ impl Meter {
         for ((gauge, slot), saved) in program.gauges().iter().zip(compared) {
             let Some((number, reading)) = saved else { continue };
             match slot.class {
-                Class::NextCost => meter.compared.set(gauge, number, reading),
-                Class::Settled => {
-                    // What a missing price means is up to the policy of now.
-                    let is_unpriced = reading == Reading::Unpriced;
-                    let now = meter.compared.reading(gauge);
-                    meter.compared.set(gauge, number, if is_unpriced { now } else { reading });
+                // What a missing price means is up to the policy of now.
+                Class::Settled if reading == Reading::Unpriced => {
+                    meter.compared.set_number(gauge, number);
                 }
+                Class::NextCost | Class::Settled => meter.compared.set(gauge, number, reading),
                 // Counts stand still inside a step: what they were last compared as is part of the state.
                 class if class.is_count() => meter.compared.set_number(gauge, number),
                 _ => {}
@@ -721,18 +717,6 @@ impl Meter {
         }
         meter.evaluate(program);
         Ok(meter)
-    }
-
-    /// The frame with tokens and money as they are settled now, whenever they were compared last.
-    pub(crate) fn settled_frame(&self, program: &Program) -> Frame {
-        let mut frame = self.compared.clone();
-        for gauge in program.gauges_of(Class::Settled) {
-            let slot = program.gauges().at(gauge);
-            let reading = self.reading(program, slot.class, slot.read);
-            frame.set(gauge, self.read(slot.read), reading);
-        }
-        frame.evaluate(&self.inputs(program));
-        frame
     }
 
     /// The number that a ring of stamps in time would have later; `None` for other gauges.

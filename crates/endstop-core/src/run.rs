@@ -30,7 +30,7 @@ use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
 use crate::table::{RuleIx, Table};
 use crate::trip_record::{TripRecord, signal_of};
 use crate::units::{Millis, Money};
-use ended::Ended;
+use ended::{Ended, refused_text};
 use judge::{Answer, Decision, Judgement, StopCause, WrapUp, answer, judge, standing};
 use next_trip::{Axis, NextTrip, Reserved, next_trip};
 use overrides::{Cover, Overrides};
@@ -58,7 +58,6 @@ struct RuleMarks {
 
 /// All that a run remembers. Saved as it is, copied as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 struct State {
     status: Status,
     meter: Meter,
@@ -321,7 +320,7 @@ impl Run {
                 self.state.status = Status::Completed;
             }
             Decision::Stop(cause) => self.stop(cause, event, judgement.natural),
-            Decision::Stay => self.record_late(event),
+            Decision::Stay => {}
         }
     }
 
@@ -349,7 +348,7 @@ impl Run {
             }
         };
         if let Some((signal, is_final)) = raised {
-            self.state.raised.add(signal, is_final);
+            self.state.raised.raise(signal, is_final);
         }
         let refused = event.kind.is_intention().then(|| refused_text(event, self.step_count()));
         let record = self.record(self.standing_signals(natural), refused);
@@ -412,15 +411,21 @@ impl Run {
             |message: &str| StopSignal::new(StopReason::UserRequested).with_message(message);
         match &event.kind {
             EventKind::UserMessage if event.source == Source::Own => self.revive_completed(),
-            EventKind::Cancel { message } => self.state.raised.cancel(person(message)),
+            EventKind::Cancel { message } => {
+                let signal = person(message);
+                self.record_after_stop(&signal);
+                self.state.raised.cancel(signal);
+            }
             EventKind::Kill { message } => {
-                let message =
-                    if message.is_empty() { "the kill switch is thrown" } else { message };
-                self.state.raised.raise(person(message).with_source("kill switch"), true);
+                let message = if message.is_empty() { "the kill switch is on" } else { message };
+                let signal = person(message).with_source("kill switch");
+                self.record_after_stop(&signal);
+                self.state.raised.raise(signal, true);
             }
             EventKind::StopRaised { signal } => {
                 let is_final =
                     matches!(signal.reason, StopReason::ErrorForbade | StopReason::UserRequested);
+                self.record_after_stop(signal);
                 self.state.raised.raise((*signal).clone(), is_final);
             }
             EventKind::ContinuationRequested { by } => self.request_continuation(by),
@@ -436,6 +441,7 @@ impl Run {
         };
         if !self.has_raised(StopReason::ErrorForbade) {
             let signal = StopSignal::new(StopReason::ErrorForbade).with_message(fault);
+            self.record_after_stop(&signal);
             self.state.raised.raise(signal, true);
         }
     }
@@ -480,7 +486,7 @@ impl Run {
             Answer::NotAll => false,
             Answer::Exhausted(rule) => {
                 let exhausted = self.exhausted(rule);
-                self.state.raised.add(exhausted, true);
+                self.state.raised.raise(exhausted, true);
                 false
             }
         }
@@ -518,7 +524,9 @@ impl Run {
 
     fn record(&self, signals: StopSignals, refused: Option<String>) -> TripRecord {
         let sight = Sight::of(&self.program, &self.state.meter);
-        TripRecord::new(sight, self.state.status, signals, refused, self.state.overrides.history())
+        let (status, overrides) = (self.state.status, self.state.overrides.history());
+        let record = TripRecord::new(sight, status, signals, refused, overrides);
+        TripRecord { signals_dropped: self.state.raised.dropped(), ..record }
     }
 
     /// What was in flight when the run stopped is in the trip record once it is settled.
@@ -530,12 +538,12 @@ impl Run {
         }
     }
 
-    /// A run that has stopped keeps its reason; an error that comes after it makes the run fail all the same.
-    fn record_late(&mut self, event: &Event<'_>) {
-        if let (EventKind::StopRaised { signal }, Some(ended)) =
-            (&event.kind, &mut self.state.ended)
-            && signal.reason == StopReason::ErrorForbade
-            && let Some(status) = ended.add_error(signal)
+    /// A signal that comes after the stop was decided is in the record too. The run has ended once nothing of it or of
+    /// its descendants is in flight; from then on a signal is late.
+    fn record_after_stop(&mut self, signal: &StopSignal) {
+        let is_late = !self.state.meter.step().is_anything_open();
+        if let Some(ended) = self.state.ended.as_mut().filter(|ended| !ended.is_natural())
+            && let Some(status) = ended.add_signal(signal, is_late)
         {
             self.state.status = status;
         }
@@ -591,6 +599,24 @@ impl Run {
     pub fn cost(&self) -> Option<Money> {
         let cost = Money::from_picos(self.state.meter.tallies().total(Counter::Cost));
         self.state.meter.is_cost_known(&self.program, false).then_some(cost)
+    }
+
+    /// Money settled that is known, descendants included: without the calls that had no price.
+    #[must_use]
+    pub const fn known_cost(&self) -> Money {
+        Money::from_picos(self.state.meter.tallies().total(Counter::Cost))
+    }
+
+    /// Model requests sent, descendants included.
+    #[must_use]
+    pub const fn attempts(&self) -> u64 {
+        self.state.meter.tallies().total(Counter::Attempts)
+    }
+
+    /// Tool calls begun, descendants included.
+    #[must_use]
+    pub const fn tool_calls(&self) -> u64 {
+        self.state.meter.tallies().total(Counter::ToolCalls)
     }
 
     /// The offset of the last event: where a resumed run's clock goes on.
@@ -655,7 +681,7 @@ impl Run {
             // Time passes without a request, and only a request has tokens and money compared.
             return next_trip(sight, axis, reserved, actions, is_disarmed);
         }
-        let frame = self.state.meter.settled_frame(&self.program);
+        let frame = sight.frame.as_settled(&self.state.meter, &self.program);
         next_trip(sight.through(&frame), axis, reserved, actions, is_disarmed)
     }
 
@@ -746,17 +772,3 @@ impl Run {
 /// The message of a run whose driver reports replies and no steps.
 const REPLY_WITHOUT_STEP: &str = "the driver reported a model reply before any step: it has to report \
      `EventKind::StepBegin` before the replies of a step, or no limit on steps can trip";
-
-/// What did not begin, for people.
-fn refused_text(event: &Event<'_>, steps: u64) -> String {
-    match &event.kind {
-        EventKind::RunBegin { .. } => "the run".to_string(),
-        EventKind::StepBegin => format!("step {}", steps.saturating_add(1)),
-        EventKind::AttemptBegin { .. } | EventKind::Reserve { .. } => {
-            format!("a model request of step {steps}")
-        }
-        EventKind::ToolBegin { tool } => format!("a call of `{tool}` in step {steps}"),
-        EventKind::ChildBegin { depth } => format!("a sub-agent at depth {depth}"),
-        _ => String::new(),
-    }
-}

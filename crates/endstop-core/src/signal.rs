@@ -119,6 +119,9 @@ impl<'de> Deserialize<'de> for StopReason {
     }
 }
 
+/// What the source of a rule's signal begins with; the rule's id follows.
+pub(crate) const POLICY_SOURCE: &str = "policy:";
+
 /// Why a run should stop, with what the one who raised it wants to say.
 ///
 /// As JSON it always has the four keys `reason`, `message`, `context`, `source`. The reader takes `[]` or
@@ -168,6 +171,19 @@ impl StopSignal {
     #[must_use]
     pub const fn new(reason: StopReason) -> Self {
         Self { reason, message: String::new(), context: BTreeMap::new(), source: None }
+    }
+
+    /// How authoritative it is; lower wins. An error comes first, then the cancellation of a person or the kill switch,
+    /// then the order of [`StopReason`] (docs/semantics.md, section 4).
+    pub(crate) fn rank(&self) -> (u8, StopReason) {
+        let is_of_rule =
+            self.source.as_deref().is_some_and(|source| source.starts_with(POLICY_SOURCE));
+        let first = match self.reason {
+            StopReason::ErrorForbade => 0,
+            StopReason::UserRequested if !is_of_rule => 1,
+            _ => 2,
+        };
+        (first, self.reason)
     }
 
     /// The same signal with this message.
@@ -280,6 +296,13 @@ impl StopSignals {
     #[must_use]
     pub fn highest(&self) -> Option<&StopSignal> {
         self.0.iter().min_by_key(|signal| signal.reason)
+    }
+
+    /// The one that decides why a run ended: an error, then the cancellation of a person or the kill switch, then the
+    /// most authoritative one; among equals the first that arrived.
+    #[must_use]
+    pub fn primary(&self) -> Option<&StopSignal> {
+        self.0.iter().min_by_key(|signal| signal.rank())
     }
 
     /// All, in order of arrival.

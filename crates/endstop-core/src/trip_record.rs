@@ -14,10 +14,11 @@ use crate::condition::{CompareOp, Condition, Temporal};
 use crate::counter::Counter;
 use crate::directive::Status;
 use crate::expr::Amount;
+use crate::limits::MAX_RAISED;
 use crate::meter::{Reach, Reading, Sight, Truth};
 use crate::policy::Action;
 use crate::program::{Leaf, Node, OpKind, Program, Read};
-use crate::signal::{StopSignal, StopSignals};
+use crate::signal::{POLICY_SOURCE, StopSignal, StopSignals};
 use crate::table::{CompareIx, GaugeIx, OpIx, RuleIx};
 use crate::units::Money;
 use leaves::primary_leaf_text;
@@ -35,8 +36,15 @@ pub struct TripRecord {
     pub status: Status,
     /// The signal that decides; none while no signal stands.
     pub primary: Option<StopSignal>,
-    /// Every signal that stands, raised ones first, in order of arrival.
+    /// Every signal that stands, raised ones first, in order of arrival; also those that were raised after the stop was
+    /// decided, while something of the run was in flight.
     pub signals: StopSignals,
+    /// Raised signals beyond the 64 that a run keeps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub signals_dropped: u64,
+    /// Signals that were raised once the run had ended. They change neither its reason nor its status.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub late_signals: StopSignals,
     /// The rule behind the primary signal, if a rule is.
     pub rule: Option<String>,
     /// The named condition that tripped, as written; else the leaf.
@@ -120,7 +128,7 @@ impl TripRecord {
         overrides: &[OverrideRecord],
     ) -> Self {
         let program = sight.program;
-        let primary = signals.highest().cloned();
+        let primary = signals.primary().cloned();
         let rule = primary.as_ref().and_then(|signal| rule_of(program, signal));
         let records = program.policy_rules().map(|(index, rule)| {
             let compiled = program.rules().at(index);
@@ -139,6 +147,8 @@ impl TripRecord {
             rule: rule.map(|rule| program.rule(rule).id.clone()),
             primary,
             signals,
+            signals_dropped: 0,
+            late_signals: StopSignals::default(),
             terminated_by: rule.and_then(|rule| primary_leaf_text(sight, rule)),
             refused,
             steps: sight.meter.tallies().total(Counter::Steps),
@@ -160,15 +170,33 @@ impl TripRecord {
         self.cost_usd = sight.meter.is_cost_known(sight.program, false).then(|| cost.to_decimal());
     }
 
-    /// An error that came once the run had stopped: it decides, unless one did already.
-    pub(crate) fn add_error(&mut self, signal: StopSignal) {
-        if self.primary.as_ref().is_some_and(|primary| primary.reason == signal.reason) {
+    /// A signal that was raised after the stop was decided. While something is in flight the run has not ended, and the
+    /// signal may become the one that decides; else it is late.
+    pub(crate) fn add_signal(&mut self, signal: StopSignal, is_late: bool) {
+        if signal.rank().0 == 1 && self.is_known(&signal) {
             return;
         }
-        self.status = Status::after(signal.reason);
-        self.primary = Some(signal.clone());
-        (self.rule, self.terminated_by) = (None, None);
-        self.signals.push(signal);
+        let signals = if is_late { &mut self.late_signals } else { &mut self.signals };
+        if signals.iter().count() >= MAX_RAISED && signal.rank().0 > 1 {
+            self.signals_dropped = self.signals_dropped.saturating_add(1);
+            return;
+        }
+        let is_first = self.primary.as_ref().is_none_or(|primary| signal.rank() < primary.rank());
+        if !is_late && is_first {
+            self.status = Status::after(signal.reason);
+            self.primary = Some(signal.clone());
+            (self.rule, self.terminated_by) = (None, None);
+        }
+        signals.push(signal);
+    }
+
+    /// A cancellation reaches a run as a signal and as an event, and from its parents: it counts once.
+    fn is_known(&self, signal: &StopSignal) -> bool {
+        let known = self.signals.iter().chain(&self.late_signals);
+        let same = |known: &&StopSignal| {
+            (known.reason, &known.message) == (signal.reason, &signal.message)
+        };
+        known.filter(same).count() > 0
     }
 
     /// The record as JSON.
@@ -181,9 +209,18 @@ impl TripRecord {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+const fn is_empty(signals: &StopSignals) -> bool {
+    !signals.has_any()
+}
+
 /// The rule that a policy signal came from.
 fn rule_of(program: &Program, signal: &StopSignal) -> Option<RuleIx> {
-    let id = signal.source.as_deref()?.strip_prefix(leaves::SOURCE)?;
+    let id = signal.source.as_deref()?.strip_prefix(POLICY_SOURCE)?;
     program.rule_of_id(id)
 }
 
@@ -318,7 +355,8 @@ impl Explainer<'_> {
             record.projected = Some(reach.map_or_else(|| "unknown".to_string(), told));
         }
         let is_limit = matches!(op, CompareOp::Ge | CompareOp::Gt);
-        if is_limit && truth == Truth::False && record.observed.is_some() {
+        // One that is past its limit and was not compared since has none.
+        if is_limit && truth == Truth::False && record.observed.is_some() && observed < limit {
             record.margin = Some(shown(limit.saturating_sub(observed)));
         }
     }

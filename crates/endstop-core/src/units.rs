@@ -58,6 +58,18 @@ impl Money {
         }
     }
 
+    /// The sum, at most the largest amount.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// Whether it is nothing.
+    #[must_use]
+    pub const fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
     /// The difference, or zero where `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {

@@ -113,7 +113,7 @@ impl Driver {
     fn raised(&self) -> usize {
         let saved = self.run.save().unwrap();
         let saved: serde_json::Value = serde_json::from_str(&saved).unwrap();
-        saved.pointer("/state/raised").and_then(serde_json::Value::as_array).unwrap().len()
+        saved.pointer("/state/raised/standing").and_then(serde_json::Value::as_array).unwrap().len()
     }
 
     fn reason(&self) -> Option<StopReason> {

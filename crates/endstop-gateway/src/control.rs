@@ -24,14 +24,14 @@ const NO_MESSAGE: &str = "cancelled by the control interface";
 
 /// The body of a command.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Command {
     /// The reason of a cancellation.
     message: Option<String>,
     /// The pause rule that is approved; without it, all that are met.
     rule: Option<String>,
     /// The new cost limit of the rule, such as `5.00`.
-    cap: Option<String>,
+    limit: Option<String>,
 }
 
 /// Whether a request is for the control API, and not for an upstream.
@@ -83,7 +83,7 @@ pub(crate) async fn answer(
             return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such run" }));
         }
         Err(why) => {
-            let error = format!("the run is kept, and cannot be read now: {why}");
+            let error = format!("the run is stored, and cannot be read now: {why}");
             return reply(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": error }));
         }
     };
@@ -112,20 +112,20 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
         "cancel" => run.cancel(message, Urgency::Graceful),
         "kill" => run.cancel(message, Urgency::Now),
         "approve" => {
-            let cap = match command.cap.as_deref().map(str::parse::<Money>).transpose() {
-                Ok(cap) => cap,
+            let limit = match command.limit.as_deref().map(str::parse::<Money>).transpose() {
+                Ok(limit) => limit,
                 Err(error) => {
-                    let error = format!("`cap` is no amount: {error}");
+                    let error = format!("`limit` is no amount: {error}");
                     return (StatusCode::BAD_REQUEST, json!({ "error": error }));
                 }
             };
             let is_approved = match &command.rule {
-                Some(rule) => run.approve_rule(rule, cap),
-                None => run.approve(cap),
+                Some(rule) => run.approve_rule(rule, limit),
+                None => run.approve(limit),
             };
             if !is_approved {
                 let error =
-                    "no pause rule was approved: none holds, or it names no money for the cap";
+                    "no pause rule was approved: none is met, or it has no cost limit to raise";
                 return (StatusCode::CONFLICT, json!({ "error": error }));
             }
         }
@@ -136,7 +136,7 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
 
 /// Every run. A stored run that was not named since the start is not read for it.
 async fn list(registry: &Arc<Registry>) -> Result<Value, OpenLogError> {
-    let (kept, is_cut) = registry.kept().await?;
+    let (stored, is_truncated) = registry.stored().await?;
     let runs = registry.all();
     let in_memory = runs.iter().map(|run| {
         let reason = run.stop().map(|signal| signal.reason.to_string());
@@ -148,11 +148,11 @@ async fn list(registry: &Arc<Registry>) -> Result<Value, OpenLogError> {
         })
     });
     let is_new = |id: &RunId| runs.binary_search_by(|run| run.id().cmp(id)).is_err();
-    let kept = kept.iter().filter(|id| is_new(id));
-    let kept = kept.map(
-        |id| json!({ "run": id.as_str(), "status": "kept", "reason": null, "calls_in_flight": 0 }),
+    let stored = stored.iter().filter(|id| is_new(id));
+    let stored = stored.map(
+        |id| json!({ "run": id.as_str(), "status": "stored", "reason": null, "calls_in_flight": 0 }),
     );
-    Ok(json!({ "runs": in_memory.chain(kept).collect::<Vec<_>>(), "is_cut": is_cut }))
+    Ok(json!({ "runs": in_memory.chain(stored).collect::<Vec<_>>(), "is_truncated": is_truncated }))
 }
 
 fn one(run: &RunEntry) -> Value {

@@ -39,16 +39,16 @@ pub enum StartError {
     #[error("{0}")]
     Certificates(String),
     /// The directory of stored runs cannot be used.
-    #[error("runs cannot be kept in `{}`: {why}", folder.display())]
-    Keep {
+    #[error("runs cannot be stored in `{}`: {why}", directory.display())]
+    Store {
         /// The directory.
-        folder: PathBuf,
+        directory: PathBuf,
         /// The problem with it, or with a file in it.
         why: String,
     },
 }
 
-/// A gateway that listens. It ends when it is dropped; calls in flight are then cut and settled.
+/// A gateway that listens. It ends when it is dropped; calls in flight are then aborted and settled.
 #[derive(Debug)]
 pub struct Gateway {
     addr: SocketAddr,
@@ -81,8 +81,8 @@ impl Gateway {
         let kill = config.environment.kill.clone();
         let config = Arc::new(config);
         let registry = Registry::open(Arc::clone(&config)).await.map_err(|why| {
-            let folder = config.stored_runs.clone().unwrap_or_default();
-            StartError::Keep { folder, why: why.to_string() }
+            let directory = config.stored_runs.clone().unwrap_or_default();
+            StartError::Store { directory, why: why.to_string() }
         })?;
         let registry = Arc::new(registry);
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
@@ -139,10 +139,10 @@ impl Gateway {
         self.registry.get(id).map(|entry| entry.counts())
     }
 
-    /// Approves every pause rule that is met; with a `cap`, until the cost of the run reaches it. Waiting calls go on.
+    /// Approves every pause rule that is met; with a `limit`, until the cost of the run reaches it. Waiting calls go on.
     /// Returns whether a rule was approved.
-    pub fn approve(&self, id: &RunId, cap: Option<Money>) -> bool {
-        self.registry.get(id).is_some_and(|entry| entry.approve(cap))
+    pub fn approve(&self, id: &RunId, limit: Option<Money>) -> bool {
+        self.registry.get(id).is_some_and(|entry| entry.approve(limit))
     }
 
     /// Stops a run for a user: calls in flight finish, or are cut. Returns whether the run exists.
@@ -213,7 +213,7 @@ impl Service {
 async fn watch_kill(registry: Arc<Registry>, kill: Arc<dyn KillSwitch>) {
     loop {
         tokio::time::sleep(KILL_SWITCH_INTERVAL).await;
-        let Some(message) = kill.thrown() else { continue };
+        let Some(message) = kill.on() else { continue };
         for entry in registry.all() {
             entry.kill(message.clone());
         }

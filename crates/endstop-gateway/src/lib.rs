@@ -37,7 +37,7 @@
 //! 3. `call`: parsed by [`endstop_llm`], admitted by the run, sent, relayed and settled. A response is forwarded while it
 //!    arrives, and is settled before its client can send the next request. With [`Config::stored_runs`], a call is logged before
 //!    it is sent.
-//! 4. `stop`: the response of a stopped run.
+//! 4. `call::respond`: the response of a stopped run.
 //!
 //! # Where next
 //!

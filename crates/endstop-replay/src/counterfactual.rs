@@ -79,7 +79,7 @@ impl Counterfactual {
             return;
         }
         match self.run.observe(event) {
-            Directive::Stop | Directive::CancelNow if !self.ended_by_itself() => {
+            Directive::Stop | Directive::Abort if !self.ended_by_itself() => {
                 self.tripped = Some(StopPoint {
                     step: self.run.step_count(),
                     tokens: self.run.tokens(),

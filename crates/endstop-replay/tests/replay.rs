@@ -100,15 +100,15 @@ fn interventions() -> Transcript {
 fn transcripts() -> Vec<Transcript> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../endstop-transcript/tests/data");
     let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let mut folders: Vec<PathBuf> = vec![data];
-    for folder in ["openai-chat", "codex", "claude-code"] {
-        let path = recorded.join(folder);
+    let mut directories: Vec<PathBuf> = vec![data];
+    for directory in ["openai-chat", "codex", "claude-code"] {
+        let path = recorded.join(directory);
         match path.is_dir() {
-            true => folders.push(path),
-            false => println!("skipped: no recorded runs in ../shared/traces/{folder}"),
+            true => directories.push(path),
+            false => println!("skipped: no recorded runs in ../shared/traces/{directory}"),
         }
     }
-    let mut all = walk(&folders).unwrap().transcripts;
+    let mut all = walk(&directories).unwrap().transcripts;
     all.extend(sample());
     all.push(interventions());
     all

@@ -6,9 +6,9 @@ mod plan;
 mod pricing;
 mod step;
 
-pub use open::{NotBegun, OpenCall, Outcome, Received};
+pub use open::{Charge, NotBegun, OpenCall, Outcome, Received};
 pub(crate) use plan::settled;
-pub use plan::{CallPlan, estimate_tokens};
+pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};
 pub use pricing::{Modalities, Pricing};
 
 pub use crate::limits::{

@@ -131,7 +131,10 @@ impl CancelToken {
     /// # Errors
     ///
     /// The signal of the token, if it was cut.
-    pub async fn run_until_cut<F: Future>(&self, future: F) -> Result<F::Output, Arc<StopSignal>> {
+    pub async fn run_until_aborted<F: Future>(
+        &self,
+        future: F,
+    ) -> Result<F::Output, Arc<StopSignal>> {
         let mut cut = self.cut();
         let mut future = pin!(future);
         poll_fn(|cx| {

@@ -20,6 +20,8 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// Tokens that the provider says it charged for the failed request.
     pub usage: Option<TokenUsage>,
+    /// Whether the response was an error in the shape of the provider's own API, and not one of a proxy before it.
+    pub is_own_error: bool,
 }
 
 /// What kind of failure (`error.type`).
@@ -32,9 +34,9 @@ pub enum ModelErrorKind {
     Unavailable,
     /// No answer in time.
     TimedOut,
-    /// The connection could not be made, or broke.
+    /// The connection could not be made: nothing was sent.
     Connection,
-    /// The stream ended without its end.
+    /// The connection broke after the request was sent, or the stream ended without its end.
     Truncated,
     /// The provider refuses this request: wrong key, unknown model, request too long, not paid.
     Rejected,
@@ -81,6 +83,33 @@ impl fmt::Display for ModelErrorKind {
 impl ModelError {
     /// A failure without details.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), status: None, retry_after: None, usage: None }
+        Self {
+            kind,
+            message: message.into(),
+            status: None,
+            retry_after: None,
+            usage: None,
+            is_own_error: false,
+        }
+    }
+
+    /// Whether the provider may charge for the request all the same (docs/semantics.md, "Charging when usage is
+    /// missing"): it was taken, and it was not refused.
+    #[must_use]
+    pub const fn may_be_charged(&self) -> bool {
+        match (self.kind, self.status) {
+            (
+                ModelErrorKind::Rejected | ModelErrorKind::RateLimited | ModelErrorKind::Connection,
+                _,
+            ) => false,
+            (
+                ModelErrorKind::TimedOut | ModelErrorKind::Truncated | ModelErrorKind::Malformed,
+                _,
+            ) => true,
+            // An error that a response carries instead of output.
+            (ModelErrorKind::Unavailable, None) => false,
+            (ModelErrorKind::Unavailable, Some(500 | 503 | 529)) => !self.is_own_error,
+            (ModelErrorKind::Unavailable, Some(status)) => status >= 500,
+        }
     }
 }

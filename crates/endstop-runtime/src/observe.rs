@@ -20,6 +20,7 @@ use std::time::Duration;
 use endstop_core::Run;
 use endstop_core::event::Event;
 use endstop_core::run::{Directive, Notice};
+use endstop_core::units::{Cost, Money};
 use endstop_core::wire::v1::trace::Line;
 
 use crate::ledger::Budget;
@@ -111,6 +112,8 @@ pub enum Detail<'a> {
         tool_calls: &'a [ToolCall],
         /// Whether usage was counted here because the provider told none.
         is_estimate: bool,
+        /// The part of the cost that no provider confirmed.
+        unconfirmed: Money,
         /// Output tokens that were reasoning.
         reasoning_tokens: Option<u64>,
         /// From the request to the first piece.
@@ -124,6 +127,8 @@ pub enum Detail<'a> {
         error: &'a ModelError,
         /// Whether what was charged is an estimate.
         is_estimate: bool,
+        /// The part of the cost that no provider confirmed.
+        unconfirmed: Money,
         /// From the request to the failure.
         took: Duration,
     },
@@ -162,6 +167,15 @@ impl Detail<'_> {
             Self::Reply { is_estimate: true, .. } | Self::Failure { is_estimate: true, .. }
         )
     }
+
+    /// The part of a settled cost that no provider confirmed.
+    #[must_use]
+    pub const fn unconfirmed(&self) -> Money {
+        match self {
+            Self::Reply { unconfirmed, .. } | Self::Failure { unconfirmed, .. } => *unconfirmed,
+            _ => Money::ZERO,
+        }
+    }
 }
 
 impl<'a> Observation<'a> {
@@ -169,7 +183,9 @@ impl<'a> Observation<'a> {
     #[must_use]
     pub fn line(&self) -> Line<'a> {
         let estimate = self.detail.is_estimate();
-        Line { estimate, ..Line::answered(self.event, self.directive) }
+        let unconfirmed = Some(self.detail.unconfirmed()).filter(|money| *money > Money::ZERO);
+        let unconfirmed = unconfirmed.map(Cost::Known);
+        Line { estimate, unconfirmed, ..Line::answered(self.event, self.directive) }
     }
 }
 

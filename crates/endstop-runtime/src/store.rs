@@ -4,7 +4,7 @@
 //! resolving the future with `Ok`, is not lost by what its [`Durability`] names; whatever it has not
 //! acknowledged is there whole or not at all, or, in a trace, up to some whole line.
 //!
-//! [`MemoryStore`] keeps runs for tests and for programs that do not resume, [`FileStore`] in a folder that
+//! [`MemoryStore`] keeps runs for tests and for programs that do not resume, [`FileStore`] in a directory that
 //! can be read with an editor, `SqliteStore` (feature `sqlite`) in one file. One contract test runs on all
 //! of them.
 

@@ -27,8 +27,8 @@ pub enum ToolOutcome {
     Failed,
     /// It ran longer than it may.
     TimedOut,
-    /// It was cut by a cancellation.
-    Cut,
+    /// It was aborted.
+    Aborted,
     /// Not run: its arguments do not fit the tool's schema.
     Invalid,
     /// Not run: there is no such tool.
@@ -45,7 +45,7 @@ impl ToolOutcome {
     /// Whether the call was dispatched.
     #[must_use]
     pub const fn was_executed(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Cut)
+        matches!(self, Self::Succeeded | Self::Failed | Self::TimedOut | Self::Aborted)
     }
 
     /// Whether the model is told that it failed.

@@ -265,11 +265,11 @@ async fn under_load_every_waiter_of_every_depth_is_woken() {
 }
 
 #[tokio::test]
-async fn run_until_cut_returns_the_output_of_work_that_ends() {
+async fn run_until_aborted_returns_the_output_of_work_that_ends() {
     let token = CancelToken::new();
-    assert_eq!(token.run_until_cut(ready(7)).await.unwrap(), 7);
+    assert_eq!(token.run_until_aborted(ready(7)).await.unwrap(), 7);
     token.cancel(signal("a"), Urgency::Graceful);
-    let output = token.run_until_cut(async {
+    let output = token.run_until_aborted(async {
         tokio::task::yield_now().await;
         8
     });
@@ -285,7 +285,7 @@ impl Drop for SetsOnDrop {
 }
 
 #[tokio::test]
-async fn run_until_cut_drops_the_work_before_it_returns() {
+async fn run_until_aborted_drops_the_work_before_it_returns() {
     let token = CancelToken::new();
     let dropped = Arc::new(AtomicBool::new(false));
     let guard = SetsOnDrop(Arc::clone(&dropped));
@@ -295,18 +295,18 @@ async fn run_until_cut_drops_the_work_before_it_returns() {
         canceller.cancel(signal("a"), Urgency::Now);
         pending::<()>().await;
     };
-    let error = token.run_until_cut(work).await.unwrap_err();
+    let error = token.run_until_aborted(work).await.unwrap_err();
     assert!(dropped.load(Ordering::SeqCst));
     assert_eq!(error.message, "a");
 }
 
 #[tokio::test]
-async fn run_until_cut_begins_nothing_on_a_token_that_is_cut() {
+async fn run_until_aborted_begins_nothing_on_a_token_that_is_cut() {
     let token = CancelToken::new();
     token.cancel(signal("a"), Urgency::Now);
     let begun = AtomicBool::new(false);
     let work = async { begun.store(true, Ordering::SeqCst) };
-    assert_eq!(token.run_until_cut(work).await.unwrap_err().message, "a");
+    assert_eq!(token.run_until_aborted(work).await.unwrap_err().message, "a");
     assert!(!begun.load(Ordering::SeqCst));
 }
 
@@ -318,7 +318,7 @@ fn tokens_sources_and_their_futures_cross_threads() {
     check(&token);
     check(&source);
     check_future(&token.cancelled());
-    check_future(&token.run_until_cut(ready(())));
+    check_future(&token.run_until_aborted(ready(())));
     check_future(&source.requested());
 }
 

@@ -1,4 +1,4 @@
-//! Kill switches: what counts as thrown, and the watch over one.
+//! Kill switches: what counts as on, and the watch over one.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn directory(test: &str) -> PathBuf {
 fn message_of(test: &str, bytes: &[u8]) -> String {
     let path = directory(test).join("kill");
     fs::write(&path, bytes).unwrap();
-    FileKillSwitch::new(path).thrown().expect("a file is there")
+    FileKillSwitch::new(path).on().expect("a file is there")
 }
 
 #[test]
@@ -42,24 +42,24 @@ fn a_kill_file_throws_while_it_is_there() {
     let path = directory("there").join("kill");
     let switch = FileKillSwitch::new(&path);
     assert_eq!(switch.path(), path);
-    assert_eq!(switch.thrown(), None);
+    assert_eq!(switch.on(), None);
     fs::write(&path, "costs too much\nsecond line").unwrap();
-    assert_eq!(switch.thrown().as_deref(), Some("costs too much"));
+    assert_eq!(switch.on().as_deref(), Some("costs too much"));
     fs::remove_file(&path).unwrap();
-    assert_eq!(switch.thrown(), None);
+    assert_eq!(switch.on(), None);
 }
 
 #[test]
-fn a_kill_file_is_thrown_and_reset_by_the_switch_itself() {
+fn a_kill_file_is_turned_on_and_reset_by_the_switch_itself() {
     let path = directory("itself").join("run").join("below").join("kill");
     let switch = FileKillSwitch::new(&path);
     switch.reset().expect("nothing to remove is no error");
-    switch.throw("one\ntwo").unwrap();
-    assert_eq!(switch.thrown().as_deref(), Some("one two"));
-    switch.throw("three").unwrap();
-    assert_eq!(switch.thrown().as_deref(), Some("three"));
+    switch.turn_on("one\ntwo").unwrap();
+    assert_eq!(switch.on().as_deref(), Some("one two"));
+    switch.turn_on("three").unwrap();
+    assert_eq!(switch.on().as_deref(), Some("three"));
     switch.reset().unwrap();
-    assert_eq!(switch.thrown(), None);
+    assert_eq!(switch.on(), None);
     assert!(!path.exists());
 }
 
@@ -93,7 +93,7 @@ fn of_a_huge_kill_file_only_the_beginning_is_read() {
     let file = fs::File::create(&path).unwrap();
     // Sparse; to read it whole would take minutes.
     file.set_len(1 << 40).unwrap();
-    let message = FileKillSwitch::new(&path).thrown().unwrap();
+    let message = FileKillSwitch::new(&path).on().unwrap();
     assert!(message.starts_with("the file `"), "zero bytes are no message: {message}");
 
     assert_eq!(message_of("long", &[b'a'; 100_000]), "a".repeat(1024));
@@ -106,10 +106,10 @@ fn a_directory_in_the_place_of_the_kill_file_throws_and_is_not_removed() {
     let path = directory("directory").join("kill");
     fs::create_dir(&path).unwrap();
     let switch = FileKillSwitch::new(&path);
-    let message = switch.thrown().unwrap();
-    assert!(message.contains("counts as thrown: it is not a file"), "{message}");
+    let message = switch.on().unwrap();
+    assert!(message.contains("counts as on: it is not a file"), "{message}");
     assert!(switch.reset().is_err());
-    assert!(switch.thrown().is_some());
+    assert!(switch.on().is_some());
 }
 
 #[cfg(unix)]
@@ -121,7 +121,7 @@ mod on_unix {
 
     #[track_caller]
     fn check_unreadable(path: PathBuf) {
-        let message = FileKillSwitch::new(&path).thrown().expect("it fails closed");
+        let message = FileKillSwitch::new(&path).on().expect("it fails closed");
         let expected = format!("the kill switch `{}` cannot be read", path.display());
         assert!(message.starts_with(&expected), "{message}");
     }
@@ -166,7 +166,7 @@ mod on_unix {
         set(&path, 0o000);
         if fs::read(&path).is_ok() {
             // To the superuser nothing is hidden, and then the message has to come out.
-            assert_eq!(FileKillSwitch::new(&path).thrown().as_deref(), Some("hidden"));
+            assert_eq!(FileKillSwitch::new(&path).on().as_deref(), Some("hidden"));
             return;
         }
         check_unreadable(path.clone());
@@ -181,14 +181,14 @@ mod on_unix {
 fn clones_of_a_memory_switch_are_one() {
     let switch = MemoryKillSwitch::new();
     let clone = switch.clone();
-    assert_eq!(switch.thrown(), None);
-    clone.throw("a");
-    assert_eq!(switch.thrown().as_deref(), Some("a"));
-    switch.throw("b");
-    assert_eq!(clone.thrown().as_deref(), Some("b"));
+    assert_eq!(switch.on(), None);
+    clone.turn_on("a");
+    assert_eq!(switch.on().as_deref(), Some("a"));
+    switch.turn_on("b");
+    assert_eq!(clone.on().as_deref(), Some("b"));
     switch.reset();
-    assert_eq!(clone.thrown(), None);
-    assert_eq!(NoKillSwitch.thrown(), None);
+    assert_eq!(clone.on(), None);
+    assert_eq!(NoKillSwitch.on(), None);
 }
 
 const EVERY: Duration = Duration::from_millis(250);
@@ -201,7 +201,7 @@ async fn a_watch_cuts_within_one_interval_and_says_why() {
     assert!(!token.is_cancelled());
 
     let thrown_at = Instant::now();
-    switch.throw("enough");
+    switch.turn_on("enough");
     token.cut().await;
     assert!(thrown_at.elapsed() <= EVERY, "{:?}", thrown_at.elapsed());
     let signal = token.signal().unwrap();
@@ -212,10 +212,10 @@ async fn a_watch_cuts_within_one_interval_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_over_a_switch_that_is_thrown_already_cuts_at_once() {
+async fn a_watch_over_a_switch_that_is_on_already_cuts_at_once() {
     let path = directory("already").join("kill");
     let switch = FileKillSwitch::new(path);
-    switch.throw("before").unwrap();
+    switch.turn_on("before").unwrap();
     let (token, began_at) = (CancelToken::new(), Instant::now());
     watch_kill_switch(Arc::new(switch), token.clone(), EVERY).await;
     assert_eq!(began_at.elapsed(), Duration::ZERO);
@@ -227,7 +227,7 @@ async fn a_watch_over_a_switch_that_is_thrown_already_cuts_at_once() {
 async fn a_watch_makes_a_graceful_stop_urgent_and_keeps_its_reason() {
     let (switch, token) = (MemoryKillSwitch::new(), CancelToken::new());
     token.cancel(StopSignal::new(StopReason::StepsLimitReached), Urgency::Graceful);
-    switch.throw("enough");
+    switch.turn_on("enough");
     watch_kill_switch(Arc::new(switch), token.clone(), EVERY).await;
     assert_eq!(token.urgency(), Some(Urgency::Now));
     assert_eq!(token.signal().unwrap().reason, StopReason::StepsLimitReached);
@@ -238,7 +238,7 @@ async fn a_watch_makes_a_graceful_stop_urgent_and_keeps_its_reason() {
 struct Asked(AtomicUsize);
 
 impl KillSwitch for Asked {
-    fn thrown(&self) -> Option<String> {
+    fn on(&self) -> Option<String> {
         self.0.fetch_add(1, Ordering::SeqCst);
         None
     }

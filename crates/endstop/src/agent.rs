@@ -64,6 +64,7 @@ use endstop_runtime::cancel::{CancelToken, KillSwitch};
 use endstop_runtime::clock::WallClock;
 use endstop_runtime::ledger::Budget;
 use endstop_runtime::store::{RunId, Store, StoreError};
+use endstop_runtime::trace::TraceLineError;
 use hooks::Hooks;
 
 /// An agent: a model, tools, a policy. Cheap to clone; one agent runs any number of runs side by side.
@@ -116,6 +117,16 @@ pub enum ExecuteError {
         run: RunId,
         /// Why.
         error: endstop_core::run::RestoreError,
+    },
+    /// A line of the stored trace cannot be read, so what the run has spent is not known.
+    #[error("the run `{run}` cannot go on: line {line} of its trace is damaged: {error}")]
+    Damaged {
+        /// The run.
+        run: RunId,
+        /// The line, from one.
+        line: u64,
+        /// The problem with it.
+        error: TraceLineError,
     },
     /// The saved state cannot be read.
     #[error(transparent)]

@@ -15,10 +15,10 @@ const INSTALLATION: &str = "600";
 
 /// LiteLLM's proxy: one worker, no database, no telemetry.
 pub(super) fn litellm(place: &Place) -> Result<Launch, String> {
-    let folder = place.folder.join("litellm");
-    let venv = folder.join("venv");
+    let directory = place.directory.join("litellm");
+    let venv = directory.join("venv");
     let program = venv.join("bin/litellm");
-    once(&folder, LITELLM, || {
+    once(&directory, LITELLM, || {
         succeed(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
         let package = format!("litellm[proxy]=={LITELLM}");
         succeed(bounded(&venv.join("bin/pip")).args(["install", "--quiet", &package]))
@@ -32,7 +32,7 @@ pub(super) fn litellm(place: &Place) -> Result<Launch, String> {
          litellm_settings:\n  telemetry: false\n  num_retries: 0\n",
         place.upstream
     );
-    let file = folder.join("config.yaml");
+    let file = directory.join("config.yaml");
     fs::write(&file, configuration).map_err(|error| format!("{}: {error}", file.display()))?;
     let address = free_address()?;
     let line =
@@ -56,13 +56,13 @@ pub(super) fn litellm(place: &Place) -> Result<Launch, String> {
 
 /// Portkey's open gateway, on Node.
 pub(super) fn portkey(place: &Place) -> Result<Launch, String> {
-    let folder = place.folder.join("portkey");
-    let script = folder.join("node_modules/@portkey-ai/gateway/build/start-server.js");
-    once(&folder, PORTKEY, || {
+    let directory = place.directory.join("portkey");
+    let script = directory.join("node_modules/@portkey-ai/gateway/build/start-server.js");
+    once(&directory, PORTKEY, || {
         let package = format!("@portkey-ai/gateway@{PORTKEY}");
         let mut npm = bounded(Path::new("npm"));
         npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]);
-        succeed(npm.arg(&folder).arg(&package))
+        succeed(npm.arg(&directory).arg(&package))
     })?;
     let address = free_address()?;
     Ok(Launch {
@@ -85,40 +85,40 @@ pub(super) fn portkey(place: &Place) -> Result<Launch, String> {
 }
 
 /// nginx: that of the system, else that of its Debian package, unpacked.
-pub(super) fn nginx_program(folder: &Path) -> Result<PathBuf, String> {
-    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+pub(super) fn nginx_program(directory: &Path) -> Result<PathBuf, String> {
+    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     for program in ["nginx", "/usr/sbin/nginx"] {
         if Command::new(program).arg("-v").output().is_ok() {
             return Ok(PathBuf::from(program));
         }
     }
-    let unpacked = folder.join("usr/sbin/nginx");
-    once(folder, "package", || {
-        succeed(bounded(Path::new("apt-get")).args(["download", "nginx"]).current_dir(folder))?;
-        let package = fs::read_dir(folder)
+    let unpacked = directory.join("usr/sbin/nginx");
+    once(directory, "package", || {
+        succeed(bounded(Path::new("apt-get")).args(["download", "nginx"]).current_dir(directory))?;
+        let package = fs::read_dir(directory)
             .map_err(|error| error.to_string())?
             .flatten()
             .map(|entry| entry.path())
             .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
             .ok_or("apt-get downloaded no package")?;
-        succeed(Command::new("dpkg-deb").arg("-x").arg(package).arg(folder))
+        succeed(Command::new("dpkg-deb").arg("-x").arg(package).arg(directory))
     })?;
     Ok(unpacked)
 }
 
 /// Does it, unless a mark says that it was done for this version.
 fn once(
-    folder: &Path,
+    directory: &Path,
     version: &str,
     install: impl FnOnce() -> Result<(), String>,
 ) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let mark = folder.join(format!("installed-{version}"));
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let mark = directory.join(format!("installed-{version}"));
     if mark.exists() {
         return Ok(());
     }
-    fs::create_dir_all(folder).map_err(failed)?;
-    println!("installing into {}", folder.display());
+    fs::create_dir_all(directory).map_err(failed)?;
+    println!("installing into {}", directory.display());
     install()?;
     fs::write(mark, "").map_err(failed)
 }

@@ -84,7 +84,7 @@ impl Running {
     fn spawn(place: &Place, name: &str, launch: Launch, core: &str) -> Result<Self, String> {
         let program = launch.program.as_ref().ok_or("nothing to start")?;
         let address = launch.address.ok_or("nowhere to listen")?;
-        let log = place.folder.join(format!("{name}.log"));
+        let log = place.directory.join(format!("{name}.log"));
         let output = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
         let errors = output.try_clone().map_err(|error| error.to_string())?;
         let child = Command::new("sh")
@@ -92,7 +92,7 @@ impl Running {
             .arg(program)
             .args(&launch.arguments)
             .envs(launch.environment.iter().map(|(name, value)| (name, value)))
-            .current_dir(&place.folder)
+            .current_dir(&place.directory)
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)

@@ -70,24 +70,24 @@ fn program(place: &Place) -> Result<PathBuf, String> {
 
 /// The relay that everything is compared with; its package is unpacked, not installed.
 fn nginx(place: &Place) -> Result<Launch, String> {
-    let folder = place.folder.join("nginx");
-    let program = peers::nginx_program(&folder)?;
+    let directory = place.directory.join("nginx");
+    let program = peers::nginx_program(&directory)?;
     let address = free_address()?;
     let mut places = String::new();
     for what in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
-        places.push_str(&format!("{what}_temp_path {}/{what};\n", folder.display()));
+        places.push_str(&format!("{what}_temp_path {}/{what};\n", directory.display()));
     }
     let configuration = format!(
-        "daemon off;\nworker_processes 1;\nworker_rlimit_nofile 8192;\npid {folder}/pid;\n\
+        "daemon off;\nworker_processes 1;\nworker_rlimit_nofile 8192;\npid {directory}/pid;\n\
          error_log stderr warn;\nevents {{ worker_connections 4096; }}\n\
          http {{\naccess_log off;\n{places}keepalive_requests 1000000000;\n\
          upstream model {{ server {upstream}; keepalive 1024; keepalive_requests 1000000000; }}\n\
          server {{ listen {address}; location / {{ proxy_pass http://model; proxy_http_version 1.1;\n\
          proxy_set_header Connection \"\"; proxy_buffering off; }} }}\n}}\n",
-        folder = folder.display(),
+        directory = directory.display(),
         upstream = place.upstream,
     );
-    let file = folder.join("nginx.conf");
+    let file = directory.join("nginx.conf");
     fs::write(&file, configuration).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(Launch {
         program: Some(program),

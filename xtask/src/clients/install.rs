@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::list::FOLDER;
+use super::list::DIRECTORY;
 
 /// A group of packages that is installed.
 #[derive(Debug)]
 pub(super) struct Installed {
     /// The interpreter.
     pub(super) interpreter: PathBuf,
-    /// The folder of the programs; Node looks for packages beside them.
+    /// The directory of the programs; Node looks for packages beside them.
     pub(super) programs: PathBuf,
 }
 
@@ -24,23 +24,23 @@ pub(super) struct Installed {
 /// Why it cannot be installed; the reason to skip its clients.
 pub(super) fn install(root: &Path, group: &str) -> Result<Installed, String> {
     let (file, wanted) = requirements(root, group)?;
-    let folder = root.join("target/clients").join(group);
+    let directory = root.join("target/clients").join(group);
     let is_node = file.extension().is_some_and(|ending| ending == "json");
-    let mark = folder.join("installed");
+    let mark = directory.join("installed");
     if fs::read_to_string(&mark).ok().as_deref() != Some(&wanted) {
         println!("installs {group} below target/clients");
         // What is left of another version must not be found.
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
-        if is_node { npm(&folder, &file) } else { pip(&folder, &file) }?;
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
+        if is_node { npm(&directory, &file) } else { pip(&directory, &file) }?;
         fs::write(&mark, &wanted).map_err(|error| failed(&mark, &error))?;
     }
-    let sources = root.join(FOLDER);
+    let sources = root.join(DIRECTORY);
     if !is_node {
-        return Ok(Installed { interpreter: folder.join("bin/python"), programs: sources });
+        return Ok(Installed { interpreter: directory.join("bin/python"), programs: sources });
     }
-    copy_programs(&sources, &folder)?;
-    Ok(Installed { interpreter: PathBuf::from("node"), programs: folder })
+    copy_programs(&sources, &directory)?;
+    Ok(Installed { interpreter: PathBuf::from("node"), programs: directory })
 }
 
 /// The version that a package is pinned to.
@@ -65,9 +65,9 @@ fn pinned(text: &str, package: &str) -> Option<String> {
 
 /// The file of a group, and what it says.
 fn requirements(root: &Path, group: &str) -> Result<(PathBuf, String), String> {
-    let folder = root.join(FOLDER).join("requirements");
+    let directory = root.join(DIRECTORY).join("requirements");
     for ending in ["txt", "json"] {
-        let file = folder.join(format!("{group}.{ending}"));
+        let file = directory.join(format!("{group}.{ending}"));
         match fs::read_to_string(&file) {
             Ok(text) => return Ok((file, text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -77,19 +77,19 @@ fn requirements(root: &Path, group: &str) -> Result<(PathBuf, String), String> {
     Err(format!("there are no requirements of `{group}`"))
 }
 
-fn pip(folder: &Path, file: &Path) -> Result<(), String> {
-    succeed("python3", Command::new("python3").args(["-m", "venv"]).arg(folder))?;
-    let mut pip = Command::new(folder.join("bin/python"));
+fn pip(directory: &Path, file: &Path) -> Result<(), String> {
+    succeed("python3", Command::new("python3").args(["-m", "venv"]).arg(directory))?;
+    let mut pip = Command::new(directory.join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
     succeed("pip", pip.arg(file))
 }
 
-fn npm(folder: &Path, file: &Path) -> Result<(), String> {
-    let wanted = folder.join("package.json");
+fn npm(directory: &Path, file: &Path) -> Result<(), String> {
+    let wanted = directory.join("package.json");
     fs::copy(file, &wanted).map_err(|error| failed(&wanted, &error))?;
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
-    succeed("npm", npm.current_dir(folder).stdout(Stdio::null()))
+    succeed("npm", npm.current_dir(directory).stdout(Stdio::null()))
 }
 
 fn copy_programs(from: &Path, to: &Path) -> Result<(), String> {

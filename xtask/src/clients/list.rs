@@ -1,14 +1,14 @@
 //! The clients, and what each of them can do.
 
-/// The folder of the programs.
-pub(super) const FOLDER: &str = "tests/clients";
+/// The directory of the programs.
+pub(super) const DIRECTORY: &str = "tests/clients";
 
 /// One client.
 #[derive(Debug)]
 pub(super) struct Client {
     /// How it is called here.
     pub(super) name: &'static str,
-    /// Its program in [`FOLDER`].
+    /// Its program in [`DIRECTORY`].
     pub(super) program: &'static str,
     /// The file of its packages in `requirements`, without its ending.
     pub(super) group: &'static str,

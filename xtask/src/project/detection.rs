@@ -74,7 +74,7 @@ pub(crate) fn write(root: &Path) -> Result<(), String> {
 
 fn measured(root: &Path, forms: &[&str]) -> Result<Option<String>, String> {
     let Some(sets) = data::read(root)? else {
-        println!("skipped: the recorded runs are not beside the project, in `{}`", data::FOLDER);
+        println!("skipped: the recorded runs are not beside the project, in `{}`", data::DIRECTORY);
         return Ok(None);
     };
     let default = default_form()?;

@@ -36,8 +36,8 @@ pub(crate) fn write(root: &Path) -> Result<Vec<&'static str>, DocsError> {
     for &(path, text) in GENERATED {
         let failed = |source| DocsError::Write { path, source };
         let file = root.join(path);
-        if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
+        if let Some(directory) = file.parent() {
+            fs::create_dir_all(directory).map_err(failed)?;
         }
         fs::write(&file, text()).map_err(failed)?;
         written.push(path);

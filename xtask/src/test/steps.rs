@@ -240,8 +240,8 @@ fn newest_tag(root: &Path) -> Option<String> {
 
 /// The names of the files in `fuzz/fuzz_targets`, sorted.
 fn fuzz_targets(root: &Path) -> Vec<String> {
-    let Ok(folder) = fs::read_dir(root.join("fuzz/fuzz_targets")) else { return Vec::new() };
-    let mut targets: Vec<String> = folder
+    let Ok(directory) = fs::read_dir(root.join("fuzz/fuzz_targets")) else { return Vec::new() };
+    let mut targets: Vec<String> = directory
         .filter_map(Result::ok)
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn model_checkers_are_built_with_their_flag_in_a_folder_of_their_own() {
+    fn model_checkers_are_built_with_their_flag_in_a_directory_of_their_own() {
         for (plan, name) in
             [(loom as fn(&Path) -> Plan, "loom"), (shuttle, "shuttle"), (long_shuttle, "shuttle")]
         {
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_project_without_fuzz_targets_skips_fuzzing() {
-        let plan = short_fuzz(Path::new("no-such-folder"));
+        let plan = short_fuzz(Path::new("no-such-directory"));
         assert_eq!(plan, Plan::Skip("there is no fuzz target".to_owned()));
     }
 }

@@ -21,7 +21,7 @@ use endstop_core::units::Money;
 
 /// Files of the log: threads share them.
 const PARTS: u64 = 8;
-const FOLDER: &str = "target/recorded";
+const DIRECTORY: &str = "target/recorded";
 const REPETITIONS: usize = 5;
 /// The unit of processor time that Linux tells; the same everywhere.
 const TICKS_A_SECOND: f64 = 100.0;
@@ -53,14 +53,14 @@ struct Measured {
 }
 
 fn paths() -> Vec<PathBuf> {
-    (0..PARTS).map(|part| PathBuf::from(format!("{FOLDER}/{part}.jsonl"))).collect()
+    (0..PARTS).map(|part| PathBuf::from(format!("{DIRECTORY}/{part}.jsonl"))).collect()
 }
 
 /// Writes the log where it is not there yet; returns its steps and bytes.
 fn prepare() -> std::io::Result<(u64, u64)> {
-    let mark = format!("{FOLDER}/form-{FORM}");
+    let mark = format!("{DIRECTORY}/form-{FORM}");
     if fs::read_to_string(&mark).is_err() {
-        fs::create_dir_all(FOLDER)?;
+        fs::create_dir_all(DIRECTORY)?;
         let mut steps = 0;
         for (part, path) in (0..PARTS).zip(paths()) {
             let runs = RUNS * part / PARTS..RUNS * (part + 1) / PARTS;
@@ -172,7 +172,7 @@ fn python() -> Result<PathBuf, String> {
 
 fn duckdb(python: &PathBuf, jobs: usize) -> Result<Measured, String> {
     let mut command = Command::new(python);
-    command.args(["src/question.py", FOLDER, &jobs.to_string(), &REPETITIONS.to_string()]);
+    command.args(["src/question.py", DIRECTORY, &jobs.to_string(), &REPETITIONS.to_string()]);
     measured(&mut command)
 }
 

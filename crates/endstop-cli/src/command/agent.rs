@@ -71,8 +71,8 @@ pub struct AgentArgs {
     #[arg(long, value_name = "TOOLS", value_parser = builtins)]
     tools: Option<Builtins>,
     /// The directory that the tools for files do not leave, and in which `bash` begins [default: .]
-    #[arg(long, value_name = "DIR")]
-    folder: Option<PathBuf>,
+    #[arg(long = "folder", value_name = "DIR")]
+    directory: Option<PathBuf>,
     /// Let the agent give tasks to agents like itself, within the same limits
     #[arg(long)]
     sub_agents: bool,
@@ -244,7 +244,7 @@ fn build(
 ) -> Result<AgentBuilder, CliError> {
     let workspace = match setup.tools.is_empty() {
         true => None,
-        false => Some(Workspace::new(&setup.folder).map_err(|e| CliError::new(causes(&e)))?),
+        false => Some(Workspace::new(&setup.directory).map_err(|e| CliError::new(causes(&e)))?),
     };
     let mut below: Option<AgentLoop> = None;
     for _ in 0..setup.depth {
@@ -331,11 +331,11 @@ fn approved(approval: &str, setup: &Setup, state: AgentState) -> Result<AgentSta
     if approval.is_empty() {
         return Ok(state.approved(None));
     }
-    let cap = usd(approval)
+    let limit = usd(approval)
         .map_err(|problem| CliError::new(format!("`{approval}` cannot be approved: {problem}")))?;
     let mut rules = held.iter().map(|rule| rule.id.as_str());
     if limits::take_an_amount(&setup.policy, rules.clone()) {
-        return Ok(state.approved(Some(cap)));
+        return Ok(state.approved(Some(limit)));
     }
     let rule = rules.find(|id| !limits::take_an_amount(&setup.policy, std::iter::once(*id)));
     let rule = rule.unwrap_or_default();

@@ -72,7 +72,7 @@ pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     let prices = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
     let target = args.to.target();
     let mut place = match &args.out {
-        Some(folder) => Place::Folder(Folder::make(folder, target)?),
+        Some(directory) => Place::Directory(Directory::make(directory, target)?),
         None if args.to == To::Atif => Place::Single(None, 0),
         None => Place::Stream(out, 0),
     };
@@ -99,8 +99,8 @@ pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
         }
         _ => {}
     }
-    if let (Some(folder), true) = (&args.out, runs > 0) {
-        output::note(&format!("{} written to `{}`", said(runs), folder.display()));
+    if let (Some(directory), true) = (&args.out, runs > 0) {
+        output::note(&format!("{} written to `{}`", said(runs), directory.display()));
     }
     warn_folded(&warnings);
     if dropped > 0 {
@@ -121,7 +121,7 @@ fn said(runs: u64) -> String {
 
 /// Where runs go.
 enum Place<'o> {
-    Folder(Folder),
+    Directory(Directory),
     /// The first run, and how many there were.
     Single(Option<Exported>, u64),
     Stream(&'o mut dyn Write, u64),
@@ -130,7 +130,7 @@ enum Place<'o> {
 impl Place<'_> {
     fn put(&mut self, run: Exported) -> Result<(), CliError> {
         match self {
-            Self::Folder(folder) => folder.put(&run)?,
+            Self::Directory(directory) => directory.put(&run)?,
             Self::Single(first, runs) => {
                 first.get_or_insert(run);
                 *runs += 1;
@@ -145,13 +145,13 @@ impl Place<'_> {
 
     const fn runs(&self) -> u64 {
         match self {
-            Self::Folder(folder) => folder.runs,
+            Self::Directory(directory) => directory.runs,
             Self::Single(_, runs) | Self::Stream(_, runs) => *runs,
         }
     }
 }
 
-struct Folder {
+struct Directory {
     path: PathBuf,
     ending: &'static str,
     runs: u64,
@@ -159,7 +159,7 @@ struct Folder {
     names: BTreeMap<String, u64>,
 }
 
-impl Folder {
+impl Directory {
     fn make(path: &Path, target: Target) -> Result<Self, CliError> {
         std::fs::create_dir_all(path).map_err(|error| cannot_write(path, &error))?;
         let (path, ending) = (path.to_owned(), target.ending());
@@ -210,10 +210,10 @@ mod tests {
 
     #[test]
     fn names_of_files_are_safe_and_their_own() {
-        let mut folder =
-            Folder { path: PathBuf::new(), ending: "json", runs: 0, names: BTreeMap::new() };
+        let mut directory =
+            Directory { path: PathBuf::new(), ending: "json", runs: 0, names: BTreeMap::new() };
         let ids = ["3/0", "3-0", "3-0-2", "../../x", "", "A b", "a b", "a b"];
-        let names: Vec<String> = ids.iter().map(|id| folder.name(id)).collect();
+        let names: Vec<String> = ids.iter().map(|id| directory.name(id)).collect();
         let mut lower: Vec<String> = names.iter().map(|name| name.to_lowercase()).collect();
         lower.sort();
         lower.dedup();

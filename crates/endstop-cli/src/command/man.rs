@@ -28,11 +28,11 @@ pub struct ManArgs {
 ///
 /// # Errors
 ///
-/// When the subcommand is unknown, or `out` or the folder cannot be written.
+/// When the subcommand is unknown, or `out` or the directory cannot be written.
 pub fn run(args: &ManArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let root = built_root();
-    if let Some(folder) = &args.out {
-        write_all_pages(&root, folder)?;
+    if let Some(directory) = &args.out {
+        write_all_pages(&root, directory)?;
         return Ok(ExitCode::SUCCESS);
     }
     let page = match &args.command {
@@ -58,11 +58,11 @@ fn subcommand(root: &clap::Command, name: &str) -> Result<clap::Command, CliErro
     })
 }
 
-fn write_all_pages(root: &clap::Command, folder: &Path) -> Result<(), CliError> {
-    fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+fn write_all_pages(root: &clap::Command, directory: &Path) -> Result<(), CliError> {
+    fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))?;
     for page in std::iter::once(root).chain(root.get_subcommands()) {
         let page = Man::new(page.clone());
-        let file = folder.join(page.get_filename());
+        let file = directory.join(page.get_filename());
         let mut text = Vec::new();
         page.render(&mut text)?;
         fs::write(&file, text).map_err(|error| cannot_write(&file, &error))?;

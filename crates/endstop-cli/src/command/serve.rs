@@ -42,7 +42,7 @@ how each run ended to standard error; with --json all of it is JSON lines on sta
 The control API asks for the token of --control-token-env as Authorization: Bearer.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
-  POST /endstop/v1/runs/RUN/approve  go on after a pause (JSON: rule, cap)
+  POST /endstop/v1/runs/RUN/approve  go on after a pause (JSON: rule, limit)
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort what is in flight
 
@@ -186,13 +186,13 @@ fn run_environment(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
         let ceilings = Ceilings { cost: Some(total), ..Ceilings::unlimited() };
         environment.budget = Some(Budget::root(ceilings));
     }
-    if let Some(folder) = &args.trace {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            CliError::new(format!("cannot make the directory `{}`: {error}", folder.display()))
+    if let Some(directory) = &args.trace {
+        std::fs::create_dir_all(directory).map_err(|error| {
+            CliError::new(format!("cannot make the directory `{}`: {error}", directory.display()))
         })?;
-        let folder = folder.clone();
+        let directory = directory.clone();
         let recorder = TraceRecorder::file_per_run(move |info| {
-            let file = folder.join(format!("{}.jsonl", info.id));
+            let file = directory.join(format!("{}.jsonl", info.id));
             let file = OpenOptions::new().create(true).append(true).open(file)?;
             Ok(Box::new(file))
         });
@@ -202,7 +202,7 @@ fn run_environment(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
     Ok(environment)
 }
 
-/// Whether two folders are one, as far as they are there.
+/// Whether two directories are one, as far as they are there.
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real(one) == real(other)

@@ -9,11 +9,11 @@ use core::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::Truth;
 use super::facts::Facts;
 use super::ops::{Moment, Operators};
 use super::project::{Projection, Reach};
-use crate::program::{Compare, Fold, Masks, Names, Program, carried};
+use super::{Meter, Truth};
+use crate::program::{Class, Compare, Fold, Masks, Names, Program, carried};
 use crate::table::{Bits, CompareIx, GaugeIx, Slot, Table};
 
 /// How far a number of the frame can be trusted.
@@ -87,6 +87,18 @@ impl Frame {
             projection: None,
             is_behind: true,
         }
+    }
+
+    /// The same with tokens and money as they are settled now, whenever they were compared last.
+    pub(crate) fn as_settled(&self, meter: &Meter, program: &Program) -> Self {
+        let mut frame = self.clone();
+        for gauge in program.gauges_of(Class::Settled) {
+            let slot = program.gauges().at(gauge);
+            let reading = meter.reading(program, slot.class, slot.read);
+            frame.set(gauge, meter.read(slot.read), reading);
+        }
+        frame.evaluate(&meter.inputs(program));
+        frame
     }
 
     #[inline]

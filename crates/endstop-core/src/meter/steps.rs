@@ -35,6 +35,11 @@ impl Steps {
         self.own.open
     }
 
+    /// Whether a step of the run or of a descendant is open.
+    pub(crate) const fn is_anything_open(&self) -> bool {
+        self.own.open || self.descendant.open
+    }
+
     /// Whether the event ends the own step that is open. An end without a beginning ends nothing.
     pub(crate) const fn is_closed_by(&self, event: &Event<'_>) -> bool {
         let ends = matches!((event.source, &event.kind), (Source::Own, EventKind::StepEnd));

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::counter::{COUNTERS, Counter};
@@ -46,14 +47,17 @@ impl Serialize for Counters {
 impl<'de> Deserialize<'de> for Counters {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let named = BTreeMap::<String, u64>::deserialize(deserializer)?;
-        // A counter that an earlier version did not keep begins at zero.
-        Ok(Self(Counter::ALL.map(|counter| named.get(counter.name()).copied().unwrap_or(0))))
+        let mut counters = Self::default();
+        for (counter, number) in Counter::ALL.into_iter().zip(&mut counters.0) {
+            let name = counter.name();
+            *number = *named.get(name).ok_or_else(|| D::Error::missing_field(name))?;
+        }
+        Ok(counters)
     }
 }
 
 /// What was counted, and what is known to be missing in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct Tally {
     counts: Counters,
     /// A reply did not report its tokens.
@@ -126,7 +130,6 @@ impl Charge {
 
 /// The tally of the run with its descendants, and of the run alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct Tallies {
     total: Tally,
     own: Tally,
@@ -176,7 +179,6 @@ impl Tallies {
 
 /// Calls of one tool that the policy names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct ToolTally {
     total: u64,
     own: u64,

@@ -83,7 +83,7 @@ impl Decision {
             Self::Finish(_) => Directive::Finish,
             Self::Pause => Directive::Pause,
             Self::Complete => Directive::Stop,
-            Self::Stop(_) | Self::Stay if cuts && step_is_open => Directive::CancelNow,
+            Self::Stop(_) | Self::Stay if cuts && step_is_open => Directive::Abort,
             Self::Stop(_) | Self::Stay => Directive::Stop,
         }
     }

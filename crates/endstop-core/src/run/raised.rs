@@ -17,28 +17,37 @@ struct Raised {
 
 /// The raised signals that stand, in order of arrival.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(super) struct RaisedSignals(Vec<Raised>);
+pub(super) struct RaisedSignals {
+    standing: Vec<Raised>,
+    /// Signals that were dropped, because too many stood.
+    dropped: u64,
+}
 
 impl RaisedSignals {
     pub(super) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.standing.is_empty()
     }
 
     pub(super) fn signals(&self) -> impl Iterator<Item = &StopSignal> {
-        self.0.iter().map(|raised| &raised.signal)
+        self.standing.iter().map(|raised| &raised.signal)
     }
 
-    /// Adds a signal from outside, unless [`MAX_RAISED`] stand.
+    pub(super) const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Adds a signal. Beyond [`MAX_RAISED`] the least authoritative one is dropped, of equal ones the last, but no final
+    /// one while another is there.
     pub(super) fn raise(&mut self, signal: StopSignal, is_final: bool) {
-        if self.0.len() < MAX_RAISED {
-            self.add(signal, is_final);
+        self.standing.push(Raised { signal, is_final });
+        if self.standing.len() > MAX_RAISED {
+            let rank = |raised: &Raised| (!raised.is_final, raised.signal.rank());
+            let least = self.standing.iter().enumerate().max_by_key(|(_, raised)| rank(raised));
+            if let Some((place, _)) = least {
+                self.standing.remove(place);
+                self.dropped = self.dropped.saturating_add(1);
+            }
         }
-    }
-
-    /// Adds a signal of the run itself, which may have at most one of each kind.
-    pub(super) fn add(&mut self, signal: StopSignal, is_final: bool) {
-        self.0.push(Raised { signal, is_final });
     }
 
     /// Adds a cancellation. One that was raised as a signal already is known with its source and context.
@@ -52,14 +61,14 @@ impl RaisedSignals {
 
     /// Clears the signals that a continuation answers; whether there were any.
     pub(super) fn clear(&mut self) -> bool {
-        let before = self.0.len();
-        self.0.retain(|raised| raised.is_final);
-        self.0.len() < before
+        let before = self.standing.len();
+        self.standing.retain(|raised| raised.is_final);
+        self.standing.len() < before
     }
 
     /// Saved signals, no more than a run keeps.
     pub(super) fn fit(mut self) -> Self {
-        self.0.truncate(MAX_RAISED);
+        self.standing.truncate(MAX_RAISED);
         self
     }
 }

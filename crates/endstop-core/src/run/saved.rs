@@ -24,7 +24,6 @@ pub const VERSION: u32 = 1;
 
 /// A run as it is saved. Readers ignore keys that they do not know and take absent ones as empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct RunState {
     version: u32,
     names: Names,

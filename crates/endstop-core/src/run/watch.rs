@@ -139,7 +139,7 @@ impl Watch {
     }
 
     /// Takes in an event; tells the policies whose run would answer it with
-    /// [`Stop`](super::Directive::Stop) or [`CancelNow`](super::Directive::CancelNow) for the first time.
+    /// [`Stop`](super::Directive::Stop) or [`Abort`](super::Directive::Abort) for the first time.
     /// A natural end is no stop. O(gauges), and O(leaves of a rule) for each limit that is passed.
     pub fn observe(&mut self, event: &Event<'_>) -> Option<Trip<'_>> {
         if self.left == 0 {

@@ -10,11 +10,9 @@ use crate::expr::Amount;
 use crate::limits::MAX_LEAVES_IN_MESSAGE;
 use crate::meter::{Reading, Sight};
 use crate::program::Node;
-use crate::signal::{StopReason, StopSignal};
+use crate::signal::{POLICY_SOURCE, StopReason, StopSignal};
 use crate::table::RuleIx;
 
-/// What a policy signal's source begins with; the rule's id follows.
-pub(super) const SOURCE: &str = "policy:";
 /// A leaf that makes its rule trip.
 struct TrueLeaf<'p> {
     condition: &'p Condition,
@@ -107,7 +105,7 @@ pub(crate) fn signal_of(sight: Sight<'_>, rule: RuleIx) -> StopSignal {
     let message = policy_rule.message.clone().unwrap_or_else(|| told.join(", "));
     let mut signal = StopSignal::new(reason)
         .with_message(message)
-        .with_source(format!("{SOURCE}{}", policy_rule.id))
+        .with_source(format!("{POLICY_SOURCE}{}", policy_rule.id))
         .with_context("rule", policy_rule.id.as_str());
     if let Some(leaf) = primary.or(leaves.first()) {
         signal = signal.with_context("leaf", leaf.condition.to_string());

@@ -34,6 +34,12 @@ impl Display for TripRecord {
         for signal in others {
             write!(f, "\nalso: {signal}")?;
         }
+        if self.signals_dropped > 0 {
+            write!(f, "\nalso: {} more", self.signals_dropped)?;
+        }
+        for signal in &self.late_signals {
+            write!(f, "\nlate: {signal}")?;
+        }
         for record in &self.overrides {
             let rule = record.rule.as_deref().unwrap_or("signals");
             write!(

@@ -406,7 +406,7 @@ const fn rank(directive: Directive) -> u8 {
         Directive::Proceed => 0,
         Directive::Retry | Directive::Refuse | Directive::Finish => 1,
         Directive::Pause => 2,
-        Directive::Stop | Directive::CancelNow => 3,
+        Directive::Stop | Directive::Abort => 3,
     }
 }
 

@@ -166,7 +166,7 @@ impl Place<'_> {
         let at = self.index;
         let stops = decision.raised || stands(Standing::Stands) || decision.natural_end;
         match directive {
-            Directive::Stop | Directive::CancelNow => {
+            Directive::Stop | Directive::Abort => {
                 // A retry rule that still holds stops the run in the end, without a stop rule.
                 prop_assert!(stops || of(Action::Retry), "{directive:?} at {at}: {decision:?}");
             }

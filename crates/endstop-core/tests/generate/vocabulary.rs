@@ -4,7 +4,7 @@ pub(crate) const TOOLS: [&str; 3] = ["search", "read", "submit"];
 pub(crate) const ARGUMENTS: [&str; 2] = ["{}", "{\"q\":1}"];
 /// Two that say little by themselves, and one of twelve words.
 pub(crate) const RESULTS: [&str; 3] =
-    ["ok", "nothing found", "error 7: no file or folder of that name is in this place, sir"];
+    ["ok", "nothing found", "error 7: no file or directory of that name is in this place, sir"];
 pub(crate) const AGENTS: [&str; 3] = ["planner", "coder", "human"];
 pub(crate) const SIGNALS: [&str; 2] = ["cancel", "halt"];
 pub(crate) const REPORTED: [&str; 2] = ["score", "left"];

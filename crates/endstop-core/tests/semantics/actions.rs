@@ -148,7 +148,7 @@ fn natural_completion_has_a_reason() {
 #[test]
 fn directives_say_what_they_admit_and_stop() {
     let admit = [Directive::Proceed, Directive::Finish, Directive::Retry];
-    let stop = [Directive::Stop, Directive::CancelNow];
+    let stop = [Directive::Stop, Directive::Abort];
     for directive in [admit.as_slice(), &stop, &[Directive::Refuse, Directive::Pause]].concat() {
         assert_eq!(directive.admits(), admit.contains(&directive), "{directive:?}");
         assert_eq!(directive.stops(), stop.contains(&directive), "{directive:?}");

@@ -97,7 +97,7 @@ fn a_person_the_kill_switch_and_errors_cannot_be_overridden() {
 fn a_cancellation_inside_a_step_cuts_what_is_in_flight() {
     let mut driver = Driver::stop("steps >= 9");
     driver.begin();
-    assert_eq!(driver.see(EventKind::Cancel { message: "enough" }), Directive::CancelNow);
+    assert_eq!(driver.see(EventKind::Cancel { message: "enough" }), Directive::Abort);
     assert_eq!(driver.see(EventKind::ToolBegin { tool: "a" }), Directive::Stop);
     assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
     let signal = driver.run.last_stop_signal().unwrap();
@@ -109,7 +109,7 @@ fn cancellation_is_heard_while_any_signal_stands_and_in_the_last_step() {
     let mut driver = Driver::stop("steps >= 1");
     driver.begin();
     driver.reply(0, "0", 1);
-    assert_eq!(driver.see(EventKind::Cancel { message: "" }), Directive::CancelNow);
+    assert_eq!(driver.see(EventKind::Cancel { message: "" }), Directive::Abort);
     assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
     assert_eq!(driver.reason(), Some(StopReason::UserRequested));
 }
@@ -162,11 +162,67 @@ fn a_critic_may_ask_for_one_more_go_after_a_natural_end() {
 }
 
 #[test]
-fn raised_signals_are_bounded() {
-    let signal = StopSignal::new(StopReason::StopRequested);
+fn raised_signals_are_bounded_and_the_most_authoritative_stay() {
+    let of = |reason: StopReason| StopSignal::new(reason).with_message(reason.value());
     let mut driver = Driver::stop("steps >= 9");
+    driver.begin();
     for _ in 0..100 {
-        driver.see(EventKind::StopRaised { signal: &signal });
+        driver.see(EventKind::StopRaised { signal: &of(StopReason::NoProgress) });
     }
+    for reason in [StopReason::StopRequested, StopReason::ErrorForbade] {
+        driver.see(EventKind::StopRaised { signal: &of(reason) });
+    }
+    driver.see(EventKind::Cancel { message: "enough" });
     assert_eq!(driver.raised(), 64);
+    let record = driver.run.trip_record();
+    let reasons: Vec<StopReason> = record.signals.iter().map(|signal| signal.reason).collect();
+    assert!(reasons.contains(&StopReason::ErrorForbade), "{reasons:?}");
+    assert!(reasons.contains(&StopReason::UserRequested), "{reasons:?}");
+    assert_eq!(driver.reason(), Some(StopReason::ErrorForbade));
+    assert!(record.signals_dropped > 0 && record.to_string().contains("more"), "{record}");
+}
+
+#[test]
+fn every_signal_of_a_step_is_recorded_and_a_person_wins_over_a_tool() {
+    let mut driver = Driver::stop("steps >= 1");
+    driver.begin();
+    let tool = StopSignal::new(StopReason::StopRequested).with_message("done").with_source("look");
+    assert_eq!(driver.see(EventKind::StopRaised { signal: &tool }), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::StopRequested));
+    let other = StopSignal::new(StopReason::NoProgress).with_message("stuck");
+    driver.see(EventKind::StopRaised { signal: &other });
+    driver.see(EventKind::Cancel { message: "enough" });
+    assert_eq!(driver.reason(), Some(StopReason::UserRequested), "the step is still open");
+    driver.see(EventKind::Cancel { message: "enough" });
+    driver.see(EventKind::StepEnd);
+    let record = driver.run.trip_record();
+    let messages: Vec<&str> = record.signals.iter().map(|s| s.message.as_str()).collect();
+    assert_eq!(messages, ["done", "stuck", "enough"], "in order of arrival, each once");
+    assert!(!record.late_signals.has_any());
+}
+
+#[test]
+fn a_signal_after_the_end_is_late_and_changes_neither_reason_nor_status() {
+    let mut driver = Driver::stop("steps >= 1");
+    assert_eq!(driver.step(), Directive::Stop);
+    let error = StopSignal::new(StopReason::ErrorForbade).with_message("the disk is full");
+    driver.see(EventKind::StopRaised { signal: &error });
+    driver.see(EventKind::Kill { message: "" });
+    assert_eq!(driver.reason(), Some(StopReason::StepsLimitReached));
+    assert_eq!(driver.run.status(), Status::Stopped);
+    let record = driver.run.trip_record();
+    assert_eq!(record.late_signals.iter().count(), 2);
+    assert!(record.to_string().contains("\nlate: error: the disk is full"), "{record}");
+}
+
+#[test]
+fn while_a_step_of_a_descendant_is_open_the_run_has_not_ended() {
+    let mut driver = Driver::stop("steps >= 1");
+    driver.source = endstop_core::event::Source::Descendant;
+    driver.begin();
+    let tool = StopSignal::new(StopReason::StopRequested);
+    driver.source = endstop_core::event::Source::Own;
+    driver.see(EventKind::StopRaised { signal: &tool });
+    driver.see(EventKind::Kill { message: "out" });
+    assert_eq!(driver.reason(), Some(StopReason::UserRequested));
 }

@@ -11,7 +11,8 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_llm::{CallRequest, ErrorKind, OutputKinds, Thread, ToolResult};
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
-    CallPlan, CancelOn, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Pricing, RunHandle,
+    CallPlan, CancelOn, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Pricing, Received,
+    RunHandle,
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
@@ -77,7 +78,10 @@ impl AdmittedCall {
     /// Settles a call that is not sent, because the run cannot be logged.
     fn not_logged(self, run: &RunEntry) -> StopSignal {
         run.counters().failed_call();
-        self.open.failed(&ModelError::new(ModelErrorKind::Rejected, "it was not sent"), None);
+        self.open.failed(
+            &ModelError::new(ModelErrorKind::Rejected, "it was not sent"),
+            &Received::default(),
+        );
         run.stop().unwrap_or_else(|| StopSignal::new(StopReason::ErrorForbade))
     }
 }

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use endstop_llm::{Api, Edits, ToolsOff};
+use endstop_runtime::WRAP_UP_NOTE;
 use http::StatusCode;
 
 use super::parse::ParsedCall;
@@ -18,8 +19,6 @@ use crate::limits::{MAX_CACHED_MODELS, MAX_CACHED_NAME, MAX_CAP_RETRIES};
 use refusal::{names_cap_field, names_tool_choice, names_tools, names_usage, next_cap};
 
 /// What the model is told at the beginning of a wrap-up.
-const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
-    any more. Answer now, as well as you can, with what you have. Say what is missing.";
 
 /// What a client is told if its tools stay in a wrap-up.
 const TOOLS_STAY: &str = "the upstream takes no choice of no tools, and the conversation needs its tools: they stay in this \

@@ -58,7 +58,7 @@ pub(super) async fn pass_through(
         None => Waited::Done(forwarding.await),
     };
     let (parts, body) = match forwarded {
-        Waited::Cut => {
+        Waited::Aborted => {
             run.handle().checkpoint();
             return respond::cut(&run, run.handle(), dialect, None, stop_with);
         }

@@ -63,7 +63,7 @@ async fn relay_whole(
     let reading = read_whole(&mut body, max, received);
     let read = run.wait(&mut pin!(reading), CancelOn::Abort).await;
     let bytes = match read {
-        Waited::Cut => return Ok(cut(context, parsed, call)),
+        Waited::Aborted => return Ok(cut(context, parsed, call)),
         Waited::Done(Err(error)) => {
             let text = error.to_string();
             call.failed_after_part(&ModelError::new(ModelErrorKind::Truncated, text.clone()));

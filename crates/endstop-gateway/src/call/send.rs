@@ -21,12 +21,6 @@ use crate::body::Body;
 use crate::limits::MAX_REFUSAL;
 use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
 
-/// Whether a provider may charge for a request that it answers with this status: it timed out or broke after the request
-/// was taken. Other errors refuse it.
-fn may_be_charged(status: StatusCode) -> bool {
-    status == StatusCode::REQUEST_TIMEOUT || status.is_server_error()
-}
-
 /// The outcome of one attempt.
 enum AttemptOutcome<'p> {
     /// The client gets this response.
@@ -75,7 +69,7 @@ pub(super) async fn send(
             Ok(request) => request,
             Err(error) => {
                 let kind = ModelErrorKind::Rejected;
-                call.failed(&ModelError::new(kind, error.to_string()), None);
+                call.failed(&ModelError::new(kind, error.to_string()), &CallResponse::default());
                 let text = format!("the request cannot be changed: {error}");
                 let (dialect, status) = (parsed.dialect(), StatusCode::BAD_REQUEST);
                 return Ok(respond::error(dialect, status, ErrorKind::Invalid, &text));
@@ -121,7 +115,7 @@ impl<'p> Sending<'p> {
         let sending = context.client().send(upstream, request);
         let sent = call.run().wait(&mut pin!(sending), CancelOn::Abort).await;
         let response = match sent {
-            Waited::Cut => return Respond(self.cut(call)),
+            Waited::Aborted => return Respond(self.cut(call)),
             Waited::Done(Err(error)) => return Respond(self.unreachable(call, &error)),
             Waited::Done(Ok(response)) => response,
         };
@@ -140,11 +134,11 @@ impl<'p> Sending<'p> {
         if call.negotiation().is_concerned(parts.status) {
             return self.refused(call, parts.status, headers, body).await;
         }
-        if may_be_charged(parts.status) {
+        if !parts.status.is_success() && error_of(parts.status).may_be_charged() {
             return Respond(self.broke(call, parts.status, headers, body).await);
         }
         if !parts.status.is_success() {
-            let settled = call.failed(&error_of(parts.status), None);
+            let settled = call.failed(&error_of(parts.status), &CallResponse::default());
             let body = RawBody::new(body).into_body_of(settled.run());
             return Respond(with_head(parts.status, headers, body));
         }
@@ -168,14 +162,14 @@ impl<'p> Sending<'p> {
         let mut received = 0;
         let reading = read_whole(&mut body, 0, &mut received);
         let begun = match call.run().wait(&mut pin!(reading), CancelOn::Abort).await {
-            Waited::Cut => return self.cut(call),
+            Waited::Aborted => return self.cut(call),
             Waited::Done(Ok(WholeBody::Complete(bytes) | WholeBody::TooLong(bytes))) => bytes,
             Waited::Done(Err(_)) => Bytes::new(),
         };
         let text = plain(&headers, &begun, MAX_REFUSAL);
-        let is_own = self.is_own_error(status, text.as_deref().unwrap_or_default());
-        let charged = (!is_own).then(CallResponse::default);
-        let settled = call.failed(&error_of(status), charged.as_ref());
+        let is_own_error = self.is_own_error(text.as_deref().unwrap_or_default());
+        let error = ModelError { is_own_error, ..error_of(status) };
+        let settled = call.failed(&error, &CallResponse::default());
         let body = RawBody::after(begun, body).into_body_of(settled.run());
         with_head(status, headers, body)
     }
@@ -194,10 +188,10 @@ impl<'p> Sending<'p> {
         let reading = read_whole(&mut body, MAX_REFUSAL, &mut received);
         let read = call.run().wait(&mut pin!(reading), CancelOn::Abort).await;
         let bytes = match read {
-            Waited::Cut => return Respond(self.cut(call)),
+            Waited::Aborted => return Respond(self.cut(call)),
             Waited::Done(Ok(WholeBody::Complete(bytes))) => bytes,
             Waited::Done(Ok(WholeBody::TooLong(begun))) => {
-                let settled = call.failed(&error_of(status), None);
+                let settled = call.failed(&error_of(status), &CallResponse::default());
                 let body = RawBody::after(begun, body).into_body_of(settled.run());
                 return Respond(with_head(status, headers, body));
             }
@@ -208,17 +202,15 @@ impl<'p> Sending<'p> {
         if let Some(edits) = call.negotiate(&words, self.parsed) {
             return AttemptOutcome::RetryRequest(call, edits);
         }
-        call.failed(&error_of(status), None);
+        call.failed(&error_of(status), &CallResponse::default());
         Respond(with_head(status, headers, Body::full(bytes)))
     }
 
-    /// Whether an error is the provider's own, which charges nothing for it: a status that says so, in the shape of the
-    /// API, and not from a server that calls providers in its turn.
-    fn is_own_error(&self, status: StatusCode, body: &[u8]) -> bool {
+    /// Whether an error is the provider's own: in the shape of the API, and not from a server that calls providers in its
+    /// turn.
+    fn is_own_error(&self, body: &[u8]) -> bool {
         let (context, route) = (self.context, self.parsed.route());
-        matches!(status.as_u16(), 500 | 503 | 529)
-            && !context.resells(route.family)
-            && self.parsed.dialect().is_error(body)
+        !context.resells(route.family) && self.parsed.dialect().is_error(body)
     }
 
     /// The warnings of rules and of the gateway.
@@ -237,16 +229,15 @@ impl<'p> Sending<'p> {
 
     fn unreachable(&self, call: Box<InFlightCall>, error: &UpstreamError) -> Response<Body> {
         let text = error.to_string();
-        let nothing = CallResponse::default();
-        let charged = error.may_have_arrived().then_some(&nothing);
-        if charged.is_none() {
-            call.entry().counters().upstream_call_not_made();
-        }
         let kind = match error {
             UpstreamError::Silent { .. } => ModelErrorKind::TimedOut,
+            error if error.may_have_arrived() => ModelErrorKind::Truncated,
             _ => ModelErrorKind::Connection,
         };
-        call.failed(&ModelError::new(kind, text.clone()), charged);
+        if kind == ModelErrorKind::Connection {
+            call.entry().counters().upstream_call_not_made();
+        }
+        call.failed(&ModelError::new(kind, text.clone()), &CallResponse::default());
         respond::error(self.parsed.dialect(), error.status(), ErrorKind::Upstream, &text)
     }
 }

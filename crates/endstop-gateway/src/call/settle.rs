@@ -11,14 +11,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop_core::condition::fact::normalized_finish;
-use endstop_core::event::EventKind;
 use endstop_core::run::{Directive, Status};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
 use endstop_runtime::ToolCall;
-use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{BYTES_PER_TOKEN, OpenCall, Outcome, Pricing, Received, RunHandle};
 use endstop_runtime::{ModelError, ModelErrorKind};
@@ -136,7 +133,7 @@ impl Drop for Reservation {
         let Some(open) = self.open.take() else { return };
         self.run.counters().client_disconnect();
         self.run.counters().failed_call();
-        open.failed_unconfirmed(&client_went_away(), &self.of(&unread(self.received)));
+        open.failed(&client_went_away(), &self.of(&unread(self.received)));
     }
 }
 
@@ -217,33 +214,26 @@ impl InFlightCall {
         (passed..calls.len()).find(is_refused).unwrap_or(calls.len())
     }
 
-    /// Settles a failed call. `seen` is what has come of a call that may be charged; `None` if failing costs nothing.
-    pub(super) fn failed(
-        self: Box<Self>,
-        error: &ModelError,
-        seen: Option<&CallResponse>,
-    ) -> SettledCall {
+    /// Settles a failed call, of which `seen` has come.
+    pub(super) fn failed(self: Box<Self>, error: &ModelError, seen: &CallResponse) -> SettledCall {
         let Self { reservation, terms, permit, .. } = *self;
-        let received = seen.map(|seen| reservation.of(seen));
+        let received = reservation.of(seen);
         let open = reservation.disarm();
         permit.run().counters().failed_call();
-        match received {
-            Some(received) => open.failed_unconfirmed(error, &received),
-            None => open.failed(error, None),
-        };
+        open.failed(error, &received);
         SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
 
     /// Settles a failed call with the bytes that have come of a response which is read as a whole.
     pub(super) fn failed_after_part(self: Box<Self>, error: &ModelError) -> SettledCall {
         let seen = unread(self.reservation.received);
-        self.failed(error, Some(&seen))
+        self.failed(error, &seen)
     }
 
     /// Settles a call whose client went away.
     pub(super) fn abandoned(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         self.entry().counters().client_disconnect();
-        self.failed(&client_went_away(), Some(seen))
+        self.failed(&client_went_away(), seen)
     }
 
     /// Settles a complete response that its client does not have yet.
@@ -265,10 +255,8 @@ impl InFlightCall {
         seen: &CallResponse,
     ) -> Result<Box<Self>, SettledCall> {
         let Some(words) = seen.error.as_deref() else { return Ok(self) };
-        // An error without output and without usage costs nothing.
-        let is_charged = seen.usage.is_some() || seen.output_bytes > 0;
         let error = ModelError::new(ModelErrorKind::Unavailable, words);
-        Err(self.failed(&error, is_charged.then_some(seen)))
+        Err(self.failed(&error, seen))
     }
 
     /// Settles a response that is made elsewhere and whose usage is never reported here. Its output counts as all that is
@@ -309,7 +297,6 @@ impl InFlightCall {
 
     fn settle(self: Box<Self>, seen: &CallResponse, delivery: Delivery) -> SettledCall {
         let Self { reservation, terms, request, first_text_at, permit, .. } = *self;
-        let output_cap = reservation.output_cap;
         let received = reservation.of(seen);
         let open = reservation.disarm();
         let is_complete =
@@ -317,27 +304,23 @@ impl InFlightCall {
         let reported = seen.usage.as_ref().filter(|_| is_complete);
         // No output for a response with text is no count.
         let counted = reported.filter(|report| report.is_whole(seen.output_bytes));
-        let mut most = None;
-        let usage = match (counted, reported) {
-            _ if !is_complete => {
-                let (usage, cost) = open.most(&received);
-                most = Some(cost);
-                usage
-            }
-            (Some(report), _) => report.tokens,
-            (None, Some(half)) if half.tokens.output > 0 && !half.is_preliminary => TokenUsage {
+        let most = (!is_complete).then(|| open.most(&received));
+        let usage = match (most, counted, reported) {
+            (Some(most), _, _) => most.usage,
+            (_, Some(report), _) => report.tokens,
+            (_, None, Some(half)) if half.tokens.output > 0 && !half.is_preliminary => TokenUsage {
                 input: open.estimated_input(),
                 output: half.tokens.output,
                 ..TokenUsage::default()
             },
-            _ => estimate(&open, seen, output_cap),
+            _ => open.estimate(&received),
         };
         let priced = reported.map(|report| match counted {
             Some(report) => Cow::Borrowed(report),
             None => Cow::Owned(report.with_tokens(&usage)),
         });
         let cost = priced.map(|report| terms.price(&report, seen.model.as_deref(), open.at()));
-        let cost = most.or(cost);
+        let cost = most.map(|most| most.cost).or(cost);
         let calls = if delivery == Delivery::Cut { &[] } else { &*seen.tool_calls };
         let calls: Vec<ToolCall> = calls.iter().take(MAX_TOOL_CALLS).map(tool_call).collect();
         let lowered_by = open.lowered_by();
@@ -348,6 +331,7 @@ impl InFlightCall {
             usage,
             cost: cost.filter(|cost| *cost != Cost::Unpriced),
             is_estimate: counted.is_none(),
+            unconfirmed: most.map_or(Money::ZERO, |most| most.unconfirmed),
             finish: seen.finish.as_deref(),
             tool_calls: &calls,
             text: &seen.text,
@@ -453,7 +437,9 @@ impl Closing<'_> {
         }
         let was_stopped = stop_of_call(self.entry, run).is_some();
         if calls.is_empty() {
-            self.end_by_cap(seen, lowered_by);
+            if !self.terms.is_wrap_up {
+                self.terms.run.end_by_cap(lowered_by, seen.finish.as_deref());
+            }
             state.memory_mut().remember_response(identity, counted, id, Vec::new());
             state.close_step();
             return Disposition::Forward;
@@ -476,27 +462,8 @@ impl Closing<'_> {
     }
 
     fn begin_tool(&self, call: &ToolCall) -> bool {
-        let run = &self.terms.run;
         let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
-        let begins = run.try_begin(&EventKind::ToolBegin { tool: &call.tool }, detail);
-        if begins.admits() {
-            let one = Amounts { tool_calls: 1, ..Amounts::default() };
-            run.budget().charge(one);
-            return true;
-        }
-        run.record(&EventKind::ToolRefused { tool: &call.tool }, detail);
-        false
-    }
-
-    /// Stops the run if a lowered output cap cut the response: that is no end of the model's own.
-    fn end_by_cap(&self, seen: &CallResponse, lowered_by: Option<StopReason>) {
-        let Some(reason) = lowered_by.filter(|_| !self.terms.is_wrap_up) else { return };
-        if seen.finish.as_deref().map(normalized_finish).as_deref() == Some("length") {
-            let signal = StopSignal::new(reason)
-                .with_message("the reply was cut at what the limit left for it")
-                .with_source("gateway");
-            self.terms.run.raise(&signal);
-        }
+        self.terms.run.begin_forwarded_tool_call(&call.tool, detail)
     }
 }
 
@@ -517,23 +484,4 @@ fn client_went_away() -> ModelError {
 /// A response that was not parsed, by its length.
 fn unread(bytes: u64) -> CallResponse {
     CallResponse { output_bytes: bytes, ..CallResponse::default() }
-}
-
-/// Estimates the usage of a complete response that did not report it: what was reported, and at least what was counted
-/// here.
-fn estimate(open: &OpenCall, seen: &CallResponse, output_cap: Option<u64>) -> TokenUsage {
-    let counted = seen.output_bytes.div_ceil(BYTES_PER_TOKEN);
-    let output = output_cap.map_or(counted, |cap| counted.min(cap));
-    match &seen.usage {
-        Some(report) if report.tokens.total_input() > 0 => {
-            TokenUsage { output: report.tokens.output.max(output), ..report.tokens }
-        }
-        // Only the output was reported.
-        Some(report) => TokenUsage {
-            input: open.estimated_input(),
-            output: report.tokens.output.max(output),
-            ..TokenUsage::default()
-        },
-        None => TokenUsage { input: open.estimated_input(), output, ..TokenUsage::default() },
-    }
 }

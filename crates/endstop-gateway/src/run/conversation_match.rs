@@ -233,7 +233,7 @@ impl ConversationSet {
         }
         self.begun = self.begun.saturating_add(1);
         let of_parent = parent.info().id.as_str();
-        let id = RunId::parse(&format!("{of_parent}.{}", self.begun)).unwrap_or_default();
+        let id = RunId::parse(&format!("{of_parent}.{}", self.begun)).map_err(|_| ChildRefused)?;
         let policy = self.child_policy.clone().ok_or(ChildRefused)?;
         let child = parent.child(id, agent, policy);
         child.begin();

@@ -82,7 +82,7 @@ impl RunEntry {
             Some(replayed) => RunHandle::replayed(info, replayed, environment),
             None => RunHandle::root(info, program, environment),
         };
-        let attempts_before = handle.look(|run| run.reading("attempts").unwrap_or(0));
+        let attempts_before = handle.look(|run| run.attempts());
         let counters = RunCounters::after(attempts_before);
         handle.checkpoint();
         if handle.status() == Status::Pending {
@@ -220,9 +220,9 @@ impl RunEntry {
         self.pause.wait_for_hold_up(&self.handle, || self.stop().is_some()).await
     }
 
-    /// Approves every pause rule that is met. With a `cap`, the rule trips again when the cost reaches it. Returns
+    /// Approves every pause rule that is met. With a `limit`, the rule trips again when the cost reaches it. Returns
     /// whether a rule was approved.
-    pub(crate) fn approve(&self, cap: Option<Money>) -> bool {
+    pub(crate) fn approve(&self, limit: Option<Money>) -> bool {
         let rules: Vec<String> = {
             let record = self.handle.look(endstop_core::run::Run::trip_record);
             let rules = record.rules.iter();
@@ -230,16 +230,16 @@ impl RunEntry {
             met.map(|rule| rule.id.clone()).collect()
         };
         self.pause.resume(&self.handle);
-        let approved = rules.iter().filter(|rule| self.handle.approve(rule, cap)).count();
+        let approved = rules.iter().filter(|rule| self.handle.approve(rule, limit)).count();
         self.flush_log();
         self.pause.notify();
         approved > 0
     }
 
     /// Approves one rule by its name.
-    pub(crate) fn approve_rule(&self, rule: &str, cap: Option<Money>) -> bool {
+    pub(crate) fn approve_rule(&self, rule: &str, limit: Option<Money>) -> bool {
         self.pause.resume(&self.handle);
-        let is_approved = self.handle.approve(rule, cap);
+        let is_approved = self.handle.approve(rule, limit);
         self.flush_log();
         self.pause.notify();
         is_approved
@@ -318,6 +318,6 @@ impl RunEntry {
 /// The signal that stops a run whose events cannot be written.
 fn not_logged(why: &WriteLogError) -> StopSignal {
     StopSignal::new(StopReason::ErrorForbade)
-        .with_message(format!("the run cannot be kept: {why}"))
+        .with_message(format!("the run cannot be stored: {why}"))
         .with_source("gateway")
 }

@@ -42,7 +42,7 @@ impl Registry {
     /// The runs of a gateway that starts. Charges a shared budget with the spend of stored runs.
     pub(crate) async fn open(config: Arc<Config>) -> Result<Self, OpenLogError> {
         let logs = match &config.stored_runs {
-            Some(folder) => Some(RunLogDir::open(folder, config.prices.version()).await?),
+            Some(directory) => Some(RunLogDir::open(directory, config.prices.version()).await?),
             None => None,
         };
         let registry = Self {
@@ -90,7 +90,7 @@ impl Registry {
 
     /// Returns the stored runs that are not in memory, in order of their ids, and whether there are more than are
     /// listed.
-    pub(crate) async fn kept(self: &Arc<Self>) -> Result<(Vec<RunId>, bool), OpenLogError> {
+    pub(crate) async fn stored(self: &Arc<Self>) -> Result<(Vec<RunId>, bool), OpenLogError> {
         if self.logs.is_none() {
             return Ok((Vec::new(), false));
         }

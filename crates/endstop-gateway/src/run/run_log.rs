@@ -35,7 +35,7 @@ const LOCK: &str = "gateway";
 /// The directory of stored runs. It is locked as long as one of its runs is in memory.
 #[derive(Debug)]
 pub(super) struct RunLogDir {
-    folder: PathBuf,
+    directory: PathBuf,
     /// The version of the price table, for the headers.
     prices: String,
     shared: Arc<Shared>,
@@ -103,22 +103,25 @@ fn cause(error: &StoreError) -> String {
 
 impl RunLogDir {
     /// Locks the directory. Creates it if it is missing.
-    pub(super) async fn open(folder: &Path, prices: &str) -> Result<Self, OpenLogError> {
-        let locked = match FileStore::open(folder) {
+    pub(super) async fn open(directory: &Path, prices: &str) -> Result<Self, OpenLogError> {
+        let locked = match FileStore::open(directory) {
             Err(error) => Err(error),
-            Ok(store) => store.lock(&RunId::parse(LOCK).unwrap_or_default()).await,
+            Ok(store) => match RunId::parse(LOCK) {
+                Ok(id) => store.lock(&id).await,
+                Err(error) => unreachable!("the name of the lock is an id: {error}"),
+            },
         };
         let lock = locked.map_err(|error| match error {
             StoreError::Locked { pid, .. } => OpenLogError::Locked { pid },
             error => OpenLogError::Directory { error },
         })?;
         let shared = Shared { _lock: lock, open: AtomicUsize::new(0) };
-        let (folder, prices) = (folder.to_owned(), prices.to_owned());
-        Ok(Self { folder, prices, shared: Arc::new(shared) })
+        let (directory, prices) = (directory.to_owned(), prices.to_owned());
+        Ok(Self { directory, prices, shared: Arc::new(shared) })
     }
 
     fn path(&self, id: &RunId) -> PathBuf {
-        self.folder.join(format!("{id}{SUFFIX}"))
+        self.directory.join(format!("{id}{SUFFIX}"))
     }
 
     /// Whether there is a file of the run.
@@ -149,7 +152,7 @@ impl RunLogDir {
 
     /// The stored runs by their files, in no order.
     pub(super) fn ids(&self) -> io::Result<impl Iterator<Item = io::Result<RunId>>> {
-        let entries = fs::read_dir(&self.folder)?;
+        let entries = fs::read_dir(&self.directory)?;
         Ok(entries.filter_map(|entry| match entry {
             Err(error) => Some(Err(error)),
             Ok(entry) => {

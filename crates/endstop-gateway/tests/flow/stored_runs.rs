@@ -19,8 +19,8 @@ use crate::fake::{Act, Fake, json};
 use crate::kit::*;
 use crate::runs::{TOKEN, ask as command};
 
-/// A folder of its own for a test, not yet made.
-fn folder(test: &str) -> PathBuf {
+/// A directory of its own for a test, not yet made.
+fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keep").join(test);
     drop(fs::remove_dir_all(&path));
     path
@@ -33,17 +33,17 @@ fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
     config
 }
 
-/// Starts once the gateway before has given the folder back.
+/// Starts once the gateway before has given the directory back.
 async fn start(make: impl Fn() -> Config) -> Gateway {
     for _ in 0..2_000 {
         match Gateway::start(make()).await {
-            Err(StartError::Keep { why, .. }) if why.contains("keeps its runs there") => {
+            Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             started => return started.unwrap(),
         }
     }
-    panic!("the folder is never given back");
+    panic!("the directory is never given back");
 }
 
 async fn looping() -> Fake {
@@ -77,7 +77,7 @@ fn reading_of(gateway: &Gateway, run: &str, gauge: &str) -> u64 {
 
 #[tokio::test]
 async fn a_run_goes_on_after_its_gateway_has_died_and_a_stop_stays() {
-    let (upstream, keep) = (looping().await, folder("goes_on"));
+    let (upstream, keep) = (looping().await, directory("goes_on"));
     let make = || many("[stop]\nlimit = \"steps >= 5 or cost >= $9\"\n", upstream.addr, &keep);
     let mut agent = Agent::new("Look.");
     let mut let_through = 0;
@@ -110,7 +110,7 @@ async fn answering() -> Fake {
 
 #[tokio::test]
 async fn what_a_person_stopped_stays_stopped_though_its_run_was_over() {
-    let (upstream, keep) = (answering().await, folder("stays_stopped"));
+    let (upstream, keep) = (answering().await, directory("stays_stopped"));
     let make =
         |limit: u64| many(&format!("[stop]\nlimit = \"steps >= {limit}\"\n"), upstream.addr, &keep);
     let ask = Agent::new("Look.").request();
@@ -142,7 +142,7 @@ async fn what_a_person_stopped_stays_stopped_though_its_run_was_over() {
 
 #[tokio::test]
 async fn a_kill_switch_stops_for_good_a_run_that_was_over() {
-    let (upstream, keep) = (answering().await, folder("kill_switch"));
+    let (upstream, keep) = (answering().await, directory("kill_switch"));
     let thrown = keep.with_extension("kill");
     drop(fs::remove_file(&thrown));
     let make = || {
@@ -167,7 +167,7 @@ async fn a_kill_switch_stops_for_good_a_run_that_was_over() {
 
 #[tokio::test]
 async fn a_step_that_was_refused_was_not_taken() {
-    let (upstream, keep) = (answering().await, folder("refused_step"));
+    let (upstream, keep) = (answering().await, directory("refused_step"));
     let make =
         |limit: u64| many(&format!("[stop]\nlimit = \"steps >= {limit}\"\n"), upstream.addr, &keep);
     let ask = Agent::new("Look.").request();
@@ -200,7 +200,7 @@ async fn kept_runs_are_listed_and_told_as_they_were() {
         json("200 OK", &reply.to_string())
     })
     .await;
-    let keep = folder("listed");
+    let keep = directory("listed");
     let make = || {
         let mut config = many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
         config.control_token = Some(Key::new("control-1"));
@@ -221,9 +221,9 @@ async fn kept_runs_are_listed_and_told_as_they_were() {
         let seen =
             |key: &str| [&all["runs"][0][key], &all["runs"][1][key]].map(|it| it.to_string());
         assert_eq!(seen("run"), ["\"a\"", "\"b\""]);
-        let status = if life == 0 { "\"completed\"" } else { "\"kept\"" };
+        let status = if life == 0 { "\"completed\"" } else { "\"stored\"" };
         assert_eq!(
-            (seen("status"), &all["is_cut"]),
+            (seen("status"), &all["is_truncated"]),
             ([status, status].map(str::to_owned), &false.into())
         );
         let one = command(&gateway, "GET", &format!("{runs}/b"), TOKEN, "").await.json();
@@ -238,7 +238,7 @@ async fn kept_runs_are_listed_and_told_as_they_were() {
 
 #[tokio::test]
 async fn a_run_that_was_forgotten_goes_on_from_its_file() {
-    let (upstream, keep) = (looping().await, folder("forgotten"));
+    let (upstream, keep) = (looping().await, directory("forgotten"));
     let mut config = many("[stop]\nlimit = \"steps >= 4\"\n", upstream.addr, &keep);
     config.bounds.runs = 2;
     let gateway = Gateway::start(config).await.unwrap();
@@ -257,7 +257,7 @@ async fn a_run_that_was_forgotten_goes_on_from_its_file() {
 
 #[tokio::test]
 async fn calls_that_name_a_run_at_once_read_its_file_once() {
-    let (upstream, keep) = (looping().await, folder("at_once"));
+    let (upstream, keep) = (looping().await, directory("at_once"));
     let make = || many("[stop]\nlimit = \"steps >= 10\"\n", upstream.addr, &keep);
     let gateway = start(make).await;
     assert_eq!(ask(&gateway, "a", &mut Agent::new("Look."), 3).await, 3);
@@ -271,7 +271,7 @@ async fn calls_that_name_a_run_at_once_read_its_file_once() {
 }
 
 #[tokio::test]
-async fn without_a_folder_a_run_that_has_not_ended_is_not_forgotten() {
+async fn without_a_directory_a_run_that_has_not_ended_is_not_forgotten() {
     let upstream = Fake::start(|request, n| {
         if request.body.contains("Answer") {
             return json("200 OK", &reply_text("Done."));
@@ -301,7 +301,7 @@ async fn without_a_folder_a_run_that_has_not_ended_is_not_forgotten() {
 
 #[tokio::test]
 async fn half_a_line_is_cut_and_any_other_damage_is_an_error() {
-    let (upstream, keep) = (looping().await, folder("damage"));
+    let (upstream, keep) = (looping().await, directory("damage"));
     let make = || many("[stop]\nlimit = \"steps >= 3\"\n", upstream.addr, &keep);
     let gateway = start(make).await;
     let mut agent = Agent::new("Look.");
@@ -354,7 +354,7 @@ async fn half_a_line_is_cut_and_any_other_damage_is_an_error() {
 
 #[tokio::test]
 async fn a_run_that_cannot_be_written_sends_nothing() {
-    let (upstream, keep) = (looping().await, folder("unwritten"));
+    let (upstream, keep) = (looping().await, directory("unwritten"));
     let config = many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
     let gateway = Gateway::start(config).await.unwrap();
     let run = gateway.open(&run_id("a")).unwrap();
@@ -362,15 +362,15 @@ async fn a_run_that_cannot_be_written_sends_nothing() {
     for _ in 0..2 {
         let got = post(&gateway, &path("a"), &Agent::new("Look.").request()).await;
         assert_eq!(got.header("x-endstop-reason").as_deref(), Some("error"), "{got:?}");
-        assert!(got.words().contains("cannot be kept"), "{got:?}");
+        assert!(got.words().contains("cannot be stored"), "{got:?}");
     }
     assert_eq!((run.status(), upstream.calls()), (Status::Failed, 0));
     assert!(run.budget().held().is_zero());
 }
 
 #[tokio::test]
-async fn a_folder_has_one_gateway() {
-    let (upstream, keep) = (looping().await, folder("locked"));
+async fn a_directory_has_one_gateway() {
+    let (upstream, keep) = (looping().await, directory("locked"));
     let make = || many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
     let gateway = Gateway::start(make()).await.unwrap();
     let error = Gateway::start(make()).await.unwrap_err();
@@ -390,7 +390,7 @@ async fn a_call_that_a_crash_cut_is_charged_its_worst_case() {
         ("reserved", "[stop]\nlimit = \"steps >= 9 or tokens >= 100_000\"\n"),
         ("guessed", "[stop]\nlimit = \"steps >= 9\"\n"),
     ] {
-        let (keep, copy) = (folder(name), folder(&format!("{name}-copy")));
+        let (keep, copy) = (directory(name), directory(&format!("{name}-copy")));
         let gateway = start(|| many(policy, upstream.addr, &keep)).await;
         let mut agent = Agent::new("Look.");
         let before = upstream.calls();
@@ -406,7 +406,7 @@ async fn a_call_that_a_crash_cut_is_charged_its_worst_case() {
         // What kill -9 would leave.
         fs::create_dir_all(&copy).unwrap();
         fs::copy(keep.join("a.jsonl"), copy.join("a.jsonl")).unwrap();
-        // Whoever has a run has the folder.
+        // Whoever has a run has the directory.
         drop((stream, gateway, run));
         let gateway = start(|| many(policy, upstream.addr, &copy)).await;
         let run = gateway.open(&run_id("a")).unwrap();
@@ -427,7 +427,7 @@ async fn a_call_that_a_crash_cut_is_charged_its_worst_case() {
 
 #[tokio::test]
 async fn a_budget_of_all_runs_remembers_what_they_spent() {
-    let (upstream, keep) = (looping().await, folder("total"));
+    let (upstream, keep) = (looping().await, directory("total"));
     let total = |dollars: &str| {
         let cost = Some(dollars.parse::<Money>().unwrap());
         Budget::root(Limits { cost, ..Limits::unlimited() })
@@ -466,7 +466,7 @@ async fn a_budget_of_all_runs_remembers_what_they_spent() {
     let budget = total("0.001");
     let error = loop {
         match Gateway::start(make(&budget)).await {
-            Err(StartError::Keep { why, .. }) if why.contains("keeps its runs there") => {
+            Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             started => break started.unwrap_err().to_string(),

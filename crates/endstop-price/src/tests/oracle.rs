@@ -1,4 +1,4 @@
-//! Real calls and worked examples, from a folder beside the project; skipped aloud without it.
+//! Real calls and worked examples, from a directory beside the project; skipped aloud without it.
 
 use std::path::PathBuf;
 

@@ -30,6 +30,8 @@ pub struct Outcome<'o> {
     pub cost: Option<Cost>,
     /// Whether the usage is an estimate.
     pub is_estimate: bool,
+    /// The part of the cost that no provider confirmed.
+    pub unconfirmed: Money,
     /// The finish reason as the provider gave it.
     pub finish: Option<&'o str>,
     /// The tool calls that the reply requests; none of a reply that was cut.
@@ -42,7 +44,20 @@ pub struct Outcome<'o> {
     pub first_piece_after: Option<Duration>,
 }
 
-/// What has come of a response that did not come to its end.
+/// What a call is charged for whose provider did not report its whole usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Tokens.
+    pub usage: TokenUsage,
+    /// Their cost.
+    pub cost: Cost,
+    /// The part of the cost that no provider confirmed.
+    pub unconfirmed: Money,
+    /// Whether some of it is an estimate or a bound.
+    pub is_estimate: bool,
+}
+
+/// What has come of a response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
     /// What the provider reported of it.
@@ -188,7 +203,33 @@ impl OpenCall {
     /// usage is missing"): the input that was reported, or all that was reserved for it, and all output that can have
     /// been made until now. An estimate if nothing limits tokens or money.
     #[must_use]
-    pub fn most(&self, received: &Received) -> (TokenUsage, Cost) {
+    pub fn most(&self, received: &Received) -> Charge {
+        let (usage, cost) = self.most_of(received);
+        let confirmed = match (received.usage, received.output_bytes) {
+            (None, 0) => Cost::Known(Money::ZERO),
+            _ => self.cost(&self.estimate(received)),
+        };
+        let unconfirmed = match (cost, confirmed) {
+            (Cost::Known(cost), Cost::Known(confirmed)) => cost.saturating_sub(confirmed),
+            _ => Money::ZERO,
+        };
+        Charge { usage, cost, unconfirmed, is_estimate: true }
+    }
+
+    /// The usage of a complete response that did not report it: what was reported, and at least what came.
+    #[must_use]
+    pub fn estimate(&self, received: &Received) -> TokenUsage {
+        let told = received.usage.unwrap_or_default();
+        let by_bytes = received.output_bytes.div_ceil(BYTES_PER_TOKEN);
+        let by_bytes = if self.is_capped { by_bytes.min(self.output) } else { by_bytes };
+        let output = told.output.max(by_bytes);
+        if told.total_input() > 0 {
+            return TokenUsage { output, ..told };
+        }
+        TokenUsage { input: self.estimated_input, output, ..TokenUsage::default() }
+    }
+
+    fn most_of(&self, received: &Received) -> (TokenUsage, Cost) {
         let by_bytes = received.output_bytes.div_ceil(BYTES_PER_TOKEN);
         let told = received.usage.unwrap_or_default();
         let is_input_told = told.total_input() > 0;
@@ -220,12 +261,6 @@ impl OpenCall {
         (millis.saturating_mul(FASTEST_OUTPUT) / 1_000).saturating_add(OUTPUT_AHEAD)
     }
 
-    /// Settles a failed call that may have been charged, as [`OpenCall::most`] says.
-    pub fn failed_unconfirmed(mut self, error: &ModelError, received: &Received) -> Directive {
-        let (usage, cost) = self.most(received);
-        self.fail(error, Some(usage), Some(cost))
-    }
-
     /// The request is sent now: its time counts from here.
     pub fn sent(&mut self) {
         self.begun = Instant::now();
@@ -250,6 +285,7 @@ impl OpenCall {
             text: outcome.text,
             tool_calls: outcome.tool_calls,
             is_estimate: outcome.is_estimate,
+            unconfirmed: outcome.unconfirmed,
             reasoning_tokens: outcome.reasoning_tokens,
             first_piece_after: outcome.first_piece_after,
             took: self.begun.elapsed(),
@@ -258,24 +294,33 @@ impl OpenCall {
         self.settle(hold, (Some(outcome.usage), cost), outcome.is_estimate, &kind, detail)
     }
 
-    /// Settles a failed call. `usage` is what it is charged for: `None` if failing costs nothing. It is an estimate
-    /// unless the provider told it with the error.
-    pub fn failed(mut self, error: &ModelError, usage: Option<TokenUsage>) -> Directive {
-        let cost = usage.map(|usage| self.cost(&usage));
-        self.fail(error, usage, cost)
+    /// Settles a failed call, of which `received` has come. Returns what it is charged for: what the provider says with
+    /// the error; else [`most`](Self::most), if [it may have been charged](ModelError::may_be_charged) or something has
+    /// come; `None` if it costs nothing.
+    pub fn failed(mut self, error: &ModelError, received: &Received) -> Option<Charge> {
+        let has_come = received.usage.is_some() || received.output_bytes > 0;
+        let charge = match error.usage {
+            Some(usage) => Some(Charge {
+                usage,
+                cost: self.cost(&usage),
+                unconfirmed: Money::ZERO,
+                is_estimate: false,
+            }),
+            None => (has_come || error.may_be_charged()).then(|| self.most(received)),
+        };
+        self.fail(error, charge);
+        charge
     }
 
-    fn fail(
-        &mut self,
-        error: &ModelError,
-        usage: Option<TokenUsage>,
-        cost: Option<Cost>,
-    ) -> Directive {
-        let is_estimate = usage.is_some() && error.usage.is_none();
-        let detail = Detail::Failure { error, is_estimate, took: self.begun.elapsed() };
+    fn fail(&mut self, error: &ModelError, charge: Option<Charge>) {
+        let (is_estimate, unconfirmed) =
+            charge.map_or((false, Money::ZERO), |charge| (charge.is_estimate, charge.unconfirmed));
+        let took = self.begun.elapsed();
+        let detail = Detail::Failure { error, is_estimate, unconfirmed, took };
+        let (usage, cost) = (charge.map(|charge| charge.usage), charge.map(|charge| charge.cost));
         let spent = (usage, cost.unwrap_or(Cost::Known(Money::ZERO)));
         let hold = self.hold.take();
-        self.settle(hold, spent, is_estimate, &EventKind::AttemptFailed { usage, cost }, detail)
+        self.settle(hold, spent, is_estimate, &EventKind::AttemptFailed { usage, cost }, detail);
     }
 
     /// Ends the hold and records it, under the locks of the run and its ancestors: no other call sees the money twice
@@ -305,7 +350,11 @@ impl Drop for OpenCall {
         let worst = TokenUsage { input: self.input, output: self.output, ..TokenUsage::default() };
         let error = ModelError::new(ModelErrorKind::Truncated, "dropped before its end");
         let cost = self.pricing.worst(self.input, self.output, self.at);
-        self.fail(&error, Some(worst), Some(cost));
+        let unconfirmed = match cost {
+            Cost::Known(cost) => cost,
+            Cost::Unpriced => Money::ZERO,
+        };
+        self.fail(&error, Some(Charge { usage: worst, cost, unconfirmed, is_estimate: true }));
         if self.ends_step {
             let detail = Detail::Step { took: self.begun.elapsed() };
             self.node.chain().record(&EventKind::StepEnd, detail);

@@ -10,9 +10,13 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use super::fit::{Others, is_only_held};
 use super::pricing::{Pricing, amount};
 use crate::ledger::{Amounts, Budget, Hold, Refused};
-use crate::limits::{WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS};
+use crate::limits::{BYTES_PER_TOKEN, WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS};
 use crate::observe::Detail;
 use crate::run::{LockedChain, RunCore};
+
+/// What the model is told in a wrap-up.
+pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
+    any more. Answer now, as well as you can, with what you have. Say what is missing.";
 
 /// A model call that is about to be made, as its driver knows it.
 #[derive(Clone, Copy, Debug)]
@@ -172,7 +176,7 @@ pub(crate) fn settled(usage: &TokenUsage, cost: Cost, unpriced: OnUnpriced) -> A
 /// An estimate of tokens that were not counted: a bound by bytes is three to four times too high.
 #[must_use]
 pub const fn estimate_tokens(bound: u64) -> u64 {
-    bound.div_ceil(3)
+    bound.div_ceil(BYTES_PER_TOKEN)
 }
 
 fn plus(a: Cost, b: Cost) -> Cost {

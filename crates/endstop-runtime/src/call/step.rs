@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use endstop_core::condition::fact::normalized_finish;
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
 use endstop_core::run::Directive;
@@ -48,6 +49,30 @@ impl RunHandle {
     pub fn begin_tool_call(&self, tool: &str, detail: Detail<'_>) -> Directive {
         let one = Amounts { tool_calls: 1, ..Amounts::default() };
         self.begin_counted(one, &EventKind::ToolBegin { tool }, detail)
+    }
+
+    /// Lets a tool call begin that a client has already, or will get: no budget can hold it back, only the rules. One
+    /// that does not begin is recorded as refused. Whether it has begun.
+    pub fn begin_forwarded_tool_call(&self, tool: &str, detail: Detail<'_>) -> bool {
+        let begins = self.try_begin(&EventKind::ToolBegin { tool }, detail).admits();
+        if begins {
+            self.budget().charge(Amounts { tool_calls: 1, ..Amounts::default() });
+        } else {
+            self.record(&EventKind::ToolRefused { tool }, detail);
+        }
+        begins
+    }
+
+    /// Stops the run if a lowered output cap cut a response off, which requested no tools and is not the wrap-up: the
+    /// model did not end by itself. `lowered_by` is [`OpenCall::lowered_by`](super::OpenCall::lowered_by). Whether it
+    /// was so.
+    pub fn end_by_cap(&self, lowered_by: Option<StopReason>, finish: Option<&str>) -> bool {
+        let is_cut_off = finish.map(normalized_finish).as_deref() == Some("length");
+        let Some(reason) = lowered_by.filter(|_| is_cut_off) else { return false };
+        let signal = StopSignal::new(reason)
+            .with_message("the response was cut off at what the limit left for it");
+        self.raise(&signal.with_source("limit"));
+        true
     }
 
     /// Records a refusal if something may not begin, and returns it. If it may, nothing is counted.

@@ -17,7 +17,7 @@ pub enum Stage {
     /// Stop: nothing more begins.
     Stop,
     /// Cut what is in flight.
-    Cut,
+    Abort,
     /// Leave the process.
     Exit,
 }
@@ -28,7 +28,7 @@ impl Stage {
     pub fn cancellation(self) -> Option<(StopSignal, Urgency)> {
         let (message, urgency) = match self {
             Self::Stop => ("interrupted; once more to stop at once", Urgency::Graceful),
-            Self::Cut => ("interrupted again; once more to exit", Urgency::Now),
+            Self::Abort => ("interrupted again; once more to exit", Urgency::Now),
             Self::Exit => return None,
         };
         let signal = StopSignal::new(StopReason::UserRequested).with_message(message);
@@ -53,8 +53,8 @@ impl Interrupts {
     pub const fn interrupt(&mut self) -> Stage {
         let stage = match self.last {
             None => Stage::Stop,
-            Some(Stage::Stop) => Stage::Cut,
-            Some(Stage::Cut | Stage::Exit) => Stage::Exit,
+            Some(Stage::Stop) => Stage::Abort,
+            Some(Stage::Abort | Stage::Exit) => Stage::Exit,
         };
         self.last = Some(stage);
         stage

@@ -1,5 +1,5 @@
 //! The kill switch: out of band, asked before every model and tool call and while waiting. While it is
-//! thrown, nothing begins and what is in flight is cut.
+//! on, nothing begins and what is in flight is cut.
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -15,25 +15,25 @@ use crate::limits::{MAX_MESSAGE_BYTES, MIN_WATCH_INTERVAL};
 
 /// Something outside the run that ends it.
 pub trait KillSwitch: Send + Sync + Debug {
-    /// The message, while the switch is thrown; it may be empty.
+    /// The message, while the switch is on; it may be empty.
     ///
     /// It is asked before every model and tool call, so it has to be quick. A switch that cannot find out
-    /// counts as thrown and says so in the message.
-    fn thrown(&self) -> Option<String>;
+    /// counts as on and says so in the message.
+    fn on(&self) -> Option<String>;
 }
 
-/// The signal of a thrown kill switch: reason `user_requested`, source `kill switch`.
+/// The signal of a kill switch that is on: reason `user_requested`, source `kill switch`.
 #[must_use]
 pub fn kill_signal(message: impl Into<String>) -> StopSignal {
     StopSignal::new(StopReason::UserRequested).with_message(message).with_source("kill switch")
 }
 
-/// A switch that is never thrown.
+/// A switch that is never on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoKillSwitch;
 
 impl KillSwitch for NoKillSwitch {
-    fn thrown(&self) -> Option<String> {
+    fn on(&self) -> Option<String> {
         None
     }
 }
@@ -46,18 +46,18 @@ pub struct MemoryKillSwitch {
 }
 
 impl MemoryKillSwitch {
-    /// A switch that is not thrown.
+    /// A switch that is not on.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Throws it; the last message stands.
-    pub fn throw(&self, message: impl Into<String>) {
+    pub fn turn_on(&self, message: impl Into<String>) {
         *self.message() = Some(message.into());
     }
 
-    /// Makes it as if it had not been thrown. Runs that it ended stay ended.
+    /// Makes it as if it had not been turned on. Runs that it ended stay ended.
     pub fn reset(&self) {
         *self.message() = None;
     }
@@ -68,15 +68,15 @@ impl MemoryKillSwitch {
 }
 
 impl KillSwitch for MemoryKillSwitch {
-    fn thrown(&self) -> Option<String> {
+    fn on(&self) -> Option<String> {
         self.message().clone()
     }
 }
 
-/// A switch that is thrown while a file exists. Its first line is the message: at most 1 KiB of it, what is
+/// A switch that is on while a file exists. Its first line is the message: at most 1 KiB of it, what is
 /// not UTF-8 replaced, control characters left out.
 ///
-/// Whatever else stands in the place of the file counts as thrown too: a directory, a file that cannot be
+/// Whatever else stands in the place of the file counts as on too: a directory, a file that cannot be
 /// read, a link that leads nowhere, a directory on the way that cannot be entered. The message then says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileKillSwitch {
@@ -99,12 +99,12 @@ impl FileKillSwitch {
     /// Throws it: writes the file, and directories on the way if they are missing. Line breaks of the
     /// message become blanks.
     ///
-    /// The file is created before its text is written, so the switch is thrown even if the disk is full.
+    /// The file is created before its text is written, so the switch is on even if the disk is full.
     ///
     /// # Errors
     ///
     /// If the file cannot be written.
-    pub fn throw(&self, message: &str) -> io::Result<()> {
+    pub fn turn_on(&self, message: &str) -> io::Result<()> {
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory)?;
         }
@@ -115,7 +115,7 @@ impl FileKillSwitch {
     ///
     /// # Errors
     ///
-    /// If there is something that cannot be removed; the switch is then still thrown.
+    /// If there is something that cannot be removed; the switch is then still on.
     pub fn reset(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -135,7 +135,7 @@ impl FileKillSwitch {
 }
 
 impl KillSwitch for FileKillSwitch {
-    fn thrown(&self) -> Option<String> {
+    fn on(&self) -> Option<String> {
         let path = self.path.display();
         let found = match fs::symlink_metadata(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
@@ -146,7 +146,7 @@ impl KillSwitch for FileKillSwitch {
             Ok(line) if line.is_empty() => format!("the file `{path}` is there"),
             Ok(line) => line,
             Err(error) => {
-                format!("the kill switch `{path}` cannot be read, so it counts as thrown: {error}")
+                format!("the kill switch `{path}` cannot be read, so it counts as on: {error}")
             }
         })
     }
@@ -162,7 +162,7 @@ fn first_line(bytes: &[u8]) -> String {
     text.trim().to_owned()
 }
 
-/// Looks at `switch` at once and then at every interval, and when it is thrown cancels `token` with
+/// Looks at `switch` at once and then at every interval, and when it is on cancels `token` with
 /// [`Urgency::Now`] and returns. It also returns when the token is cut by somebody else. An interval below
 /// [`MIN_WATCH_INTERVAL`] is taken as that.
 ///
@@ -174,10 +174,10 @@ fn first_line(bytes: &[u8]) -> String {
 pub async fn watch_kill_switch(switch: Arc<dyn KillSwitch>, token: CancelToken, every: Duration) {
     let every = every.max(MIN_WATCH_INTERVAL);
     loop {
-        if let Some(message) = switch.thrown() {
+        if let Some(message) = switch.on() {
             token.cancel(kill_signal(message), Urgency::Now);
         }
-        if token.run_until_cut(tokio::time::sleep(every)).await.is_err() {
+        if token.run_until_aborted(tokio::time::sleep(every)).await.is_err() {
             return;
         }
     }

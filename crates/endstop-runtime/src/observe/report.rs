@@ -52,7 +52,8 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sub_agents: Vec<SubAgent>,
     /// The trip record: every rule with its leaves.
-    pub verdict: TripRecord,
+    #[serde(rename = "verdict")]
+    pub trip_record: TripRecord,
 }
 
 /// What a run used. None where that is not known in full.
@@ -89,6 +90,34 @@ pub struct MoneySpent {
     pub unpriced_calls: u64,
     /// Calls whose tokens were counted here, because the provider told none.
     pub estimated_calls: u64,
+    /// The part of it that no provider confirmed, in dollars as a decimal: what calls without reported usage can have
+    /// cost at most.
+    #[serde(default, with = "decimal", skip_serializing_if = "Money::is_zero")]
+    pub unconfirmed_usd: Money,
+    /// How many calls that part is of.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unconfirmed_calls: u64,
+}
+
+/// Dollars as a decimal.
+mod decimal {
+    use endstop_core::units::Money;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn serialize<S: Serializer>(money: &Money, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&money.to_decimal())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Money, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How well an amount of money is known.
@@ -130,18 +159,15 @@ struct Tally {
 }
 
 impl Tally {
-    /// The calls without a price, and those that were estimated, of the run and below.
-    fn doubtful(&self) -> (u64, u64) {
-        self.children.values().fold(
-            (self.own.unpriced, self.own.estimated),
-            |(unpriced, estimated), child| {
-                let money = &child.money;
-                (
-                    unpriced.saturating_add(money.unpriced_calls),
-                    estimated.saturating_add(money.estimated_calls),
-                )
-            },
-        )
+    /// The calls whose cost is not exactly known, of the run and below.
+    fn doubtful(&self) -> CostUncertainty {
+        let children = self.children.values().map(|child| CostUncertainty {
+            unpriced: child.money.unpriced_calls,
+            estimated: child.money.estimated_calls,
+            unconfirmed_calls: child.money.unconfirmed_calls,
+            unconfirmed: child.money.unconfirmed_usd,
+        });
+        children.fold(self.own, CostUncertainty::plus)
     }
 }
 
@@ -179,7 +205,7 @@ impl Report {
             held: snapshot.held,
             overshoot: snapshot.overshoot(),
             sub_agents: tally.children.values().cloned().collect(),
-            verdict: run.trip_record(),
+            trip_record: run.trip_record(),
         }
     }
 
@@ -217,7 +243,8 @@ impl Report {
 }
 
 fn money(run: &Run, settled: Money, tally: &Tally) -> MoneySpent {
-    let (unpriced_calls, estimated_calls) = tally.doubtful();
+    let doubtful = tally.doubtful();
+    let (unpriced_calls, estimated_calls) = (doubtful.unpriced, doubtful.estimated);
     let cost = run.cost();
     // Such a call has been charged by these rates, here or in the run below that made it.
     let has_rates = matches!(run.program().policy().on_unpriced, Some(OnUnpriced::Rates(_)));
@@ -228,7 +255,14 @@ fn money(run: &Run, settled: Money, tally: &Tally) -> MoneySpent {
     } else {
         MoneyIs::Known
     };
-    MoneySpent { usd: cost.unwrap_or(settled).to_decimal(), is, unpriced_calls, estimated_calls }
+    MoneySpent {
+        usd: cost.unwrap_or(settled).to_decimal(),
+        is,
+        unpriced_calls,
+        estimated_calls,
+        unconfirmed_usd: doubtful.unconfirmed,
+        unconfirmed_calls: doubtful.unconfirmed_calls,
+    }
 }
 
 impl fmt::Display for MoneySpent {
@@ -249,6 +283,13 @@ impl fmt::Display for MoneySpent {
         if self.estimated_calls > 0 {
             doubts.push(format!("{} estimated", calls(self.estimated_calls)));
         }
+        if self.unconfirmed_calls > 0 {
+            let (money, calls) = (self.unconfirmed_usd, calls(self.unconfirmed_calls));
+            doubts.push(format!(
+                "${} unconfirmed: {calls} without reported usage",
+                money.to_decimal()
+            ));
+        }
         if doubts.is_empty() { Ok(()) } else { write!(f, " ({})", doubts.join(", ")) }
     }
 }
@@ -267,7 +308,7 @@ impl fmt::Display for Report {
     /// obeys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "run {} of {} on {}", self.run, clean(&self.agent), clean(&self.model))?;
-        for line in self.verdict.to_string().lines() {
+        for line in self.trip_record.to_string().lines() {
             write!(f, "\n{}", clean(line))?;
         }
         let totals = &self.totals;
@@ -354,11 +395,15 @@ impl Observer for Reporter {
         if observation.event.source == Source::Descendant {
             return;
         }
-        let (kind, is_estimate) = (&observation.event.kind, observation.detail.is_estimate());
+        let (kind, detail) = (&observation.event.kind, &observation.detail);
         if !matches!(kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. }) {
             return;
         }
-        tally(&mut self.lock(), &observation.info.id).own.take(kind, is_estimate);
+        tally(&mut self.lock(), &observation.info.id).own.take(
+            kind,
+            detail.is_estimate(),
+            detail.unconfirmed(),
+        );
     }
 
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {

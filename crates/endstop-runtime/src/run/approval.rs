@@ -15,27 +15,27 @@ use crate::observe::Detail;
 
 impl RunHandle {
     /// Approves a pause rule for a person: it no longer pauses the run, or does so again once the money that it
-    /// compares has reached `cap`. Returns `false` if nothing was approved: the policy has no such rule, or `cap` is
+    /// compares has reached `limit`. Returns `false` if nothing was approved: the policy has no such rule, or `limit` is
     /// given and the rule names no money.
-    pub fn approve(&self, rule: &str, cap: Option<Money>) -> bool {
+    pub fn approve(&self, rule: &str, limit: Option<Money>) -> bool {
         let program = self.look(|run| Arc::clone(run.program()));
         let Some(known) = program.policy().rule(rule) else { return false };
-        let caps = caps_of(known, cap);
-        for cap in &caps {
-            self.record(&EventKind::Approved { rule, limit: *cap }, Detail::None);
+        let limits = limits_of(known, limit);
+        for limit in &limits {
+            self.record(&EventKind::Approved { rule, limit: *limit }, Detail::None);
         }
-        if !caps.is_empty() {
+        if !limits.is_empty() {
             // From here on the core alone knows the limits.
             self.budget().set_limits(Limits::unlimited());
         }
-        !caps.is_empty()
+        !limits.is_empty()
     }
 }
 
-/// The caps that the events of an approval carry: one for each gauge of money in the rule. Empty for a cap that the
+/// The limits that the events of an approval carry: one for each gauge of money in the rule. Empty for a limit that the
 /// rule has no gauge for: it would be approved for good.
-fn caps_of(rule: &Rule, cap: Option<Money>) -> Vec<Option<NewLimit<'static>>> {
-    let Some(limit) = cap.map(Money::picos) else { return vec![None] };
+fn limits_of(rule: &Rule, limit: Option<Money>) -> Vec<Option<NewLimit<'static>>> {
+    let Some(limit) = limit.map(Money::picos) else { return vec![None] };
     let names = |id| names(&rule.condition, id);
     let gauges = [(GaugeId::Cost, "cost"), (GaugeId::NextCost, "next_cost")];
     let named = gauges.into_iter().filter(|(id, _)| names(*id));

@@ -285,7 +285,7 @@ impl RunHandle {
         let left = |axis| core.run.next_trip(axis, &[Action::Stop]).map(|trip| trip.distance);
         let mut parts = Vec::new();
         if let Some(steps) = left(Axis::Steps) {
-            parts.push(format!("{steps} steps"));
+            parts.push(format!("{steps} step{}", if steps == 1 { "" } else { "s" }));
         }
         if let Some(tokens) = left(Axis::Tokens) {
             parts.push(format!("{tokens} tokens"));
@@ -319,13 +319,13 @@ impl RunHandle {
 
 /// The spend of a run that is resumed, as the ledger counts it.
 fn spent(core: &RunCore) -> Amounts {
-    let reading = |gauge: &str| core.run.reading(gauge).unwrap_or(0);
     Amounts {
-        steps: reading("steps"),
-        attempts: reading("attempts"),
-        tool_calls: reading("tool_calls"),
+        steps: core.run.step_count(),
+        attempts: core.run.attempts(),
+        tool_calls: core.run.tool_calls(),
         tokens: core.carried.usage.total(),
-        cost: core.run.cost().unwrap_or_default(),
+        // Calls without a price count by the policy's rates, if it has some.
+        cost: core.run.known_cost(),
     }
 }
 

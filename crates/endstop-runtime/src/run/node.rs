@@ -209,7 +209,7 @@ impl RunNode {
             node.look_at_external();
             next = node.parent.as_deref();
         }
-        if let Some(message) = self.tree.kill.as_ref().and_then(|kill| kill.thrown()) {
+        if let Some(message) = self.tree.kill.as_ref().and_then(|kill| kill.on()) {
             self.tree.root.cancel(kill_signal(message), Urgency::Now);
             self.token.cancel(kill_signal(String::new()), Urgency::Now);
         }
@@ -218,7 +218,7 @@ impl RunNode {
     fn look_at_external(&self) {
         let all = self.external.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for ExternalStop { kill, token } in all {
-            if let Some(message) = kill.and_then(|kill| kill.thrown()) {
+            if let Some(message) = kill.and_then(|kill| kill.on()) {
                 self.token.cancel(kill_signal(message), Urgency::Now);
             }
             let cancelled = token.and_then(|token| Some((token.signal()?, token.urgency()?)));
@@ -272,7 +272,7 @@ impl RunNode {
     /// Aborts the descendants: the run has stopped.
     pub(super) fn abort_descendants(&self) {
         let core = self.core();
-        self.trip(&core, Directive::CancelNow);
+        self.trip(&core, Directive::Abort);
     }
 
     /// Lets the descendants begin nothing more, and aborts them if the directive or a time limit says so. A run that
@@ -307,7 +307,7 @@ impl RunNode {
         let event = self.event(core, now, source, kind);
         let directive = core.run.observe(&event);
         core.carried.events = core.carried.events.saturating_add(1);
-        core.uncertainty.take(kind, detail.is_estimate());
+        core.uncertainty.take(kind, detail.is_estimate(), detail.unconfirmed());
         let notices = core.run.take_notices();
         let (info, run, budget) = (&self.info, &core.run, &self.budget);
         for observer in &self.tree.observers {
@@ -326,7 +326,7 @@ impl RunNode {
     pub(super) fn trip(&self, core: &RunCore, directive: Directive) {
         let Some(signal) = core.run.last_stop_signal() else { return };
         let is_urgent =
-            directive == Directive::CancelNow || signal.reason == StopReason::TimeLimitReached;
+            directive == Directive::Abort || signal.reason == StopReason::TimeLimitReached;
         let urgency = if is_urgent { Urgency::Now } else { Urgency::Graceful };
         let name = &self.info.agent;
         let mut signal = signal.clone();

@@ -24,7 +24,7 @@ pub enum Waited<T> {
     /// The future is ready.
     Done(T),
     /// The run is to stop now.
-    Cut,
+    Aborted,
 }
 
 /// The cancellations that end a wait.
@@ -47,7 +47,7 @@ impl RunHandle {
         future: &mut F,
         cancel_on: CancelOn,
     ) -> Waited<F::Output> {
-        self.output_of(future, cancel_on).await.map_or(Waited::Cut, Waited::Done)
+        self.output_of(future, cancel_on).await.map_or(Waited::Aborted, Waited::Done)
     }
 
     /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for what is not one
@@ -84,7 +84,7 @@ impl RunHandle {
             };
             tokio::select! {
                 biased;
-                _ = stopped => return Err(Directive::CancelNow),
+                _ = stopped => return Err(Directive::Abort),
                 output = &mut *future => return Ok(output),
                 () = self.next_tick() => {
                     let directive = self.tick();
@@ -119,8 +119,8 @@ impl RunHandle {
         tokio::select! {
             biased;
             output = future => Waited::Done(output),
-            () = token.cut(), if !was_aborted => Waited::Cut,
-            () = tokio::time::sleep_until(until) => Waited::Cut,
+            () = token.cut(), if !was_aborted => Waited::Aborted,
+            () = tokio::time::sleep_until(until) => Waited::Aborted,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the stores do to a disk, call by call: the one place where tests make calls fail.
 //!
-//! Transcripts hold secrets: on Unix folders are made with mode 0700 and files with 0600.
+//! Transcripts hold secrets: on Unix directories are made with mode 0700 and files with 0600.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -34,8 +34,8 @@ fn step() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder and those above it; one that is there stays as it is.
-pub(super) fn create_folder(path: &Path) -> io::Result<()> {
+/// Makes a directory and those above it; one that is there stays as it is.
+pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     step()?;
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -106,13 +106,13 @@ pub(super) fn remove_file(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Makes the names in a folder survive a loss of power. Only Unix can open a folder for that.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+/// Makes the names in a directory survive a loss of power. Only Unix can open a directory for that.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     step()?;
     if cfg!(unix) && !cfg!(test) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
-/// Opens a file, made where it is missing with its folder, and locks it until it is closed; `None` where
+/// Opens a file, made where it is missing with its directory, and locks it until it is closed; `None` where
 /// somebody else has it and `wait` is false.
 ///
 /// Who has the lock may remove the file: those who wait then find another file at the path, or none, and
@@ -121,7 +121,7 @@ pub(super) fn open_locked(path: &Path, wait: bool) -> io::Result<Option<File>> {
     for _ in 0..OPEN_TRIES {
         let file = match open_to_append(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                create_folder(path.parent().unwrap_or(path))?;
+                create_directory(path.parent().unwrap_or(path))?;
                 continue;
             }
             opened => opened?,

@@ -80,7 +80,7 @@ pub enum StoreError {
     Failed {
         /// What was asked, with the run.
         doing: String,
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// What the system or the database said.
         source: Box<dyn Error + Send + Sync>,

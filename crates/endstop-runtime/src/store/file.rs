@@ -1,4 +1,4 @@
-//! Runs in a folder.
+//! Runs in a directory.
 //!
 //! ```text
 //! runs/
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A state is written beside the old one and renamed over it. An append is one write to the end of the
-//! trace; what an interrupted one left there is cut off by the next. Everything else in the folder is left
+//! trace; what an interrupted one left there is cut off by the next. Everything else in the directory is left
 //! alone.
 
 use std::fs;
@@ -31,17 +31,17 @@ use super::{
 mod header;
 mod trace;
 
-/// What a run's folder ends with: it tells runs from other things.
+/// What a run's directory ends with: it tells runs from other things.
 const SUFFIX: &str = ".run";
 
-/// The folder of locks; its name cannot be that of a run.
+/// The directory of locks; its name cannot be that of a run.
 const LOCKS: &str = "~locks";
 
 /// Appends up to this length, in bytes, are written at once by the task that asks: handing them to another
 /// thread takes longer.
 const SMALL_APPEND_BYTES: usize = 64 << 10;
 
-/// Runs in a folder, one folder a run. Any number of handles and processes may use it at a time; it has to
+/// Runs in a directory, one directory a run. Any number of handles and processes may use it at a time; it has to
 /// be on a file system with locks, so not on some network drives.
 ///
 /// States are written and read on the runtime's threads for blocking work. Appends of up to 64 KiB are
@@ -54,14 +54,14 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The store in a folder, which is made where it is missing, with [`Durability::Process`].
+    /// The store in a directory, which is made where it is missing, with [`Durability::Process`].
     ///
     /// # Errors
     ///
-    /// Where the folder cannot be made.
-    pub fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let path = folder.as_ref().to_owned();
-        disk::create_folder(&path)
+    /// Where the directory cannot be made.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = directory.as_ref().to_owned();
+        disk::create_directory(&path)
             .map_err(|error| StoreError::failed("open the store", &path, error))?;
         let locks = LockFolder::new(path.join(LOCKS));
         Ok(Self { path, locks, durability: Durability::Process })
@@ -73,7 +73,7 @@ impl FileStore {
         Self { durability: Durability::Power, ..self }
     }
 
-    fn run_folder(&self, id: &RunId) -> PathBuf {
+    fn run_directory(&self, id: &RunId) -> PathBuf {
         self.path.join(format!("{id}{SUFFIX}"))
     }
 
@@ -87,25 +87,25 @@ impl FileStore {
         state: &str,
         expected: Option<Version>,
     ) -> Result<Version, StoreError> {
-        let folder = self.run_folder(id);
-        let failed = |error| StoreError::failed(format!("save run `{id}`"), &folder, error);
-        let _guard = disk::open_locked(&folder.join("guard"), true).map_err(failed)?;
-        let path = folder.join("state");
+        let directory = self.run_directory(id);
+        let failed = |error| StoreError::failed(format!("save run `{id}`"), &directory, error);
+        let _guard = disk::open_locked(&directory.join("guard"), true).map_err(failed)?;
+        let path = directory.join("state");
         let found = match header::find(id, &path) {
             Err(StoreError::Damaged { .. }) if expected.is_none() => {
-                disk::rename(&path, &folder.join("state.damaged")).map_err(failed)?;
+                disk::rename(&path, &directory.join("state.damaged")).map_err(failed)?;
                 Version(0)
             }
             found => found?.map_or(Version(0), |(header, _)| header.version),
         };
         let version = next_version(id, expected, found)?;
-        self.replace(&folder, &Header::of(id, version, state), state).map_err(failed)?;
+        self.replace(&directory, &Header::of(id, version, state), state).map_err(failed)?;
         Ok(version)
     }
 
     /// Under the guard: there is one file for what is being written.
-    fn replace(&self, folder: &Path, header: &Header, state: &str) -> io::Result<()> {
-        let temporary = folder.join("state.new");
+    fn replace(&self, directory: &Path, header: &Header, state: &str) -> io::Result<()> {
+        let temporary = directory.join("state.new");
         let file = disk::open_empty(&temporary)?;
         disk::write_all(&file, header.line()?.as_bytes())?;
         disk::write_all(&file, state.as_bytes())?;
@@ -113,20 +113,20 @@ impl FileStore {
             disk::sync(&file)?;
         }
         drop(file);
-        disk::rename(&temporary, &folder.join("state"))?;
-        self.sync_names(folder)
+        disk::rename(&temporary, &directory.join("state"))?;
+        self.sync_names(directory)
     }
 
-    fn sync_names(&self, folder: &Path) -> io::Result<()> {
+    fn sync_names(&self, directory: &Path) -> io::Result<()> {
         if self.waits_for_disk() {
-            disk::sync_folder(folder)?;
-            disk::sync_folder(&self.path)?;
+            disk::sync_directory(directory)?;
+            disk::sync_directory(&self.path)?;
         }
         Ok(())
     }
 
     fn append_now(&self, id: &RunId, lines: &str) -> Result<(), StoreError> {
-        let path = self.run_folder(id).join("trace.jsonl");
+        let path = self.run_directory(id).join("trace.jsonl");
         let wait_in = self.waits_for_disk().then_some(self.path.as_path());
         trace::append(&path, lines, wait_in)
             .map_err(|error| StoreError::failed(format!("append to run `{id}`"), &path, error))
@@ -147,7 +147,7 @@ impl FileStore {
 
     /// `None` where there is no state.
     fn summary(&self, id: RunId) -> Option<RunSummary> {
-        let path = self.run_folder(&id).join("state");
+        let path = self.run_directory(&id).join("state");
         match header::find(&id, &path) {
             Ok(found) => found.map(|(header, _)| header.into_summary(id)),
             Err(problem) => {
@@ -166,30 +166,30 @@ impl FileStore {
 
     fn remove_now(&self, id: &RunId) -> Result<bool, StoreError> {
         let _lock = self.locks.take(id)?;
-        let folder = self.run_folder(id);
-        let failed = |error| StoreError::failed(format!("remove run `{id}`"), &folder, error);
-        if !folder.try_exists().map_err(failed)? {
+        let directory = self.run_directory(id);
+        let failed = |error| StoreError::failed(format!("remove run `{id}`"), &directory, error);
+        if !directory.try_exists().map_err(failed)? {
             return Ok(false);
         }
-        let guard_path = folder.join("guard");
+        let guard_path = directory.join("guard");
         let guard = disk::open_locked(&guard_path, true).map_err(failed)?;
-        let mut was_there = disk::remove_file(&folder.join("state")).map_err(failed)?;
+        let mut was_there = disk::remove_file(&directory.join("state")).map_err(failed)?;
         for rest in ["state.new", "state.damaged"] {
-            disk::remove_file(&folder.join(rest)).map_err(failed)?;
+            disk::remove_file(&directory.join(rest)).map_err(failed)?;
         }
-        was_there |= trace::remove(&folder.join("trace.jsonl")).map_err(failed)?;
+        was_there |= trace::remove(&directory.join("trace.jsonl")).map_err(failed)?;
         if cfg!(unix) {
             disk::remove_file(&guard_path).map_err(failed)?;
         }
         drop(guard);
-        match fs::remove_dir(&folder) {
+        match fs::remove_dir(&directory) {
             // Somebody begins the run again, or has put a file there.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             done => done.map_err(failed)?,
         }
         if self.waits_for_disk() {
-            disk::sync_folder(&self.path).map_err(failed)?;
+            disk::sync_directory(&self.path).map_err(failed)?;
         }
         Ok(was_there)
     }
@@ -215,7 +215,7 @@ impl Store for FileStore {
     }
 
     fn load<'a>(&'a self, id: &'a RunId) -> BoxFuture<'a, Result<Option<StoredState>, StoreError>> {
-        let (id, path) = (id.clone(), self.run_folder(id).join("state"));
+        let (id, path) = (id.clone(), self.run_directory(id).join("state"));
         blocking(move || header::load(&id, &path)).boxed()
     }
 
@@ -243,7 +243,7 @@ impl Store for FileStore {
         id: &'a RunId,
         from_line: u64,
     ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
-        let (id, path) = (id.clone(), self.run_folder(id).join("trace.jsonl"));
+        let (id, path) = (id.clone(), self.run_directory(id).join("trace.jsonl"));
         blocking(move || {
             trace::read(&path, from_line).map_err(|error| {
                 StoreError::failed(format!("read the trace of run `{id}`"), &path, error)

@@ -37,7 +37,7 @@ impl RunId {
             return Err(RunIdError::Character { found });
         }
         if matches!(text, "." | "..") {
-            return Err(RunIdError::Folder);
+            return Err(RunIdError::Directory);
         }
         Ok(Self(text.to_owned()))
     }
@@ -114,8 +114,8 @@ pub enum RunIdError {
         found: char,
     },
     /// It is `.` or `..`.
-    #[error("`.` and `..` are folders and cannot be run ids")]
-    Folder,
+    #[error("`.` and `..` are directories and cannot be run ids")]
+    Directory,
 }
 
 #[cfg(test)]
@@ -135,8 +135,8 @@ mod tests {
         let too_long = "x".repeat(MAX_RUN_ID_BYTES + 1);
         let cases = [
             ("", RunIdError::Empty),
-            (".", RunIdError::Folder),
-            ("..", RunIdError::Folder),
+            (".", RunIdError::Directory),
+            ("..", RunIdError::Directory),
             ("../up", RunIdError::Character { found: '/' }),
             ("a\\b", RunIdError::Character { found: '\\' }),
             ("C:x", RunIdError::Character { found: ':' }),

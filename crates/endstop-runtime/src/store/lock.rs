@@ -40,7 +40,7 @@ impl Drop for RunLock {
     }
 }
 
-/// A folder with a file for each run that is locked. The lock is the operating system's, so that it ends
+/// A directory with a file for each run that is locked. The lock is the operating system's, so that it ends
 /// with the process; the file says which process that is.
 #[derive(Clone, Debug)]
 pub(super) struct LockFolder {

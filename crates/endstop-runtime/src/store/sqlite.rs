@@ -2,7 +2,7 @@
 //!
 //! One thread writes, with everything that waits for it in one transaction: savers that come together share
 //! what a commit costs. Reading has a connection of its own and does not wait for writing. Locks of runs
-//! are files in a folder beside the database, because only those end with a process.
+//! are files in a directory beside the database, because only those end with a process.
 
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// The store in a file, which is made where it is missing with its folder, with
+    /// The store in a file, which is made where it is missing with its directory, with
     /// [`Durability::Process`].
     ///
     /// # Errors
@@ -59,8 +59,9 @@ impl SqliteStore {
     fn open_with(file: &Path, durability: Durability) -> Result<Self, StoreError> {
         let path = file.to_owned();
         let failed = |error| StoreError::failed("open the store", &path, error);
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            disk::create_folder(folder).map_err(failed)?;
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty())
+        {
+            disk::create_directory(directory).map_err(failed)?;
         }
         // SQLite gives the files that it makes beside this one the same permissions.
         disk::create_file(&path).map_err(failed)?;

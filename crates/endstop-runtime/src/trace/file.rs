@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use endstop_core::Program;
-use endstop_core::wire::v1::trace::{Header, Line, VERSION};
+use endstop_core::wire::v1::trace::{Header, VERSION};
 use thiserror::Error;
 
 use super::replay::{Replay, Replayed};
@@ -92,11 +92,7 @@ impl TraceFile {
                     check_header(lines.line(), id).map_err(damaged)?;
                     replay = Some(Replay::new(Arc::clone(program)));
                 }
-                Some(replay) => {
-                    let line: Line<'_> = serde_json::from_slice(lines.line())
-                        .map_err(|error| damaged(error.into()))?;
-                    replay.take(&line);
-                }
+                Some(replay) => replay.take_line(lines.line()).map_err(damaged)?,
             }
         }
         Ok(Self { replayed: replay.map(Replay::finish), end, length: about.len() })

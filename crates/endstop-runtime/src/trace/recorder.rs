@@ -1,7 +1,7 @@
 //! Records runs as Endstop traces: what the core of a run took in, in that order.
 //!
 //! Replaying such a file through the core under the same policy gives the same decisions. Its lines are those
-//! of [`endstop_core::wire::v1::trace`], and `import` reads it as the format `endstop`.
+//! of [`endstop_core::wire::v1::trace`], and `endstop-transcript` reads it as the format `endstop`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -8,6 +8,7 @@ use endstop_core::run::Run;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use endstop_core::wire::v1::trace::Line;
 
+use super::file::TraceLineError;
 use super::open_work::OpenWork;
 use crate::call::settled;
 use crate::ledger::{Amounts, Limits};
@@ -65,22 +66,43 @@ impl Replay {
         }
     }
 
+    /// Takes in the text of the next line, as [`Replay::take`] does.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the line of an event.
+    pub fn take_line(&mut self, line: &[u8]) -> Result<(), TraceLineError> {
+        self.take(&serde_json::from_slice(line)?);
+        Ok(())
+    }
+
     /// Takes in the next line: what did not begin then does not begin now either, whatever today's policy says.
     pub fn take(&mut self, line: &Line<'_>) {
         let event = line.as_event();
         if !(line.refused && self.run.would(&event).admits()) {
-            self.observe(&event);
-            if line.estimate && matches!(event.kind, EventKind::Reply { .. }) {
-                self.uncertainty.estimated = self.uncertainty.estimated.saturating_add(1);
-            }
+            let unconfirmed = match line.unconfirmed {
+                Some(Cost::Known(money)) => money,
+                _ => Money::ZERO,
+            };
+            self.take_event(&event, line.estimate, unconfirmed);
         }
     }
 
     /// Takes in the next event.
     pub fn observe(&mut self, event: &Event<'_>) {
+        self.take_event(event, false, Money::ZERO);
+    }
+
+    fn take_event(&mut self, event: &Event<'_>, is_estimate: bool, unconfirmed: Money) {
         let directive = self.run.observe(event);
         self.work.note(event, directive);
-        self.count_uncertain(&event.kind);
+        // The usage of a failed attempt is an estimate: no provider told it.
+        let is_estimate = match &event.kind {
+            EventKind::AttemptFailed { usage, .. } => usage.is_some(),
+            EventKind::Reply { .. } => is_estimate,
+            _ => false,
+        };
+        self.uncertainty.take(&event.kind, is_estimate, unconfirmed);
         match &event.kind {
             EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
                 self.settle(*usage, *cost);
@@ -93,12 +115,6 @@ impl Replay {
             EventKind::Approved { .. } => self.is_approved = true,
             _ => {}
         }
-    }
-
-    /// The usage of a failed attempt is an estimate: no provider told it.
-    fn count_uncertain(&mut self, kind: &EventKind<'_>) {
-        let is_estimate = matches!(kind, EventKind::AttemptFailed { usage: Some(_), .. });
-        self.uncertainty.take(kind, is_estimate);
     }
 
     /// Counts as the ledger did while the run was live.
@@ -116,7 +132,11 @@ impl Replay {
         for event in &added {
             if let EventKind::AttemptFailed { usage, cost } = &event.kind {
                 self.settle(*usage, *cost);
-                self.count_uncertain(&event.kind);
+                let worst = match cost {
+                    Some(Cost::Known(cost)) => *cost,
+                    _ => Money::ZERO,
+                };
+                self.uncertainty.take(&event.kind, usage.is_some(), worst);
             }
         }
         if self.is_paused && self.is_whole {
@@ -125,9 +145,8 @@ impl Replay {
             self.run.observe(&event);
             added.push(event);
         }
-        let reading = |gauge: &str| self.run.reading(gauge).unwrap_or(0);
-        let spent =
-            Amounts { steps: reading("steps"), tool_calls: reading("tool_calls"), ..self.spent };
+        let (steps, tool_calls) = (self.run.step_count(), self.run.tool_calls());
+        let spent = Amounts { steps, tool_calls, ..self.spent };
         Replayed {
             usage: self.work.usage,
             is_estimate: self.work.is_estimate,

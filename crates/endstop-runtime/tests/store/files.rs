@@ -1,4 +1,4 @@
-//! What the folder of a file store may look like.
+//! What the directory of a file store may look like.
 
 use std::fs;
 use std::path::PathBuf;
@@ -144,25 +144,25 @@ async fn a_torn_or_strange_trace_is_read_and_continued() {
 }
 
 #[tokio::test]
-async fn other_files_in_the_folder_are_left_alone() {
+async fn other_files_in_the_directory_are_left_alone() {
     let setup = setup("files-foreign");
     setup.save("mine", "state").await;
-    let folder = setup.place.path();
+    let directory = setup.place.path();
     for name in ["notes.txt", "file.run", ".DS_Store"] {
-        fs::write(folder.join(name), "foreign").unwrap();
+        fs::write(directory.join(name), "foreign").unwrap();
     }
-    for name in ["empty.run", "sp ace.run", "folder"] {
-        fs::create_dir(folder.join(name)).unwrap();
+    for name in ["empty.run", "sp ace.run", "directory"] {
+        fs::create_dir(directory.join(name)).unwrap();
     }
     fs::write(setup.file("mine", "notes.txt"), "foreign").unwrap();
-    let reopened = FileStore::open(&folder).unwrap();
+    let reopened = FileStore::open(&directory).unwrap();
     let runs = reopened.list().await.unwrap();
     assert_eq!(runs.len(), 1, "{runs:?}");
     assert_eq!((runs[0].id.as_str(), &runs[0].problem), ("mine", &None));
     assert!(reopened.remove(&id("mine")).await.unwrap());
     assert!(setup.file("mine", "notes.txt").exists());
     assert!(!setup.file("mine", "state").exists());
-    assert_eq!(fs::read_to_string(folder.join("notes.txt")).unwrap(), "foreign");
+    assert_eq!(fs::read_to_string(directory.join("notes.txt")).unwrap(), "foreign");
 }
 
 #[tokio::test]
@@ -206,8 +206,8 @@ async fn nobody_else_can_read_transcripts() {
         assert_eq!(mode(setup.file("secret", name)), 0o600, "{name}");
     }
     assert_eq!(mode(setup.place.path().join("~locks/secret.lock")), 0o600);
-    for folder in ["", "secret.run", "~locks"] {
-        assert_eq!(mode(setup.place.path().join(folder)), 0o700, "{folder}");
+    for directory in ["", "secret.run", "~locks"] {
+        assert_eq!(mode(setup.place.path().join(directory)), 0o700, "{directory}");
     }
     drop(lock);
     assert!(!setup.place.path().join("~locks/secret.lock").exists());

@@ -23,16 +23,16 @@ pub(crate) enum Kind {
 /// An empty place for one store, opened as often as a test likes.
 pub(crate) struct Place {
     pub(crate) kind: Kind,
-    folder: PathBuf,
+    directory: PathBuf,
     memory: MemoryStore,
 }
 
 impl Place {
     pub(crate) fn new(kind: Kind, name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("store").join(name);
-        drop(fs::remove_dir_all(&folder));
-        fs::create_dir_all(&folder).unwrap();
-        Self { kind, folder, memory: MemoryStore::new() }
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("store").join(name);
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).unwrap();
+        Self { kind, directory, memory: MemoryStore::new() }
     }
 
     /// A further handle.
@@ -52,15 +52,15 @@ impl Place {
         }
     }
 
-    /// The folder or file of the store.
+    /// The directory or file of the store.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join("runs")
+        self.directory.join("runs")
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.folder));
+        drop(fs::remove_dir_all(&self.directory));
     }
 }
 

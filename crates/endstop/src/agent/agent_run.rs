@@ -61,7 +61,7 @@ pub(super) struct AgentRun {
     /// Nobody decides now on what holds the run up: what was asked.
     pub(super) held_up: Option<Box<TripRecord>>,
     /// The cap that was approved last, and what was spent then.
-    pub(super) last_cap: Option<(Amounts, Money)>,
+    pub(super) last_limit: Option<(Amounts, Money)>,
 }
 
 /// What a hook is called about.
@@ -257,7 +257,7 @@ impl AgentRun {
         let (is_paused, record) =
             self.run().look(|run| (run.status() == Status::Paused, Box::new(run.trip_record())));
         let asked = self.held_up.take().filter(|_| is_paused);
-        self.state.execution.verdict = Some(asked.unwrap_or(record));
+        self.state.execution.trip_record = Some(asked.unwrap_or(record));
         self.run().ended();
         self.save().await;
     }
@@ -285,7 +285,7 @@ impl AgentRun {
         let execution = &mut self.state.execution;
         execution.core = self.node.run.look(Run::to_state).ok().map(Box::new);
         if flow_of(execution.status) == Flow::On {
-            execution.verdict = None;
+            execution.trip_record = None;
         }
     }
 

@@ -56,14 +56,14 @@ impl AgentRun {
     /// Takes in what was approved while the run was saved.
     pub(super) fn approve_what_was_approved(&mut self) {
         for approval in std::mem::take(&mut self.state.execution.approvals) {
-            self.approve(&approval.rule, approval.cap_picos.map(Money::from_picos));
+            self.approve(&approval.rule, approval.limit_picos.map(Money::from_picos));
         }
     }
 
-    fn approve(&mut self, rule: &str, cap: Option<Money>) {
-        let is_approved = self.run().approve(rule, cap);
-        if !is_approved && cap.is_some() {
-            let error = format!("`{rule}` is not approved: it names no money, and a cap was given");
+    fn approve(&mut self, rule: &str, limit: Option<Money>) {
+        let is_approved = self.run().approve(rule, limit);
+        if !is_approved && limit.is_some() {
+            let error = format!("`{rule}` is not approved: it has no cost limit to raise");
             if let Some(step) = self.state.execution.steps.last_mut() {
                 step.errors.push(error);
             }
@@ -92,7 +92,7 @@ impl AgentRun {
             Waited::Done(Approval::Yes) => self.approve_all(&rules, None),
             Waited::Done(Approval::UpTo(limit)) => {
                 let given = (self.run().budget().settled(), limit);
-                if self.last_cap.replace(given) == Some(given) {
+                if self.last_limit.replace(given) == Some(given) {
                     // The same answer again, and nothing has begun: it would be given for ever.
                     self.held_up = Some(verdict);
                     return Flow::Pause;
@@ -110,14 +110,14 @@ impl AgentRun {
                 self.held_up = Some(verdict);
                 return Flow::Pause;
             }
-            Waited::Cut => return self.checkpoint().await,
+            Waited::Aborted => return self.checkpoint().await,
         }
         self.flow()
     }
 
-    fn approve_all(&mut self, rules: &[String], cap: Option<Money>) {
+    fn approve_all(&mut self, rules: &[String], limit: Option<Money>) {
         for rule in rules {
-            self.approve(rule, cap);
+            self.approve(rule, limit);
         }
     }
 }

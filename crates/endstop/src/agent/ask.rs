@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
-use endstop_core::units::{Cost, TokenUsage};
+use endstop_core::units::{Cost, Money, TokenUsage};
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ use crate::message::{Message, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
 };
-use endstop_runtime::{CancelOn, OpenCall, Outcome, Pricing, Waited, estimate_tokens};
+use endstop_runtime::{CancelOn, Charge, OpenCall, Outcome, Pricing, Received, Waited};
 
 /// What has come of an answer.
 #[derive(Default)]
@@ -41,22 +41,38 @@ struct Answer {
 }
 
 impl Answer {
-    /// Tokens where the provider told none: what came, and the input that was sent.
-    fn estimate(&self, call: &OpenCall) -> TokenUsage {
-        if !self.is_sent {
-            return TokenUsage::default();
-        }
+    /// What has come, without what the provider told at the end. A stream that is dropped is closed.
+    fn received(&self) -> Received {
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
-        TokenUsage {
-            input: call.estimated_input(),
-            output: estimate_tokens(u64::try_from(bytes).unwrap_or(u64::MAX)),
-            ..TokenUsage::default()
+        Received {
+            output_bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+            is_stream: true,
+            ..Received::default()
         }
     }
 
-    const fn has_pieces(&self) -> bool {
-        self.first_piece_after.is_some()
+    /// What the answer is charged for, if it did not fail.
+    fn charge(&self, call: &OpenCall, end: &ModelEnd) -> Charge {
+        let received = self.received();
+        if self.is_cut && !self.is_sent {
+            return Charge {
+                usage: TokenUsage::default(),
+                cost: Cost::Known(Money::ZERO),
+                unconfirmed: Money::ZERO,
+                is_estimate: false,
+            };
+        }
+        if self.is_cut {
+            return call.most(&received);
+        }
+        let usage = end.usage.unwrap_or_else(|| call.estimate(&received));
+        Charge {
+            usage,
+            cost: end.cost.map_or_else(|| call.cost(&usage), Cost::Known),
+            unconfirmed: Money::ZERO,
+            is_estimate: end.usage.is_none(),
+        }
     }
 }
 
@@ -66,14 +82,6 @@ struct Attempt {
     trial: Trial,
     /// Requests that failed one after the other before this one.
     failed: u32,
-}
-
-/// A cost as the step's record keeps it.
-const fn known(cost: Cost) -> Option<u64> {
-    match cost {
-        Cost::Known(money) => Some(money.picos()),
-        Cost::Unpriced => None,
-    }
 }
 
 impl AgentRun {
@@ -184,7 +192,7 @@ impl AgentRun {
         loop {
             let piece = match self.run().wait(&mut stream.next(), CancelOn::Abort).await {
                 Waited::Done(piece) => piece.map(|piece| piece.unwrap_or_else(panicked)),
-                Waited::Cut => {
+                Waited::Aborted => {
                     answer.is_cut = true;
                     return answer;
                 }
@@ -273,25 +281,25 @@ impl AgentRun {
         let end = answer.end.take();
         let is_whole = end.is_some();
         let end = end.unwrap_or_default();
+        let charge = answer.charge(&attempt.call, &end);
         let told = end.usage;
-        let usage = told.unwrap_or_else(|| answer.estimate(&attempt.call));
-        let cost = end.cost.map_or_else(|| attempt.call.cost(&usage), Cost::Known);
         let step = self.state.execution.steps.last().map_or(0, |step| step.number);
         name_calls(step, &mut answer.calls);
         let calls: &[ToolCall] = if is_whole { &answer.calls } else { &[] };
         let lowered_by = attempt.call.lowered_by();
         let directive = attempt.call.replied(&Outcome {
             model: end.model.as_deref(),
-            usage,
-            cost: Some(cost),
-            is_estimate: told.is_none(),
+            usage: charge.usage,
+            cost: Some(charge.cost),
+            is_estimate: charge.is_estimate,
+            unconfirmed: charge.unconfirmed,
             finish: end.finish.as_deref(),
             tool_calls: calls,
             text: &answer.text,
             reasoning_tokens: end.reasoning_tokens,
             first_piece_after: answer.first_piece_after,
         });
-        self.count_spent(Some(usage), known(cost), told.is_none());
+        self.count_spent(&charge);
         self.flush().await;
         if directive == Directive::Retry {
             self.uses_retry_model = self.agent.retry_model.is_some();

@@ -102,7 +102,7 @@ impl AgentRun {
             match self.run().wait(&mut batch.running.next(), CancelOn::Abort).await {
                 Waited::Done(Some(ran)) => self.finish_call(&mut batch, ran).await,
                 Waited::Done(None) => break,
-                Waited::Cut => self.cut_calls(&mut batch).await,
+                Waited::Aborted => self.cut_calls(&mut batch).await,
             }
         }
         self.put_answers(batch);
@@ -289,7 +289,7 @@ impl AgentRun {
             } else {
                 answers::still_running(&call.tool, &why, took)
             };
-            let answered = Answered { outcome: ToolOutcome::Cut, text, took };
+            let answered = Answered { outcome: ToolOutcome::Aborted, text, took };
             self.tell_end(&call, &answered);
             self.answered(batch, place, answered).await;
         }

@@ -387,5 +387,8 @@ fn fixed_tokens(instructions: &str, tools: &ToolSet) -> u64 {
 
 /// [`DEFAULT_POLICY`] as a value.
 fn default_policy() -> Policy {
-    endstop_core::expr::parse(DEFAULT_POLICY).map(Policy::stop).unwrap_or_default()
+    match endstop_core::expr::parse(DEFAULT_POLICY) {
+        Ok(condition) => Policy::stop(condition),
+        Err(error) => unreachable!("the default policy is a condition: {error:?}"),
+    }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use endstop_core::run::Run;
 use endstop_core::units::Money;
-use endstop_core::wire::v1::trace::Line;
 
 use super::state::{AgentState, ToolExecution};
 use super::{AgentLoop, ExecuteError};
@@ -39,10 +38,12 @@ pub(super) async fn load(
     };
     let was_open = state.execution.open_step.take().is_some();
     let mut replay = Replay::continuing(run, was_open);
-    for line in &lines {
-        if let Ok(line) = serde_json::from_str::<Line<'_>>(line) {
-            replay.take(&line);
-        }
+    for (place, line) in (state.execution.events..).zip(&lines) {
+        replay.take_line(line.as_bytes()).map_err(|error| ExecuteError::Damaged {
+            run: id.clone(),
+            line: place.saturating_add(1),
+            error,
+        })?;
     }
     let replayed = replay.finish();
     let (run, (usage, is_estimate)) = (replayed.run(), replayed.usage());
@@ -70,7 +71,7 @@ pub(super) async fn load(
 /// became of its calls is not known.
 fn answer_open_calls(state: &mut AgentState) {
     for call in state.unanswered() {
-        let (outcome, place) = (ToolOutcome::Cut, state.place_of_answer());
+        let (outcome, place) = (ToolOutcome::Aborted, state.place_of_answer());
         let execution = ToolExecution {
             id: call.id.clone(),
             tool: call.tool.clone(),

@@ -138,7 +138,7 @@ fn agent_run(
         stored,
         continued: (0, 0),
         held_up: None,
-        last_cap: None,
+        last_limit: None,
     };
     run.run().set_external_stops(external_stops(&run));
     run

@@ -82,7 +82,8 @@ pub struct ExecutionState {
     pub approvals: Vec<GivenApproval>,
     /// The trip record: of the end, or of the pause.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Box<TripRecord>>,
+    #[serde(rename = "verdict")]
+    pub trip_record: Option<Box<TripRecord>>,
     /// Why the run failed, where it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -163,7 +164,7 @@ pub struct GivenApproval {
     /// The amount of `cost` in pico-dollars up to which it is approved; none: the rule no longer holds up
     /// this run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cap_picos: Option<u64>,
+    pub limit_picos: Option<u64>,
 }
 
 /// A step that a pause interrupted.
@@ -231,15 +232,17 @@ impl AgentState {
         self
     }
 
-    /// Approves the rules that hold up a paused run: for good, or until `cost` reaches `cap`. They count
-    /// when the run goes on. A cap approves no rule that names no money.
+    /// Approves the rules that paused the run: for good, or until `cost` reaches `limit`. They count when the run goes
+    /// on. A limit approves no rule without a cost limit.
     #[must_use]
-    pub fn approved(mut self, cap: Option<Money>) -> Self {
-        let verdict = self.execution.verdict.as_deref();
+    pub fn approved(mut self, limit: Option<Money>) -> Self {
+        let verdict = self.execution.trip_record.as_deref();
         let rules = verdict.map_or(&[][..], |verdict| &verdict.rules);
         let held = rules.iter().filter(|rule| rule.action == Action::Pause && rule.trips);
-        let given = held
-            .map(|rule| GivenApproval { rule: rule.id.clone(), cap_picos: cap.map(Money::picos) });
+        let given = held.map(|rule| GivenApproval {
+            rule: rule.id.clone(),
+            limit_picos: limit.map(Money::picos),
+        });
         self.execution.approvals.extend(given);
         self
     }
@@ -331,7 +334,7 @@ impl AgentState {
     /// The signal that the run ended by.
     #[must_use]
     pub fn last_stop_signal(&self) -> Option<&StopSignal> {
-        self.execution.verdict.as_ref().and_then(|verdict| verdict.primary.as_ref())
+        self.execution.trip_record.as_ref().and_then(|verdict| verdict.primary.as_ref())
     }
 
     /// Why the run ended; `completed` if it ended by itself, none while it goes on.
@@ -343,7 +346,8 @@ impl AgentState {
     /// The signals that stand.
     #[must_use]
     pub fn continuation(&self) -> ExecutionContinuation {
-        let stop_signals = self.execution.verdict.as_ref().map(|verdict| verdict.signals.clone());
+        let stop_signals =
+            self.execution.trip_record.as_ref().map(|verdict| verdict.signals.clone());
         ExecutionContinuation {
             stop_signals: stop_signals.unwrap_or_default(),
             is_continuation_requested: false,
@@ -353,7 +357,7 @@ impl AgentState {
     /// The trip record as text; a line that says where the run stands before there is one.
     #[must_use]
     pub fn explain(&self) -> String {
-        match &self.execution.verdict {
+        match &self.execution.trip_record {
             Some(verdict) => verdict.to_string(),
             None => format!("status: {}", self.status().name()),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
-use endstop_core::units::TokenUsage;
+use endstop_core::units::Cost;
 use tokio::time::Instant;
 
 use super::agent_run::{About, AgentRun, Flow};
@@ -12,11 +12,11 @@ use super::hooks::Trigger;
 use super::state::{OpenStep, Step};
 use crate::message::Message;
 use crate::observe::Detail;
-use endstop_runtime::{CallPlan, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, Pricing};
+use endstop_runtime::{
+    CallPlan, Charge, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, Pricing, WRAP_UP_NOTE,
+};
 
 /// What the model is told at the beginning of a wrap-up.
-const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
-    any more. Answer now, as well as you can, with what you have. Say what is missing.";
 
 impl AgentRun {
     /// Takes one step, or goes on with one that was interrupted.
@@ -161,20 +161,13 @@ impl AgentRun {
     }
 
     /// Adds what was spent to the step's record.
-    pub(super) fn count_spent(
-        &mut self,
-        usage: Option<TokenUsage>,
-        cost: Option<u64>,
-        is_estimate: bool,
-    ) {
+    pub(super) fn count_spent(&mut self, charge: &Charge) {
         let Some(step) = self.state.execution.steps.last_mut() else { return };
-        if let Some(usage) = usage {
-            step.usage = step.usage.checked_add(&usage).unwrap_or(step.usage);
-        }
-        step.cost_picos = match (step.cost_picos, cost) {
-            (Some(sum), Some(cost)) => sum.checked_add(cost),
+        step.usage = step.usage.checked_add(&charge.usage).unwrap_or(step.usage);
+        step.cost_picos = match (step.cost_picos, charge.cost) {
+            (Some(sum), Cost::Known(cost)) => sum.checked_add(cost.picos()),
             _ => None,
         };
-        step.is_estimate |= is_estimate;
+        step.is_estimate |= charge.is_estimate;
     }
 }

@@ -127,7 +127,7 @@ fn answer_of(agent: &AgentLoop, state: &AgentState) -> String {
 /// A sub-agent is not resumed: what its pause rules ask is for the parent's model to settle otherwise.
 fn what_it_waits_for(agent: &AgentLoop, state: &AgentState) -> String {
     let policy = agent.0.program.policy();
-    let rules = state.execution.verdict.iter().flat_map(|verdict| &verdict.rules);
+    let rules = state.execution.trip_record.iter().flat_map(|verdict| &verdict.rules);
     let holding = rules.filter(|rule| rule.action == Action::Pause && rule.trips);
     let texts = holding.filter_map(|rule| policy.rule(&rule.id));
     let texts: Vec<String> =
@@ -137,5 +137,5 @@ fn what_it_waits_for(agent: &AgentLoop, state: &AgentState) -> String {
 
 /// The condition that stopped the run, as written.
 fn limit_of(state: &AgentState) -> Option<&str> {
-    state.execution.verdict.as_ref()?.terminated_by.as_deref()
+    state.execution.trip_record.as_ref()?.terminated_by.as_deref()
 }

@@ -33,7 +33,7 @@ pub struct DryRunStop {
     /// Money settled until then; none where a call had no price.
     pub cost: Option<Money>,
     /// The trip record.
-    pub verdict: TripRecord,
+    pub trip_record: TripRecord,
 }
 
 /// Follows root runs with a policy that decides nothing. It follows one run at a time.
@@ -99,7 +99,10 @@ impl DryRunObserver {
     #[must_use]
     pub fn trip_record(&self) -> TripRecord {
         let state = self.lock();
-        state.first.as_ref().map_or_else(|| state.run.trip_record(), |stop| stop.verdict.clone())
+        state
+            .first
+            .as_ref()
+            .map_or_else(|| state.run.trip_record(), |stop| stop.trip_record.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -118,7 +121,7 @@ impl State {
             return;
         }
         match self.run.observe(event) {
-            Directive::Stop | Directive::CancelNow => self.stopped(event.at),
+            Directive::Stop | Directive::Abort => self.stopped(event.at),
             Directive::Pause => self.approve(event),
             Directive::Refuse => {
                 if let EventKind::ToolBegin { tool } = event.kind {
@@ -140,7 +143,7 @@ impl State {
                 steps: self.run.step_count(),
                 tokens: self.run.tokens(),
                 cost: self.run.cost(),
-                verdict: self.run.trip_record(),
+                trip_record: self.run.trip_record(),
             });
         }
     }
@@ -159,7 +162,7 @@ impl State {
         }
         if event.kind.is_intention() {
             match self.run.observe(event) {
-                Directive::Stop | Directive::CancelNow => self.stopped(event.at),
+                Directive::Stop | Directive::Abort => self.stopped(event.at),
                 _ => {}
             }
         }

@@ -1,7 +1,7 @@
 //! The tools that the command `endstop agent` offers, each behind a switch of its own.
 //!
-//! Those for files are confined to one folder ([`Workspace`]). `bash` is not: it runs what it is told with
-//! the rights, the environment and the network of the program, and only begins in that folder.
+//! Those for files are confined to one directory ([`Workspace`]). `bash` is not: it runs what it is told with
+//! the rights, the environment and the network of the program, and only begins in that directory.
 
 use std::fmt;
 use std::path::Path;
@@ -30,13 +30,13 @@ pub use workspace::{Workspace, WorkspaceError};
 pub enum Builtin {
     /// `read_file`: a text file, or some lines of it.
     Read,
-    /// `list_folder`: the entries of a folder.
+    /// `list_directory`: the entries of a directory.
     List,
-    /// `search`: the lines below a folder that match a pattern.
+    /// `search`: the lines below a directory that match a pattern.
     Search,
     /// `write_file`: creates or replaces a file, all or nothing.
     Write,
-    /// `bash`: a shell command, which is not confined to the folder.
+    /// `bash`: a shell command, which is not confined to the directory.
     Bash,
 }
 
@@ -61,7 +61,7 @@ impl Builtin {
     pub const fn tool_name(self) -> &'static str {
         match self {
             Self::Read => "read_file",
-            Self::List => "list_folder",
+            Self::List => "list_directory",
             Self::Search => "search",
             Self::Write => "write_file",
             Self::Bash => "bash",
@@ -144,7 +144,7 @@ impl UnknownBuiltin {
     }
 }
 
-/// The tools, in the order given, over one folder.
+/// The tools, in the order given, over one directory.
 #[must_use]
 pub fn tools(workspace: &Workspace, wanted: &[Builtin]) -> Vec<Arc<dyn Tool>> {
     wanted.iter().map(|tool| tool.make(workspace.clone())).collect()

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_name_that_was_meant_comes_first() {
-        let known = ["read_file", "list_folder", "search", "write_file", "bash"];
+        let known = ["read_file", "list_directory", "search", "write_file", "bash"];
         for (found, meant) in [
             ("read-file", "read_file"),
             ("ReadFile", "read_file"),

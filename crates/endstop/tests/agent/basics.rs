@@ -137,12 +137,12 @@ async fn attempts_are_counted_apart_from_steps_and_waited_between() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn used_up_attempts_end_the_run_with_retry_limit() {
+async fn used_up_attempts_fail_the_run() {
     let model = replies([Reply::error(ModelErrorKind::Unavailable)]);
     let state = agent(&model, "steps >= 5").build().unwrap().run("Go.").await.unwrap();
-    assert_eq!(state.stop_reason(), Some(StopReason::RetryLimitReached));
+    assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade));
     assert_eq!(model.calls(), 3);
-    assert_eq!(state.status(), Status::Stopped);
+    assert_eq!(state.status(), Status::Failed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -140,7 +140,10 @@ async fn a_warning_is_an_event_and_one_note_to_the_model_with_what_is_left() {
         if tells {
             assert_eq!(notes.len(), 2, "{notes:?}");
             assert!(notes[0].contains("steps is 2") && notes[0].contains("4 steps"), "{notes:?}");
-            assert!(notes[1].contains("2 steps") && notes[1].contains("tokens"), "{notes:?}");
+            assert!(
+                notes[1].contains("1 step,") && notes[1].contains("tokens is 480"),
+                "{notes:?}"
+            );
         } else {
             assert!(notes.is_empty(), "{notes:?}");
         }

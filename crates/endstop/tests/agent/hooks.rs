@@ -157,7 +157,7 @@ async fn at_every_trigger_whatever_a_hook_does_counts_and_escapes_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_fails_once_the_run_has_stopped_makes_it_fail() {
+async fn an_error_of_a_hook_once_the_run_has_stopped_is_late_and_changes_no_reason() {
     for trigger in [Trigger::OnStop, Trigger::AfterExecution] {
         for deed in [Deed::Fail, Deed::Panic] {
             let model = caller("look");
@@ -165,10 +165,12 @@ async fn a_hook_that_fails_once_the_run_has_stopped_makes_it_fail() {
             let (builder, after) = counting(builder, Trigger::AfterExecution);
             let builder = builder.hook_named(trigger, 0, "culprit", culprit(deed, false));
             let state = builder.build().unwrap().run("Go.").await.unwrap();
-            check(deed, trigger, &state);
-            // The reason that was there before is not lost.
-            let stood = state.continuation().stop_signals.to_string();
-            assert!(stood.contains("steps_limit"), "{stood}");
+            let record = state.execution.trip_record.as_ref().unwrap();
+            assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached), "{record}");
+            assert_eq!(state.status(), Status::Stopped);
+            let late: Vec<_> = record.late_signals.iter().collect();
+            assert_eq!((late.len(), late[0].reason), (1, StopReason::ErrorForbade), "{record}");
+            assert!(record.to_string().contains("\nlate: error: the hook `culprit`"), "{record}");
             assert_eq!((model.calls(), after.load(Ordering::SeqCst)), (2, 1));
         }
     }

@@ -1,4 +1,4 @@
-//! The kill switch: it refuses new runs, ends those that run, and after it is thrown nothing begins.
+//! The kill switch: it refuses new runs, ends those that run, and after it is on nothing begins.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,19 +43,19 @@ fn check(state: &AgentState, message: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thrown_switch_refuses_new_runs_until_it_is_reset() {
+async fn a_switch_that_is_on_refuses_new_runs_until_it_is_reset() {
     let file = kill_file("refuses");
     let memory = MemoryKillSwitch::new();
     let model = answerer("Done.");
     let by_file = agent(&model, "steps >= 5").kill_switch(file.clone()).build().unwrap();
     let by_memory = agent(&model, "steps >= 5").kill_switch(memory.clone()).build().unwrap();
-    file.throw("costs too much").unwrap();
-    memory.throw("costs too much");
+    file.turn_on("costs too much").unwrap();
+    memory.turn_on("costs too much");
     for agent in [&by_file, &by_memory] {
         let state = agent.run("Go.").await.unwrap();
         check(&state, "costs too much");
         assert_eq!((model.calls(), state.step_count()), (0, 0));
-        let refused = state.execution.verdict.as_ref().unwrap().refused.clone();
+        let refused = state.execution.trip_record.as_ref().unwrap().refused.clone();
         assert_eq!(refused, None, "{}", state.explain());
     }
     file.reset().unwrap();
@@ -66,7 +66,7 @@ async fn a_thrown_switch_refuses_new_runs_until_it_is_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_run_is_not_resumed_while_the_switch_is_thrown() {
+async fn a_paused_run_is_not_resumed_while_the_switch_is_on() {
     let switch = MemoryKillSwitch::new();
     let model = caller("look");
     let rules = policy("[stop]\nlimit = \"steps >= 9\"\n[pause]\nask = \"steps >= 2\"\n");
@@ -74,7 +74,7 @@ async fn a_paused_run_is_not_resumed_while_the_switch_is_thrown() {
     let agent = builder.kill_switch(switch.clone()).build().unwrap();
     let state = agent.run("Go.").await.unwrap();
     assert_eq!((state.status(), model.calls()), (Status::Paused, 2));
-    switch.throw("out");
+    switch.turn_on("out");
     let state = agent.execute(state.approved(None)).await.unwrap();
     check(&state, "out");
     assert_eq!(model.calls(), 2);
@@ -88,7 +88,7 @@ async fn it_ends_a_run_before_the_next_model_call_and_the_next_tool_call() {
         let switch = MemoryKillSwitch::new();
         let thrown = switch.clone();
         let tool = FunctionTool::without_arguments("throw", "Throws.", move |_| {
-            thrown.throw("by the tool");
+            thrown.turn_on("by the tool");
             async { Ok::<_, ToolError>("thrown") }
         });
         let (model, looked) = (replies(calls.clone()), Arc::new(AtomicU64::new(0)));
@@ -125,7 +125,7 @@ async fn it_cuts_what_is_in_flight_within_the_interval() {
         let agent = builder.budget(budget.clone()).build().unwrap();
         let throw = async {
             sleep(ms(1_010)).await;
-            switch.throw("enough").unwrap();
+            switch.turn_on("enough").unwrap();
         };
         let begun = Instant::now();
         let (state, ()) = tokio::join!(agent.run("Go."), throw);
@@ -150,7 +150,7 @@ async fn it_ends_children_whose_agents_know_nothing_of_it() {
     let agent = builder.kill_switch(switch.clone()).build().unwrap();
     let throw = async {
         sleep(ms(500)).await;
-        switch.throw("enough");
+        switch.turn_on("enough");
     };
     let (state, ()) = tokio::join!(agent.run("Go."), throw);
     let state = state.unwrap();
@@ -163,16 +163,16 @@ async fn it_ends_children_whose_agents_know_nothing_of_it() {
 struct Blind;
 
 impl KillSwitch for Blind {
-    fn thrown(&self) -> Option<String> {
-        Some("nobody knows, so it counts as thrown".to_owned())
+    fn on(&self) -> Option<String> {
+        Some("nobody knows, so it counts as on".to_owned())
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_switch_that_cannot_find_out_counts_as_thrown() {
+async fn a_switch_that_cannot_find_out_counts_as_on() {
     let model = answerer("Done.");
     let agent = agent(&model, "steps >= 5").kill_switch(Blind).build().unwrap();
-    check(&agent.run("Go.").await.unwrap(), "nobody knows, so it counts as thrown");
+    check(&agent.run("Go.").await.unwrap(), "nobody knows, so it counts as on");
     assert_eq!(model.calls(), 0);
 }
 
@@ -208,14 +208,14 @@ struct Watch {
     switch: MemoryKillSwitch,
     models: AtomicU64,
     tools: AtomicU64,
-    /// Model and tool calls that began while the switch was thrown.
+    /// Model and tool calls that began while the switch was on.
     late: AtomicU64,
 }
 
 impl Watch {
     fn saw(&self, counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::SeqCst);
-        self.late.fetch_add(u64::from(self.switch.thrown().is_some()), Ordering::SeqCst);
+        self.late.fetch_add(u64::from(self.switch.on().is_some()), Ordering::SeqCst);
     }
 }
 
@@ -281,7 +281,7 @@ fn random_agent(name: &str, depth: u64, dice: &mut Dice, watch: &Arc<Watch>) -> 
 }
 
 /// One schedule; what was seen, and whether the kill came before the run had ended. Where time is real and
-/// there are threads, a call may begin while the switch is being thrown.
+/// there are threads, a call may begin while the switch is being turned on.
 async fn schedule(seed: u64, is_simulated: bool) -> (Arc<Watch>, bool) {
     let mut dice = Dice::new(seed);
     let switch = MemoryKillSwitch::new();
@@ -299,7 +299,7 @@ async fn schedule(seed: u64, is_simulated: bool) -> (Arc<Watch>, bool) {
     let thrown_at = ms(dice.below(600));
     let throwing = tokio::spawn(async move {
         sleep(thrown_at).await;
-        switch.throw("enough");
+        switch.turn_on("enough");
     });
     let state = agent.run("Go.").await.unwrap();
     let took = watch.begun.elapsed();
@@ -311,7 +311,7 @@ async fn schedule(seed: u64, is_simulated: bool) -> (Arc<Watch>, bool) {
     assert_eq!(budget.held(), Amounts::default(), "{what}");
     assert_eq!(budget.settled().tokens, state.usage().total(), "{what}");
     assert_all_answered(&state);
-    let is_killed = watch.switch.thrown().is_some() && took > thrown_at;
+    let is_killed = watch.switch.on().is_some() && took > thrown_at;
     if is_killed && is_simulated {
         check(&state, "enough");
         assert!(took <= thrown_at + interval + ms(2), "{what}");

@@ -200,11 +200,16 @@ async fn input_that_was_counted_before_is_estimated_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_broke_after_it_was_sent_is_charged_its_input() {
-    let broken = |after| {
-        let reply = Reply::text("").fail(ModelErrorKind::Connection, None);
-        reply.delay(Duration::from_secs(after))
-    };
-    for (first, charged) in [(Reply::text("").cut(), 1), (broken(600), 1), (broken(1), 0)] {
+    let failing = |kind| Reply::text("").fail(kind, None).delay(Duration::from_secs(600));
+    for (first, charged) in [
+        (Reply::text("").cut(), 1),
+        (failing(ModelErrorKind::Truncated), 1),
+        (failing(ModelErrorKind::TimedOut), 1),
+        (failing(ModelErrorKind::Malformed), 1),
+        (failing(ModelErrorKind::Connection), 0),
+        (failing(ModelErrorKind::RateLimited), 0),
+        (failing(ModelErrorKind::Unavailable), 0),
+    ] {
         let model = replies([first, Reply::text("Done.").usage(30_000, 10)]);
         let state = agent(&model, "steps >= 2").build().unwrap().run("x".repeat(90_000)).await;
         let state = state.unwrap();
@@ -230,7 +235,7 @@ async fn a_dropped_reply_is_no_failure() {
     }
     let model = replies([sorry(), busy()]);
     let state = under(&model, rules).build().unwrap().run("Go.").await.unwrap();
-    assert_eq!((model.calls(), state.stop_reason()), (4, Some(StopReason::RetryLimitReached)));
+    assert_eq!((model.calls(), state.stop_reason()), (4, Some(StopReason::ErrorForbade)));
     let signal = state.last_stop_signal().unwrap();
     assert!(signal.message.starts_with("3 requests"), "{}", signal.message);
 }

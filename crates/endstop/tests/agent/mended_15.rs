@@ -27,7 +27,7 @@ async fn the_steps_of_a_sub_agent_are_not_those_that_a_streak_counts() {
         let record = state.explain();
         assert_eq!((state.steps().len(), state.step_count()), (own, 10 + own as u64), "{record}");
         assert_eq!(
-            state.execution.verdict.as_ref().unwrap().rule.as_deref(),
+            state.execution.trip_record.as_ref().unwrap().rule.as_deref(),
             Some("limit"),
             "{record}"
         );

@@ -174,7 +174,7 @@ async fn the_switch_and_the_token_of_a_child_end_the_child_and_not_its_parent() 
                     tokio::time::sleep(ten_seconds()).await;
                 }
                 if by_switch {
-                    switch.throw("enough");
+                    switch.turn_on("enough");
                 } else {
                     let signal = StopSignal::new(StopReason::UserRequested).with_message("enough");
                     token.cancel(signal, Urgency::Now);
@@ -209,7 +209,7 @@ async fn the_switch_and_the_token_of_an_agent_that_was_handed_to_end_the_run() {
                 tokio::time::sleep(ten_seconds()).await;
             }
             if by_switch {
-                switch.throw("enough");
+                switch.turn_on("enough");
             } else {
                 token.cancel(StopSignal::new(StopReason::UserRequested), Urgency::Now);
             }
@@ -266,7 +266,7 @@ impl CancellationSource for Hour {
     }
 }
 
-/// How long a run with a switch, thrown after two seconds, and a limit of ten seconds takes.
+/// How long a run with a switch, turned on after two seconds, and a limit of ten seconds takes.
 async fn took(builder: AgentBuilder, throws: bool) -> (Duration, AgentState) {
     let switch = MemoryKillSwitch::new();
     let builder = builder.stop_when(condition("active >= 10s")).kill_switch(switch.clone());
@@ -275,7 +275,7 @@ async fn took(builder: AgentBuilder, throws: bool) -> (Duration, AgentState) {
     let throw = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
         if throws {
-            switch.throw("enough");
+            switch.turn_on("enough");
         }
     };
     let ((), state) = tokio::join!(throw, async {

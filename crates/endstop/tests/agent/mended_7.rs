@@ -107,7 +107,7 @@ async fn a_model_that_panics_has_failed_to_answer_and_the_run_ends_in_order() {
             .build()
             .unwrap();
         let state = agent.run("Go.").await.unwrap();
-        assert_eq!(state.status(), Status::Stopped, "{}", state.explain());
+        assert_eq!(state.status(), Status::Failed, "{}", state.explain());
         assert_eq!(ended.load(Ordering::SeqCst), 1);
         let errors = &state.steps()[0].errors;
         assert!(errors[0].contains("cannot be read") && errors[0].contains("stream"), "{errors:?}");

@@ -60,7 +60,7 @@ async fn one_override_lets_one_more_step_pass_and_no_other() {
     assert_eq!((model.calls(), state.step_count()), (3, 3));
     assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached));
     assert_eq!(asked.load(Ordering::SeqCst), 2);
-    let history = &state.execution.verdict.as_ref().unwrap().overrides;
+    let history = &state.execution.trip_record.as_ref().unwrap().overrides;
     assert_eq!(history.len(), 1, "{history:?}");
     assert_eq!((history[0].by.as_str(), history[0].step), ("critic", 2));
     assert_eq!(
@@ -102,7 +102,7 @@ async fn the_allowance_is_finite_and_its_end_is_an_error() {
             "{what}"
         );
         assert!(asked.load(Ordering::SeqCst) <= 7, "{what}");
-        let history = &state.execution.verdict.as_ref().unwrap().overrides;
+        let history = &state.execution.trip_record.as_ref().unwrap().overrides;
         assert_eq!(history.iter().filter(|o| o.rule.is_some()).count(), 3, "{history:?}");
         assert_all_answered(&state);
     }
@@ -169,7 +169,7 @@ async fn a_continuation_clears_a_tools_signal_once() {
     // Stopped at 2, went on, and met the limit at 4.
     assert_eq!(count.load(Ordering::SeqCst), 4);
     assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached));
-    let history = &state.execution.verdict.as_ref().unwrap().overrides;
+    let history = &state.execution.trip_record.as_ref().unwrap().overrides;
     assert!(history.iter().any(|o| o.what == "raised signals cleared"), "{history:?}");
 }
 
@@ -183,7 +183,7 @@ async fn hard_rules_are_not_overridden() {
         ),
         ("[stop]\nlimit = \"tokens >= 250\"\n", StopReason::TokenLimitReached, 1),
         ("[stop]\nlimit = \"cost >= $0.0001\"\n", StopReason::CostLimitReached, 1),
-        ("[stop]\nlimit = \"steps >= 3 or cost >= $0.5\"\n", StopReason::StepsLimitReached, 3),
+        ("[stop]\nlimit = \"steps >= 9 or cost >= $0.0001\"\n", StopReason::CostLimitReached, 1),
     ];
     for (rules, reason, at_least) in cases {
         let reply = Reply::call("look", json!({})).usage(100, 10);
@@ -202,7 +202,7 @@ async fn hard_rules_are_not_overridden() {
         assert_eq!(state.stop_reason(), Some(reason), "{what}");
         assert!(model.calls() >= at_least && model.calls() < 9, "{} calls, {what}", model.calls());
         assert_eq!(state.status(), Status::Stopped, "{what}");
-        assert!(state.execution.verdict.as_ref().unwrap().overrides.is_empty(), "{what}");
+        assert!(state.execution.trip_record.as_ref().unwrap().overrides.is_empty(), "{what}");
         assert_all_answered(&state);
     }
 }
@@ -231,7 +231,7 @@ async fn kill_cancellation_and_error_are_not_overridden() {
         let model = caller("look");
         let tool = FunctionTool::without_arguments("look", "Looks.", move |_| {
             match what {
-                "kill" => thrown.throw("out"),
+                "kill" => thrown.turn_on("out"),
                 "cancel" => {
                     let signal = StopSignal::new(StopReason::UserRequested).with_message("no");
                     to_cancel.cancel(signal, Urgency::Graceful);
@@ -307,8 +307,8 @@ async fn a_time_limit_that_cuts_a_tool_can_be_overridden_as_any_other() {
     let builder = builder.tool(slow_tool("sleep", Duration::from_millis(700)));
     let (builder, _) = continues(builder, Trigger::OnStop, 1);
     let state = builder.build().unwrap().run("Go.").await.unwrap();
-    use endstop::message::ToolOutcome::{Cut, Succeeded};
-    assert_eq!(outcomes(&state), [Succeeded, Cut, Succeeded], "{}", state.explain());
+    use endstop::message::ToolOutcome::{Aborted, Succeeded};
+    assert_eq!(outcomes(&state), [Succeeded, Aborted, Succeeded], "{}", state.explain());
     assert_eq!(state.stop_reason(), Some(StopReason::TimeLimitReached));
     assert_eq!((model.calls(), state.execution.at_ms), (3, 1_700));
 }

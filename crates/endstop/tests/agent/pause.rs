@@ -52,7 +52,7 @@ async fn a_paused_run_goes_on_in_another_process_once_it_is_approved() {
     assert_eq!((state.usage().total(), state.steps().len()), (550, 5));
     assert_eq!(outcomes(&state), [ToolOutcome::Succeeded; 5]);
     assert_all_answered(&state);
-    let verdict = state.execution.verdict.as_ref().unwrap();
+    let verdict = state.execution.trip_record.as_ref().unwrap();
     assert_eq!(verdict.overrides.len(), 1, "{:?}", verdict.overrides);
 }
 

@@ -109,7 +109,7 @@ async fn check(agent: AgentBuilder, what: &str) -> (usize, Status) {
         assert_eq!(replay.run.status(), seen.status, "{what}: {id}");
     }
     let root = &all[state.id.as_str()];
-    assert_eq!(state.execution.verdict.as_ref().unwrap().to_json(), root.verdict, "{what}");
+    assert_eq!(state.execution.trip_record.as_ref().unwrap().to_json(), root.verdict, "{what}");
     (all.len(), state.status())
 }
 

@@ -123,8 +123,8 @@ async fn a_run_that_is_carried_on_at_every_step_equals_the_uninterrupted_one() {
         }
         assert_same(&carried_on, &whole, rules);
         assert_eq!(
-            carried_on.execution.verdict.as_ref().unwrap().to_json(),
-            whole.execution.verdict.as_ref().unwrap().to_json()
+            carried_on.execution.trip_record.as_ref().unwrap().to_json(),
+            whole.execution.trip_record.as_ref().unwrap().to_json()
         );
     }
     assert!(steps > 25, "{steps}");
@@ -205,22 +205,22 @@ async fn a_run_whose_future_is_dropped_anywhere_goes_on_and_loses_no_spend() {
 
 #[tokio::test]
 async fn files_and_sqlite_keep_a_dropped_run_as_memory_does() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-resume");
-    drop(std::fs::remove_dir_all(&folder));
-    std::fs::create_dir_all(&folder).unwrap();
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-resume");
+    drop(std::fs::remove_dir_all(&directory));
+    std::fs::create_dir_all(&directory).unwrap();
     for (place, cut) in [120, 610].into_iter().enumerate() {
-        let path = folder.join(format!("files-{place}"));
+        let path = directory.join(format!("files-{place}"));
         let open = || Arc::new(FileStore::open(&path).unwrap()) as Arc<dyn Store>;
         cut_and_resume(&open, &[cut], true).await;
         #[cfg(feature = "sqlite")]
         {
-            let path = folder.join(format!("runs-{place}.db"));
+            let path = directory.join(format!("runs-{place}.db"));
             let open =
                 || Arc::new(endstop::store::SqliteStore::open(&path).unwrap()) as Arc<dyn Store>;
             cut_and_resume(&open, &[cut], true).await;
         }
     }
-    drop(std::fs::remove_dir_all(&folder));
+    drop(std::fs::remove_dir_all(&directory));
 }
 
 /// A root that begins `count` sub-agents at once, whose first request each ends after its own time or never.
@@ -333,7 +333,10 @@ async fn a_paused_step_that_went_on_and_died_is_closed_with_every_call_answered(
     let state = agent.resume(&state.id).await.unwrap();
     assert_eq!(outcomes(&state).len(), 3, "{state:?}");
     assert_eq!((state.step_count(), model.calls()), (2, 1), "{}", state.explain());
-    assert_eq!(outcomes(&state), [ToolOutcome::Succeeded, ToolOutcome::Cut, ToolOutcome::Cut]);
+    assert_eq!(
+        outcomes(&state),
+        [ToolOutcome::Succeeded, ToolOutcome::Aborted, ToolOutcome::Aborted]
+    );
     assert_all_answered(&state);
 }
 
@@ -354,7 +357,7 @@ async fn the_label_is_the_beginning_of_the_first_words_unless_it_is_set() {
     assert_eq!(labels, [long.chars().take(80).collect::<String>(), "nightly".to_owned()]);
 }
 
-/// In the environment of a child: the folder of its store.
+/// In the environment of a child: the directory of its store.
 const CHILD: &str = "ENDSTOP_AGENT_CHILD";
 
 #[tokio::test]
@@ -362,8 +365,8 @@ async fn a_killed_process_loses_no_settled_spend() {
     const NAME: &str = "resume::a_killed_process_loses_no_settled_spend";
     // A child does not end by itself before it is killed, however late that comes.
     let rules = "[stop]\nlimit = \"tokens >= 1000M or steps >= 100000\"\n";
-    let agent = |folder: &std::path::Path, model: &Arc<ScriptedModel>| {
-        let store = Arc::new(FileStore::open(folder).unwrap());
+    let agent = |directory: &std::path::Path, model: &Arc<ScriptedModel>| {
+        let store = Arc::new(FileStore::open(directory).unwrap());
         under(model, rules).tool(ok_tool("look")).store(store).build().unwrap()
     };
     let endless = || {
@@ -372,17 +375,17 @@ async fn a_killed_process_loses_no_settled_spend() {
             Reply::call("look", json!({})).usage(100, 10).delay(Duration::from_millis(3))
         })
     };
-    if let Ok(folder) = std::env::var(CHILD) {
-        agent(folder.as_ref(), &endless()).execute(begun()).await.unwrap();
+    if let Ok(directory) = std::env::var(CHILD) {
+        agent(directory.as_ref(), &endless()).execute(begun()).await.unwrap();
         return;
     }
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-killed");
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("agent-killed");
     for kill_at in [0u64, 1, 7, 20] {
-        drop(std::fs::remove_dir_all(&folder));
-        std::fs::create_dir_all(&folder).unwrap();
+        drop(std::fs::remove_dir_all(&directory));
+        std::fs::create_dir_all(&directory).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([NAME, "--exact", "--nocapture"])
-            .env(CHILD, &folder)
+            .env(CHILD, &directory)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -394,7 +397,7 @@ async fn a_killed_process_loses_no_settled_spend() {
         child.kill().unwrap();
         child.wait().unwrap();
         let model = replies([Reply::text("Done.").usage(100, 10)]);
-        let agent = agent(&folder, &model);
+        let agent = agent(&directory, &model);
         let id = RunId::parse("a-run").unwrap();
         let loaded = agent.load(&id).await.unwrap();
         // Request `kill_at` was out: those before it are settled, and it is charged itself.
@@ -405,5 +408,5 @@ async fn a_killed_process_loses_no_settled_spend() {
         assert_eq!(state.usage().total(), loaded.usage().total() + 110);
         assert_all_answered(&state);
     }
-    drop(std::fs::remove_dir_all(&folder));
+    drop(std::fs::remove_dir_all(&directory));
 }

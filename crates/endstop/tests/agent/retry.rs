@@ -95,8 +95,8 @@ async fn waits_double_up_to_the_longest_and_retry_after_is_obeyed() {
     let (model, begun) = (replies([after(61)]), Instant::now());
     let state = agent(&model, "steps >= 5").retry(retry).build().unwrap().run("Go.").await.unwrap();
     assert_eq!((model.calls(), begun.elapsed()), (1, Duration::ZERO));
-    assert_eq!(state.stop_reason(), Some(StopReason::RetryLimitReached));
-    assert_eq!(state.status(), Status::Stopped);
+    assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade));
+    assert_eq!(state.status(), Status::Failed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn one_breaker_keeps_two_agents_from_a_model_that_fails() {
     let first = agent(&failing, "steps >= 5").retry(patient).circuit_breaker(breaker.clone());
     let state = first.build().unwrap().run("Go.").await.unwrap();
     assert_eq!((failing.calls(), breaker.is_open()), (3, true));
-    assert_eq!(state.stop_reason(), Some(StopReason::RetryLimitReached));
+    assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade));
     // Another agent waits until the breaker lets one through.
     let (well, begun) = (answerer("Back."), Instant::now());
     let second = agent(&well, "steps >= 5").circuit_breaker(breaker.clone()).build().unwrap();

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use endstop::tool::builtin::Builtin;
 use serde_json::json;
 
-use crate::support::{Folders, call};
+use crate::support::{Directories, call};
 
 /// The longest that a test waits for something that has to happen; what must not be waited for takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-async fn bash(folders: &Folders, command: &str) -> String {
-    let running = folders.run(Builtin::Bash, json!({ "command": command }));
+async fn bash(directories: &Directories, command: &str) -> String {
+    let running = directories.run(Builtin::Bash, json!({ "command": command }));
     tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap()
 }
 
@@ -31,11 +31,11 @@ async fn assert_ends(id: &str) {
     }
 }
 
-/// What a command wrote into a file of the folder, once it has.
-async fn written(folders: &Folders, name: &str) -> String {
+/// What a command wrote into a file of the directory, once it has.
+async fn written(directories: &Directories, name: &str) -> String {
     let begun = Instant::now();
     loop {
-        let text = std::fs::read_to_string(folders.inside().join(name)).unwrap_or_default();
+        let text = std::fs::read_to_string(directories.inside().join(name)).unwrap_or_default();
         if text.ends_with('\n') {
             return text;
         }
@@ -45,26 +45,29 @@ async fn written(folders: &Folders, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn runs_in_the_folder_and_tells_output_and_exit_code() {
-    let folders = Folders::new();
-    folders.put("file", "");
-    assert_eq!(bash(&folders, "ls; pwd").await, format!("file\n{}\n", folders.inside().display()));
-    assert_eq!(bash(&folders, "echo out; echo err >&2; echo out").await, "out\nerr\nout\n");
-    assert_eq!(bash(&folders, "printf x; exit 3").await, "x\n[exit code 3]");
-    assert_eq!(bash(&folders, "false").await, "[exit code 1]");
-    assert_eq!(bash(&folders, "true").await, "[no output]");
-    assert!(bash(&folders, "kill -9 $$").await.starts_with("[ended by signal: 9"));
-    assert!(bash(&folders, "nosuchcommand").await.ends_with("[exit code 127]"));
+async fn runs_in_the_directory_and_tells_output_and_exit_code() {
+    let directories = Directories::new();
+    directories.put("file", "");
+    assert_eq!(
+        bash(&directories, "ls; pwd").await,
+        format!("file\n{}\n", directories.inside().display())
+    );
+    assert_eq!(bash(&directories, "echo out; echo err >&2; echo out").await, "out\nerr\nout\n");
+    assert_eq!(bash(&directories, "printf x; exit 3").await, "x\n[exit code 3]");
+    assert_eq!(bash(&directories, "false").await, "[exit code 1]");
+    assert_eq!(bash(&directories, "true").await, "[no output]");
+    assert!(bash(&directories, "kill -9 $$").await.starts_with("[ended by signal: 9"));
+    assert!(bash(&directories, "nosuchcommand").await.ends_with("[exit code 127]"));
 }
 
 #[tokio::test]
 async fn there_is_no_input_to_wait_for() {
-    assert_eq!(bash(&Folders::new(), "cat; echo done").await, "done\n");
+    assert_eq!(bash(&Directories::new(), "cat; echo done").await, "done\n");
 }
 
 #[tokio::test]
 async fn long_output_keeps_its_beginning_and_its_end() {
-    let text = bash(&Folders::new(), "seq 1 200000").await;
+    let text = bash(&Directories::new(), "seq 1 200000").await;
     assert!(text.len() < 33_000, "{}", text.len());
     assert!(text.starts_with("1\n2\n3\n") && text.ends_with("\n199999\n200000\n"));
     assert!(text.contains(" bytes left out]"));
@@ -72,32 +75,32 @@ async fn long_output_keeps_its_beginning_and_its_end() {
 
 #[tokio::test]
 async fn a_time_limit_kills_and_tells_what_was_written() {
-    let folders = Folders::new();
+    let directories = Directories::new();
     let command = "sleep 300 & echo $! > child; echo begun; yes > /dev/null";
     let arguments = json!({ "command": command, "timeout_seconds": 5 });
-    let told = folders.failure(Builtin::Bash, arguments);
+    let told = directories.failure(Builtin::Bash, arguments);
     let told = tokio::time::timeout(PATIENCE, told).await.expect("it is killed");
     assert_eq!(
         told,
         "the command was killed after 5 s, its time limit; what it wrote until then:\nbegun\n"
     );
-    assert_ends(&written(&folders, "child").await).await;
+    assert_ends(&written(&directories, "child").await).await;
 }
 
 #[tokio::test]
 async fn children_and_grandchildren_are_gone_after_a_drop() {
-    let folders = Folders::new();
+    let directories = Directories::new();
     // The grandchild ignores what a polite kill would send.
     let command = "echo $$ > shell
         bash -c 'trap \"\" TERM HUP INT; (trap \"\" TERM; sleep 300) & echo $! > grandchild; wait' &
         echo $! > child
         wait";
     let arguments = json!({ "command": command }).to_string();
-    let tool = folders.tool(Builtin::Bash);
+    let tool = directories.tool(Builtin::Bash);
     let running = tokio::spawn(async move { call(tool, &arguments).await });
     let mut ids = Vec::new();
     for name in ["shell", "child", "grandchild"] {
-        ids.push(written(&folders, name).await);
+        ids.push(written(&directories, name).await);
     }
     assert!(ids.iter().all(|id| is_running(id)), "{ids:?}");
     running.abort();
@@ -109,19 +112,19 @@ async fn children_and_grandchildren_are_gone_after_a_drop() {
 
 #[tokio::test]
 async fn what_is_left_in_the_background_ends_with_the_command() {
-    let folders = Folders::new();
-    assert_eq!(bash(&folders, "sleep 300 & echo $! > child; echo started").await, "started\n");
-    assert_ends(&written(&folders, "child").await).await;
+    let directories = Directories::new();
+    assert_eq!(bash(&directories, "sleep 300 & echo $! > child; echo started").await, "started\n");
+    assert_ends(&written(&directories, "child").await).await;
 }
 
 #[tokio::test]
 async fn a_process_that_leaves_the_group_holds_nothing_up() {
-    let folders = Folders::new();
+    let directories = Directories::new();
     // It keeps the pipe open; the tool does not wait for it.
     let away =
         "setsid bash -c 'echo $$ > away; exec sleep 300' & until [ -s away ]; do sleep 0.1; done";
-    assert_eq!(bash(&folders, &format!("{away}; echo started")).await, "started\n");
-    let id = written(&folders, "away").await;
+    assert_eq!(bash(&directories, &format!("{away}; echo started")).await, "started\n");
+    let id = written(&directories, "away").await;
     assert!(is_running(&id), "it was waited for, or ended");
     let killed = std::process::Command::new("kill").args(["-9", id.trim()]).status();
     assert!(killed.unwrap().success());

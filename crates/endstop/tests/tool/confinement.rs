@@ -1,4 +1,4 @@
-//! No path leads out of the folder: by hand, and over random trees, links and paths.
+//! No path leads out of the directory: by hand, and over random trees, links and paths.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -7,44 +7,44 @@ use endstop::tool::builtin::{Builtin, Workspace, WorkspaceError};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{Folders, names};
+use crate::support::{Directories, names};
 
 const SECRET: &str = "SECRET";
 
 /// Links that lead out, and files that must stay as they are.
-fn folders() -> Folders {
-    let folders = Folders::new();
-    std::fs::create_dir(folders.outside().join("a")).unwrap();
+fn directories() -> Directories {
+    let directories = Directories::new();
+    std::fs::create_dir(directories.outside().join("a")).unwrap();
     for name in ["a/secret", "secret"] {
-        std::fs::write(folders.outside().join(name), SECRET).unwrap();
+        std::fs::write(directories.outside().join(name), SECRET).unwrap();
     }
-    folders.put("a/b/file", "inside");
-    folders.put("file", "inside");
+    directories.put("a/b/file", "inside");
+    directories.put("file", "inside");
     for (target, link) in [
-        (folders.outside().as_path(), "out"),
+        (directories.outside().as_path(), "out"),
         (Path::new("../../outside"), "a/out"),
         (Path::new("../../../outside/a"), "a/b/out"),
-        (folders.outside().join("secret").as_path(), "a/secret"),
-        (folders.outside().join("new").as_path(), "a/new"),
+        (directories.outside().join("secret").as_path(), "a/secret"),
+        (directories.outside().join("new").as_path(), "a/new"),
         (Path::new("nowhere"), "dangling"),
         (Path::new("a/b"), "b"),
         (Path::new(".."), "a/up"),
         (Path::new("circle"), "circle"),
     ] {
-        let _ = symlink_inside(&folders, target, link);
+        let _ = symlink_inside(&directories, target, link);
     }
-    folders
+    directories
 }
 
-fn symlink_inside(folders: &Folders, target: &Path, link: &str) -> std::io::Result<()> {
-    symlink(target, folders.inside().join(link))
+fn symlink_inside(directories: &Directories, target: &Path, link: &str) -> std::io::Result<()> {
+    symlink(target, directories.inside().join(link))
 }
 
 #[test]
 fn paths_inside_are_resolved() {
-    let folders = folders();
-    let workspace = folders.workspace();
-    let absolute = folders.inside().join("a/../file").display().to_string();
+    let directories = directories();
+    let workspace = directories.workspace();
+    let absolute = directories.inside().join("a/../file").display().to_string();
     for (path, real) in [
         (".", ""),
         ("file", "file"),
@@ -61,7 +61,7 @@ fn paths_inside_are_resolved() {
     ] {
         let resolved = workspace.resolve(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         // An empty name would add a slash at the end.
-        let expected = folders.inside().join(real);
+        let expected = directories.inside().join(real);
         assert_eq!(
             resolved.components().collect::<Vec<_>>(),
             expected.components().collect::<Vec<_>>()
@@ -71,11 +71,11 @@ fn paths_inside_are_resolved() {
 
 #[test]
 fn paths_that_lead_out_are_refused_with_the_reason() {
-    let folders = folders();
-    let workspace = folders.workspace();
-    let absolute = folders.outside().join("secret").display().to_string();
-    // Folders whose name begins with the folder's name are not inside it.
-    std::fs::create_dir(folders.inside().with_file_name("inside2")).unwrap();
+    let directories = directories();
+    let workspace = directories.workspace();
+    let absolute = directories.outside().join("secret").display().to_string();
+    // Directories whose name begins with the directory's name are not inside it.
+    std::fs::create_dir(directories.inside().with_file_name("inside2")).unwrap();
     for path in [
         "..",
         "../outside/secret",
@@ -96,7 +96,7 @@ fn paths_that_lead_out_are_refused_with_the_reason() {
     ] {
         let error = workspace.resolve(path).unwrap_err();
         assert!(matches!(error, WorkspaceError::Outside { .. }), "{path}: {error:?}");
-        assert!(error.to_string().contains("leads out of the folder"), "{error}");
+        assert!(error.to_string().contains("leads out of the directory"), "{error}");
     }
     for path in ["dangling", "dangling//", "dangling/.", "dangling/x", "a/../dangling/"] {
         assert!(matches!(workspace.resolve(path), Err(WorkspaceError::Dangling { .. })), "{path}");
@@ -112,32 +112,33 @@ fn paths_that_lead_out_are_refused_with_the_reason() {
 }
 
 #[test]
-fn the_folder_itself_must_be_one() {
-    let folders = folders();
-    for folder in ["none", "file"] {
-        let error = Workspace::new(folders.inside().join(folder)).unwrap_err();
-        assert!(matches!(error, WorkspaceError::Folder { .. }), "{error:?}");
+fn the_directory_itself_must_be_one() {
+    let directories = directories();
+    for directory in ["none", "file"] {
+        let error = Workspace::new(directories.inside().join(directory)).unwrap_err();
+        assert!(matches!(error, WorkspaceError::Directory { .. }), "{error:?}");
     }
     assert_eq!(
-        Workspace::new(folders.inside().join("b")).unwrap().root(),
-        folders.inside().join("a/b")
+        Workspace::new(directories.inside().join("b")).unwrap().root(),
+        directories.inside().join("a/b")
     );
 }
 
 #[tokio::test]
 async fn a_search_follows_no_link() {
-    let folders = folders();
-    let text = folders.run(Builtin::Search, json!({ "pattern": "SECRET|inside" })).await.unwrap();
+    let directories = directories();
+    let text =
+        directories.run(Builtin::Search, json!({ "pattern": "SECRET|inside" })).await.unwrap();
     assert_eq!(text, "a/b/file:1: inside\nfile:1: inside");
 }
 
 #[tokio::test]
 async fn a_write_through_a_link_inside_keeps_the_link() {
-    let folders = folders();
-    symlink_inside(&folders, Path::new("a/b/file"), "alias").unwrap();
-    folders.run(Builtin::Write, json!({ "path": "alias", "content": "new" })).await.unwrap();
-    assert!(folders.inside().join("alias").is_symlink());
-    assert_eq!(std::fs::read_to_string(folders.inside().join("a/b/file")).unwrap(), "new");
+    let directories = directories();
+    symlink_inside(&directories, Path::new("a/b/file"), "alias").unwrap();
+    directories.run(Builtin::Write, json!({ "path": "alias", "content": "new" })).await.unwrap();
+    assert!(directories.inside().join("alias").is_symlink());
+    assert_eq!(std::fs::read_to_string(directories.inside().join("a/b/file")).unwrap(), "new");
 }
 
 fn part() -> impl Strategy<Value = String> {
@@ -163,48 +164,48 @@ proptest! {
         links in prop::collection::vec((part(), path()), 0..3),
         paths in prop::collection::vec(path(), 1..12),
     ) {
-        let folders = folders();
+        let directories = directories();
         for (number, (place, target)) in links.iter().enumerate() {
-            // Where the place is no folder there is no link.
-            let link = folders.inside().join(place).join(format!("link{number}"));
+            // Where the place is no directory there is no link.
+            let link = directories.inside().join(place).join(format!("link{number}"));
             if link.parent().is_some_and(|parent| {
-                parent.canonicalize().is_ok_and(|real| real.starts_with(folders.inside()))
+                parent.canonicalize().is_ok_and(|real| real.starts_with(directories.inside()))
             }) {
                 let _ = symlink(target.trim_start_matches('/'), link);
             }
         }
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for path in &paths {
-            // The same path, and as an absolute one over the folder.
-            for path in [path.clone(), format!("{}/{path}", folders.inside().display())] {
-                runtime.block_on(attempt(&folders, &path));
+            // The same path, and as an absolute one over the directory.
+            for path in [path.clone(), format!("{}/{path}", directories.inside().display())] {
+                runtime.block_on(attempt(&directories, &path));
             }
         }
     }
 }
 
-async fn attempt(folders: &Folders, path: &str) {
-    if let Ok(resolved) = folders.workspace().resolve(path) {
+async fn attempt(directories: &Directories, path: &str) {
+    if let Ok(resolved) = directories.workspace().resolve(path) {
         let mut existing = resolved.as_path();
         while !existing.exists() {
             assert!(!existing.is_symlink(), "{path} ends in a link that leads nowhere");
             existing = existing.parent().unwrap();
         }
         let real = existing.canonicalize().unwrap();
-        assert!(real.starts_with(folders.inside()), "{path} leads to {}", real.display());
+        assert!(real.starts_with(directories.inside()), "{path} leads to {}", real.display());
     }
     let arguments = json!({ "path": path, "pattern": SECRET, "content": "overwritten" });
     for tool in [Builtin::Read, Builtin::List, Builtin::Search, Builtin::Write] {
-        if let Ok(text) = folders.run(tool, arguments.clone()).await {
+        if let Ok(text) = directories.run(tool, arguments.clone()).await {
             assert!(!text.contains(SECRET), "{tool} {path}: {text}");
             assert!(!text.contains("secret  6"), "{tool} {path}: {text}");
         }
     }
-    assert_eq!(names(&folders.outside()), ["a", "secret"], "{path}");
-    assert_eq!(names(&folders.outside().join("a")), ["secret"], "{path}");
+    assert_eq!(names(&directories.outside()), ["a", "secret"], "{path}");
+    assert_eq!(names(&directories.outside().join("a")), ["secret"], "{path}");
     for name in ["secret", "a/secret"] {
         assert_eq!(
-            std::fs::read_to_string(folders.outside().join(name)).unwrap(),
+            std::fs::read_to_string(directories.outside().join(name)).unwrap(),
             SECRET,
             "{path}"
         );

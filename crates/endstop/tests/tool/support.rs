@@ -1,4 +1,4 @@
-//! Calls of tools, and folders that go away.
+//! Calls of tools, and directories that go away.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ pub(crate) fn failure(result: Result<ToolOutput, ToolError>) -> String {
     }
 }
 
-/// A folder `inside` beside a folder `outside`, both gone at the end.
-pub(crate) struct Folders {
+/// A directory `inside` beside a directory `outside`, both gone at the end.
+pub(crate) struct Directories {
     base: PathBuf,
 }
 
-impl Folders {
+impl Directories {
     pub(crate) fn new() -> Self {
         let base = std::env::temp_dir().join(format!("endstop-tool-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir_all(base.join("inside")).unwrap();
@@ -69,15 +69,15 @@ impl Folders {
     }
 }
 
-impl Drop for Folders {
+impl Drop for Directories {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.base);
     }
 }
 
-/// The names in a folder, in order.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+/// The names in a directory, in order.
+pub(crate) fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();

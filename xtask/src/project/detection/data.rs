@@ -8,12 +8,12 @@ use endstop_transcript::{Transcript, walk};
 use serde_json::Value;
 
 /// Where the runs are looked for, from the root of the project.
-pub(super) const FOLDER: &str = "../shared/traces";
+pub(super) const DIRECTORY: &str = "../shared/traces";
 
 /// Recorded runs of one kind.
 #[derive(Debug)]
 pub(super) struct Set {
-    /// The folder.
+    /// The directory.
     pub(super) name: &'static str,
     /// What the runs are.
     pub(super) what: &'static str,
@@ -76,17 +76,20 @@ pub(super) struct Labelled {
 
 /// Every set, or none where one of them is absent.
 pub(super) fn read(root: &Path) -> Result<Option<Vec<Labelled>>, String> {
-    let folder = root.join(FOLDER);
-    if SETS.iter().any(|set| !folder.join(set.name).is_dir()) {
+    let directory = root.join(DIRECTORY);
+    if SETS.iter().any(|set| !directory.join(set.name).is_dir()) {
         return Ok(None);
     }
-    SETS.iter().map(|set| labelled(set, &folder.join(set.name))).collect::<Result<_, _>>().map(Some)
+    SETS.iter()
+        .map(|set| labelled(set, &directory.join(set.name)))
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
-fn labelled(set: &Set, folder: &Path) -> Result<Labelled, String> {
-    let transcripts = walk(&[folder.to_path_buf()]).map_err(|e| e.to_string())?.transcripts;
+fn labelled(set: &Set, directory: &Path) -> Result<Labelled, String> {
+    let transcripts = walk(&[directory.to_path_buf()]).map_err(|e| e.to_string())?.transcripts;
     let mut outcomes = match set.outcomes {
-        Some(file) => from_file(&folder.join(file))?,
+        Some(file) => from_file(&directory.join(file))?,
         None => BTreeMap::new(),
     };
     if let Some(word) = set.demonstrations {

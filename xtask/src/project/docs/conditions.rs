@@ -56,7 +56,9 @@ fn gauges(page: &mut String) {
         };
         let compared = match row.compared {
             Compared::WhenOneMoreBegins => "between steps; inside one when one more would begin",
-            Compared::WhenARequestBegins => "when a model request would begin, sub-agents' included",
+            Compared::WhenARequestBegins => {
+                "when a model request would begin, sub-agents' included"
+            }
             Compared::Always => "at every checkpoint",
             Compared::WhenAChildBegins => "when a child would begin",
             Compared::WhenAnAttemptBegins => "when a model request would begin",

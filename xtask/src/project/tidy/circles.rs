@@ -1,7 +1,7 @@
-//! Imports between the folders of a crate point one way.
+//! Imports between the directories of a crate point one way.
 //!
-//! A folder is a module with parts: `foo.rs` and `foo/`. Modules beside each other, each with all that is
-//! in it, must not use each other in a circle, unless all of the circle are plain files of one folder. A
+//! A directory is a module with parts: `foo.rs` and `foo/`. Modules beside each other, each with all that is
+//! in it, must not use each other in a circle, unless all of the circle are plain files of one directory. A
 //! module and its own parts may use each other. An item that a module only exports again counts as the
 //! module's that it comes from.
 
@@ -49,13 +49,13 @@ fn check_crate(package: &str, modules: &[&Module<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (parent, uses) in &levels {
         for circle in circles(uses) {
-            let is_folder = |name: &String| {
+            let is_directory = |name: &String| {
                 let path = [parent.as_slice(), std::slice::from_ref(name)].concat();
                 map.modules
                     .iter()
                     .any(|module| module.len() > path.len() && module.starts_with(&path))
             };
-            if circle.iter().any(is_folder) {
+            if circle.iter().any(is_directory) {
                 findings.extend(told(package, parent, &circle, uses));
             }
         }
@@ -80,7 +80,7 @@ fn told(package: &str, parent: &[String], circle: &[String], uses: &Uses<'_>) ->
     }
     let (file, line) = place?;
     let within = [&[package.to_owned()], parent].concat().join("::");
-    Some(Finding::new(file, line, format!("folders of `{within}` use each other: {text}")))
+    Some(Finding::new(file, line, format!("directories of `{within}` use each other: {text}")))
 }
 
 /// One circle, the shortest, of each set of modules that all lead to each other.
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "crates/a/src/b/e.rs:1: folders of `a` use each other: b -> c (crates/a/src/b/e.rs:1) \
+                "crates/a/src/b/e.rs:1: directories of `a` use each other: b -> c (crates/a/src/b/e.rs:1) \
               -> d (crates/a/src/c.rs:2) -> b (crates/a/src/d.rs:1)"
             ]
         );
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_files_of_one_folder_and_parts_of_a_module_are_no_circle() {
+    fn plain_files_of_one_directory_and_parts_of_a_module_are_no_circle() {
         let found = found(&[
             ("crates/a/src/b.rs", "mod e; use self::e::E; pub(crate) struct S;"),
             ("crates/a/src/b/e.rs", "use super::S; use super::f::F; pub(in crate::b) struct E;"),

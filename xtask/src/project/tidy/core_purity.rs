@@ -77,7 +77,7 @@ fn impurity(tokens: &[TokenTree], index: usize) -> Option<String> {
         .then(|| format!("float `{literal}` in the core; use integers with a scale"))
 }
 
-/// Builds the core without the standard library in a folder of its own, so that it waits for no lock
+/// Builds the core without the standard library in a directory of its own, so that it waits for no lock
 /// and disturbs no other build.
 pub(super) fn check_build(tree: &Tree) -> Result<Vec<Finding>, TidyError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -12,7 +12,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 fn check_file(root: &Path, path: &str, text: &str) -> Vec<Finding> {
-    let folder = root.join(path).parent().map_or_else(|| root.to_path_buf(), Path::to_path_buf);
+    let directory = root.join(path).parent().map_or_else(|| root.to_path_buf(), Path::to_path_buf);
     let mut findings = Vec::new();
     for (event, range) in Parser::new(text).into_offset_iter() {
         let (Event::Start(Tag::Link { dest_url, .. }) | Event::Start(Tag::Image { dest_url, .. })) =
@@ -21,7 +21,7 @@ fn check_file(root: &Path, path: &str, text: &str) -> Vec<Finding> {
             continue;
         };
         let Some(target) = local_target(&dest_url) else { continue };
-        if !folder.join(target).exists() {
+        if !directory.join(target).exists() {
             let line = text.get(..range.start).unwrap_or("").matches('\n').count() + 1;
             let what = format!("link to `{target}`, which does not exist; mend or remove it");
             findings.push(Finding::new(path, line, what));

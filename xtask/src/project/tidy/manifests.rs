@@ -79,7 +79,7 @@ fn collect_paths(table: &Table, paths: &mut Vec<String>) {
     }
 }
 
-/// Whether `target`, seen from a folder `depth` below the root, lies outside the root.
+/// Whether `target`, seen from a directory `depth` below the root, lies outside the root.
 fn leaves_the_project(mut depth: usize, target: &str) -> bool {
     for part in Path::new(target).components() {
         match part {

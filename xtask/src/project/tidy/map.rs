@@ -31,14 +31,18 @@ pub(super) fn check_map(tree: &Tree) -> Vec<Finding> {
                     .is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
             };
             if !places.iter().any(ends) {
-                findings.push(Finding::new(MAP, index + 1, format!("no file or folder `{named}`")));
+                findings.push(Finding::new(
+                    MAP,
+                    index + 1,
+                    format!("no file or directory `{named}`"),
+                ));
             }
         }
     }
     findings
 }
 
-/// All files and folders of the project. Those of data may be too large to be read.
+/// All files and directories of the project. Those of data may be too large to be read.
 fn places(tree: &Tree) -> BTreeSet<String> {
     let mut places = BTreeSet::new();
     for path in tree.texts.keys() {
@@ -54,7 +58,7 @@ fn is_path(word: &str) -> bool {
     is_plain && !word.starts_with('/') && (word.contains('/') || has_end)
 }
 
-/// Folders of documents that readers do not have; split so that this file does not contain them.
+/// Directories of documents that readers do not have; split so that this file does not contain them.
 const ABSENT: [&str; 2] = [concat!("shared/", "design"), concat!("design/", "0")];
 
 /// No document is cited that is not in the repository.
@@ -65,8 +69,8 @@ pub(super) fn check_citations(tree: &Tree) -> Vec<Finding> {
             continue;
         }
         for (index, line) in text.lines().enumerate() {
-            let folder = ABSENT.iter().find(|folder| line.contains(**folder)).copied();
-            let Some(document) = folder.or_else(|| numbered(line)) else { continue };
+            let directory = ABSENT.iter().find(|directory| line.contains(**directory)).copied();
+            let Some(document) = directory.or_else(|| numbered(line)) else { continue };
             let what = format!("`{document}` is not in the repository; cite a page that is");
             findings.push(Finding::new(path, index + 1, what));
         }
@@ -128,8 +132,8 @@ mod tests {
         assert_eq!(
             found,
             [
-                "ARCHITECTURE.md:1: no file or folder `c/d.rs`",
-                "ARCHITECTURE.md:2: no file or folder `xb.rs`"
+                "ARCHITECTURE.md:1: no file or directory `c/d.rs`",
+                "ARCHITECTURE.md:2: no file or directory `xb.rs`"
             ]
         );
     }

@@ -8,7 +8,7 @@ use crate::project::tree::Tree;
 
 /// A source file of a crate that is not only for tests.
 pub(super) struct Module<'t> {
-    /// The crate, as its folder in `crates/` is called.
+    /// The crate, as its directory in `crates/` is called.
     pub(super) package: &'t str,
     /// Its path from the root of the project.
     pub(super) file: &'t str,

@@ -71,7 +71,7 @@ fn is_row(item: &Item) -> bool {
 pub(super) fn is_test(path: &str) -> bool {
     let rooted = format!("/{path}");
     rooted.ends_with("/tests.rs")
-        || ["/tests/", "/fuzz/"].iter().any(|folder| rooted.contains(folder))
+        || ["/tests/", "/fuzz/"].iter().any(|directory| rooted.contains(directory))
 }
 
 /// The lines on which code stands that is compiled without tests.

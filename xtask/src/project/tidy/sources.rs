@@ -22,7 +22,7 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
         findings.push(Finding::new(
             path,
             1,
-            "name the module after its folder: `foo.rs` beside `foo/`",
+            "name the module after its directory: `foo.rs` beside `foo/`",
         ));
     }
     if format!("/{path}").contains("/src/") && !text.starts_with("//!") {

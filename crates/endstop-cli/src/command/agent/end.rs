@@ -85,7 +85,7 @@ pub(super) fn tell(
 
 /// The pause rules that hold the run up.
 pub(super) fn held(state: &AgentState) -> Vec<&RuleRecord> {
-    let record = state.execution.verdict.as_deref();
+    let record = state.execution.trip_record.as_deref();
     let record = record.filter(|_| state.status() == Status::Paused);
     record.map(|record| trip::pausing(record).collect()).unwrap_or_default()
 }
@@ -120,7 +120,7 @@ fn new_response(state: &AgentState, before: usize) -> Option<&str> {
 
 /// The trip record, in which what is not known is not said to be nothing.
 fn trip_record(state: &AgentState, setup: &Setup) -> Option<TripRecord> {
-    let mut record = state.execution.verdict.as_deref()?.clone();
+    let mut record = state.execution.trip_record.as_deref()?.clone();
     record.cost_usd = record.cost_usd.filter(|_| setup.cost(state).is_some());
     Some(record)
 }

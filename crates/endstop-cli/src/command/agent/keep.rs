@@ -17,30 +17,30 @@ use crate::error::{CliError, ExitMeaning, causes};
 use crate::limits::MAX_LISTED_RUNS;
 use crate::output::{self, count, money};
 
-/// The store in a folder, or in the one for state of the user's programs.
-pub(super) fn open(folder: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
-    let folder = match folder {
-        Some(folder) => folder.to_owned(),
-        None => default_folder().ok_or_else(|| {
+/// The store in a directory, or in the one for state of the user's programs.
+pub(super) fn open(directory: Option<&Path>) -> Result<Arc<dyn Store>, CliError> {
+    let directory = match directory {
+        Some(directory) => directory.to_owned(),
+        None => default_directory().ok_or_else(|| {
             CliError::new(
                 "there is no directory to store runs in: neither XDG_STATE_HOME nor HOME is set",
             )
             .with_hint("name one with --store, or keep nothing with --no-store")
         })?,
     };
-    let store = FileStore::open(folder).map_err(|error| {
+    let store = FileStore::open(directory).map_err(|error| {
         failed(&error)
             .with_hint("name another directory with --store, or store nothing with --no-store")
     })?;
     Ok(Arc::new(store))
 }
 
-fn default_folder() -> Option<PathBuf> {
+fn default_directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let state = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state =
         state.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".local/state")));
-    state.map(|folder| folder.join("endstop").join("runs"))
+    state.map(|directory| directory.join("endstop").join("runs"))
 }
 
 pub(super) fn failed(error: &StoreError) -> CliError {
@@ -93,11 +93,11 @@ pub(super) async fn begin(store: &dyn Store, state: &AgentState) -> Result<(), C
 
 /// Lists the stored runs, the last saved first.
 pub(super) async fn list(
-    folder: Option<&Path>,
+    directory: Option<&Path>,
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
-    let store = open(folder)?;
+    let store = open(directory)?;
     let runs = store.list().await.map_err(|error| failed(&error))?;
     let shown = if as_json { runs.len() } else { MAX_LISTED_RUNS };
     let mut rows = Vec::new();

@@ -96,6 +96,6 @@ fn one_more_call(request: &ModelRequest<'_>) -> Reply {
     if has("delegate") {
         return Reply::call("delegate", json!({ "task": "Go on." }));
     }
-    let tool = if has("list_folder") { "list_folder" } else { "again" };
+    let tool = if has("list_directory") { "list_directory" } else { "again" };
     Reply::call(tool, json!({}))
 }

@@ -45,7 +45,7 @@ pub(super) struct Setup {
     /// Whether some call counted nothing, because it has no price.
     is_cost_unknown: bool,
     pub(super) tools: Vec<Builtin>,
-    pub(super) folder: PathBuf,
+    pub(super) directory: PathBuf,
     pub(super) system: String,
     /// 0 without sub-agents.
     pub(super) depth: u8,
@@ -74,8 +74,8 @@ impl Setup {
             }
             (None, None) => Vec::new(),
         };
-        let folder = args.folder.clone().or_else(|| text("folder").map(PathBuf::from));
-        let folder = folder.unwrap_or_else(|| PathBuf::from("."));
+        let directory = args.directory.clone().or_else(|| text("directory").map(PathBuf::from));
+        let directory = directory.unwrap_or_else(|| PathBuf::from("."));
         let depth = if args.sub_agents {
             args.depth.unwrap_or(DEFAULT_DEPTH)
         } else {
@@ -84,8 +84,8 @@ impl Setup {
         };
         let system = args.system.clone().or_else(|| text("system"));
         let system = system.unwrap_or_else(|| DEFAULT_SYSTEM.to_owned());
-        if args.folder.is_some() {
-            Workspace::new(&folder).map_err(|error| CliError::new(causes(&error)))?;
+        if args.directory.is_some() {
+            Workspace::new(&directory).map_err(|error| CliError::new(causes(&error)))?;
         }
         Ok(Self {
             model,
@@ -97,7 +97,7 @@ impl Setup {
             is_priced: true,
             is_cost_unknown: false,
             tools,
-            folder,
+            directory,
             system,
             depth,
         })
@@ -131,7 +131,8 @@ impl Setup {
         let is_new = state.status() == Status::Pending;
         self.is_cost_unknown |= !is_new && has_unpriced_calls(&state);
         let tools: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
-        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let directory =
+            std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
         let prices = self.prices.as_ref();
         let prices = prices.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
         let kept = json!({
@@ -140,7 +141,7 @@ impl Setup {
             "model": self.model,
             "policy": self.policy.to_toml(),
             "tools": tools.join(","),
-            "folder": folder.to_string_lossy(),
+            "directory": directory.to_string_lossy(),
             "system": self.system,
             "depth": self.depth,
         });

@@ -37,14 +37,14 @@ pub(super) fn run(as_json: bool, out: &mut dyn Write) -> Result<ExitCode, CliErr
 
 /// `~/.codex/sessions, ~/.codex/archived_sessions (or under $CODEX_HOME)`.
 fn place(home: &Home) -> String {
-    let folders: Vec<String> = folders(home);
+    let directories: Vec<String> = directories(home);
     match home.variable {
-        "" => folders.join(", "),
-        variable => format!("{} (or under ${variable})", folders.join(", ")),
+        "" => directories.join(", "),
+        variable => format!("{} (or under ${variable})", directories.join(", ")),
     }
 }
 
-fn folders(home: &Home) -> Vec<String> {
+fn directories(home: &Home) -> Vec<String> {
     let joined = |top: &str, below: &str| {
         let parts = ["~", top, below].into_iter().filter(|part| !part.is_empty());
         parts.collect::<Vec<_>>().join("/")
@@ -73,7 +73,7 @@ fn tells(supplies: Supplies) -> String {
 }
 
 fn to_json(format: &Format) -> Value {
-    let home = |home: &Home| json!({ "variable": home.variable, "folders": folders(home) });
+    let home = |home: &Home| json!({ "variable": home.variable, "folders": directories(home) });
     let supplies: serde_json::Map<String, Value> = named(format.supplies())
         .into_iter()
         .map(|(name, is)| (name.replace([' ', '-'], "_"), is.into()))

@@ -79,13 +79,13 @@ pub(super) fn begin(
     Ok(Pid::from_raw(pid))
 }
 
-/// A program as it is found: by its path, else in the folders of PATH.
+/// A program as it is found: by its path, else in the directories of PATH.
 fn found(program: &OsStr) -> OsString {
     if program.as_encoded_bytes().contains(&b'/') {
         return program.to_owned();
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut files = std::env::split_paths(&folders).map(|folder| folder.join(program));
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let mut files = std::env::split_paths(&directories).map(|directory| directory.join(program));
     let file = files.find(|file| {
         file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
     });

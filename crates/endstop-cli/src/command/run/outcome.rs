@@ -78,7 +78,7 @@ impl RunOutcome<'_> {
         }
         let Some(report) = &self.report else { return };
         if self.stopped.is_some() || self.held.is_some() {
-            output::note(&format!("\n{}\n", report.verdict));
+            output::note(&format!("\n{}\n", report.trip_record));
         }
         if let Some(why) = self.why_held() {
             output::note(&format!("endstop: stopped: {why}"));
@@ -228,7 +228,7 @@ fn tell_of_dry_run(dry_run: &DryRunObserver) {
                 duration(stop.at),
                 counted(stop.steps, "step"),
                 tokens(stop.tokens),
-                stop.verdict
+                stop.trip_record
             ));
         }
     }
@@ -329,6 +329,8 @@ mod tests {
                 is: MoneyIs::Known,
                 unpriced_calls: 0,
                 estimated_calls: 0,
+                unconfirmed_usd: Money::ZERO,
+                unconfirmed_calls: 0,
             },
         };
         let mut agents: Vec<_> = (2..170).map(|n| agent(format!("conversation {n}"), 1)).collect();

@@ -63,6 +63,9 @@ pub struct Line<'a> {
     /// Whether the tokens were not told by the provider but counted, or bounded.
     #[serde(default, skip_serializing_if = "is_false")]
     pub estimate: bool,
+    /// The part of the cost that no provider confirmed.
+    #[serde(default, with = "cost", skip_serializing_if = "Option::is_none")]
+    pub unconfirmed: Option<Cost>,
     /// What happened.
     #[serde(flatten, borrow)]
     pub kind: Kind<'a>,
@@ -258,6 +261,7 @@ impl<'a> Line<'a> {
             descendant: event.source == Source::Descendant,
             refused: false,
             estimate: false,
+            unconfirmed: None,
             kind: Kind::from_event(&event.kind),
         }
     }

@@ -212,7 +212,7 @@ impl StreamRelay {
     /// Ends the call without its client, which does not read: the run has stopped.
     pub(super) fn cut_unread(&mut self) {
         if self.is_in_flight() {
-            let _ = self.end_here(BytesMut::new(), Directive::CancelNow);
+            let _ = self.end_here(BytesMut::new(), Directive::Abort);
             self.phase = StreamPhase::Cut;
         }
     }
@@ -374,7 +374,7 @@ impl StreamRelay {
         });
         drop(settled);
         let is_by_user =
-            directive == Directive::CancelNow && signal.reason != StopReason::TimeLimitReached;
+            directive == Directive::Abort && signal.reason != StopReason::TimeLimitReached;
         if is_by_user
             || self.unread.is_some()
             || self.needs_structure
@@ -453,7 +453,7 @@ impl StreamRelay {
                 call.delivered(&seen);
             } else {
                 let text = seen.error.as_deref().unwrap_or("the stream ended without its end");
-                call.failed(&ModelError::new(ModelErrorKind::Truncated, text), Some(&seen));
+                call.failed(&ModelError::new(ModelErrorKind::Truncated, text), &seen);
             }
         }
         let bytes =
@@ -464,7 +464,7 @@ impl StreamRelay {
     fn broken(&mut self, why: &str) -> BodyPart {
         if let Some(call) = self.phase.end() {
             let seen = self.seen();
-            call.failed(&ModelError::new(ModelErrorKind::Truncated, why), Some(&seen));
+            call.failed(&ModelError::new(ModelErrorKind::Truncated, why), &seen);
         }
         Poll::Ready(Some(Err(BodyError::Cut)))
     }

@@ -109,12 +109,12 @@ async fn an_upstream_that_cannot_be_trusted_gets_no_request() {
 #[tokio::test]
 async fn the_environment_can_name_the_certificates_to_trust() {
     let upstream = Secure::start("h2").await;
-    let folder = std::env::temp_dir().join(format!("endstop-ca-{}", std::process::id()));
-    std::fs::write(&folder, &upstream.authority).unwrap();
-    let path = folder.to_str().unwrap().to_owned();
+    let directory = std::env::temp_dir().join(format!("endstop-ca-{}", std::process::id()));
+    std::fs::write(&directory, &upstream.authority).unwrap();
+    let path = directory.to_str().unwrap().to_owned();
     let client =
         HttpClient::from_environment(|name| (name == "SSL_CERT_FILE").then(|| path.clone()));
-    std::fs::remove_file(&folder).unwrap();
+    std::fs::remove_file(&directory).unwrap();
     let answer = client.unwrap().send(&upstream.base(), post("/echo")).await.unwrap();
     assert!(text(answer).await.starts_with("HTTP/2.0 POST"));
 

@@ -8,7 +8,7 @@ use endstop_core::signal::StopReason;
 fn the_first_stops_the_second_cuts_and_every_further_one_exits() {
     let mut interrupts = Interrupts::new();
     let stages: Vec<Stage> = (0..5).map(|_| interrupts.interrupt()).collect();
-    assert_eq!(stages, [Stage::Stop, Stage::Cut, Stage::Exit, Stage::Exit, Stage::Exit]);
+    assert_eq!(stages, [Stage::Stop, Stage::Abort, Stage::Exit, Stage::Exit, Stage::Exit]);
 }
 
 #[test]

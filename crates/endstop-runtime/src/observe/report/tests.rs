@@ -24,6 +24,7 @@ const fn estimate(is_estimate: bool) -> Detail<'static> {
     Detail::Reply {
         text: "",
         tool_calls: &[],
+        unconfirmed: Money::ZERO,
         is_estimate,
         reasoning_tokens: None,
         first_piece_after: None,

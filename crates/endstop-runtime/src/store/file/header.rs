@@ -79,7 +79,7 @@ pub(super) fn find(
 ) -> Result<Option<(Header, BufReader<File>)>, StoreError> {
     let failed = |error| StoreError::failed(format!("read run `{run}`"), path, error);
     let file = match File::open(path) {
-        // A file in the place of the run's folder is none of ours.
+        // A file in the place of the run's directory is none of ours.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }

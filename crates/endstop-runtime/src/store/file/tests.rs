@@ -27,10 +27,10 @@ struct Told {
     lines: Vec<(&'static str, bool)>,
 }
 
-/// A folder of its own, removed at the end.
-struct Folder(PathBuf);
+/// A directory of its own, removed at the end.
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new(name: &str) -> Self {
         let path = env::temp_dir().join(format!("endstop-store-{name}-{}", std::process::id()));
         drop(fs::remove_dir_all(&path));
@@ -42,7 +42,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }
@@ -58,14 +58,14 @@ fn run() -> RunId {
 }
 
 /// Runs `check` for every call of `script`, both ways and with both durabilities.
-fn at_every_call(name: &str, check: impl Fn(&Folder, Durability, Failure, u64) -> bool) {
+fn at_every_call(name: &str, check: impl Fn(&Directory, Durability, Failure, u64) -> bool) {
     for durability in [Durability::Process, Durability::Power] {
         for failure in [Failure::Once, Failure::Crash] {
-            let folder = Folder::new(&format!("{name}-{durability:?}-{failure:?}"));
+            let directory = Directory::new(&format!("{name}-{durability:?}-{failure:?}"));
             let calls = (0..MOST_CALLS)
                 .take_while(|calls| {
-                    drop(fs::remove_dir_all(&folder.0));
-                    check(&folder, durability, failure, *calls)
+                    drop(fs::remove_dir_all(&directory.0));
+                    check(&directory, durability, failure, *calls)
                 })
                 .count();
             assert!((4..100).contains(&calls), "{name} makes {calls} calls");
@@ -93,13 +93,13 @@ fn write(store: &FileStore) -> Told {
 
 #[test]
 fn what_was_acknowledged_survives_a_failure_at_any_call() {
-    at_every_call("write", |folder, durability, failure, calls| {
-        let store = folder.open(durability);
+    at_every_call("write", |directory, durability, failure, calls| {
+        let store = directory.open(durability);
         let mut told = Told::default();
         let failed = fault::after(calls, failure == Failure::Crash, || told = write(&store));
         let place = format!("{durability:?}, {failure:?} after {calls} calls: {told:?}");
 
-        let store = folder.open(durability);
+        let store = directory.open(durability);
         let (state, lines) = found(&store);
         let last = told.states.iter().rposition(|(_, done)| *done);
         let acknowledged = last.map(|at| told.states[at].0);
@@ -137,8 +137,8 @@ fn what_was_acknowledged_survives_a_failure_at_any_call() {
 
 #[test]
 fn a_removal_that_fails_can_be_repeated() {
-    at_every_call("remove", |folder, durability, failure, calls| {
-        let store = folder.open(durability);
+    at_every_call("remove", |directory, durability, failure, calls| {
+        let store = directory.open(durability);
         now(store.save(&run(), "kept", None)).unwrap();
         now(store.append(&run(), "a\nb")).unwrap();
         let mut removed = None;
@@ -147,7 +147,7 @@ fn a_removal_that_fails_can_be_repeated() {
         });
         let place = format!("{durability:?}, {failure:?} after {calls} calls");
 
-        let store = folder.open(durability);
+        let store = directory.open(durability);
         let (state, lines) = found(&store);
         assert!(state.is_none() || lines == ["a", "b"], "state without its trace: {place}");
         match removed {

@@ -11,16 +11,16 @@ use crate::limits::TRACE_READ_BYTES;
 /// How much is read at a time, in bytes.
 const BLOCK_BYTES: u64 = 64 << 10;
 
-/// Appends lines; after an error they are taken back. With a store's folder, the disk is waited for: for the
-/// lines, and for the names of a new file and its folder.
+/// Appends lines; after an error they are taken back. With a store's directory, the disk is waited for: for the
+/// lines, and for the names of a new file and its directory.
 pub(super) fn append(path: &Path, lines: &str, wait_in: Option<&Path>) -> io::Result<()> {
     let mut file = opened(path)?;
     let end = cut_torn_tail(&mut file)?;
     if end == 0
         && let Some(store) = wait_in
     {
-        disk::sync_folder(path.parent().unwrap_or(store))?;
-        disk::sync_folder(store)?;
+        disk::sync_directory(path.parent().unwrap_or(store))?;
+        disk::sync_directory(store)?;
     }
     let mut written = write(&file, lines);
     if written.is_ok() && wait_in.is_some() {

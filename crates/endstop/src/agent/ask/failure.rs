@@ -1,13 +1,12 @@
 //! Requests that failed: what they spent, and whether there is another.
 
-use endstop_core::condition::fact::normalized_finish;
 use endstop_core::signal::StopReason;
 
 use super::super::agent_run::{About, AgentRun, Flow};
 use super::super::hooks::{Trigger, words_of};
-use super::{Answer, Attempt, known};
-use crate::limits::LONGEST_CONNECTING;
+use super::{Answer, Attempt};
 use crate::model::{ModelError, ModelErrorKind, ModelEvent};
+use endstop_runtime::Received;
 
 /// A model that panics has failed to answer; the run goes on to its own end.
 pub(super) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Result<ModelEvent, ModelError> {
@@ -19,7 +18,7 @@ pub(super) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Result<ModelEven
 pub(super) fn do_not_send(mut attempt: Attempt) {
     attempt.trial.forget();
     let error = ModelError::new(ModelErrorKind::Connection, "not sent: the run has ended");
-    attempt.call.failed(&error, None);
+    attempt.call.failed(&error, &Received::default());
 }
 
 impl AgentRun {
@@ -30,18 +29,9 @@ impl AgentRun {
         error: ModelError,
         attempt: Attempt,
     ) -> bool {
-        let is_charged = match error.kind {
-            _ if answer.has_pieces() => true,
-            ModelErrorKind::TimedOut | ModelErrorKind::Truncated => true,
-            ModelErrorKind::Connection => attempt.call.begun().elapsed() >= LONGEST_CONNECTING,
-            _ => false,
-        };
-        let counted = (is_charged && answer.is_sent).then(|| answer.estimate(&attempt.call));
-        let usage = error.usage.or(counted);
-        let is_estimate = error.usage.is_none() && usage.is_some();
-        let cost = usage.map(|usage| attempt.call.cost(&usage));
-        attempt.call.failed(&error, usage);
-        self.count_spent(usage, cost.map_or(Some(0), known), is_estimate);
+        if let Some(charge) = attempt.call.failed(&error, &answer.received()) {
+            self.count_spent(&charge);
+        }
         let message = error.to_string();
         let failed = attempt.failed.saturating_add(1);
         if let Some(step) = self.state.execution.steps.last_mut() {
@@ -63,26 +53,24 @@ impl AgentRun {
     /// A reply that a lowered output cap cut short is no end of the model's own: the limit behind the cap ends
     /// the run, but for a wrap-up, which ends it anyway.
     pub(super) fn end_by_cap(&mut self, lowered_by: Option<StopReason>) {
-        let Some((reason, step)) = lowered_by.zip(self.state.execution.steps.last_mut()) else {
+        let Some(step) = self.state.execution.steps.last() else { return };
+        if !step.is_natural_end || step.is_wrap_up {
             return;
-        };
-        let is_cut = step.finish.as_deref().map(normalized_finish).as_deref() == Some("length");
-        if is_cut && step.is_natural_end && !step.is_wrap_up {
+        }
+        let is_cut = self.run().end_by_cap(lowered_by, step.finish.as_deref());
+        if is_cut && let Some(step) = self.state.execution.steps.last_mut() {
             step.is_natural_end = false;
-            self.raise(reason, "the reply was cut at what the limit left for it", "loop");
         }
     }
 
     fn give_up(&mut self, error: &ModelError, failed: u32) {
         let model = self.model().name().to_owned();
-        if error.kind.is_retryable() {
-            let message = format!("{failed} requests to `{model}` failed; the last one: {error}");
-            self.raise(StopReason::RetryLimitReached, &message, "loop");
-            self.state.execution.error.get_or_insert(message);
+        let message = if error.kind.is_retryable() {
+            format!("{failed} requests to `{model}` failed; the last one: {error}")
         } else {
-            let message = format!("`{model}` cannot answer: {error}");
-            self.raise(StopReason::ErrorForbade, &message, "loop");
-            self.state.execution.error.get_or_insert(message);
-        }
+            format!("`{model}` cannot answer: {error}")
+        };
+        self.raise(StopReason::ErrorForbade, &message, "loop");
+        self.state.execution.error.get_or_insert(message);
     }
 }

@@ -20,13 +20,21 @@ pub(super) fn of(error: &Error, told: Option<&Value>, key: Option<&Secret>) -> M
             let inner = read.as_ref().map(|read| read.get("error").unwrap_or(read));
             let kind = kind_of_status(status.as_u16(), inner);
             let message = inner.and_then(message_of).unwrap_or_else(|| body.clone());
-            ModelError { status: Some(status.as_u16()), ..ModelError::new(kind, message) }
+            ModelError {
+                status: Some(status.as_u16()),
+                is_own_error: inner.is_some_and(|inner| message_of(inner).is_some()),
+                ..ModelError::new(kind, message)
+            }
         }
         (_, Some(told)) => of_body(told),
         (Error::ChatResponse { body, .. }, None) => of_body(body.get("error").unwrap_or(body)),
         (Error::WebStream { error, cause, .. }, None) => {
             let is_text = error.downcast_ref::<std::string::FromUtf8Error>().is_some();
-            let kind = if is_text { ModelErrorKind::Malformed } else { ModelErrorKind::Connection };
+            let kind = match (is_text, is_unsent(&**error)) {
+                (true, _) => ModelErrorKind::Malformed,
+                (_, true) => ModelErrorKind::Connection,
+                _ => ModelErrorKind::Truncated,
+            };
             ModelError::new(kind, with_cause(cause, error.source()))
         }
         (Error::StreamParse { serde_error, .. }, None) => {
@@ -47,6 +55,14 @@ pub(super) fn of(error: &Error, told: Option<&Value>, key: Option<&Secret>) -> M
         retry_after(&header, SystemTime::now()).or_else(|| asked_wait(error, told));
     failure.message = shown(&failure.message, key);
     failure
+}
+
+/// Whether the connection could not be made.
+fn is_unsent(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<reqwest::Error>())
+        .any(reqwest::Error::is_connect)
 }
 
 /// A stream that is over without its end.

@@ -170,7 +170,7 @@ impl Seen {
                 (Kind::Kill, with_words("Cancelled by a person", &words(message)))
             }
             EventKind::Kill { message } => {
-                (Kind::Kill, with_words("The kill switch is thrown", &words(message)))
+                (Kind::Kill, with_words("The kill switch is on", &words(message)))
             }
             EventKind::StopRaised { signal } => {
                 self.said = Some((*signal).clone());
@@ -289,7 +289,7 @@ fn continuation(observation: &Observation<'_>) -> Option<Line> {
         Directive::Finish => "finish",
         Directive::Pause => "pause",
         Directive::Stop => "stop",
-        Directive::CancelNow => "stop now",
+        Directive::Abort => "stop now",
     };
     let why = clean(&observation.run.continuation().explain());
     Some(Line::new(Kind::Continuation, format!("{decision}: {why}")))

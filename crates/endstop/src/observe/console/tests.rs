@@ -6,7 +6,7 @@ use endstop_core::event::{EventKind, NewLimit};
 use endstop_core::expr::parse;
 use endstop_core::policy::{Action, Rule};
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::units::{Cost, TokenUsage};
+use endstop_core::units::{Cost, Money, TokenUsage};
 
 use super::super::Detail;
 use super::super::text::width;
@@ -23,6 +23,7 @@ fn call(tool: &str, arguments: &str) -> ToolCall {
 
 const fn reply_detail(text: &str, ms: u64) -> Detail<'_> {
     Detail::Reply {
+        unconfirmed: Money::ZERO,
         text,
         tool_calls: &[],
         is_estimate: false,
@@ -148,8 +149,12 @@ fn failures_and_refusals_have_kinds_of_their_own() {
     play.tell(0, EventKind::AttemptBegin { next_cost: None }, request);
     let mut error = ModelError::new(ModelErrorKind::RateLimited, "slow\u{1b}[2J down\n");
     (error.status, error.retry_after) = (Some(429), Some(Duration::from_secs(2)));
-    let failure =
-        Detail::Failure { error: &error, is_estimate: false, took: Duration::from_millis(5) };
+    let failure = Detail::Failure {
+        error: &error,
+        is_estimate: false,
+        unconfirmed: Money::ZERO,
+        took: Duration::from_millis(5),
+    };
     play.tell(5, EventKind::AttemptFailed { usage: None, cost: None }, failure);
     play.tell(0, EventKind::AttemptBegin { next_cost: None }, request);
     let reply = EventKind::Reply {
@@ -189,8 +194,8 @@ fn failures_and_refusals_have_kinds_of_their_own() {
         "[FACT] score = 7",
         "[PAUSE] A person decides: ask (steps >= 2 is 2)",
         "[EXEC] ask approved up to $2.00",
-        "[KILL] The kill switch is thrown",
-        "[STOP] user_requested: the kill switch is thrown (source: kill switch)",
+        "[KILL] The kill switch is on",
+        "[STOP] user_requested: the kill switch is on (source: kill switch)",
         "cost=unknown",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");

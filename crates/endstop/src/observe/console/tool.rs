@@ -61,7 +61,7 @@ const fn outcome_words(outcome: ToolOutcome) -> &'static str {
         ToolOutcome::Succeeded => "ok",
         ToolOutcome::Failed => "failed",
         ToolOutcome::TimedOut => "timed out",
-        ToolOutcome::Cut => "cut",
+        ToolOutcome::Aborted => "aborted",
         ToolOutcome::Invalid => "not run: its arguments do not fit",
         ToolOutcome::Unknown => "not run: there is no such tool",
         ToolOutcome::Blocked => "not run: blocked",

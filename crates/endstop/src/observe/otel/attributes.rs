@@ -123,7 +123,7 @@ pub(super) const fn outcome_name(outcome: ToolOutcome) -> &'static str {
         ToolOutcome::Succeeded => "succeeded",
         ToolOutcome::Failed => "failed",
         ToolOutcome::TimedOut => "timed_out",
-        ToolOutcome::Cut => "cut",
+        ToolOutcome::Aborted => "aborted",
         ToolOutcome::Invalid => "invalid",
         ToolOutcome::Unknown => "unknown",
         ToolOutcome::Blocked => "blocked",
@@ -140,6 +140,6 @@ pub(super) const fn directive_name(directive: Directive) -> &'static str {
         Directive::Finish => "finish",
         Directive::Pause => "pause",
         Directive::Stop => "stop",
-        Directive::CancelNow => "cancel_now",
+        Directive::Abort => "cancel_now",
     }
 }

@@ -188,7 +188,7 @@ impl Live {
     ) -> Option<Called> {
         let mut chat = self.chat.take()?;
         let (mut error, mut took) = ("_OTHER", None);
-        if let Detail::Failure { error: failure, is_estimate, took: time } = detail {
+        if let Detail::Failure { error: failure, is_estimate, took: time, .. } = detail {
             (error, took) = (failure.kind.name(), Some(*time));
             self.is_estimate |= *is_estimate;
             let status = failure.status.map(i64::from);
@@ -295,7 +295,10 @@ impl Live {
         }
         for call in self.tools.drain(..).rev() {
             let span = call.context.span();
-            span.set_attribute(KeyValue::new(names::ERROR_TYPE, outcome_name(ToolOutcome::Cut)));
+            span.set_attribute(KeyValue::new(
+                names::ERROR_TYPE,
+                outcome_name(ToolOutcome::Aborted),
+            ));
             end_span(&span, self.last);
         }
         let span = self.context.span();

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use endstop_core::expr::parse;
 use endstop_core::policy::{Action, Rule};
 use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::units::Money;
 use opentelemetry::Value;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry::trace::{SpanId, SpanKind, Status, TracerProvider};
@@ -121,6 +122,7 @@ fn call(id: &str, tool: &str) -> ToolCall {
 
 const fn reply(is_estimate: bool) -> Detail<'static> {
     Detail::Reply {
+        unconfirmed: Money::ZERO,
         text: "secret words",
         tool_calls: &[],
         is_estimate,
@@ -271,7 +273,8 @@ fn failures_have_a_type_and_a_status() {
     let mut error = ModelError::new(ModelErrorKind::RateLimited, "slow down");
     error.status = Some(429);
     let took = Duration::from_secs(2);
-    let detail = Detail::Failure { error: &error, is_estimate: false, took };
+    let detail =
+        Detail::Failure { error: &error, is_estimate: false, unconfirmed: Money::ZERO, took };
     play.tell(0, EventKind::AttemptFailed { usage: None, cost: None }, detail);
     let call = call("c1", "read");
     play.tell(0, EventKind::ToolBegin { tool: "read" }, tool(&call, None));
@@ -402,7 +405,7 @@ fn what_is_open_when_a_run_is_cut_is_closed() {
     play.tell(0, ATTEMPT, REQUEST);
     play.tell(3, EventKind::Kill { message: "maintenance" }, Detail::None);
     play.end();
-    assert_eq!(text(&sdk.span("execute_tool sleep"), "error.type"), "cut");
+    assert_eq!(text(&sdk.span("execute_tool sleep"), "error.type"), "aborted");
     assert_eq!(text(&sdk.span("chat gpt-5.2"), "error.type"), "cancelled");
     let root = sdk.span("invoke_agent main");
     assert_eq!(text(&root, "endstop.stop.reason"), "user_requested");

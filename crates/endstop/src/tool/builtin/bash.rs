@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
-    /// The command, run by bash (or by sh where there is no bash) in the folder.
+    /// The command, run by bash (or by sh where there is no bash) in the directory.
     command: String,
     /// Seconds until it is killed, at most 3600. Default: 120.
     #[schemars(range(min = 1, max = 3600))]

@@ -1,4 +1,4 @@
-//! `list_folder`.
+//! `list_directory`.
 
 use std::fs::DirEntry;
 
@@ -11,14 +11,14 @@ use crate::tool::{FunctionTool, ToolContext, ToolError};
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
-    /// Path of the folder, relative to the folder of the tools. Default: that folder itself.
+    /// Path of the directory, relative to the directory of the tools. Default: that directory itself.
     path: Option<String>,
 }
 
 pub(super) fn tool(workspace: Workspace) -> FunctionTool {
-    let description = "Lists a folder in order of the names: folders end with `/`, symbolic links with `@`, \
+    let description = "Lists a directory in order of the names: directories end with `/`, symbolic links with `@`, \
                        and files have their size in bytes.";
-    FunctionTool::new("list_folder", description, move |arguments: Arguments, _: ToolContext| {
+    FunctionTool::new("list_directory", description, move |arguments: Arguments, _: ToolContext| {
         let workspace = workspace.clone();
         blocking(move |abandoned| list(&workspace, &arguments, abandoned))
     })
@@ -45,7 +45,7 @@ fn list(
         }
     }
     if entries.is_empty() {
-        return Ok("[the folder is empty]".to_owned());
+        return Ok("[the directory is empty]".to_owned());
     }
     entries.sort_by_key(DirEntry::file_name);
     let mut lines: Vec<String> = entries.iter().take(MAX_LISTED_ENTRIES).map(line).collect();

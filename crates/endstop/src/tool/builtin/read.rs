@@ -17,7 +17,7 @@ const DEFAULT_LINES: u64 = 2000;
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
-    /// Path of the file, relative to the folder.
+    /// Path of the file, relative to the directory.
     path: String,
     /// Number of the first line to read, beginning with 1. Default: 1.
     #[schemars(range(min = 1))]
@@ -74,7 +74,7 @@ pub(super) fn open(workspace: &Workspace, path: &Path) -> Result<(File, u64), To
     let about = path.metadata().map_err(failed)?;
     if about.is_dir() {
         let shown = workspace.shown(path);
-        return Err(ToolError::Failed(format!("`{shown}` is a folder; list it instead")));
+        return Err(ToolError::Failed(format!("`{shown}` is a directory; list it instead")));
     }
     if !about.is_file() {
         let shown = workspace.shown(path);

@@ -16,22 +16,22 @@ use crate::limits::{
 };
 use crate::tool::{FunctionTool, ToolContext, ToolError};
 
-/// Folders whose contents nobody wrote by hand.
+/// Directories whose contents nobody wrote by hand.
 const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
     /// Regular expression, searched in each line; `(?i)` in front ignores case. No look-around.
     pattern: String,
-    /// File or folder to search, relative to the folder of the tools. Default: that folder itself.
+    /// File or directory to search, relative to the directory of the tools. Default: that directory itself.
     path: Option<String>,
     /// Only files whose name ends so, such as `.rs`.
     suffix: Option<String>,
 }
 
 pub(super) fn tool(workspace: Workspace) -> FunctionTool {
-    let description = "Finds the lines of text files below a folder that match a regular expression, as \
-                       `path:line: text`. Skips binary files, files over 8 MiB, symbolic links, and folders \
+    let description = "Finds the lines of text files below a directory that match a regular expression, as \
+                       `path:line: text`. Skips binary files, files over 8 MiB, symbolic links, and directories \
                        named .git, target and node_modules. At most 200 lines are returned.";
     FunctionTool::new("search", description, move |arguments: Arguments, _: ToolContext| {
         let workspace = workspace.clone();
@@ -47,10 +47,10 @@ fn run(
     let pattern = RegexBuilder::new(&arguments.pattern).size_limit(MAX_PATTERN_BYTES).build()?;
     let path = workspace.resolve(arguments.path.as_deref().unwrap_or("."))?;
     let failed = |error| cannot("search", &path, workspace, &error);
-    let is_folder = path.metadata().map_err(failed)?.is_dir();
+    let is_directory = path.metadata().map_err(failed)?.is_dir();
     let suffix = arguments.suffix.as_deref().unwrap_or_default();
     let mut search = Search { workspace, pattern, suffix, is_abandoned, found: Found::default() };
-    if is_folder {
+    if is_directory {
         search.below(path.clone())?;
     } else {
         search.file(&path);
@@ -77,8 +77,8 @@ struct Found {
 
 impl Search<'_> {
     /// Depth first, in order of the names.
-    fn below(&mut self, folder: PathBuf) -> Result<(), ToolError> {
-        let mut open = vec![(folder, 0_usize)];
+    fn below(&mut self, directory: PathBuf) -> Result<(), ToolError> {
+        let mut open = vec![(directory, 0_usize)];
         while let Some((path, depth)) = open.pop() {
             if self.is_abandoned.is_set() {
                 return Err(abandoned());
@@ -102,8 +102,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn entries(&mut self, folder: &Path, depth: usize, open: &mut Vec<(PathBuf, usize)>) {
-        let Ok(entries) = folder.read_dir() else {
+    fn entries(&mut self, directory: &Path, depth: usize, open: &mut Vec<(PathBuf, usize)>) {
+        let Ok(entries) = directory.read_dir() else {
             self.found.unreadable = self.found.unreadable.saturating_add(1);
             return;
         };

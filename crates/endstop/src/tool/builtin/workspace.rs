@@ -1,4 +1,4 @@
-//! The folder that tools for files do not leave.
+//! The directory that tools for files do not leave.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -8,11 +8,11 @@ use thiserror::Error;
 
 use crate::limits::MAX_PATH_BYTES;
 
-/// A folder that paths are confined to.
+/// A directory that paths are confined to.
 ///
 /// A path is resolved before it is used: `..`, absolute paths and symbolic links may lead anywhere inside
-/// the folder and nowhere else. Between that check and the use of the path another process could put a link
-/// in place of a folder and so lead a tool out: where the folder is shared with processes that are not
+/// the directory and nowhere else. Between that check and the use of the path another process could put a link
+/// in place of a directory and so lead a tool out: where the directory is shared with processes that are not
 /// trusted, `bash` among them, run the agent as a user or in a container that can reach nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
@@ -23,20 +23,20 @@ pub struct Workspace {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorkspaceError {
-    /// The folder itself cannot be used.
-    #[error("`{folder}` cannot be the folder of the tools: {error}")]
-    Folder {
+    /// The directory itself cannot be used.
+    #[error("`{directory}` cannot be the directory of the tools: {error}")]
+    Directory {
         /// As given.
-        folder: String,
+        directory: String,
         /// Why.
         error: io::Error,
     },
     /// Nothing, a NUL, or longer than [`MAX_PATH_BYTES`].
     #[error("the path is empty, longer than {MAX_PATH_BYTES} bytes, or contains a NUL")]
     NoPath,
-    /// It leads out of the folder.
+    /// It leads out of the directory.
     #[error(
-        "`{path}` leads out of the folder that the tools are confined to; give a path inside it, relative to it"
+        "`{path}` leads out of the directory that the tools are confined to; give a path inside it, relative to it"
     )]
     Outside {
         /// As given.
@@ -48,8 +48,8 @@ pub enum WorkspaceError {
         /// As given.
         path: String,
     },
-    /// `..` behind a folder that is not there.
-    #[error("`{path}` has `..` after a folder that does not exist")]
+    /// `..` behind a directory that is not there.
+    #[error("`{path}` has `..` after a directory that does not exist")]
     Backwards {
         /// As given.
         path: String,
@@ -65,22 +65,23 @@ pub enum WorkspaceError {
 }
 
 impl Workspace {
-    /// Confines tools to a folder, which must exist.
+    /// Confines tools to a directory, which must exist.
     ///
     /// # Errors
     ///
-    /// [`WorkspaceError::Folder`] where it is not there, cannot be entered or is no folder.
-    pub fn new(folder: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
-        let folder = folder.as_ref();
-        let failed = |error| WorkspaceError::Folder { folder: folder.display().to_string(), error };
-        let root = folder.canonicalize().map_err(failed)?;
+    /// [`WorkspaceError::Directory`] where it is not there, cannot be entered or is no directory.
+    pub fn new(directory: impl AsRef<Path>) -> Result<Self, WorkspaceError> {
+        let directory = directory.as_ref();
+        let failed =
+            |error| WorkspaceError::Directory { directory: directory.display().to_string(), error };
+        let root = directory.canonicalize().map_err(failed)?;
         if !root.is_dir() {
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
         Ok(Self { root: root.into() })
     }
 
-    /// The folder, without links.
+    /// The directory, without links.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -90,7 +91,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// Why it is refused. What lies outside the folder is not told, not even whether it exists, beyond what
+    /// Why it is refused. What lies outside the directory is not told, not even whether it exists, beyond what
     /// the refusal itself says.
     pub fn resolve(&self, path: &str) -> Result<PathBuf, WorkspaceError> {
         if path.is_empty() || path.len() > MAX_PATH_BYTES || path.contains('\0') {
@@ -123,7 +124,7 @@ impl Workspace {
         Err(WorkspaceError::Outside { path: given() })
     }
 
-    /// A resolved path as the model may know it: relative to the folder.
+    /// A resolved path as the model may know it: relative to the directory.
     #[must_use]
     pub fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.root) {
@@ -133,10 +134,10 @@ impl Workspace {
         }
     }
 
-    /// What is below a folder that may not be entered is told only of those inside.
+    /// What is below a directory that may not be entered is told only of those inside.
     fn unreachable(&self, beginning: &Path, path: &str, error: io::Error) -> WorkspaceError {
-        let inside = beginning.ancestors().find_map(|folder| folder.canonicalize().ok());
-        if inside.is_some_and(|folder| folder.starts_with(&self.root)) {
+        let inside = beginning.ancestors().find_map(|directory| directory.canonicalize().ok());
+        if inside.is_some_and(|directory| directory.starts_with(&self.root)) {
             WorkspaceError::Unreachable { path: path.to_owned(), error }
         } else {
             WorkspaceError::Outside { path: path.to_owned() }

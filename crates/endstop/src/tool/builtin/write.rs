@@ -12,7 +12,7 @@ use crate::tool::{FunctionTool, ToolContext, ToolError};
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
-    /// Path of the file, relative to the folder. Folders that are not there are made.
+    /// Path of the file, relative to the directory. Directories that are not there are made.
     path: String,
     /// All that the file is to contain.
     content: String,
@@ -42,11 +42,11 @@ fn write(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
     };
-    let Some(folder) = path.parent() else {
+    let Some(directory) = path.parent() else {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     };
-    fs::create_dir_all(folder).map_err(failed)?;
-    let draft = Draft::new(folder, arguments.content.as_bytes()).map_err(failed)?;
+    fs::create_dir_all(directory).map_err(failed)?;
+    let draft = Draft::new(directory, arguments.content.as_bytes()).map_err(failed)?;
     if let Some(about) = &before {
         fs::set_permissions(&draft.path, about.permissions()).map_err(failed)?;
     }
@@ -68,8 +68,8 @@ struct Draft {
 }
 
 impl Draft {
-    fn new(folder: &Path, content: &[u8]) -> io::Result<Self> {
-        let path = folder.join(format!(".endstop-{}.tmp", uuid::Uuid::now_v7()));
+    fn new(directory: &Path, content: &[u8]) -> io::Result<Self> {
+        let path = directory.join(format!(".endstop-{}.tmp", uuid::Uuid::now_v7()));
         let mut file: File = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let draft = Self { path };
         file.write_all(content)?;
