@@ -705,13 +705,15 @@ impl Meter {
         for ((gauge, slot), saved) in program.gauges().iter().zip(compared) {
             let Some((number, reading)) = saved else { continue };
             match slot.class {
+                Class::NextCost => meter.compared.set(gauge, number, reading),
                 // What a missing price means is up to the policy of now.
-                Class::Settled if reading == Reading::Unpriced => {
+                Class::Settled if reading != Reading::Unpriced => {
+                    meter.compared.set(gauge, number, reading);
+                }
+                // What is not compared at every event stands still: it is part of the state as it was compared last.
+                class if class.is_count() || class == Class::Settled => {
                     meter.compared.set_number(gauge, number);
                 }
-                Class::NextCost | Class::Settled => meter.compared.set(gauge, number, reading),
-                // Counts stand still inside a step: what they were last compared as is part of the state.
-                class if class.is_count() => meter.compared.set_number(gauge, number),
                 _ => {}
             }
         }

@@ -365,3 +365,21 @@ async fn a_source_wakes_who_waits_even_across_a_reset() {
     waiting.await.unwrap();
     assert!(!source.is_cancellation_requested());
 }
+
+#[tokio::test]
+async fn a_source_tells_of_an_abort_alone_even_across_a_reset() {
+    let source = InMemoryCancellationSource::new();
+    let waiting = tokio::spawn({
+        let source = source.clone();
+        async move { source.aborted().await }
+    });
+    source.cancel("let it finish");
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished(), "a cancellation aborts nothing");
+    source.reset();
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished(), "and a reset is no abort");
+    source.cancel("first");
+    source.abort("second");
+    assert_eq!(waiting.await.unwrap().message, "first", "the first message stands");
+}

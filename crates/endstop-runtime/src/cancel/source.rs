@@ -7,13 +7,17 @@ use endstop_core::signal::{StopReason, StopSignal};
 use super::{CancelToken, Urgency};
 use crate::sync::{Arc, Mutex};
 
-/// A request to cancel, made anywhere in the process and seen at the next checkpoint. Clones are the same
-/// source.
+/// A request to cancel, made anywhere in the process and seen at the next checkpoint; an abort is seen at once. Clones are
+/// the same source.
 #[derive(Clone, Debug, Default)]
 pub struct InMemoryCancellationSource {
     /// The request that is waited for. Only one that was made is ever replaced, so nobody waits for one that
     /// cannot come.
     request: Arc<Mutex<CancelToken>>,
+}
+
+fn signal(message: impl Into<String>) -> StopSignal {
+    StopSignal::new(StopReason::UserRequested).with_message(message).with_source("cancellation")
 }
 
 impl InMemoryCancellationSource {
@@ -23,20 +27,25 @@ impl InMemoryCancellationSource {
         Self::default()
     }
 
-    /// Requests a cancellation. The first message stands until [`reset`](Self::reset).
+    /// Requests a cancellation: what is in flight finishes. The first message stands until [`reset`](Self::reset).
     pub fn cancel(&self, message: impl Into<String>) {
-        let signal = StopSignal::new(StopReason::UserRequested)
-            .with_message(message)
-            .with_source("cancellation");
-        self.request().cancel(signal, Urgency::Graceful);
+        self.request().cancel(signal(message), Urgency::Graceful);
     }
 
-    /// Takes the request back, if there is one. What was already told of it is not told otherwise.
+    /// Requests that what is in flight is aborted as well. The message stands unless there is one already.
+    pub fn abort(&self, message: impl Into<String>) {
+        self.request().cancel(signal(message), Urgency::Now);
+    }
+
+    /// Takes the request back, if there is one. A run that has seen it has stopped.
     pub fn reset(&self) {
         let fresh = CancelToken::new();
         let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
         if request.is_cancelled() {
-            *request = fresh;
+            let old = std::mem::replace(&mut *request, fresh);
+            drop(request);
+            // Whoever waits for an abort of the old request waits for one of the new request from now on.
+            old.cancel(signal(""), Urgency::Now);
         }
     }
 
@@ -60,6 +69,22 @@ impl InMemoryCancellationSource {
     /// It may be dropped at any time and asked for again.
     pub async fn requested(&self) {
         self.request().cancelled().await;
+    }
+
+    /// Resolves when an abort is requested, at once if it already is, with its signal.
+    ///
+    /// # Cancellation safety
+    ///
+    /// It may be dropped at any time and asked for again.
+    pub async fn aborted(&self) -> StopSignal {
+        loop {
+            let request = self.request();
+            request.cut().await;
+            let current = self.request();
+            if let (Some(Urgency::Now), Some(signal)) = (current.urgency(), current.signal()) {
+                return StopSignal::clone(&signal);
+            }
+        }
     }
 
     fn request(&self) -> CancelToken {

@@ -10,16 +10,16 @@ use endstop_runtime::cancel::{InMemoryCancellationSource, Urgency};
 
 /// Asked at every checkpoint whether the run is to end.
 pub trait CancellationSource: Send + Sync {
-    /// The signal to stop by, if there is one. Cooperative: nothing is cut. The state is that of the run
+    /// The signal to stop by, if there is one. Cooperative: what is in flight finishes. The state is that of the run
     /// whose checkpoint it is: the agent's own, or one below it.
     fn cancellation_signal<'a>(
         &'a self,
         state: &'a AgentState,
     ) -> BoxFuture<'a, Option<StopSignal>>;
 
-    /// Resolves when a request arrives, so that what is in flight is cut at once. Never, unless the source
-    /// can tell.
-    fn requested(&self) -> BoxFuture<'_, StopSignal> {
+    /// Resolves when an abort is requested, so that what is in flight is aborted at once. Never, unless the source can
+    /// tell.
+    fn aborted(&self) -> BoxFuture<'_, StopSignal> {
         Box::pin(std::future::pending())
     }
 }
@@ -29,15 +29,8 @@ impl CancellationSource for InMemoryCancellationSource {
         Box::pin(std::future::ready(self.signal()))
     }
 
-    fn requested(&self) -> BoxFuture<'_, StopSignal> {
-        Box::pin(async move {
-            loop {
-                Self::requested(self).await;
-                if let Some(signal) = self.signal() {
-                    return signal;
-                }
-            }
-        })
+    fn aborted(&self) -> BoxFuture<'_, StopSignal> {
+        Box::pin(Self::aborted(self))
     }
 }
 

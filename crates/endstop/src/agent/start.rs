@@ -256,7 +256,7 @@ fn look(tasks: &mut JoinSet<()>, agent: &Inner, outside: ExternalStop, token: &C
     for source in &agent.sources {
         let (source, token) = (Arc::clone(source), token.clone());
         tasks.spawn(async move {
-            let signal = source.requested().await;
+            let signal = source.aborted().await;
             token.cancel(signal, Urgency::Now);
         });
     }

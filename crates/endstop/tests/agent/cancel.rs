@@ -25,8 +25,10 @@ use crate::support::*;
 /// By which means a run is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {
-    /// The source in memory.
+    /// The source in memory, asked to abort.
     Memory,
+    /// The source in memory, asked to cancel.
+    Cooperative,
     /// A source that can only be asked.
     Asked,
     /// A source that can tell by itself.
@@ -35,7 +37,8 @@ enum Means {
     Now,
 }
 
-const ALL: [Means; 5] = [Means::Memory, Means::Asked, Means::Bell, Means::Graceful, Means::Now];
+const ALL: [Means; 6] =
+    [Means::Memory, Means::Cooperative, Means::Asked, Means::Bell, Means::Graceful, Means::Now];
 /// Those that cut what is in flight.
 const HARD: [Means; 3] = [Means::Memory, Means::Bell, Means::Now];
 /// Those that are heard while nothing is in flight.
@@ -44,7 +47,7 @@ const HEARD: [Means; 4] = [Means::Memory, Means::Bell, Means::Graceful, Means::N
 impl Means {
     const fn source(self) -> &'static str {
         match self {
-            Self::Memory => "cancellation",
+            Self::Memory | Self::Cooperative => "cancellation",
             Self::Asked => "flag",
             Self::Bell => "bell",
             Self::Graceful | Self::Now => "person",
@@ -79,7 +82,7 @@ impl CancellationSource for Bell {
         Box::pin(std::future::ready(None))
     }
 
-    fn requested(&self) -> BoxFuture<'_, StopSignal> {
+    fn aborted(&self) -> BoxFuture<'_, StopSignal> {
         Box::pin(async {
             self.0.cancelled().await;
             enough("bell")
@@ -110,7 +113,8 @@ impl Canceller {
 
     fn cancel(&self) {
         match self.means {
-            Means::Memory => self.memory.cancel("enough"),
+            Means::Memory => self.memory.abort("enough"),
+            Means::Cooperative => self.memory.cancel("enough"),
             Means::Asked => self.flag.0.store(true, Ordering::SeqCst),
             Means::Bell => _ = self.bell.0.cancel(enough("bell"), Urgency::Now),
             Means::Graceful => _ = self.token.cancel(enough("person"), Urgency::Graceful),
@@ -249,7 +253,7 @@ async fn while_the_model_streams_it_is_cut_and_what_came_is_kept_and_charged() {
 
 #[tokio::test(start_paused = true)]
 async fn a_graceful_cancellation_lets_the_stream_end_and_is_seen_in_the_last_step() {
-    for means in [Means::Asked, Means::Graceful] {
+    for means in [Means::Asked, Means::Cooperative, Means::Graceful] {
         let model = streaming();
         let builder = agent(&model, "steps >= 5");
         let (state, budget, _) = cancelled(means, ms(350), builder).await;
