@@ -6,10 +6,11 @@
 use endstop_core::event::Source as Origin;
 
 use super::limits::MAX_UNTIMED_ENTRIES;
+use super::merge::{MergedAgent, Untimed, merge};
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
 use super::time::Time;
-use super::timeline::{AgentTimeline, EntryEvent, TimelineEntry, Untimed, merge};
+use super::timeline::{AgentTimeline, EntryEvent, TimelineEntry};
 use super::writer::{Closing, RunWriter};
 use super::{RunHeader, RunSink};
 
@@ -209,7 +210,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         let children = std::mem::take(&mut self.children);
         if !children.is_empty() {
             self.begin(self.noted.or_else(|| entry.first_time()));
-            return self.merge(&[entry], &children, Untimed::Last);
+            return self.merge(MergedAgent::of_run(vec![entry], children, Untimed::Last));
         }
         match &mut self.state {
             State::Writing(writer) => writer.entry(&entry),
@@ -224,26 +225,15 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         }
     }
 
-    /// Writes entries of the run and of its sub-agents in the order of time, if it has begun.
-    pub(crate) fn merge(
-        &mut self,
-        own: &[TimelineEntry],
-        children: &[AgentTimeline],
-        untimed: Untimed,
-    ) {
-        merge(own, children, untimed, &mut |origin, entry, time, event| {
+    /// Writes what the run and its sub-agents did, in the order of time. The run begins with it, unless it has begun.
+    pub(crate) fn merge(&mut self, agents: Vec<MergedAgent<'_>>) {
+        merge(agents, &mut |origin, entry, time, event| {
+            self.begin(time);
             self.event(origin, entry, time, event);
         });
     }
 
-    /// Writes one event of an entry, if the run has begun.
-    pub(crate) fn event(
-        &mut self,
-        origin: Origin,
-        entry: &TimelineEntry,
-        time: Time,
-        event: EntryEvent,
-    ) {
+    fn event(&mut self, origin: Origin, entry: &TimelineEntry, time: Time, event: EntryEvent) {
         if let State::Writing(writer) = &mut self.state {
             writer.event_of(origin, entry, time, event);
         }

@@ -22,14 +22,14 @@ use self::record::{GeminiRecord, GeminiToolCall, Tokens, is_turn, result_of, wor
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::document::is_lines;
-use super::limits::MAX_CHILD_FILES;
 use super::lines::JsonLines;
+use super::merge::{MergedAgent, Untimed};
 use super::reading::Reading;
 use super::recent::{Recent, digest};
 use super::step::{Full, Reply, Step, ToolAnswer};
 use super::text::compact;
 use super::time::{Time, parse_time};
-use super::timeline::{AgentTimeline, TimelineEntry, Untimed};
+use super::timeline::{AgentTimeline, TimelineEntry};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
@@ -115,15 +115,10 @@ fn merge(reading: Reading<'_>, run: &mut RunBuilder<'_, '_>) {
         begun = begun.or(session.first);
         own.push(entry);
     });
-    if reading.children.len() > MAX_CHILD_FILES {
-        reading.warn(WarningKind::TooLarge, || {
-            format!("more than {MAX_CHILD_FILES} files of sub-agents; the rest is not read")
-        });
-    }
     let mut children = Vec::new();
-    for part in reading.children.iter().take(MAX_CHILD_FILES) {
+    for file in reading.child_files() {
         let (mut entries, mut last) = (Vec::new(), None);
-        read_part(reading.of(part), &mut |entry, session| {
+        read_part(file, &mut |entry, session| {
             if entries.is_empty() {
                 begun = begun.or(session.first);
                 entries.push(TimelineEntry::ChildBegin(session.first, 1));
@@ -138,7 +133,7 @@ fn merge(reading: Reading<'_>, run: &mut RunBuilder<'_, '_>) {
     }
     if !own.is_empty() || !children.is_empty() {
         run.begin(begun);
-        run.merge(&own, &children, Untimed::Last);
+        run.merge(MergedAgent::of_run(own, children, Untimed::Last));
     }
 }
 

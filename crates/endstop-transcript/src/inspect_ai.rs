@@ -23,10 +23,10 @@ use self::record::{Attachments, InspectMessage, Sample, name};
 use super::archive::{ZIP_MAGIC, each_entry};
 use super::builder::RunBuilder;
 use super::document::warn_of;
+use super::merge::{MergedAgent, Untimed};
 use super::part::Part;
 use super::reading::Reading;
 use super::text::present;
-use super::timeline::Untimed;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
@@ -98,12 +98,12 @@ fn read_sample(sample: &Sample<'_>, reading: Reading<'_>, sink: &mut dyn RunSink
     if !sample_run.has_steps() {
         sample_run.messages(messages);
     }
-    let done = sample_run.finish();
+    let mut done = sample_run.finish();
     // Samples of different logs have the same names.
     let id = format!("{}/{}/{}", reading.part.stem(), name(sample.id), name(sample.epoch));
     let mut run = RunBuilder::new(reading, sink).named(Some(id)).with_model(done.model);
     run.begin(done.first);
-    run.merge(done.own.entries(), &done.children, Untimed::Last);
+    run.merge(MergedAgent::of_run(done.own.take(), done.children, Untimed::Last));
     run.outcome(outcome_of(sample));
     run.end();
 }

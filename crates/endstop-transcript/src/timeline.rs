@@ -1,7 +1,6 @@
-//! What an agent did, entry by entry, and how the entries of agents that worked at the same time are merged.
+//! What an agent did, entry by entry.
 
 use endstop_core::EventKind;
-use endstop_core::event::Source as Origin;
 
 use super::limits::MAX_STEP_ITEMS;
 use super::messages::{RecordedInput, RecordedOutput, RequestedCall};
@@ -263,69 +262,5 @@ impl AgentTimeline {
 impl FromIterator<TimelineEntry> for AgentTimeline {
     fn from_iter<I: IntoIterator<Item = TimelineEntry>>(entries: I) -> Self {
         Self { entries: entries.into_iter().collect(), ..Self::default() }
-    }
-}
-
-/// Where a sub-agent stands whose beginning tells no time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untimed {
-    /// Before everything that tells one.
-    First,
-    /// After everything that tells one.
-    Last,
-}
-
-/// A timeline with the place of its next event.
-struct Merging<'l> {
-    origin: Origin,
-    entries: std::slice::Iter<'l, TimelineEntry>,
-    current: Option<(&'l TimelineEntry, std::vec::IntoIter<(Time, EntryEvent)>)>,
-    next: Option<(Time, EntryEvent)>,
-    /// The latest time that the timeline told so far; an event without a time has it too.
-    time: u64,
-}
-
-/// Hands over the events of an agent and its sub-agents in the order of time. At one time the agent comes first.
-pub(crate) fn merge(
-    own: &[TimelineEntry],
-    children: &[AgentTimeline],
-    untimed: Untimed,
-    take: &mut dyn FnMut(Origin, &TimelineEntry, Time, EntryEvent),
-) {
-    let without_time = if untimed == Untimed::First { 0 } else { u64::MAX };
-    let mut agents = vec![Merging::new(Origin::Own, own, 0)];
-    let children = children.iter().map(AgentTimeline::entries);
-    agents.extend(children.map(|child| Merging::new(Origin::Descendant, child, without_time)));
-    loop {
-        let waiting = agents.iter_mut().filter(|agent| agent.next.is_some());
-        let Some(agent) = waiting.min_by_key(|agent| agent.time) else { return };
-        if let (Some((entry, _)), Some((time, event))) = (&agent.current, agent.next) {
-            take(agent.origin, entry, time, event);
-        }
-        agent.advance();
-    }
-}
-
-impl<'l> Merging<'l> {
-    fn new(origin: Origin, entries: &'l [TimelineEntry], without_time: u64) -> Self {
-        let (entries, current, next, time) = (entries.iter(), None, None, 0);
-        let mut merging = Self { origin, entries, current, next, time };
-        merging.advance();
-        if let Some((None, _)) = merging.next {
-            merging.time = without_time;
-        }
-        merging
-    }
-
-    fn advance(&mut self) {
-        loop {
-            self.next = self.current.as_mut().and_then(|(_, events)| events.next());
-            if let Some((time, _)) = self.next {
-                self.time = self.time.max(time.unwrap_or(0));
-                return;
-            }
-            let Some(entry) = self.entries.next() else { return };
-            self.current = Some((entry, entry.events().into_iter()));
-        }
     }
 }

@@ -61,7 +61,7 @@ struct ClaudeAgent<'s> {
     filter: LineFilter,
     role: AgentRole,
     /// Digests of the ids of messages that belong to the session and are only repeated here.
-    elsewhere: &'s HashSet<u64>,
+    elsewhere: Option<&'s HashSet<u64>>,
     seen: HashSet<u64>,
     timeline: AgentTimeline,
     open: Option<OpenMessage>,
@@ -83,7 +83,7 @@ impl<'s> ClaudeStream<'s> {
     pub(super) fn open(
         reading: Reading<'s>,
         (filter, role): (LineFilter, AgentRole),
-        elsewhere: &'s HashSet<u64>,
+        elsewhere: Option<&'s HashSet<u64>>,
         discarded: &'s Warnings,
     ) -> Self {
         // The stream of the session itself reads the same lines, and says which are damaged.
@@ -102,9 +102,12 @@ impl<'s> ClaudeStream<'s> {
         };
         Self { lines, agent, ready: VecDeque::new(), is_over: false }
     }
+}
 
-    /// The next entry, or `None` at the end.
-    pub(super) fn next(&mut self) -> Option<TimelineEntry> {
+impl Iterator for ClaudeStream<'_> {
+    type Item = TimelineEntry;
+
+    fn next(&mut self) -> Option<TimelineEntry> {
         while self.ready.is_empty() && !self.is_over {
             if !self.lines.advance() {
                 self.agent.close();
@@ -155,7 +158,8 @@ impl ClaudeAgent<'_> {
         }
         let message = message_of(record)?;
         let id = message.id.as_ref().or(record.uuid.as_ref());
-        let is_elsewhere = id.is_some_and(|id| self.elsewhere.contains(&digest(id)));
+        let is_elsewhere =
+            id.is_some_and(|id| self.elsewhere.is_some_and(|ids| ids.contains(&digest(id))));
         if is_elsewhere || message.model.as_deref() == Some(SYNTHETIC) {
             return Ok(());
         }

@@ -10,10 +10,11 @@ use crate::RunSink;
 use crate::builder::RunBuilder;
 use crate::call_charge::ModelCall;
 use crate::limits::MAX_ANCESTORS;
+use crate::merge::{MergedAgent, Untimed};
 use crate::reading::Reading;
 use crate::step::{Full, Reply, ToolAnswer};
 use crate::time::Time;
-use crate::timeline::{AgentTimeline, TimelineEntry, Untimed};
+use crate::timeline::{AgentTimeline, TimelineEntry};
 use crate::warning::WarningKind;
 
 /// Reads a trace, if it holds a model call or a tool call.
@@ -34,10 +35,10 @@ pub(super) fn read_trace(
         let added = agents.add(span, &tree, index);
         agents.check(added);
     }
-    let (own, children) = agents.finish();
+    let (mut own, children) = agents.finish();
     let mut run = RunBuilder::new(reading, sink).named(Some(trace));
     run.begin(spans.iter().find_map(Span::begun));
-    run.merge(own.entries(), &children, Untimed::First);
+    run.merge(MergedAgent::of_run(own.take(), children, Untimed::First));
     run.outcome(tree.has_failed(&spans).then_some(false));
     run.end();
 }
