@@ -21,8 +21,7 @@ use serde_json::{Map, Value};
 use self::record::{GeminiRecord, GeminiToolCall, Tokens, is_turn, result_of, words};
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
-use super::document::is_lines;
-use super::lines::JsonLines;
+use super::layout::Layout;
 use super::merge::{MergedAgent, Untimed};
 use super::reading::Reading;
 use super::recent::{Recent, digest};
@@ -44,9 +43,6 @@ const CHATS: &str = "chats";
 
 /// How many characters of its session's id a file's name ends with.
 const SHORT_ID: usize = 8;
-
-/// How many lines tell whether a file is one of lines.
-const SAMPLE_LINES: usize = 3;
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let keys = head.document().filter(|keys| !keys.in_list);
@@ -147,10 +143,7 @@ fn read_part(reading: Reading<'_>, take: &mut TakeEntry<'_>) {
             take(entry, session);
         }
     };
-    let is_record = |lines: &JsonLines<'_>| {
-        lines.parse::<GeminiRecord<'_>>().is_some_and(|record| record.is_line())
-    };
-    if is_lines(reading.part, SAMPLE_LINES, is_record) {
+    if Layout::of(reading.part) == Layout::Lines {
         let mut lines = reading.lines();
         while lines.advance() {
             if let Some(record) = lines.parse::<GeminiRecord<'_>>() {

@@ -30,9 +30,8 @@ use self::record::{
 };
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
-use super::document::is_lines;
+use super::layout::Layout;
 use super::limits::MAX_HELD_BYTES;
-use super::lines::JsonLines;
 use super::reading::Reading;
 use super::recent::{Recent, digest};
 use super::step::{CostSource, Full, Reply, ToolAnswer};
@@ -59,9 +58,6 @@ const NO_CALLS: [&str; 11] = [
 /// Actions that are over when they are said: nothing is observed of them.
 const ENDS: [&str; 2] = ["finish", "reject"];
 
-/// How many lines tell whether a file is one of lines.
-const SAMPLE_LINES: usize = 2;
-
 /// The words by which benchmarks name their verdict.
 const VERDICTS: [&str; 4] = ["resolved", "correct", "score", "result"];
 
@@ -83,10 +79,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
-    let is_run = |lines: &JsonLines<'_>| {
-        lines.parse::<EvaluationLine<'_>>().is_some_and(|line| line.history.is_some())
-    };
-    if is_lines(reading.part, SAMPLE_LINES, is_run) {
+    if Layout::of(reading.part) == Layout::Lines {
         let mut lines = reading.lines();
         while lines.advance() {
             let Some(line) = lines.parse::<EvaluationLine<'_>>() else { continue };
