@@ -97,6 +97,8 @@ pub(crate) struct AgentTimeline {
     /// User turns that records of model calls told.
     turns: usize,
     last: Time,
+    /// It is a sub-agent that has begun and not ended.
+    is_open_child: bool,
 }
 
 /// A model call that is not answered. The step before stays open: a retry may still tell its results.
@@ -110,8 +112,24 @@ struct Asking {
 impl AgentTimeline {
     /// A sub-agent that begins one level below the run.
     pub(crate) fn child(begun: Time) -> Self {
-        let entries = vec![TimelineEntry::ChildBegin(begun, 1)];
-        Self { entries, last: begun, ..Self::default() }
+        let mut child = Self { last: begun, ..Self::default() };
+        child.begin_child(begun, 1);
+        child
+    }
+
+    /// The agent begins as a sub-agent at this depth, unless it has begun.
+    pub(crate) fn begin_child(&mut self, begun: Time, depth: u32) {
+        if !self.is_open_child {
+            self.is_open_child = true;
+            self.push(TimelineEntry::ChildBegin(begun, depth));
+        }
+    }
+
+    /// The sub-agent ends when it last did something, if it has begun.
+    pub(crate) fn end_child(&mut self) {
+        if std::mem::take(&mut self.is_open_child) {
+            self.push(TimelineEntry::ChildEnd(self.last));
+        }
     }
 
     /// The agent did something at this time: its next request is made then at the earliest.
@@ -165,11 +183,6 @@ impl AgentTimeline {
     pub(crate) fn close(&mut self) {
         let step = self.open.take().map(|step| TimelineEntry::Step(Box::new(step)));
         self.entries.extend(step);
-    }
-
-    /// Whether the agent did nothing.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.open.is_none()
     }
 
     /// The entries so far, without the open step.
@@ -256,11 +269,5 @@ impl AgentTimeline {
         let step = self.begin(asking.begun);
         asking.failures.into_iter().try_for_each(|failure| step.fail(failure))?;
         Ok(step)
-    }
-}
-
-impl FromIterator<TimelineEntry> for AgentTimeline {
-    fn from_iter<I: IntoIterator<Item = TimelineEntry>>(entries: I) -> Self {
-        Self { entries: entries.into_iter().collect(), ..Self::default() }
     }
 }

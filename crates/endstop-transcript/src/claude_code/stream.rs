@@ -65,7 +65,6 @@ struct ClaudeAgent<'s> {
     seen: HashSet<u64>,
     timeline: AgentTimeline,
     open: Option<OpenMessage>,
-    child_is_open: bool,
 }
 
 /// The message whose step is open.
@@ -98,7 +97,6 @@ impl<'s> ClaudeStream<'s> {
             seen: HashSet::new(),
             timeline: AgentTimeline::default(),
             open: None,
-            child_is_open: false,
         };
         Self { lines, agent, ready: VecDeque::new(), is_over: false }
     }
@@ -111,7 +109,7 @@ impl Iterator for ClaudeStream<'_> {
         while self.ready.is_empty() && !self.is_over {
             if !self.lines.advance() {
                 self.agent.close();
-                self.agent.close_child();
+                self.agent.timeline.end_child();
                 self.is_over = true;
             } else if let Some(record) = self.lines.parse() {
                 self.agent.reading.line = Some(self.lines.number());
@@ -202,7 +200,7 @@ impl ClaudeAgent<'_> {
         if is_turn && !is_harness && self.role != AgentRole::Compaction {
             self.close();
             if self.filter == LineFilter::Side && record.parent_uuid.is_none() {
-                self.close_child();
+                self.timeline.end_child();
             }
             self.begin_child(time);
             self.timeline.user(time);
@@ -248,16 +246,8 @@ impl ClaudeAgent<'_> {
     }
 
     fn begin_child(&mut self, time: Time) {
-        if self.role == AgentRole::Child && !self.child_is_open {
-            self.child_is_open = true;
-            self.timeline.push(TimelineEntry::ChildBegin(time, 1));
-        }
-    }
-
-    fn close_child(&mut self) {
-        if self.child_is_open {
-            self.child_is_open = false;
-            self.timeline.push(TimelineEntry::ChildEnd(self.timeline.last()));
+        if self.role == AgentRole::Child {
+            self.timeline.begin_child(time, 1);
         }
     }
 }
