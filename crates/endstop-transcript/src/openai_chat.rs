@@ -69,21 +69,33 @@ struct Message<'a> {
 }
 
 /// A tool call as the model asked for it.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct ChatToolCall<'a> {
     #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
+    pub(crate) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(crate) function: Option<CalledFunction<'a>>,
 }
 
 /// The tool that is called, and with what.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct CalledFunction<'a> {
     #[serde(borrow)]
     pub(crate) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(crate) arguments: Option<&'a RawValue>,
+}
+
+/// A choice of a response, of which only its end is read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ChatChoice<'a> {
+    #[serde(borrow)]
+    pub(crate) finish_reason: Option<Cow<'a, str>>,
+}
+
+/// Why the first choice of a response ended.
+pub(crate) fn finish_of_first(choices: Option<Vec<ChatChoice<'_>>>) -> Option<String> {
+    choices?.into_iter().next()?.finish_reason.map(Cow::into_owned)
 }
 
 /// A list a line, as models are trained on; each is a run.
