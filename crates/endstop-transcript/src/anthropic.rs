@@ -19,9 +19,8 @@ use serde_json::value::RawValue;
 use self::message::{AnthropicMessage, ContentBlock, MessageContent};
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
-use super::head::{Keys, ends_of};
+use super::head::{Keys, first_keys};
 use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
-use super::part::Part;
 use super::reading::Reading;
 use super::step::{Full, Reply};
 use super::text::whole_text;
@@ -53,7 +52,9 @@ fn has_usage(head: &Head<'_>) -> bool {
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     match Layout::of(reading.part) {
         Layout::Lines => read_lines(reading, sink),
-        Layout::OneLine if is_one_message(reading.part) => read_lines(reading, sink),
+        Layout::OneLine if first_keys(reading.part).as_ref().is_some_and(is_message) => {
+            read_lines(reading, sink);
+        }
         Layout::OneLine | Layout::Document => {
             let mut list = MessageList::new(reading, Names::of(reading.part), None, sink);
             reading.each_item(&["messages"], &mut |item| list.item(item));
@@ -64,12 +65,6 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
 
 fn is_message(keys: &Keys) -> bool {
     keys.have(&["role", "content"])
-}
-
-fn is_one_message(part: &Part) -> bool {
-    // A file that cannot be opened is told of when it is read.
-    let (head, _) = ends_of(part).unwrap_or_default();
-    Head::new(&head, b"").document().is_some_and(is_message)
 }
 
 fn read_lines(reading: Reading<'_>, sink: &mut dyn RunSink) {

@@ -11,6 +11,7 @@
 //!   convert` keeps them under `extra.endstop`, and this reader takes them from there; `extra.is_error` of a
 //!   result and `extra.finish_reason` of a step are read from anyone.
 
+pub(crate) mod record;
 mod step;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use self::record::{AtifAgent, RunExtra, lenient};
 use self::step::{AtifStep, StepContext, StepKind};
 use super::builder::RunBuilder;
 use super::document::warn_of;
@@ -42,29 +44,9 @@ struct Beside {
     session: Option<String>,
     trajectory: Option<String>,
     model: Option<String>,
-    extra: Extra,
+    extra: RunExtra,
     /// Embedded trajectories by id, those without one by their place.
     children: BTreeMap<String, Box<RawValue>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Agent {
-    model_name: Option<String>,
-}
-
-/// What `endstop convert` keeps of a run.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Extra {
-    endstop: Kept,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Kept {
-    outcome: Option<bool>,
-    cost_is: Option<String>,
-    depth: Option<u32>,
 }
 
 /// An embedded trajectory.
@@ -72,9 +54,9 @@ struct Kept {
 struct Embedded<'a> {
     trajectory_id: Option<String>,
     session_id: Option<String>,
-    agent: Option<Agent>,
-    #[serde(borrow)]
-    extra: Option<&'a RawValue>,
+    agent: Option<AtifAgent>,
+    #[serde(default, deserialize_with = "lenient")]
+    extra: Option<RunExtra>,
     #[serde(borrow, default)]
     steps: Vec<&'a RawValue>,
     #[serde(borrow, default)]
@@ -86,7 +68,7 @@ impl Beside {
         match key {
             "session_id" => self.session = parse(value),
             "trajectory_id" => self.trajectory = parse(value),
-            "agent" => self.model = parse(value).and_then(|agent: Agent| agent.model_name),
+            "agent" => self.model = parse(value).and_then(|agent: AtifAgent| agent.model_name),
             "extra" => self.extra = parse(value).unwrap_or_default(),
             _ => self.children = by_id(&parse::<Vec<&RawValue>>(value).unwrap_or_default()),
         }
@@ -198,7 +180,7 @@ impl Trajectory<'_, '_> {
 }
 
 /// Where the costs of a run come from, as far as it says so.
-fn source_of(extra: &Extra) -> CostSource {
+fn source_of(extra: &RunExtra) -> CostSource {
     match extra.endstop.cost_is.as_deref() {
         None | Some("billed") => CostSource::Billed,
         Some(_) => CostSource::Computed,
@@ -218,7 +200,7 @@ fn add_child(raw: &RawValue, depth: u32, context: &StepContext<'_>, timeline: &m
         Err(error) => return warn_of(&error, reading.part, reading.warnings),
     };
     let model = child.agent.and_then(|agent| agent.model_name);
-    let extra: Extra = child.extra.and_then(parse).unwrap_or_default();
+    let extra = child.extra.unwrap_or_default();
     let context = StepContext { model: model.as_deref(), ..*context };
     let records: Vec<AtifStep<'_>> = child.steps.iter().filter_map(|step| parse(step)).collect();
     if records.len() < child.steps.len() {

@@ -3,13 +3,16 @@
 //! A reader tells what the records say in the builder's verbs; the builder keeps the open step, the time, the
 //! sub-agents and the warnings, and writes events as soon as they are certain, so that no run is held whole.
 
+use std::collections::BTreeMap;
+
 use endstop_core::event::Source as Origin;
 
 use super::limits::MAX_UNTIMED_ENTRIES;
+use super::merge::{MergedAgent, Untimed, merge};
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
 use super::time::Time;
-use super::timeline::{AgentTimeline, EntryEvent, TimelineEntry, Untimed, merge};
+use super::timeline::{AgentTimeline, EntryEvent, TimelineEntry};
 use super::writer::{Closing, RunWriter};
 use super::{RunHeader, RunSink};
 
@@ -23,6 +26,8 @@ pub(crate) struct RunBuilder<'s, 'w> {
     own: AgentTimeline,
     /// Sub-agents that ended while the run's own step was open.
     children: Vec<AgentTimeline>,
+    /// Sub-agents that work beside the run, by the names that records give them.
+    named: BTreeMap<String, AgentTimeline>,
     closing: Closing,
     state: State<'w>,
 }
@@ -45,6 +50,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
             noted: None,
             own: AgentTimeline::default(),
             children: Vec::new(),
+            named: BTreeMap::new(),
             closing: Closing { has_money, ..Closing::default() },
             state: State::Waiting(sink, Vec::new()),
         }
@@ -110,6 +116,11 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
             }
             other => self.state = other,
         }
+    }
+
+    /// The run begins at the first time that was told, whether there was an entry or not.
+    pub(crate) fn begin_noted(&mut self) {
+        self.begin(self.noted);
     }
 
     /// The agent did something at this time: its next request is made then at the earliest.
@@ -192,6 +203,20 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         &mut self.own
     }
 
+    /// The timeline of the sub-agent with this name, or of the run itself. What a run with named sub-agents did is
+    /// written when it ends.
+    pub(crate) fn agent(&mut self, name: Option<&str>) -> &mut AgentTimeline {
+        match name {
+            Some(name) => self.named.entry(name.to_owned()).or_default(),
+            None => &mut self.own,
+        }
+    }
+
+    /// The timelines of the run itself and of its named sub-agents.
+    pub(crate) fn agents(&mut self) -> impl Iterator<Item = &mut AgentTimeline> {
+        std::iter::once(&mut self.own).chain(self.named.values_mut())
+    }
+
     /// Writes the entries that the agent's timeline holds.
     pub(crate) fn write_own(&mut self) {
         for entry in self.own.take() {
@@ -209,7 +234,7 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         let children = std::mem::take(&mut self.children);
         if !children.is_empty() {
             self.begin(self.noted.or_else(|| entry.first_time()));
-            return self.merge(&[entry], &children, Untimed::Last);
+            return self.merge(MergedAgent::of_run(vec![entry], children, Untimed::Last));
         }
         match &mut self.state {
             State::Writing(writer) => writer.entry(&entry),
@@ -224,26 +249,27 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         }
     }
 
-    /// Writes entries of the run and of its sub-agents in the order of time, if it has begun.
-    pub(crate) fn merge(
-        &mut self,
-        own: &[TimelineEntry],
-        children: &[AgentTimeline],
-        untimed: Untimed,
-    ) {
-        merge(own, children, untimed, &mut |origin, entry, time, event| {
+    /// Writes the entries that the agent's timeline holds, and what sub-agents did at the same time.
+    pub(crate) fn write_with(&mut self, children: Vec<AgentTimeline>, untimed: Untimed) {
+        self.own.close();
+        let own = self.own.take();
+        let entries = own.iter().chain(children.iter().flat_map(AgentTimeline::entries));
+        let first = self.noted.or_else(|| entries.clone().find_map(TimelineEntry::first_time));
+        if entries.count() > 0 {
+            self.begin(first);
+        }
+        self.merge(MergedAgent::of_run(own, children, untimed));
+    }
+
+    /// Writes what the run and its sub-agents did, in the order of time. The run begins with it, unless it has begun.
+    pub(crate) fn merge(&mut self, agents: Vec<MergedAgent<'_>>) {
+        merge(agents, &mut |origin, entry, time, event| {
+            self.begin(time);
             self.event(origin, entry, time, event);
         });
     }
 
-    /// Writes one event of an entry, if the run has begun.
-    pub(crate) fn event(
-        &mut self,
-        origin: Origin,
-        entry: &TimelineEntry,
-        time: Time,
-        event: EntryEvent,
-    ) {
+    fn event(&mut self, origin: Origin, entry: &TimelineEntry, time: Time, event: EntryEvent) {
         if let State::Writing(writer) = &mut self.state {
             writer.event_of(origin, entry, time, event);
         }
@@ -284,8 +310,13 @@ impl<'s, 'w> RunBuilder<'s, 'w> {
         }
     }
 
-    /// Ends the run, if it has begun.
+    /// Ends the run, if it has begun, and its named sub-agents.
     pub(crate) fn end(mut self) {
+        if !self.named.is_empty() {
+            let mut named: Vec<_> = std::mem::take(&mut self.named).into_values().collect();
+            named.iter_mut().for_each(AgentTimeline::end_child);
+            self.write_with(named, Untimed::Last);
+        }
         self.flush();
         if let State::Writing(writer) = self.state {
             writer.end(self.closing);

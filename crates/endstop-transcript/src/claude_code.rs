@@ -12,18 +12,15 @@ mod stream;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use endstop_core::event::Source as Origin;
-
 use self::record::Peek;
 use self::stream::{AgentRole, ClaudeStream, LineFilter};
 use super::builder::RunBuilder;
-use super::limits::MAX_CHILD_FILES;
 use super::lines::JsonLines;
+use super::merge::MergedAgent;
 use super::part::Part;
 use super::reading::Reading;
 use super::recent::digest;
 use super::time::{Time, parse_time};
-use super::timeline::{EntryEvent, TimelineEntry};
 use super::warning::{WarningKind, Warnings};
 use super::{Head, RunSink};
 
@@ -68,22 +65,11 @@ pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
-    let survey = Survey::of(reading.part);
-    let (nothing, discarded) = (HashSet::new(), Warnings::default());
-    let mut agents = agents_of(reading, &survey, &nothing);
+    let (survey, discarded) = (Survey::of(reading.part), Warnings::default());
     let is_session = !reading.part.stem().starts_with(AGENT);
     let session = survey.session.clone().filter(|_| is_session);
     let mut run = RunBuilder::new(reading, sink).named(session);
-    // Merged by time; at equal times the session itself comes first.
-    while let Some(agent) = next_agent(&mut agents, &discarded) {
-        let Some((time, event)) = agent.entry.as_mut().and_then(|(_, events)| events.next()) else {
-            continue;
-        };
-        run.begin(time);
-        if let Some((entry, _)) = &agent.entry {
-            run.event(agent.origin, entry, time, event);
-        }
-    }
+    run.merge(agents_of(reading, &survey, &discarded));
     if run.has_replies() {
         reading.warn(WarningKind::LowerBound, || {
             "token counts are snapshots of replies in progress: tokens and cost are lower bounds"
@@ -135,117 +121,39 @@ impl Survey {
     }
 }
 
-/// A file, or the sub-agents' lines of the session's file, with the entry whose events come next.
-struct AgentFile<'s> {
-    reading: Reading<'s>,
-    origin: Origin,
-    kind: (LineFilter, AgentRole),
-    elsewhere: &'s HashSet<u64>,
-    stream: Option<ClaudeStream<'s>>,
-    entry: Option<(TimelineEntry, std::vec::IntoIter<(Time, EntryEvent)>)>,
-    /// The time of the next event, or of the file's first record while it is not open.
-    time: u64,
-    is_over: bool,
-}
-
-impl<'s> AgentFile<'s> {
-    fn new(
-        reading: Reading<'s>,
-        kind: (LineFilter, AgentRole),
-        elsewhere: &'s HashSet<u64>,
-    ) -> Self {
-        let is_own = kind.1 == AgentRole::Run;
-        let origin = if is_own { Origin::Own } else { Origin::Descendant };
-        let time = if is_own { 0 } else { first_time(reading.part) };
-        Self { reading, origin, kind, elsewhere, stream: None, entry: None, time, is_over: false }
-    }
-
-    const fn is_open(&self) -> bool {
-        self.stream.is_some()
-    }
-
-    /// Opens the file if that is still to be done, and makes the next event known.
-    fn ready(&mut self, discarded: &'s Warnings) {
-        while !self.is_over {
-            if let Some((_, events)) = &self.entry
-                && let Some((time, _)) = events.as_slice().first()
-            {
-                self.time = self.time.max(time.unwrap_or(0));
-                return;
-            }
-            let (reading, kind, elsewhere) = (self.reading, self.kind, self.elsewhere);
-            let stream = self
-                .stream
-                .get_or_insert_with(|| ClaudeStream::open(reading, kind, elsewhere, discarded));
-            self.entry = stream.next().map(|entry| {
-                let events = entry.events().into_iter();
-                (entry, events)
-            });
-            if self.entry.is_none() {
-                self.is_over = true;
-                self.stream = None;
-            }
-        }
-    }
-}
-
+/// The session, and its sub-agents in its file and in files of their own.
 fn agents_of<'s>(
     reading: Reading<'s>,
     survey: &'s Survey,
-    nothing: &'s HashSet<u64>,
-) -> Vec<AgentFile<'s>> {
+    discarded: &'s Warnings,
+) -> Vec<MergedAgent<'s>> {
     let is_mixed = survey.has_main && survey.has_side;
     let filter = if is_mixed { LineFilter::Main } else { LineFilter::All };
-    let mut agents = vec![AgentFile::new(reading, (filter, AgentRole::Run), nothing)];
+    let session = ClaudeStream::open(reading, (filter, AgentRole::Run), None, discarded);
+    let mut agents = vec![MergedAgent::own(session)];
+    let child = |file: Reading<'s>, filter, role| {
+        let messages = Some(&survey.messages);
+        let open = move || ClaudeStream::open(file, (filter, role), messages, discarded);
+        MergedAgent::file(first_time(file.part), std::iter::once_with(open).flatten())
+    };
     if is_mixed {
-        let kind = (LineFilter::Side, AgentRole::Child);
-        agents.push(AgentFile::new(reading, kind, &survey.messages));
+        agents.push(child(reading, LineFilter::Side, AgentRole::Child));
     }
-    if reading.children.len() > MAX_CHILD_FILES {
-        reading.warn(WarningKind::TooLarge, || {
-            format!("more than {MAX_CHILD_FILES} files of sub-agents; the rest is not read")
-        });
-    }
-    agents.extend(reading.children.iter().take(MAX_CHILD_FILES).map(|part| {
-        let is_compaction = part.stem().starts_with(COMPACTION);
+    agents.extend(reading.child_files().map(|file| {
+        let is_compaction = file.part.stem().starts_with(COMPACTION);
         let role = if is_compaction { AgentRole::Compaction } else { AgentRole::Child };
-        AgentFile::new(reading.of(part), (LineFilter::All, role), &survey.messages)
+        child(file, LineFilter::All, role)
     }));
     agents
 }
 
 /// When the first record of a file with a time was written.
-fn first_time(part: &Part) -> u64 {
+fn first_time(part: &Part) -> Time {
+    // The stream gives the warnings.
     let discarded = Warnings::default();
     let mut lines = JsonLines::open(part, &discarded);
-    for _ in 0..FIRST_TIME_LINES {
-        if !lines.advance() {
-            break;
-        }
-        let peek = lines.parse::<Peek<'_>>();
-        if let Some(time) = peek.and_then(|peek| peek.timestamp.as_deref().and_then(parse_time)) {
-            return time;
-        }
-    }
-    0
-}
-
-/// The agent whose event comes next, made ready.
-fn next_agent<'l, 's>(
-    agents: &'l mut Vec<AgentFile<'s>>,
-    discarded: &'s Warnings,
-) -> Option<&'l mut AgentFile<'s>> {
-    loop {
-        // Files of sub-agents stay closed until their time comes.
-        for agent in agents.iter_mut().filter(|a| a.origin == Origin::Own || a.is_open()) {
-            agent.ready(discarded);
-        }
-        agents.retain(|agent| !agent.is_over);
-        let times = agents.iter().enumerate();
-        let (next, _) = times.min_by_key(|(_, agent)| agent.time)?;
-        if agents.get(next)?.is_open() {
-            return agents.get_mut(next);
-        }
-        agents.get_mut(next)?.ready(discarded);
-    }
+    (0..FIRST_TIME_LINES).find_map(|_| {
+        let peek: Peek<'_> = lines.advance().then(|| lines.parse())??;
+        parse_time(peek.timestamp.as_deref()?)
+    })
 }

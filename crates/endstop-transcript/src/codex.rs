@@ -65,7 +65,7 @@ pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let mut lines = reading.lines();
-    let mut rollout = Rollout {
+    let mut assembler = CodexAssembler {
         run: RunBuilder::new(reading, sink),
         provider: None,
         totals: Totals::default(),
@@ -73,20 +73,19 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
         pending: None,
         copied: Copied::Unknown,
         copied_turn: None,
-        first: None,
     };
     while lines.advance() {
-        rollout.run.at_line(lines.number());
+        assembler.run.at_line(lines.number());
         if let Some(record) = lines.parse::<CodexRecord<'_>>() {
-            rollout.record(&record, &lines);
+            assembler.record(&record, &lines);
         }
     }
-    rollout.close();
-    rollout.flush_pending();
-    rollout.run.end();
+    assembler.close();
+    assembler.flush_pending();
+    assembler.run.end();
 }
 
-struct Rollout<'s, 'w> {
+struct CodexAssembler<'s, 'w> {
     run: RunBuilder<'s, 'w>,
     provider: Option<String>,
     totals: Totals,
@@ -97,8 +96,6 @@ struct Rollout<'s, 'w> {
     copied: Copied,
     /// A user turn at the end of the copy, which is the session's own if a reply to it follows.
     copied_turn: Option<Time>,
-    /// The time of the first record that counts.
-    first: Time,
 }
 
 /// Whether the file is still in the copy of another session.
@@ -124,7 +121,7 @@ struct Report {
     line: u64,
 }
 
-impl Rollout<'_, '_> {
+impl CodexAssembler<'_, '_> {
     fn record(&mut self, record: &CodexRecord<'_>, lines: &JsonLines<'_>) {
         let time = record.timestamp.as_deref().and_then(parse_time);
         let taken = match &*record.kind {
@@ -171,7 +168,6 @@ impl Rollout<'_, '_> {
         }
         self.copied = Copied::Over;
         if let Some(turn) = self.copied_turn.take() {
-            self.note(turn);
             self.user(turn);
         }
         false
@@ -181,7 +177,6 @@ impl Rollout<'_, '_> {
         match &*event.kind {
             "user_message" if self.is_copy(time) => self.copied_turn = Some(time),
             "user_message" => {
-                self.note(time);
                 self.close();
                 self.flush_pending();
                 self.user(time);
@@ -201,12 +196,11 @@ impl Rollout<'_, '_> {
 
     fn user(&mut self, time: Time) {
         self.run.seen(time);
-        self.run.begin(self.first);
         self.run.user(time);
     }
 
     fn report(&mut self, report: Report) {
-        self.note(report.time);
+        self.run.note(report.time);
         match &mut self.call {
             Some(call) if call.report.is_none() => {
                 call.time = call.time.max(report.time);
@@ -248,7 +242,7 @@ impl Rollout<'_, '_> {
 
     /// The step that an item of the model belongs to.
     fn step(&mut self, time: Time) -> &mut Step {
-        self.note(time);
+        self.run.note(time);
         let has_result = self.run.step().is_some_and(|step| step.has_result());
         let is_next = |call: &OpenCall| match &call.report {
             // Old versions write the report first and the call's items at once after it.
@@ -293,12 +287,7 @@ impl Rollout<'_, '_> {
         if let Some(step) = self.run.step() {
             step.answer(call.time, reply);
         }
-        self.run.begin(self.first);
         self.run.close();
-    }
-
-    fn note(&mut self, time: Time) {
-        self.first = self.first.or(time);
     }
 }
 

@@ -5,7 +5,6 @@
 use serde_json::value::RawValue;
 
 use super::limits::MAX_ELEMENT_BYTES;
-use super::lines::JsonLines;
 use super::part::Part;
 use super::scan::{Scanner, Stop, Value};
 use super::warning::{WarningKind, Warnings};
@@ -64,25 +63,6 @@ pub(super) fn look_for(part: &Part, keys: &[&str], take: &mut dyn FnMut(&str, &R
             take(key, value);
         }
     });
-}
-
-/// Whether the file is more than one document; if the first is damaged, whether one of the first `lines` is a whole
-/// record.
-pub(super) fn is_lines(part: &Part, lines: usize, is_record: fn(&JsonLines<'_>) -> bool) -> bool {
-    holds_several(part).unwrap_or_else(|| {
-        // The reading itself gives the warnings.
-        let discarded = Warnings::default();
-        let mut first = JsonLines::open(part, &discarded);
-        (0..lines).any(|_| first.advance() && is_record(&first))
-    })
-}
-
-/// Whether one value follows another, as they do on lines; `None` where the first has no end, or is none.
-fn holds_several(part: &Part) -> Option<bool> {
-    let file = part.open().map_err(Stop::Unreadable);
-    let mut scanner = file.and_then(|file| Scanner::new(file, MAX_ELEMENT_BYTES)).ok()?;
-    scanner.skip().ok()?;
-    Some(scanner.end().is_err())
 }
 
 fn read(part: &Part, wanted: Wanted<'_>, limit: usize, warnings: &Warnings, take: &mut Take<'_>) {

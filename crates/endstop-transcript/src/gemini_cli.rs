@@ -21,15 +21,14 @@ use serde_json::{Map, Value};
 use self::record::{GeminiRecord, GeminiToolCall, Tokens, is_turn, result_of, words};
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
-use super::document::is_lines;
-use super::limits::MAX_CHILD_FILES;
-use super::lines::JsonLines;
+use super::layout::Layout;
+use super::merge::Untimed;
 use super::reading::Reading;
 use super::recent::{Recent, digest};
 use super::step::{Full, Reply, Step, ToolAnswer};
 use super::text::compact;
 use super::time::{Time, parse_time};
-use super::timeline::{AgentTimeline, TimelineEntry, Untimed};
+use super::timeline::{AgentTimeline, TimelineEntry};
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
@@ -44,9 +43,6 @@ const CHATS: &str = "chats";
 
 /// How many characters of its session's id a file's name ends with.
 const SHORT_ID: usize = 8;
-
-/// How many lines tell whether a file is one of lines.
-const SAMPLE_LINES: usize = 3;
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let keys = head.document().filter(|keys| !keys.in_list);
@@ -80,16 +76,24 @@ pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let mut run = RunBuilder::new(reading, sink);
-    if reading.children.is_empty() {
-        read_part(reading, &mut |entry, session| {
-            run.set_id(|| session.id.clone());
-            run.begin(session.first);
-            run.push(entry);
-        });
-    } else {
-        merge(reading, &mut run);
-    }
+    let is_alone = reading.children.is_empty();
+    Session::new(reading, false).read(&mut |session| {
+        run.set_id(|| session.id.clone());
+        session.agent.take().into_iter().for_each(|entry| run.own().push(entry));
+        if is_alone {
+            run.write_own();
+        }
+    });
+    run.write_with(reading.child_files().map(child_of).collect(), Untimed::Last);
     run.end();
+}
+
+/// What the sub-agent of a file did.
+fn child_of(file: Reading<'_>) -> AgentTimeline {
+    let mut agent = Session::new(file, true).read(&mut |_| {});
+    agent.seen(agent.entries().iter().rev().find_map(TimelineEntry::last_time));
+    agent.end_child();
+    agent
 }
 
 fn name_of(path: &Path) -> &str {
@@ -107,79 +111,6 @@ fn sessions_of(chats: &Path, short: &str) -> Vec<PathBuf> {
     paths.filter(is_session).collect()
 }
 
-/// Reads a session whose sub-agents have files of their own.
-fn merge(reading: Reading<'_>, run: &mut RunBuilder<'_, '_>) {
-    let (mut own, mut begun) = (Vec::new(), None);
-    read_part(reading, &mut |entry, session| {
-        run.set_id(|| session.id.clone());
-        begun = begun.or(session.first);
-        own.push(entry);
-    });
-    if reading.children.len() > MAX_CHILD_FILES {
-        reading.warn(WarningKind::TooLarge, || {
-            format!("more than {MAX_CHILD_FILES} files of sub-agents; the rest is not read")
-        });
-    }
-    let mut children = Vec::new();
-    for part in reading.children.iter().take(MAX_CHILD_FILES) {
-        let (mut entries, mut last) = (Vec::new(), None);
-        read_part(reading.of(part), &mut |entry, session| {
-            if entries.is_empty() {
-                begun = begun.or(session.first);
-                entries.push(TimelineEntry::ChildBegin(session.first, 1));
-            }
-            last = entry.last_time().or(last);
-            entries.push(entry);
-        });
-        if !entries.is_empty() {
-            entries.push(TimelineEntry::ChildEnd(last));
-            children.push(AgentTimeline::from_iter(entries));
-        }
-    }
-    if !own.is_empty() || !children.is_empty() {
-        run.begin(begun);
-        run.merge(&own, &children, Untimed::Last);
-    }
-}
-
-/// Takes the entries of a file, with what is known of its session.
-type TakeEntry<'t> = dyn FnMut(TimelineEntry, &Session<'_>) + 't;
-
-fn read_part(reading: Reading<'_>, take: &mut TakeEntry<'_>) {
-    let mut session = Session::new(reading);
-    let mut send = |session: &mut Session<'_>| {
-        for entry in session.agent.take() {
-            take(entry, session);
-        }
-    };
-    let is_record = |lines: &JsonLines<'_>| {
-        lines.parse::<GeminiRecord<'_>>().is_some_and(|record| record.is_line())
-    };
-    if is_lines(reading.part, SAMPLE_LINES, is_record) {
-        let mut lines = reading.lines();
-        while lines.advance() {
-            if let Some(record) = lines.parse::<GeminiRecord<'_>>() {
-                session.reading.line = Some(lines.number());
-                session.record(record);
-                send(&mut session);
-            }
-        }
-    } else {
-        reading.look_for(&["sessionId"], &mut |_, id| {
-            session.id = serde_json::from_str(id.get()).ok();
-        });
-        reading.each_item(&["messages"], &mut |item| {
-            let wrong = "not a message of this format";
-            if let Some(record) = reading.parse::<GeminiRecord<'_>>(item, wrong) {
-                session.record(record);
-                send(&mut session);
-            }
-        });
-    }
-    session.close();
-    send(&mut session);
-}
-
 /// One file while it is read.
 struct Session<'s> {
     reading: Reading<'s>,
@@ -187,7 +118,7 @@ struct Session<'s> {
     /// Messages that are over.
     seen: Recent,
     open: Option<OpenMessage<'s>>,
-    first: Time,
+    is_child: bool,
     agent: AgentTimeline,
 }
 
@@ -215,9 +146,38 @@ struct EndedCall {
 }
 
 impl<'s> Session<'s> {
-    fn new(reading: Reading<'s>) -> Self {
+    fn new(reading: Reading<'s>, is_child: bool) -> Self {
         let (seen, agent) = (Recent::default(), AgentTimeline::default());
-        Self { reading, id: None, seen, open: None, first: None, agent }
+        Self { reading, id: None, seen, open: None, is_child, agent }
+    }
+
+    /// Reads the file. What it did so far may be taken after each record.
+    fn read(mut self, after: &mut dyn FnMut(&mut Self)) -> AgentTimeline {
+        let reading = self.reading;
+        if Layout::of(reading.part) == Layout::Lines {
+            let mut lines = reading.lines();
+            while lines.advance() {
+                if let Some(record) = lines.parse::<GeminiRecord<'_>>() {
+                    self.reading.line = Some(lines.number());
+                    self.record(record);
+                    after(&mut self);
+                }
+            }
+        } else {
+            reading.look_for(&["sessionId"], &mut |_, id| {
+                self.id = serde_json::from_str(id.get()).ok();
+            });
+            reading.each_item(&["messages"], &mut |item| {
+                let wrong = "not a message of this format";
+                if let Some(record) = reading.parse::<GeminiRecord<'_>>(item, wrong) {
+                    self.record(record);
+                    after(&mut self);
+                }
+            });
+        }
+        self.close();
+        after(&mut self);
+        self.agent
     }
 
     fn record(&mut self, record: GeminiRecord<'_>) {
@@ -232,7 +192,8 @@ impl<'s> Session<'s> {
                 let is_new = record.id.is_none() || self.seen.insert(id);
                 if is_new && is_turn(record.content) {
                     self.close();
-                    self.note(time);
+                    self.begin_child(time);
+                    self.agent.seen(time);
                     self.agent.user(time);
                 }
             }
@@ -267,13 +228,14 @@ impl<'s> Session<'s> {
             });
         }
         let begun = self.agent.last().or(message.time);
-        self.note(message.time);
+        self.agent.seen(message.time);
         self.open = Some(OpenMessage { id, begun, message });
     }
 
-    fn note(&mut self, time: Time) {
-        self.first = self.first.or(time);
-        self.agent.seen(time);
+    fn begin_child(&mut self, time: Time) {
+        if self.is_child {
+            self.agent.begin_child(time, 1);
+        }
     }
 
     fn close(&mut self) {
@@ -290,6 +252,7 @@ impl<'s> Session<'s> {
             let call = ModelCall { providers, time, ..ModelCall::new(UsageShape::Gemini, &usage) };
             reading.price(&mut reply, &call, "tokens");
         }
+        self.begin_child(begun);
         let step = self.agent.begin(begun);
         step.answer(time, reply);
         if add(step, time, message.text, message.calls) == Err(Full) {

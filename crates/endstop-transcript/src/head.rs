@@ -89,6 +89,13 @@ pub(super) fn ends_of(part: &Part) -> io::Result<(Vec<u8>, Vec<u8>)> {
     Ok((head, tail))
 }
 
+/// The keys of a part's document, or of its first line; `None` if it is blank. A part that cannot be opened is
+/// blank: that is said when it is read.
+pub(super) fn first_keys(part: &Part) -> Option<Keys> {
+    let (head, _) = ends_of(part).unwrap_or_default();
+    (!head.trim_ascii().is_empty()).then(|| keys_of(&head))
+}
+
 /// The keys at the top of a JSON text that may be cut anywhere.
 fn keys_of(text: &[u8]) -> Keys {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();

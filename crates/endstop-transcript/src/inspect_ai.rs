@@ -11,14 +11,14 @@
 //! - A run succeeded if all its scores that tell say so: `C`, true and 1, against `I`, false and 0. Partial
 //!   and other scores do not tell, nor do scores that contradict each other.
 
-mod gather;
+mod assembler;
 mod record;
 mod report;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use self::gather::InspectAssembler;
+use self::assembler::InspectAssembler;
 use self::record::{Attachments, InspectMessage, Sample, name};
 use super::archive::{ZIP_MAGIC, each_entry};
 use super::builder::RunBuilder;
@@ -26,7 +26,6 @@ use super::document::warn_of;
 use super::part::Part;
 use super::reading::Reading;
 use super::text::present;
-use super::timeline::Untimed;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
 
@@ -91,21 +90,17 @@ fn read_sample(sample: &Sample<'_>, reading: Reading<'_>, sink: &mut dyn RunSink
     let messages: Vec<InspectMessage<'_>> = messages
         .filter_map(|message| reading.parse(message, "not a message of this format"))
         .collect();
-    let mut sample_run = InspectAssembler::new(reading, Attachments::of(sample), &messages);
+    // Samples of different logs have the same names.
+    let id = format!("{}/{}/{}", reading.part.stem(), name(sample.id), name(sample.epoch));
+    let run = RunBuilder::new(reading, sink).named(Some(id));
+    let mut sample_run = InspectAssembler::new(run, Attachments::of(sample), &messages);
     sample_run.input(turns_of(sample.input));
     let old = sample.transcript.as_ref().and_then(|transcript| transcript.events.as_deref());
     sample_run.events(sample.events.as_deref().or(old).unwrap_or_default());
     if !sample_run.has_steps() {
         sample_run.messages(messages);
     }
-    let done = sample_run.finish();
-    // Samples of different logs have the same names.
-    let id = format!("{}/{}/{}", reading.part.stem(), name(sample.id), name(sample.epoch));
-    let mut run = RunBuilder::new(reading, sink).named(Some(id)).with_model(done.model);
-    run.begin(done.first);
-    run.merge(done.own.entries(), &done.children, Untimed::Last);
-    run.outcome(outcome_of(sample));
-    run.end();
+    sample_run.end(outcome_of(sample));
 }
 
 /// How many turns of the user a sample begins with: one text, or a list of messages.

@@ -60,13 +60,16 @@ fn first_value(part: &Part) -> Option<Layout> {
 fn of_lines(part: &Part) -> Layout {
     let discarded = Warnings::default();
     let mut lines = JsonLines::open(part, &discarded);
-    let mut next_is_whole = || {
+    let mut next = || {
         let has_line = lines.advance();
-        has_line.then(|| lines.parse::<IgnoredAny>().is_some())
+        has_line.then(|| (lines.parse::<IgnoredAny>().is_some(), lines.text().last().copied()))
     };
-    match (next_is_whole(), next_is_whole()) {
-        (Some(true), None) => Layout::OneLine,
-        (Some(true), Some(_)) | (Some(false), Some(true)) => Layout::Lines,
+    match (next(), next()) {
+        (Some((true, _)), None) => Layout::OneLine,
+        (Some((true, _)), Some(_)) => Layout::Lines,
+        // A document that was cut may have a line for each element; its first line then opens the list.
+        (Some((false, Some(b'['))), _) => Layout::Document,
+        (Some((false, _)), Some((true, _))) => Layout::Lines,
         _ => Layout::Document,
     }
 }
@@ -164,6 +167,11 @@ mod tests {
             ("\u{feff}{\"a\":[1]}\n\n", Layout::OneLine),
             ("{\"a\":1}\n{\"a\":", Layout::Lines),
             ("{\"a\":\n\n{\"a\":2}\n", Layout::Lines),
+            ("{\"a\":[1,\n2]}\n", Layout::Document),
+            ("{\"a\":[\n{\"a\":1}", Layout::Document),
+            ("no\n{}", Layout::Lines),
+            ("{\"a\":1", Layout::Document),
+            ("{\"a\n{}", Layout::Lines),
         ] {
             let part = Part::bytes("x", text.as_bytes().to_vec());
             assert_eq!(Layout::of(&part), layout, "{text}");

@@ -66,6 +66,7 @@ mod limits;
 mod lines;
 mod litellm;
 mod mast_ag2;
+mod merge;
 mod messages;
 mod mini_swe_agent;
 mod openai_chat;

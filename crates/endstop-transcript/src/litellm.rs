@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use self::row::{RowKind, SpendRow};
 use super::builder::RunBuilder;
 use super::groups::Grouped;
-use super::head::{Keys, ends_of};
+use super::head::{Keys, first_keys};
 use super::part::Part;
 use super::reading::Reading;
 use super::step::ToolAnswer;
@@ -119,11 +119,6 @@ fn each_row(reading: Reading<'_>, is_lines: bool, take: &mut dyn FnMut(&RawValue
 
 /// Whether there is a row on each line: the document is neither a list nor a page of rows.
 fn is_lines(part: &Part) -> bool {
-    // A file that cannot be opened is told of when it is read.
-    let (head, _) = ends_of(part).unwrap_or_default();
-    let keys = Head::new(&head, b"");
     let is_row = |keys: &Keys| keys.have(&["request_id"]) || !keys.have(&["data"]);
-    // Nothing at all is a document that was cut.
-    !head.trim_ascii().is_empty()
-        && keys.document().is_some_and(|keys| !keys.in_list && is_row(keys))
+    first_keys(part).is_some_and(|keys| !keys.in_list && is_row(&keys))
 }

@@ -17,6 +17,7 @@ use serde_json::{Number, Value};
 
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
+use super::openai_chat::{ChatChoice, finish_of_first};
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
 use super::text::{text_or_json, word};
@@ -94,14 +95,8 @@ struct Response<'a> {
     service_tier: Option<Cow<'a, str>>,
     created: Option<Number>,
     #[serde(borrow)]
-    choices: Option<Vec<Choice<'a>>>,
+    choices: Option<Vec<ChatChoice<'a>>>,
     usage: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Choice<'a> {
-    #[serde(borrow)]
-    finish_reason: Option<Cow<'a, str>>,
 }
 
 fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Result<(), Full> {
@@ -120,9 +115,8 @@ fn take(run: &mut RunBuilder<'_, '_>, message: Message<'_>, index: u64) -> Resul
 }
 
 fn price(reading: Reading<'_>, response: Response<'_>, time: Time, index: u64) -> Reply {
-    let choice = response.choices.and_then(|choices| choices.into_iter().next());
     let mut reply = Reply::unpriced(response.model.map(Cow::into_owned));
-    reply.finish = choice.and_then(|choice| choice.finish_reason).map(Cow::into_owned);
+    reply.finish = finish_of_first(response.choices);
     if let Some(usage) = response.usage.filter(|usage| !usage.is_null()) {
         let call = ModelCall {
             providers: &[response.provider.as_deref(), None],

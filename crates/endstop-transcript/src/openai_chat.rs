@@ -12,9 +12,8 @@ use serde_json::value::RawValue;
 
 use super::builder::RunBuilder;
 use super::document::warn_of;
-use super::head::ends_of;
+use super::head::first_keys;
 use super::layout::{Layout, ListLine, Names, are_of_anthropic, is_of_another_format};
-use super::part::Part;
 use super::reading::Reading;
 use super::step::{Full, Reply, Step};
 use super::text::{is_full_reward, text_of};
@@ -34,7 +33,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     if Layout::of(reading.part) == Layout::Lines {
         read_lines(reading, sink);
-    } else if holds_trials(reading.part) {
+    } else if first_keys(reading.part).is_some_and(|keys| keys.in_list && keys.have(&["traj"])) {
         reading.each_item(&["messages"], &mut |trial| read_trial(trial, reading, sink));
     } else {
         read_messages(reading, sink);
@@ -70,21 +69,33 @@ struct Message<'a> {
 }
 
 /// A tool call as the model asked for it.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct ChatToolCall<'a> {
     #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
+    pub(crate) id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(crate) function: Option<CalledFunction<'a>>,
 }
 
 /// The tool that is called, and with what.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct CalledFunction<'a> {
     #[serde(borrow)]
     pub(crate) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(crate) arguments: Option<&'a RawValue>,
+}
+
+/// A choice of a response, of which only its end is read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ChatChoice<'a> {
+    #[serde(borrow)]
+    pub(crate) finish_reason: Option<Cow<'a, str>>,
+}
+
+/// Why the first choice of a response ended.
+pub(crate) fn finish_of_first(choices: Option<Vec<ChatChoice<'_>>>) -> Option<String> {
+    choices?.into_iter().next()?.finish_reason.map(Cow::into_owned)
 }
 
 /// A list a line, as models are trained on; each is a run.
@@ -99,12 +110,6 @@ fn read_lines(reading: Reading<'_>, sink: &mut dyn RunSink) {
         line.messages.into_iter().flatten().for_each(|message| take(&mut run, message));
         run.end();
     }
-}
-
-fn holds_trials(part: &Part) -> bool {
-    // A file that cannot be opened is told of when it is read.
-    let (head, _) = ends_of(part).unwrap_or_default();
-    Head::new(&head, b"").document().is_some_and(|keys| keys.in_list && keys.have(&["traj"]))
 }
 
 fn read_messages(reading: Reading<'_>, sink: &mut dyn RunSink) {

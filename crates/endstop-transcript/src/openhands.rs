@@ -30,12 +30,11 @@ use self::record::{
 };
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
-use super::document::is_lines;
+use super::layout::Layout;
 use super::limits::MAX_HELD_BYTES;
-use super::lines::JsonLines;
 use super::reading::Reading;
 use super::recent::{Recent, digest};
-use super::step::{CostSource, Full, Reply, ToolAnswer};
+use super::step::{CostSource, Reply, ToolAnswer};
 use super::time::{Time, parse_utc};
 use super::timeline::{AgentTimeline, TimelineEntry};
 use super::warning::{Warning, WarningKind, Warnings};
@@ -59,9 +58,6 @@ const NO_CALLS: [&str; 11] = [
 /// Actions that are over when they are said: nothing is observed of them.
 const ENDS: [&str; 2] = ["finish", "reject"];
 
-/// How many lines tell whether a file is one of lines.
-const SAMPLE_LINES: usize = 2;
-
 /// The words by which benchmarks name their verdict.
 const VERDICTS: [&str; 4] = ["resolved", "correct", "score", "result"];
 
@@ -83,10 +79,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
-    let is_run = |lines: &JsonLines<'_>| {
-        lines.parse::<EvaluationLine<'_>>().is_some_and(|line| line.history.is_some())
-    };
-    if is_lines(reading.part, SAMPLE_LINES, is_run) {
+    if Layout::of(reading.part) == Layout::Lines {
         let mut lines = reading.lines();
         while lines.advance() {
             let Some(line) = lines.parse::<EvaluationLine<'_>>() else { continue };
@@ -170,7 +163,6 @@ struct Evaluation<'s, 'w> {
     /// Whether the last message was the agent's, in files that do not say.
     agent_spoke: bool,
     tally: Tally,
-    is_overfull: bool,
 }
 
 #[derive(Default)]
@@ -208,7 +200,6 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             has_begun: false,
             agent_spoke: false,
             tally: Tally::default(),
-            is_overfull: false,
         }
     }
 
@@ -314,7 +305,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
                 let answer = ToolAnswer { result: String::new(), failed: false, time };
                 added = step.end_call(&name, answer).map(|_| ());
             }
-            self.is_overfull |= added.is_err();
+            self.run.check(added);
         }
         if action == "delegate" && self.child.is_none() {
             self.child = Some((AgentState::default(), AgentTimeline::child(time)));
@@ -332,7 +323,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
         let _held = (0..failures).try_for_each(|_| step.fail(None));
         step.answer(time, reply);
         let added = if text.is_empty() { Ok(()) } else { step.say(time, text) };
-        self.is_overfull |= added == Err(Full);
+        self.run.check(added);
     }
 
     fn observation(&mut self, event: &OpenHandsEvent<'_>, time: Time) {
@@ -354,7 +345,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
                 let (result, failed) = (words(event.content), event.has_failed());
                 let added = step.end_call(&name, ToolAnswer { result, failed, time });
                 timeline.seen_by(time);
-                self.is_overfull |= added.is_err();
+                self.run.check(added.map(drop));
             }
             None if kind == Some("error") && event.cause.is_none() => {
                 state.failures = state.failures.saturating_add(1);
@@ -396,7 +387,7 @@ impl<'s, 'w> Evaluation<'s, 'w> {
     fn end_child(&mut self) {
         self.close();
         if let Some((_, mut timeline)) = self.child.take() {
-            timeline.push(TimelineEntry::ChildEnd(timeline.last()));
+            timeline.end_child();
             self.run.child(timeline);
             self.tally.has_children = true;
         }
@@ -408,9 +399,6 @@ impl<'s, 'w> Evaluation<'s, 'w> {
             self.end_child();
         }
         self.close();
-        if self.is_overfull {
-            self.run.reading.warn_full();
-        }
         self.run.end();
         self.tally
     }

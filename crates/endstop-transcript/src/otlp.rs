@@ -21,13 +21,11 @@ mod span;
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use self::span::Span;
 use super::groups::Grouped;
-use super::head::ends_of;
-use super::part::Part;
+use super::layout::Layout;
 use super::reading::Reading;
 use super::{Head, RunSink};
 
@@ -45,7 +43,7 @@ pub(crate) fn detect(head: &Head<'_>) -> bool {
 }
 
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
-    let is_lines = is_lines(reading.part);
+    let is_lines = Layout::of(reading.part) == Layout::Lines;
     let spans = Grouped {
         each: &|reading, take| each_span(reading, is_lines, take),
         run_of: trace_of,
@@ -98,17 +96,4 @@ fn each_span(reading: Reading<'_>, is_lines: bool, take: &mut dyn FnMut(&RawValu
         let scopes = request.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
         scopes.flat_map(|scope| &scope.spans).for_each(|span| take(span));
     }
-}
-
-/// Whether there is a request on each line: the first line is a whole value, or is none at all.
-fn is_lines(part: &Part) -> bool {
-    // A file that cannot be opened is told of when it is read.
-    let (head, _) = ends_of(part).unwrap_or_default();
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head).trim_ascii_start();
-    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let begins = matches!(first.first(), Some(b'{' | b'['));
-    let is_list = first.first() == Some(&b'[');
-    // Nothing at all is a document that was cut.
-    (!begins && !text.is_empty())
-        || (!is_list && serde_json::from_slice::<IgnoredAny>(first).is_ok())
 }

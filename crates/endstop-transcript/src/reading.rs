@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::Source;
 use super::call_charge::{CallCharge, ModelCall, charge_of};
 use super::document::{Element, Wanted, each_element, look_for};
+use super::limits::MAX_CHILD_FILES;
 use super::lines::JsonLines;
 use super::part::Part;
 use super::step::Reply;
@@ -55,6 +56,16 @@ impl<'s> Reading<'s> {
     /// Another file of the same run.
     pub(crate) const fn of(self, part: &'s Part) -> Self {
         Self { part, line: None, ..self }
+    }
+
+    /// The files of the run's sub-agents, as many as are read.
+    pub(crate) fn child_files(self) -> impl Iterator<Item = Self> {
+        if self.children.len() > MAX_CHILD_FILES {
+            self.warn(WarningKind::TooLarge, || {
+                format!("more than {MAX_CHILD_FILES} files of sub-agents; the rest is not read")
+            });
+        }
+        self.children.iter().take(MAX_CHILD_FILES).map(move |part| self.of(part))
     }
 
     /// The same, with warnings that go elsewhere.

@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
+use super::openai_chat::{ChatChoice, finish_of_first};
 use super::reading::Reading;
 use super::step::{CostSource, Full, Reply};
 use super::text::{is_full_reward, name_of, present, text_of};
@@ -123,13 +124,7 @@ struct RawReply<'a> {
     #[serde(borrow)]
     finish_reason: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    choices: Option<Vec<Choice<'a>>>,
-}
-
-#[derive(Deserialize)]
-struct Choice<'a> {
-    #[serde(borrow)]
-    finish_reason: Option<Cow<'a, str>>,
+    choices: Option<Vec<ChatChoice<'a>>>,
 }
 
 fn read_simulation(
@@ -255,8 +250,7 @@ fn set_stated(reply: &mut Reply, stated: Option<Cost>) {
 }
 
 fn finish_of(raw: RawReply<'_>) -> Option<String> {
-    let choice = raw.choices.and_then(|choices| choices.into_iter().next());
-    raw.finish_reason.or_else(|| choice?.finish_reason).map(Cow::into_owned)
+    raw.finish_reason.map(Cow::into_owned).or_else(|| finish_of_first(raw.choices))
 }
 
 /// The cost that a message tells, unless it is absent or 0; the text of what is no cost.

@@ -1,7 +1,6 @@
-//! What an agent did, entry by entry, and how the entries of agents that worked at the same time are merged.
+//! What an agent did, entry by entry.
 
 use endstop_core::EventKind;
-use endstop_core::event::Source as Origin;
 
 use super::limits::MAX_STEP_ITEMS;
 use super::messages::{RecordedInput, RecordedOutput, RequestedCall};
@@ -98,6 +97,8 @@ pub(crate) struct AgentTimeline {
     /// User turns that records of model calls told.
     turns: usize,
     last: Time,
+    /// It is a sub-agent that has begun and not ended.
+    is_open_child: bool,
 }
 
 /// A model call that is not answered. The step before stays open: a retry may still tell its results.
@@ -111,8 +112,24 @@ struct Asking {
 impl AgentTimeline {
     /// A sub-agent that begins one level below the run.
     pub(crate) fn child(begun: Time) -> Self {
-        let entries = vec![TimelineEntry::ChildBegin(begun, 1)];
-        Self { entries, last: begun, ..Self::default() }
+        let mut child = Self { last: begun, ..Self::default() };
+        child.begin_child(begun, 1);
+        child
+    }
+
+    /// The agent begins as a sub-agent at this depth, unless it has begun.
+    pub(crate) fn begin_child(&mut self, begun: Time, depth: u32) {
+        if !self.is_open_child {
+            self.is_open_child = true;
+            self.push(TimelineEntry::ChildBegin(begun, depth));
+        }
+    }
+
+    /// The sub-agent ends when it last did something, if it has begun.
+    pub(crate) fn end_child(&mut self) {
+        if std::mem::take(&mut self.is_open_child) {
+            self.push(TimelineEntry::ChildEnd(self.last));
+        }
     }
 
     /// The agent did something at this time: its next request is made then at the earliest.
@@ -166,11 +183,6 @@ impl AgentTimeline {
     pub(crate) fn close(&mut self) {
         let step = self.open.take().map(|step| TimelineEntry::Step(Box::new(step)));
         self.entries.extend(step);
-    }
-
-    /// Whether the agent did nothing.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.open.is_none()
     }
 
     /// The entries so far, without the open step.
@@ -257,75 +269,5 @@ impl AgentTimeline {
         let step = self.begin(asking.begun);
         asking.failures.into_iter().try_for_each(|failure| step.fail(failure))?;
         Ok(step)
-    }
-}
-
-impl FromIterator<TimelineEntry> for AgentTimeline {
-    fn from_iter<I: IntoIterator<Item = TimelineEntry>>(entries: I) -> Self {
-        Self { entries: entries.into_iter().collect(), ..Self::default() }
-    }
-}
-
-/// Where a sub-agent stands whose beginning tells no time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untimed {
-    /// Before everything that tells one.
-    First,
-    /// After everything that tells one.
-    Last,
-}
-
-/// A timeline with the place of its next event.
-struct Merging<'l> {
-    origin: Origin,
-    entries: std::slice::Iter<'l, TimelineEntry>,
-    current: Option<(&'l TimelineEntry, std::vec::IntoIter<(Time, EntryEvent)>)>,
-    next: Option<(Time, EntryEvent)>,
-    /// The latest time that the timeline told so far; an event without a time has it too.
-    time: u64,
-}
-
-/// Hands over the events of an agent and its sub-agents in the order of time. At one time the agent comes first.
-pub(crate) fn merge(
-    own: &[TimelineEntry],
-    children: &[AgentTimeline],
-    untimed: Untimed,
-    take: &mut dyn FnMut(Origin, &TimelineEntry, Time, EntryEvent),
-) {
-    let without_time = if untimed == Untimed::First { 0 } else { u64::MAX };
-    let mut agents = vec![Merging::new(Origin::Own, own, 0)];
-    let children = children.iter().map(AgentTimeline::entries);
-    agents.extend(children.map(|child| Merging::new(Origin::Descendant, child, without_time)));
-    loop {
-        let waiting = agents.iter_mut().filter(|agent| agent.next.is_some());
-        let Some(agent) = waiting.min_by_key(|agent| agent.time) else { return };
-        if let (Some((entry, _)), Some((time, event))) = (&agent.current, agent.next) {
-            take(agent.origin, entry, time, event);
-        }
-        agent.advance();
-    }
-}
-
-impl<'l> Merging<'l> {
-    fn new(origin: Origin, entries: &'l [TimelineEntry], without_time: u64) -> Self {
-        let (entries, current, next, time) = (entries.iter(), None, None, 0);
-        let mut merging = Self { origin, entries, current, next, time };
-        merging.advance();
-        if let Some((None, _)) = merging.next {
-            merging.time = without_time;
-        }
-        merging
-    }
-
-    fn advance(&mut self) {
-        loop {
-            self.next = self.current.as_mut().and_then(|(_, events)| events.next());
-            if let Some((time, _)) = self.next {
-                self.time = self.time.max(time.unwrap_or(0));
-                return;
-            }
-            let Some(entry) = self.entries.next() else { return };
-            self.current = Some((entry, entry.events().into_iter()));
-        }
     }
 }

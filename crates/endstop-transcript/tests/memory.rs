@@ -248,8 +248,8 @@ fn memory_does_not_grow_with_the_file() {
     // The table is read once, before anything is measured.
     let _ = PriceTable::embedded();
     for format in FORMATS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format.id());
-        for transcript in walk(&[folder]).unwrap().transcripts {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format.id());
+        for transcript in walk(&[directory]).unwrap().transcripts {
             let path = transcript.main.path().unwrap();
             let name = path.file_name().unwrap().to_str().unwrap();
             let pattern = fs::read_to_string(path).ok().and_then(|text| Pattern::of(name, &text));

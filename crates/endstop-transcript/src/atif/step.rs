@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::record::{AtifObservation, AtifToolCall, StepExtra, lenient};
 use crate::call_charge::ModelCall;
 use crate::reading::Reading;
 use crate::step::{CostSource, Full, Reply, Step};
@@ -46,57 +47,19 @@ pub(super) struct AtifStep<'a> {
     #[serde(borrow)]
     message: Option<&'a RawValue>,
     #[serde(borrow)]
-    tool_calls: Option<Vec<ToolCall<'a>>>,
+    tool_calls: Option<Vec<AtifToolCall<'a, &'a RawValue>>>,
     #[serde(borrow)]
-    observation: Option<Observation<'a>>,
+    observation: Option<AtifObservation<'a, &'a RawValue>>,
     #[serde(borrow)]
-    metrics: Option<Metrics<'a>>,
+    metrics: Option<StatedMetrics<'a>>,
     llm_call_count: Option<Value>,
     pub(super) is_copied_context: Option<bool>,
-    #[serde(borrow)]
-    extra: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
+    extra: Option<StepExtra>,
 }
 
 #[derive(Deserialize)]
-struct ToolCall<'a> {
-    #[serde(borrow)]
-    tool_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    function_name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
-    extra: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Observation<'a> {
-    #[serde(borrow, default)]
-    results: Vec<Observed<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Observed<'a> {
-    #[serde(borrow)]
-    source_call_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    subagent_trajectory_ref: Option<Vec<Reference<'a>>>,
-    #[serde(borrow)]
-    extra: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Reference<'a> {
-    #[serde(borrow)]
-    trajectory_id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    session_id: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct Metrics<'a> {
+struct StatedMetrics<'a> {
     #[serde(borrow)]
     prompt_tokens: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -105,41 +68,8 @@ struct Metrics<'a> {
     cached_tokens: Option<&'a RawValue>,
     #[serde(borrow)]
     cost_usd: Option<&'a RawValue>,
-    #[serde(borrow)]
-    extra: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StepExtra {
-    finish_reason: Option<String>,
-    endstop: StepKept,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StepKept {
-    failed_attempts: u16,
-    refused: Vec<String>,
-    has_no_reply: bool,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct CallExtra {
-    /// The arguments as the model gave them, where they are no object.
-    arguments_text: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ResultExtra {
-    is_error: Option<bool>,
-}
-
-/// What is known of an `extra`, where anybody may have put anything.
-fn extra_of<'a, T: Default + Deserialize<'a>>(raw: Option<&'a RawValue>) -> T {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    #[serde(default, deserialize_with = "lenient")]
+    extra: Option<Map<String, Value>>,
 }
 
 impl AtifStep<'_> {
@@ -175,7 +105,7 @@ pub(super) fn read(
     step: &mut Step,
 ) -> Result<(), Full> {
     let time = record.time();
-    let extra: StepExtra = extra_of(record.extra);
+    let extra = record.extra.unwrap_or_default();
     for _ in 0..extra.endstop.failed_attempts {
         step.fail(time)?;
     }
@@ -202,18 +132,18 @@ pub(super) fn dispatch(step: &mut Step, record: AtifStep<'_>) -> Result<(), Full
 
 fn add_tools(
     step: &mut Step,
-    calls: Option<Vec<ToolCall<'_>>>,
-    observation: Option<Observation<'_>>,
+    calls: Option<Vec<AtifToolCall<'_, &RawValue>>>,
+    observation: Option<AtifObservation<'_, &RawValue>>,
     time: Time,
 ) -> Result<(), Full> {
     for call in calls.into_iter().flatten() {
-        let raw = extra_of::<CallExtra>(call.extra).arguments_text;
+        let raw = call.extra.and_then(|extra| extra.arguments_text);
         let arguments = raw.or_else(|| text_of(call.arguments)).unwrap_or_default();
         let id = call.tool_call_id.map(Cow::into_owned);
         step.call(time, id, call.function_name.unwrap_or_default().into_owned(), arguments)?;
     }
     for result in observation.into_iter().flat_map(|observation| observation.results) {
-        let failed = extra_of::<ResultExtra>(result.extra).is_error == Some(true);
+        let failed = result.extra.is_some_and(|extra| extra.is_error == Some(true));
         let text = text_of(result.content);
         match result.source_call_id {
             Some(id) => step.result_of(&id, time, text.unwrap_or_default(), failed)?,
@@ -227,7 +157,7 @@ fn add_tools(
 
 fn reply_of(
     model: Option<&str>,
-    metrics: Option<Metrics<'_>>,
+    metrics: Option<StatedMetrics<'_>>,
     time: Time,
     context: &StepContext<'_>,
 ) -> Reply {
@@ -251,8 +181,8 @@ fn reply_of(
 }
 
 /// The metrics as a usage report: Anthropic's where tokens that a cache keeps for an hour are told.
-fn usage_of(metrics: Metrics<'_>, cost: Option<Value>) -> (UsageShape, Value) {
-    let extra: Map<String, Value> = extra_of(metrics.extra);
+fn usage_of(metrics: StatedMetrics<'_>, cost: Option<Value>) -> (UsageShape, Value) {
+    let extra = metrics.extra.unwrap_or_default();
     let prompt = value_of(metrics.prompt_tokens);
     let output = value_of(metrics.completion_tokens);
     let cached = value_of(metrics.cached_tokens);

@@ -61,11 +61,10 @@ struct ClaudeAgent<'s> {
     filter: LineFilter,
     role: AgentRole,
     /// Digests of the ids of messages that belong to the session and are only repeated here.
-    elsewhere: &'s HashSet<u64>,
+    elsewhere: Option<&'s HashSet<u64>>,
     seen: HashSet<u64>,
     timeline: AgentTimeline,
     open: Option<OpenMessage>,
-    child_is_open: bool,
 }
 
 /// The message whose step is open.
@@ -83,7 +82,7 @@ impl<'s> ClaudeStream<'s> {
     pub(super) fn open(
         reading: Reading<'s>,
         (filter, role): (LineFilter, AgentRole),
-        elsewhere: &'s HashSet<u64>,
+        elsewhere: Option<&'s HashSet<u64>>,
         discarded: &'s Warnings,
     ) -> Self {
         // The stream of the session itself reads the same lines, and says which are damaged.
@@ -98,17 +97,19 @@ impl<'s> ClaudeStream<'s> {
             seen: HashSet::new(),
             timeline: AgentTimeline::default(),
             open: None,
-            child_is_open: false,
         };
         Self { lines, agent, ready: VecDeque::new(), is_over: false }
     }
+}
 
-    /// The next entry, or `None` at the end.
-    pub(super) fn next(&mut self) -> Option<TimelineEntry> {
+impl Iterator for ClaudeStream<'_> {
+    type Item = TimelineEntry;
+
+    fn next(&mut self) -> Option<TimelineEntry> {
         while self.ready.is_empty() && !self.is_over {
             if !self.lines.advance() {
                 self.agent.close();
-                self.agent.close_child();
+                self.agent.timeline.end_child();
                 self.is_over = true;
             } else if let Some(record) = self.lines.parse() {
                 self.agent.reading.line = Some(self.lines.number());
@@ -155,7 +156,8 @@ impl ClaudeAgent<'_> {
         }
         let message = message_of(record)?;
         let id = message.id.as_ref().or(record.uuid.as_ref());
-        let is_elsewhere = id.is_some_and(|id| self.elsewhere.contains(&digest(id)));
+        let is_elsewhere =
+            id.is_some_and(|id| self.elsewhere.is_some_and(|ids| ids.contains(&digest(id))));
         if is_elsewhere || message.model.as_deref() == Some(SYNTHETIC) {
             return Ok(());
         }
@@ -198,7 +200,7 @@ impl ClaudeAgent<'_> {
         if is_turn && !is_harness && self.role != AgentRole::Compaction {
             self.close();
             if self.filter == LineFilter::Side && record.parent_uuid.is_none() {
-                self.close_child();
+                self.timeline.end_child();
             }
             self.begin_child(time);
             self.timeline.user(time);
@@ -244,16 +246,8 @@ impl ClaudeAgent<'_> {
     }
 
     fn begin_child(&mut self, time: Time) {
-        if self.role == AgentRole::Child && !self.child_is_open {
-            self.child_is_open = true;
-            self.timeline.push(TimelineEntry::ChildBegin(time, 1));
-        }
-    }
-
-    fn close_child(&mut self) {
-        if self.child_is_open {
-            self.child_is_open = false;
-            self.timeline.push(TimelineEntry::ChildEnd(self.timeline.last()));
+        if self.role == AgentRole::Child {
+            self.timeline.begin_child(time, 1);
         }
     }
 }

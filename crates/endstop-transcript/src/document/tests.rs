@@ -147,18 +147,3 @@ fn pieces_of_any_size_read_the_same() {
     scanner.end().unwrap();
     assert_eq!((scanner.last_byte(), scanner.line()), (Some(b'}'), 2));
 }
-
-#[test]
-fn a_document_is_told_from_lines() {
-    for (text, several) in [
-        ("{\"a\":[1,\n2]}\n", Some(false)),
-        ("{\"a\":1}\n{\"a\":2}", Some(true)),
-        ("no\n{}", Some(true)),
-        ("{\"a\":1", None),
-        ("{\"a\n{}", None),
-        ("", None),
-    ] {
-        let part = Part::bytes("x.json", text.as_bytes().to_vec());
-        assert_eq!(holds_several(&part), several, "{text}");
-    }
-}

@@ -9,8 +9,9 @@ use endstop_core::event::Source as Origin;
 use endstop_core::units::{Cost, TokenUsage};
 use endstop_core::{Event, EventKind};
 
+use crate::atif::record::{AtifAgent, AtifReference, KeptOfRun, KeptOfStep, StepExtra};
 use crate::{CostIs, RunFooter, RunHeader};
-use file::{Agent, Extra, Kept, Reference, Result as Observed, ToolCall, Trajectory, WrittenStep};
+use file::{WrittenResult, WrittenStep, WrittenTrajectory};
 
 /// The version that is written: the first with sub-agents in the same document.
 const SCHEMA: &str = "ATIF-v1.7";
@@ -178,29 +179,29 @@ impl Builder {
         for open in std::mem::take(&mut self.descendants) {
             self.add_to_child(open.finish());
         }
-        let agent = |model: Option<&str>| Agent {
+        let agent = |model: Option<&str>| AtifAgent {
             name: self.format,
             version: "unknown",
             // A step without a model would be taken to be of this one.
             model_name: model.filter(|_| self.all_name_models).map(str::to_owned),
         };
         let children = std::mem::take(&mut self.children);
-        let children = children.into_iter().map(|child| Trajectory {
+        let children = children.into_iter().map(|child| WrittenTrajectory {
             schema_version: SCHEMA,
             session_id: None,
             trajectory_id: Some(child.id),
             agent: agent(None),
             final_metrics: file::total(&child.steps),
             steps: file::numbered(child.steps),
-            extra: Extra::of(Kept { depth: Some(child.depth), ..Kept::default() }),
+            extra: file::run_extra(KeptOfRun { depth: Some(child.depth), ..KeptOfRun::default() }),
             subagent_trajectories: Vec::new(),
         });
-        let kept = Kept {
+        let kept = KeptOfRun {
             outcome: end.outcome,
-            cost_is: (end.cost_is != CostIs::Billed).then_some(end.cost_is.value()),
-            ..Kept::default()
+            cost_is: (end.cost_is != CostIs::Billed).then(|| end.cost_is.value().to_owned()),
+            ..KeptOfRun::default()
         };
-        let run = Trajectory {
+        let run = WrittenTrajectory {
             schema_version: SCHEMA,
             session_id: Some(self.id.clone()),
             trajectory_id: None,
@@ -208,7 +209,7 @@ impl Builder {
             final_metrics: file::total(&self.steps),
             subagent_trajectories: children.collect(),
             steps: file::numbered(self.steps),
-            extra: Extra::of(kept),
+            extra: file::run_extra(kept),
         };
         serde_json::to_string(&run).map(|text| text + "\n")
     }
@@ -267,24 +268,29 @@ impl Open {
         let calls = self.calls.iter().enumerate();
         let tool_calls = calls.map(|(place, call)| {
             let arguments = call.answer.is_some().then_some(call.arguments.as_str());
-            ToolCall::new(id(place), &call.tool, arguments)
+            file::call(id(place), &call.tool, arguments)
         });
         let refers = |place: Option<usize>| {
             let children = self.children.iter().filter(move |(call, _)| *call == place);
-            children
-                .map(|(_, child)| Reference { trajectory_id: child.clone() })
-                .collect::<Vec<_>>()
+            children.map(|(_, child)| file::reference(child)).collect::<Vec<_>>()
         };
         let answered = self.answered.iter().filter_map(|&place| {
             let (content, failed) = self.calls.get(place)?.answer.as_ref()?;
-            Some(Observed::answer(id(place), content, *failed, refers(Some(place))))
+            Some(file::answer(id(place), content, *failed, refers(Some(place))))
         });
-        let mut results: Vec<Observed> = answered.collect();
+        let mut results: Vec<WrittenResult> = answered.collect();
         let waiting = self.calls.iter().enumerate().filter(|(_, call)| call.answer.is_none());
-        let without: Vec<Reference> =
+        let without: Vec<AtifReference<'static>> =
             waiting.flat_map(|(place, _)| refers(Some(place))).chain(refers(None)).collect();
-        results.extend((!without.is_empty()).then(|| Observed::reference(without)));
+        results.extend((!without.is_empty()).then(|| file::refers_to(without)));
         let tool_calls = tool_calls.collect();
+        let endstop = KeptOfStep {
+            failed_attempts: self.failures,
+            refused: self.refused,
+            has_no_reply: reply.is_none(),
+        };
+        let finish_reason = reply.and_then(|reply| reply.finish.clone());
+        let extra = StepExtra { finish_reason, endstop };
         WrittenStep::agent(
             self.wall,
             reply.and_then(|reply| reply.model.clone()),
@@ -292,12 +298,7 @@ impl Open {
             tool_calls,
             results,
             reply.and_then(|reply| file::metrics(reply.usage, reply.cost)),
-            file::StepExtra::of(
-                reply.and_then(|reply| reply.finish.clone()),
-                self.failures,
-                self.refused,
-                reply.is_none(),
-            ),
+            (extra != StepExtra::default()).then_some(extra),
         )
     }
 }

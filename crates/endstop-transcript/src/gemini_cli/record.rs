@@ -34,13 +34,6 @@ pub(super) struct GeminiRecord<'a> {
     pub(super) tokens: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) session_id: Option<Cow<'a, str>>,
-    /// A whole session in one line.
-    #[serde(borrow)]
-    messages: Option<&'a RawValue>,
-    #[serde(borrow, rename = "$set")]
-    set: Option<&'a RawValue>,
-    #[serde(borrow, rename = "$rewindTo")]
-    rewind_to: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,15 +58,6 @@ pub(super) struct Tokens {
     pub(super) cached: Option<Value>,
     pub(super) thoughts: Option<Value>,
     pub(super) tool: Option<Value>,
-}
-
-impl GeminiRecord<'_> {
-    /// Whether it can stand on a line of its own.
-    pub(super) fn is_line(&self) -> bool {
-        let is_message = self.id.is_some() && self.kind.is_some();
-        let is_other = [&self.set, &self.rewind_to].iter().any(|raw| raw.is_some());
-        self.messages.is_none() && (is_message || is_other || self.session_id.is_some())
-    }
 }
 
 /// Whether a person said this to the model. Results of tools are sent in the user's name.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use endstop_price::billed_cost;
 
-use crate::text::{present, word};
+use crate::openai_chat::ChatToolCall;
+use crate::text::{present, text_of, word};
 
 /// What an old action holds beside its arguments, and what a new one's arguments hold beside them.
 const NO_ARGUMENTS: [&str; 14] = [
@@ -173,21 +174,7 @@ pub(super) struct LlmMessage<'a> {
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<LlmToolCall<'a>>>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct LlmToolCall<'a> {
-    #[serde(borrow)]
-    pub(super) id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) function: Option<LlmFunction<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct LlmFunction<'a> {
-    #[serde(borrow)]
-    pub(super) arguments: Option<Cow<'a, str>>,
+    pub(super) tool_calls: Option<Vec<ChatToolCall<'a>>>,
 }
 
 impl OpenHandsEvent<'_> {
@@ -252,7 +239,7 @@ pub(super) fn names_of(
 pub(super) fn asked_for(response: Option<&LlmResponse<'_>>, id: &str) -> Option<String> {
     let message = response?.choices.as_ref()?.first()?.message.as_ref()?;
     let call = message.tool_calls.iter().flatten().find(|call| call.id.as_deref() == Some(id))?;
-    Some(call.function.as_ref()?.arguments.as_deref()?.to_owned())
+    text_of(call.function.as_ref()?.arguments)
 }
 
 /// The words of the reply: those of the response, else the thought or the message.

@@ -10,10 +10,10 @@ use crate::RunSink;
 use crate::builder::RunBuilder;
 use crate::call_charge::ModelCall;
 use crate::limits::MAX_ANCESTORS;
+use crate::merge::Untimed;
 use crate::reading::Reading;
 use crate::step::{Full, Reply, ToolAnswer};
-use crate::time::Time;
-use crate::timeline::{AgentTimeline, TimelineEntry, Untimed};
+use crate::timeline::AgentTimeline;
 use crate::warning::WarningKind;
 
 /// Reads a trace, if it holds a model call or a tool call.
@@ -29,17 +29,14 @@ pub(super) fn read_trace(
     if !spans.iter().any(|span| matches!(span.kind, SpanKind::Model(_) | SpanKind::Tool(_))) {
         return;
     }
-    let mut agents = TraceAgents { reading, agents: BTreeMap::new() };
-    for (index, span) in spans.iter().enumerate() {
-        let added = agents.add(span, &tree, index);
-        agents.check(added);
-    }
-    let (own, children) = agents.finish();
     let mut run = RunBuilder::new(reading, sink).named(Some(trace));
     run.begin(spans.iter().find_map(Span::begun));
-    run.merge(own.entries(), &children, Untimed::First);
-    run.outcome(tree.has_failed(&spans).then_some(false));
-    run.end();
+    let mut agents = TraceAgents { run, children: BTreeMap::new() };
+    for (place, span) in spans.iter().enumerate() {
+        let added = agents.add(span, &tree, place);
+        agents.run.check(added);
+    }
+    agents.end(tree.has_failed(&spans).then_some(false));
 }
 
 /// Where each span stands.
@@ -103,30 +100,27 @@ impl SpanTree {
     }
 }
 
-/// The spans of one agent.
-#[derive(Default)]
-struct AgentSpans {
-    timeline: AgentTimeline,
-    ended: Option<Time>,
+struct TraceAgents<'s, 'w> {
+    /// With what all topmost agents did.
+    run: RunBuilder<'s, 'w>,
+    /// By the places of their spans.
+    children: BTreeMap<usize, AgentTimeline>,
 }
 
-struct TraceAgents<'s> {
-    reading: Reading<'s>,
-    /// By the place of the agent's span; the run itself is all topmost agents.
-    agents: BTreeMap<Option<usize>, AgentSpans>,
-}
-
-impl TraceAgents<'_> {
+impl TraceAgents<'_, '_> {
     fn add(&mut self, span: &Span, tree: &SpanTree, place: usize) -> Result<(), Full> {
         let depth = tree.depth(place);
         let agent = tree.agents.get(place).copied().flatten().filter(|_| depth > 1);
-        let agent = self.agents.entry(agent).or_default();
-        let timeline = &mut agent.timeline;
+        let reading = self.run.reading;
+        let timeline = match agent {
+            Some(agent) => self.children.entry(agent).or_default(),
+            None => self.run.own(),
+        };
         match &span.kind {
             SpanKind::Agent(turns) => {
                 if depth > 1 {
-                    timeline.push(TimelineEntry::ChildBegin(span.begun(), depth - 1));
-                    agent.ended = Some(span.ended());
+                    timeline.begin_child(span.begun(), depth - 1);
+                    timeline.seen(span.ended());
                 }
                 timeline.hear((*turns).max(1), span.begun());
             }
@@ -134,7 +128,7 @@ impl TraceAgents<'_> {
             SpanKind::Model(model) => {
                 let asked = timeline.ask(&model.told, span.begun());
                 if !span.failed {
-                    let reply = reply_of(model, span, self.reading);
+                    let reply = reply_of(model, span, reading);
                     return timeline.answer(span.ended(), reply, &model.said).and(asked);
                 }
                 timeline.fail(span.ended());
@@ -150,24 +144,16 @@ impl TraceAgents<'_> {
         Ok(())
     }
 
-    fn check(&self, added: Result<(), Full>) {
-        if added.is_err() {
-            self.reading.warn_full();
+    fn end(mut self, outcome: Option<bool>) {
+        let finished = self.run.own().finish();
+        self.run.check(finished);
+        for child in self.children.values_mut() {
+            self.run.check(child.finish());
+            child.end_child();
         }
-    }
-
-    /// What the run itself did, and its sub-agents.
-    fn finish(mut self) -> (AgentTimeline, Vec<AgentTimeline>) {
-        let mut agents = std::mem::take(&mut self.agents);
-        for agent in agents.values_mut() {
-            let closed = agent.timeline.finish();
-            self.check(closed);
-            if let Some(time) = agent.ended {
-                agent.timeline.push(TimelineEntry::ChildEnd(time));
-            }
-        }
-        let own = agents.remove(&None).unwrap_or_default();
-        (own.timeline, agents.into_values().map(|agent| agent.timeline).collect())
+        self.run.write_with(self.children.into_values().collect(), Untimed::First);
+        self.run.outcome(outcome);
+        self.run.end();
     }
 }
 

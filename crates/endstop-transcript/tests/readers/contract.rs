@@ -49,10 +49,10 @@ fn data() -> PathBuf {
 }
 
 fn examples_of(format: &'static Format) -> Vec<Example> {
-    let folder = data().join(format.id());
-    let found = walk(std::slice::from_ref(&folder)).unwrap();
+    let directory = data().join(format.id());
+    let found = walk(std::slice::from_ref(&directory)).unwrap();
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
-    assert!(!found.transcripts.is_empty(), "`{}` needs an example", folder.display());
+    assert!(!found.transcripts.is_empty(), "`{}` needs an example", directory.display());
     let example = |mut transcript: Transcript| {
         assert_eq!(transcript.format.id(), format.id(), "{}", transcript.main.name());
         let bytes = fs::read(transcript.main.path().unwrap()).unwrap();

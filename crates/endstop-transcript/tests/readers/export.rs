@@ -89,8 +89,8 @@ fn check(run: &Seen, again: &Seen) {
 
 fn examples() -> Vec<Transcript> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    let folders: Vec<PathBuf> = FORMATS.iter().map(|format| data.join(format.id())).collect();
-    let mut transcripts = walk(&folders).unwrap().transcripts;
+    let directories: Vec<PathBuf> = FORMATS.iter().map(|format| data.join(format.id())).collect();
+    let mut transcripts = walk(&directories).unwrap().transcripts;
     transcripts.extend(sample());
     transcripts
 }
@@ -122,13 +122,13 @@ fn a_run_written_as_a_trace_reads_the_same_event_for_event() {
 
 #[test]
 fn recorded_runs_written_as_atif_read_the_same() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    if !folder.is_dir() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    if !directory.is_dir() {
         println!("skipped: no recorded runs in ../shared/traces");
         return;
     }
     let mut runs = 0;
-    for transcript in walk(&[folder]).unwrap().transcripts {
+    for transcript in walk(&[directory]).unwrap().transcripts {
         let keep = Keep::of(&transcript);
         for (run, file) in keep.runs.iter().zip(&written(&transcript, Target::Atif)) {
             check(run, &read(file, Target::Atif));

@@ -8,16 +8,16 @@ use endstop_transcript::{CostIs, WarningKind, walk};
 
 use crate::sink::Keep;
 
-/// What is in a folder of recorded runs; `None`, said aloud, where there is none.
-pub(crate) fn traces(folder: &str) -> Option<Keep> {
-    traces_with(folder, PriceTable::embedded())
+/// What is in a directory of recorded runs; `None`, said aloud, where there is none.
+pub(crate) fn traces(directory: &str) -> Option<Keep> {
+    traces_with(directory, PriceTable::embedded())
 }
 
-fn traces_with(folder: &str, prices: &PriceTable) -> Option<Keep> {
+fn traces_with(directory: &str, prices: &PriceTable) -> Option<Keep> {
     let path: PathBuf =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(folder);
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(directory);
     if !path.is_dir() {
-        println!("skipped: no recorded runs in ../shared/traces/{folder}");
+        println!("skipped: no recorded runs in ../shared/traces/{directory}");
         return None;
     }
     let found = walk(&[path]).unwrap();
@@ -119,7 +119,7 @@ fn records_of_one_line_are_read() {
 }
 
 #[test]
-fn a_folder_of_prices_holds_no_runs() {
+fn a_directory_of_prices_holds_no_runs() {
     let Some(keep) = traces("prices") else { return };
     assert!(keep.runs.is_empty(), "{:?}", keep.runs[0].id);
     assert!(keep.warnings.is_empty(), "{:?}", keep.warnings);

@@ -21,8 +21,8 @@ fn traces() -> Option<std::path::PathBuf> {
 /// one `invoke_agent`; $0.20 and $0.50 a million make the cost. The other file has no GenAI attributes.
 #[test]
 fn otlp_spans_are_steps_and_tools() {
-    let Some(folder) = traces() else { return };
-    let found = walk(&[folder.join("otlp")]).unwrap();
+    let Some(directory) = traces() else { return };
+    let found = walk(&[directory.join("otlp")]).unwrap();
     assert_eq!(found.transcripts.len(), 1);
     let keep = Keep::all(&found.transcripts, PriceTable::embedded());
     assert!(keep.faults().is_empty() && keep.warnings.is_empty(), "{:?}", keep.warnings);
@@ -39,13 +39,13 @@ fn otlp_spans_are_steps_and_tools() {
 /// No recorded file of another format is taken for one of these.
 #[test]
 fn recorded_files_of_other_formats_are_not_claimed() {
-    let Some(folder) = traces() else { return };
-    let mut folders = vec![folder];
+    let Some(directory) = traces() else { return };
+    let mut directories = vec![directory];
     let mut files = 0;
-    while let Some(folder) = folders.pop() {
-        for path in folder.read_dir().unwrap().map(|entry| entry.unwrap().path()) {
+    while let Some(directory) = directories.pop() {
+        for path in directory.read_dir().unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
                 continue;
             }
             let bytes = std::fs::read(&path).unwrap();

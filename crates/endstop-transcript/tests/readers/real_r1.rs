@@ -124,9 +124,9 @@ fn messages_of_a_session_read_as_responses() {
     }
 }
 
-/// All files below a folder.
-fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap().flatten() {
+/// All files below a directory.
+fn files(directory: &Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
         match entry.path() {
             path if path.is_dir() => files(&path, found),
             path => found.push(path),
@@ -155,8 +155,8 @@ fn each_file_is_claimed_by_its_own_format_or_by_none() {
             .collect();
         assert!(ids.len() <= 1, "{}: {ids:?}", path.display());
         if let [id] = ids[..] {
-            let folder = path.strip_prefix(&root).unwrap().iter().next().unwrap();
-            *claims.entry(format!("{} in {}", id, folder.to_str().unwrap())).or_default() += 1;
+            let directory = path.strip_prefix(&root).unwrap().iter().next().unwrap();
+            *claims.entry(format!("{} in {}", id, directory.to_str().unwrap())).or_default() += 1;
         }
     }
     for (claim, count) in CLAIMS {
@@ -171,7 +171,7 @@ fn each_file_is_claimed_by_its_own_format_or_by_none() {
     }
 }
 
-/// How many files of a folder are of a format.
+/// How many files of a directory are of a format.
 const CLAIMS: [(&str, u64); 4] = [
     ("intercode in intercode", 2),
     ("openai-chat in openai-chat", 1),

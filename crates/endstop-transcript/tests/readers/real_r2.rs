@@ -7,12 +7,12 @@ use endstop_transcript::{CostIs, walk};
 
 use crate::sink::{Keep, Seen};
 
-/// What is in a folder of recorded runs; `None`, said aloud, where there is none.
-fn traces(folder: &str) -> Option<Keep> {
+/// What is in a directory of recorded runs; `None`, said aloud, where there is none.
+fn traces(directory: &str) -> Option<Keep> {
     let path: PathBuf =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(folder);
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(directory);
     if !path.is_dir() {
-        println!("skipped: no recorded runs in ../shared/traces/{folder}");
+        println!("skipped: no recorded runs in ../shared/traces/{directory}");
         return None;
     }
     let found = walk(&[path]).unwrap();
@@ -84,16 +84,16 @@ fn chats_of_ag2_are_steps_of_their_speakers() {
     assert!(keep.warnings.is_empty(), "{:?}", keep.warnings);
 }
 
-/// A format claims files of its own folder only.
+/// A format claims files of its own directory only.
 #[test]
-fn recorded_files_are_claimed_by_the_format_of_their_folder() {
+fn recorded_files_are_claimed_by_the_format_of_their_directory() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     if !root.is_dir() {
         println!("skipped: no recorded runs in ../shared/traces");
         return;
     }
     let found = walk(std::slice::from_ref(&root)).unwrap();
-    for (format, folder, files) in [
+    for (format, directory, files) in [
         ("mast-ag2", "mast-ag2", 3),
         ("gemini-cli", "gemini-cli", 6),
         ("inspect-ai", "inspect_ai", 19),
@@ -101,7 +101,7 @@ fn recorded_files_are_claimed_by_the_format_of_their_folder() {
     ] {
         let of_format = found.transcripts.iter().filter(|found| found.format.id() == format);
         let paths: Vec<&Path> = of_format.filter_map(|found| found.main.path()).collect();
-        assert!(paths.iter().all(|path| path.starts_with(root.join(folder))), "{paths:?}");
+        assert!(paths.iter().all(|path| path.starts_with(root.join(directory))), "{paths:?}");
         assert_eq!(paths.len(), files, "{format}: {paths:?}");
     }
 }

@@ -4,54 +4,39 @@ use endstop_core::units::{Cost, Money, TokenUsage};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::atif::record::{
+    AtifAgent, AtifObservation, AtifReference, AtifResult, AtifToolCall, CallExtra, KeptOfRun,
+    ResultExtra, RunExtra, StepExtra,
+};
+
 /// A run, or a sub-agent.
 #[derive(Serialize)]
-pub(super) struct Trajectory {
+pub(super) struct WrittenTrajectory {
     pub(super) schema_version: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trajectory_id: Option<String>,
-    pub(super) agent: Agent,
+    pub(super) agent: AtifAgent,
     pub(super) steps: Vec<WrittenStep>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) final_metrics: Option<FinalMetrics>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) extra: Option<Extra>,
+    pub(super) extra: Option<RunExtra>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) subagent_trajectories: Vec<Trajectory>,
+    pub(super) subagent_trajectories: Vec<WrittenTrajectory>,
 }
 
-#[derive(Serialize)]
-pub(super) struct Agent {
-    pub(super) name: &'static str,
-    pub(super) version: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) model_name: Option<String>,
+/// The `extra` of a trajectory; `None` where there is nothing to keep.
+pub(super) fn run_extra(kept: KeptOfRun) -> Option<RunExtra> {
+    (kept != KeptOfRun::default()).then_some(RunExtra { endstop: kept })
 }
 
-/// What the format has no place for.
-#[derive(Serialize)]
-pub(super) struct Extra {
-    endstop: Kept,
-}
+/// A call as it is written.
+pub(super) type WrittenCall = AtifToolCall<'static, Box<RawValue>>;
 
-#[derive(Default, PartialEq, Eq, Serialize)]
-pub(super) struct Kept {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) outcome: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cost_is: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) depth: Option<u32>,
-}
-
-impl Extra {
-    /// `None` where there is nothing to keep.
-    pub(super) fn of(kept: Kept) -> Option<Self> {
-        (kept != Kept::default()).then_some(Self { endstop: kept })
-    }
-}
+/// A result as it is written.
+pub(super) type WrittenResult = AtifResult<'static, String>;
 
 #[derive(Serialize)]
 pub(super) struct WrittenStep {
@@ -63,11 +48,11 @@ pub(super) struct WrittenStep {
     model_name: Option<String>,
     message: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<ToolCall>,
+    tool_calls: Vec<WrittenCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    observation: Option<Observation>,
+    observation: Option<AtifObservation<'static, String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    metrics: Option<Metrics>,
+    metrics: Option<WrittenMetrics>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra: Option<StepExtra>,
 }
@@ -94,8 +79,8 @@ impl WrittenStep {
 
     /// A sub-agent that begins between two steps.
     pub(super) fn refers(wall: u64, child: &str) -> Self {
-        let reference = vec![Reference { trajectory_id: child.to_owned() }];
-        let observation = Some(Observation { results: vec![Result::reference(reference)] });
+        let observation = AtifObservation { results: vec![refers_to(vec![reference(child)])] };
+        let observation = Some(observation);
         Self { observation, ..Self::new(wall, "system") }
     }
 
@@ -104,12 +89,12 @@ impl WrittenStep {
         wall: u64,
         model_name: Option<String>,
         message: String,
-        tool_calls: Vec<ToolCall>,
-        results: Vec<Result>,
-        metrics: Option<Metrics>,
+        tool_calls: Vec<WrittenCall>,
+        results: Vec<WrittenResult>,
+        metrics: Option<WrittenMetrics>,
         extra: Option<StepExtra>,
     ) -> Self {
-        let observation = (!results.is_empty()).then_some(Observation { results });
+        let observation = (!results.is_empty()).then_some(AtifObservation { results });
         let step = Self::new(wall, "agent");
         Self { model_name, message, tool_calls, observation, metrics, extra, ..step }
     }
@@ -129,32 +114,16 @@ pub(super) fn numbered(mut steps: Vec<WrittenStep>) -> Vec<WrittenStep> {
     steps
 }
 
-#[derive(Serialize)]
-pub(super) struct ToolCall {
-    tool_call_id: String,
-    function_name: String,
-    arguments: Box<RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra: Option<CallExtra>,
-}
-
-#[derive(Serialize)]
-struct CallExtra {
-    arguments_text: String,
-}
-
-impl ToolCall {
-    /// The format takes only objects as arguments; any other text is kept beside an empty one.
-    pub(super) fn new(tool_call_id: String, tool: &str, arguments: Option<&str>) -> Self {
-        let is_object = |text: &&str| text.starts_with('{') && text.ends_with('}');
-        let object = arguments.filter(is_object).and_then(raw);
-        let text = arguments.filter(|_| object.is_none());
-        Self {
-            tool_call_id,
-            function_name: tool.to_owned(),
-            arguments: object.unwrap_or_else(|| raw("{}").unwrap_or_default()),
-            extra: text.map(|text| CallExtra { arguments_text: text.to_owned() }),
-        }
+/// A call. The format takes only objects as arguments; any other text is kept beside an empty one.
+pub(super) fn call(id: String, tool: &str, arguments: Option<&str>) -> WrittenCall {
+    let is_object = |text: &&str| text.starts_with('{') && text.ends_with('}');
+    let object = arguments.filter(is_object).and_then(raw);
+    let text = arguments.filter(|_| object.is_none());
+    AtifToolCall {
+        tool_call_id: Some(id.into()),
+        function_name: Some(tool.to_owned().into()),
+        arguments: object.or_else(|| raw("{}")),
+        extra: text.map(|text| CallExtra { arguments_text: Some(text.to_owned()) }),
     }
 }
 
@@ -162,99 +131,34 @@ fn raw(text: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(text.to_owned()).ok()
 }
 
-#[derive(Serialize)]
-struct Observation {
-    results: Vec<Result>,
-}
-
-/// The result of a call, or a reference to a sub-agent.
-#[derive(Serialize)]
-pub(super) struct Result {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source_call_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    subagent_trajectory_ref: Vec<Reference>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra: Option<ResultExtra>,
-}
-
-#[derive(Serialize)]
-struct ResultExtra {
-    is_error: bool,
-}
-
-#[derive(Serialize)]
-pub(super) struct Reference {
-    pub(super) trajectory_id: String,
-}
-
-impl Result {
-    pub(super) fn answer(
-        call: String,
-        content: &str,
-        failed: bool,
-        subagent_trajectory_ref: Vec<Reference>,
-    ) -> Self {
-        Self {
-            source_call_id: Some(call),
-            content: Some(content.to_owned()),
-            subagent_trajectory_ref,
-            extra: failed.then_some(ResultExtra { is_error: true }),
-        }
-    }
-
-    pub(super) fn reference(subagent_trajectory_ref: Vec<Reference>) -> Self {
-        Self { source_call_id: None, content: None, subagent_trajectory_ref, extra: None }
+/// The result of a call, with the sub-agents that it was about.
+pub(super) fn answer(
+    call: String,
+    content: &str,
+    failed: bool,
+    children: Vec<AtifReference<'static>>,
+) -> WrittenResult {
+    AtifResult {
+        source_call_id: Some(call.into()),
+        content: Some(content.to_owned()),
+        extra: failed.then_some(ResultExtra { is_error: Some(true) }),
+        subagent_trajectory_ref: (!children.is_empty()).then_some(children),
     }
 }
 
-#[derive(Serialize)]
-pub(super) struct StepExtra {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finish_reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    endstop: Option<StepKept>,
+/// A mere reference to sub-agents.
+pub(super) fn refers_to(children: Vec<AtifReference<'static>>) -> WrittenResult {
+    let subagent_trajectory_ref = Some(children);
+    AtifResult { source_call_id: None, content: None, subagent_trajectory_ref, extra: None }
 }
 
-#[derive(Default, PartialEq, Eq, Serialize)]
-struct StepKept {
-    #[serde(skip_serializing_if = "is_zero")]
-    failed_attempts: u64,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    refused: Vec<String>,
-    #[serde(skip_serializing_if = "is_false")]
-    has_no_reply: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-const fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
-const fn is_false(value: &bool) -> bool {
-    !*value
-}
-
-impl StepExtra {
-    /// `None` where there is nothing to keep.
-    pub(super) fn of(
-        finish_reason: Option<String>,
-        failed_attempts: u64,
-        refused: Vec<String>,
-        has_no_reply: bool,
-    ) -> Option<Self> {
-        let kept = StepKept { failed_attempts, refused, has_no_reply };
-        let endstop = (kept != StepKept::default()).then_some(kept);
-        let has_any = finish_reason.is_some() || endstop.is_some();
-        has_any.then_some(Self { finish_reason, endstop })
-    }
+/// A reference to a sub-agent.
+pub(super) fn reference(child: &str) -> AtifReference<'static> {
+    AtifReference { trajectory_id: Some(child.to_owned().into()), session_id: None }
 }
 
 #[derive(Serialize)]
-pub(super) struct Metrics {
+pub(super) struct WrittenMetrics {
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,7 +188,7 @@ struct CacheCreation {
 }
 
 /// The metrics of a call; `None` where nothing is known of it.
-pub(super) fn metrics(usage: Option<TokenUsage>, cost: Option<Cost>) -> Option<Metrics> {
+pub(super) fn metrics(usage: Option<TokenUsage>, cost: Option<Cost>) -> Option<WrittenMetrics> {
     let money = match cost {
         Some(Cost::Known(money)) => Some(money),
         Some(Cost::Unpriced) | None => None,
@@ -292,7 +196,7 @@ pub(super) fn metrics(usage: Option<TokenUsage>, cost: Option<Cost>) -> Option<M
     if usage.is_none() && money.is_none() {
         return None;
     }
-    Some(Metrics {
+    Some(WrittenMetrics {
         prompt_tokens: usage.map(|usage| usage.total_input()),
         completion_tokens: usage.map(|usage| usage.output),
         cached_tokens: usage.map(|usage| usage.cache_read),
@@ -326,9 +230,10 @@ pub(super) struct FinalMetrics {
 /// The sums over the steps; no sum where a part of it is unknown.
 pub(super) fn total(steps: &[WrittenStep]) -> Option<FinalMetrics> {
     let calls: Vec<&WrittenStep> = steps.iter().filter(|step| step.source == "agent").collect();
-    let metrics: Option<Vec<&Metrics>> = calls.iter().map(|step| step.metrics.as_ref()).collect();
+    let metrics: Option<Vec<&WrittenMetrics>> =
+        calls.iter().map(|step| step.metrics.as_ref()).collect();
     let metrics = metrics.filter(|metrics| !metrics.is_empty())?;
-    let sum = |count: fn(&Metrics) -> Option<u64>| -> Option<u64> {
+    let sum = |count: fn(&WrittenMetrics) -> Option<u64>| -> Option<u64> {
         metrics.iter().try_fold(0u64, |sum, metrics| sum.checked_add(count(metrics)?))
     };
     let cost = metrics.iter().try_fold(Money::ZERO, |sum, m| sum.checked_add(m.money?));

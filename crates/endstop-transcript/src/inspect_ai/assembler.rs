@@ -10,9 +10,9 @@ use super::record::{
     Attachments, InspectEvent, InspectMessage, InspectToolCall, ModelOutput, name,
 };
 use super::report;
+use crate::builder::RunBuilder;
 use crate::limits::MAX_NESTING;
-use crate::reading::Reading;
-use crate::step::{Reply, ToolAnswer};
+use crate::step::{Full, Reply, ToolAnswer};
 use crate::text::{compact, present, word};
 use crate::time::{Time, parse_time};
 use crate::timeline::{AgentTimeline, TimelineEntry};
@@ -27,8 +27,9 @@ const TOOLS: [&str; 2] = ["tool", "handoff"];
 /// What a tool call that was not approved failed with: it was not made.
 const NOT_APPROVED: &str = "approval";
 
-pub(super) struct InspectAssembler<'s, 'a> {
-    reading: Reading<'s>,
+/// A sample while its run is gathered.
+pub(super) struct InspectAssembler<'s, 'w, 'a> {
+    run: RunBuilder<'s, 'w>,
     attachments: Attachments<'a>,
     /// Results in the conversation, by the id of their call: some agents run their tools elsewhere.
     results: BTreeMap<String, ToolAnswer>,
@@ -37,13 +38,7 @@ pub(super) struct InspectAssembler<'s, 'a> {
     spans: BTreeMap<String, Span>,
     /// How many old steps of scorers are open.
     scoring: usize,
-    own: AgentTimeline,
-    /// By the span of the tool that they work for.
-    children: BTreeMap<String, AgentTimeline>,
-    first: Time,
-    model: Option<String>,
     has_steps: bool,
-    is_overfull: bool,
 }
 
 /// Why a tool call failed.
@@ -61,33 +56,20 @@ struct Span {
     tool: Option<String>,
 }
 
-/// What was gathered.
-pub(super) struct AssembledSample {
-    pub(super) own: AgentTimeline,
-    pub(super) children: Vec<AgentTimeline>,
-    pub(super) first: Time,
-    pub(super) model: Option<String>,
-}
-
-impl<'s, 'a> InspectAssembler<'s, 'a> {
+impl<'s, 'w, 'a> InspectAssembler<'s, 'w, 'a> {
     pub(super) fn new(
-        reading: Reading<'s>,
+        run: RunBuilder<'s, 'w>,
         attachments: Attachments<'a>,
         messages: &[InspectMessage<'_>],
     ) -> Self {
         let mut assembler = Self {
-            reading,
+            run,
             attachments,
             results: BTreeMap::new(),
             operators: BTreeMap::new(),
             spans: BTreeMap::new(),
             scoring: 0,
-            own: AgentTimeline::default(),
-            children: BTreeMap::new(),
-            first: None,
-            model: None,
             has_steps: false,
-            is_overfull: false,
         };
         let mut operators = 0;
         for message in messages {
@@ -118,7 +100,7 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
 
     /// User turns that the sample began with.
     pub(super) fn input(&mut self, turns: usize) {
-        (0..turns).for_each(|_| self.own.user(None));
+        (0..turns).for_each(|_| self.run.own().user(None));
     }
 
     pub(super) fn has_steps(&self) -> bool {
@@ -134,9 +116,9 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
 
     fn event(&mut self, raw: &RawValue, tool: Option<&str>, depth: u32) {
         let wrong = "not an event of this format";
-        let Some(event) = self.reading.parse::<InspectEvent<'_>>(raw, wrong) else { return };
+        let Some(event) = self.run.reading.parse::<InspectEvent<'_>>(raw, wrong) else { return };
         let time = event.timestamp.as_deref().and_then(parse_time);
-        self.first = self.first.or(time);
+        self.run.note(time);
         let span = event.span_id.as_deref().and_then(|id| self.spans.get(id)).cloned();
         let mut span = span.unwrap_or_default();
         span.tool = tool.map(str::to_owned).or(span.tool);
@@ -146,7 +128,7 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
             Some("step") => self.old_step(&event),
             Some("input") if !is_scorers => {
                 self.close(None);
-                self.own.user(time);
+                self.run.own().user(time);
             }
             Some("model") if !is_scorers => self.model_event(&event, span.tool.as_deref(), time),
             Some("tool") if !is_scorers => {
@@ -187,22 +169,17 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
         }
     }
 
-    fn agent(&mut self, tool: Option<&str>) -> &mut AgentTimeline {
-        match tool {
-            Some(tool) => self.children.entry(tool.to_owned()).or_default(),
-            None => &mut self.own,
-        }
-    }
-
     fn model_event(&mut self, event: &InspectEvent<'_>, tool: Option<&str>, time: Time) {
         let output = present(event.output).unwrap_or("{}");
         let wrong = "not an output of a model";
-        let Some(output) = self.reading.parse_text::<ModelOutput<'_>>(output, wrong) else {
+        let Some(output) = self.run.reading.parse_text::<ModelOutput<'_>>(output, wrong) else {
             return;
         };
         self.close(tool);
         let model = name(event.model);
-        self.model.get_or_insert_with(|| model.clone());
+        if self.run.model().is_none() {
+            self.run.set_model(Some(model.clone()));
+        }
         let completed = word(event.completed).and_then(|time| parse_time(&time));
         let is_pending = present(event.pending) == Some("true");
         let replied = completed.or(time);
@@ -220,7 +197,7 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
         if word(event.cache).as_deref() == Some("read") {
             report::fill_kept(&mut reply);
         } else {
-            report::fill(self.reading, &mut reply, &model, output.usage, replied);
+            report::fill(self.run.reading, &mut reply, &model, output.usage, replied);
         }
         let stop = choice.as_ref().and_then(|choice| choice.stop_reason.as_deref());
         reply.finish = stop.filter(|stop| *stop != "unknown").map(str::to_owned);
@@ -231,10 +208,10 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
     /// Opens a step: one that began at `begun`, or after what the agent did last.
     fn open(&mut self, tool: Option<&str>, begun: Time, replied: Time, failures: usize) {
         self.has_steps = true;
-        let agent = self.agent(tool);
+        let agent = self.run.agent(tool);
         let begun = begun.or(agent.last()).or(replied);
-        if tool.is_some() && agent.is_empty() {
-            agent.push(TimelineEntry::ChildBegin(begun, 1));
+        if tool.is_some() {
+            agent.begin_child(begun, 1);
         }
         agent.seen(replied);
         let step = agent.begin(begun);
@@ -251,7 +228,7 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
     ) {
         let turns = message.id.as_deref().and_then(|id| self.operators.remove(id));
         let text = self.attachments.words(message.content);
-        let agent = self.agent(tool);
+        let agent = self.run.agent(tool);
         (0..turns.unwrap_or(0)).for_each(|_| agent.before(TimelineEntry::User(None)));
         let Some(step) = agent.step() else { return };
         step.answer(replied, reply);
@@ -263,7 +240,7 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
                 step.call(None, Some(id.into_owned()), tool.into_owned(), compact(arguments))
             })
         });
-        self.is_overfull |= added.is_err();
+        self.run.check(added);
     }
 
     /// Takes the messages of a sample that has no events.
@@ -279,8 +256,9 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
                 }
                 (Some("tool"), _) => {
                     let answer = self.answer_of(&message);
-                    if let (Some(step), Some(id)) = (self.own.step(), message.tool_call_id) {
-                        self.is_overfull |= step.end_call(&id, answer).is_err();
+                    if let (Some(step), Some(id)) = (self.run.step(), message.tool_call_id) {
+                        let added = step.end_call(&id, answer).map(drop);
+                        self.run.check(added);
                     }
                 }
                 _ => {}
@@ -298,10 +276,10 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
         let is_pending = present(event.pending) == Some("true");
         let begun = completed.or(is_pending.then_some(time).flatten()).and(time);
         let is_refused = is_not_approved(event.error);
-        let agent = self.agent(tool);
+        let agent = self.run.agent(tool);
         let Some(step) = agent.step().filter(|step| step.awaits(&id)) else {
             let function = name(event.function);
-            return self.reading.warn(WarningKind::LateLine, || {
+            return self.run.reading.warn(WarningKind::LateLine, || {
                 format!("a call of `{function}` was not asked for by the last reply")
             });
         };
@@ -312,37 +290,33 @@ impl<'s, 'a> InspectAssembler<'s, 'a> {
         let ended = answer.time;
         let added = step.end_call(&id, answer);
         agent.seen(ended);
-        self.is_overfull |= added.is_err();
+        self.run.check(added.map(drop));
     }
 
     fn close(&mut self, tool: Option<&str>) {
-        let agent = match tool {
-            Some(tool) => self.children.entry(tool.to_owned()).or_default(),
-            None => &mut self.own,
-        };
-        if let Some(step) = agent.step() {
-            self.is_overfull |= step.end_calls(&self.results).is_err();
-        }
-        agent.close();
+        let agent = self.run.agent(tool);
+        let ended = end_step(agent, &self.results);
+        self.run.check(ended);
     }
 
-    pub(super) fn finish(mut self) -> AssembledSample {
-        self.close(None);
-        let tools: Vec<String> = self.children.keys().cloned().collect();
-        for tool in &tools {
-            self.close(Some(tool));
+    /// Ends the run.
+    pub(super) fn end(mut self, outcome: Option<bool>) {
+        let mut ended = Ok(());
+        for agent in self.run.agents() {
+            ended = ended.and(end_step(agent, &self.results));
         }
-        if self.is_overfull {
-            self.reading.warn_full();
-        }
-        let children = self.children.into_values().filter(|child| !child.is_empty());
-        let children = children.map(|mut child| {
-            child.push(TimelineEntry::ChildEnd(child.last()));
-            child
-        });
-        let children = children.collect();
-        AssembledSample { own: self.own, children, first: self.first, model: self.model }
+        self.run.check(ended);
+        self.run.begin_noted();
+        self.run.outcome(outcome);
+        self.run.end();
     }
+}
+
+/// Ends the open step of an agent by what is known of its calls elsewhere.
+fn end_step(agent: &mut AgentTimeline, results: &BTreeMap<String, ToolAnswer>) -> Result<(), Full> {
+    let ended = agent.step().map_or(Ok(()), |step| step.end_calls(results));
+    agent.close();
+    ended
 }
 
 fn is_not_approved(error: Option<&RawValue>) -> bool {
