@@ -702,21 +702,7 @@ impl Meter {
             ..self
         };
         meter.sync_all(program);
-        for ((gauge, slot), saved) in program.gauges().iter().zip(compared) {
-            let Some((number, reading)) = saved else { continue };
-            match slot.class {
-                Class::NextCost => meter.compared.set(gauge, number, reading),
-                // What a missing price means is up to the policy of now.
-                Class::Settled if reading != Reading::Unpriced => {
-                    meter.compared.set(gauge, number, reading);
-                }
-                // What is not compared at every event stands still: it is part of the state as it was compared last.
-                class if class.is_count() || class == Class::Settled => {
-                    meter.compared.set_number(gauge, number);
-                }
-                _ => {}
-            }
-        }
+        meter.compared.restore(program, compared);
         meter.evaluate(program);
         Ok(meter)
     }

@@ -25,7 +25,7 @@ use crate::limits::MAX_REPLY_RETRIES;
 use crate::meter::{Frame, Meter, Sight, WorstCase};
 use crate::policy::Action;
 use crate::probe::RunningProbes;
-use crate::program::{Names, Program, Read, carried};
+use crate::program::{Class, Names, Program, Read, carried};
 use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
 use crate::table::{RuleIx, Table};
 use crate::trip_record::{TripRecord, signal_of};
@@ -677,11 +677,13 @@ impl Run {
     pub fn room(&self, axis: Axis, reserved: Reserved, actions: &[Action]) -> Option<NextTrip> {
         let is_disarmed = |rule| self.state.is_disarmed(rule);
         let sight = Sight::of(&self.program, &self.state.meter);
-        if axis == Axis::Time {
-            // Time passes without a request, and only a request has tokens and money compared.
-            return next_trip(sight, axis, reserved, actions, is_disarmed);
-        }
-        let frame = sight.frame.as_settled(&self.state.meter, &self.program);
+        let is_between_steps = !self.state.meter.step().is_open();
+        // Time passes without a request, and only a request has tokens and money compared.
+        let concerned = |class: Class| match axis {
+            Axis::Time => is_between_steps && class.is_count(),
+            _ => class == Class::Settled,
+        };
+        let frame = sight.frame.as_now(&self.state.meter, &self.program, concerned);
         next_trip(sight.through(&frame), axis, reserved, actions, is_disarmed)
     }
 

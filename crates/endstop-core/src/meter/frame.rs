@@ -89,16 +89,37 @@ impl Frame {
         }
     }
 
-    /// The same with tokens and money as they are settled now, whenever they were compared last.
-    pub(crate) fn as_settled(&self, meter: &Meter, program: &Program) -> Self {
+    /// The same with the gauges of some classes as they are now, whenever they were compared last.
+    pub(crate) fn as_now(
+        &self,
+        meter: &Meter,
+        program: &Program,
+        concerned: impl Fn(Class) -> bool,
+    ) -> Self {
         let mut frame = self.clone();
-        for gauge in program.gauges_of(Class::Settled) {
-            let slot = program.gauges().at(gauge);
+        for (gauge, slot) in program.gauges().iter().filter(|(_, slot)| concerned(slot.class)) {
             let reading = meter.reading(program, slot.class, slot.read);
             frame.set(gauge, meter.read(slot.read), reading);
         }
         frame.evaluate(&meter.inputs(program));
         frame
+    }
+
+    /// Takes over what was saved of the gauges that are not compared at every event: they stand as they were compared
+    /// last.
+    pub(crate) fn restore(&mut self, program: &Program, saved: Vec<Option<(u64, Reading)>>) {
+        for ((gauge, slot), saved) in program.gauges().iter().zip(saved) {
+            let Some((number, reading)) = saved else { continue };
+            match slot.class {
+                Class::NextCost => self.set(gauge, number, reading),
+                // What a missing price means is up to the policy of now.
+                Class::Settled if reading != Reading::Unpriced => self.set(gauge, number, reading),
+                class if class.is_count() || class == Class::Settled => {
+                    self.set_number(gauge, number);
+                }
+                _ => {}
+            }
+        }
     }
 
     #[inline]
