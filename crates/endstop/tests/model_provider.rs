@@ -386,7 +386,7 @@ async fn an_answer_that_is_cut_for_length_says_so() {
 async fn a_connection_that_breaks_is_told_from_an_end() {
     let heard = ask("openai", Answer::events([chat::piece("Hel")]).reset()).await;
     assert_eq!(heard.text, "Hel");
-    assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Connection);
+    assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Truncated);
 
     let nobody = ProviderModel::builder("m")
         .provider("openai")
@@ -395,7 +395,7 @@ async fn a_connection_that_breaks_is_told_from_an_end() {
         .build()
         .expect("a model");
     let heard = hear(&nobody, &[Message::user("x")], &[]).await;
-    assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Connection);
+    assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Truncated);
 }
 
 #[tokio::test]

@@ -18,8 +18,6 @@ use super::parse::ParsedCall;
 use crate::limits::{MAX_CACHED_MODELS, MAX_CACHED_NAME, MAX_CAP_RETRIES};
 use refusal::{names_cap_field, names_tool_choice, names_tools, names_usage, next_cap};
 
-/// What the model is told at the beginning of a wrap-up.
-
 /// What a client is told if its tools stay in a wrap-up.
 const TOOLS_STAY: &str = "the upstream takes no choice of no tools, and the conversation needs its tools: they stay in this \
     last call";

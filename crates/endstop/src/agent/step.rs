@@ -16,8 +16,6 @@ use endstop_runtime::{
     CallPlan, Charge, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, Pricing, WRAP_UP_NOTE,
 };
 
-/// What the model is told at the beginning of a wrap-up.
-
 impl AgentRun {
     /// Takes one step, or goes on with one that was interrupted.
     pub(super) async fn step(&mut self) -> Flow {
