@@ -395,7 +395,7 @@ async fn a_connection_that_breaks_is_told_from_an_end() {
         .build()
         .expect("a model");
     let heard = hear(&nobody, &[Message::user("x")], &[]).await;
-    assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Truncated);
+    assert_eq!(heard.error.expect("an error").kind, ModelErrorKind::Connection);
 }
 
 #[tokio::test]
