@@ -20,7 +20,7 @@ pub enum Directive {
     Pause,
     /// Stop: what was announced does not begin.
     Stop,
-    /// Stop, and abort what is in flight.
+    /// Stop, and abort calls in flight.
     Abort,
 }
 

@@ -126,7 +126,7 @@ impl Rule {
         self.parts().into_iter().all(|part| self.is_part_hard(part))
     }
 
-    /// The conditions that make it trip each by itself: the parts of a top-level `or`, named conditions expanded.
+    /// The conditions that each make it trip alone: the parts of a top-level `or`, named conditions expanded.
     #[must_use]
     pub fn parts(&self) -> Vec<&Condition> {
         let (mut left, mut parts) = (alloc::vec![&self.condition], Vec::new());

@@ -119,7 +119,7 @@ impl<'de> Deserialize<'de> for StopReason {
     }
 }
 
-/// What the source of a rule's signal begins with; the rule's id follows.
+/// The prefix of the source of a rule's signal, before the rule's id.
 pub(crate) const POLICY_SOURCE: &str = "policy:";
 
 /// Why a run should stop, with what the one who raised it wants to say.

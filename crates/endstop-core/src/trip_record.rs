@@ -74,7 +74,7 @@ pub struct RuleRecord {
     pub action: Action,
     /// Whether it trips as the decision sees it: an unknown price counts as met.
     pub trips: bool,
-    /// Whether nothing can override it as it stands: a part that is met is hard, or all parts are while none is met.
+    /// Whether nothing can override it now: a part that is met is hard, or all parts are while none is met.
     pub hard: bool,
     /// Where it came from.
     pub origin: Option<String>,
@@ -171,7 +171,7 @@ impl TripRecord {
     }
 
     /// A signal that was raised after the stop was decided. While something is in flight the run has not ended, and the
-    /// signal may become the one that decides; else it is late.
+    /// signal may become the one that decides. Afterwards it is late.
     pub(crate) fn add_signal(&mut self, signal: StopSignal, is_late: bool) {
         if signal.rank().0 == 1 && self.is_known(&signal) {
             return;

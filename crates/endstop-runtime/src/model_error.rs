@@ -93,7 +93,7 @@ impl ModelError {
         }
     }
 
-    /// Whether the provider may charge for the request all the same (docs/semantics.md, "Charging when usage is
+    /// Whether the provider may charge for the request anyway (docs/semantics.md, "Charging when usage is
     /// missing"): it was taken, and it was not refused.
     #[must_use]
     pub const fn may_be_charged(&self) -> bool {

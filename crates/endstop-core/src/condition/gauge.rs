@@ -25,14 +25,14 @@ pub enum Unit {
 pub enum Compared {
     /// A count: inside a step only when one more of it would begin, between steps as it stands.
     WhenOneMoreBegins,
-    /// Tokens and money: when a model request would begin, of the run or of a descendant. In between a condition sees
-    /// what was compared last.
+    /// Tokens and money: when a model request would begin, of the run or of a descendant. In between, a condition sees
+    /// the last compared value.
     WhenARequestBegins,
     /// As it stands, at every checkpoint.
     Always,
     /// Only when a child would begin: it stops no run.
     WhenAChildBegins,
-    /// Only when an attempt of the run itself would begin, whose worst case it is.
+    /// Only when an attempt of the run itself would begin.
     WhenAnAttemptBegins,
 }
 

@@ -105,14 +105,14 @@ impl Frame {
         frame
     }
 
-    /// Takes over what was saved of the gauges that are not compared at every event: they stand as they were compared
-    /// last.
+    /// Takes over what was saved of the gauges that are not compared at every event: they keep the value that was
+    /// compared last.
     pub(crate) fn restore(&mut self, program: &Program, saved: Vec<Option<(u64, Reading)>>) {
         for ((gauge, slot), saved) in program.gauges().iter().zip(saved) {
             let Some((number, reading)) = saved else { continue };
             match slot.class {
                 Class::NextCost => self.set(gauge, number, reading),
-                // What a missing price means is up to the policy of now.
+                // The present policy says what a missing price means.
                 Class::Settled if reading != Reading::Unpriced => self.set(gauge, number, reading),
                 class if class.is_count() || class == Class::Settled => {
                     self.set_number(gauge, number);

@@ -39,7 +39,7 @@ impl<'s> Sight<'s> {
         self.frame.bit(self.program.rules().at(rule).root())
     }
 
-    /// Whether no continuation can override a rule as it stands: a part that is met is hard, or all are while none is.
+    /// Whether no continuation can override a rule now: a part that is met is hard, or all are while none is.
     pub(crate) fn is_hard(&self, rule: RuleIx) -> bool {
         let parts = &self.program.rules().at(rule).parts;
         let mut met = parts.iter().filter(|part| self.frame.bit(part.slot)).peekable();

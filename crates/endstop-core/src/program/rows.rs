@@ -267,7 +267,7 @@ impl GaugeSlot {
     }
 }
 
-/// A part of a rule that makes it trip by itself.
+/// A part of a rule that makes it trip alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompiledPart {
     pub(crate) slot: Slot,
@@ -281,7 +281,7 @@ pub(crate) struct CompiledRule {
     pub(crate) node: Node,
     /// Its groups, among those of the program.
     pub(crate) folds: Range<usize>,
-    /// What makes it trip, each by itself.
+    /// The conditions that each make it trip alone.
     pub(crate) parts: Vec<CompiledPart>,
     /// The steps that one override lets pass, descendants' included, where the rule bounds steps.
     pub(crate) step_grant: Option<u64>,

@@ -95,7 +95,7 @@ impl Ended {
     }
 }
 
-/// What did not begin, for people.
+/// The thing that did not begin, for people.
 pub(super) fn refused_text(event: &Event<'_>, steps: u64) -> String {
     match &event.kind {
         EventKind::RunBegin { .. } => "the run".to_string(),

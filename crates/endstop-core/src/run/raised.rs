@@ -37,7 +37,7 @@ impl RaisedSignals {
     }
 
     /// Adds a signal. Beyond [`MAX_RAISED`] the least authoritative one is dropped, of equal ones the last, but no final
-    /// one while another is there.
+    /// one while a signal of another kind remains.
     pub(super) fn raise(&mut self, signal: StopSignal, is_final: bool) {
         self.standing.push(Raised { signal, is_final });
         if self.standing.len() > MAX_RAISED {

@@ -214,7 +214,7 @@ impl InFlightCall {
         (passed..calls.len()).find(is_refused).unwrap_or(calls.len())
     }
 
-    /// Settles a failed call, of which `seen` has come.
+    /// Settles a failed call, of which `seen` was received.
     pub(super) fn failed(self: Box<Self>, error: &ModelError, seen: &CallResponse) -> SettledCall {
         let Self { reservation, terms, permit, .. } = *self;
         let received = reservation.of(seen);

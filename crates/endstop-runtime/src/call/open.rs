@@ -44,7 +44,7 @@ pub struct Outcome<'o> {
     pub first_piece_after: Option<Duration>,
 }
 
-/// What a call is charged for whose provider did not report its whole usage.
+/// The charge for a call whose provider did not report its whole usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// Tokens.
@@ -57,7 +57,7 @@ pub struct Charge {
     pub is_estimate: bool,
 }
 
-/// What has come of a response.
+/// The part of a response that was received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
     /// What the provider reported of it.
@@ -294,9 +294,9 @@ impl OpenCall {
         self.settle(hold, (Some(outcome.usage), cost), outcome.is_estimate, &kind, detail)
     }
 
-    /// Settles a failed call, of which `received` has come. Returns what it is charged for: what the provider says with
-    /// the error; else [`most`](Self::most), if [it may have been charged](ModelError::may_be_charged) or something has
-    /// come; `None` if it costs nothing.
+    /// Settles a failed call, of which `received` arrived. Returns its charge: the usage that the provider reports with the
+    /// error. Otherwise [`most`](Self::most), if [it may have been charged](ModelError::may_be_charged) or something
+    /// arrived. `None` if it costs nothing.
     pub fn failed(mut self, error: &ModelError, received: &Received) -> Option<Charge> {
         let has_come = received.usage.is_some() || received.output_bytes > 0;
         let charge = match error.usage {

@@ -14,7 +14,7 @@ use crate::limits::{BYTES_PER_TOKEN, WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKE
 use crate::observe::Detail;
 use crate::run::{LockedChain, RunCore};
 
-/// What the model is told in a wrap-up.
+/// The note to the model in a wrap-up.
 pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
     any more. Answer now, as well as you can, with what you have. Say what is missing.";
 

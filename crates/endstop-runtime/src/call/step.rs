@@ -64,7 +64,7 @@ impl RunHandle {
     }
 
     /// Stops the run if a lowered output cap cut a response off, which requested no tools and is not the wrap-up: the
-    /// model did not end by itself. `lowered_by` is [`OpenCall::lowered_by`](super::OpenCall::lowered_by). Whether it
+    /// model did not end on its own. `lowered_by` is [`OpenCall::lowered_by`](super::OpenCall::lowered_by). Whether it
     /// was so.
     pub fn end_by_cap(&self, lowered_by: Option<StopReason>, finish: Option<&str>) -> bool {
         let is_cut_off = finish.map(normalized_finish).as_deref() == Some("length");

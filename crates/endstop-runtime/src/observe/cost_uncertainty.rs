@@ -28,7 +28,7 @@ impl CostUncertainty {
         }
     }
 
-    /// Takes in an event; `is_estimate` and `unconfirmed` are those of its [`Detail`](super::Detail).
+    /// Records an event; `is_estimate` and `unconfirmed` are those of its [`Detail`](super::Detail).
     pub(crate) fn take(&mut self, kind: &EventKind<'_>, is_estimate: bool, unconfirmed: Money) {
         let is_unpriced = match kind {
             EventKind::Reply { cost, .. } => !matches!(cost, Some(Cost::Known(_))),

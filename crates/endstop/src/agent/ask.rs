@@ -41,7 +41,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// What has come, without what the provider told at the end. A stream that is dropped is closed.
+    /// The received part, without the usage that the provider reports at the end. A stream that is dropped is closed.
     fn received(&self) -> Received {
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
@@ -52,7 +52,7 @@ impl Answer {
         }
     }
 
-    /// What the answer is charged for, if it did not fail.
+    /// The charge for the answer, if it did not fail.
     fn charge(&self, call: &OpenCall, end: &ModelEnd) -> Charge {
         let received = self.received();
         if self.is_cut && !self.is_sent {

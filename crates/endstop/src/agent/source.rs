@@ -17,7 +17,7 @@ pub trait CancellationSource: Send + Sync {
         state: &'a AgentState,
     ) -> BoxFuture<'a, Option<StopSignal>>;
 
-    /// Resolves when an abort is requested, so that what is in flight is aborted at once. Never, unless the source can
+    /// Resolves when an abort is requested, so that calls in flight are aborted at once. Never, unless the source can
     /// tell.
     fn aborted(&self) -> BoxFuture<'_, StopSignal> {
         Box::pin(std::future::pending())

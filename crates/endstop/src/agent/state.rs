@@ -232,8 +232,8 @@ impl AgentState {
         self
     }
 
-    /// Approves the rules that paused the run: for good, or until `cost` reaches `limit`. They count when the run goes
-    /// on. A limit approves no rule without a cost limit.
+    /// Approves the rules that paused the run: permanently, or until `cost` reaches `limit`. They count when the run
+    /// continues. A limit approves no rule without a cost limit.
     #[must_use]
     pub fn approved(mut self, limit: Option<Money>) -> Self {
         let verdict = self.execution.trip_record.as_deref();
