@@ -218,6 +218,9 @@ impl fmt::Display for StopSignal {
     }
 }
 
+// A tool may stop its loop with a signal alone, by `?`.
+impl core::error::Error for StopSignal {}
+
 /// A stop that a tool, or anything else that runs inside a step, throws with `?`.
 ///
 /// It may carry a signal of its own; [`AgentStop::into_signal`] merges the two.

@@ -28,6 +28,8 @@ const NO_MESSAGE: &str = "cancelled by the control interface";
 struct Command {
     /// The reason of a cancellation.
     message: Option<String>,
+    /// The external signal that is set.
+    name: Option<String>,
     /// The pause rule that is approved; without it, all that are met.
     rule: Option<String>,
     /// The new cost limit of the rule, such as `5.00`.
@@ -111,6 +113,14 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
     match act {
         "cancel" => run.cancel(message, Urgency::Graceful),
         "kill" => run.cancel(message, Urgency::Now),
+        "signal" => match command.name.as_deref() {
+            Some(name) if !name.is_empty() => run.signal(name),
+            _ => {
+                let error =
+                    "`name` is missing: the signal that is set, as in {\"name\": \"cancel\"}";
+                return (StatusCode::BAD_REQUEST, json!({ "error": error }));
+            }
+        },
         "approve" => {
             let limit = match command.limit.as_deref().map(str::parse::<Money>).transpose() {
                 Ok(limit) => limit,

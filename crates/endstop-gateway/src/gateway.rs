@@ -145,6 +145,15 @@ impl Gateway {
         self.registry.get(id).is_some_and(|entry| entry.approve(limit))
     }
 
+    /// Sets the external signal `name` of a run, for `signal("name")` in its policy. Returns whether the run exists.
+    pub fn signal(&self, id: &RunId, name: &str) -> bool {
+        let entry = self.registry.get(id);
+        entry.is_some_and(|entry| {
+            entry.signal(name);
+            true
+        })
+    }
+
     /// Stops a run for a user: calls in flight finish, or are cut. Returns whether the run exists.
     pub fn cancel(&self, id: &RunId, message: &str, urgency: Urgency) -> bool {
         let entry = self.registry.get(id);

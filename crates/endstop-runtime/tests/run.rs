@@ -22,7 +22,8 @@ use endstop_runtime::observe::{Detail, MoneyIs, Observation, Observer, RunInfo};
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{Recording, Replay};
 use endstop_runtime::{
-    CallPlan, Carried, MIN_OUTPUT_TOKENS, Outcome, Pricing, RunEnvironment, RunHandle,
+    CallPlan, Carried, MIN_OUTPUT_TOKENS, ModelError, ModelErrorKind, Outcome, Pricing, Received,
+    RunEnvironment, RunHandle,
 };
 
 fn program(condition: &str) -> Arc<Program> {
@@ -298,6 +299,70 @@ fn a_report_says_what_is_an_estimate_also_after_a_replay() {
         assert_eq!((money.is, money.estimated_calls), (MoneyIs::Estimate, 1));
         assert!(run.usage().1);
     }
+}
+
+/// Every row of docs/semantics.md, "Charging when usage is missing", that a failed call can be.
+#[test]
+fn a_failed_call_is_charged_by_what_happened_and_replay_knows_the_unconfirmed_part() {
+    use ModelErrorKind::{
+        Connection, Malformed, RateLimited, Rejected, TimedOut, Truncated, Unavailable,
+    };
+    let of = |kind| ModelError::new(kind, "it failed");
+    let with = |kind, status, is_own_error| ModelError {
+        status: Some(status),
+        is_own_error,
+        ..ModelError::new(kind, "it failed")
+    };
+    for (error, is_charged) in [
+        (of(Connection), false),
+        (with(Rejected, 400, true), false),
+        (with(RateLimited, 429, true), false),
+        (of(Unavailable), false),
+        (with(Unavailable, 500, true), false),
+        (with(Unavailable, 503, true), false),
+        (with(Unavailable, 529, true), false),
+        (with(Unavailable, 500, false), true),
+        (with(Unavailable, 502, true), true),
+        (with(TimedOut, 408, true), true),
+        (with(TimedOut, 504, true), true),
+        (of(TimedOut), true),
+        (of(Truncated), true),
+        (of(Malformed), true),
+    ] {
+        let limit = "steps >= 9 or cost >= $1.00";
+        let ((run, recording), pricing) = (seen(limit), pricing());
+        run.begin_step(&call(&pricing, 1_000, 100));
+        let open = run.begin_call(&call(&pricing, 1_000, 100)).expect("it begins");
+        let worst = run.budget().held().cost;
+        let charge = open.failed(&error, &Received::default());
+        run.record(&EventKind::StepEnd, Detail::None);
+        let expected = if is_charged { worst } else { Money::ZERO };
+        assert_eq!(charge.is_some(), is_charged, "{error:?}");
+        assert_eq!(run.budget().settled().cost, expected, "{error:?}");
+        let lines = recording.lines(&run.info().id);
+        for run in [&run, &replay(limit, &lines)] {
+            let money = run.report().money;
+            let unconfirmed = (money.unconfirmed_usd, money.unconfirmed_calls);
+            assert_eq!(unconfirmed, (expected, u64::from(is_charged)), "{error:?}");
+            let says = money.to_string().contains("unconfirmed: 1 call without reported usage");
+            assert_eq!(says, is_charged, "{money}");
+        }
+    }
+}
+
+#[test]
+fn what_was_reported_before_a_cut_is_confirmed() {
+    let ((run, _), pricing) = (seen("steps >= 9 or cost >= $1.00"), pricing());
+    run.begin_step(&call(&pricing, 1_000, 100));
+    let open = run.begin_call(&call(&pricing, 1_000, 100)).expect("it begins");
+    let usage = TokenUsage { input: 900, ..TokenUsage::default() };
+    let received = Received { usage: Some(usage), output_bytes: 30, ..Received::default() };
+    let came = open.cost(&TokenUsage { output: 10, ..usage });
+    let error = ModelError::new(ModelErrorKind::Truncated, "it broke");
+    let charge = open.failed(&error, &received).expect("a charge");
+    assert_eq!(charge.usage, TokenUsage { output: 100, ..usage }, "it is made to its end");
+    let (Cost::Known(cost), Cost::Known(came)) = (charge.cost, came) else { panic!("priced") };
+    assert_eq!(charge.unconfirmed, cost.saturating_sub(came));
 }
 
 #[test]

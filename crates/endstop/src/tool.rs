@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop_core::signal::AgentStop;
+use endstop_core::signal::{AgentStop, StopSignal};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -176,8 +176,8 @@ impl From<()> for ToolOutput {
 
 /// Why a call has no result.
 ///
-/// Every error converts into it with `?`. An [`AgentStop`] among them stops the loop; any other is told to
-/// the model, which may recover.
+/// Every error converts into it with `?`. An [`AgentStop`] or a [`StopSignal`] among them stops the loop. The model reads any
+/// other error, and may recover.
 pub enum ToolError {
     /// Stop the loop.
     Stop(Box<AgentStop>),
@@ -205,8 +205,12 @@ impl fmt::Debug for ToolError {
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
     fn from(error: E) -> Self {
         // An error type of the tool's own may carry the stop.
-        match causes(&error).find_map(|cause| cause.downcast_ref::<AgentStop>()) {
-            Some(stop) => Self::Stop(Box::new(stop.clone())),
+        let stop = causes(&error).find_map(|cause| {
+            let signal = || cause.downcast_ref::<StopSignal>().cloned().map(AgentStop::from);
+            cause.downcast_ref::<AgentStop>().cloned().or_else(signal)
+        });
+        match stop {
+            Some(stop) => Self::Stop(Box::new(stop)),
             None => Self::Failed(with_causes(&error)),
         }
     }

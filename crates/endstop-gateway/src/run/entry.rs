@@ -245,6 +245,13 @@ impl RunEntry {
         is_approved
     }
 
+    /// Sets an external signal of the run.
+    pub(crate) fn signal(&self, name: &str) {
+        self.handle.signal(name);
+        self.flush_log();
+        self.notify();
+    }
+
     /// Cancels the run for a user: what is in flight ends by itself, or is cut.
     pub(crate) fn cancel(&self, message: &str, urgency: Urgency) {
         let signal = StopSignal::new(StopReason::UserRequested).with_message(message);

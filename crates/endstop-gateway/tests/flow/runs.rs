@@ -261,7 +261,9 @@ async fn runs_are_seen_and_commanded_with_the_token() {
     assert_eq!((&seen["status"], &seen["upstream_calls"]), (&json!("paused"), &json!(1)), "{seen}");
     assert_eq!(seen["report"]["totals"]["steps"], 1);
     let path = format!("{one}/approve");
-    assert_eq!(ask(&gateway, "POST", &path, TOKEN, "{\"cap\":\"x\"}").await.status, 400);
+    assert_eq!(ask(&gateway, "POST", &path, TOKEN, "{\"limit\":\"x\"}").await.status, 400);
+    // A key that is not known decides nothing in silence.
+    assert_eq!(ask(&gateway, "POST", &path, TOKEN, "{\"cap\":\"5\"}").await.status, 400);
     assert_eq!(ask(&gateway, "POST", &path, TOKEN, "{\"rule\":\"ask\"}").await.status, 200);
     assert_eq!(status(&gateway), Status::InProgress);
     let path = format!("{one}/cancel");
@@ -270,6 +272,28 @@ async fn runs_are_seen_and_commanded_with_the_token() {
     assert!(chat(&gateway, &Agent::new("Look.").request()).await.words().contains("lunch"));
     assert_eq!(ask(&gateway, "POST", &format!("{one}/dance"), TOKEN, "").await.status, 404);
     assert_eq!(ask(&gateway, "GET", &format!("{runs}/other"), TOKEN, "").await.status, 404);
+}
+
+#[tokio::test]
+async fn an_external_signal_is_set_by_name_and_stops_the_run_whose_policy_names_it() {
+    let upstream = repeating().await;
+    let rules = "[stop]\nlimit = \"steps >= 9\"\nreview = 'signal(\"review\")'\n";
+    let mut config = config(rules, upstream.addr);
+    config.control_token = Some(Key::new("control-1"));
+    let gateway = Gateway::start(config).await.unwrap();
+    let path = format!("/endstop/v1/runs/{RUN}/signal");
+    for nothing in ["", "{}", "{\"name\":\"\"}", "{\"signal\":\"review\"}"] {
+        assert_eq!(ask(&gateway, "POST", &path, TOKEN, nothing).await.status, 400, "{nothing}");
+    }
+    let seen = ask(&gateway, "POST", &path, TOKEN, "{\"name\":\"other\"}").await.json();
+    assert_eq!(seen["status"], "in_progress", "no rule names it: {seen}");
+    chat(&gateway, &Agent::new("Look.").request()).await;
+    let seen = ask(&gateway, "POST", &path, TOKEN, "{\"name\":\"review\"}").await.json();
+    assert_eq!(seen["status"], "stopped", "{seen}");
+    assert_eq!(seen["report"]["reason"], "user_requested", "{seen}");
+    let stopped = chat(&gateway, &Agent::new("Look.").request()).await;
+    assert_eq!(stopped.header("x-endstop-reason").as_deref(), Some("user_requested"));
+    assert_eq!(upstream.calls(), 1);
 }
 
 #[tokio::test]

@@ -190,6 +190,12 @@ impl RunHandle {
         self.record(kind, Detail::None)
     }
 
+    /// Sets the external signal `name` (`signal("name")`, `ExternalSignal`). It stays set. A rule that trips by it stops the
+    /// run at once, before its next model call or tool call.
+    pub fn signal(&self, name: &str) -> Directive {
+        self.record_plain(&EventKind::Signal { name })
+    }
+
     /// Whether the run and its ancestors would let this begin. Nothing is counted.
     #[must_use]
     pub fn would_admit(&self, kind: &EventKind<'_>) -> bool {

@@ -93,6 +93,22 @@ async fn a_thrown_signal_is_kept_whole() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_signal_alone_stops_the_loop_with_a_question_mark() {
+    let signal = StopSignal::new(StopReason::NoProgress).with_message("nothing new");
+    let thrown = signal.clone();
+    let tool = endstop::tool::FunctionTool::without_arguments("stop", "Stops.", move |_| {
+        let thrown = thrown.clone();
+        async move {
+            Err::<(), StopSignal>(thrown)?;
+            Ok::<_, endstop::tool::ToolError>("not reached")
+        }
+    });
+    let model = replies([Reply::call("stop", json!({}))]);
+    let state = agent(&model, "steps >= 9").tool(tool).build().unwrap().run("Go.").await.unwrap();
+    assert_eq!(state.last_stop_signal(), Some(&signal.with_source("stop")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn cancellation_is_not_deaf_while_signals_stand() {
     // The limit stands and is overridden at every stop; the cancellation comes meanwhile.
     let source = InMemoryCancellationSource::new();
