@@ -152,7 +152,7 @@ fn work_is_cut_wherever_the_cancellation_falls() {
         let token = CancelToken::new();
         let canceller = token.clone();
         let thread = thread::spawn(move || canceller.cancel(signal("a"), Urgency::Now));
-        let cut = block_on(token.run_until_cut(std::future::pending::<()>()));
+        let cut = block_on(token.run_until_aborted(std::future::pending::<()>()));
         assert_eq!(cut.unwrap_err().message, "a");
         thread.join().unwrap();
     });
