@@ -173,11 +173,14 @@ impl TripRecord {
     /// A signal that was raised after the stop was decided. While something is in flight the run has not ended, and the
     /// signal may become the one that decides. Afterwards it is late.
     pub(crate) fn add_signal(&mut self, signal: StopSignal, is_late: bool) {
-        if signal.rank().0 == 1 && self.is_known(&signal) {
+        let is_final = signal.rank().0 <= 1;
+        if is_final && self.is_known(&signal) {
             return;
         }
         let signals = if is_late { &mut self.late_signals } else { &mut self.signals };
-        if signals.iter().count() >= MAX_RAISED && signal.rank().0 > 1 {
+        let count = signals.iter().count();
+        // Errors and cancellations have room of their own beyond that of other signals.
+        if count >= MAX_RAISED * 2 || count >= MAX_RAISED && !is_final {
             self.signals_dropped = self.signals_dropped.saturating_add(1);
             return;
         }
@@ -190,7 +193,8 @@ impl TripRecord {
         signals.push(signal);
     }
 
-    /// A cancellation reaches a run as a signal and as an event, and from its parents: it counts once.
+    /// Whether the record has a signal with this reason and message: a cancellation reaches a run as a signal, as an event
+    /// and from its parents.
     fn is_known(&self, signal: &StopSignal) -> bool {
         let known = self.signals.iter().chain(&self.late_signals);
         let same = |known: &&StopSignal| {

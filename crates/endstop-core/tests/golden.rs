@@ -189,7 +189,7 @@ fn condition_of_version_1() {
     assert_eq!(serde_json::from_str::<Condition>(&stored).unwrap(), condition);
 }
 
-/// Keys that a later minor release adds are ignored. What is missing is no run that has spent nothing.
+/// Keys that a later minor release adds are ignored. A state without its parts is refused.
 #[test]
 fn a_state_with_other_keys_is_read() {
     let stored = running().save().unwrap();

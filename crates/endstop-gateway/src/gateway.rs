@@ -139,7 +139,7 @@ impl Gateway {
         self.registry.get(id).map(|entry| entry.counts())
     }
 
-    /// Approves every pause rule that is met; with a `limit`, until the cost of the run reaches it. Waiting calls go on.
+    /// Approves every pause rule that is met; with a `limit`, until the cost of the run reaches it. Waiting calls continue.
     /// Returns whether a rule was approved.
     pub fn approve(&self, id: &RunId, limit: Option<Money>) -> bool {
         self.registry.get(id).is_some_and(|entry| entry.approve(limit))

@@ -42,7 +42,7 @@ how each run ended to standard error; with --json all of it is JSON lines on sta
 The control API asks for the token of --control-token-env as Authorization: Bearer.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
-  POST /endstop/v1/runs/RUN/approve  go on after a pause (JSON: rule, limit)
+  POST /endstop/v1/runs/RUN/approve  continue after a pause (JSON: rule, limit)
   POST /endstop/v1/runs/RUN/signal   set an external signal (JSON: name)
   POST /endstop/v1/runs/RUN/cancel   stop it (JSON: message)
   POST /endstop/v1/runs/RUN/kill     stop it, and abort what is in flight
@@ -203,7 +203,7 @@ fn run_environment(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
     Ok(environment)
 }
 
-/// Whether two directories are one, as far as they are there.
+/// Whether two paths lead to one directory. A path that does not exist is compared as written.
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real(one) == real(other)

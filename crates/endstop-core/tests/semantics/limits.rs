@@ -127,7 +127,7 @@ fn a_run_that_ended_by_itself_reports_its_overshoot() {
 
 #[test]
 fn an_unknown_price_stops_a_money_rule_unless_the_policy_says_otherwise() {
-    // What the next request is told after one without a price.
+    // The directive for the next request after one without a price.
     let unpriced = |driver: &mut Driver| {
         driver.begin();
         let usage = TokenUsage { input: 1_000_000, ..TokenUsage::default() };

@@ -213,6 +213,14 @@ fn a_signal_after_the_end_is_late_and_changes_neither_reason_nor_status() {
     let record = driver.run.trip_record();
     assert_eq!(record.late_signals.iter().count(), 2);
     assert!(record.to_string().contains("\nlate: error: the disk is full"), "{record}");
+    // Whatever comes after the end does not make the record grow without bound.
+    for number in 0..1_000 {
+        let again = StopSignal::new(StopReason::ErrorForbade).with_message(number.to_string());
+        driver.see(EventKind::StopRaised { signal: &again });
+        driver.see(EventKind::StopRaised { signal: &error });
+    }
+    let record = driver.run.trip_record();
+    assert_eq!((record.late_signals.iter().count(), record.signals_dropped), (128, 874));
 }
 
 #[test]

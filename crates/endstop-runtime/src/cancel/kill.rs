@@ -1,5 +1,5 @@
 //! The kill switch: out of band, asked before every model and tool call and while waiting. While it is
-//! on, nothing begins and what is in flight is cut.
+//! on, nothing begins and calls in flight are aborted.
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ pub trait KillSwitch: Send + Sync + Debug {
     /// The message, while the switch is on; it may be empty.
     ///
     /// It is asked before every model and tool call, so it has to be quick. A switch that cannot find out
-    /// counts as on and says so in the message.
+    /// counts as on; the message reports it.
     fn on(&self) -> Option<String>;
 }
 
@@ -73,8 +73,8 @@ impl KillSwitch for MemoryKillSwitch {
     }
 }
 
-/// A switch that is on while a file exists. Its first line is the message: at most 1 KiB of it, what is
-/// not UTF-8 replaced, control characters left out.
+/// A switch that is on while a file exists. Its first line is the message: at most 1 KiB of it, bytes
+/// outside UTF-8 replaced, control characters left out.
 ///
 /// Whatever else stands in the place of the file counts as on too: a directory, a file that cannot be
 /// read, a link that leads nowhere, a directory on the way that cannot be entered. The message then says so.

@@ -80,7 +80,7 @@ pub(super) fn of_body(error: &Value) -> ModelError {
         None => kind_of_body(error).unwrap_or(ModelErrorKind::Unavailable),
     };
     let message = message_of(error).unwrap_or_else(|| error.to_string());
-    ModelError { status, ..ModelError::new(kind, message) }
+    ModelError { status, is_own_error: true, ..ModelError::new(kind, message) }
 }
 
 fn kind_of_status(status: u16, error: Option<&Value>) -> ModelErrorKind {
@@ -201,6 +201,15 @@ fn asked_wait(error: &Error, told: Option<&Value>) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_inside_a_stream_is_the_providers_own_and_free() {
+        let told = serde_json::json!({ "code": 500, "message": "overloaded" });
+        let error = of_body(&told);
+        assert_eq!((error.status, error.may_be_charged()), (Some(500), false));
+        let odd = of_body(&serde_json::json!({ "code": 504, "message": "timeout" }));
+        assert!(odd.may_be_charged(), "a timeout is charged in any shape");
+    }
 
     #[test]
     fn waits_are_read_as_seconds_milliseconds_and_dates() {
