@@ -209,12 +209,13 @@ impl Frame {
     /// Brings every bit up to date. Operators over time may change without anything that they look at.
     #[inline]
     pub(crate) fn evaluate(&mut self, inputs: &Inputs<'_>) {
-        if !self.is_behind && inputs.program.ops().is_empty() {
+        if self.is_behind {
+            self.is_behind = false;
+            self.compare_all(inputs);
+            self.project_all(inputs);
+        } else if inputs.program.ops().is_empty() {
             return;
         }
-        self.is_behind = false;
-        self.compare_all(inputs);
-        self.project_all(inputs);
         self.fold_all(inputs, 0..inputs.program.folds().len());
     }
 
