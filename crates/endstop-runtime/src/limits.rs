@@ -44,6 +44,8 @@ pub(crate) const MAX_OPEN_TRACES: usize = 512;
 pub(crate) const MAX_PAUSED_RUNS: usize = 4_096;
 /// The longest line of a trace file that is read back, in bytes: a tool result is at most one whole request.
 pub(crate) const MAX_TRACE_LINE: usize = 256 << 20;
+/// The memory that stays reserved for the next line of each open trace, in bytes: a usual line fits.
+pub(crate) const TRACE_ROOM_BYTES: usize = 4 << 10;
 /// How much of a trace file is read at a time, in bytes.
 pub(crate) const TRACE_READ_BYTES: usize = 64 << 10;
 /// Entries that a recording keeps unless told otherwise: a long test, and not a process that fills up.

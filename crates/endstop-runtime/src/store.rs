@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-mod disk;
+pub(crate) mod disk;
 mod error;
 mod file;
 mod id;

@@ -6,11 +6,13 @@ mod open_work;
 mod recorder;
 mod recording;
 mod replay;
+mod stored;
 
-pub use buffer::TraceBuffer;
+pub use buffer::{TraceBuffer, TraceHole};
 pub use file::{TraceFile, TraceFileError, TraceLineError};
 pub use recorder::{
     Flush, TraceProblems, TraceRecorder, push_seen, push_trace_line, trace_header, trace_line,
 };
 pub use recording::{Recorded, Recording};
 pub use replay::{Replay, Replayed};
+pub use stored::stored_lines;

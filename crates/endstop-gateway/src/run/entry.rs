@@ -12,6 +12,7 @@ use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::{Urgency, kill_signal};
 use endstop_runtime::observe::{Observer, RunInfo};
 use endstop_runtime::store::RunId;
+use endstop_runtime::trace::TraceHole;
 use tokio::sync::futures::Notified;
 
 use super::conversation::stop_of;
@@ -20,7 +21,7 @@ use super::counters::{Counts, RunCounters};
 use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
 use super::response_history::ResponseHistory;
-use super::run_log::{OpenLogError, RunLogDir, RunLogFile, WriteLogError};
+use super::run_log::{OpenLogError, RunLogDir, RunLogFile};
 use crate::config::Config;
 
 /// One run.
@@ -323,7 +324,7 @@ impl RunEntry {
 }
 
 /// The signal that stops a run whose events cannot be written.
-fn not_logged(why: &WriteLogError) -> StopSignal {
+fn not_logged(why: &TraceHole) -> StopSignal {
     StopSignal::new(StopReason::ErrorForbade)
         .with_message(format!("the run cannot be stored: {why}"))
         .with_source("gateway")

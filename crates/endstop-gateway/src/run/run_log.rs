@@ -11,7 +11,7 @@
 //! events. A run that is named and not in memory goes on from its file ([`Replay`]). Files are only ever appended to.
 //! A run whose file was removed begins anew, with a full budget.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use endstop_core::Program;
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Observation, Observer, RunInfo};
 use endstop_runtime::store::{FileStore, RunId, RunLock, Store as _, StoreError};
-use endstop_runtime::trace::{Replayed, TraceBuffer, TraceFile, TraceFileError};
+use endstop_runtime::trace::{Replayed, TraceBuffer, TraceFile, TraceFileError, TraceHole};
 use thiserror::Error;
 use tokio::task::JoinError;
 
@@ -79,17 +79,6 @@ pub(crate) enum OpenLogError {
     Thread(#[from] JoinError),
 }
 
-/// Why the events of a run cannot be written.
-#[derive(Clone, Debug, Error)]
-pub(crate) enum WriteLogError {
-    /// The system does not let them be written.
-    #[error(transparent)]
-    Io(Arc<io::Error>),
-    /// The run is forgotten, and may go on from its file.
-    #[error("it was forgotten")]
-    Closed,
-}
-
 /// The process that uses a directory.
 fn owner(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
@@ -137,9 +126,7 @@ impl RunLogDir {
     ) -> Result<(RunLogFile, Option<Replayed>), OpenLogError> {
         let path = self.path(&info.id);
         let read = TraceFile::read(&path, &info.id, program)?;
-        if read.end < read.length {
-            OpenOptions::new().write(true).open(&path)?.set_len(read.end)?;
-        }
+        read.cut_torn_tail()?;
         let buffer = TraceBuffer::new();
         match &read.replayed {
             None => buffer.push_header(info, Some(&self.prices)),
@@ -192,8 +179,6 @@ struct State {
     file: Option<File>,
     /// Whether the file is there. One that vanishes is not made again: it would lack its beginning.
     is_made: bool,
-    /// Why nothing is written any more: after a hole, the file would replay as something else.
-    problem: Option<WriteLogError>,
 }
 
 impl RunLogFile {
@@ -202,40 +187,42 @@ impl RunLogFile {
     }
 
     /// Writes the waiting events. Returns why they cannot be written, now or earlier.
-    pub(super) fn flush(&self) -> Result<(), WriteLogError> {
-        let mut state = self.state();
-        self.write(&mut state);
-        state.problem.clone().map_or(Ok(()), Err)
+    pub(super) fn flush(&self) -> Result<(), TraceHole> {
+        self.write(&mut self.state())
     }
 
     /// Returns why the run can no longer be stored.
-    pub(super) fn problem(&self) -> Option<WriteLogError> {
-        self.state().problem.clone()
+    pub(super) fn problem(&self) -> Option<TraceHole> {
+        self.buffer.hole()
     }
 
     /// Nothing more is written: the run is forgotten, and may go on from its file.
     pub(super) fn close(&self) {
         let mut state = self.state();
-        self.write(&mut state);
-        state.problem.get_or_insert(WriteLogError::Closed);
+        // The hole, if there is one, keeps its reason.
+        drop(self.write(&mut state));
+        self.buffer.break_off("it was forgotten");
         self.shut(&mut state);
     }
 
-    fn write(&self, state: &mut State) {
-        if self.buffer.is_empty() || state.problem.is_some() {
-            return;
-        }
-        if let Err(error) = self.write_all(state) {
-            state.problem = Some(WriteLogError::Io(Arc::new(error)));
+    fn write(&self, state: &mut State) -> Result<(), TraceHole> {
+        let written = match self.buffer.hole() {
+            Some(hole) => Err(hole),
+            None if self.buffer.is_empty() => Ok(()),
+            None => self.write_all(state),
+        };
+        if written.is_err() {
             self.shut(state);
         }
+        written
     }
 
-    fn write_all(&self, state: &mut State) -> io::Result<()> {
+    fn write_all(&self, state: &mut State) -> Result<(), TraceHole> {
         if let Some(file) = &mut state.file {
             return self.buffer.write_to(file, MAX_UNWRITTEN);
         }
-        let mut file = private().append(true).create(!state.is_made).open(&self.path)?;
+        let file = TraceFile::open_to_append(&self.path, !state.is_made);
+        let mut file = file.map_err(|error| self.buffer.break_off(error))?;
         state.is_made = true;
         self.buffer.write_to(&mut file, MAX_UNWRITTEN)?;
         if self.shared.open.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_LOGS {
@@ -253,22 +240,13 @@ impl RunLogFile {
     }
 }
 
-/// Transcripts hold secrets.
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-}
-
 impl Observer for RunLogFile {
     fn observe(&self, seen: &Observation<'_>) {
         let mut state = self.state();
-        if state.problem.is_none() {
-            self.buffer.observe(seen);
-            if self.buffer.len() > MAX_UNWRITTEN {
-                self.write(&mut state);
-            }
+        self.buffer.observe(seen);
+        if self.buffer.len() > MAX_UNWRITTEN {
+            // Whoever flushes next sees the hole.
+            drop(self.write(&mut state));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use endstop_core::Program;
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use super::replay::{Replay, Replayed};
 use crate::limits::{MAX_TRACE_LINE, TRACE_READ_BYTES};
-use crate::store::{RunId, WholeLines};
+use crate::store::{RunId, WholeLines, disk};
 
 /// A trace file that was read.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub struct TraceFile {
     pub end: u64,
     /// Its length in bytes.
     pub length: u64,
+    path: PathBuf,
 }
 
 /// Why a trace file cannot be read back. Then the spend of its run is not known.
@@ -69,7 +70,7 @@ impl TraceFile {
     pub fn read(path: &Path, id: &RunId, program: &Arc<Program>) -> Result<Self, TraceFileError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok(Self { replayed: None, end: 0, length: 0 });
+                return Ok(Self { replayed: None, end: 0, length: 0, path: path.to_owned() });
             }
             file => file?,
         };
@@ -95,7 +96,29 @@ impl TraceFile {
                 Some(replay) => replay.take_line(lines.line()).map_err(damaged)?,
             }
         }
-        Ok(Self { replayed: replay.map(Replay::finish), end, length: about.len() })
+        let (replayed, path) = (replay.map(Replay::finish), path.to_owned());
+        Ok(Self { replayed, end, length: about.len(), path })
+    }
+
+    /// Cuts off what an interrupted write left after the last whole line.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not let the file be shortened.
+    pub fn cut_torn_tail(&self) -> io::Result<()> {
+        if self.end == self.length {
+            return Ok(());
+        }
+        File::options().write(true).open(&self.path)?.set_len(self.end)
+    }
+
+    /// Opens a file for writing at its end. Transcripts hold secrets: on Unix a new one has mode 0600.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened, or it is missing and `is_new` is false: one that vanished lacks its beginning.
+    pub fn open_to_append(path: &Path, is_new: bool) -> io::Result<File> {
+        disk::private().append(true).create(is_new).open(path)
     }
 }
 

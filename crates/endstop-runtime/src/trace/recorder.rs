@@ -13,8 +13,9 @@ use endstop_core::event::{Event, EventKind};
 use endstop_core::run::Status;
 use endstop_core::wire::v1::trace::{Header, Line, VERSION};
 
+use super::buffer::TraceBuffer;
 use crate::ledger::Budget;
-use crate::limits::{MAX_OPEN_TRACES, MAX_PAUSED_RUNS};
+use crate::limits::{MAX_OPEN_TRACES, MAX_PAUSED_RUNS, TRACE_ROOM_BYTES};
 use crate::observe::{Observation, Observer, RunInfo};
 use crate::store::RunId;
 
@@ -64,11 +65,8 @@ pub(super) fn push_header(into: &mut Vec<u8>, info: &RunInfo, prices: Option<&st
 }
 
 fn push_json(into: &mut Vec<u8>, value: &impl serde::Serialize) {
-    let before = into.len();
-    // Texts and numbers alone cannot fail to be written to memory.
-    if serde_json::to_writer(&mut *into, value).is_err() {
-        into.truncate(before);
-        return;
+    if let Err(error) = serde_json::to_writer(&mut *into, value) {
+        unreachable!("texts and numbers can be written to memory: {error}");
     }
     into.push(b'\n');
 }
@@ -138,11 +136,11 @@ struct State {
     /// Runs that may go on in this process: they have their header.
     paused: BTreeSet<RunId>,
     problems: TraceProblems,
-    line: Vec<u8>,
 }
 
 /// The trace of one run; without a writer if it is cut short.
 struct Trace {
+    buffer: TraceBuffer,
     out: Option<Box<dyn Write + Send>>,
 }
 
@@ -177,7 +175,6 @@ impl TraceRecorder {
             open: BTreeMap::new(),
             paused: BTreeSet::new(),
             problems: TraceProblems::default(),
-            line: Vec::new(),
         };
         Self { prices: None, flush: Flush::default(), continues: false, state: Mutex::new(state) }
     }
@@ -242,7 +239,7 @@ impl State {
             Ok(out)
         });
         let out = opened.map_err(|error| self.fail(&info.id, &error)).ok();
-        self.open.insert(info.id.clone(), Trace { out });
+        self.open.insert(info.id.clone(), Trace { buffer: TraceBuffer::new(), out });
         true
     }
 
@@ -250,26 +247,27 @@ impl State {
         self.problems.events = self.problems.events.saturating_add(1);
     }
 
-    fn fail(&mut self, id: &RunId, error: &io::Error) {
+    fn fail(&mut self, id: &RunId, error: &dyn fmt::Display) {
         self.problems.first.get_or_insert_with(|| (id.clone(), error.to_string()));
         self.problems.runs = self.problems.runs.saturating_add(1);
     }
 
     fn write(&mut self, seen: &Observation<'_>, flush: bool) {
-        self.line.clear();
-        push_seen(&mut self.line, seen);
-        let info = seen.info;
-        let Some(trace) = self.open.get_mut(&info.id) else { return };
-        let Some(out) = &mut trace.out else {
+        let id = &seen.info.id;
+        let Some(Trace { buffer, out }) = self.open.get_mut(id) else { return };
+        let Some(writer) = out else {
             self.lose();
             return;
         };
-        let written =
-            out.write_all(&self.line).and_then(|()| if flush { out.flush() } else { Ok(()) });
-        if let Err(error) = written {
-            trace.out = None;
+        buffer.push_seen(seen);
+        let written = buffer.write_to(&mut *writer, TRACE_ROOM_BYTES).and_then(|()| {
+            let flushed = if flush { writer.flush() } else { Ok(()) };
+            flushed.map_err(|error| buffer.break_off(error))
+        });
+        if let Err(hole) = written {
+            *out = None;
             self.lose();
-            self.fail(&info.id, &error);
+            self.fail(id, &hole);
         }
     }
 }

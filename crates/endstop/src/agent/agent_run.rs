@@ -265,18 +265,7 @@ impl AgentRun {
     /// Brings the state up to date with the core, but for the core itself.
     pub(super) fn sync(&mut self) {
         let execution = &mut self.state.execution;
-        self.node.run.look_at_all(|run, carried| {
-            execution.status = run.status();
-            execution.usage = carried.usage;
-            execution.is_estimate = carried.is_estimate;
-            execution.cost_picos = run.cost().map(Money::picos);
-            execution.step_count = run.step_count();
-            execution.at_ms = run.at().0;
-            execution.events = carried.events;
-            if execution.still_running.len() != carried.still_running.len() {
-                execution.still_running.clone_from(&carried.still_running);
-            }
-        });
+        self.node.run.look_at_all(|run, carried| execution.follow(run, carried));
     }
 
     /// The state as it can be saved now.

@@ -1,14 +1,12 @@
-//! Keeping a run: its trace as it goes, its state after every step.
+//! Storing a run: its trace as it goes, its state after every step.
 
 use std::sync::Arc;
 
-use thiserror::Error;
-
 use super::agent_run::{AgentRun, Flow};
 use endstop_runtime::store::{RunId, RunLock, Store, Version};
-use endstop_runtime::trace::TraceBuffer;
+use endstop_runtime::trace::{TraceBuffer, TraceHole};
 
-/// Where a run is kept.
+/// Where a run is stored.
 pub(super) struct Stored {
     /// That of the agent that began: another one may have another, or none.
     pub(super) store: Arc<dyn Store>,
@@ -16,40 +14,31 @@ pub(super) struct Stored {
     pub(super) _lock: RunLock,
 }
 
-/// Why the trace of a run has a hole, in the words of its store.
-#[derive(Clone, Debug, Error)]
-#[error("the run cannot be kept: {0}")]
-struct TraceLost(String);
-
 /// Hands the trace of a root run to a store. All runs of the tree do: what a sub-agent spends must not wait for its
 /// end.
 pub(super) struct Journal {
     run: RunId,
     buffer: Arc<TraceBuffer>,
     store: Arc<dyn Store>,
-    /// Held while lines are appended, so that they keep their order. `Some` is the error of a store that did not take
-    /// some: nothing is appended after a hole.
-    problem: tokio::sync::Mutex<Option<TraceLost>>,
+    /// Held while lines are appended, so that they keep their order.
+    order: tokio::sync::Mutex<()>,
 }
 
 impl Journal {
     /// The buffer has to observe the run.
     pub(super) fn new(run: RunId, buffer: Arc<TraceBuffer>, store: Arc<dyn Store>) -> Self {
-        Self { run, buffer, store, problem: tokio::sync::Mutex::default() }
+        Self { run, buffer, store, order: tokio::sync::Mutex::default() }
     }
 
     /// Hands the trace so far to the store: what was spent survives a crash from here on.
-    async fn keep(&self) -> Result<(), TraceLost> {
-        let mut problem = self.problem.lock().await;
-        if let Some(problem) = &*problem {
-            return Err(problem.clone());
-        }
-        let lines = self.buffer.take();
+    async fn append(&self) -> Result<(), TraceHole> {
+        let _order = self.order.lock().await;
+        let lines = self.buffer.take()?;
         if lines.is_empty() {
             return Ok(());
         }
-        let kept = self.store.append(&self.run, &lines).await;
-        kept.map_err(|error| problem.insert(TraceLost(error.to_string())).clone())
+        let appended = self.store.append(&self.run, &lines).await;
+        appended.map_err(|error| self.buffer.break_off(error))
     }
 }
 
@@ -57,9 +46,9 @@ impl AgentRun {
     /// Hands the trace so far to the store: what was spent survives a crash from here on.
     pub(super) async fn flush(&mut self) {
         let Some(journal) = &self.node.journal else { return };
-        let Err(error) = journal.keep().await else { return };
+        let Err(hole) = journal.append().await else { return };
         if self.stored.take().is_some() || self.node.parent.is_some() && self.flow() != Flow::Stop {
-            self.error(&error.to_string(), "store");
+            self.error(&format!("the run cannot be stored: {hole}"), "store");
         }
     }
 

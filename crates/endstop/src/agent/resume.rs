@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use endstop_core::run::Run;
-use endstop_core::units::Money;
 
 use super::state::{AgentState, ToolExecution};
 use super::{AgentLoop, ExecuteError};
 use crate::message::{Message, ToolOutcome};
-use endstop_runtime::store::{RunId, RunLock, Store};
-use endstop_runtime::trace::{Replay, trace_line};
+use endstop_runtime::Carried;
+use endstop_runtime::store::{RunId, RunLock};
+use endstop_runtime::trace::{Replay, stored_lines, trace_line};
 
 /// Reads a run back, under its lock. What a dead process had begun is brought to an end: a request that was
 /// sent and not settled is charged its worst case, a tool call counts as failed, the step is closed.
@@ -26,7 +26,7 @@ pub(super) async fn load(
         return Err(ExecuteError::NoRun(id.clone()));
     };
     let mut state = AgentState::from_json(&stored.text)?;
-    let lines = lines_after(&**store, id, state.execution.events).await?;
+    let lines = stored_lines(&**store, id, state.execution.events).await?;
     if lines.is_empty() {
         return Ok((state, lock));
     }
@@ -54,14 +54,14 @@ pub(super) async fn load(
     }
     let execution = &mut state.execution;
     let events = lines.len().saturating_add(replayed.added().len());
-    let events = u64::try_from(events).unwrap_or(u64::MAX);
-    execution.events = execution.events.saturating_add(events);
-    execution.usage = execution.usage.checked_add(&usage).unwrap_or(execution.usage);
-    execution.is_estimate |= is_estimate;
-    execution.status = run.status();
-    execution.step_count = run.step_count();
-    execution.cost_picos = run.cost().map(Money::picos);
-    execution.at_ms = run.at().0;
+    let before = execution.carried();
+    let carried = Carried {
+        usage: before.usage.checked_add(&usage).unwrap_or(before.usage),
+        is_estimate: before.is_estimate || is_estimate,
+        events: before.events.saturating_add(u64::try_from(events).unwrap_or(u64::MAX)),
+        ..before
+    };
+    execution.follow(run, &carried);
     execution.core = run.to_state().ok().map(Box::new);
     store.save(id, &state.to_json(), Some(stored.version)).await?;
     Ok((state, lock))
@@ -89,21 +89,5 @@ fn answer_open_calls(state: &mut AgentState) {
         );
         let answer = Message::Tool { id: call.id, tool: call.tool, outcome, text };
         state.messages.insert(place, answer);
-    }
-}
-
-async fn lines_after(
-    store: &dyn Store,
-    id: &RunId,
-    from: u64,
-) -> Result<Vec<String>, ExecuteError> {
-    let mut lines: Vec<String> = Vec::new();
-    loop {
-        let known = u64::try_from(lines.len()).unwrap_or(u64::MAX);
-        let page = store.read_trace(id, from.saturating_add(known)).await?;
-        if page.is_empty() {
-            return Ok(lines);
-        }
-        lines.extend(page);
     }
 }

@@ -8,7 +8,7 @@ use endstop_runtime::cancel::{CancelToken, Urgency, watch_kill_switch};
 use endstop_runtime::ledger::Limits;
 use endstop_runtime::store::{RunLock, Version};
 use endstop_runtime::trace::TraceBuffer;
-use endstop_runtime::{Carried, ExternalStop, RunEnvironment, RunHandle, StopReach};
+use endstop_runtime::{ExternalStop, RunEnvironment, RunHandle, StopReach};
 use tokio::task::JoinSet;
 
 use super::agent_run::AgentRun;
@@ -76,13 +76,7 @@ pub(super) fn root_at(
         reach: StopReach::Run,
         driver: Some("loop"),
     };
-    let execution = &state.execution;
-    let carried = Carried {
-        usage: execution.usage,
-        is_estimate: execution.is_estimate,
-        events: execution.events,
-        still_running: execution.still_running.clone(),
-    };
+    let carried = state.execution.carried();
     let info = info_of(agent, &mut state, is_resumed);
     let run = RunHandle::resumed(info, run, carried, environment);
     if is_resumed && !state.execution.approvals.is_empty() {

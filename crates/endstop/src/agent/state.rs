@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use endstop_core::policy::Action;
-use endstop_core::run::RunState;
-use endstop_core::run::Status;
+use endstop_core::run::{Run, RunState, Status};
 use endstop_core::signal::{ExecutionContinuation, StopReason, StopSignal};
 use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Money, TokenUsage};
@@ -14,6 +13,7 @@ use thiserror::Error;
 
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::tool::Handoff;
+use endstop_runtime::Carried;
 use endstop_runtime::store::{MAX_STATE_BYTES, RunId};
 
 /// The version that is written.
@@ -93,6 +93,33 @@ pub struct ExecutionState {
     /// The decision core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core: Option<Box<RunState>>,
+}
+
+impl ExecutionState {
+    /// Takes over what the decision core and the run's handle count, but for the core itself.
+    pub(crate) fn follow(&mut self, run: &Run, carried: &Carried) {
+        let Carried { usage, is_estimate, events, still_running } = carried;
+        self.status = run.status();
+        self.usage = *usage;
+        self.is_estimate = *is_estimate;
+        self.cost_picos = run.cost().map(Money::picos);
+        self.step_count = run.step_count();
+        self.at_ms = run.at().0;
+        self.events = *events;
+        if self.still_running.len() != still_running.len() {
+            self.still_running.clone_from(still_running);
+        }
+    }
+
+    /// The counts that the decision core does not keep.
+    pub(crate) fn carried(&self) -> Carried {
+        Carried {
+            usage: self.usage,
+            is_estimate: self.is_estimate,
+            events: self.events,
+            still_running: self.still_running.clone(),
+        }
+    }
 }
 
 /// One model call and the tool calls that it asked for.
@@ -272,7 +299,10 @@ impl AgentState {
     /// As JSON text. O(messages).
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
+        match serde_json::to_string(self) {
+            Ok(text) => text,
+            Err(error) => unreachable!("a state of texts and numbers can be written: {error}"),
+        }
     }
 
     /// Where the run stands.

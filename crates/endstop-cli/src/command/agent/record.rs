@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use endstop::agent::AgentState;
 use endstop::model::Model;
-use endstop::observe::{RunInfo, TraceRecorder, trace_header};
+use endstop::observe::{RunInfo, TraceRecorder, stored_lines, trace_header};
 use endstop::store::Store;
 use endstop_price::PriceTable;
 
@@ -89,17 +89,9 @@ impl Record {
             };
             let header = trace_header(&info, Some(self.prices.version()));
             out.write_all(header.as_bytes()).map_err(failed)?;
-            let mut from = 0;
-            loop {
-                let page = store.read_trace(&state.id, from).await;
-                let page = page.map_err(|error| keep::failed(&error))?;
-                if page.is_empty() {
-                    break;
-                }
-                from += page.len() as u64;
-                for line in page {
-                    writeln!(out, "{line}").map_err(failed)?;
-                }
+            let lines = stored_lines(store, &state.id, 0).await;
+            for line in lines.map_err(|error| keep::failed(&error))? {
+                writeln!(out, "{line}").map_err(failed)?;
             }
         }
         let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
