@@ -200,6 +200,28 @@ fn millis_since_epoch(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// All lines of a stored trace from a line on, without their line feeds; the first line is 0. They are read page by page
+/// and held in memory.
+///
+/// # Errors
+///
+/// If the store cannot be read.
+pub async fn stored_lines(
+    store: &dyn Store,
+    id: &RunId,
+    from: u64,
+) -> Result<Vec<String>, StoreError> {
+    let mut lines: Vec<String> = Vec::new();
+    loop {
+        let read = u64::try_from(lines.len()).unwrap_or(u64::MAX);
+        let page = store.read_trace(id, from.saturating_add(read)).await?;
+        if page.is_empty() {
+            return Ok(lines);
+        }
+        lines.extend(page);
+    }
+}
+
 /// Puts the last saved first; runs of the same millisecond in the reverse order of their ids, which for
 /// ids made by [`RunId::new`] is the later first.
 fn newest_first(runs: &mut [RunSummary]) {

@@ -6,7 +6,6 @@ mod open_work;
 mod recorder;
 mod recording;
 mod replay;
-mod stored;
 
 pub use buffer::{TraceBuffer, TraceHole};
 pub use file::{TraceFile, TraceFileError, TraceLineError};
@@ -15,4 +14,3 @@ pub use recorder::{
 };
 pub use recording::{Recorded, Recording};
 pub use replay::{Replay, Replayed};
-pub use stored::stored_lines;

@@ -20,9 +20,6 @@
 //! core ([`endstop_core::Run`]), whose directives it obeys.
 
 mod agent_run;
-mod approval;
-mod ask;
-mod batch;
 mod builder;
 mod context;
 mod hooks;
@@ -31,9 +28,7 @@ mod node;
 mod resume;
 mod retry;
 mod source;
-mod start;
 pub mod state;
-mod step;
 mod subagent;
 
 use std::collections::BTreeMap;
@@ -45,7 +40,7 @@ use endstop_core::Program;
 use futures_util::Stream;
 use thiserror::Error;
 
-pub use approval::{Approval, ApprovalRequest, Approver};
+pub use agent_run::{Approval, ApprovalRequest, Approver};
 pub use builder::{
     AgentBuilder, BuildError, DEFAULT_KILL_INTERVAL, DEFAULT_PARALLEL_TOOLS, DEFAULT_POLICY,
 };
@@ -193,7 +188,7 @@ impl AgentLoop {
     /// Dropping the future cuts what is in flight; what it may have spent is charged in full to a shared
     /// budget. To get a state back, cancel by a token or a source instead.
     pub async fn execute(&self, state: AgentState) -> Result<AgentState, ExecuteError> {
-        let run = start::root(self, state, None).await?;
+        let run = agent_run::root(self, state, None).await?;
         Ok(Iteration::new(run).into_last_state().await)
     }
 
@@ -203,7 +198,7 @@ impl AgentLoop {
     ///
     /// As [`AgentLoop::execute`].
     pub async fn iterate(&self, state: AgentState) -> Result<Iteration, ExecuteError> {
-        let run = start::root(self, state, None).await?;
+        let run = agent_run::root(self, state, None).await?;
         Ok(Iteration::new(run))
     }
 
@@ -215,7 +210,7 @@ impl AgentLoop {
     /// As [`AgentLoop::execute`]; and if there is no such run, or another process drives it.
     pub async fn resume(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
         let (state, lock) = resume::load(self, id).await?;
-        let run = start::root(self, state, Some(lock)).await?;
+        let run = agent_run::root(self, state, Some(lock)).await?;
         Ok(Iteration::new(run).into_last_state().await)
     }
 
@@ -234,12 +229,12 @@ pub struct Iteration {
     run: AgentRun,
     phase: Phase,
     /// Of the kill switch and whatever else may end the run.
-    watch: Option<start::Watch>,
+    watch: Option<agent_run::Watch>,
 }
 
 impl fmt::Debug for Iteration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Iteration").field("run", &self.run.state.id).finish_non_exhaustive()
+        f.debug_struct("Iteration").field("run", &self.run.state().id).finish_non_exhaustive()
     }
 }
 
@@ -252,7 +247,7 @@ enum Phase {
 
 impl Iteration {
     fn new(run: AgentRun) -> Self {
-        let watch = start::Watch::of(&run);
+        let watch = agent_run::Watch::of(&run);
         Self { run, phase: Phase::Begin, watch }
     }
 
@@ -268,7 +263,7 @@ impl Iteration {
             return None;
         }
         self.run.snapshot();
-        Some(&self.run.state)
+        Some(self.run.state())
     }
 
     /// As [`Iteration::next`], without the state. False once there is nothing more to do.
@@ -306,14 +301,14 @@ impl Iteration {
     #[must_use]
     pub fn state(&mut self) -> &AgentState {
         self.run.snapshot();
-        &self.run.state
+        self.run.state()
     }
 
     /// The state as it is, of a run that is not driven further.
     #[must_use]
     pub fn into_state(mut self) -> AgentState {
         self.run.snapshot();
-        std::mem::take(&mut self.run.state)
+        self.run.into_state()
     }
 
     /// The states after each step as a stream. Each is a copy: O(messages).

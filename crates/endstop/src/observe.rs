@@ -21,7 +21,7 @@ pub use endstop_runtime::observe::{
 };
 pub use endstop_runtime::trace::{
     Flush, Recorded, Recording, TraceProblems, TraceRecorder, push_seen, push_trace_line,
-    stored_lines, trace_header, trace_line,
+    trace_header, trace_line,
 };
 
 pub use console::ConsoleObserver;

@@ -1,5 +1,11 @@
 //! Driving one run: its phases, its checkpoints, what hooks ask for, pausing and saving.
 
+mod approval;
+mod ask;
+mod batch;
+mod start;
+mod step;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -21,8 +27,11 @@ use super::state::AgentState;
 use crate::limits::HOOK_GRACE;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
+pub use approval::{Approval, ApprovalRequest, Approver};
+use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::{RunHandle, Waited};
+pub(super) use start::{ChildArgs, Watch, child, root, root_at};
 
 /// Whether the run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,36 +52,46 @@ const fn flow_of(status: Status) -> Flow {
 }
 
 /// One run that is being driven.
-pub(super) struct AgentRun {
+pub(in crate::agent) struct AgentRun {
     /// The agent that continues.
-    pub(super) agent: Arc<Inner>,
+    agent: Arc<Inner>,
     /// The agent that began.
-    pub(super) first: Arc<Inner>,
-    pub(super) node: Arc<AgentNode>,
-    pub(super) state: AgentState,
-    pub(super) context: ContextBound,
+    first: Arc<Inner>,
+    node: Arc<AgentNode>,
+    state: AgentState,
+    context: ContextBound,
     /// The retry model answers until the step is over.
-    pub(super) uses_retry_model: bool,
+    uses_retry_model: bool,
     /// The core knows of the cancellation that has reached the run.
-    pub(super) is_cancellation_told: bool,
-    pub(super) stored: Option<Stored>,
+    is_cancellation_told: bool,
+    stored: Option<Stored>,
     /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
-    pub(super) continued: (usize, u32),
+    continued: (usize, u32),
     /// Nobody decides now on what holds the run up: what was asked.
-    pub(super) held_up: Option<Box<TripRecord>>,
-    /// The cap that was approved last, and what was spent then.
-    pub(super) last_limit: Option<(Amounts, Money)>,
+    held_up: Option<Box<TripRecord>>,
+    /// The limit that was approved last, and what was spent then.
+    last_limit: Option<(Amounts, Money)>,
 }
 
 /// What a hook is called about.
 #[derive(Clone, Copy, Default)]
-pub(super) struct About<'a> {
-    pub(super) call: Option<&'a ToolCall>,
-    pub(super) answer: Option<(ToolOutcome, &'a str)>,
-    pub(super) error: Option<&'a str>,
+struct About<'a> {
+    call: Option<&'a ToolCall>,
+    answer: Option<(ToolOutcome, &'a str)>,
+    error: Option<&'a str>,
 }
 
 impl AgentRun {
+    /// The state as it was brought up to date last.
+    pub(super) const fn state(&self) -> &AgentState {
+        &self.state
+    }
+
+    /// The state, once the run is driven no further.
+    pub(super) fn into_state(&mut self) -> AgentState {
+        std::mem::take(&mut self.state)
+    }
+
     /// The run in its tree.
     pub(super) fn run(&self) -> &RunHandle {
         &self.node.run
@@ -108,7 +127,7 @@ impl AgentRun {
     }
 
     /// Tells the core of users' messages that it does not know yet.
-    pub(super) fn tell_user_messages(&mut self) {
+    fn tell_user_messages(&mut self) {
         let told = self.state.execution.messages_told;
         for message in self.state.messages.iter().skip(told) {
             if matches!(message, Message::User { .. }) {
@@ -120,7 +139,7 @@ impl AgentRun {
 
     /// The moment at which everything outside is asked: kill switch, cancellation. What is asked does not
     /// depend on signals that stand already.
-    pub(super) async fn checkpoint(&mut self) -> Flow {
+    async fn checkpoint(&mut self) -> Flow {
         self.run().look_at_kill_switch();
         self.ask_sources().await;
         if self.run().token().is_cancelled() {
@@ -130,7 +149,7 @@ impl AgentRun {
     }
 
     /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
-    pub(super) fn take_cancellation(&mut self) {
+    fn take_cancellation(&mut self) {
         if !std::mem::replace(&mut self.is_cancellation_told, true) {
             self.run().take_cancellation();
         }
@@ -143,7 +162,7 @@ impl AgentRun {
 
     /// Waits for hooks, or for a source (`None`): an abort of the run ends that wait too. Hooks that begin in a run that
     /// is aborted or out of time have some time left, those after everything all that they need.
-    pub(super) async fn wait_for_hooks<F: Future + Unpin>(
+    async fn wait_for_hooks<F: Future + Unpin>(
         &self,
         hooks: &mut F,
         trigger: Option<Trigger>,
@@ -158,7 +177,7 @@ impl AgentRun {
     }
 
     /// Runs hooks and does what they ask for. What they asked for beyond signals comes back.
-    pub(super) async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> HookRequests {
+    async fn hooks(&mut self, trigger: Trigger, about: About<'_>) -> HookRequests {
         if !self.first.hooks.has(trigger) && !self.agent.hooks.has(trigger) {
             return HookRequests::default();
         }
@@ -211,7 +230,7 @@ impl AgentRun {
     }
 
     /// Ends the run as failed.
-    pub(super) fn error(&mut self, message: &str, source: &str) {
+    fn error(&mut self, message: &str, source: &str) {
         self.raise(StopReason::ErrorForbade, message, source);
         self.state.execution.error.get_or_insert_with(|| message.to_owned());
         if let Some(step) = self.state.execution.steps.last_mut() {
@@ -220,7 +239,7 @@ impl AgentRun {
     }
 
     /// Raises a signal of the loop's own.
-    pub(super) fn raise(&mut self, reason: StopReason, message: &str, source: &str) {
+    fn raise(&mut self, reason: StopReason, message: &str, source: &str) {
         let signal = StopSignal::new(reason).with_message(message).with_source(source);
         self.run().record(&EventKind::StopRaised { signal: &signal }, Detail::Error { message });
     }
@@ -263,7 +282,7 @@ impl AgentRun {
     }
 
     /// Brings the state up to date with the core, but for the core itself.
-    pub(super) fn sync(&mut self) {
+    fn sync(&mut self) {
         let execution = &mut self.state.execution;
         self.node.run.look_at_all(|run, carried| execution.follow(run, carried));
     }
@@ -279,16 +298,16 @@ impl AgentRun {
     }
 
     /// Another agent continues the run.
-    pub(super) fn become_agent(&mut self, next: Arc<Inner>) {
+    fn become_agent(&mut self, next: Arc<Inner>) {
         self.agent = next;
-        self.run().set_external_stops(super::start::external_stops(self));
+        self.run().set_external_stops(start::external_stops(self));
         self.state.agent.clone_from(&self.agent.name);
         self.context = ContextBound::new(self.agent.fixed_tokens);
         self.state.execution.context = None;
     }
 
     /// Warnings since the last call, as a note to the model, if it is to be told.
-    pub(super) fn note_warnings(&mut self) {
+    fn note_warnings(&mut self) {
         let notices = self.run().take_notices();
         if !self.agent.tells_model || notices.is_empty() {
             return;
@@ -299,5 +318,59 @@ impl AgentRun {
         let text =
             format!("Note: {}.{left} Bring the task to an end in time.", warnings.join("; "));
         self.state.messages.push(Message::system(text));
+    }
+
+    /// Asks the sources of the run and of those above it, which wait for it.
+    async fn ask_sources(&self) {
+        let is_handed_over = self.agent.name != self.run().info().agent;
+        let own = self.agent.sources.iter().filter(|_| is_handed_over);
+        let mut sources: Vec<_> = own.map(|source| (source, self.run().token())).collect();
+        let mut next = Some(&self.node);
+        while let Some(node) = next {
+            sources.extend(node.sources.iter().map(|source| (source, node.run.token())));
+            next = node.parent.as_ref();
+        }
+        for (source, token) in sources {
+            let mut asked = source.cancellation_signal(&self.state);
+            let signal = self.wait_for_hooks(&mut asked, None).await;
+            if let Waited::Done(Some(signal)) = signal {
+                token.cancel(signal, Urgency::Graceful);
+            }
+        }
+    }
+
+    /// Hands the trace so far to the store: what was spent survives a crash from here on.
+    async fn flush(&mut self) {
+        let Some(journal) = &self.node.journal else { return };
+        let Err(hole) = journal.append().await else { return };
+        if self.stored.take().is_some() || self.node.parent.is_some() && self.flow() != Flow::Stop {
+            self.error(&format!("the run cannot be stored: {hole}"), "store");
+        }
+    }
+
+    /// Saves the state, if there is a store.
+    async fn save(&mut self) {
+        self.snapshot();
+        self.flush().await;
+        let Some(stored) = &self.stored else { return };
+        let saved = stored.store.save(&self.state.id, &self.state.to_json(), stored.version).await;
+        match (saved, &mut self.stored) {
+            (Ok(version), Some(stored)) => stored.version = Some(version),
+            (Err(error), _) => {
+                self.stored = None;
+                self.error(&format!("the run cannot be saved: {error}"), "store");
+                self.snapshot();
+            }
+            (Ok(_), None) => {}
+        }
+    }
+
+    /// Saves the state after a step, if there is a store.
+    pub(super) async fn save_after_step(&mut self) {
+        if self.stored.is_some() {
+            self.save().await;
+        } else {
+            self.sync();
+        }
     }
 }

@@ -11,7 +11,7 @@ use endstop_core::policy::{Action, Policy, PolicyError, Rule};
 use endstop_core::probe::Probes;
 use thiserror::Error;
 
-use super::approval::Approver;
+use super::agent_run::Approver;
 use super::hooks::{FunctionHook, Hook, HookContext, HookResult, Hooks, Trigger};
 use super::retry::{CircuitBreaker, RetryPolicy};
 use super::source::CancellationSource;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::agent_run::{AgentRun, Flow};
 use endstop_runtime::store::{RunId, RunLock, Store, Version};
 use endstop_runtime::trace::{TraceBuffer, TraceHole};
 
@@ -31,7 +30,7 @@ impl Journal {
     }
 
     /// Hands the trace so far to the store: what was spent survives a crash from here on.
-    async fn append(&self) -> Result<(), TraceHole> {
+    pub(super) async fn append(&self) -> Result<(), TraceHole> {
         let _order = self.order.lock().await;
         let lines = self.buffer.take()?;
         if lines.is_empty() {
@@ -39,42 +38,5 @@ impl Journal {
         }
         let appended = self.store.append(&self.run, &lines).await;
         appended.map_err(|error| self.buffer.break_off(error))
-    }
-}
-
-impl AgentRun {
-    /// Hands the trace so far to the store: what was spent survives a crash from here on.
-    pub(super) async fn flush(&mut self) {
-        let Some(journal) = &self.node.journal else { return };
-        let Err(hole) = journal.append().await else { return };
-        if self.stored.take().is_some() || self.node.parent.is_some() && self.flow() != Flow::Stop {
-            self.error(&format!("the run cannot be stored: {hole}"), "store");
-        }
-    }
-
-    /// Saves the state, if there is a store.
-    pub(super) async fn save(&mut self) {
-        self.snapshot();
-        self.flush().await;
-        let Some(stored) = &self.stored else { return };
-        let saved = stored.store.save(&self.state.id, &self.state.to_json(), stored.version).await;
-        match (saved, &mut self.stored) {
-            (Ok(version), Some(stored)) => stored.version = Some(version),
-            (Err(error), _) => {
-                self.stored = None;
-                self.error(&format!("the run cannot be saved: {error}"), "store");
-                self.snapshot();
-            }
-            (Ok(_), None) => {}
-        }
-    }
-
-    /// Saves the state after a step, if there is a store.
-    pub(super) async fn save_after_step(&mut self) {
-        if self.stored.is_some() {
-            self.save().await;
-        } else {
-            self.sync();
-        }
     }
 }

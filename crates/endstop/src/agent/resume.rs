@@ -8,8 +8,8 @@ use super::state::{AgentState, ToolExecution};
 use super::{AgentLoop, ExecuteError};
 use crate::message::{Message, ToolOutcome};
 use endstop_runtime::Carried;
-use endstop_runtime::store::{RunId, RunLock};
-use endstop_runtime::trace::{Replay, stored_lines, trace_line};
+use endstop_runtime::store::{RunId, RunLock, stored_lines};
+use endstop_runtime::trace::{Replay, trace_line};
 
 /// Reads a run back, under its lock. What a dead process had begun is brought to an end: a request that was
 /// sent and not settled is charged its worst case, a tool call counts as failed, the step is closed.

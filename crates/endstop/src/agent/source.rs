@@ -3,10 +3,8 @@
 use endstop_core::signal::StopSignal;
 use futures_util::future::BoxFuture;
 
-use super::agent_run::AgentRun;
 use super::state::AgentState;
-use endstop_runtime::Waited;
-use endstop_runtime::cancel::{InMemoryCancellationSource, Urgency};
+use endstop_runtime::cancel::InMemoryCancellationSource;
 
 /// Asked at every checkpoint whether the run is to end.
 pub trait CancellationSource: Send + Sync {
@@ -31,26 +29,5 @@ impl CancellationSource for InMemoryCancellationSource {
 
     fn aborted(&self) -> BoxFuture<'_, StopSignal> {
         Box::pin(Self::aborted(self))
-    }
-}
-
-impl AgentRun {
-    /// Asks the sources of the run and of those above it, which wait for it.
-    pub(super) async fn ask_sources(&self) {
-        let is_handed_over = self.agent.name != self.run().info().agent;
-        let own = self.agent.sources.iter().filter(|_| is_handed_over);
-        let mut sources: Vec<_> = own.map(|source| (source, self.run().token())).collect();
-        let mut next = Some(&self.node);
-        while let Some(node) = next {
-            sources.extend(node.sources.iter().map(|source| (source, node.run.token())));
-            next = node.parent.as_ref();
-        }
-        for (source, token) in sources {
-            let mut asked = source.cancellation_signal(&self.state);
-            let signal = self.wait_for_hooks(&mut asked, None).await;
-            if let Waited::Done(Some(signal)) = signal {
-                token.cancel(signal, Urgency::Graceful);
-            }
-        }
     }
 }

@@ -15,8 +15,8 @@ use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 
+use super::agent_run::{ChildArgs, child, root_at};
 use super::node::AgentNode;
-use super::start::{ChildArgs, child, root_at};
 use super::state::AgentState;
 use super::{AgentLoop, Iteration};
 use crate::message::ToolCall;

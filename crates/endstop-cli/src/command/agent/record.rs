@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use endstop::agent::AgentState;
 use endstop::model::Model;
-use endstop::observe::{RunInfo, TraceRecorder, stored_lines, trace_header};
-use endstop::store::Store;
+use endstop::observe::{RunInfo, TraceRecorder, trace_header};
+use endstop::store::{Store, stored_lines};
 use endstop_price::PriceTable;
 
 use super::keep;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 
-use super::super::agent_run::{About, AgentRun, Flow};
-use super::super::hooks::Trigger;
+use super::super::{About, AgentRun, Flow};
+use crate::agent::hooks::Trigger;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::answers;

@@ -7,9 +7,9 @@ use endstop_core::run::Directive;
 use endstop_core::units::Cost;
 use tokio::time::Instant;
 
-use super::agent_run::{About, AgentRun, Flow};
-use super::hooks::Trigger;
-use super::state::{OpenStep, Step};
+use super::{About, AgentRun, Flow};
+use crate::agent::hooks::Trigger;
+use crate::agent::state::{OpenStep, Step};
 use crate::message::Message;
 use crate::observe::Detail;
 use endstop_runtime::{
@@ -18,7 +18,7 @@ use endstop_runtime::{
 
 impl AgentRun {
     /// Takes one step, or goes on with one that was interrupted.
-    pub(super) async fn step(&mut self) -> Flow {
+    pub(in crate::agent) async fn step(&mut self) -> Flow {
         let begun = Instant::now();
         match self.state.execution.open_step.take() {
             None => {

@@ -7,8 +7,8 @@ use endstop_core::signal::StopReason;
 use endstop_core::units::Money;
 use futures_util::future::BoxFuture;
 
-use super::agent_run::{AgentRun, Flow};
-use super::state::AgentState;
+use super::{AgentRun, Flow};
+use crate::agent::state::AgentState;
 use endstop_runtime::{CancelOn, Waited};
 
 /// What a pause rule asks.
@@ -71,7 +71,7 @@ impl AgentRun {
     }
 
     /// A pause rule holds: a person is asked, if one can be.
-    pub(super) async fn resolve_pause(&mut self) -> Flow {
+    pub(in crate::agent) async fn resolve_pause(&mut self) -> Flow {
         if self.flow() != Flow::Pause || self.held_up.is_some() {
             return self.flow();
         }

@@ -19,10 +19,10 @@ use tokio::time::Instant;
 
 use admit::Refusal;
 
-use super::agent_run::{About, AgentRun, Flow};
-use super::hooks::{Trigger, words_of};
-use super::node::AgentNode;
-use super::state::ToolExecution;
+use super::{About, AgentRun, Flow};
+use crate::agent::hooks::{Trigger, words_of};
+use crate::agent::node::AgentNode;
+use crate::agent::state::ToolExecution;
 use crate::limits::MAX_ANSWER_BYTES;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
@@ -336,7 +336,7 @@ impl AgentRun {
     }
 
     /// Whom the agent may hand off to: one that it was built with, or one that had the run before.
-    fn next_agent(&self, to: &str) -> Option<Arc<super::Inner>> {
+    fn next_agent(&self, to: &str) -> Option<Arc<crate::agent::Inner>> {
         if let Some(agent) = self.agent.handoffs.get(to) {
             return Some(Arc::clone(&agent.0));
         }

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use failure::{do_not_send, panicked};
 
-use super::agent_run::{About, AgentRun, Flow};
-use super::hooks::Trigger;
-use super::retry::{BreakerDecision, CircuitBreaker, Trial};
+use super::{About, AgentRun, Flow};
+use crate::agent::hooks::Trigger;
+use crate::agent::retry::{BreakerDecision, CircuitBreaker, Trial};
 use crate::limits::{MAX_CALLS_OF_REPLY, MAX_REPLY_BYTES};
 use crate::message::{Message, ToolCall};
 use crate::model::{
@@ -92,7 +92,7 @@ impl AgentRun {
         }
     }
 
-    fn pricing(agent: &super::Inner, uses_retry_model: bool) -> &Pricing {
+    fn pricing(agent: &crate::agent::Inner, uses_retry_model: bool) -> &Pricing {
         agent.retry_pricing.as_ref().filter(|_| uses_retry_model).unwrap_or(&agent.pricing)
     }
 

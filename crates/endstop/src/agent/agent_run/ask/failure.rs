@@ -2,9 +2,9 @@
 
 use endstop_core::signal::StopReason;
 
-use super::super::agent_run::{About, AgentRun, Flow};
-use super::super::hooks::{Trigger, words_of};
+use super::super::{About, AgentRun, Flow};
 use super::{Answer, Attempt};
+use crate::agent::hooks::{Trigger, words_of};
 use crate::model::{ModelError, ModelErrorKind, ModelEvent};
 use endstop_runtime::Received;
 

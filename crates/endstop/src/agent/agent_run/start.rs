@@ -11,22 +11,22 @@ use endstop_runtime::trace::TraceBuffer;
 use endstop_runtime::{ExternalStop, RunEnvironment, RunHandle, StopReach};
 use tokio::task::JoinSet;
 
-use super::agent_run::AgentRun;
-use super::context::ContextBound;
-use super::journal::{Journal, Stored};
-use super::node::AgentNode;
-use super::state::AgentState;
-use super::{AgentLoop, ExecuteError, Inner};
+use super::AgentRun;
+use crate::agent::context::ContextBound;
+use crate::agent::journal::{Journal, Stored};
+use crate::agent::node::AgentNode;
+use crate::agent::state::AgentState;
+use crate::agent::{AgentLoop, ExecuteError, Inner};
 use crate::observe::{Observer, RunInfo};
 
 /// A child run's place below the run that calls it.
-pub(super) struct ChildArgs {
-    pub(super) parent: Arc<AgentNode>,
-    pub(super) token: CancelToken,
+pub(in crate::agent) struct ChildArgs {
+    pub(in crate::agent) parent: Arc<AgentNode>,
+    pub(in crate::agent) token: CancelToken,
 }
 
 /// A run that no other run began; `lock` if it is taken already.
-pub(super) async fn root(
+pub(in crate::agent) async fn root(
     agent: &AgentLoop,
     state: AgentState,
     lock: Option<RunLock>,
@@ -54,7 +54,7 @@ pub(super) async fn root(
 }
 
 /// A root run that is cancelled with `token`.
-pub(super) fn root_at(
+pub(in crate::agent) fn root_at(
     agent: &Arc<Inner>,
     mut state: AgentState,
     token: Option<&CancelToken>,
@@ -87,7 +87,11 @@ pub(super) fn root_at(
 }
 
 /// A run that a tool call of another run begins.
-pub(super) fn child(agent: &Arc<Inner>, mut state: AgentState, args: ChildArgs) -> AgentRun {
+pub(in crate::agent) fn child(
+    agent: &Arc<Inner>,
+    mut state: AgentState,
+    args: ChildArgs,
+) -> AgentRun {
     let ChildArgs { parent, token } = args;
     let mut info = info_of(agent, &mut state, false);
     info.parent = Some(parent.run.info().id.clone());
@@ -176,7 +180,7 @@ fn restore(agent: &Inner, state: &mut AgentState) -> Result<(Run, bool), Execute
 }
 
 /// Looks at what is outside while the run waits; ends with the run.
-pub(super) struct Watch {
+pub(in crate::agent) struct Watch {
     /// For the agent that began, and for the one that continues.
     tasks: [JoinSet<()>; 2],
     watched: Arc<Inner>,
@@ -185,7 +189,7 @@ pub(super) struct Watch {
 
 impl Watch {
     /// Of a run with something to look at.
-    pub(super) fn of(run: &AgentRun) -> Option<Self> {
+    pub(in crate::agent) fn of(run: &AgentRun) -> Option<Self> {
         let first = &run.first;
         let token = run.run().token().clone();
         let mut watch = Self {
@@ -206,7 +210,7 @@ impl Watch {
     }
 
     /// Looks for the agent that continues now, beside the one that began.
-    pub(super) fn follow(&mut self, run: &AgentRun) {
+    pub(in crate::agent) fn follow(&mut self, run: &AgentRun) {
         let (agent, token) = (&run.agent, run.run().token());
         if Arc::ptr_eq(&self.watched, agent) {
             return;
