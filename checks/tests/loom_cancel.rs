@@ -72,7 +72,7 @@ fn the_reason_is_set_before_anyone_is_woken() {
         let waker = Waker::from(std::sync::Arc::clone(&look));
         let canceller = token.clone();
         let thread = thread::spawn(move || canceller.cancel(signal("a"), Urgency::Now));
-        let mut cut = pin!(token.cut());
+        let mut cut = pin!(token.aborted());
         let polled = cut.as_mut().poll(&mut Context::from_waker(&waker));
         thread.join().unwrap();
         // The waker also takes the lock of the tree, so this would hang if it were called under it.
@@ -139,7 +139,7 @@ fn a_graceful_cancellation_wakes_once_and_the_escalation_wakes_the_rest() {
             canceller.cancel(signal("b"), Urgency::Now);
         });
         block_on(child.cancelled());
-        block_on(child.cut());
+        block_on(child.aborted());
         assert_eq!(message(&child), "a");
         assert_eq!(child.urgency(), Some(Urgency::Now));
         thread.join().unwrap();

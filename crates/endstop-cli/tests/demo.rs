@@ -34,7 +34,7 @@ fn without_limits_everything_is_counted_and_nothing_is_stopped() {
     assert_eq!((&act["upstream_calls"], &act["exit_code"]), (&69.into(), &0.into()));
     assert_eq!(act["report"]["totals"]["sub_agents"], 3);
     assert_eq!(act["dry_run"]["would_have_stopped"], true);
-    assert!(money(&act["report"]["money"]["usd"]) > "5".parse().unwrap(), "{act}");
+    assert!(money(&act["report"]["spend"]["usd"]) > "5".parse().unwrap(), "{act}");
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn no_limit_is_passed_and_what_is_saved_is_the_difference() {
     for limit in ["0.10", "2.00"] {
         let told = json(&["--usd", limit]);
         let (first, second) = (&told["without_limits"]["report"], &told["under_limits"]["report"]);
-        let (all, spent) = (money(&first["money"]["usd"]), money(&second["money"]["usd"]));
+        let (all, spent) = (money(&first["spend"]["usd"]), money(&second["spend"]["usd"]));
         assert!(spent <= limit.parse().unwrap(), "{spent} of {limit}");
         assert_eq!(money(&told["saved_usd"]), all.saturating_sub(spent));
         assert_eq!(

@@ -65,10 +65,10 @@ fn the_code_of_the_command_can_be_kept() {
 fn no_more_money_is_spent_than_there_is() {
     let (output, told) = run("money", &["--usd", "0.05"], AGENT);
     assert_eq!(output.status.code(), Some(124));
-    let spent: f64 = told["report"]["money"]["usd"].as_str().unwrap().parse().unwrap();
+    let spent: f64 = told["report"]["spend"]["usd"].as_str().unwrap().parse().unwrap();
     assert!(spent > 0.0 && spent <= 0.05, "{spent}");
     assert_eq!(told["report"]["reason"], "cost_limit");
-    assert_eq!(told["report"]["money"]["is"], "known");
+    assert_eq!(told["report"]["spend"]["is"], "known");
     assert!(told["report"].get("overshoot").is_none());
 }
 

@@ -65,7 +65,7 @@ pub struct Grant {
     /// Steps.
     pub steps: u64,
     /// Money.
-    pub money: Money,
+    pub cost: Money,
     /// Tokens.
     pub tokens: u64,
     /// Active time.
@@ -75,7 +75,7 @@ pub struct Grant {
 impl Default for Grant {
     /// One step and no money (docs/semantics.md, section 5).
     fn default() -> Self {
-        Self { steps: 1, money: Money::ZERO, tokens: 0, time: Millis(0) }
+        Self { steps: 1, cost: Money::ZERO, tokens: 0, time: Millis(0) }
     }
 }
 
@@ -147,7 +147,7 @@ impl Rule {
         let has = |unit: Unit| gauges_in(part).any(|gauge| gauge.row().unit == unit);
         let (money, tokens) = (has(Unit::Money), has(Unit::Tokens));
         let grant = self.grant.unwrap_or_default();
-        let lacks_grant = (money && grant.money == Money::ZERO) || (tokens && grant.tokens == 0);
+        let lacks_grant = (money && grant.cost == Money::ZERO) || (tokens && grant.tokens == 0);
         self.hard.unwrap_or(money || tokens) || lacks_grant
     }
 

@@ -32,7 +32,7 @@ use crate::trip_record::{TripRecord, signal_of};
 use crate::units::{Millis, Money};
 use ended::{Ended, refused_text};
 use judge::{Answer, Decision, Judgement, StopCause, WrapUp, answer, judge, standing};
-use next_trip::{Axis, NextTrip, Reserved, next_trip};
+use next_trip::{NextTrip, Reserved, Resource, next_trip};
 use overrides::{Cover, Overrides};
 use raised::RaisedSignals;
 pub use saved::{RestoreError, RunState, SaveError, VERSION};
@@ -664,27 +664,32 @@ impl Run {
         self.trip_record().to_string()
     }
 
-    /// The least value at or after the present one on `axis` at which a rule of `actions` trips.
+    /// The least value at or after the present one on `resource` at which a rule of `actions` trips.
     /// Computed once a step: O(leaves²) of the policy, and it allocates.
     #[must_use]
-    pub fn next_trip(&self, axis: Axis, actions: &[Action]) -> Option<NextTrip> {
-        self.room(axis, Reserved::default(), actions)
+    pub fn next_trip(&self, resource: Resource, actions: &[Action]) -> Option<NextTrip> {
+        self.room(resource, Reserved::default(), actions)
     }
 
     /// As [`Run::next_trip`], as if `reserved` were settled by the run itself: what fits beside it. A limit
     /// admits exactly itself, so an amount of that distance still fits; 0 says that nothing more does.
     #[must_use]
-    pub fn room(&self, axis: Axis, reserved: Reserved, actions: &[Action]) -> Option<NextTrip> {
+    pub fn room(
+        &self,
+        resource: Resource,
+        reserved: Reserved,
+        actions: &[Action],
+    ) -> Option<NextTrip> {
         let is_disarmed = |rule| self.state.is_disarmed(rule);
         let sight = Sight::of(&self.program, &self.state.meter);
         let is_between_steps = !self.state.meter.step().is_open();
         // Time passes without a request, and only a request has tokens and money compared.
-        let concerned = |class: Class| match axis {
-            Axis::Time => is_between_steps && class.is_count(),
+        let concerned = |class: Class| match resource {
+            Resource::Time => is_between_steps && class.is_count(),
             _ => class == Class::Settled,
         };
         let frame = sight.frame.as_now(&self.state.meter, &self.program, concerned);
-        next_trip(sight.through(&frame), axis, reserved, actions, is_disarmed)
+        next_trip(sight.through(&frame), resource, reserved, actions, is_disarmed)
     }
 
     /// The policy that it runs under, compiled.
@@ -704,7 +709,7 @@ impl Run {
     /// unit. `None` where it is not known in full, and for gauges that are not counted in every run: these
     /// are all but the counts, tokens, `context_tokens`, `cost`, `elapsed`, `active`, `idle` and `depth`.
     #[must_use]
-    pub fn reading(&self, gauge: &str) -> Option<u64> {
+    pub fn gauge(&self, gauge: &str) -> Option<u64> {
         let (own, name) = match gauge.strip_prefix("own.") {
             Some(name) => (true, name),
             None => (false, gauge),

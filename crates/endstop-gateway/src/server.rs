@@ -135,7 +135,7 @@ async fn connection<H, F>(
     }
     tokio::select! {
         _ = &mut connection => {}
-        _ = stop.cut() => {}
+        _ = stop.aborted() => {}
     }
 }
 

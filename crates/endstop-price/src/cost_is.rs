@@ -14,6 +14,15 @@ pub enum CostIs {
 }
 
 impl CostIs {
+    /// The one whose [`value`](Self::value) a file declares; `None` if it declares none. A value that is not known here
+    /// says nothing about the cost, so it is [`CostIs::Unknown`].
+    #[must_use]
+    pub fn declared(value: Option<&str>) -> Option<Self> {
+        let all = [Self::Billed, Self::Computed, Self::LowerBound];
+        let of = |value| all.into_iter().find(|cost_is| cost_is.value() == value);
+        value.map(|value| of(value).unwrap_or(Self::Unknown))
+    }
+
     /// The stable name: `billed`, `computed`, `lower_bound`, `unknown`.
     #[must_use]
     pub const fn value(self) -> &'static str {

@@ -43,7 +43,7 @@ use tree::Handle;
 pub enum Urgency {
     /// Nothing more begins; what is in flight ends by itself.
     Graceful,
-    /// What is in flight is cut.
+    /// What is in flight is aborted.
     Now,
 }
 
@@ -117,12 +117,12 @@ impl CancelToken {
     /// # Cancellation safety
     ///
     /// As of [`cancelled`](Self::cancelled).
-    pub const fn cut(&self) -> Cancelled<'_> {
+    pub const fn aborted(&self) -> Cancelled<'_> {
         Cancelled { token: self, least: Urgency::Now, key: None }
     }
 
-    /// The output of `future`, unless the token is cut first: then `future` is dropped where it stands, and
-    /// the signal is returned. Once the token is cut, `future` is not polled any more, even if it is ready.
+    /// The output of `future`, unless the token is aborted first: then `future` is dropped where it stands, and
+    /// the signal is returned. Once the token is aborted, `future` is not polled any more, even if it is ready.
     ///
     /// # Cancellation safety
     ///
@@ -130,15 +130,15 @@ impl CancelToken {
     ///
     /// # Errors
     ///
-    /// The signal of the token, if it was cut.
+    /// The signal of the token, if it was aborted.
     pub async fn run_until_aborted<F: Future>(
         &self,
         future: F,
     ) -> Result<F::Output, Arc<StopSignal>> {
-        let mut cut = self.cut();
+        let mut aborted = self.aborted();
         let mut future = pin!(future);
         poll_fn(|cx| {
-            if Pin::new(&mut cut).poll(cx).is_ready() {
+            if Pin::new(&mut aborted).poll(cx).is_ready() {
                 return Poll::Ready(Err(self.signal_or_unknown()));
             }
             future.as_mut().poll(cx).map(Ok)
@@ -166,7 +166,7 @@ impl fmt::Debug for CancelToken {
     }
 }
 
-/// Waits for a cancellation: [`CancelToken::cancelled`] and [`CancelToken::cut`].
+/// Waits for a cancellation: [`CancelToken::cancelled`] and [`CancelToken::aborted`].
 #[derive(Debug)]
 #[must_use = "nothing waits until it is polled"]
 pub struct Cancelled<'a> {

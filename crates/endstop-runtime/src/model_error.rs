@@ -59,6 +59,17 @@ impl ModelErrorKind {
         }
     }
 
+    /// The kind of failure that an HTTP status is, if its body does not say more.
+    #[must_use]
+    pub const fn of_status(status: u16) -> Self {
+        match status {
+            429 => Self::RateLimited,
+            408 | 504 => Self::TimedOut,
+            409 | 425 | 500.. => Self::Unavailable,
+            _ => Self::Rejected,
+        }
+    }
+
     /// Whether another attempt of the same request may succeed.
     #[must_use]
     pub const fn is_retryable(self) -> bool {

@@ -29,7 +29,7 @@ use crate::store::RunId;
 use crate::tool_call::{ToolCall, ToolOutcome};
 
 pub use cost_uncertainty::CostUncertainty;
-pub use report::{MoneyIs, MoneySpent, REPORT_VERSION, Report, Reporter, SubAgent, Totals};
+pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
 pub use text::clean;
 
 /// What is fixed about a run.

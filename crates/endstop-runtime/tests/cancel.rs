@@ -205,10 +205,10 @@ async fn a_graceful_cancellation_resolves_cancelled_and_not_cut() {
     let token = CancelToken::new();
     token.cancel(signal("a"), Urgency::Graceful);
     token.cancelled().await;
-    let waited = tokio::time::timeout(Duration::from_secs(3600), token.cut()).await;
+    let waited = tokio::time::timeout(Duration::from_secs(3600), token.aborted()).await;
     assert!(waited.is_err());
     token.cancel(signal("b"), Urgency::Now);
-    token.cut().await;
+    token.aborted().await;
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn under_load_every_waiter_of_every_depth_is_woken() {
                 waiting.push(tokio::spawn(async move {
                     token.cancelled().await;
                     assert!(token.signal().is_some(), "woken before there was a reason");
-                    token.cut().await;
+                    token.aborted().await;
                     message(&token)
                 }));
             }

@@ -33,7 +33,7 @@ fn be_interrupted() {
         say("listening");
         token.cancelled().await;
         say(&format!("{:?}, {}", token.urgency().unwrap(), token.signal().unwrap()));
-        token.cut().await;
+        token.aborted().await;
         say(&format!("{:?}, {}", token.urgency().unwrap(), token.signal().unwrap()));
         // Nobody is left behind if the third interrupt does not end it.
         tokio::time::sleep(PATIENCE * 2).await;

@@ -202,7 +202,7 @@ async fn a_watch_cuts_within_one_interval_and_says_why() {
 
     let thrown_at = Instant::now();
     switch.turn_on("enough");
-    token.cut().await;
+    token.aborted().await;
     assert!(thrown_at.elapsed() <= EVERY, "{:?}", thrown_at.elapsed());
     let signal = token.signal().unwrap();
     assert_eq!(signal.reason, StopReason::UserRequested);

@@ -18,7 +18,7 @@ use endstop_core::wire::v1::trace::Line;
 use endstop_price::PriceTable;
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::{Budget, Limits};
-use endstop_runtime::observe::{Detail, MoneyIs, Observation, Observer, RunInfo};
+use endstop_runtime::observe::{Detail, Observation, Observer, RunInfo, SpendCertainty};
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{Recording, Replay};
 use endstop_runtime::{
@@ -288,15 +288,15 @@ fn approving_an_unknown_rule_is_refused_and_lifts_no_limit() {
 fn a_report_says_what_is_an_estimate_also_after_a_replay() {
     let ((run, recording), pricing) = (seen("steps >= 9"), pricing());
     assert!(step(&run, &pricing, 10, 10));
-    assert_eq!(run.report().money.is, MoneyIs::Known);
+    assert_eq!(run.report().spend.is, SpendCertainty::Known);
     run.begin_step(&call(&pricing, 10, 10));
     let open = run.begin_call(&call(&pricing, 10, 10)).expect("it begins");
     open.replied(&Outcome { is_estimate: true, ..Outcome::default() });
     run.record(&EventKind::StepEnd, Detail::None);
     let lines = recording.lines(&run.info().id);
     for run in [&run, &replay("steps >= 9", &lines)] {
-        let money = run.report().money;
-        assert_eq!((money.is, money.estimated_calls), (MoneyIs::Estimate, 1));
+        let money = run.report().spend;
+        assert_eq!((money.is, money.estimated_calls), (SpendCertainty::Estimate, 1));
         assert!(run.usage().1);
     }
 }
@@ -341,7 +341,7 @@ fn a_failed_call_is_charged_by_what_happened_and_replay_knows_the_unconfirmed_pa
         assert_eq!(run.budget().settled().cost, expected, "{error:?}");
         let lines = recording.lines(&run.info().id);
         for run in [&run, &replay(limit, &lines)] {
-            let money = run.report().money;
+            let money = run.report().spend;
             let unconfirmed = (money.unconfirmed_usd, money.unconfirmed_calls);
             assert_eq!(unconfirmed, (expected, u64::from(is_charged)), "{error:?}");
             let says = money.to_string().contains("unconfirmed: 1 call without reported usage");
@@ -413,15 +413,14 @@ fn a_call_that_a_shared_budget_refuses_is_no_step() {
         assert!(step(&first, &pricing, 10, 60), "{limits:?}");
         let second = another();
         assert!(!step(&second, &pricing, 10, 60), "{limits:?}");
-        let readings =
-            second.look(|run| (run.reading("steps"), run.reading("attempts"), run.status()));
+        let readings = second.look(|run| (run.gauge("steps"), run.gauge("attempts"), run.status()));
         assert_eq!(readings, (Some(0), Some(0), Status::Stopped), "{limits:?}");
         assert_eq!((shared.settled().steps, second.budget().settled().steps), (1, 0));
         let message = second.look(|run| run.last_stop_signal().map(|it| it.source.clone()));
         assert_eq!(message, Some(Some("budget".to_owned())));
         // One that has begun is not undone by it.
         assert!(!step(&first, &pricing, 10, 60));
-        assert_eq!(first.look(|run| run.reading("steps")), Some(1));
+        assert_eq!(first.look(|run| run.gauge("steps")), Some(1));
     }
     let around =
         RunEnvironment { budget: Some(Budget::root(limits[0])), ..RunEnvironment::default() };
@@ -429,7 +428,7 @@ fn a_call_that_a_shared_budget_refuses_is_no_step() {
     run.begin();
     let nameless = Pricing::new("nobody", "no-such-model", PriceTable::embedded());
     assert!(!step(&run, &nameless, 10, 10));
-    assert_eq!((run.look(|run| run.reading("steps")), run.status()), (Some(0), Status::Stopped));
+    assert_eq!((run.look(|run| run.gauge("steps")), run.status()), (Some(0), Status::Stopped));
 }
 
 /// Calls back into the run at its end, and waits there until it is let go on.
@@ -445,7 +444,7 @@ impl Observer for Curious {
 
     fn run_ended(&self, _: &RunInfo, seen: &Run, _: &Budget) {
         let run = self.run.get().expect("the run");
-        let told = (seen.reading("steps").unwrap_or(0), seen.status(), run.status());
+        let told = (seen.gauge("steps").unwrap_or(0), seen.status(), run.status());
         self.told.lock().unwrap_or_else(PoisonError::into_inner).push(told);
         self.is_asked.send(()).expect("the test waits");
         let going = self.goes_on.lock().unwrap_or_else(PoisonError::into_inner);
@@ -501,6 +500,6 @@ fn a_call_is_foretold_with_those_before_it_in_its_batch() {
         assert_eq!(run.would_call(&["a", "b", "a"], "b"), Directive::Stop);
     }
     // Nothing was counted.
-    assert_eq!(parent.look(|run| run.reading("tool_calls")), Some(0));
+    assert_eq!(parent.look(|run| run.gauge("tool_calls")), Some(0));
     assert!(!parent.is_over() && parent.would_admit(&EventKind::ToolBegin { tool: "a" }));
 }

@@ -29,7 +29,7 @@ use super::step::CostSource;
 use super::time::Time;
 use super::timeline::{AgentTimeline, TimelineEntry};
 use super::warning::WarningKind;
-use super::{Head, RunSink};
+use super::{CostIs, Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let keys = head.document().filter(|keys| !keys.in_list);
@@ -96,8 +96,9 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let kept = &beside.extra.endstop;
     let mut run = RunBuilder::new(reading, sink).named(name).with_model(beside.model.clone());
     run.outcome(kept.outcome);
-    run.has_money(kept.cost_is.as_deref() != Some("unknown"));
-    run.is_lower_bound(kept.cost_is.as_deref() == Some("lower_bound"));
+    let cost_is = CostIs::declared(kept.cost_is.as_deref());
+    run.has_money(cost_is != Some(CostIs::Unknown));
+    run.is_lower_bound(cost_is == Some(CostIs::LowerBound));
     let model = beside.model.as_deref();
     let context = StepContext { reading, model, source: source_of(&beside.extra) };
     let mut trajectory = Trajectory { run, context, children: beside.children };
@@ -181,8 +182,8 @@ impl Trajectory<'_, '_> {
 
 /// Where the costs of a run come from, as far as it says so.
 fn source_of(extra: &RunExtra) -> CostSource {
-    match extra.endstop.cost_is.as_deref() {
-        None | Some("billed") => CostSource::Billed,
+    match CostIs::declared(extra.endstop.cost_is.as_deref()) {
+        None | Some(CostIs::Billed) => CostSource::Billed,
         Some(_) => CostSource::Computed,
     }
 }

@@ -128,13 +128,7 @@ impl TraceReader<'_> {
         let id = if header.run.is_empty() { part.stem() } else { &*header.run };
         let model = header.model.as_deref();
         sink.begin(&RunHeader { id, format: self.reading.format, file: part.name(), model });
-        let declared = match header.cost_is.as_deref() {
-            Some("billed") => Some(CostIs::Billed),
-            Some("computed") => Some(CostIs::Computed),
-            Some("lower_bound") => Some(CostIs::LowerBound),
-            Some(_) => Some(CostIs::Unknown),
-            None => None,
-        };
+        let declared = CostIs::declared(header.cost_is.as_deref());
         self.run = Some(RecordedRun {
             at: 0,
             began: None,

@@ -59,7 +59,7 @@ fn problems(policy: &Policy, bounds: &Bounds, unbounded_is_fine: bool) -> Vec<St
     let ignores = policy.unpriced() == OnUnpriced::Ignore;
     if !bounds.is_bounded() && !policy.unbounded && !unbounded_is_fine {
         let priced = Policy { on_unpriced: None, ..policy.clone() };
-        if ignores && priced.bounds().money.is_some() {
+        if ignores && priced.bounds().cost.is_some() {
             problems.push(
                 "money is the only bound, and calls without a price count nothing: add a limit of steps, \
                  tokens or time, or set on_unpriced = \"stop\""
@@ -82,7 +82,7 @@ fn warnings(policy: &Policy, bounds: &Bounds) -> Vec<String> {
     if policy.rules.is_empty() {
         warnings.push("the policy has no rules".to_owned());
     }
-    if bounds.is_bounded() && bounds.money.is_none() {
+    if bounds.is_bounded() && bounds.cost.is_none() {
         warnings.push("money is not bounded".to_owned());
     }
     for rule in &policy.rules {
@@ -105,7 +105,7 @@ type Row<'a> = (&'static str, &'static str, Option<&'a Bound>, fn(u64) -> String
 fn rows(bounds: &Bounds) -> [Row<'_>; 4] {
     [
         ("steps", "steps", bounds.steps.as_ref(), |n| n.to_string()),
-        ("cost_usd", "money", bounds.money.as_ref(), |n| Money::from_picos(n).to_decimal()),
+        ("cost_usd", "cost", bounds.cost.as_ref(), |n| Money::from_picos(n).to_decimal()),
         ("tokens", "tokens", bounds.tokens.as_ref(), |n| n.to_string()),
         ("time", "time", bounds.time.as_ref(), |n| Millis(n).to_string()),
     ]
@@ -119,7 +119,7 @@ fn to_text(policy: &Policy, bounds: &Bounds, problems: &[String], warnings: &[St
     let mut text = policy.explain();
     text.push_str("\nA run stops at the latest at\n");
     for (_, name, bound, amount) in rows(bounds) {
-        let sign = if name == "money" { "$" } else { "" };
+        let sign = if name == "cost" { "$" } else { "" };
         let line = match bound {
             Some(bound) if bound.with_overrides > bound.limit => format!(
                 "{sign}{} ({sign}{} with every override), by rule `{}`",

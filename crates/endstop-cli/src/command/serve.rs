@@ -227,7 +227,7 @@ fn tell(report: &Report, as_json: bool) {
         clean(report.run.as_str()),
         counted(totals.steps, "step"),
         tokens(totals.tokens),
-        report.money,
+        report.spend,
         duration(Millis(totals.elapsed_ms)),
     ));
 }

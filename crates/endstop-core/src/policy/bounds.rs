@@ -25,7 +25,7 @@ pub struct Bounds {
     /// Steps.
     pub steps: Option<Bound>,
     /// Pico-dollars.
-    pub money: Option<Bound>,
+    pub cost: Option<Bound>,
     /// Tokens.
     pub tokens: Option<Bound>,
     /// Milliseconds of active or elapsed time.
@@ -39,7 +39,7 @@ impl Bounds {
     #[must_use]
     pub const fn is_bounded(&self) -> bool {
         self.steps.is_some()
-            || self.money.is_some()
+            || self.cost.is_some()
             || self.tokens.is_some()
             || self.time.is_some()
             || self.deadline.is_some()
@@ -48,7 +48,7 @@ impl Bounds {
 
 const DIMENSIONS: usize = 5;
 const STEPS: usize = 0;
-const MONEY: usize = 1;
+const COST: usize = 1;
 const TOKENS: usize = 2;
 const TIME: usize = 3;
 const DEADLINE: usize = 4;
@@ -101,8 +101,8 @@ impl Policy {
             };
             tighten_all(&mut best, reach, rule, 0);
         }
-        let [steps, money, tokens, time, deadline] = best;
-        Bounds { steps, money, tokens, time, deadline: deadline.map(|bound| WallTime(bound.limit)) }
+        let [steps, cost, tokens, time, deadline] = best;
+        Bounds { steps, cost, tokens, time, deadline: deadline.map(|bound| WallTime(bound.limit)) }
     }
 }
 
@@ -152,7 +152,7 @@ const fn grant_in(grant: &Grant, dimension: usize) -> u64 {
                 grant.steps
             }
         }
-        MONEY => grant.money.picos(),
+        COST => grant.cost.picos(),
         TOKENS => grant.tokens,
         TIME => grant.time.0,
         _ => 0,
@@ -204,7 +204,7 @@ fn leaf(comparison: &Comparison, negated: bool, seen: Seen) -> Reach {
     let dimension = match comparison.gauge.id {
         // Every step is at least one attempt and adds at least one message.
         GaugeId::Steps | GaugeId::Attempts | GaugeId::Messages => STEPS,
-        GaugeId::Cost if seen.priced => MONEY,
+        GaugeId::Cost if seen.priced => COST,
         GaugeId::Tokens => TOKENS,
         GaugeId::Elapsed | GaugeId::Active => TIME,
         GaugeId::Now => DEADLINE,
@@ -241,7 +241,7 @@ mod tests {
     fn bounds(text: &str) -> [Option<u64>; 4] {
         let policy = Policy::stop(parse(text).unwrap());
         let found = policy.bounds();
-        [found.steps, found.money, found.tokens, found.time].map(|bound| bound.map(|b| b.limit))
+        [found.steps, found.cost, found.tokens, found.time].map(|bound| bound.map(|b| b.limit))
     }
 
     #[test]
@@ -310,16 +310,16 @@ mod tests {
             parse("steps >= 10 or cost >= $1").unwrap()
         )];
         let found = policy.bounds();
-        assert_eq!((found.steps.map(|b| b.limit), found.money), (Some(11), None));
+        assert_eq!((found.steps.map(|b| b.limit), found.cost), (Some(11), None));
 
         let mut soft = Rule::new("r", Action::Stop, parse("steps >= 10 or cost >= $1").unwrap());
         soft.hard = Some(false);
-        soft.grant = Some(Grant { steps: 2, money: Money::from_picos(5), ..Grant::default() });
+        soft.grant = Some(Grant { steps: 2, cost: Money::from_picos(5), ..Grant::default() });
         policy.rules = alloc::vec![soft];
         let found = policy.bounds();
         assert_eq!(found.steps.map(|b| (b.limit, b.with_overrides)), Some((10, 16)));
         let dollar = crate::units::PICOS_PER_DOLLAR;
-        assert_eq!(found.money.map(|b| (b.limit, b.with_overrides)), Some((dollar, dollar + 15)));
+        assert_eq!(found.cost.map(|b| (b.limit, b.with_overrides)), Some((dollar, dollar + 15)));
 
         let mut patient =
             Rule::new("r", Action::Stop, parse("tokens >= 100 or active >= 1s").unwrap());
@@ -334,7 +334,7 @@ mod tests {
         );
 
         policy.on_unpriced = Some(OnUnpriced::Ignore);
-        assert_eq!(policy.bounds().money, None);
+        assert_eq!(policy.bounds().cost, None);
         assert!(
             Policy::stop(parse("deadline(\"2026-11-30T12:00Z\")").unwrap()).bounds().is_bounded()
         );

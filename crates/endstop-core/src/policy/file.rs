@@ -245,7 +245,7 @@ fn grant(text: &Spanned<GrantText>) -> Result<Grant, Diagnostic> {
     let default = Grant::default();
     Ok(Grant {
         steps: text.steps.map_or(default.steps, u64::from),
-        money: Money::from_picos(amount(&text.cost, Unit::Money, "cost")?),
+        cost: Money::from_picos(amount(&text.cost, Unit::Money, "cost")?),
         tokens: amount(&text.tokens, Unit::Tokens, "tokens")?,
         time: Millis(amount(&text.time, Unit::Duration, "time")?),
     })

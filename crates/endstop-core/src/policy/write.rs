@@ -77,7 +77,7 @@ fn details(out: &mut String, rule: &Rule) {
     if let Some(grant) = rule.grant {
         lines.push_str(&format!(
             "grant = {{ steps = {}, cost = \"{}\", tokens = \"{}\", time = \"{}\" }}\n",
-            grant.steps, grant.money, grant.tokens, grant.time
+            grant.steps, grant.cost, grant.tokens, grant.time
         ));
     }
     if !lines.is_empty() {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::State;
-use super::next_trip::{Axis, Reserved, next_trip};
+use super::next_trip::{Reserved, Resource, next_trip};
 use super::overrides::Cover;
 use crate::directive::Directive;
 use crate::event::{Event, EventKind, Source};
@@ -315,13 +315,13 @@ fn foreseen_alone(sight: Sight<'_>, trial: &mut Frame, ahead: Projection) -> Opt
     trial.evaluate(&sight.inputs());
     sight.through(trial).met(Action::Finish).next()?;
     let unbounded = ahead.with_finish(|part| {
-        let axis = match part {
-            Part::Cost => Axis::Cost,
-            Part::Tokens => Axis::Tokens,
-            Part::Input => Axis::Input { rate: Money::ZERO },
-            Part::Output => Axis::Output { rate: Money::ZERO },
+        let resource = match part {
+            Part::Cost => Resource::Cost,
+            Part::Tokens => Resource::Tokens,
+            Part::Input => Resource::Input { rate: Money::ZERO },
+            Part::Output => Resource::Output { rate: Money::ZERO },
         };
-        next_trip(sight, axis, Reserved::default(), &[Action::Stop], |_| false).is_none()
+        next_trip(sight, resource, Reserved::default(), &[Action::Stop], |_| false).is_none()
     });
     trial.project(Some(unbounded));
     trial.evaluate(&sight.inputs());

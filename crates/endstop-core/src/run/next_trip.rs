@@ -1,8 +1,8 @@
-//! The least distance along one axis at which a rule trips (docs/semantics.md, section 2).
+//! The least distance along one resource at which a rule trips (docs/semantics.md, section 2).
 //!
 //! Nothing else sets timers, caps the next call's output, or shows "82 % of tokens".
 //!
-//! On the time axis a `count` in a time window falls while its stamps leave the window, and can become false. A
+//! On the time resource a `count` in a time window falls while its stamps leave the window, and can become false. A
 //! `streak` and other counts do not change with time.
 
 use alloc::string::String;
@@ -18,7 +18,7 @@ use crate::units::{Millis, Money};
 
 /// What moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
+pub enum Resource {
     /// Milliseconds: moves `elapsed`, `idle`, `now`, and `active` unless the run is paused.
     Time,
     /// Output tokens at so much money a million: moves `output_tokens`, `tokens` and `cost`.
@@ -68,7 +68,7 @@ impl Reserved {
 /// Where the next rule trips.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextTrip {
-    /// How far from now, in the axis' unit; 0 if it holds already.
+    /// How far from now, in the resource' unit; 0 if it holds already.
     pub distance: u64,
     /// The rule.
     pub rule: String,
@@ -76,23 +76,23 @@ pub struct NextTrip {
     pub action: Action,
 }
 
-/// How fast a gauge moves: per million units of the axis, rounded up.
+/// How fast a gauge moves: per million units of the resource, rounded up.
 const PER: u128 = 1_000_000;
 
-/// One unit of a gauge for each unit of the axis.
+/// One unit of a gauge for each unit of the resource.
 const ONE: u64 = PER as u64;
 
 /// The rules of `actions` are asked; a pause that a person has approved for good comes no more.
 pub(super) fn next_trip(
     sight: Sight<'_>,
-    axis: Axis,
+    resource: Resource,
     reserved: Reserved,
     actions: &[Action],
     is_disarmed: impl Fn(RuleIx) -> bool,
 ) -> Option<NextTrip> {
     let gauges = sight.program.gauges().rows().iter();
-    let speeds = gauges.map(|gauge| speed(sight, axis, gauge.read)).collect();
-    let trial = Trial { sight, axis, reserved, speeds };
+    let speeds = gauges.map(|gauge| speed(sight, resource, gauge.read)).collect();
+    let trial = Trial { sight, resource, reserved, speeds };
     trial.candidates().into_iter().find_map(|distance| {
         let rule = trial.first_rule(distance, actions, &is_disarmed)?;
         let rule = sight.program.rule(rule);
@@ -101,25 +101,25 @@ pub(super) fn next_trip(
 }
 
 /// The speed of a gauge.
-fn speed(sight: Sight<'_>, axis: Axis, read: Read) -> u64 {
+fn speed(sight: Sight<'_>, resource: Resource, read: Read) -> u64 {
     let clocks = sight.meter.clocks();
-    let moves = match (axis, read) {
-        (Axis::Time, Read::Elapsed | Read::Idle) => true,
-        (Axis::Time, Read::Active) => !clocks.is_paused(),
-        (Axis::Time, Read::Now) => clocks.wall().0 > 0,
+    let moves = match (resource, read) {
+        (Resource::Time, Read::Elapsed | Read::Idle) => true,
+        (Resource::Time, Read::Active) => !clocks.is_paused(),
+        (Resource::Time, Read::Now) => clocks.wall().0 > 0,
         (
-            Axis::Output { rate } | Axis::Input { rate },
+            Resource::Output { rate } | Resource::Input { rate },
             Read::Counter { counter: Counter::Cost, .. },
         ) => return rate.picos(),
-        (_, Read::Counter { counter, .. }) => match axis {
-            Axis::Output { .. } => matches!(counter, Counter::Tokens | Counter::OutputTokens),
-            Axis::Input { .. } => matches!(counter, Counter::Tokens | Counter::InputTokens),
-            Axis::Tokens => counter == Counter::Tokens,
-            Axis::Cost => counter == Counter::Cost,
-            Axis::ToolCalls => counter == Counter::ToolCalls,
-            Axis::Attempts => counter == Counter::Attempts,
-            Axis::Steps => matches!(counter, Counter::Steps | Counter::Attempts),
-            Axis::Time => false,
+        (_, Read::Counter { counter, .. }) => match resource {
+            Resource::Output { .. } => matches!(counter, Counter::Tokens | Counter::OutputTokens),
+            Resource::Input { .. } => matches!(counter, Counter::Tokens | Counter::InputTokens),
+            Resource::Tokens => counter == Counter::Tokens,
+            Resource::Cost => counter == Counter::Cost,
+            Resource::ToolCalls => counter == Counter::ToolCalls,
+            Resource::Attempts => counter == Counter::Attempts,
+            Resource::Steps => matches!(counter, Counter::Steps | Counter::Attempts),
+            Resource::Time => false,
         },
         _ => false,
     };
@@ -128,7 +128,7 @@ fn speed(sight: Sight<'_>, axis: Axis, read: Read) -> u64 {
 
 struct Trial<'a> {
     sight: Sight<'a>,
-    axis: Axis,
+    resource: Resource,
     reserved: Reserved,
     speeds: Table<GaugeIx, u64>,
 }
@@ -166,7 +166,7 @@ impl Trial<'_> {
             distances
                 .extend(ends.into_iter().flatten().filter_map(|end| first_at(now, end, speed)));
         }
-        if self.axis == Axis::Time {
+        if self.resource == Resource::Time {
             distances.extend(self.windows());
         }
         distances.sort_unstable();
@@ -201,12 +201,12 @@ impl Trial<'_> {
         let program = self.sight.program;
         let mut inputs = self.sight.inputs();
         let mut frame = self.sight.frame.clone();
-        if self.axis == Axis::Time {
+        if self.resource == Resource::Time {
             inputs.now.at = Millis(inputs.now.at.0.saturating_add(distance));
         }
         for (gauge, slot) in program.gauges().iter() {
-            let counted = match self.axis {
-                Axis::Time => self.sight.meter.counted_later(program, slot.read, inputs.now.at),
+            let counted = match self.resource {
+                Resource::Time => self.sight.meter.counted_later(program, slot.read, inputs.now.at),
                 _ => None,
             };
             frame.set_number(gauge, counted.unwrap_or_else(|| self.moved(gauge, distance)));

@@ -7,7 +7,7 @@ use endstop_core::condition::{CompareOp, Comparison, Fact, Gauge, GaugeId};
 use endstop_core::event::Source;
 use endstop_core::expr::parse;
 use endstop_core::policy::{Bound, Grant, OnUnpriced, Rule as PolicyRule};
-use endstop_core::run::next_trip::{Axis, Reserved};
+use endstop_core::run::next_trip::{Reserved, Resource};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
 use endstop_core::{Action, Condition, Directive, Event, EventKind, Policy, Run};
@@ -61,7 +61,7 @@ fn check_bounds(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCa
             EventKind::StepBegin | EventKind::AttemptBegin { .. } | EventKind::Reserve { .. }
         );
         if begins && is_request {
-            prop_assert!(money < limit(&bounds.money), "it began at {money}: {event:?}");
+            prop_assert!(money < limit(&bounds.cost), "it began at {money}: {event:?}");
             prop_assert!(tokens < limit(&bounds.tokens), "it began at {tokens} tokens: {event:?}");
         }
         if begins {
@@ -237,7 +237,7 @@ proptest! {
         rule.hard = Some(false);
         rule.overrides = allowance;
         rule.grant = grant.map(|steps| Grant {
-            steps, money: Money::from_picos(1), ..Grant::default()
+            steps, cost: Money::from_picos(1), ..Grant::default()
         });
         let policy = Policy { rules: vec![rule], ..Policy::default() };
         let bound = policy.bounds().steps.unwrap();
@@ -277,7 +277,7 @@ proptest! {
         cut in any::<Index>(), points in prop::collection::vec(any::<Index>(), 4),
     ) {
         let (policy, run, last) = told(&conditions, &events[..cut.index(events.len()) + 1]);
-        let trip = run.next_trip(Axis::Time, &[Action::Warn]);
+        let trip = run.next_trip(Resource::Time, &[Action::Warn]);
         check_trip(trip.map(|trip| trip.distance), &points, 100_000, |way| {
             let wall = WallTime(last.wall.0 + way);
             let tick = Event { wall, at: Millis(last.at.0 + way), ..last.clone() };
@@ -292,8 +292,8 @@ proptest! {
         points in prop::collection::vec(any::<Index>(), 4),
     ) {
         let (policy, run, last) = told(&conditions, &in_step(&events[..cut.index(events.len()) + 1]));
-        let axis = Axis::Output { rate: Money::from_picos(rate) };
-        let trip = run.next_trip(axis, &[Action::Warn]);
+        let resource = Resource::Output { rate: Money::from_picos(rate) };
+        let trip = run.next_trip(resource, &[Action::Warn]);
         check_trip(trip.map(|trip| trip.distance), &points, 1_000_000, |way| {
             holds_at_request(&policy, &run, &[Event { kind: reply(way, rate), ..last.clone() }])
         })?;
@@ -311,8 +311,8 @@ proptest! {
         let cost = Money::from_picos(picos);
         let reserved = Reserved { input_tokens, output_tokens, cost };
         let settled = spent(input_tokens, output_tokens, picos);
-        let axis = Axis::Output { rate: Money::from_picos(rate) };
-        let trip = run.room(axis, reserved, &[Action::Warn]);
+        let resource = Resource::Output { rate: Money::from_picos(rate) };
+        let trip = run.room(resource, reserved, &[Action::Warn]);
         check_trip(trip.map(|trip| trip.distance), &points, 1_000_000, |way| {
             let events = [settled.clone(), reply(way, rate)];
             let events = events.map(|kind| Event { kind, ..last.clone() });
@@ -327,10 +327,10 @@ proptest! {
         points in prop::collection::vec(any::<Index>(), 4),
     ) {
         let (policy, run, last) = told(&conditions, &in_step(&events[..cut.index(events.len()) + 1]));
-        for (axis, most) in [(Axis::Tokens, 1_000), (Axis::Cost, 6_000_000_000_000)] {
-            let trip = run.next_trip(axis, &[Action::Warn]);
+        for (resource, most) in [(Resource::Tokens, 1_000), (Resource::Cost, 6_000_000_000_000)] {
+            let trip = run.next_trip(resource, &[Action::Warn]);
             check_trip(trip.map(|trip| trip.distance), &points, most, |way| {
-                let kind = if axis == Axis::Cost { spent(0, 0, way) } else { spent(way, 0, 0) };
+                let kind = if resource == Resource::Cost { spent(0, 0, way) } else { spent(way, 0, 0) };
                 holds_at_request(&policy, &run, &[Event { kind, ..last.clone() }])
             })?;
         }
@@ -345,10 +345,10 @@ proptest! {
     ) {
         let call = EventKind::ToolBegin { tool: "other" };
         let attempt = EventKind::AttemptBegin { next_cost: None };
-        for (axis, kind) in [(Axis::ToolCalls, call), (Axis::Attempts, attempt)] {
+        for (resource, kind) in [(Resource::ToolCalls, call), (Resource::Attempts, attempt)] {
             let of = |times: usize| vec![Event::new(Millis(0), kind.clone()); times];
             let (policy, run, last) = told(&conditions, &of(before));
-            let trip = run.next_trip(axis, &[Action::Warn]);
+            let trip = run.next_trip(resource, &[Action::Warn]);
             check_trip(trip.map(|trip| trip.distance), &points, 20, |way| {
                 let mut events = of(usize::try_from(way).unwrap());
                 events.push(last.clone());
@@ -372,7 +372,7 @@ proptest! {
             one.iter().cycle().take(4 * steps).map(|k| Event::new(Millis(0), k.clone())).collect()
         };
         let (policy, run, last) = told(&conditions, &of(steps));
-        let trip = run.next_trip(Axis::Steps, &[Action::Warn]);
+        let trip = run.next_trip(Resource::Steps, &[Action::Warn]);
         check_trip(trip.map(|trip| trip.distance), &points, 20, |way| {
             let mut events = of(usize::try_from(way).unwrap());
             events.push(last.clone());

@@ -53,7 +53,7 @@ pub(crate) fn any_policy() -> impl Strategy<Value = Policy> {
             for rule in &mut policy.rules {
                 let money = Money::from_picos(1);
                 rule.hard = Some(false);
-                rule.grant = Some(Grant { money, ..Grant::default() });
+                rule.grant = Some(Grant { cost: money, ..Grant::default() });
             }
         }
         if replies {

@@ -302,10 +302,10 @@ fn attempts_of_children_side_by_side_are_no_retries() {
     for _ in 0..3 {
         driver.see(EventKind::AttemptBegin { next_cost: None });
     }
-    assert_eq!(driver.run.reading("retries"), Some(0));
+    assert_eq!(driver.run.gauge("retries"), Some(0));
     // One more than the steps that they have begun is one.
     driver.see(EventKind::AttemptBegin { next_cost: None });
-    assert_eq!(driver.run.reading("retries"), Some(1));
+    assert_eq!(driver.run.gauge("retries"), Some(1));
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! The distance to the next trip on each axis (docs/semantics.md, section 2).
+//! The distance to the next trip on each resource (docs/semantics.md, section 2).
 
-use endstop_core::run::next_trip::Axis;
+use endstop_core::run::next_trip::Resource;
 use endstop_core::units::Money;
 use endstop_core::{Action, EventKind};
 
 use crate::Driver;
 
-fn left(driver: &Driver, axis: Axis) -> Option<u64> {
-    driver.run.next_trip(axis, &[Action::Stop]).map(|trip| trip.distance)
+fn left(driver: &Driver, resource: Resource) -> Option<u64> {
+    driver.run.next_trip(resource, &[Action::Stop]).map(|trip| trip.distance)
 }
 
 fn rate(dollars: &str) -> Money {
@@ -16,7 +16,8 @@ fn rate(dollars: &str) -> Money {
 
 #[test]
 fn tokens_move_the_gauges_that_depend_on_them() {
-    let (input, output) = (Axis::Input { rate: rate("2") }, Axis::Output { rate: rate("8") });
+    let (input, output) =
+        (Resource::Input { rate: rate("2") }, Resource::Output { rate: rate("8") });
     for (rule, by_input, by_output) in [
         ("cost >= $1", Some(500_000), Some(125_000)),
         ("cost > $1", Some(500_001), Some(125_001)),
@@ -37,8 +38,8 @@ fn tokens_move_the_gauges_that_depend_on_them() {
 fn what_is_settled_is_no_longer_left() {
     let mut driver = Driver::stop("cost >= $1 or tokens >= 1M");
     driver.step_with("work", "x", "0.40");
-    assert_eq!(left(&driver, Axis::Output { rate: rate("6") }), Some(100_000));
-    assert_eq!(left(&driver, Axis::Output { rate: Money::ZERO }), Some(999_900));
+    assert_eq!(left(&driver, Resource::Output { rate: rate("6") }), Some(100_000));
+    assert_eq!(left(&driver, Resource::Output { rate: Money::ZERO }), Some(999_900));
 }
 
 #[test]
@@ -54,12 +55,12 @@ fn time_moves_the_clocks_and_leaves_windows() {
         driver.see(EventKind::RunBegin { agent: None, depth: 0 });
         driver.at = 4_000;
         driver.see(EventKind::UserMessage);
-        assert_eq!(left(&driver, Axis::Time), distance, "{rule}");
+        assert_eq!(left(&driver, Resource::Time), distance, "{rule}");
     }
     let mut paused = Driver::stop("active >= 10s");
     paused.see(EventKind::RunBegin { agent: None, depth: 0 });
     paused.see(EventKind::Paused);
-    assert_eq!(left(&paused, Axis::Time), None, "active stands still");
+    assert_eq!(left(&paused, Resource::Time), None, "active stands still");
 }
 
 /// A count over time falls by itself: each stamp leaves the window a millisecond after its length.
@@ -76,7 +77,7 @@ fn time_empties_the_window_of_a_count() {
         driver.step_with("work", "x", "0.01");
         driver.at = 2_000;
         driver.step_with("work", "x", "0.01");
-        assert_eq!(left(&driver, Axis::Time), distance, "{rule}");
+        assert_eq!(left(&driver, Resource::Time), distance, "{rule}");
     }
 }
 
@@ -84,8 +85,8 @@ fn time_empties_the_window_of_a_count() {
 fn steps_are_left_until_the_limit_and_only_wanted_actions_count() {
     let mut driver = Driver::toml("[stop]\ns = \"steps >= 5\"\n[warn]\nw = \"steps >= 3\"");
     driver.step();
-    assert_eq!(left(&driver, Axis::Steps), Some(4));
-    let warn = driver.run.next_trip(Axis::Steps, &[Action::Warn]).unwrap();
+    assert_eq!(left(&driver, Resource::Steps), Some(4));
+    let warn = driver.run.next_trip(Resource::Steps, &[Action::Warn]).unwrap();
     assert_eq!((warn.distance, warn.rule.as_str(), warn.action), (2, "w", Action::Warn));
 }
 
@@ -93,7 +94,7 @@ fn steps_are_left_until_the_limit_and_only_wanted_actions_count() {
 fn a_pause_that_was_approved_for_good_is_not_the_next_trip() {
     use endstop_core::event::NewLimit;
     let trip = |driver: &Driver| {
-        let trip = driver.run.next_trip(Axis::Steps, &[Action::Stop, Action::Pause])?;
+        let trip = driver.run.next_trip(Resource::Steps, &[Action::Stop, Action::Pause])?;
         Some((trip.distance, trip.rule))
     };
     let mut driver = Driver::toml("[stop]\ns = \"steps >= 9\"\n[pause]\np = \"steps >= 2\"");

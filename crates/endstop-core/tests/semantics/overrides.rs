@@ -68,7 +68,7 @@ fn a_rule_is_hard_while_a_hard_part_of_it_is_met() {
     let both = |bound: Option<Bound>| bound.map(|b| (b.limit, b.with_overrides));
     assert_eq!(both(bounds.steps), Some((2, 5)));
     let dollars = |n: u64| n * 1_000_000_000_000;
-    assert_eq!(both(bounds.money), Some((dollars(5), dollars(5))));
+    assert_eq!(both(bounds.cost), Some((dollars(5), dollars(5))));
     let mut named = Driver::stop("max_steps(1) or max_usd(5)");
     named.step();
     assert_eq!(named.ask_to_go_on(), Directive::Proceed, "named conditions are expanded");

@@ -1,7 +1,7 @@
 //! The worst case of a model request, judged before the request is sent (docs/semantics.md, section 2).
 
 use endstop_core::event::Source;
-use endstop_core::run::next_trip::{Axis, Reserved};
+use endstop_core::run::next_trip::{Reserved, Resource};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money};
 use endstop_core::{Action, Directive, EventKind, Run, Status, TripRecord, Truth};
@@ -201,8 +201,8 @@ fn room_is_what_fits_beside_a_reserve() {
     let room = |input, output, cost: &str| {
         let reserved =
             Reserved { input_tokens: input, output_tokens: output, cost: cost.parse().unwrap() };
-        let axis = Axis::Output { rate: "10".parse().unwrap() };
-        driver.run.room(axis, reserved, &[Action::Stop]).map(|trip| trip.distance)
+        let resource = Resource::Output { rate: "10".parse().unwrap() };
+        driver.run.room(resource, reserved, &[Action::Stop]).map(|trip| trip.distance)
     };
     assert_eq!(room(0, 0, "0"), Some(9_900));
     assert_eq!(room(900, 0, "0.40"), Some(9_000));
@@ -218,7 +218,7 @@ fn readings_are_by_gauge_and_unknown_is_none() {
     driver.see(EventKind::StepBegin);
     driver.at = 7_000;
     driver.see(EventKind::Tick);
-    let of = |driver: &Driver, gauge: &str| driver.run.reading(gauge);
+    let of = |driver: &Driver, gauge: &str| driver.run.gauge(gauge);
     for (gauge, value) in [
         ("steps", Some(2)),
         ("own.steps", Some(1)),

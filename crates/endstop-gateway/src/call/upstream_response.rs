@@ -87,12 +87,7 @@ fn is_of(headers: &HeaderMap, wanted: &str) -> bool {
 
 /// Returns the error that an upstream's status is for the run.
 pub(super) fn error_of(status: StatusCode) -> ModelError {
-    let kind = match status.as_u16() {
-        429 => ModelErrorKind::RateLimited,
-        408 | 504 => ModelErrorKind::TimedOut,
-        500.. => ModelErrorKind::Unavailable,
-        _ => ModelErrorKind::Rejected,
-    };
+    let kind = ModelErrorKind::of_status(status.as_u16());
     let mut error = ModelError::new(kind, format!("the upstream answered {status}"));
     error.status = Some(status.as_u16());
     error

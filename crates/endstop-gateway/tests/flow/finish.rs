@@ -41,8 +41,8 @@ async fn an_upstream_that_takes_no_choice_of_none_gets_the_wrap_up_without_tools
         assert_eq!(upstream.calls(), sent, "{run}");
         let run = gateway.run(&endstop_runtime::store::RunId::parse(run).unwrap()).unwrap();
         assert_eq!(run.status(), Status::Stopped);
-        assert_eq!(run.look(|run| run.reading("steps")), Some(2));
-        assert_eq!(run.look(|run| run.reading("errors")), Some(0));
+        assert_eq!(run.look(|run| run.gauge("steps")), Some(2));
+        assert_eq!(run.look(|run| run.gauge("errors")), Some(0));
     }
     let seen = upstream.seen();
     assert_eq!(seen[1].json()["tool_choice"], "none");

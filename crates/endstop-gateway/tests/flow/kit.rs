@@ -233,7 +233,7 @@ impl Agent {
 }
 
 pub(crate) fn reading(gateway: &Gateway, gauge: &str) -> u64 {
-    gateway.run(&id()).unwrap().look(|run| run.reading(gauge)).unwrap_or(0)
+    gateway.run(&id()).unwrap().look(|run| run.gauge(gauge)).unwrap_or(0)
 }
 
 pub(crate) fn status(gateway: &Gateway) -> Status {

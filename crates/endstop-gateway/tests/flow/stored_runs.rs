@@ -72,7 +72,7 @@ async fn ask(gateway: &Gateway, run: &str, agent: &mut Agent, steps: usize) -> u
 }
 
 fn reading_of(gateway: &Gateway, run: &str, gauge: &str) -> u64 {
-    gateway.open(&run_id(run)).unwrap().look(|run| run.reading(gauge)).unwrap_or(0)
+    gateway.open(&run_id(run)).unwrap().look(|run| run.gauge(gauge)).unwrap_or(0)
 }
 
 #[tokio::test]
@@ -227,12 +227,12 @@ async fn kept_runs_are_listed_and_told_as_they_were() {
             ([status, status].map(str::to_owned), &false.into())
         );
         let one = command(&gateway, "GET", &format!("{runs}/b"), TOKEN, "").await.json();
-        let money = &one["report"]["money"];
+        let money = &one["report"]["spend"];
         assert_eq!((&money["is"], &money["estimated_calls"]), (&"estimate".into(), &1.into()));
         assert_eq!((&one["is_estimate"], &one["upstream_calls"]), (&true.into(), &2.into()));
         assert_eq!(before.get_or_insert_with(|| money.clone()), money);
         let known = command(&gateway, "GET", &format!("{runs}/a"), TOKEN, "").await.json();
-        assert_eq!(known["report"]["money"]["is"], "known");
+        assert_eq!(known["report"]["spend"]["is"], "known");
     }
 }
 

@@ -3,7 +3,7 @@
 use endstop_core::event::EventKind;
 use endstop_core::policy::{Action, FallbackRates, OnUnpriced};
 use endstop_core::run::Directive;
-use endstop_core::run::next_trip::Axis;
+use endstop_core::run::next_trip::Resource;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
@@ -368,9 +368,9 @@ impl LockedChain<'_> {
 
     /// Where no stop rule limits it, the output up to which a finish rule still leaves room for a wrap-up.
     pub(super) fn output_below_finish(&mut self, plan: &PlannedCall<'_>) -> u64 {
-        let axis = Axis::Output { rate: plan.output_rate() };
+        let resource = Resource::Output { rate: plan.output_rate() };
         let run = &self.own_core().run;
-        if run.next_trip(axis, &[Action::Stop]).is_some() {
+        if run.next_trip(resource, &[Action::Stop]).is_some() {
             return u64::MAX;
         }
         let worst = plan.worst_with_wrap_up(0);
@@ -380,7 +380,7 @@ impl LockedChain<'_> {
             output_tokens: worst.output,
             cost,
         };
-        run.room(axis, reserved, &[Action::Finish]).map_or(u64::MAX, |trip| trip.distance)
+        run.room(resource, reserved, &[Action::Finish]).map_or(u64::MAX, |trip| trip.distance)
     }
 }
 

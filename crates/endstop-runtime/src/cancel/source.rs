@@ -79,7 +79,7 @@ impl InMemoryCancellationSource {
     pub async fn aborted(&self) -> StopSignal {
         loop {
             let request = self.request();
-            request.cut().await;
+            request.aborted().await;
             let current = self.request();
             if let (Some(Urgency::Now), Some(signal)) = (current.urgency(), current.signal()) {
                 return StopSignal::clone(&signal);

@@ -41,7 +41,7 @@ pub struct Report {
     /// What it used, sub-agents included.
     pub totals: Totals,
     /// What it cost, sub-agents included.
-    pub money: MoneySpent,
+    pub spend: Spend,
     /// Held for calls in flight and not settled.
     #[serde(default, skip_serializing_if = "Amounts::is_zero")]
     pub held: Amounts,
@@ -81,11 +81,11 @@ pub struct Totals {
 
 /// What a run cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MoneySpent {
+pub struct Spend {
     /// Dollars as a decimal.
     pub usd: String,
     /// How well that is known.
-    pub is: MoneyIs,
+    pub is: SpendCertainty,
     /// Calls that have no price.
     pub unpriced_calls: u64,
     /// Calls whose tokens were counted here, because the provider told none.
@@ -123,7 +123,7 @@ const fn is_zero(number: &u64) -> bool {
 /// How well an amount of money is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MoneyIs {
+pub enum SpendCertainty {
     /// Exactly.
     Known,
     /// Some of it from tokens that were counted here, or by the policy's rates for calls without a price.
@@ -148,7 +148,7 @@ pub struct SubAgent {
     /// Tokens settled, its own sub-agents included.
     pub tokens: u64,
     /// What it cost, its own sub-agents included.
-    pub money: MoneySpent,
+    pub spend: Spend,
 }
 
 /// What the core does not count.
@@ -162,10 +162,10 @@ impl Tally {
     /// The calls whose cost is not exactly known, of the run and below.
     fn doubtful(&self) -> CostUncertainty {
         let children = self.children.values().map(|child| CostUncertainty {
-            unpriced: child.money.unpriced_calls,
-            estimated: child.money.estimated_calls,
-            unconfirmed_calls: child.money.unconfirmed_calls,
-            unconfirmed: child.money.unconfirmed_usd,
+            unpriced: child.spend.unpriced_calls,
+            estimated: child.spend.estimated_calls,
+            unconfirmed_calls: child.spend.unconfirmed_calls,
+            unconfirmed: child.spend.unconfirmed_usd,
         });
         children.fold(self.own, CostUncertainty::plus)
     }
@@ -180,7 +180,7 @@ impl Report {
     }
 
     fn with(info: &RunInfo, run: &Run, budget: &Budget, tally: &Tally) -> Self {
-        let count = |gauge| run.reading(gauge).unwrap_or_default();
+        let count = |gauge| run.gauge(gauge).unwrap_or_default();
         let snapshot = budget.snapshot();
         Self {
             endstop_report: REPORT_VERSION,
@@ -197,11 +197,11 @@ impl Report {
                 errors: count("errors"),
                 sub_agents: count("subagents"),
                 tokens: run.tokens(),
-                input_tokens: run.reading("input_tokens"),
-                output_tokens: run.reading("output_tokens"),
+                input_tokens: run.gauge("input_tokens"),
+                output_tokens: run.gauge("output_tokens"),
                 elapsed_ms: run.at().0,
             },
-            money: money(run, snapshot.settled.cost, tally),
+            spend: spend_of(run, snapshot.settled.cost, tally),
             held: snapshot.held,
             overshoot: snapshot.overshoot(),
             sub_agents: tally.children.values().cloned().collect(),
@@ -218,7 +218,7 @@ impl Report {
         uncertainty: CostUncertainty,
     ) -> Self {
         let tally = Tally { own: uncertainty, ..Tally::default() };
-        self.money = money(run, budget.snapshot().settled.cost, &tally);
+        self.spend = spend_of(run, budget.snapshot().settled.cost, &tally);
         self
     }
 
@@ -237,25 +237,25 @@ impl Report {
             reason: self.reason,
             steps: self.totals.steps,
             tokens: self.totals.tokens,
-            money: self.money.clone(),
+            spend: self.spend.clone(),
         }
     }
 }
 
-fn money(run: &Run, settled: Money, tally: &Tally) -> MoneySpent {
+fn spend_of(run: &Run, settled: Money, tally: &Tally) -> Spend {
     let doubtful = tally.doubtful();
     let (unpriced_calls, estimated_calls) = (doubtful.unpriced, doubtful.estimated);
     let cost = run.cost();
     // Such a call has been charged by these rates, here or in the run below that made it.
     let has_rates = matches!(run.program().policy().on_unpriced, Some(OnUnpriced::Rates(_)));
     let is = if cost.is_none() || (unpriced_calls > 0 && !has_rates) {
-        MoneyIs::LowerBound
+        SpendCertainty::LowerBound
     } else if estimated_calls > 0 || unpriced_calls > 0 {
-        MoneyIs::Estimate
+        SpendCertainty::Estimate
     } else {
-        MoneyIs::Known
+        SpendCertainty::Known
     };
-    MoneySpent {
+    Spend {
         usd: cost.unwrap_or(settled).to_decimal(),
         is,
         unpriced_calls,
@@ -265,18 +265,20 @@ fn money(run: &Run, settled: Money, tally: &Tally) -> MoneySpent {
     }
 }
 
-impl fmt::Display for MoneySpent {
+impl fmt::Display for Spend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.is {
-            MoneyIs::Known => write!(f, "${}", self.usd),
-            MoneyIs::Estimate => write!(f, "about ${}", self.usd),
-            MoneyIs::LowerBound => write!(f, "at least ${}", self.usd),
+            SpendCertainty::Known => write!(f, "${}", self.usd),
+            SpendCertainty::Estimate => write!(f, "about ${}", self.usd),
+            SpendCertainty::LowerBound => write!(f, "at least ${}", self.usd),
         }?;
         let mut doubts = Vec::new();
         if self.unpriced_calls > 0 {
             let how = match self.is {
-                MoneyIs::LowerBound => "without a price",
-                MoneyIs::Known | MoneyIs::Estimate => "by the rates for those without a price",
+                SpendCertainty::LowerBound => "without a price",
+                SpendCertainty::Known | SpendCertainty::Estimate => {
+                    "by the rates for those without a price"
+                }
             };
             doubts.push(format!("{} {how}", calls(self.unpriced_calls)));
         }
@@ -321,7 +323,7 @@ impl fmt::Display for Report {
             write!(f, " ({input} in, {output} out)")?;
         }
         write!(f, ", {}", Millis(totals.elapsed_ms))?;
-        write!(f, "\ncost: {}", self.money)?;
+        write!(f, "\ncost: {}", self.spend)?;
         if totals.sub_agents > 0 || !self.sub_agents.is_empty() {
             write!(f, "\nsub-agents: {}", totals.sub_agents)?;
         }
@@ -332,7 +334,7 @@ impl fmt::Display for Report {
                 write!(f, " ({reason})")?;
             }
             let (steps, tokens) = (counted(child.steps, "step"), counted(child.tokens, "token"));
-            write!(f, ", {steps}, {tokens}, {}", child.money)?;
+            write!(f, ", {steps}, {tokens}, {}", child.spend)?;
         }
         for (what, amounts) in [("held", &self.held), ("overshoot", &self.overshoot)] {
             if !amounts.is_zero() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use endstop_core::Program;
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
-use endstop_core::run::next_trip::Axis;
+use endstop_core::run::next_trip::Resource;
 use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::StopSignal;
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
@@ -288,18 +288,19 @@ impl RunHandle {
     #[must_use]
     pub fn what_is_left(&self) -> String {
         let core = self.node.core();
-        let left = |axis| core.run.next_trip(axis, &[Action::Stop]).map(|trip| trip.distance);
+        let left =
+            |resource| core.run.next_trip(resource, &[Action::Stop]).map(|trip| trip.distance);
         let mut parts = Vec::new();
-        if let Some(steps) = left(Axis::Steps) {
+        if let Some(steps) = left(Resource::Steps) {
             parts.push(format!("{steps} step{}", if steps == 1 { "" } else { "s" }));
         }
-        if let Some(tokens) = left(Axis::Tokens) {
+        if let Some(tokens) = left(Resource::Tokens) {
             parts.push(format!("{tokens} tokens"));
         }
-        if let Some(picos) = left(Axis::Cost) {
+        if let Some(picos) = left(Resource::Cost) {
             parts.push(Money::from_picos(picos).to_string());
         }
-        if let Some(time) = left(Axis::Time) {
+        if let Some(time) = left(Resource::Time) {
             parts.push(Millis(time).to_string());
         }
         if parts.is_empty() { String::new() } else { format!(" Left: {}.", parts.join(", ")) }
@@ -346,7 +347,7 @@ fn limits_of(program: &Program) -> Limits {
     Limits {
         steps: of(bounds.steps),
         tokens: of(bounds.tokens),
-        cost: of(bounds.money).map(Money::from_picos),
+        cost: of(bounds.cost).map(Money::from_picos),
         ..Limits::default()
     }
 }

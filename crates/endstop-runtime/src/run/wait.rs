@@ -7,7 +7,7 @@ use std::time::Duration;
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
 use endstop_core::run::Directive;
-use endstop_core::run::next_trip::Axis;
+use endstop_core::run::next_trip::Resource;
 use endstop_core::units::Millis;
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -78,7 +78,7 @@ impl RunHandle {
             let token = self.in_flight();
             let stopped = async {
                 match cancel_on {
-                    CancelOn::Abort => token.cut().await,
+                    CancelOn::Abort => token.aborted().await,
                     CancelOn::Any => token.cancelled().await,
                 }
             };
@@ -119,7 +119,7 @@ impl RunHandle {
         tokio::select! {
             biased;
             output = future => Waited::Done(output),
-            () = token.cut(), if !was_aborted => Waited::Aborted,
+            () = token.aborted(), if !was_aborted => Waited::Aborted,
             () = tokio::time::sleep_until(until) => Waited::Aborted,
         }
     }
@@ -142,7 +142,7 @@ impl RunHandle {
         let mut next = Some(self.node());
         let mut least: Option<u64> = None;
         while let Some(node) = next {
-            let trip = node.core().run.next_trip(Axis::Time, &[Action::Stop]);
+            let trip = node.core().run.next_trip(Resource::Time, &[Action::Stop]);
             least = least.into_iter().chain(trip.map(|trip| trip.distance)).min();
             next = node.parent.as_ref();
         }
@@ -155,7 +155,7 @@ impl RunHandle {
             StopReach::Tree => self.next_limit_in_time().map(|left| left.0),
             // The driver waits for the ancestor as well, and ticks it there.
             StopReach::Run => {
-                let trip = self.node().core().run.next_trip(Axis::Time, &[Action::Stop]);
+                let trip = self.node().core().run.next_trip(Resource::Time, &[Action::Stop]);
                 trip.map(|trip| trip.distance)
             }
         };
@@ -169,7 +169,7 @@ impl RunHandle {
     /// Whether the run is over, and a time limit has passed.
     fn is_out_of_time(&self) -> bool {
         let core = self.node().core();
-        let trip = core.run.next_trip(Axis::Time, &[Action::Stop]);
+        let trip = core.run.next_trip(Resource::Time, &[Action::Stop]);
         is_over(core.run.status()) && trip.is_some_and(|trip| trip.distance == 0)
     }
 }

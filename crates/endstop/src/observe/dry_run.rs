@@ -12,7 +12,7 @@ use endstop_core::Run;
 use endstop_core::event::{Event, EventKind};
 use endstop_core::policy::Action;
 use endstop_core::run::Directive;
-use endstop_core::run::next_trip::Axis;
+use endstop_core::run::next_trip::Resource;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Millis, Money};
@@ -91,7 +91,7 @@ impl DryRunObserver {
         if state.is_closed {
             return None;
         }
-        let trip = state.run.next_trip(Axis::Time, &[Action::Stop]);
+        let trip = state.run.next_trip(Resource::Time, &[Action::Stop]);
         trip.map(|trip| Millis(trip.distance))
     }
 

@@ -52,7 +52,7 @@ impl Observer for Books {
 
     fn run_ended(&self, info: &RunInfo, run: &Run, budget: &Budget) {
         let read = |prefix: &str| {
-            GAUGES.map(|gauge| run.reading(&format!("{prefix}{gauge}")).unwrap_or(u64::MAX))
+            GAUGES.map(|gauge| run.gauge(&format!("{prefix}{gauge}")).unwrap_or(u64::MAX))
         };
         let parent = info.parent.as_ref().map(ToString::to_string);
         let book = Book { parent, settled: budget.settled(), own: read("own."), total: read("") };

@@ -660,7 +660,7 @@ async fn a_dropped_future_cuts_what_is_in_flight_and_holds_nothing() {
     let tool = FunctionTool::without_arguments("sleep", "Sleeps.", move |context| {
         let saw = Arc::clone(&saw);
         async move {
-            context.cancel.cut().await;
+            context.cancel.aborted().await;
             saw.store(true, Ordering::SeqCst);
             Ok::<_, ToolError>("woken")
         }

@@ -132,7 +132,7 @@ impl RunOutcome<'_> {
             counted(totals.steps, "step"),
             counted(self.counts.upstream_calls, "model call"),
             tokens(totals.tokens),
-            report.money.to_string(),
+            report.spend.to_string(),
             duration(self.elapsed_ms()),
         ];
         if self.counts.stop_responses > 0 {
@@ -186,7 +186,7 @@ fn of_agents(agents: &[SubAgent]) -> Vec<String> {
     // The gateway names conversations that nobody else has named.
     let is_named = |agent: &SubAgent| !agent.agent.starts_with("conversation ");
     let mut agents: Vec<&SubAgent> = agents.iter().filter(|agent| agent.steps > 0).collect();
-    let cost = |agent: &SubAgent| agent.money.usd.parse::<Money>().unwrap_or_default();
+    let cost = |agent: &SubAgent| agent.spend.usd.parse::<Money>().unwrap_or_default();
     agents.sort_by_key(|agent| std::cmp::Reverse((cost(agent), agent.tokens)));
     let mut lines = Vec::new();
     for agent in agents.iter().take(SHOWN_AGENTS) {
@@ -196,7 +196,7 @@ fn of_agents(agents: &[SubAgent]) -> Vec<String> {
             "  {kind}{name}: {} \u{b7} {} \u{b7} {}",
             counted(agent.steps, "step"),
             tokens(agent.tokens),
-            agent.money
+            agent.spend
         ));
     }
     let more = agents.get(SHOWN_AGENTS..).unwrap_or_default();
@@ -310,7 +310,7 @@ impl Drop for JsonFile {
 #[cfg(test)]
 mod tests {
     use endstop::core::run::Status;
-    use endstop::observe::{MoneyIs, MoneySpent};
+    use endstop::observe::{Spend, SpendCertainty};
     use endstop::store::RunId;
 
     use super::*;
@@ -324,9 +324,9 @@ mod tests {
             reason: None,
             steps,
             tokens: 1,
-            money: MoneySpent {
+            spend: Spend {
                 usd: steps.to_string(),
-                is: MoneyIs::Known,
+                is: SpendCertainty::Known,
                 unpriced_calls: 0,
                 estimated_calls: 0,
                 unconfirmed_usd: Money::ZERO,

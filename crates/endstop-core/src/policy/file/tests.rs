@@ -57,7 +57,7 @@ fn a_whole_policy_file_is_read() {
     assert!(!policy.rule("answered").unwrap().is_hard());
     let operator = policy.rule("operator").unwrap();
     assert_eq!(operator.overrides, 1);
-    assert_eq!(operator.grant.unwrap().money, "0.10".parse().unwrap());
+    assert_eq!(operator.grant.unwrap().cost, "0.10".parse().unwrap());
     let OnUnpriced::Rates(rates) = policy.unpriced() else { panic!("rates") };
     let usage = crate::units::TokenUsage { input: 1, output: 1, ..Default::default() };
     assert_eq!(rates.cost(&usage), Some(Money::from_picos(18_000_000)));

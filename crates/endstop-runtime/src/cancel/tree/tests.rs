@@ -72,7 +72,7 @@ fn waiters_that_are_dropped_or_woken_are_forgotten() {
     }
     assert_eq!(root.handle.waiter_count(), 0);
 
-    let (mut cancelled, mut cut) = (root.cancelled(), root.cut());
+    let (mut cancelled, mut cut) = (root.cancelled(), root.aborted());
     assert!(Pin::new(&mut cancelled).poll(&mut context).is_pending());
     assert!(Pin::new(&mut cut).poll(&mut context).is_pending());
     root.cancel(signal(), Urgency::Graceful);

@@ -74,10 +74,10 @@ fn money_is_as_sure_as_its_least_sure_call() {
     play.tell(0, BEGIN, Detail::None);
     step(&mut play, true);
     play.end();
-    let spent = reports.lock().unwrap().pop().unwrap().money;
+    let spent = reports.lock().unwrap().pop().unwrap().spend;
     assert_eq!(
         (spent.is, spent.to_string().as_str()),
-        (MoneyIs::Estimate, "about $0.001 (1 call estimated)")
+        (SpendCertainty::Estimate, "about $0.001 (1 call estimated)")
     );
     let mut play = Play::new(&reporter, "r2", policy("steps >= 9"));
     play.tell(0, BEGIN, Detail::None);
@@ -85,8 +85,8 @@ fn money_is_as_sure_as_its_least_sure_call() {
     play.tell(0, EventKind::StepBegin, Detail::None);
     play.tell(0, unpriced(0), estimate(false));
     play.end();
-    let spent = reports.lock().unwrap().pop().unwrap().money;
-    assert_eq!(spent.is, MoneyIs::LowerBound);
+    let spent = reports.lock().unwrap().pop().unwrap().spend;
+    assert_eq!(spent.is, SpendCertainty::LowerBound);
     assert_eq!(spent.to_string(), "at least $0.001 (1 call without a price)");
 }
 
@@ -112,8 +112,8 @@ fn calls_without_a_price_are_known_by_the_rates_of_the_policy() {
     play.tell(0, EventKind::StepBegin, Detail::None);
     play.tell(0, unpriced(1_000), estimate(false));
     play.end();
-    let spent = reports.lock().unwrap().pop().unwrap().money;
-    assert_eq!(spent.is, MoneyIs::Estimate);
+    let spent = reports.lock().unwrap().pop().unwrap().spend;
+    assert_eq!(spent.is, SpendCertainty::Estimate);
     assert_eq!(spent.to_string(), "about $0.003 (1 call by the rates for those without a price)");
 }
 
@@ -138,7 +138,7 @@ fn sub_agents_stand_in_the_report_of_the_run_that_began_them() {
     assert_eq!(ids, ["kid", "kid", "parent"]);
     let report = &reports[2];
     assert_eq!((report.totals.sub_agents, report.sub_agents.len()), (1, 1));
-    assert_eq!(report.money.estimated_calls, 1, "once, though the run ended twice");
+    assert_eq!(report.spend.estimated_calls, 1, "once, though the run ended twice");
     let line = "\nsub-agents: 1\n  worker\\u{1b} kid: stopped (steps_limit), 2 steps, 240 tokens, \
                 about $0.002 (1 call estimated)";
     assert!(report.to_string().contains(line), "{report}");

@@ -247,7 +247,7 @@ fn look(tasks: &mut JoinSet<()>, agent: &Inner, outside: ExternalStop, token: &C
             outer.cancelled().await;
             let Some(signal) = outer.signal() else { return };
             token.cancel((*signal).clone(), Urgency::Graceful);
-            outer.cut().await;
+            outer.aborted().await;
             token.cancel((*signal).clone(), Urgency::Now);
         });
     }

@@ -88,12 +88,7 @@ fn kind_of_status(status: u16, error: Option<&Value>) -> ModelErrorKind {
     if error.and_then(kind_of_body) == Some(ModelErrorKind::Rejected) && status < 500 {
         return ModelErrorKind::Rejected;
     }
-    match status {
-        429 => ModelErrorKind::RateLimited,
-        408 => ModelErrorKind::TimedOut,
-        409 | 425 | 500.. => ModelErrorKind::Unavailable,
-        _ => ModelErrorKind::Rejected,
-    }
+    ModelErrorKind::of_status(status)
 }
 
 /// Parts of the types and codes that providers give their errors. Sources: the API references of OpenAI,

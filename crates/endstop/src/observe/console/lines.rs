@@ -78,7 +78,7 @@ impl Seen {
         if !observation.directive.admits() {
             return None;
         }
-        self.steps = observation.run.reading("own.steps").unwrap_or_default();
+        self.steps = observation.run.gauge("own.steps").unwrap_or_default();
         (self.attempts, self.tool_calls, self.errors) = (0, 0, 0);
         self.step_began = observation.run.at();
         self.tokens_before = observation.run.tokens();

@@ -89,7 +89,7 @@ pub(super) fn run_attributes(run: &Run) -> Vec<KeyValue> {
     attributes.extend(run.trip_record().rule.map(|rule| KeyValue::new(names::RULE, rule)));
     let tokens = [(names::INPUT_TOKENS, "input_tokens"), (names::OUTPUT_TOKENS, "output_tokens")];
     for (name, gauge) in tokens {
-        attributes.extend(run.reading(gauge).map(|count| KeyValue::new(name, number(count))));
+        attributes.extend(run.gauge(gauge).map(|count| KeyValue::new(name, number(count))));
     }
     attributes
 }

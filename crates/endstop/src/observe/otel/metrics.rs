@@ -50,8 +50,8 @@ pub(super) struct Used([[Option<u64>; DIMENSIONS.len()]; 2]);
 impl Used {
     /// Direct and subtree.
     pub(super) fn of(run: &Run) -> Self {
-        let direct = DIMENSIONS.map(|name| run.reading(&format!("own.{name}")));
-        Self([direct, DIMENSIONS.map(|name| run.reading(name))])
+        let direct = DIMENSIONS.map(|name| run.gauge(&format!("own.{name}")));
+        Self([direct, DIMENSIONS.map(|name| run.gauge(name))])
     }
 
     /// As it was before the first event that is seen of a run: of what such an event can be, only a step that

@@ -1,10 +1,10 @@
-//! The nearest trips: at what a run will stop next, along each axis.
+//! The nearest trips: at what a run will stop next, along each resource.
 
 use endstop_core::Run;
 use endstop_core::condition::gauge::Unit;
 use endstop_core::condition::{Gauge, GaugeId};
 use endstop_core::policy::Action;
-use endstop_core::run::next_trip::Axis;
+use endstop_core::run::next_trip::Resource;
 
 use super::cost;
 use endstop_runtime::ledger::Budget;
@@ -12,7 +12,7 @@ use endstop_runtime::ledger::Budget;
 /// What ends a run, or holds it.
 const ENDS: &[Action] = &[Action::Stop, Action::Pause, Action::Finish];
 
-/// The rule that trips first along one axis, and the value at which it does.
+/// The rule that trips first along one resource, and the value at which it does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trip {
     pub(super) rule: String,
@@ -45,7 +45,7 @@ pub(super) struct Trips {
 
 impl Trips {
     /// The nearest trips. Where a rule that compares something else holds already, nothing is told of this
-    /// axis, and what was known before stays.
+    /// resource, and what was known before stays.
     pub(super) fn of(run: &Run, budget: &Budget, before: &Self) -> Self {
         // Once a finish rule has held, what it says is done.
         let is_open = |action: &Action| *action != Action::Finish || run.finishing().is_none();
@@ -60,10 +60,15 @@ impl Trips {
     fn among(actions: Vec<Action>, run: &Run, budget: &Budget, before: &Self) -> Self {
         let asked = Asked { run, actions };
         Self {
-            steps: asked.trip(Axis::Steps, GaugeId::Steps, run.step_count(), &before.steps),
-            tokens: asked.trip(Axis::Tokens, GaugeId::Tokens, run.tokens(), &before.tokens),
-            cost: asked.trip(Axis::Cost, GaugeId::Cost, cost(run, budget).0.picos(), &before.cost),
-            time: asked.trip(Axis::Time, GaugeId::Elapsed, run.at().0, &before.time),
+            steps: asked.trip(Resource::Steps, GaugeId::Steps, run.step_count(), &before.steps),
+            tokens: asked.trip(Resource::Tokens, GaugeId::Tokens, run.tokens(), &before.tokens),
+            cost: asked.trip(
+                Resource::Cost,
+                GaugeId::Cost,
+                cost(run, budget).0.picos(),
+                &before.cost,
+            ),
+            time: asked.trip(Resource::Time, GaugeId::Elapsed, run.at().0, &before.time),
         }
     }
 }
@@ -75,11 +80,17 @@ struct Asked<'r> {
 }
 
 impl Asked<'_> {
-    fn trip(&self, axis: Axis, id: GaugeId, used: u64, before: &Option<Trip>) -> Option<Trip> {
+    fn trip(
+        &self,
+        resource: Resource,
+        id: GaugeId,
+        used: u64,
+        before: &Option<Trip>,
+    ) -> Option<Trip> {
         let mut nearest: Option<(u64, Trip)> = None;
         let mut is_hidden = false;
         for action in &self.actions {
-            let Some(next) = self.run.next_trip(axis, &[*action]) else { continue };
+            let Some(next) = self.run.next_trip(resource, &[*action]) else { continue };
             let Some(is_own) = self.compares(&next.rule, id) else {
                 is_hidden |= next.distance == 0;
                 continue;
@@ -88,7 +99,7 @@ impl Asked<'_> {
                 continue;
             }
             let name = id.row().name;
-            let own = is_own.then(|| self.run.reading(&format!("own.{name}")).unwrap_or_default());
+            let own = is_own.then(|| self.run.gauge(&format!("own.{name}")).unwrap_or_default());
             let limit = own.unwrap_or(used).saturating_add(next.distance);
             nearest = Some((next.distance, Trip { rule: next.rule, limit, own }));
         }
