@@ -3,7 +3,8 @@
 //! Each phase owns what it needs and hands on the next:
 //!
 //! 1. [`parse`]: the request is read. [`ParsedCall`](parse::ParsedCall)
-//! 2. [`admit`]: the run takes in what came back from tools, and admits the call: its worst case is reserved.
+//! 2. [`admit`]: the run takes in what came back from tools, and admits the call: its worst case is reserved. Where the
+//!    bytes of its input do not fit, the upstream counts them first ([`count`]).
 //!    [`AdmittedCall`](admit::AdmittedCall)
 //! 3. [`send`]: the request is sent with its output cap. What the upstream refuses of the gateway's additions is
 //!    negotiated ([`negotiate`]). [`InFlightCall`](settle::InFlightCall)
@@ -14,6 +15,7 @@
 
 mod admit;
 mod context;
+mod count;
 mod negotiate;
 mod parse;
 mod pass_through;
@@ -95,7 +97,7 @@ impl CallService {
                 Ok(run) => run,
                 Err(why) => return respond::no_run(api.dialect(), &route.run, &why),
             };
-            let admitted = match admit::admit(context, &run, &parsed).await {
+            let admitted = match admit::admit(context, &run, &parsed, head).await {
                 Ok(admitted) => admitted,
                 Err(refused) => return *refused,
             };

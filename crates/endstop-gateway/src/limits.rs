@@ -92,6 +92,16 @@ pub(crate) const STOPPED_PER_RUN: usize = 16;
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How often the kill switch is read while calls are in flight: an operator sees no delay.
 pub(crate) const KILL_SWITCH_INTERVAL: Duration = Duration::from_millis(200);
+/// Bytes of new input from which on the upstream is asked to count them, where a request does not fit by its bytes: for
+/// less, the answer changes little.
+pub(crate) const MIN_COUNTED_INPUT: u64 = 4_096;
+/// How long an upstream may take to count. It takes well below a second; without an answer the bytes decide.
+pub(crate) const COUNT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Bytes of the answer of an upstream that counts: it is one number.
+pub(crate) const MAX_COUNT_RESPONSE: usize = 64 << 10;
+/// What is added to a count, in percent and in tokens. Anthropic calls its count an estimate that may differ by a small
+/// amount; how much, no provider says, so this is an assumption.
+pub(crate) const COUNT_MARGIN: (u64, u64) = (5, 512);
 /// Default output cap of calls that have none: more than most responses take, and little beside a usual limit.
 pub(crate) const DEFAULT_OUTPUT: u64 = 32_000;
 /// Default time for the head of an upstream's response. Models think for many minutes before a response that comes as

@@ -5,7 +5,7 @@ use http::StatusCode;
 use crate::json::{Raw, fields};
 use crate::parts::read_object;
 use crate::read_error::ReadError;
-use crate::request::{CallRequest, Edits};
+use crate::request::{CallRequest, CountRequest, Edits};
 use crate::response::{CallResponse, EventContent};
 use crate::sse::SseEvent;
 
@@ -33,6 +33,20 @@ pub trait Dialect: Send + Sync {
     /// # Errors
     /// Where it is not such a request.
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>;
+
+    /// The request that asks for the number of input tokens of a call, where the API can count. `path` is that of the
+    /// call, with its query. What the upstream does not take there makes it refuse, and is never left out in silence:
+    /// only fields that say nothing about the input are removed.
+    fn count_request(&self, path: &str, body: &[u8]) -> Option<CountRequest> {
+        let _ = (path, body);
+        None
+    }
+
+    /// The number of input tokens that the response to it reports.
+    fn counted_tokens(&self, body: &[u8]) -> Option<u64> {
+        let _ = body;
+        None
+    }
 
     /// Whether a request is taken without its tools: not by APIs that want them beside calls in the
     /// conversation.

@@ -73,7 +73,8 @@ pub use dialect::{Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, i
 pub use json::JsonError;
 pub use read_error::ReadError;
 pub use request::{
-    CallRequest, Edits, MessageMark, OutputContract, OutputKinds, Thread, ToolResult, ToolsOff,
+    CallRequest, CountRequest, Edits, MessageMark, OutputContract, OutputKinds, Thread, ToolResult,
+    ToolsOff,
 };
 pub use response::{CallResponse, EventContent, ToolCall};
 pub use stream_splitter::StreamSplitter;

@@ -2,10 +2,11 @@
 
 use http::StatusCode;
 
+use crate::parts::counted_tokens;
 use crate::response_outline::ResponseOutline;
 use crate::{
-    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StopText, StreamReader,
-    WrittenResponse,
+    CallRequest, CallResponse, CountRequest, Dialect, Edits, ErrorKind, ReadError, StopText,
+    StreamReader, WrittenResponse,
 };
 
 mod edit;
@@ -25,6 +26,14 @@ impl Dialect for Messages {
 
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
         edit::edit(body, edits)
+    }
+
+    fn count_request(&self, path: &str, body: &[u8]) -> Option<CountRequest> {
+        edit::to_count(path, body)
+    }
+
+    fn counted_tokens(&self, body: &[u8]) -> Option<u64> {
+        counted_tokens(body)
     }
 
     fn may_remove_tools(&self, body: &[u8]) -> bool {

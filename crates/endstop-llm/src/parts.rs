@@ -12,7 +12,7 @@ use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, par
 use crate::limits::MAX_FALLBACKS;
 use crate::response_outline::word;
 use crate::token_bound::TokenBound;
-use crate::{Edits, MessageMark, ReadError, ToolsOff};
+use crate::{CountRequest, Edits, MessageMark, ReadError, ToolsOff};
 
 fields! {
     Part<'j> {
@@ -188,6 +188,32 @@ pub(crate) fn is_nothing(edits: &Edits<'_>) -> bool {
 /// The beginning of a change of a body.
 pub(crate) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object<'_>), ReadError> {
     Ok(Changes::of(body)?)
+}
+
+/// The request that counts the tokens of a call: below its path, without the fields that say nothing about the input.
+pub(crate) fn count_below(
+    path: &str,
+    segment: &str,
+    body: &[u8],
+    without: &[&str],
+) -> Option<CountRequest> {
+    let end = path.find('?').unwrap_or(path.len());
+    let (before, query) = path.split_at(end);
+    let path = format!("{}/{segment}{query}", before.trim_end_matches('/'));
+    let (mut changes, _) = changes_of(body).ok()?;
+    changes.remove(changes.whole(), without);
+    Some(CountRequest { path, body: changes.apply() })
+}
+
+fields! {
+    Counted<'j> {
+        input: Raw<'j> = "input_tokens" | "totalTokens",
+    }
+}
+
+/// The number of input tokens that an upstream counted.
+pub(crate) fn counted_tokens(body: &[u8]) -> Option<u64> {
+    read_object::<Counted<'_>>(body).ok()?.input.count()
 }
 
 /// Lowers a number to `cap` wherever the object has it. `false` where it has none: `null` is one that is not set.

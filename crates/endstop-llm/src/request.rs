@@ -121,6 +121,8 @@ pub struct MessageMark {
     pub is_open: bool,
     /// It is not text alone.
     pub has_media: bool,
+    /// Most tokens of the images that it only refers to: what stands there may be another one the next time.
+    pub elsewhere: u64,
     /// It stands for earlier output of the model that the upstream keeps, such as reasoning by its id.
     pub names_output: bool,
 }
@@ -166,6 +168,15 @@ pub struct ToolResult {
     pub content: String,
     /// Whether the client marked it as failed.
     pub failed: bool,
+}
+
+/// A request that asks how many tokens the input of a call has. It costs nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountRequest {
+    /// The path with its query, below that of the upstream.
+    pub path: String,
+    /// The body.
+    pub body: Vec<u8>,
 }
 
 /// What is changed in a request before it is sent.

@@ -5,10 +5,11 @@
 
 use http::StatusCode;
 
+use crate::parts::counted_tokens;
 use crate::response_outline::ResponseOutline;
 use crate::{
-    CallRequest, CallResponse, Dialect, Edits, ErrorKind, ReadError, StopText, StreamReader,
-    WrittenResponse,
+    CallRequest, CallResponse, CountRequest, Dialect, Edits, ErrorKind, ReadError, StopText,
+    StreamReader, WrittenResponse,
 };
 
 mod edit;
@@ -28,6 +29,14 @@ impl Dialect for Responses {
 
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
         edit::edit(body, edits)
+    }
+
+    fn count_request(&self, path: &str, body: &[u8]) -> Option<CountRequest> {
+        edit::to_count(path, body)
+    }
+
+    fn counted_tokens(&self, body: &[u8]) -> Option<u64> {
+        counted_tokens(body)
     }
 
     fn keep_calls(&self, body: &[u8], keep: usize) -> Result<Vec<u8>, ReadError> {

@@ -157,9 +157,17 @@ impl TokenBound {
     ) -> Result<MessageMark, ReadError> {
         check_members(message.members(), MESSAGE_KEYS)?;
         let digest = digest(message)?;
-        let Weight { tokens, is_open, has_media, .. } = self.weigh(message.raw())?;
+        let Weight { tokens, is_open, has_media, elsewhere, .. } = self.weigh(message.raw())?;
         let names_output = names_output(message);
-        Ok(MessageMark { digest, bound: tokens, is_user, is_open, has_media, names_output })
+        Ok(MessageMark {
+            digest,
+            bound: tokens,
+            is_user,
+            is_open,
+            has_media,
+            elsewhere,
+            names_output,
+        })
     }
 
     /// What is kept of something beside the messages: a tool, a part of the instructions.
@@ -167,13 +175,14 @@ impl TokenBound {
         let mut hash = Xxh3::new();
         hash.update(key.as_bytes());
         digest_value(&mut hash, value);
-        let Weight { tokens, is_open, has_media, .. } = self.weigh(value)?;
+        let Weight { tokens, is_open, has_media, elsewhere, .. } = self.weigh(value)?;
         let bound = tokens.saturating_add(length(key)).saturating_add(AROUND_KEY);
         Ok(MessageMark {
             digest: hash.digest(),
             bound,
             is_open,
             has_media,
+            elsewhere,
             ..MessageMark::default()
         })
     }
@@ -181,7 +190,8 @@ impl TokenBound {
     /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
     fn weigh(self, value: Raw<'_>) -> Result<Weight, ReadError> {
         let tokens = length(value.json());
-        let mut weight = Weight { image: self.image, tokens, is_open: false, has_media: false };
+        let mut weight =
+            Weight { image: self.image, tokens, is_open: false, has_media: false, elsewhere: 0 };
         if may_have_media(value.json()) {
             weight.part(value, MAX_PART_DEPTH)?;
         }
@@ -225,6 +235,8 @@ struct Weight {
     is_open: bool,
     /// It is not text alone.
     has_media: bool,
+    /// Most tokens of images that are only referred to.
+    elsewhere: u64,
 }
 
 impl Weight {
@@ -270,6 +282,9 @@ impl Weight {
     fn image(&mut self, data: Raw<'_>) {
         let data = if data.json().starts_with('"') { length(data.json()) } else { 0 };
         self.tokens = self.tokens.saturating_sub(data).saturating_add(self.image);
+        if data == 0 {
+            self.elsewhere = self.elsewhere.saturating_add(self.image);
+        }
         self.has_media = true;
     }
 

@@ -31,6 +31,10 @@ pub(crate) fn read(body: &Value) -> Result<SimRequest, &'static str> {
     Ok(request)
 }
 
+pub(crate) fn tokens_counted(request: &SimRequest) -> Value {
+    json!({ "object": "response.input_tokens", "input_tokens": request.input_tokens })
+}
+
 fn tool(tool: &Value) -> Option<Tool> {
     if text(tool, "type") != "function" {
         return None;

@@ -10,6 +10,7 @@ use crate::request::unescaped;
 pub(crate) enum Route {
     Chat,
     Responses,
+    ResponsesCount,
     Messages,
     CountTokens,
     Gemini {
@@ -55,6 +56,8 @@ impl Route {
         }
         if path.ends_with("/chat/completions") {
             Self::Chat
+        } else if path.ends_with("/responses/input_tokens") {
+            Self::ResponsesCount
         } else if path.ends_with("/responses") {
             Self::Responses
         } else if path.ends_with("/messages/count_tokens") {
@@ -68,7 +71,9 @@ impl Route {
 
     pub(crate) fn family(&self) -> Family {
         match self {
-            Self::Chat | Self::Responses | Self::Stats | Self::Root => Family::OpenAi,
+            Self::Chat | Self::Responses | Self::ResponsesCount | Self::Stats | Self::Root => {
+                Family::OpenAi
+            }
             Self::Messages | Self::CountTokens => Family::Anthropic,
             Self::Gemini { .. } | Self::GeminiCount { .. } => Family::Gemini,
             Self::Models(family) | Self::Unknown(family) => *family,

@@ -160,13 +160,17 @@ enum BadRequest {
 fn read(route: &Route, bytes: &[u8]) -> Result<SimRequest, BadRequest> {
     let body: Value = serde_json::from_slice(bytes)?;
     let mut request = match route {
-        Route::Responses => responses::read(&body),
+        Route::Responses | Route::ResponsesCount => responses::read(&body),
         Route::Messages => messages::read(&body),
         Route::CountTokens => messages::read_to_count(&body),
         Route::Gemini { model, is_stream, is_sse } => {
             gemini::read(&body, model, *is_stream, *is_sse)
         }
-        Route::GeminiCount { model } => gemini::read(&body, model, false, false),
+        Route::GeminiCount { model } => {
+            // Either the contents alone, or a whole request.
+            let whole = body.get("generateContentRequest").unwrap_or(&body);
+            gemini::read(whole, model, false, false)
+        }
         _ => chat::read(&body),
     }
     .map_err(BadRequest::Invalid)?;
@@ -183,6 +187,7 @@ async fn answer(
     match route {
         Route::CountTokens => return json_response(200, &messages::tokens_counted(&request)),
         Route::GeminiCount { .. } => return json_response(200, &gemini::tokens_counted(&request)),
+        Route::ResponsesCount => return json_response(200, &responses::tokens_counted(&request)),
         _ => {}
     }
     let call = shared.remember(SimCall::of(&request, bytes.len()));

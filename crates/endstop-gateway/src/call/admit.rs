@@ -16,15 +16,16 @@ use endstop_runtime::{
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, request};
 
 use super::context::CallContext;
+use super::count;
 use super::negotiate::Negotiation;
 use super::parse::ParsedCall;
 use super::respond;
 use super::settle::{CallTerms, InFlightCall};
 use crate::body::Body;
-use crate::limits::{ADMISSION_RECHECK, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT};
+use crate::limits::{ADMISSION_RECHECK, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
     AcquireError, ConversationPermit, ConversationState, ConversationStep, InputBound, RunEntry,
     stop_of,
@@ -46,6 +47,8 @@ enum AdmissionBlocked {
     Stopped(Box<StopSignal>),
     /// It waits for an approval.
     Paused,
+    /// By its bytes it does not fit whole, and its tokens were not counted yet.
+    Uncounted,
     /// Tokens or money are limited, and the call has something of unknown size or price; the text says what.
     UnknownSize(Cow<'static, str>),
 }
@@ -92,6 +95,7 @@ pub(super) async fn admit(
     context: &CallContext,
     run: &Arc<RunEntry>,
     parsed: &ParsedCall,
+    head: &request::Parts,
 ) -> Result<AdmittedCall, Box<Response<Body>>> {
     let (dialect, request) = (parsed.dialect(), parsed.request());
     let config = context.config();
@@ -122,7 +126,7 @@ pub(super) async fn admit(
             return Err(stopped(&signal));
         }
     };
-    let mut admission = Admission { context, parsed, is_recorded: false };
+    let mut admission = Admission { context, parsed, is_recorded: false, counted: None };
     let mut waiting = None;
     loop {
         let notified = run.notified();
@@ -148,6 +152,9 @@ pub(super) async fn admit(
                 // If the run is cut meanwhile, the next try says so.
                 let settled = tokio::time::timeout(ADMISSION_RECHECK, notified);
                 run.handle().wait(&mut pin!(settled), CancelOn::Abort).await;
+            }
+            AdmissionBlocked::Uncounted => {
+                admission.counted = Some(count::input_tokens(context, run, parsed, head).await);
             }
             AdmissionBlocked::Paused => {
                 run.wait_while_paused(config.pause.0).await;
@@ -187,6 +194,8 @@ struct Admission<'c> {
     parsed: &'c ParsedCall,
     /// Whether the conversation has recorded what the request says.
     is_recorded: bool,
+    /// The most input tokens by the upstream's count, once it was asked; none inside where it does not count.
+    counted: Option<Option<u64>>,
 }
 
 impl Admission<'_> {
@@ -243,7 +252,12 @@ impl Admission<'_> {
             None if is_metered() => {
                 return Err(AdmissionBlocked::UnknownSize(UNKNOWN_THREAD.into()));
             }
-            None => InputBound { input: request.fixed_bound(), told: 0, is_open: false },
+            None => InputBound {
+                input: request.fixed_bound(),
+                told: 0,
+                is_open: false,
+                can_be_counted: false,
+            },
         };
         let provider = context.provider(parsed.route().family);
         let pricing = pricing_of(context, provider, request);
@@ -274,6 +288,21 @@ impl Admission<'_> {
             is_wrap_up: false,
             is_final: true,
         };
+        let can_be_counted = bound.can_be_counted && !bound.is_open;
+        if let Some(Some(counted)) = self.counted
+            && can_be_counted
+        {
+            call.input = request.with_server_tools(bound.input.min(counted.max(bound.told)));
+        }
+        let new_input = bound.input.saturating_sub(bound.told);
+        if self.counted.is_none()
+            && can_be_counted
+            && new_input >= MIN_COUNTED_INPUT
+            && is_metered()
+            && !run.fits_whole(&call)
+        {
+            return Err(AdmissionBlocked::Uncounted);
+        }
         let open = begin_call(&mut state, &mut call, parsed.body_digest(), blocked)?;
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;

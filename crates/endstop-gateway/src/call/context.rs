@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Uri};
 
+use super::count::NoCounting;
 use super::negotiate::QuirkCache;
 use crate::config::Config;
 use crate::route::{self, ApiFamily, Route};
@@ -42,6 +43,7 @@ pub(super) struct CallContext {
     registry: Arc<Registry>,
     prices: Arc<Prices>,
     quirks: QuirkCache,
+    no_counting: NoCounting,
     client: HttpClient,
     /// The provider of each API family, by whose prices its calls are charged.
     providers: [&'static str; 3],
@@ -56,7 +58,8 @@ impl CallContext {
             provider_of(&at.anthropic, "anthropic"),
             provider_of(&at.gemini, "google"),
         ];
-        Self { config, registry, prices, quirks: QuirkCache::default(), client, providers }
+        let (quirks, no_counting) = (QuirkCache::default(), NoCounting::default());
+        Self { config, registry, prices, quirks, no_counting, client, providers }
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -69,6 +72,11 @@ impl CallContext {
 
     pub(super) const fn quirks(&self) -> &QuirkCache {
         &self.quirks
+    }
+
+    /// Upstreams that do not count tokens.
+    pub(super) const fn no_counting(&self) -> &NoCounting {
+        &self.no_counting
     }
 
     pub(super) const fn client(&self) -> &HttpClient {

@@ -98,6 +98,8 @@ pub(crate) struct InputBound {
     pub(crate) told: u64,
     /// Whether it has something of unknown size, so that the bound is a guess.
     pub(crate) is_open: bool,
+    /// Whether a count of its upstream would hold when it is sent: nothing stands somewhere else.
+    pub(crate) can_be_counted: bool,
 }
 
 /// How well a request fits a conversation; more is better.
@@ -184,7 +186,7 @@ impl ConversationMemory {
     /// Returns the largest possible input of a request, or `None` if it continues a conversation of unknown size.
     ///
     /// Messages, instructions and tools that the upstream counted before have that size; the rest is bounded. What is
-    /// only referred to may be larger each time, so it counts as open always. Earlier output that the upstream keeps is
+    /// only referred to may be larger each time, so it counts as open always, and an image as the largest. Earlier output that the upstream keeps is
     /// at most what it counted for the last response.
     pub(crate) fn bound(
         &self,
@@ -195,14 +197,19 @@ impl ConversationMemory {
         let has_open = asked.fixed.iter().chain(&asked.messages).any(|mark| mark.is_open);
         let all = asked.fixed_bound().saturating_add(sum(&asked.messages));
         let names_output = |marks: &[MessageMark]| marks.iter().any(|mark| mark.names_output);
+        let elsewhere = |marks: &[MessageMark]| {
+            marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.elsewhere))
+        };
+        let can_be_counted = elsewhere(&asked.messages) == 0 && elsewhere(&asked.fixed) == 0;
         if asked.thread != Thread::Whole {
             // The size of another conversation says nothing about this one.
             let before = responses.tokens(asked.continues.as_deref()?)?;
             let is_open = has_open || names_output(&asked.messages);
-            return Some(InputBound { input: before.saturating_add(all), told: before, is_open });
+            let input = before.saturating_add(all);
+            return Some(InputBound { input, told: before, is_open, can_be_counted });
         }
-        let whole =
-            InputBound { input: all, told: 0, is_open: has_open || names_output(&asked.messages) };
+        let is_open = has_open || names_output(&asked.messages);
+        let whole = InputBound { input: all, told: 0, is_open, can_be_counted };
         let is_same = |told: &&ReportedInput| told.of.model == model_digest(asked);
         let Some(told) = self.reported.as_ref().filter(is_same).filter(|_| self.continues(digests))
         else {
@@ -210,9 +217,11 @@ impl ConversationMemory {
         };
         let new = asked.messages.get(self.count..).unwrap_or_default();
         let kept = if names_output(new) { told.output } else { 0 };
-        let parts = [sum(new), told.of.new_fixed(asked), kept];
+        // What was counted behind an address may be larger by now.
+        let known = asked.messages.get(..self.count).unwrap_or_default();
+        let parts = [sum(new), told.of.new_fixed(asked), kept, elsewhere(known)];
         let input = parts.into_iter().fold(told.input, u64::saturating_add);
-        let by_told = InputBound { input, told: told.input, is_open: has_open };
+        let by_told = InputBound { input, told: told.input, is_open: has_open, can_be_counted };
         let is_better = by_told.input < all || whole.is_open && !by_told.is_open;
         Some(if is_better { by_told } else { whole })
     }

@@ -15,6 +15,7 @@ mod attacks;
 mod batches;
 mod calls;
 mod conversations;
+mod counting;
 mod failures;
 mod finish;
 mod forms;

@@ -5,12 +5,29 @@ use serde_json::json;
 use super::request::{Content, Part, Tool, listed};
 use crate::json::{Changes, Object, Raw};
 use crate::parts::{changes_of, is_nothing, keep_items, last_of, lower, note_of, text_of_body};
-use crate::{Edits, ReadError, ToolsOff};
+use crate::{CountRequest, Edits, ReadError, ToolsOff};
 
 const CONFIG: [&str; 2] = ["generationConfig", "generation_config"];
 const CAP: [&str; 2] = ["maxOutputTokens", "max_output_tokens"];
 const TOOL_CONFIG: [&str; 2] = ["toolConfig", "tool_config"];
 const CALLING: [&str; 2] = ["functionCallingConfig", "function_calling_config"];
+
+/// The request that counts the tokens of a call: `countTokens` takes it as a whole, with the model inside.
+pub(crate) fn to_count(path: &str, body: &[u8]) -> Option<CountRequest> {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let method = path.rfind(':').or_else(|| path.to_ascii_lowercase().rfind("%3a"))?;
+    let before = path.get(..method)?;
+    let name = before.get(before.rfind("models/")?..)?;
+    let kept: Vec<&str> = query.split('&').filter(|pair| *pair != "alt=sse").collect();
+    let query = kept.join("&");
+    let separator = if query.is_empty() { "" } else { "?" };
+    let (mut changes, root) = changes_of(body).ok()?;
+    if root.get("model").is_none() {
+        changes.add(&root, "model", &json!(name).to_string());
+    }
+    let whole = [br#"{"generateContentRequest":"#.as_slice(), &changes.apply(), b"}"].concat();
+    Some(CountRequest { path: format!("{before}:countTokens{separator}{query}"), body: whole })
+}
 
 pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
     if is_nothing(edits) {

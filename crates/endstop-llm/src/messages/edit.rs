@@ -5,10 +5,28 @@
 use crate::json::{Changes, Object};
 use crate::parts::{self, Kind};
 use crate::parts::{add_note, changes_of, is_nothing, lower, note_of, turn_tools_off};
-use crate::{Edits, ReadError};
+use crate::{CountRequest, Edits, ReadError};
 
 /// The least budget of thinking that the API takes.
 const LEAST_THINKING: u64 = 1_024;
+
+/// Fields that say nothing about the input. `count_tokens` refuses them (Anthropic's API reference, "Count tokens").
+const NOT_COUNTED: [&str; 9] = [
+    "max_tokens",
+    "metadata",
+    "service_tier",
+    "stop_sequences",
+    "stream",
+    "temperature",
+    "top_k",
+    "top_p",
+    "user_profile_id",
+];
+
+/// The request that counts the tokens of a call.
+pub(crate) fn to_count(path: &str, body: &[u8]) -> Option<CountRequest> {
+    parts::count_below(path, "count_tokens", body, &NOT_COUNTED)
+}
 
 pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
     if is_nothing(edits) {

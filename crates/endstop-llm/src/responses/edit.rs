@@ -7,11 +7,37 @@ use serde_json::json;
 use super::reply::Output;
 use super::request::{Item, ItemSource};
 use crate::json::{Changes, Object};
-use crate::parts::{self};
+use crate::parts;
 use crate::parts::{
     add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
 };
-use crate::{Edits, ReadError};
+use crate::{CountRequest, Edits, ReadError};
+
+/// Fields that say nothing about the input, and that `responses/input_tokens` does not have (OpenAI's API reference,
+/// "Get input token counts").
+const NOT_COUNTED: [&str; 16] = [
+    "background",
+    "include",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "top_logprobs",
+    "top_p",
+    "user",
+];
+
+/// The request that counts the tokens of a call.
+pub(crate) fn to_count(path: &str, body: &[u8]) -> Option<CountRequest> {
+    parts::count_below(path, "input_tokens", body, &NOT_COUNTED)
+}
 
 pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
     if is_nothing(edits) {

@@ -8,10 +8,10 @@ use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::signal::StopReason;
 
-use super::plan::{PlannedCall, Worst};
+use super::plan::{CallPlan, PlannedCall, Worst};
 use crate::ledger::{Amounts, Budget, Dimension, Limits, Refused};
 use crate::limits::WORTH_A_PART;
-use crate::run::LockedChain;
+use crate::run::{LockedChain, RunHandle};
 
 /// Whether what other calls in flight hold counts against a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,19 @@ pub(super) fn is_only_held(refused: &Refused) -> bool {
     matches!(refused.dimension, Dimension::Tokens | Dimension::Cost)
         && refused.held > 0
         && refused.settled.saturating_add(refused.asked) <= refused.limit
+}
+
+impl RunHandle {
+    /// Whether all the output that a call wants fits, once other calls in flight are settled. Nothing begins and nothing
+    /// is recorded. A driver that can count the input asks this before it sends more than it has to.
+    #[must_use]
+    pub fn fits_whole(&self, plan: &CallPlan<'_>) -> bool {
+        let planned = self.planned(plan);
+        let mut chain = self.node().chain();
+        let needs_reserve = chain.needs_reserve();
+        let (worst, fits) = chain.output_that_fits(&planned, needs_reserve, Others::Ignore);
+        fits && worst.output >= planned.max_output()
+    }
 }
 
 impl LockedChain<'_> {

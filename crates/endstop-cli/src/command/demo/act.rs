@@ -71,7 +71,7 @@ fn read(whole: Value) -> Option<Act> {
     let totals = whole.pointer("/report/totals")?;
     let number = |key: &str| totals.get(key).and_then(Value::as_u64);
     Some(Act {
-        cost: whole.pointer("/report/money/usd")?.as_str()?.parse().ok()?,
+        cost: whole.pointer("/report/spend/usd")?.as_str()?.parse().ok()?,
         calls: whole.get("upstream_calls")?.as_u64()?,
         sub_agents: number("sub_agents")?,
         tokens: number("tokens")?,

@@ -1,0 +1,115 @@
+//! Counting the input of a call before it is refused: most bytes are a quarter of a token, so the bound by bytes is too
+//! high for small budgets. Where it does not fit, the upstream is asked, which costs nothing; the request goes there in
+//! any case, with the client's own credentials.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use endstop_llm::Api;
+use endstop_runtime::{CancelOn, Waited};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http::{HeaderValue, Method, Request, StatusCode, request};
+
+use super::context::CallContext;
+use super::parse::ParsedCall;
+use super::upstream_response::{WholeBody, plain, read_whole};
+use crate::limits::{COUNT_MARGIN, COUNT_TIMEOUT, MAX_COUNT_RESPONSE};
+use crate::run::RunEntry;
+
+/// Upstreams that have no endpoint that counts, by API: they are asked once.
+#[derive(Debug, Default)]
+pub(super) struct NoCounting {
+    responses: AtomicBool,
+    messages: AtomicBool,
+    gemini: AtomicBool,
+}
+
+impl NoCounting {
+    /// `None` for an API without such an endpoint.
+    const fn of(&self, api: Api) -> Option<&AtomicBool> {
+        match api {
+            Api::Chat => None,
+            Api::Responses => Some(&self.responses),
+            Api::Messages => Some(&self.messages),
+            Api::Gemini => Some(&self.gemini),
+        }
+    }
+}
+
+/// The most input tokens of a call by the count of its upstream. `None` where it does not count.
+///
+/// # Cancel safety
+/// Dropped when the client goes away; the connection is closed.
+pub(super) async fn input_tokens(
+    context: &CallContext,
+    run: &RunEntry,
+    parsed: &ParsedCall,
+    head: &request::Parts,
+) -> Option<u64> {
+    let cannot = context.no_counting().of(parsed.api())?;
+    if cannot.load(Ordering::Relaxed) {
+        return None;
+    }
+    let request = request(context, parsed, head)?;
+    let counting = tokio::time::timeout(COUNT_TIMEOUT, count(context, parsed, request));
+    match run.handle().wait(&mut pin!(counting), CancelOn::Abort).await {
+        Waited::Done(Ok(Count::Tokens(tokens))) => Some(with_margin(tokens)),
+        Waited::Done(Ok(Count::NoEndpoint)) => {
+            cannot.store(true, Ordering::Relaxed);
+            None
+        }
+        _ => None,
+    }
+}
+
+fn with_margin(tokens: u64) -> u64 {
+    let (percent, more) = COUNT_MARGIN;
+    let part = tokens.saturating_mul(percent).div_ceil(100);
+    tokens.saturating_add(part).saturating_add(more)
+}
+
+fn request(
+    context: &CallContext,
+    parsed: &ParsedCall,
+    head: &request::Parts,
+) -> Option<Request<Bytes>> {
+    let route = parsed.route();
+    let counted = parsed.dialect().count_request(&route.rest, parsed.body())?;
+    let mut headers = context.forwarded(route, &head.headers);
+    headers.remove(CONTENT_ENCODING);
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let mut request = Request::new(Bytes::from(counted.body));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = counted.path.parse().ok()?;
+    *request.headers_mut() = headers;
+    Some(request)
+}
+
+/// What came of asking.
+enum Count {
+    Tokens(u64),
+    NoEndpoint,
+    /// The request was refused, or the answer cannot be read.
+    Unknown,
+}
+
+async fn count(context: &CallContext, parsed: &ParsedCall, request: Request<Bytes>) -> Count {
+    let upstream = context.upstream(parsed.route().family);
+    let Ok(response) = context.client().send(upstream, request).await else {
+        return Count::Unknown;
+    };
+    let (parts, mut body) = response.into_parts();
+    match parts.status {
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+            return Count::NoEndpoint;
+        }
+        status if !status.is_success() => return Count::Unknown,
+        _ => {}
+    }
+    let read = read_whole(&mut body, MAX_COUNT_RESPONSE, &mut 0).await;
+    let Ok(WholeBody::Complete(bytes)) = read else { return Count::Unknown };
+    let text = plain(&parts.headers, &bytes, MAX_COUNT_RESPONSE);
+    let tokens = text.and_then(|text| parsed.dialect().counted_tokens(&text));
+    tokens.map_or(Count::Unknown, Count::Tokens)
+}
