@@ -9,6 +9,30 @@ use super::recorder::{push_header, push_seen, push_trace_line};
 use crate::observe::{Observation, Observer, RunInfo};
 
 /// Collects the trace lines of a root run until they are taken or written. The root sees what its descendants do too.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::trace::TraceBuffer;
+///
+/// let buffer = Arc::new(TraceBuffer::new());
+/// buffer.push_header(&info, None);
+/// let environment = RunEnvironment { observers: vec![buffer.clone()], ..RunEnvironment::default() };
+/// let run = RunHandle::root(info, program, environment);
+/// run.begin();
+/// let lines = buffer.take();
+/// assert_eq!(lines.lines().count(), 2);
+/// assert!(lines.contains("\"event\":\"run_begin\""));
+/// assert!(buffer.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct TraceBuffer {
     lines: Mutex<Vec<u8>>,
