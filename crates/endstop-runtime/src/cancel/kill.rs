@@ -210,7 +210,11 @@ fn first_line(bytes: &[u8]) -> String {
 /// [`Urgency::Now`] and returns. It also returns when the token is cut by somebody else. An interval below
 /// [`MIN_WATCH_INTERVAL`] is taken as that.
 ///
-/// To be run beside what it watches over, on a tokio runtime with time.
+/// To be run as a task next to the run that it watches.
+///
+/// # Panics
+///
+/// Outside a tokio runtime with time.
 ///
 /// # Cancel safety
 ///

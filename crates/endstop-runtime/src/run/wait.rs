@@ -66,6 +66,10 @@ pub enum CancelOn {
 impl RunHandle {
     /// Waits for `future`, unless the run is cancelled or one of its time limits trips.
     ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time, if the run has a time limit and the future is not ready.
+    ///
     /// # Cancel safety
     ///
     /// Cancel safe: the future is only borrowed.
@@ -79,6 +83,10 @@ impl RunHandle {
 
     /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for what is not one
     /// future, such as a stream that is read part by part.
+    ///
+    /// # Panics
+    ///
+    /// Like [`RunHandle::wait`].
     ///
     /// # Cancel safety
     ///
@@ -125,6 +133,10 @@ impl RunHandle {
 
     /// Like [`RunHandle::wait`], for what may still begin in a run that is aborted or out of time: all that begins
     /// then has `grace` together, or no time if that is `None`.
+    ///
+    /// # Panics
+    ///
+    /// Like [`RunHandle::wait`].
     ///
     /// # Cancel safety
     ///

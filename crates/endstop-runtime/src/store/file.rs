@@ -45,7 +45,8 @@ const SMALL_APPEND_BYTES: usize = 64 << 10;
 /// be on a file system with locks, so not on some network drives.
 ///
 /// States are written and read on the runtime's threads for blocking work. Appends of up to 64 KiB are
-/// written by the calling task, unless they wait for the disk ([`Durability::Power`]).
+/// written by the calling task, unless they wait for the disk ([`Durability::Power`]). Outside a tokio runtime the caller
+/// does all of it.
 ///
 /// ```
 /// use endstop_runtime::store::{FileStore, RunId, Store, StoreError, Version};
