@@ -88,6 +88,14 @@ impl ExitMeaning {
 }
 
 /// Why a subcommand failed, as people read it on standard error.
+///
+/// ```
+/// use endstop_cli::error::CliError;
+///
+/// let error = CliError::new("missing prompt").with_hint("pass it in quotes");
+/// assert_eq!(error.message, "missing prompt");
+/// assert_eq!(error.exit_code(), 2.into());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliError {
     /// What went wrong: lower case, no final stop, input in backticks.

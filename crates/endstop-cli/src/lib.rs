@@ -1,7 +1,35 @@
-//! The `endstop` command line: the root, one module per subcommand, errors and output.
+//! The command `endstop`: it stops LLM agents at their limits, prices model calls, and replays policies over
+//! transcripts.
+//!
+//! An agent that loops spends money until a person notices. `endstop run --usd 2 -- my-agent` puts a limit on a program
+//! without a change to it; the other subcommands help to choose the limit. All of the command is in this library, so
+//! that reference pages, completions and man pages are generated from it.
+//!
+//! ```
+//! use std::process::ExitCode;
+//!
+//! // The same as `endstop price claude-sonnet-4-5 --input 12000 --output 800` in a shell.
+//! let line = "endstop price claude-sonnet-4-5 --input 12000 --output 800";
+//! let args = line.split(' ').map(Into::into).collect();
+//! assert_eq!(endstop_cli::main(args), ExitCode::SUCCESS);
+//!
+//! let subcommands = endstop_cli::command();
+//! assert!(subcommands.find_subcommand("replay").is_some());
+//! ```
 //!
 //! Data goes to standard output; warnings, progress, `error:` and `hint:` go to standard error. Nothing
 //! is said by color alone. To add a subcommand: one file in `command/` and its rows in `command.rs`.
+//!
+//! # Features
+//!
+//! - `models`: model providers over HTTP, for `endstop agent --model ..`.
+//! - `otel`: OpenTelemetry GenAI spans and metrics.
+//!
+//! # Where next
+//!
+//! Install it with `cargo install endstop-cli`. The repository has guides (`docs/run.md`, `docs/choosing-limits.md`) and
+//! the reference of all options (`docs/cli.md`). Your own program can use the parts: see the crates `endstop` (an agent
+//! loop) and `endstop-gateway`. The minimum Rust version is 1.95.
 
 pub mod command;
 pub mod error;

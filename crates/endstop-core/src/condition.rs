@@ -23,6 +23,16 @@ pub use temporal::{Temporal, Window};
 /// A condition on a run.
 ///
 /// Equality and hashing look through [`Named`] conditions: `max_steps(25) == (steps >= 25)`.
+///
+/// ```
+/// use endstop_core::condition::named::{max_steps, max_usd};
+/// use endstop_core::expr::parse;
+///
+/// let built = max_steps(25) | max_usd("2.00")?;
+/// assert_eq!(built, parse("steps >= 25 or cost >= $2.00")?);
+/// assert_eq!(built.to_string(), "max_steps(25) or max_usd($2.00)");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Condition {
     /// A gauge compared with an amount.
@@ -42,6 +52,16 @@ pub enum Condition {
 }
 
 /// A gauge compared with an amount in the gauge's unit.
+///
+/// ```
+/// use endstop_core::condition::{CompareOp, Comparison, Condition, Gauge, GaugeId};
+/// use endstop_core::expr::parse;
+///
+/// let gauge = Gauge { own: true, ..Gauge::of(GaugeId::Steps) };
+/// let comparison = Comparison { gauge, op: CompareOp::Ge, value: 25 };
+/// assert_eq!(Condition::from(comparison), parse("own.steps >= 25")?);
+/// # Ok::<(), endstop_core::expr::Diagnostic>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Comparison {
     /// What is measured.

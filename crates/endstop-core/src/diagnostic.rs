@@ -9,6 +9,16 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 /// An error in an expression or a policy file.
+///
+/// ```
+/// use endstop_core::expr::parse;
+///
+/// let text = "stesp >= 25";
+/// let error = parse(text).unwrap_err();
+/// assert_eq!(error.span, 0..5);
+/// assert_eq!(error.help.as_deref(), Some("did you mean `steps`?"));
+/// println!("{}", error.render(text, "--stop", false));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     /// The cause, in one line without a final stop.

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::signal::StopReason;
 
 /// What the driver does next.
+///
+/// See the example of [`Run`](crate::Run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Directive {
     /// Go on; what was announced has begun.
@@ -39,6 +41,14 @@ impl Directive {
 }
 
 /// The status of a run (docs/semantics.md, section 6).
+///
+/// ```
+/// use endstop_core::Status;
+/// use endstop_core::signal::StopReason;
+///
+/// assert_eq!(Status::after(StopReason::CostLimitReached), Status::Stopped);
+/// assert_eq!(Status::after(StopReason::ConditionMet), Status::Completed);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {

@@ -12,6 +12,19 @@ use crate::signal::StopSignal;
 use crate::units::{Cost, Millis, Money, TokenUsage, WallTime};
 
 /// Something that happened, or is about to begin, in a run.
+///
+/// ```
+/// use endstop_core::event::Source;
+/// use endstop_core::units::Millis;
+/// use endstop_core::{Event, EventKind};
+///
+/// let begin = Event::new(Millis(1_500), EventKind::ToolBegin { tool: "shell" });
+/// assert!(begin.kind.is_intention(), "the run may refuse it");
+///
+/// // The same of a sub-agent: it counts for the run, but is no fact about its step.
+/// let begin = Event { source: Source::Descendant, ..begin };
+/// assert_eq!(begin.at, Millis(1_500));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event<'a> {
     /// Monotonic offset from the start of the run. Never decreases within a run; a smaller value is
@@ -45,6 +58,8 @@ pub enum Source {
 }
 
 /// What happened. Names and order follow the life of a step.
+///
+/// See the example of [`Event`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind<'a> {
@@ -201,6 +216,26 @@ pub enum EventKind<'a> {
 }
 
 /// A new limit given with an approval.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::probe::Probes;
+/// # use endstop_core::units::Millis;
+/// use endstop_core::event::NewLimit;
+/// use endstop_core::{Directive, Event, EventKind, Policy, Program, Run};
+///
+/// let policy = Policy::from_toml("unbounded = true\n[pause]\nlong = \"steps >= 1\"")?;
+/// let mut run = Run::new(Arc::new(Program::new(&policy, &Probes::new())?));
+/// let mut observe = |kind| run.observe(&Event::new(Millis(0), kind));
+/// assert_eq!(observe(EventKind::StepBegin), Directive::Proceed);
+/// assert_eq!(observe(EventKind::StepBegin), Directive::Pause);
+///
+/// let limit = Some(NewLimit { gauge: "steps", limit: 2 });
+/// observe(EventKind::Approved { rule: "long", limit });
+/// assert_eq!(observe(EventKind::StepBegin), Directive::Proceed);
+/// assert_eq!(observe(EventKind::StepBegin), Directive::Pause);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewLimit<'a> {
     /// The gauge by name, such as `cost`.

@@ -19,6 +19,16 @@ use crate::condition::literal::{self, quoted, wall_text};
 use crate::units::{Millis, Money, WallTime};
 
 /// A number in a gauge's unit, printed as the language reads it.
+///
+/// ```
+/// use endstop_core::condition::gauge::Unit;
+/// use endstop_core::expr::{Amount, parse_amount};
+///
+/// let amount = Amount { unit: Unit::Tokens, value: 50_000 };
+/// assert_eq!(amount.to_string(), "50k");
+/// assert_eq!(parse_amount("50k", Unit::Tokens)?, amount.value);
+/// # Ok::<(), endstop_core::expr::Diagnostic>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// The unit.

@@ -60,6 +60,20 @@ impl Action {
 ///
 /// The core counts the steps of a grant and admits no more of them. Money, tokens and time of a grant are part of
 /// [`Policy::bounds`], which a ledger enforces.
+///
+/// ```
+/// use endstop_core::condition::named::max_usd;
+/// use endstop_core::policy::{Grant, Rule};
+/// use endstop_core::{Action, Policy};
+///
+/// let grant = Some(Grant { money: "0.50".parse()?, ..Grant::default() });
+/// let soft = Rule::new("money", Action::Stop, max_usd("2.00")?);
+/// let soft = Rule { grant, hard: Some(false), overrides: 2, ..soft };
+/// let bound = Policy { rules: vec![soft], ..Policy::default() }.bounds().money.unwrap();
+/// // $2.00, and $0.50 for each of the two overrides.
+/// assert_eq!((bound.limit, bound.with_overrides), (2_000_000_000_000, 3_000_000_000_000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// Steps.
@@ -80,6 +94,20 @@ impl Default for Grant {
 }
 
 /// A rule of a policy.
+///
+/// ```
+/// use endstop_core::condition::named::{max_steps, max_usd};
+/// use endstop_core::{Action, Policy, policy::Rule};
+///
+/// let steps = Rule { overrides: 1, ..Rule::new("steps", Action::Stop, max_steps(25)) };
+/// let money = Rule::new("money", Action::Stop, max_usd("2.00")?);
+/// // A person may override a limit of steps, but not one of money.
+/// assert!(!steps.is_hard() && money.is_hard());
+///
+/// let policy = Policy { rules: vec![steps, money], ..Policy::default() };
+/// assert_eq!(policy.rule("steps").map(|rule| rule.overrides), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// Its name; unique in the policy.
@@ -173,6 +201,8 @@ pub(crate) fn gauges_in(condition: &Condition) -> impl Iterator<Item = &crate::c
 }
 
 /// What a money rule does with a call whose price is unknown.
+///
+/// See the example of [`FallbackRates`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnUnpriced {
     /// The rule trips.
@@ -185,6 +215,23 @@ pub enum OnUnpriced {
 }
 
 /// Rates for calls without a price, in pico-dollars for a million tokens.
+///
+/// ```
+/// use endstop_core::policy::{FallbackRates, OnUnpriced};
+/// use endstop_core::units::{Money, TokenUsage};
+/// use endstop_core::{Policy, condition::named::max_usd};
+///
+/// let rates = FallbackRates { input: "3.00".parse()?, output: "15.00".parse()? };
+/// let policy = Policy {
+///     on_unpriced: Some(OnUnpriced::Rates(rates)),
+///     ..Policy::from(max_usd("2.00")?)
+/// };
+/// assert_eq!(policy.unpriced(), OnUnpriced::Rates(rates));
+///
+/// let usage = TokenUsage { input: 1_000, output: 100, ..TokenUsage::default() };
+/// assert_eq!(rates.cost(&usage), Some("0.0045".parse::<Money>()?));
+/// # Ok::<(), endstop_core::units::MoneyError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FallbackRates {
     /// For a million input tokens of any class.
@@ -205,6 +252,20 @@ impl FallbackRates {
 }
 
 /// Rules and what goes with them. The order of the rules has no meaning but in what is printed.
+///
+/// ```
+/// use endstop_core::Policy;
+/// use endstop_core::condition::named::max_steps;
+///
+/// let policy = Policy::from_toml("[stop]\nlimits = \"steps >= 25 or cost >= $2.00\"")?;
+/// let steps = |policy: &Policy| policy.bounds().steps.map(|bound| bound.limit);
+/// assert_eq!(steps(&policy), Some(25));
+///
+/// // Merging adds rules, so it can only make a policy narrower.
+/// let narrower = policy.merge(&Policy::from(max_steps(10)));
+/// assert_eq!(steps(&narrower), Some(10));
+/// # Ok::<(), endstop_core::expr::Diagnostic>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// A name for people.

@@ -19,6 +19,36 @@ use crate::event::Event;
 /// A fold over the events of a run, compared as `probe("name") >= n`.
 ///
 /// It must be pure: the same events give the same value in every process.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::units::Millis;
+/// use endstop_core::probe::{Probe, Probes};
+/// use endstop_core::{Directive, Event, EventKind, Policy, Program, Run, expr::parse};
+/// use serde::{Deserialize, Serialize};
+///
+/// /// Counts user messages.
+/// #[derive(Debug, Default, Serialize, Deserialize)]
+/// struct Asked(u64);
+///
+/// impl Probe for Asked {
+///     const NAME: &'static str = "asked";
+///     fn observe(&mut self, event: &Event<'_>) {
+///         self.0 += u64::from(matches!(event.kind, EventKind::UserMessage));
+///     }
+///     fn value(&self) -> Option<u64> {
+///         Some(self.0)
+///     }
+/// }
+///
+/// let policy = Policy::stop(parse("probe(\"asked\") >= 1")?);
+/// let mut run = Run::new(Arc::new(Program::new(&policy, &Probes::new().with::<Asked>())?));
+/// let mut observe = |kind| run.observe(&Event::new(Millis(0), kind));
+/// assert_eq!(observe(EventKind::StepBegin), Directive::Proceed);
+/// observe(EventKind::UserMessage);
+/// assert_eq!(observe(EventKind::StepBegin), Directive::Stop);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Probe: fmt::Debug + Default + Serialize + DeserializeOwned + Send + 'static {
     /// The name that conditions use.
     const NAME: &'static str;
@@ -176,6 +206,22 @@ impl<F: FnMut(&Event<'_>) -> Option<u64> + Send> RunningProbe for Local<F> {
 type Start = Arc<dyn Fn(Option<&str>) -> Option<Box<dyn RunningProbe>> + Send + Sync>;
 
 /// The probes that a policy may name.
+///
+/// A program has to know each probe that its policy names; for one with a state see the example of [`Probe`].
+///
+/// ```
+/// use endstop_core::policy::PolicyError;
+/// use endstop_core::probe::Probes;
+/// use endstop_core::{Policy, Program, expr::parse};
+///
+/// let policy = Policy::stop(parse("probe(\"late\") >= 1")?);
+/// let unknown = Program::new(&policy, &Probes::new());
+/// assert!(matches!(unknown, Err(PolicyError::UnknownProbe { .. })));
+///
+/// let probes = Probes::new().with_local("late", || |event| Some(u64::from(event.at.0 > 60_000)));
+/// assert!(Program::new(&policy, &probes).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Probes {
     rows: Vec<(String, Start)>,

@@ -31,6 +31,22 @@ pub(crate) use rows::{
 };
 
 /// A policy, compiled. Immutable; shared by any number of runs.
+///
+/// ```
+/// use std::sync::Arc;
+/// use endstop_core::probe::Probes;
+/// use endstop_core::{Policy, Program, Run};
+///
+/// let policy = Policy::from_toml("[stop]\nlimits = \"steps >= 25 or cost >= $2.00\"")?;
+/// let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// let (one, other) = (Run::new(Arc::clone(&program)), Run::new(Arc::clone(&program)));
+/// assert!(Arc::ptr_eq(one.program(), other.program()));
+///
+/// // A driver does only the work that some rule asks for.
+/// assert!(program.needs_reserve());
+/// assert!(!program.needs_text() && !program.needs_results());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Program {
     policy: Policy,

@@ -121,6 +121,29 @@ impl State {
 ///
 /// Not shared between threads; cheap to create: its size is set by the policy. Every method is
 /// synchronous and does no I/O.
+///
+/// A driver asks before anything begins, and obeys:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::probe::Probes;
+/// use endstop_core::signal::StopReason;
+/// use endstop_core::units::Millis;
+/// use endstop_core::{Directive, Event, EventKind, Policy, Program, Run};
+///
+/// let policy = Policy::from_toml("[stop]\nsteps = \"steps >= 2\"")?;
+/// let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// let begin = Event::new(Millis(0), EventKind::StepBegin);
+/// let mut run = Run::new(Arc::clone(&program));
+/// assert_eq!(run.observe(&begin), Directive::Proceed);
+///
+/// // Another process goes on from the saved text.
+/// let mut run = Run::restore(program, &run.save()?)?;
+/// assert_eq!(run.observe(&begin), Directive::Proceed);
+/// assert_eq!(run.observe(&begin), Directive::Stop);
+/// assert_eq!((run.step_count(), run.stop_reason()), (2, Some(StopReason::StepsLimitReached)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Run {
     program: Arc<Program>,

@@ -127,6 +127,23 @@ pub(crate) const POLICY_SOURCE: &str = "policy:";
 /// As JSON it always has the four keys `reason`, `message`, `context`, `source`. The reader takes `[]` or
 /// `{}` for an empty context, an empty `source` as none, a missing reason as `completed`, and ignores
 /// unknown keys.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// use endstop_core::signal::{StopReason, StopSignal};
+/// use endstop_core::units::Millis;
+/// use endstop_core::{Directive, Event, EventKind, Run};
+///
+/// let signal = StopSignal::new(StopReason::StopRequested).with_message("the disk is full");
+/// assert_eq!(signal.to_string(), "stop_requested: the disk is full");
+///
+/// # let mut run = Run::new(Arc::new(Program::new(&Policy::from(max_steps(9)), &Probes::new())?));
+/// run.observe(&Event::new(Millis(0), EventKind::StopRaised { signal: &signal }));
+/// let next = run.observe(&Event::new(Millis(1), EventKind::StepBegin));
+/// assert_eq!((next, run.stop_reason()), (Directive::Stop, Some(StopReason::StopRequested)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StopSignal {
     /// The reason.
@@ -224,6 +241,18 @@ impl core::error::Error for StopSignal {}
 /// A stop that a tool, or anything else that runs inside a step, throws with `?`.
 ///
 /// It may carry a signal of its own; [`AgentStop::into_signal`] merges the two.
+///
+/// ```
+/// use endstop_core::signal::{AgentStop, StopReason, StopSignal};
+///
+/// fn delete() -> Result<(), AgentStop> {
+///     Err(StopSignal::new(StopReason::StopRequested).with_message("not without a person"))?
+/// }
+///
+/// let signal = delete().unwrap_err().into_signal("delete");
+/// assert_eq!(signal.source.as_deref(), Some("delete"));
+/// assert_eq!(signal.message, "not without a person");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentStop {
     /// The signal to raise.
@@ -273,6 +302,17 @@ impl From<StopSignal> for AgentStop {
 }
 
 /// Stop signals in order of arrival.
+///
+/// ```
+/// use endstop_core::signal::{StopReason, StopSignal, StopSignals};
+///
+/// let mut signals = StopSignals::default();
+/// signals.push(StopSignal::new(StopReason::TimeLimitReached));
+/// signals.push(StopSignal::new(StopReason::CostLimitReached));
+/// assert_eq!(signals.first().map(|signal| signal.reason), Some(StopReason::TimeLimitReached));
+/// assert_eq!(signals.highest().map(|signal| signal.reason), Some(StopReason::CostLimitReached));
+/// assert_eq!(signals.to_string(), "time_limit | cost_limit");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StopSignals(Vec<StopSignal>);
@@ -348,6 +388,15 @@ impl fmt::Display for StopSignals {
 }
 
 /// The signals that stand, and whether somebody asked to go on all the same.
+///
+/// ```
+/// use endstop_core::signal::{ExecutionContinuation, StopReason, StopSignal};
+///
+/// let mut continuation = ExecutionContinuation::default();
+/// assert_eq!(continuation.explain(), "No Stop Signals; Continuation Requested: No");
+/// continuation.stop_signals.push(StopSignal::new(StopReason::StepsLimitReached));
+/// assert_eq!(continuation.explain(), "Stop Signals: steps_limit; Continuation Requested: No");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionContinuation {
     /// The signals that stand.

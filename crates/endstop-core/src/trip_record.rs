@@ -28,6 +28,22 @@ pub(crate) use leaves::{rests_on_numbers, signal_of};
 pub const VERSION: u32 = 1;
 
 /// Why a run stopped, or how near it is. Built only when something tripped, or when asked for.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// use endstop_core::units::Millis;
+/// use endstop_core::{Event, EventKind, Run};
+///
+/// # let mut run = Run::new(Arc::new(Program::new(&Policy::from(max_steps(1)), &Probes::new())?));
+/// run.observe(&Event::new(Millis(0), EventKind::StepBegin));
+/// run.observe(&Event::new(Millis(9), EventKind::StepBegin));
+/// let record = run.trip_record();
+/// assert_eq!(record.terminated_by.as_deref(), Some("max_steps(1)"));
+/// assert_eq!((record.steps, record.at_ms), (1, 9));
+/// assert_eq!(record.to_string(), run.explain());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TripRecord {
     /// [`VERSION`].

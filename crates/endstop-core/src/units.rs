@@ -16,6 +16,16 @@ use crate::limits::MAX_READ_DOLLARS;
 pub const PICOS_PER_DOLLAR: u64 = 1_000_000_000_000;
 
 /// An exact amount of money in pico-dollars (10⁻¹² USD).
+///
+/// ```
+/// use endstop_core::units::Money;
+///
+/// let cent: Money = "0.01".parse()?;
+/// assert_eq!(cent, Money::from_picos(10_000_000_000));
+/// assert_eq!(cent.checked_add(cent).map(|sum| sum.to_string()), Some("$0.02".to_owned()));
+/// assert!("0.0000000000001".parse::<Money>().is_err(), "finer than a pico-dollar");
+/// # Ok::<(), endstop_core::units::MoneyError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Money(u64);
 
@@ -151,6 +161,22 @@ pub(crate) fn scaled_decimal(text: &str, digits: u32) -> Result<u128, MoneyError
 }
 
 /// What is known of the cost of a model call.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_usd, probe::Probes};
+/// use endstop_core::units::{Cost, Millis, Money};
+/// use endstop_core::{Event, EventKind, Run};
+///
+/// # let mut run = Run::new(Arc::new(Program::new(&Policy::from(max_usd("1")?), &Probes::new())?));
+/// let mut fail = |cost| {
+///     run.observe(&Event::new(Millis(0), EventKind::AttemptFailed { usage: None, cost: Some(cost) }));
+///     run.cost()
+/// };
+/// assert_eq!(fail(Cost::Known(Money::from_picos(7))), Some(Money::from_picos(7)));
+/// assert_eq!(fail(Cost::Unpriced), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cost {
     /// The exact amount, as the provider reported it or as the price table computes it.
@@ -160,6 +186,13 @@ pub enum Cost {
 }
 
 /// Tokens of one model call in disjoint classes: no token is counted in two of them.
+///
+/// ```
+/// use endstop_core::units::TokenUsage;
+///
+/// let usage = TokenUsage { input: 1_000, cache_read: 9_000, output: 500, ..TokenUsage::default() };
+/// assert_eq!((usage.total_input(), usage.total()), (10_000, 10_500));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TokenUsage {
     /// Input tokens that were neither read from nor written to a cache.
@@ -204,6 +237,12 @@ impl TokenUsage {
 }
 
 /// A duration, or a monotonic offset from the start of a run, in milliseconds.
+///
+/// ```
+/// use endstop_core::units::Millis;
+///
+/// assert_eq!(Millis::from_secs(90).to_string(), "1m30s");
+/// ```
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -239,6 +278,14 @@ impl fmt::Display for Millis {
 }
 
 /// Wall time in milliseconds since 1970-01-01T00:00Z. Only `now` and `deadline` read it.
+///
+/// ```
+/// use endstop_core::{condition::named::deadline, expr::parse, units::WallTime};
+///
+/// let end = WallTime(1_796_040_000_000);
+/// assert_eq!(deadline(end), parse("now >= \"2026-11-30T12:00Z\"")?);
+/// # Ok::<(), endstop_core::expr::Diagnostic>(())
+/// ```
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -104,6 +104,17 @@ impl Config {
 }
 
 /// The runs of a gateway.
+///
+/// ```
+/// use endstop_gateway::{Key, Runs, Unnamed};
+/// use endstop_runtime::store::RunId;
+///
+/// // Each client has a key of its own, and with it a run.
+/// let keys = vec![(Key::new("client-key-1"), RunId::parse("alice")?)];
+/// let runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
+/// assert!(!format!("{runs:?}").contains("client-key-1"));
+/// # Ok::<(), endstop_runtime::store::RunIdError>(())
+/// ```
 #[derive(Clone)]
 pub enum Runs {
     /// One run, whatever a request says: `endstop run`. The run path of a request names its sub-agents.
@@ -130,6 +141,8 @@ impl fmt::Debug for Runs {
 }
 
 /// The treatment of a request that names no run, if there are many.
+///
+/// See the example of [`Runs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unnamed {
     /// It is refused (400) with a hint.
@@ -140,6 +153,8 @@ pub enum Unnamed {
 }
 
 /// The form of stop responses.
+///
+/// See the example of [`Config`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopWith {
     /// A normal completion that ends the client's loop; 402 if the request demands structured output.
@@ -150,6 +165,13 @@ pub enum StopWith {
 }
 
 /// How long a call waits while its run is paused; then it gets a stop response.
+///
+/// ```
+/// use std::time::Duration;
+/// use endstop_gateway::PauseLimit;
+///
+/// assert_eq!(PauseLimit::default(), PauseLimit(Duration::from_secs(600)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseLimit(pub Duration);
 
@@ -161,6 +183,14 @@ impl Default for PauseLimit {
 }
 
 /// Limits on sizes, counts and times.
+///
+/// ```
+/// use endstop_gateway::Bounds;
+///
+/// // For a gateway with little memory.
+/// let bounds = Bounds { request: 4 << 20, answer: 4 << 20, runs: 100, ..Bounds::default() };
+/// assert!(bounds.request < Bounds::default().request);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of a request's head.
@@ -202,6 +232,17 @@ impl Default for Bounds {
 }
 
 /// The upstreams that calls are forwarded to. The gateway connects to no other host, whatever a request says.
+///
+/// ```
+/// use endstop_gateway::Upstreams;
+///
+/// let upstreams = Upstreams::all("http://127.0.0.1:4000/v1/")?;
+/// assert_eq!(upstreams.openai, "http://127.0.0.1:4000/v1");
+/// assert_eq!(upstreams.anthropic, "http://127.0.0.1:4000/");
+/// assert!(upstreams.refuse_loop("127.0.0.1:4000".parse()?).is_err());
+/// assert!(Upstreams::all("ftp://models").is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upstreams {
     /// Chat completions, responses, and requests that no other rule matches. The base has its version path (`/v1`).

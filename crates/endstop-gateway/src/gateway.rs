@@ -49,6 +49,44 @@ pub enum StartError {
 }
 
 /// A gateway that listens. It ends when it is dropped; calls in flight are then aborted and settled.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, Status, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::store::RunId;
+/// # use endstop_sim::{Script, Sim};
+/// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// use endstop_gateway::{Config, Gateway, Runs, Upstreams};
+///
+/// # async fn call(addr: std::net::SocketAddr) -> std::io::Result<String> {
+/// #     let body = r#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}"#;
+/// #     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n";
+/// #     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+/// #     let mut client = tokio::net::TcpStream::connect(addr).await?;
+/// #     client.write_all(request.as_bytes()).await?;
+/// #     let mut response = String::new();
+/// #     client.read_to_string(&mut response).await?;
+/// #     Ok(response)
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let upstream = Sim::start(Script::Answer).await?;
+/// # let upstreams = Upstreams::all(&format!("http://{}", upstream.addr()))?;
+/// # let program = Arc::new(Program::new(&Policy::from(max_steps(1)), &Probes::new())?);
+/// // `upstream` is a scripted model, and `program` stops at one step.
+/// let id = RunId::parse("demo")?;
+/// let gateway = Gateway::start(Config::new(upstreams, program, Runs::One(id.clone()))).await?;
+/// for _ in 0..2 {
+///     let response = call(gateway.addr()).await?;
+///     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+/// }
+/// // The second call was answered with a stop response, which ends the client's loop.
+/// assert_eq!((upstream.calls(), gateway.counts(&id).unwrap().stop_responses), (1, 1));
+/// assert_eq!(gateway.run(&id).unwrap().status(), Status::Stopped);
+/// gateway.shut_down().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Gateway {
     addr: SocketAddr,

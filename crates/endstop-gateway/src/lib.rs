@@ -34,10 +34,12 @@
 //!
 //! 1. `server`: a connection, bounded, its framing checked.
 //! 2. `route`: the run, upstream and API of a request. Nothing in a request names a host.
-//! 3. `call`: parsed by [`endstop_llm`], admitted by the run, sent, relayed and settled. A response is forwarded while it
-//!    arrives, and is settled before its client can send the next request. With [`Config::stored_runs`], a call is logged before
-//!    it is sent.
+//! 3. `call`: parsed by [`endstop_llm`], admitted by its run (`run`), sent (`upstream`), relayed and settled. A response is
+//!    forwarded while it arrives, and is settled before its client can send the next request. With [`Config::stored_runs`],
+//!    a call is logged before it is sent.
 //! 4. `call::respond`: the response of a stopped run.
+//!
+//! Requests of the control API go from `server` to `control`.
 //!
 //! # Where next
 //!

@@ -82,7 +82,7 @@ impl HttpClient {
     /// says so in the terms of HTTP/2. Anything else may have been processed, and a model call that is sent twice
     /// may be charged twice.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     /// Dropped, the exchange is closed (HTTP/1.1) or reset (HTTP/2).
     ///
     /// # Errors

@@ -6,6 +6,8 @@ use crate::dialect::Dialect;
 use crate::{chat, gemini, messages, responses};
 
 /// A model API.
+///
+/// See the example of [the crate](crate).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
     /// OpenAI chat completions.

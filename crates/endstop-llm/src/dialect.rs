@@ -10,6 +10,8 @@ use crate::response::{CallResponse, EventContent};
 use crate::sse::SseEvent;
 
 /// The response of the gateway itself to a call.
+///
+/// See the example of [`StopText`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenResponse {
     /// The status.
@@ -21,6 +23,8 @@ pub struct WrittenResponse {
 }
 
 /// How one API is read and written.
+///
+/// See the example of [the crate](crate), and of [`CallRequest`], [`Edits`], [`CallResponse`] and [`StopText`].
 pub trait Dialect: Send + Sync {
     /// Reads a request. `path` is that of the upstream, with its query.
     ///
@@ -123,6 +127,24 @@ pub fn is_done(data: &str) -> bool {
 }
 
 /// Reads one stream.
+///
+/// ```
+/// use endstop_llm::{Api, CallRequest, StreamSplitter};
+///
+/// let stream = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n\
+///     data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"lo\"},\"finish_reason\":\"stop\"}]}\n\n\
+///     data: [DONE]\n\n";
+/// let mut reader = Api::Chat.dialect().stream(&CallRequest::default());
+/// let mut splitter = StreamSplitter::new(false, 1 << 20);
+/// for mut chunk in stream.chunks(10) {
+///     while let Some(frame) = splitter.next_frame(&mut chunk)? {
+///         frame.event().map(|event| reader.event(&event));
+///     }
+/// }
+/// assert_eq!(reader.response().text, "Hello");
+/// assert_eq!(reader.response().finish.as_deref(), Some("stop"));
+/// # Ok::<(), endstop_llm::sse::TooLong>(())
+/// ```
 pub trait StreamReader: Send {
     /// Takes in an event.
     fn event(&mut self, event: &SseEvent<'_>) -> EventContent;
@@ -149,6 +171,19 @@ pub trait StreamReader: Send {
 }
 
 /// Why a run stopped, in words for a client and its model.
+///
+/// ```
+/// use endstop_llm::{Api, StopText};
+///
+/// let chat = Api::Chat.dialect();
+/// let body = br#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}"#;
+/// let request = chat.read("/v1/chat/completions", body)?;
+/// let text = "The run stopped at its limit of $2.00.".to_owned();
+/// let written = chat.stop(&request, &StopText { reason: "cost_limit".to_owned(), text });
+/// assert_eq!((written.status.as_u16(), written.content_type), (200, "application/json"));
+/// assert!(chat.answer(&written.body)?.text.contains("$2.00"));
+/// # Ok::<(), endstop_llm::ReadError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopText {
     /// The stop reason, such as `cost_limit`.

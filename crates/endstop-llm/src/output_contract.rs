@@ -40,7 +40,7 @@ fields! {
     }
 }
 
-/// What the client requirement on. A `final_answer` that may be called is called: it ends more loops than text does.
+/// The output contract of a request. A `final_answer` that may be called is called: it ends more loops than text does.
 pub(crate) fn output_contract(
     offers: &[Offer<'_>],
     requirement: &ToolRequirement,

@@ -5,6 +5,19 @@ use endstop_price::CallContext;
 use crate::json::{List, Object, Raw};
 
 /// What a request asks for.
+///
+/// ```
+/// use endstop_llm::Api;
+///
+/// let body = br#"{ "model": "claude-sonnet-4-5", "max_tokens": 500, "stream": true,
+///     "messages": [{ "role": "user", "content": "What is in a.txt?" }],
+///     "tools": [{ "name": "read_file", "input_schema": { "type": "object" } }] }"#;
+/// let request = Api::Messages.dialect().read("/v1/messages", body)?;
+/// assert_eq!((request.output_cap, request.is_stream), (Some(500), true));
+/// assert_eq!(request.tools, ["read_file"]);
+/// assert!(request.has_user_message && request.messages[0].bound > 0);
+/// # Ok::<(), endstop_llm::ReadError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallRequest {
     /// The model; empty where none is named.
@@ -180,6 +193,18 @@ pub struct CountRequest {
 }
 
 /// What is changed in a request before it is sent.
+///
+/// ```
+/// use endstop_llm::{Api, Edits};
+///
+/// let chat = Api::Chat.dialect();
+/// let body = br#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}],"max_tokens":9000}"#;
+/// let request = chat.read("/v1/chat/completions", body)?;
+/// let edits = Edits { output_cap: Some(500), request: Some(&request), ..Edits::default() };
+/// let changed = chat.edit(body, &edits)?;
+/// assert_eq!(chat.read("/v1/chat/completions", &changed)?.output_cap, Some(500));
+/// # Ok::<(), endstop_llm::ReadError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Edits<'e> {
     /// The output cap, of each choice.

@@ -4,6 +4,18 @@ use crate::limits::{MAX_CALLS, MAX_TEXT};
 use crate::usage::ReportedUsage;
 
 /// What a response said.
+///
+/// ```
+/// use endstop_llm::Api;
+///
+/// let body = br#"{ "candidates": [{ "content": { "parts": [{ "functionCall": {
+///     "name": "read_file", "args": { "path": "a.txt" } } }] }, "finishReason": "STOP" }],
+///     "usageMetadata": { "promptTokenCount": 30, "candidatesTokenCount": 8 } }"#;
+/// let response = Api::Gemini.dialect().answer(body)?;
+/// assert_eq!(response.tool_calls[0].tool, "read_file");
+/// assert_eq!(response.usage.map(|usage| usage.tokens.total()), Some(38));
+/// # Ok::<(), endstop_llm::ReadError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallResponse {
     /// The response's id.

@@ -9,6 +9,8 @@ use thiserror::Error;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// One event of a stream.
+///
+/// See the example of [`SseSplitter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'e> {
     /// The `event` field; empty where there is none.
@@ -110,6 +112,19 @@ pub struct TooLong {
 ///
 /// An event that lies whole in one chunk is not copied; of any other its first part is kept, at most `max`
 /// bytes.
+///
+/// ```
+/// use endstop_llm::sse::SseSplitter;
+///
+/// let mut splitter = SseSplitter::new(1 << 20);
+/// let mut chunk = &b"event: ping\ndata: 1\n\ndata: 2"[..];
+/// let frame = splitter.next_frame(&mut chunk)?.unwrap();
+/// let event = frame.event().unwrap();
+/// assert_eq!((event.name, event.data), ("ping", "1"));
+/// assert!(splitter.next_frame(&mut chunk)?.is_none(), "its blank line has not come");
+/// assert_eq!(splitter.take_rest(), b"data: 2");
+/// # Ok::<(), endstop_llm::sse::TooLong>(())
+/// ```
 #[derive(Debug)]
 pub struct SseSplitter {
     max: usize,

@@ -3,6 +3,20 @@
 use crate::sse::{Frame, SseSplitter, TooLong};
 
 /// Cuts the bytes of a stream into events: server-sent events, or the elements of a JSON list.
+///
+/// ```
+/// use endstop_llm::StreamSplitter;
+///
+/// let mut splitter = StreamSplitter::new(true, 1 << 20);
+/// let mut elements = Vec::new();
+/// for mut chunk in [&b"[{\"a\":"[..], b"1}\n,{\"b\":2}]"] {
+///     while let Some(frame) = splitter.next_frame(&mut chunk)? {
+///         elements.extend(frame.event().map(|event| event.data.to_owned()));
+///     }
+/// }
+/// assert_eq!(elements, ["{\"a\":1}", "{\"b\":2}"]);
+/// # Ok::<(), endstop_llm::sse::TooLong>(())
+/// ```
 #[derive(Debug)]
 pub struct StreamSplitter(Framing);
 

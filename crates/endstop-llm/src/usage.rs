@@ -11,6 +11,16 @@ use crate::json::Raw;
 use crate::limits::MAX_USAGE_REPORT;
 
 /// Usage as a provider counted it.
+///
+/// ```
+/// use endstop_core::units::TokenUsage;
+/// use endstop_llm::ReportedUsage;
+///
+/// let tokens = TokenUsage { input: 30, ..TokenUsage::default() };
+/// let told = ReportedUsage::default().with_tokens(&tokens);
+/// assert!(told.is_whole(0));
+/// assert!(!told.is_whole(400), "400 bytes came, and no output is counted");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportedUsage {
     /// All that was counted, for exact prices.

@@ -19,6 +19,8 @@ pub(crate) const PER_MULTIPLE: u64 = 9_000_000_000;
 /// An exact amount of dollars, in parts of 1 / (9 × 10²⁷): what a line of a price is before rounding.
 ///
 /// Sums are exact whatever their order. At most $3.7 × 10¹⁰ fit.
+///
+/// [`Priced`](crate::Priced) has such amounts, see the example of [`PriceTable`](crate::PriceTable).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExactUsd(u128);
 

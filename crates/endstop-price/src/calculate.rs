@@ -20,6 +20,8 @@ const TOTAL_INPUT: &str = "input_tokens";
 const AUDIO_DURATIONS: [&str; 2] = ["audio_seconds", "input_audio_seconds"];
 
 /// A model that was found in the table, ready to price calls. Find it once and keep it.
+///
+/// See the example of [`PriceTable`](crate::PriceTable).
 #[derive(Clone, Copy, Debug)]
 pub struct ModelPrice<'t> {
     pub(crate) provider: &'t Provider,
@@ -61,6 +63,8 @@ pub enum PriceError {
 }
 
 /// A call with its price.
+///
+/// See the example of [`PriceTable`](crate::PriceTable).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Priced {
     /// What was charged, disjoint, in order of the unit; without those that count zero. Requests that the provider

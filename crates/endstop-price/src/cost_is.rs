@@ -1,6 +1,12 @@
 //! Where the cost of a run comes from.
 
 /// What the cost of a run is.
+///
+/// ```
+/// use endstop_price::CostIs;
+///
+/// assert_eq!(CostIs::LowerBound.value(), "lower_bound");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CostIs {
     /// The sum of what the provider says it billed.

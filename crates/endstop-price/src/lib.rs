@@ -72,6 +72,26 @@ use unit::Units;
 const DATA: &[u8] = include_bytes!("../data/genai-prices.json.gz");
 
 /// A list of providers with the prices of their models.
+///
+/// ```
+/// use endstop_core::units::{TokenUsage, WallTime};
+/// use endstop_price::{CallContext, PriceTable, UsageCounts};
+///
+/// // Prices of your own; [`PriceTable::embedded`] has those of the providers.
+/// let table = PriceTable::from_json(
+///     r#"{"version":"ours 1","providers":[{"id":"lab","models":[{"id":"small",
+///         "match":{"equals":"small"},"prices":{"input_mtok":1,"output_mtok":4}}]}]}"#,
+/// )?;
+/// let model = table.find(Some("lab"), "small").unwrap();
+/// let tokens = TokenUsage { input: 1_000, output: 500, ..TokenUsage::default() };
+/// let usage = UsageCounts::from_token_usage(&tokens)?;
+/// let priced = model.price(&usage, WallTime(0), &CallContext::default())?;
+/// let parts = (priced.input.to_string(), priced.output.to_string());
+/// assert_eq!(parts, ("$0.001".to_owned(), "$0.002".to_owned()));
+/// assert_eq!(priced.total.to_string(), "$0.003");
+/// assert!(table.find(Some("lab"), "large").is_none(), "unknown, and never free");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct PriceTable(Origin);
 
@@ -116,6 +136,19 @@ pub(crate) struct Model {
 
 /// What kind of request a call was, where that changes its price. Values are those of the provider, compared
 /// exactly: `processing` `batch`, `service_tier` `flex` or `priority`, `speed` `fast`.
+///
+/// ```
+/// use endstop_core::units::{TokenUsage, WallTime};
+/// use endstop_price::{CallContext, PriceTable, UsageCounts};
+///
+/// let model = PriceTable::embedded().find(Some("anthropic"), "claude-haiku-4-5").unwrap();
+/// let usage = UsageCounts::from_token_usage(&TokenUsage { input: 1_000, ..TokenUsage::default() })?;
+/// let at = WallTime(1_793_534_400_000);
+/// let batch = CallContext { processing: Some("batch".to_owned()), ..CallContext::default() };
+/// let whole = model.total(&usage, at, &CallContext::default())?;
+/// assert!(model.total(&usage, at, &batch)? < whole);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallContext {
     /// How it was processed, for example `batch`.

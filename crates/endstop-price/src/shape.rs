@@ -11,6 +11,16 @@ use super::usage::{UsageCounts, UsageError, read_count};
 use super::{CallContext, PriceTable};
 
 /// The shape of a usage report. All but the last are read by the extractors of the price data.
+///
+/// ```
+/// use endstop_price::{UsageShape, detect_shape, read_usage};
+///
+/// let report = serde_json::json!({ "promptTokenCount": 900, "candidatesTokenCount": 100 });
+/// let shape = detect_shape(&report).unwrap();
+/// assert_eq!(shape, UsageShape::Gemini);
+/// assert_eq!(read_usage(shape, &report)?.token_usage().total(), 1_000);
+/// # Ok::<(), endstop_price::UsageError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UsageShape {
     /// `prompt_tokens`, `completion_tokens`: chat completions of OpenAI and all who copy it.

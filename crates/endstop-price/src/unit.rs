@@ -22,6 +22,14 @@ const DURATIONS: &str = "durations";
 const MILLIS: u64 = 1_000;
 
 /// A billable unit such as `input_tokens`: a place in the registry.
+///
+/// ```
+/// use endstop_price::Unit;
+///
+/// let searches = Unit::named("web_searches").unwrap();
+/// assert_eq!((searches.price_key(), searches.per()), ("web_searches_kcount", 1_000));
+/// assert_eq!(Unit::named("words"), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unit(u8);
 

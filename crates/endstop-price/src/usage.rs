@@ -88,6 +88,20 @@ pub enum UsageError {
 
 /// Counts by unit, exactly as reported: the whole and its parts side by side (`input_tokens` holds the
 /// `cache_read_tokens` too).
+///
+/// ```
+/// use endstop_core::units::TokenUsage;
+/// use endstop_price::{Unit, UsageCounts};
+///
+/// let tokens = TokenUsage { input: 100, cache_read: 900, ..TokenUsage::default() };
+/// let mut usage = UsageCounts::from_token_usage(&tokens)?;
+/// let unit = |key| Unit::named(key).unwrap();
+/// assert_eq!(usage.get(unit("input_tokens")), Some(1_000));
+/// assert_eq!(usage.get(unit("cache_read_tokens")), Some(900));
+/// usage.add(unit("web_searches"), 2)?;
+/// assert_eq!(usage.token_usage(), tokens);
+/// # Ok::<(), endstop_price::UsageError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageCounts {
     /// In order of the unit, each once: a handful, set and read for the price of every call.

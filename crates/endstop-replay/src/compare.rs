@@ -17,6 +17,22 @@ use super::{Options, Progress, record};
 use endstop_transcript::{Transcript, Warning, format};
 
 /// Runs, and where each policy would have cut them.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use endstop_core::{Policy, expr::parse};
+/// use endstop_price::PriceTable;
+/// use endstop_replay::{Options, compare};
+/// use endstop_transcript::sample;
+///
+/// let policies = ["steps >= 3", "steps >= 6"].map(|text| Policy::stop(parse(text).unwrap()));
+/// let (policy, outcomes, prices) = (Policy::default(), BTreeMap::new(), PriceTable::embedded());
+/// let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0 };
+/// let comparison = compare(&sample(), &policies, &options, &|_| {})?;
+/// assert!(comparison.effect(0).stopped >= comparison.effect(1).stopped);
+/// # Ok::<(), endstop_core::policy::PolicyError>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Comparison {
     /// The runs; what a policy did to them is in `cuts`.
@@ -94,6 +110,8 @@ impl Comparison {
 }
 
 /// What a policy would have done to some runs.
+///
+/// See the example of [`Comparison`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Effect {
     /// Runs.

@@ -11,6 +11,19 @@ use super::usage::{KindUsage, ModelUsage, ToolUsage, Usage};
 const SURE: f64 = 2.0;
 
 /// What an earlier replay said that its runs used.
+///
+/// ```
+/// use endstop_replay::{Baseline, Change, drift};
+///
+/// let replay = |model: &str| {
+///     let usage = format!(r#"{{"models":{{"{model}":{{"calls":9}}}},"tools":{{}},"kinds":{{}}}}"#);
+///     Baseline::from_json(&format!(r#"{{"version":1,"runs":3,"usage":{usage}}}"#))
+/// };
+/// let figures = drift(&replay("small")?, &replay("large")?, 0.2);
+/// let of = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap().change;
+/// assert_eq!((of("large"), of("small")), (Change::New, Change::Gone));
+/// # Ok::<(), endstop_replay::BaselineError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Baseline {
     /// Runs.

@@ -75,6 +75,8 @@ pub use usage::{KindUsage, ModelUsage, ToolUsage, Usage};
 pub use wilson::Interval;
 
 /// What to replay with.
+///
+/// See the example of [the crate](crate).
 #[derive(Debug)]
 pub struct Options<'a> {
     /// The policy; without rules, the runs are only counted.

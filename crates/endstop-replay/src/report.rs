@@ -130,6 +130,8 @@ pub struct RuleReport {
 }
 
 /// What a replay found.
+///
+/// See the example of [the crate](crate).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The version of this form: 1.

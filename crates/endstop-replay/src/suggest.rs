@@ -26,6 +26,21 @@ use families::FAMILIES;
 pub const FOLDS: usize = 5;
 
 /// What is proposed.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use endstop_core::Policy;
+/// use endstop_price::PriceTable;
+/// use endstop_replay::{Options, suggest};
+/// use endstop_transcript::sample;
+///
+/// let (policy, outcomes, prices) = (Policy::default(), BTreeMap::new(), PriceTable::embedded());
+/// let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0 };
+/// let suggestion = suggest(&sample(), &options, 0.02, &|_| {})?;
+/// assert!(suggestion.rules.iter().any(|rule| rule.condition.is_some()));
+/// # Ok::<(), endstop_core::policy::PolicyError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     /// Whether any run's outcome is known; where none is, every run counts as one not to lose.

@@ -11,6 +11,16 @@ use thiserror::Error;
 const DEFAULT_VALUES: u64 = 10;
 
 /// A name and its values.
+///
+/// ```
+/// use endstop_replay::{Sweep, candidates};
+///
+/// let sweep: Sweep = "cost=$0.25..$0.75:$0.25".parse()?;
+/// let labels: Vec<String> =
+///     candidates(None, &[sweep])?.into_iter().map(|candidate| candidate.label).collect();
+/// assert_eq!(labels, ["cost >= $0.25", "cost >= $0.50", "cost >= $0.75"]);
+/// # Ok::<(), endstop_replay::SweepError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// A gauge as written in a condition, such as `cost` or `tool_calls("search")`, or the `x` of a `{x}`.
@@ -20,6 +30,8 @@ pub struct Sweep {
 }
 
 /// A policy of a sweep.
+///
+/// See the example of [`Sweep`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// What tells it from the others: `cost >= $0.25`, `x = 3`.

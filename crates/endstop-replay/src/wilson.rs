@@ -7,6 +7,15 @@ const Z: f64 = 1.959_963_984_540_054;
 
 /// A share of counted things, with its Wilson score interval at 95 % (E. B. Wilson, 1927): unlike the
 /// textbook interval it stays honest where nothing or everything was counted, and where little was.
+///
+/// ```
+/// use endstop_replay::Interval;
+///
+/// let none_of_ten = Interval::of(0, 10).unwrap();
+/// assert_eq!(none_of_ten.low, 0.0);
+/// assert!(none_of_ten.high > 0.2, "ten runs do not show that it never happens");
+/// assert_eq!(Interval::of(0, 0), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// How many.

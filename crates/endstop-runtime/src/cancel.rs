@@ -105,7 +105,7 @@ impl CancelToken {
 
     /// Resolves when the token is cancelled, in either way; at once if it already is.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     ///
     /// It may be dropped at any time and asked for again; no cancellation is missed.
     pub const fn cancelled(&self) -> Cancelled<'_> {
@@ -114,9 +114,9 @@ impl CancelToken {
 
     /// Resolves when the token is cancelled with [`Urgency::Now`]; at once if it already is.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     ///
-    /// As of [`cancelled`](Self::cancelled).
+    /// Like [`cancelled`](Self::cancelled).
     pub const fn aborted(&self) -> Cancelled<'_> {
         Cancelled { token: self, least: Urgency::Now, key: None }
     }
@@ -124,7 +124,7 @@ impl CancelToken {
     /// The output of `future`, unless the token is aborted first: then `future` is dropped where it stands, and
     /// the signal is returned. Once the token is aborted, `future` is not polled any more, even if it is ready.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     ///
     /// That of `future`.
     ///

@@ -14,6 +14,17 @@ use tokio::time::Instant;
 pub type WallClock = Arc<dyn Fn() -> WallTime + Send + Sync>;
 
 /// The clock of one run in one process.
+///
+/// ```
+/// use endstop_core::units::{Millis, WallTime};
+/// use endstop_runtime::clock::RunClock;
+/// use std::sync::Arc;
+///
+/// // A run that is resumed goes on at the time of its last event.
+/// let clock = RunClock::start(Millis::from_secs(90), Some(Arc::new(|| WallTime(1_000))));
+/// assert!(clock.at() >= Millis::from_secs(90));
+/// assert_eq!(clock.wall(), WallTime(1_000));
+/// ```
 #[derive(Clone)]
 pub struct RunClock {
     origin: Instant,

@@ -64,10 +64,39 @@ pub use refused::Refused;
 use tree::Node;
 
 /// A handle of one node of a tree of budgets. Clones refer to the same node.
+///
+/// Several runs share a budget if each gets a child of it:
+///
+/// ```
+/// use endstop_runtime::ledger::{Amounts, Budget, Limits};
+///
+/// let steps = |steps| Amounts { steps, ..Amounts::ZERO };
+/// let shared = Budget::root(Limits { steps: Some(10), ..Limits::unlimited() });
+/// let (one, other) = (shared.child(Limits::unlimited()), shared.child(Limits::unlimited()));
+/// one.reserve(steps(7))?.settle(steps(7));
+/// assert!(other.reserve(steps(4)).is_err());
+/// assert_eq!(other.room().steps, Some(3));
+///
+/// // A person approves more.
+/// shared.set_limits(Limits { steps: Some(20), ..Limits::unlimited() });
+/// assert!(other.reserve(steps(4)).is_ok());
+/// # Ok::<(), endstop_runtime::ledger::Refused>(())
+/// ```
 #[derive(Clone)]
 pub struct Budget(Arc<Node>);
 
 /// One consistent reading of a node.
+///
+/// ```
+/// use endstop_runtime::ledger::{Amounts, Budget, Limits};
+///
+/// let budget = Budget::root(Limits { tokens: Some(1_000), ..Limits::unlimited() });
+/// let hold = budget.reserve(Amounts { tokens: 900, ..Amounts::ZERO })?;
+/// assert_eq!(budget.snapshot().committed().tokens, 900);
+/// hold.settle(Amounts { tokens: 1_100, ..Amounts::ZERO });
+/// assert_eq!(budget.snapshot().overshoot().tokens, 100);
+/// # Ok::<(), endstop_runtime::ledger::Refused>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetSnapshot {
     /// Which node of its tree; the root is 0.

@@ -7,6 +7,16 @@ use endstop_core::units::TokenUsage;
 use thiserror::Error;
 
 /// Why a request failed.
+///
+/// ```
+/// use endstop_runtime::{ModelError, ModelErrorKind};
+///
+/// let refused = ModelError::new(ModelErrorKind::Connection, "connection refused");
+/// assert!(refused.kind.is_retryable() && !refused.may_be_charged());
+/// let late = ModelError::new(ModelErrorKind::TimedOut, "no byte within 60s");
+/// assert!(late.may_be_charged(), "the provider may have answered");
+/// assert_eq!(late.to_string(), "no answer in time: no byte within 60s");
+/// ```
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{kind}: {message}")]
 pub struct ModelError {

@@ -33,6 +33,22 @@ pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAge
 pub use text::clean;
 
 /// What is fixed about a run.
+///
+/// ```
+/// use endstop_runtime::{observe::RunInfo, store::RunId};
+///
+/// let info = RunInfo {
+///     id: RunId::parse("nightly-17")?,
+///     parent: None,
+///     agent: "coder".to_owned(),
+///     model: "claude-sonnet-4-5".to_owned(),
+///     provider: "anthropic".to_owned(),
+///     depth: 0,
+///     is_resumed: false,
+/// };
+/// assert_eq!(info.id.as_str(), "nightly-17");
+/// # Ok::<(), endstop_runtime::store::RunIdError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunInfo {
     /// The run.
@@ -52,6 +68,8 @@ pub struct RunInfo {
 }
 
 /// One event of a run, and what was decided.
+///
+/// See the example of [`Observer`].
 #[derive(Clone, Copy)]
 pub struct Observation<'a> {
     /// Whose event.
@@ -190,6 +208,40 @@ impl<'a> Observation<'a> {
 }
 
 /// Watches runs. Shared by all runs of a tree.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// # use endstop_core::EventKind;
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::observe::{Detail, Observation, Observer};
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// #[derive(Default)]
+/// struct Steps(AtomicU64);
+///
+/// impl Observer for Steps {
+///     fn observe(&self, seen: &Observation<'_>) {
+///         if matches!(seen.event.kind, EventKind::StepBegin) && seen.directive.admits() {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let steps = Arc::new(Steps::default());
+/// let environment = RunEnvironment { observers: vec![steps.clone()], ..RunEnvironment::default() };
+/// let run = RunHandle::root(info, program, environment);
+/// run.begin();
+/// run.try_begin(&EventKind::StepBegin, Detail::None);
+/// assert_eq!(steps.0.load(Ordering::Relaxed), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Observer: Send + Sync {
     /// Takes in one event. Called in order for each run, while the run waits: it must not block for long
     /// and must not call back into the run. A panic is caught and ends nothing.

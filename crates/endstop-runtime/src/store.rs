@@ -39,6 +39,8 @@ pub use crate::limits::{
 };
 
 /// Number of a stored state: 1 for the first, one more with each save, 0 where nothing is stored.
+///
+/// See the example of [`FileStore`].
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -102,10 +104,12 @@ pub struct RunSummary {
 
 /// Where runs are kept.
 ///
-/// # Cancellation safety
+/// # Cancel safety
 ///
 /// A future that is dropped before it resolves has or has not done its work, as a whole. Work that has
 /// begun goes on and ends by itself.
+///
+/// See the examples of [`MemoryStore`] and [`FileStore`].
 pub trait Store: Send + Sync + Debug {
     /// What acknowledged saves and appends survive.
     fn durability(&self) -> Durability;

@@ -6,6 +6,16 @@ use serde::{Deserialize, Serialize};
 ///
 /// `endstop-llm` has a type of the same fields for calls as they are read from the wire. Neither crate depends on the
 /// other: a reader of responses needs no ledger, and a driver of its own needs no readers. This one is stored.
+///
+/// ```
+/// use endstop_runtime::ToolCall;
+///
+/// let (id, tool) = ("call_1".to_owned(), "shell".to_owned());
+/// let call = ToolCall { id, tool, arguments: r#"{"command":"ls"}"#.to_owned() };
+/// let stored = serde_json::to_string(&call)?;
+/// assert_eq!(serde_json::from_str::<ToolCall>(&stored)?, call);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The provider's id of the call; unique within a reply.
@@ -17,6 +27,13 @@ pub struct ToolCall {
 }
 
 /// What became of a tool call.
+///
+/// ```
+/// use endstop_runtime::ToolOutcome;
+///
+/// assert!(ToolOutcome::TimedOut.was_executed() && ToolOutcome::TimedOut.is_error());
+/// assert!(!ToolOutcome::Refused.was_executed());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutcome {

@@ -16,6 +16,8 @@ pub enum Api {
 }
 
 /// A model call that reached the scripted model.
+///
+/// See the example of [`Sim`](crate::Sim).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimCall {
     /// The interface.

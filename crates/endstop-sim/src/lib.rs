@@ -24,8 +24,12 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Start with [`Sim`], then see [`Script`] for what it can play and [`SimCall`] for what it saw. The command
-//! `endstop sim` runs it alone; `endstop run --upstream sim` puts the gateway in front of it.
+//! Start with [`Sim`], then see [`Script`] for what it can play and [`SimCall`] for what it saw.
+//!
+//! # Where next
+//!
+//! The command `endstop sim` runs it alone; `endstop run --upstream sim` puts the gateway in front of it. The crate
+//! `endstop-gateway` is tested against it. The minimum Rust version is 1.95.
 
 mod call;
 mod chat;
@@ -59,6 +63,27 @@ use server::Shared;
 /// A scripted model that listens.
 ///
 /// Dropping it closes the port and ends the responses that are being sent.
+///
+/// ```
+/// use endstop_sim::{Api, Script, Sim};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let sim = Sim::start(Script::Answer).await?;
+/// // Any client will do; this one has no dependencies.
+/// let body = r#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}"#;
+/// let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: sim\r\nconnection: close\r\n";
+/// let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+/// let mut client = tokio::net::TcpStream::connect(sim.addr()).await?;
+/// client.write_all(request.as_bytes()).await?;
+/// let mut response = String::new();
+/// client.read_to_string(&mut response).await?;
+/// assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+/// assert_eq!((sim.calls(), sim.log()[0].api), (1, Api::Chat));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Sim {
     addr: SocketAddr,

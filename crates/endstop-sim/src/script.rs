@@ -6,6 +6,15 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// What the scripted model does. A request may ask for another one by its model's name, `sim/<script>`.
+///
+/// ```
+/// use endstop_sim::Script;
+///
+/// let script: Script = "loop:3".parse()?;
+/// assert_eq!(script, Script::LoopFor(3));
+/// assert_eq!(script.to_string(), "loop:3");
+/// # Ok::<(), endstop_sim::ScriptError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Script {
     /// Calls a tool, for ever, each time with other arguments.

@@ -14,6 +14,21 @@ use super::warning::{WarningKind, Warnings};
 use super::{FORMATS, Format, Head, Home, Part, Transcript, Warning};
 
 /// What [`walk`] found.
+///
+/// ```
+/// use endstop_transcript::walk;
+///
+/// # let directory = std::env::temp_dir().join(format!("endstop-walk-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// # let text = "{\"endstop_trace\":1,\"run\":\"nightly-17\"}\n";
+/// # std::fs::write(directory.join("nightly.jsonl"), text)?;
+/// // The directory has one Endstop trace.
+/// let found = walk(&[directory.clone()])?;
+/// assert!(found.warnings.is_empty());
+/// assert_eq!(found.transcripts[0].format.id(), "endstop");
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Found {
     /// The transcripts, in order of their paths within each path that was named.

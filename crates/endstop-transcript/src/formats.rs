@@ -219,6 +219,8 @@ pub fn format(id: &str) -> Option<&'static Format> {
 }
 
 /// A kind of transcript: a row of [`FORMATS`].
+///
+/// See the example of [`Head`](crate::Head).
 pub struct Format {
     id: &'static str,
     describe: &'static str,

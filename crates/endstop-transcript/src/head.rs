@@ -16,6 +16,15 @@ const TAIL_BYTES: u64 = 4 << 10;
 const HEAD_LINES: usize = 20;
 
 /// The beginning and the end of a file.
+///
+/// ```
+/// use endstop_transcript::{FORMATS, Head};
+///
+/// let text = b"{\"endstop_trace\":1,\"run\":\"nightly-17\"}\n";
+/// let head = Head::new(text, b"");
+/// let format = FORMATS.iter().find(|format| format.detect(&head)).unwrap();
+/// assert_eq!(format.id(), "endstop");
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Head<'a> {
     bytes: &'a [u8],

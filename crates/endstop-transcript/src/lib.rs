@@ -99,6 +99,8 @@ pub use supplies::Supplies;
 pub use warning::{Warning, WarningKind};
 
 /// What a reader reads from.
+///
+/// [`Transcript::read`] makes it; see the example of [`Transcript`].
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'s> {
     /// The file.
@@ -110,6 +112,23 @@ pub struct Source<'s> {
 }
 
 /// A file, with the files of its sub-agents, whose format is known.
+///
+/// ```
+/// use endstop_price::PriceTable;
+/// use endstop_transcript::export::{Target, export};
+/// use endstop_transcript::{Part, Transcript, format};
+///
+/// let text = concat!(
+///     "{\"endstop_trace\":1,\"run\":\"nightly-17\"}\n",
+///     "{\"at\":0,\"event\":\"run_begin\"}\n{\"at\":9,\"event\":\"run_end\"}\n",
+/// );
+/// let main = Part::bytes("nightly.jsonl", text.as_bytes());
+/// let transcript = Transcript { format: format("endstop").unwrap(), main, children: Vec::new() };
+/// let mut runs = Vec::new();
+/// let prices = PriceTable::embedded();
+/// let warnings = export(&transcript, prices, Target::Endstop, &mut |run| runs.push(run.id));
+/// assert_eq!((runs, warnings.len()), (vec!["nightly-17".to_owned()], 0));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Transcript {
     /// The format.
@@ -129,6 +148,8 @@ impl Transcript {
 }
 
 /// What takes the runs of a transcript: `begin`, its events, `end`, and so on; warnings come at any time.
+///
+/// See the example of [the crate](crate).
 pub trait RunSink {
     /// A run begins.
     fn begin(&mut self, run: &RunHeader<'_>);
@@ -152,6 +173,14 @@ pub trait RunSink {
 
 /// What a sink looks at. In place of a text that it does not, a reader may give any other of the same length
 /// in bytes. Everything, unless said otherwise.
+///
+/// ```
+/// use endstop_transcript::Wants;
+///
+/// // A sink that only counts steps returns this from `RunSink::wants`.
+/// let wants = Wants { words: false, results: false };
+/// assert_ne!(wants, Wants::default());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wants {
     /// The model's words.

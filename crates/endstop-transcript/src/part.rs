@@ -22,6 +22,16 @@ pub(super) trait ReadSeek: Read + Seek {}
 impl<R: Read + Seek> ReadSeek for R {}
 
 /// A file of a transcript.
+///
+/// ```
+/// use endstop_transcript::Part;
+///
+/// let part = Part::bytes("a.jsonl", &b"{}\n{}\n"[..]);
+/// assert_eq!((part.name(), part.length()), ("a.jsonl", Some(6)));
+/// assert_eq!(part.line_feeds()?, 2);
+/// assert_eq!(Part::file("b.jsonl").path(), Some(std::path::Path::new("b.jsonl")));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Part {
     name: String,

@@ -63,6 +63,35 @@ use endstop_runtime::trace::TraceLineError;
 use hooks::Hooks;
 
 /// An agent: a model, tools, a policy. Cheap to clone; one agent runs any number of runs side by side.
+///
+/// ```
+/// use endstop::agent::{AgentLoop, AgentState};
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::core::signal::StopReason;
+/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::tool::{FunctionTool, ToolContext};
+/// use serde_json::json;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Search {
+///     query: String,
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // This model searches for ever.
+/// let reply = Reply::call("search", json!({ "query": "the answer" }));
+/// let search = |_: Search, _: ToolContext| async { Ok("nothing found") };
+/// let agent = AgentLoop::builder("searcher")
+///     .model(ScriptedModel::new("scripted").reply(reply).repeat_last())
+///     .tool(FunctionTool::new("search", "Searches the web.", search))
+///     .stop_when(max_steps(3))
+///     .build()?;
+/// let state = agent.execute(AgentState::with_prompt("What is the answer?")).await?;
+/// assert_eq!((state.step_count(), state.stop_reason()), (3, Some(StopReason::StepsLimitReached)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct AgentLoop(Arc<Inner>);
 
@@ -170,7 +199,11 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// As [`AgentLoop::execute`].
+    /// Like [`AgentLoop::execute`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`AgentLoop::execute`].
     pub async fn run(&self, prompt: impl Into<String>) -> Result<AgentState, ExecuteError> {
         self.execute(AgentState::with_prompt(prompt)).await
     }
@@ -183,7 +216,12 @@ impl AgentLoop {
     /// If the run cannot be begun or resumed; with a store also if the state is older than what is stored of
     /// the run. A limit, a cancellation, a failed model are outcomes, not errors.
     ///
-    /// # Cancellation safety
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time: tool calls, retries and time limits need one. The same applies to the other ways
+    /// to run or resume.
+    ///
+    /// # Cancel safety
     ///
     /// Dropping the future cuts what is in flight; what it may have spent is charged in full to a shared
     /// budget. To get a state back, cancel by a token or a source instead.
@@ -196,7 +234,11 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// As [`AgentLoop::execute`].
+    /// Like [`AgentLoop::execute`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no step begins before [`Iteration::next`].
     pub async fn iterate(&self, state: AgentState) -> Result<Iteration, ExecuteError> {
         let run = agent_run::root(self, state, None).await?;
         Ok(Iteration::new(run))
@@ -207,7 +249,11 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// As [`AgentLoop::execute`]; and if there is no such run, or another process drives it.
+    /// Like [`AgentLoop::execute`]. Also if there is no such run, or another process drives it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`AgentLoop::execute`]; the store keeps the run, which can be resumed again.
     pub async fn resume(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
         let (state, lock) = resume::load(self, id).await?;
         let run = agent_run::root(self, state, Some(lock)).await?;
@@ -218,13 +264,37 @@ impl AgentLoop {
     ///
     /// # Errors
     ///
-    /// As [`AgentLoop::resume`].
+    /// Like [`AgentLoop::resume`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the trace is read again the next time.
     pub async fn load(&self, id: &RunId) -> Result<AgentState, ExecuteError> {
         resume::load(self, id).await.map(|(state, _)| state)
     }
 }
 
 /// A run that is taken step by step.
+///
+/// ```
+/// use endstop::agent::{AgentLoop, AgentState};
+/// # use endstop::core::condition::named::max_steps;
+/// # use endstop::model::{Reply, ScriptedModel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+/// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
+/// let mut steps = agent.iterate(AgentState::with_prompt("What is the answer?")).await?;
+/// let mut saved = Vec::new();
+/// while let Some(state) = steps.next().await {
+///     saved.push(state.to_json());
+/// }
+/// assert_eq!(steps.into_state().final_response(), Some("Forty-two."));
+/// assert!(!saved.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Iteration {
     run: AgentRun,
     phase: Phase,
@@ -258,6 +328,11 @@ impl Iteration {
 
     /// Takes the next step and gives the state after it, which can be saved; `None` once the run has ended
     /// or paused and its last state was given. O(state of the policy) beyond the step.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe. A future that is dropped in the middle of a step cuts the calls in flight and leaves the step
+    /// open, so the run must not be driven further: cancel by a token or a source instead.
     pub async fn next(&mut self) -> Option<&AgentState> {
         if !self.advance().await {
             return None;
@@ -266,7 +341,11 @@ impl Iteration {
         Some(self.run.state())
     }
 
-    /// As [`Iteration::next`], without the state. False once there is nothing more to do.
+    /// Like [`Iteration::next`], without the state. Returns `false` once there is nothing more to do.
+    ///
+    /// # Cancel safety
+    ///
+    /// Like [`Iteration::next`].
     pub async fn advance(&mut self) -> bool {
         if let Some(watch) = &mut self.watch {
             watch.follow(&self.run);

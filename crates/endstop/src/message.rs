@@ -8,6 +8,16 @@ pub use endstop_runtime::{ToolCall, ToolOutcome};
 /// One message of a conversation.
 ///
 /// The JSON form has `role` (`system`, `user`, `assistant`, `tool`) and the fields of the variant.
+///
+/// ```
+/// use endstop::message::Message;
+///
+/// let message = Message::user("What is the answer?");
+/// let json = serde_json::to_string(&message)?;
+/// assert_eq!(json, r#"{"role":"user","text":"What is the answer?"}"#);
+/// assert_eq!(serde_json::from_str::<Message>(&json)?.text(), message.text());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {

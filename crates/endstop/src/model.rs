@@ -42,6 +42,28 @@ pub use secret::Secret;
 pub use timeouts::Timeouts;
 
 /// What a model is asked.
+///
+/// ```
+/// use endstop::message::Message;
+/// use endstop::model::{Model, ModelEvent, ModelRequest, Reply, ScriptedModel, ToolChoice};
+/// use futures_util::StreamExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let messages = [Message::user("What is the answer?")];
+/// let request = ModelRequest {
+///     system: "Be brief.",
+///     messages: &messages,
+///     tools: &[],
+///     tool_choice: ToolChoice::None,
+///     max_output_tokens: Some(100),
+/// };
+/// let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+/// let first = model.stream(request).next().await.unwrap()?;
+/// assert_eq!(first, ModelEvent::Text("Forty-two.".to_owned()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ModelRequest<'a> {
     /// The instructions of the agent's author, before the conversation; empty for none.
@@ -69,6 +91,8 @@ pub enum ToolChoice {
 }
 
 /// A piece of an answer.
+///
+/// See the example of [`Model`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ModelEvent {
@@ -83,6 +107,8 @@ pub enum ModelEvent {
 }
 
 /// How an answer ended.
+///
+/// See the example of [`Model`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelEnd {
     /// The model that answered, as the provider names it (`gen_ai.response.model`).
@@ -103,6 +129,35 @@ pub struct ModelEnd {
 pub type ModelStream<'a> = BoxStream<'a, Result<ModelEvent, ModelError>>;
 
 /// Something that answers requests.
+///
+/// ```
+/// use endstop::agent::AgentLoop;
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::model::{Model, ModelEnd, ModelEvent, ModelRequest, ModelStream};
+/// use futures_util::{StreamExt, stream};
+///
+/// /// Says what it was told.
+/// #[derive(Debug)]
+/// struct Echo;
+///
+/// impl Model for Echo {
+///     fn name(&self) -> &str {
+///         "echo"
+///     }
+///     fn stream<'a>(&'a self, request: ModelRequest<'a>) -> ModelStream<'a> {
+///         let text = request.messages.last().map_or("", |message| message.text()).to_owned();
+///         let events = [ModelEvent::Text(text), ModelEvent::End(ModelEnd::default())];
+///         stream::iter(events.map(Ok)).boxed()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = AgentLoop::builder("parrot").model(Echo).stop_when(max_steps(5)).build()?;
+/// assert_eq!(agent.run("Hello").await?.final_response(), Some("Hello"));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Model: Send + Sync + fmt::Debug {
     /// The model as requests name it (`gen_ai.request.model`); prices are looked up by it.
     fn name(&self) -> &str;

@@ -36,6 +36,8 @@ pub use crate::limits::{
 };
 
 /// What the model is told of a tool.
+///
+/// See the example of [`Tool`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     /// The name; 1 to 64 of `[A-Za-z0-9_-]`, as all providers take.
@@ -47,6 +49,14 @@ pub struct ToolSpec {
 }
 
 /// Where a call runs.
+///
+/// ```
+/// use endstop::tool::ToolContext;
+///
+/// let context = ToolContext::detached();
+/// assert_eq!(context.depth, 0);
+/// assert!(!context.cancel.is_cancelled(), "a long call looks at this between its parts");
+/// ```
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     /// The run that asks.
@@ -76,13 +86,51 @@ impl ToolContext {
 }
 
 /// Something that a model may call.
+///
+/// [`FunctionTool`] is enough for most. A tool whose schema is known only at run time has its own type:
+///
+/// ```
+/// use std::sync::Arc;
+/// use endstop::message::ToolCall;
+/// use endstop::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+/// use futures_util::future::BoxFuture;
+/// use serde_json::json;
+///
+/// struct Clock(ToolSpec);
+///
+/// impl Tool for Clock {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.0
+///     }
+///     fn call(
+///         self: Arc<Self>,
+///         _: ToolCall,
+///         _: ToolContext,
+///     ) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+///         Box::pin(async { Ok(ToolOutput::text("noon")) })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let (name, description) = ("clock".to_owned(), "Tells the time.".to_owned());
+/// let clock = Clock(ToolSpec { name, description, parameters: json!({ "type": "object" }) });
+/// let output = Arc::new(clock).call(ToolCall::default(), ToolContext::detached()).await;
+/// assert_eq!(output.unwrap().text, "noon");
+/// # }
+/// ```
 pub trait Tool: Send + Sync {
     /// What the model is told.
     fn spec(&self) -> &ToolSpec;
 
     /// Runs one call, whose arguments fit the schema.
     ///
-    /// # Cancellation safety
+    /// # Errors
+    ///
+    /// [`ToolError::Failed`] becomes the result that the model reads; [`ToolError::Stop`] stops the loop. A panic counts
+    /// as a failure.
+    ///
+    /// # Cancel safety
     ///
     /// When the run is cut, or the tool's time is over, the future is dropped, unless
     /// [`Tool::can_abort`] is false.
@@ -110,6 +158,13 @@ pub trait Tool: Send + Sync {
 }
 
 /// What a tool call brought.
+///
+/// ```
+/// use endstop::tool::ToolOutput;
+///
+/// let output = ToolOutput::text("3 of 20 tests fail").with_fact("failing", 3);
+/// assert_eq!(output.facts, [("failing".to_owned(), 3)]);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
     /// The result as the model sees it.
@@ -121,6 +176,14 @@ pub struct ToolOutput {
 }
 
 /// The agent that is to continue, on the same ledger.
+///
+/// ```
+/// use endstop::tool::{Handoff, ToolOutput};
+///
+/// let handoff = Handoff { to: "reviewer".to_owned(), message: "Look at main.rs.".to_owned() };
+/// let output = ToolOutput::from(handoff);
+/// assert_eq!(output.text, "handed off to reviewer");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handoff {
     /// Its name.
@@ -178,6 +241,21 @@ impl From<()> for ToolOutput {
 ///
 /// Every error converts into it with `?`. An [`AgentStop`] or a [`StopSignal`] among them stops the loop. The model reads any
 /// other error, and may recover.
+///
+/// ```
+/// use endstop::core::signal::{StopReason, StopSignal};
+/// use endstop::tool::ToolError;
+///
+/// fn read(text: &str) -> Result<u64, ToolError> {
+///     if text.is_empty() {
+///         Err(StopSignal::new(StopReason::StopRequested))?;
+///     }
+///     Ok(text.parse::<u64>()?)
+/// }
+///
+/// assert!(matches!(read("many"), Err(ToolError::Failed(_))), "the model reads why");
+/// assert!(matches!(read(""), Err(ToolError::Stop(_))), "the loop stops");
+/// ```
 pub enum ToolError {
     /// Stop the loop.
     Stop(Box<AgentStop>),

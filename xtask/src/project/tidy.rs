@@ -55,6 +55,7 @@ const RULES: &[(&str, Check)] = &[
     ("limits stand together", |p| Ok(errors::check_limits(p.modules))),
     ("the map is true", |p| Ok(map::check_map(p.tree))),
     ("what is cited is in the repository", |p| Ok(map::check_citations(p.tree))),
+    ("every crate has a front page", |p| Ok(map::check_front_pages(p.tree))),
 ];
 
 /// Something that breaks a house rule.

@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 use crate::signal::StopReason;
 
 /// A fact.
+///
+/// See the example of [`Temporal`](super::Temporal).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Fact {
     /// `called("tool")`: a call of the tool has its result.

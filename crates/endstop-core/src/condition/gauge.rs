@@ -161,6 +161,8 @@ gauges! {
 }
 
 /// A gauge as a condition names it.
+///
+/// See the example of [`Comparison`](super::Comparison).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gauge {
     /// The row.

@@ -9,6 +9,17 @@ use super::{CompareOp, Condition};
 use crate::units::Millis;
 
 /// An operator over time.
+///
+/// ```
+/// use endstop_core::condition::{Condition, Fact, Window};
+/// use endstop_core::expr::parse;
+///
+/// let failed = Condition::Fact(Fact::ToolFailed("shell".to_owned()));
+/// assert_eq!(failed.clone().streak_at_least(3), parse("streak(tool_failed(\"shell\")) >= 3")?);
+/// let often = failed.count_at_least(5, Some(Window::Steps(10)));
+/// assert_eq!(often, parse("count(tool_failed(\"shell\"), 10 steps) >= 5")?);
+/// # Ok::<(), endstop_core::expr::Diagnostic>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Temporal {
     /// `ever(c)`: has held since the run began.
@@ -75,6 +86,8 @@ impl Temporal {
 }
 
 /// How far back an operator looks.
+///
+/// See the example of [`Temporal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Window {
     /// The last so many milliseconds of elapsed time; an event exactly that long ago is inside.

@@ -3,6 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 /// True, false, or not known yet.
+///
+/// ```
+/// use endstop_core::Truth;
+///
+/// assert_eq!(Truth::known(true).or(Truth::Unknown), Truth::True);
+/// assert_eq!(Truth::known(true).and(Truth::Unknown), Truth::Unknown);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Truth {

@@ -20,6 +20,8 @@ pub struct Bound {
 
 /// What a policy bounds. A run that stops by its rules never passes these, except by what the call in
 /// flight costs.
+///
+/// See the example of [`Policy`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// Steps.

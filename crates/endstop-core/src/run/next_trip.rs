@@ -17,6 +17,8 @@ use crate::table::{GaugeIx, RuleIx, Table};
 use crate::units::{Millis, Money};
 
 /// What moves.
+///
+/// See the example of [`Reserved`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Milliseconds: moves `elapsed`, `idle`, `now`, and `active` unless the run is paused.
@@ -44,6 +46,20 @@ pub enum Resource {
 }
 
 /// What is held, or kept back, beside what is settled.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, Run, condition::named::max_tokens, probe::Probes};
+/// use endstop_core::Action;
+/// use endstop_core::run::next_trip::{Axis, Reserved};
+///
+/// # let run = Run::new(Arc::new(Program::new(&Policy::from(max_tokens(1_000)), &Probes::new())?));
+/// // Under `max_tokens(1000)`, with 400 tokens held, 600 are left.
+/// let held = Reserved { input_tokens: 300, output_tokens: 100, ..Reserved::default() };
+/// let next = run.room(Axis::Tokens, held, &[Action::Stop]).unwrap();
+/// assert_eq!(next.distance, 600);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
     /// Input tokens, cached ones included.
@@ -66,6 +82,8 @@ impl Reserved {
 }
 
 /// Where the next rule trips.
+///
+/// See the example of [`Reserved`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextTrip {
     /// How far from now, in the resource' unit; 0 if it holds already.

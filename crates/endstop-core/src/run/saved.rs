@@ -23,6 +23,21 @@ use crate::table::{Index as _, RuleIx};
 pub const VERSION: u32 = 1;
 
 /// A run as it is saved. Readers ignore keys that they do not know and take absent ones as empty.
+///
+/// [`Run::to_state`](super::Run::to_state) gives it, and [`Run::from_state`](super::Run::from_state) takes it:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, Run, Status, condition::named::max_steps, probe::Probes};
+/// use endstop_core::run::RunState;
+///
+/// # let program = Arc::new(Program::new(&Policy::from(max_steps(2)), &Probes::new())?);
+/// let text = serde_json::to_string(&Run::new(program.clone()).to_state()?)?;
+/// let state: RunState = serde_json::from_str(&text)?;
+/// assert_eq!(state.status(), Status::Pending);
+/// assert!(Run::from_state(program, state).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     version: u32,

@@ -70,6 +70,8 @@ struct Place {
 }
 
 /// One run under many policies.
+///
+/// See the example of [this module](self).
 #[derive(Debug)]
 pub struct Watch {
     watched: Arc<Watched>,

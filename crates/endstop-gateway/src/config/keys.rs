@@ -3,6 +3,14 @@
 use std::fmt;
 
 /// A key. It has no `Display`, and its `Debug` does not show it.
+///
+/// ```
+/// use endstop_gateway::Key;
+///
+/// let key = Key::new("secret");
+/// assert_eq!(format!("{key:?}"), "[key]");
+/// assert_eq!(key, Key::new("secret"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
@@ -25,6 +33,14 @@ impl fmt::Debug for Key {
 
 /// The upstreams' own keys. They take the place of keys that the gateway has issued; a client that sends no
 /// such key uses its own.
+///
+/// ```
+/// use endstop_gateway::{Key, UpstreamKeys};
+///
+/// let set = |name: &str| (name == "OPENAI_API_KEY").then(|| "secret".to_owned());
+/// let keys = UpstreamKeys::from_environment(set);
+/// assert_eq!((keys.openai, keys.gemini), (Some(Key::new("secret")), None));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamKeys {
     /// Sent as `Authorization: Bearer`.

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What came of the requests of a run, besides what its policy counts.
+///
+/// See the example of [`Gateway`](crate::Gateway).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Model calls that were sent to an upstream. Failed and cut calls, retries, and calls sent again with a lower

@@ -82,7 +82,7 @@ impl H1Client {
     /// Sends a request whose target is absolute. The upstream has the time `within` to answer, from when the request
     /// has its connection.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     /// Dropped, the connection that has the request is closed, and one that is being made is given up.
     pub(super) async fn send(
         &self,

@@ -20,6 +20,8 @@ use crate::run::{RunHandle, RunNode};
 use crate::tool_call::ToolCall;
 
 /// The outcome of a call that was replied to.
+///
+/// See the example of [`CallPlan`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome<'o> {
     /// The model that answered.
@@ -58,6 +60,38 @@ pub struct Charge {
 }
 
 /// The part of a response that was received.
+///
+/// Passed to [`OpenCall::failed`] and [`OpenCall::most`]:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// # use endstop_core::units::TokenUsage;
+/// # use endstop_price::PriceTable;
+/// # use endstop_runtime::{CallPlan, Pricing, RunEnvironment};
+/// use endstop_runtime::{ModelError, ModelErrorKind, Received};
+///
+/// # let run = RunHandle::root(info, program, RunEnvironment::default());
+/// # let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
+/// # let (told, max_output, min_output, is_wrap_up, is_final) = (0, 10, 1, false, true);
+/// # let plan = CallPlan { pricing: &pricing, input: 10, told, max_output, min_output, is_wrap_up, is_final };
+/// # run.begin();
+/// # run.begin_step(&plan);
+/// # let call = run.begin_call(&plan).unwrap();
+/// // A stream broke after the provider had reported its input, and 300 bytes of output.
+/// let usage = TokenUsage { input: 2_000, ..TokenUsage::default() };
+/// let received = Received { usage: Some(usage), output_bytes: 300, ..Received::default() };
+/// let error = ModelError::new(ModelErrorKind::Truncated, "the connection broke");
+/// let charge = call.failed(&error, &received).unwrap();
+/// assert!(charge.is_estimate && charge.usage.input == 2_000 && charge.usage.output > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
     /// What the provider reported of it.
@@ -82,6 +116,8 @@ pub enum NotBegun {
 }
 
 /// A call that has begun. It is settled exactly once; one that is dropped charges its worst case.
+///
+/// See the example of [`CallPlan`].
 #[derive(Debug)]
 #[must_use = "a call that is dropped charges its worst case"]
 pub struct OpenCall {

@@ -19,6 +19,38 @@ pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is n
     any more. Answer now, as well as you can, with what you have. Say what is missing.";
 
 /// A model call that is about to be made, as its driver knows it.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # use endstop_runtime::RunEnvironment;
+/// # let policy = Policy::from_toml("[stop]\nmoney = \"cost >= $0.05\"")?;
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// # let run = RunHandle::root(info, program, RunEnvironment::default());
+/// use endstop_core::units::{Cost, TokenUsage};
+/// use endstop_price::PriceTable;
+/// use endstop_runtime::{CallPlan, MIN_OUTPUT_TOKENS, Outcome, Pricing};
+///
+/// // `run` stops at $0.05.
+/// # run.begin();
+/// let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
+/// let (input, max_output, min_output) = (2_000, 8_000, MIN_OUTPUT_TOKENS);
+/// let (told, is_wrap_up, is_final) = (0, false, true);
+/// let plan =
+///     CallPlan { pricing: &pricing, input, told, max_output, min_output, is_wrap_up, is_final };
+/// assert!(run.begin_step(&plan).admits());
+/// let call = run.begin_call(&plan).unwrap();
+/// assert!(call.output_cap() < Some(max_output), "so much output does not fit");
+///
+/// let usage = TokenUsage { input: 1_500, output: 200, ..TokenUsage::default() };
+/// call.replied(&Outcome { usage, finish: Some("stop"), ..Outcome::default() });
+/// assert_eq!(run.cost(), Cost::Known("0.0075".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct CallPlan<'p> {
     /// The model's prices, and its name and provider.

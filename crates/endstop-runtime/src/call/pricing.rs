@@ -10,6 +10,15 @@ use endstop_price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
 use crate::limits::LARGEST_WINDOW;
 
 /// What a call has beside text, which models may charge at other rates.
+///
+/// ```
+/// use endstop_price::PriceTable;
+/// use endstop_runtime::{Modalities, Pricing};
+///
+/// let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
+/// let speech = Modalities { audio_output: true, ..Modalities::default() };
+/// assert!(!pricing.has_output_rates(speech), "the cost of such a reply is not known");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modalities {
     /// The request has images, recordings or files.
@@ -39,6 +48,19 @@ impl Modalities {
 }
 
 /// Prices calls of one model.
+///
+/// ```
+/// use endstop_core::units::{Cost, TokenUsage, WallTime};
+/// use endstop_price::PriceTable;
+/// use endstop_runtime::Pricing;
+///
+/// let (at, prices) = (WallTime(1_793_534_400_000), PriceTable::embedded());
+/// let usage = TokenUsage { input: 1_000, output: 100, ..TokenUsage::default() };
+/// let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", prices);
+/// assert_eq!(pricing.cost(&usage, at), Cost::Known("0.0045".parse()?));
+/// assert_eq!(Pricing::new("", "my-own-model", prices).cost(&usage, at), Cost::Unpriced);
+/// # Ok::<(), endstop_core::units::MoneyError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pricing {
     provider: Arc<str>,

@@ -37,6 +37,15 @@ impl Stage {
 }
 
 /// Counts interrupts.
+///
+/// ```
+/// use endstop_runtime::cancel::interrupt::{Interrupts, Stage};
+///
+/// let mut interrupts = Interrupts::new();
+/// assert_eq!(interrupts.interrupt(), Stage::Stop);
+/// assert_eq!(interrupts.interrupt(), Stage::Abort);
+/// assert_eq!(interrupts.interrupt(), Stage::Exit);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
     last: Option<Stage>,
@@ -64,9 +73,17 @@ impl Interrupts {
 /// Cancels `token` on Ctrl-C, and on Unix on SIGTERM, in the stages of [`Interrupts`]; the third ends the
 /// process with [`EXIT_CODE`], without running destructors. It never returns.
 ///
-/// To be spawned once for the life of the process, on a tokio runtime with I/O: signals are heard from the
-/// first poll on, and once heard they do not end the process by themselves even after this is dropped.
-/// Where the system lets nobody listen, an interrupt does what it does by default.
+/// To be spawned once for the life of the process: signals are heard from the first poll on. If the system does not let
+/// the process listen, an interrupt does what it does by default.
+///
+/// # Panics
+///
+/// Outside a tokio runtime with I/O.
+///
+/// # Cancel safety
+///
+/// Not cancel safe: once this was polled, the first signals no longer end the process, even after this is dropped. A
+/// second call counts the interrupts from one again.
 pub async fn cancel_on_interrupt(token: CancelToken) {
     let Ok(mut listener) = Listener::new() else {
         return pending().await;

@@ -14,6 +14,23 @@ use super::{CancelToken, Urgency};
 use crate::limits::{MAX_MESSAGE_BYTES, MIN_WATCH_INTERVAL};
 
 /// Something outside the run that ends it.
+///
+/// ```
+/// use endstop_runtime::cancel::KillSwitch;
+///
+/// /// On from a given hour of the day.
+/// #[derive(Debug)]
+/// struct ClosingTime(fn() -> u8);
+///
+/// impl KillSwitch for ClosingTime {
+///     fn on(&self) -> Option<String> {
+///         ((self.0)() >= 22).then(|| "closing time".to_owned())
+///     }
+/// }
+///
+/// assert_eq!(ClosingTime(|| 21).on(), None);
+/// assert_eq!(ClosingTime(|| 22).on().as_deref(), Some("closing time"));
+/// ```
 pub trait KillSwitch: Send + Sync + Debug {
     /// The message, while the switch is on; it may be empty.
     ///
@@ -29,6 +46,8 @@ pub fn kill_signal(message: impl Into<String>) -> StopSignal {
 }
 
 /// A switch that is never on.
+///
+/// See the example of [`KillSwitch`] for one that can be on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoKillSwitch;
 
@@ -39,6 +58,17 @@ impl KillSwitch for NoKillSwitch {
 }
 
 /// A switch within the process. Clones are the same switch.
+///
+/// ```
+/// use endstop_runtime::cancel::{KillSwitch, MemoryKillSwitch};
+///
+/// let switch = MemoryKillSwitch::new();
+/// let seen_by_runs = switch.clone();
+/// switch.turn_on("maintenance");
+/// assert_eq!(seen_by_runs.on().as_deref(), Some("maintenance"));
+/// switch.reset();
+/// assert_eq!(seen_by_runs.on(), None);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryKillSwitch {
     // Not of the alias module: a model checker has nothing to find in a single lock.
@@ -78,6 +108,20 @@ impl KillSwitch for MemoryKillSwitch {
 ///
 /// Whatever else stands in the place of the file counts as on too: a directory, a file that cannot be
 /// read, a link that leads nowhere, a directory on the way that cannot be entered. The message then says so.
+///
+/// ```
+/// use endstop_runtime::cancel::{FileKillSwitch, KillSwitch};
+///
+/// # let path = std::env::temp_dir().join(format!("endstop-{}", endstop_runtime::store::RunId::new()));
+/// let switch = FileKillSwitch::new(&path);
+/// assert_eq!(switch.on(), None);
+/// // `echo maintenance > path` does the same.
+/// switch.turn_on("maintenance")?;
+/// assert_eq!(switch.on().as_deref(), Some("maintenance"));
+/// switch.reset()?;
+/// assert_eq!(switch.on(), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileKillSwitch {
     path: PathBuf,
@@ -166,9 +210,13 @@ fn first_line(bytes: &[u8]) -> String {
 /// [`Urgency::Now`] and returns. It also returns when the token is cut by somebody else. An interval below
 /// [`MIN_WATCH_INTERVAL`] is taken as that.
 ///
-/// To be run beside what it watches over, on a tokio runtime with time.
+/// To be run as a task next to the run that it watches.
 ///
-/// # Cancellation safety
+/// # Panics
+///
+/// Outside a tokio runtime with time.
+///
+/// # Cancel safety
 ///
 /// It may be dropped at any time; from then on nobody looks.
 pub async fn watch_kill_switch(switch: Arc<dyn KillSwitch>, token: CancelToken, every: Duration) {

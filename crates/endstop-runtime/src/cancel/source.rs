@@ -9,6 +9,18 @@ use crate::sync::{Arc, Mutex};
 
 /// A request to cancel, made anywhere in the process and seen at the next checkpoint; an abort is seen at once. Clones are
 /// the same source.
+///
+/// ```
+/// use endstop_core::signal::StopReason;
+/// use endstop_runtime::cancel::InMemoryCancellationSource;
+///
+/// let source = InMemoryCancellationSource::new();
+/// let button = source.clone();
+/// std::thread::spawn(move || button.cancel("the user closed the window")).join().unwrap();
+/// let signal = source.signal().unwrap();
+/// assert_eq!(signal.reason, StopReason::UserRequested);
+/// assert_eq!(signal.message, "the user closed the window");
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct InMemoryCancellationSource {
     /// The request that is waited for. Only one that was made is ever replaced, so nobody waits for one that
@@ -64,7 +76,7 @@ impl InMemoryCancellationSource {
     /// Resolves when a cancellation is requested, at once if it already is; also if the request is taken back
     /// between.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     ///
     /// It may be dropped at any time and asked for again.
     pub async fn requested(&self) {
@@ -73,7 +85,7 @@ impl InMemoryCancellationSource {
 
     /// Resolves when an abort is requested, at once if it already is, with its signal.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     ///
     /// It may be dropped at any time and asked for again.
     pub async fn aborted(&self) -> StopSignal {

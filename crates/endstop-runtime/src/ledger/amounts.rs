@@ -60,6 +60,15 @@ impl fmt::Display for Dimension {
 }
 
 /// An amount of each dimension. In JSON money is an integer of pico-dollars, `cost_picos`.
+///
+/// ```
+/// use endstop_runtime::ledger::Amounts;
+///
+/// let worst = Amounts { attempts: 1, tokens: 900, ..Amounts::ZERO };
+/// let actual = Amounts { attempts: 1, tokens: 400, ..Amounts::ZERO };
+/// assert_eq!(worst.checked_sub(&actual), Some(Amounts { tokens: 500, ..Amounts::ZERO }));
+/// assert_eq!(actual.checked_sub(&worst), None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Amounts {
@@ -158,6 +167,8 @@ impl Amounts {
 /// A limit for each dimension: `None` is unlimited, 0 admits nothing.
 ///
 /// In JSON every key has to be there: unlimited is written out, as `null`.
+///
+/// See the example of [`Budget`](super::Budget).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {

@@ -19,6 +19,22 @@ const VERSION: u32 = 1;
 /// A guard dies with its process, and what its call spent is then known to nobody. A table that is stored
 /// with the run still names the call when the run is resumed: whoever closes the lease first settles
 /// it, and one that nobody closed in time is charged in full.
+///
+/// ```
+/// use endstop_runtime::ledger::{Amounts, Budget, LeaseTable, Limits};
+/// use std::time::Duration;
+///
+/// let worst = Amounts { tokens: 900, ..Amounts::ZERO };
+/// let mut leases = LeaseTable::new();
+/// leases.open(1, worst, Duration::from_secs(60))?;
+///
+/// // The process ends, and another one reads what was stored.
+/// let mut leases: LeaseTable = serde_json::from_str(&serde_json::to_string(&leases)?)?;
+/// let budget = Budget::root(Limits::unlimited());
+/// assert_eq!(leases.expire(Duration::from_secs(61), &budget).len(), 1);
+/// assert_eq!(budget.settled(), worst);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct LeaseTable {

@@ -7,6 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::amounts::Dimension;
 
 /// A reservation that was refused. Amounts of money are in pico-dollars.
+///
+/// ```
+/// use endstop_core::units::Money;
+/// use endstop_runtime::ledger::{Amounts, Budget, Limits};
+///
+/// let cents = |n: u64| Money::from_picos(n * 10_000_000_000);
+/// let budget = Budget::root(Limits { cost: Some(cents(100)), ..Limits::unlimited() });
+/// budget.charge(Amounts { cost: cents(60), ..Amounts::ZERO });
+/// let refused = budget.reserve(Amounts { cost: cents(50), ..Amounts::ZERO }).unwrap_err();
+/// let text = "cost: $0.50 asked, $0.40 left of $1.00 ($0.60 settled, $0.00 held)";
+/// assert_eq!(refused.to_string(), text);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// The node that refused: the outermost, where several would have.

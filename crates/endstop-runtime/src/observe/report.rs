@@ -22,6 +22,29 @@ use crate::store::RunId;
 pub const REPORT_VERSION: u32 = 1;
 
 /// How a run ended, or where it is paused.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// # use endstop_core::{EventKind, signal::{StopReason, StopSignal}};
+/// # use endstop_runtime::{RunEnvironment, observe::Detail};
+/// # let run = RunHandle::root(info, program, RunEnvironment::default());
+/// # run.begin();
+/// // A tool of `run` asked to stop in its first step.
+/// # run.try_begin(&EventKind::StepBegin, Detail::None);
+/// # run.raise(&StopSignal::new(StopReason::StopRequested));
+/// let report = run.report();
+/// assert_eq!((report.reason, report.totals.steps), (Some(StopReason::StopRequested), 1));
+/// assert_eq!(report.spend.usd, "0");
+/// println!("{report}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`REPORT_VERSION`].
@@ -362,6 +385,31 @@ fn amounts_text(amounts: &Amounts) -> String {
 }
 
 /// Makes a report whenever a run ends or is paused, sub-agents first.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::observe::Reporter;
+/// use std::sync::Mutex;
+///
+/// let ended = Arc::new(Mutex::new(Vec::new()));
+/// let list = Arc::clone(&ended);
+/// let reporter = Reporter::new(move |report| list.lock().unwrap().push(report.agent.clone()));
+/// let observers: Vec<Arc<dyn endstop_runtime::observe::Observer>> = vec![Arc::new(reporter)];
+/// let environment = RunEnvironment { observers, ..RunEnvironment::default() };
+/// let run = RunHandle::root(info, program, environment);
+/// run.begin();
+/// run.ended();
+/// assert_eq!(*ended.lock().unwrap(), ["main"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Reporter {
     each: Box<dyn Fn(&Report) + Send + Sync>,
     tallies: Mutex<BTreeMap<RunId, Tally>>,

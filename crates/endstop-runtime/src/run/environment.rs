@@ -11,6 +11,33 @@ use crate::ledger::Budget;
 use crate::observe::Observer;
 
 /// The parts of a tree of runs that are not its policy. The default has none of them.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::cancel::MemoryKillSwitch;
+/// use endstop_runtime::ledger::{Budget, Limits};
+///
+/// let switch = MemoryKillSwitch::new();
+/// let environment = RunEnvironment {
+///     kill: Some(Arc::new(switch.clone())),
+///     budget: Some(Budget::root(Limits { steps: Some(100), ..Limits::unlimited() })),
+///     ..RunEnvironment::default()
+/// };
+/// let run = RunHandle::root(info, program, environment);
+/// run.begin();
+/// assert!(!run.is_aborted());
+/// switch.turn_on("maintenance");
+/// assert!(run.is_aborted());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct RunEnvironment {
     /// Observers of every run of the tree.
@@ -50,6 +77,26 @@ pub enum StopReach {
 }
 
 /// A saved run's counts that its decision core does not keep.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// # use endstop_core::{Run, units::TokenUsage};
+/// use endstop_runtime::{Carried, RunEnvironment};
+///
+/// let run = Run::restore(Arc::clone(&program), &Run::new(program).save()?)?;
+/// let usage = TokenUsage { input: 900, output: 100, ..TokenUsage::default() };
+/// let carried = Carried { usage, is_estimate: true, ..Carried::default() };
+/// let run = RunHandle::resumed(info, run, carried, RunEnvironment::default());
+/// assert_eq!(run.usage(), (usage, true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Tokens used, descendants' included.
@@ -63,6 +110,30 @@ pub struct Carried {
 }
 
 /// A kill switch or a token that ends a run and its descendants, beside those of the whole tree.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// # use endstop_runtime::RunEnvironment;
+/// use endstop_core::signal::{StopReason, StopSignal};
+/// use endstop_runtime::ExternalStop;
+/// use endstop_runtime::cancel::{CancelToken, Urgency};
+///
+/// # let run = RunHandle::root(info, program, RunEnvironment::default());
+/// # run.begin();
+/// let token = CancelToken::new();
+/// let stop = ExternalStop { token: Some(token.clone()), ..ExternalStop::default() };
+/// run.set_external_stops(vec![stop]);
+/// token.cancel(StopSignal::new(StopReason::UserRequested), Urgency::Now);
+/// assert!(run.is_aborted());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct ExternalStop {
     /// The kill switch.

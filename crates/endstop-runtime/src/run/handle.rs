@@ -26,6 +26,35 @@ use crate::store::RunId;
 /// obeys the directives.
 ///
 /// Methods that are not `async` hold the locks of the run and its ancestors only while they run.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(3));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// use endstop_core::{EventKind, Status};
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::observe::Detail;
+///
+/// // At most three steps, sub-agents included.
+/// let run = RunHandle::root(info, Arc::clone(&program), RunEnvironment::default());
+/// run.begin();
+/// assert!(run.try_begin(&EventKind::StepBegin, Detail::None).admits());
+///
+/// run.try_begin(&EventKind::ChildBegin { depth: 1 }, Detail::None);
+/// let child = run.child(RunId::new(), "helper", program);
+/// child.begin();
+/// for _ in 0..2 {
+///     assert!(child.try_begin(&EventKind::StepBegin, Detail::None).admits());
+/// }
+/// assert!(!child.try_begin(&EventKind::StepBegin, Detail::None).admits());
+/// assert_eq!((run.status(), child.status()), (Status::Stopped, Status::Stopped));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RunHandle {
     node: Arc<RunNode>,

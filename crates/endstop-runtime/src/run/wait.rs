@@ -19,6 +19,31 @@ use crate::cancel::{CancelToken, Urgency};
 use crate::limits::LOOK_AGAIN;
 
 /// The end of a wait.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// # use endstop_runtime::RunEnvironment;
+/// use endstop_core::signal::{StopReason, StopSignal};
+/// use endstop_runtime::cancel::Urgency;
+/// use endstop_runtime::{CancelOn, Waited};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn wait(run: RunHandle) {
+/// // A tool that never answers does not hold up a run that is aborted.
+/// let mut tool = std::future::pending::<String>();
+/// run.token().cancel(StopSignal::new(StopReason::UserRequested), Urgency::Now);
+/// assert_eq!(run.wait(&mut tool, CancelOn::Abort).await, Waited::Aborted);
+/// # }
+/// # wait(RunHandle::root(info, program, RunEnvironment::default()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited<T> {
     /// The future is ready.
@@ -28,6 +53,8 @@ pub enum Waited<T> {
 }
 
 /// The cancellations that end a wait.
+///
+/// See the example of [`Waited`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelOn {
     /// An abort only: what is in flight may end by itself.
@@ -38,6 +65,10 @@ pub enum CancelOn {
 
 impl RunHandle {
     /// Waits for `future`, unless the run is cancelled or one of its time limits trips.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time, if the run has a time limit and the future is not ready.
     ///
     /// # Cancel safety
     ///
@@ -52,6 +83,10 @@ impl RunHandle {
 
     /// Waits until the run is cancelled or one of its time limits trips, and returns the directive: for what is not one
     /// future, such as a stream that is read part by part.
+    ///
+    /// # Panics
+    ///
+    /// Like [`RunHandle::wait`].
     ///
     /// # Cancel safety
     ///
@@ -98,6 +133,10 @@ impl RunHandle {
 
     /// Like [`RunHandle::wait`], for what may still begin in a run that is aborted or out of time: all that begins
     /// then has `grace` together, or no time if that is `None`.
+    ///
+    /// # Panics
+    ///
+    /// Like [`RunHandle::wait`].
     ///
     /// # Cancel safety
     ///

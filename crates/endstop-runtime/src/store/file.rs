@@ -45,7 +45,27 @@ const SMALL_APPEND_BYTES: usize = 64 << 10;
 /// be on a file system with locks, so not on some network drives.
 ///
 /// States are written and read on the runtime's threads for blocking work. Appends of up to 64 KiB are
-/// written by the calling task, unless they wait for the disk ([`Durability::Power`]).
+/// written by the calling task, unless they wait for the disk ([`Durability::Power`]). Outside a tokio runtime the caller
+/// does all of it.
+///
+/// ```
+/// use endstop_runtime::store::{FileStore, RunId, Store, StoreError, Version};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("endstop-{}", RunId::new()));
+/// let store = FileStore::open(&directory)?;
+/// let id = RunId::parse("nightly-17")?;
+/// assert_eq!(store.save(&id, "{}", Some(Version(0))).await?, Version(1));
+///
+/// // A second saver that knows nothing of the first one replaces nothing.
+/// let second = store.save(&id, "[]", Some(Version(0))).await;
+/// assert!(matches!(second, Err(StoreError::Conflict { .. })));
+/// assert_eq!(store.load(&id).await?.map(|state| state.text).as_deref(), Some("{}"));
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct FileStore {
     path: PathBuf,

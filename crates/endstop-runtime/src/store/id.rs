@@ -10,6 +10,16 @@ use crate::limits::MAX_RUN_ID_BYTES;
 
 /// The id of a run: 1 to [`MAX_RUN_ID_BYTES`] of `A-Z a-z 0-9 . _ -`, and neither `.` nor `..`, so that it
 /// is a safe file name and needs no quoting in a shell.
+///
+/// ```
+/// use endstop_runtime::store::RunId;
+///
+/// let first = RunId::new();
+/// assert_eq!(RunId::parse(first.as_str())?, first);
+/// assert_eq!(RunId::parse("nightly-17")?.to_string(), "nightly-17");
+/// assert!(RunId::parse("../secrets").is_err());
+/// # Ok::<(), endstop_runtime::store::RunIdError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);

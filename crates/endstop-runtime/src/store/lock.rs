@@ -7,6 +7,19 @@ use std::path::{Path, PathBuf};
 use super::{RunId, StoreError, disk};
 
 /// The lock of a run, held until it is dropped or the process ends.
+///
+/// ```
+/// use endstop_runtime::store::{RunId, RunLock};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// let free = Arc::new(AtomicBool::new(false));
+/// let on_release = Arc::clone(&free);
+/// let lock = RunLock::new(RunId::new(), move || on_release.store(true, Ordering::Relaxed));
+/// assert!(!free.load(Ordering::Relaxed));
+/// drop(lock);
+/// assert!(free.load(Ordering::Relaxed));
+/// ```
 #[must_use = "the lock ends when it is dropped"]
 pub struct RunLock {
     run: RunId,

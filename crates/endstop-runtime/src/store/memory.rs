@@ -15,6 +15,24 @@ use super::{
 /// Runs in memory, gone with the process. Clones share what is stored.
 ///
 /// It grows with what is put in and forgets nothing by itself.
+///
+/// ```
+/// use endstop_runtime::store::{MemoryStore, RunId, Store, StoreError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = MemoryStore::new();
+/// let id = RunId::new();
+/// store.append(&id, "first\nsecond\n").await?;
+/// assert_eq!(store.read_trace(&id, 1).await?, ["second"]);
+///
+/// let lock = store.lock(&id).await?;
+/// assert!(matches!(store.lock(&id).await, Err(StoreError::Locked { .. })));
+/// drop(lock);
+/// assert!(store.lock(&id).await.is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     shared: Arc<Mutex<Shared>>,

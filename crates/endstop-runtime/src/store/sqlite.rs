@@ -27,6 +27,23 @@ mod writer;
 /// it has to be on a local disk.
 ///
 /// Dropping the store waits until what was asked of it is written.
+///
+/// ```
+/// use endstop_runtime::store::{RunId, SqliteStore, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("endstop-{}", RunId::new()));
+/// let store = SqliteStore::open(directory.join("runs.sqlite"))?;
+/// let id = RunId::parse("nightly-17")?;
+/// store.save(&id, r#"{"label":"fix the tests"}"#, None).await?;
+/// let runs = store.list().await?;
+/// assert_eq!(runs.first().map(|run| run.label.as_str()), Some("fix the tests"));
+/// # drop(store);
+/// # std::fs::remove_dir_all(&directory)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct SqliteStore {
     path: PathBuf,
     locks: LockFolder,

@@ -14,6 +14,32 @@ use crate::limits::{MAX_TRACE_LINE, TRACE_READ_BYTES};
 use crate::store::{RunId, WholeLines, disk};
 
 /// A trace file that was read.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// # use endstop_core::{Event, EventKind, units::Millis};
+/// use endstop_runtime::trace::{TraceBuffer, TraceFile};
+///
+/// # let path = std::env::temp_dir().join(format!("endstop-{}", RunId::new()));
+/// # let file = std::fs::File::create(&path)?;
+/// let buffer = TraceBuffer::new();
+/// buffer.push_header(&info, None);
+/// buffer.push(&Event::new(Millis(0), EventKind::StepBegin));
+/// buffer.write_to(&file, 0)?;
+///
+/// let read = TraceFile::read(&path, &info.id, &program)?;
+/// assert_eq!(read.replayed.map(|replayed| replayed.run().step_count()), Some(1));
+/// assert_eq!(read.end, read.length, "the last line is whole");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct TraceFile {
     /// The run so far, with nothing open. `None` if there is no file, or no whole line in it.

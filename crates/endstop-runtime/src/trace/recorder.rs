@@ -122,6 +122,30 @@ pub struct TraceProblems {
 ///
 /// An error of a writer stops no run: the trace of that run ends there, for one with a hole would replay as
 /// something else, and [`TraceRecorder::problems`] tells.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::trace::TraceRecorder;
+///
+/// # let path = std::env::temp_dir().join(format!("endstop-{}", RunId::new()));
+/// let recorder = Arc::new(TraceRecorder::one_file(std::fs::File::create(&path)?));
+/// let environment = RunEnvironment { observers: vec![recorder.clone()], ..RunEnvironment::default() };
+/// let run = RunHandle::root(info, program, environment);
+/// run.begin();
+/// run.ended();
+/// assert_eq!(recorder.problems().runs, 0);
+/// assert!(std::fs::read_to_string(&path)?.starts_with("{\"endstop_trace\":1"));
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TraceRecorder {
     prices: Option<String>,
     flush: Flush,

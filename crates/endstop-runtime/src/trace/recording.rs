@@ -42,6 +42,27 @@ pub enum Recorded {
 }
 
 /// Keeps what it is told, oldest first, up to a bound; what comes after is counted.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::trace::Recording;
+///
+/// let seen = Arc::new(Recording::new());
+/// let environment = RunEnvironment { observers: vec![seen.clone()], ..RunEnvironment::default() };
+/// let run = RunHandle::root(info, program, environment);
+/// run.begin();
+/// let lines = seen.lines(&run.info().id);
+/// assert!(lines.len() == 1 && lines[0].contains("run_begin"), "{lines:?}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Recording {
     bound: usize,

@@ -20,6 +20,30 @@ use crate::run::{Carried, RunEnvironment, RunHandle};
 /// [`Replay::finish`] ends what the dead process had begun: an attempt that was sent and not settled is charged as a
 /// failed one. Its money is its worst case, which every attempt announces; its tokens are the reservation. If none was
 /// recorded (nothing limited tokens or money), they are those of the last attempt that was settled, as an estimate.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use endstop_core::{Policy, Program, condition::named::max_steps, probe::Probes};
+/// # use endstop_runtime::{RunHandle, observe::RunInfo, store::RunId};
+/// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
+/// # let id = RunId::new();
+/// # let info = RunInfo { id, parent: None, agent, model, provider, depth: 0, is_resumed: false };
+/// # let policy = Policy::from(max_steps(9));
+/// # let program = Arc::new(Program::new(&policy, &Probes::new())?);
+/// use endstop_core::Status;
+/// use endstop_runtime::RunEnvironment;
+/// use endstop_runtime::trace::Replay;
+///
+/// let mut replay = Replay::new(program);
+/// for line in [r#"{"at":0,"event":"run_begin"}"#, r#"{"at":5,"event":"step_begin"}"#] {
+///     replay.take_line(line.as_bytes())?;
+/// }
+/// let replayed = replay.finish();
+/// assert_eq!(replayed.spent().steps, 1);
+/// let run = RunHandle::replayed(info, replayed, RunEnvironment::default());
+/// assert_eq!(run.status(), Status::InProgress);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Replay {
     run: Run,
@@ -33,6 +57,8 @@ pub struct Replay {
 }
 
 /// A run whose events were taken in, with nothing open.
+///
+/// See the example of [`Replay`].
 #[derive(Debug)]
 pub struct Replayed {
     run: Run,

@@ -58,6 +58,21 @@ pub enum BuildError {
 }
 
 /// Collects the parts of an agent. See [`AgentLoop::builder`].
+///
+/// ```
+/// use endstop::agent::{AgentLoop, BuildError};
+/// use endstop::core::condition::named::{max_steps, text_mention};
+/// use endstop::model::{Reply, ScriptedModel};
+///
+/// let builder = || {
+///     let model = ScriptedModel::new("scripted").reply(Reply::text("Done."));
+///     AgentLoop::builder("worker").instructions("Be brief.").model(model)
+/// };
+/// assert!(builder().stop_when(max_steps(25)).build().is_ok());
+/// // A condition that need never be met bounds nothing.
+/// let unbounded = builder().stop_when(text_mention("DONE")).build();
+/// assert!(matches!(unbounded, Err(BuildError::Unbounded(_))));
+/// ```
 #[must_use]
 pub struct AgentBuilder {
     name: String,

@@ -13,6 +13,8 @@ use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::tool::ToolError;
 
 /// When a hook runs.
+///
+/// See the example of [`HookContext`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Trigger {
     /// Before anything else, once in each process.
@@ -71,6 +73,28 @@ impl Trigger {
 }
 
 /// What a hook sees and may ask for.
+///
+/// ```
+/// use endstop::agent::{AgentLoop, HookContext, Trigger};
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::core::signal::{StopReason, StopSignal};
+/// use endstop::model::{Reply, ScriptedModel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = AgentLoop::builder("worker")
+///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .stop_when(max_steps(5))
+///     .hook(Trigger::BeforeStep, 0, |hook: &mut HookContext<'_>| {
+///         hook.raise(StopSignal::new(StopReason::StopRequested).with_message("not on Sundays"));
+///         Ok(())
+///     })
+///     .build()?;
+/// let state = agent.run("Work.").await?;
+/// assert_eq!(state.stop_reason(), Some(StopReason::StopRequested));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct HookContext<'a> {
     /// When.
@@ -134,10 +158,46 @@ impl HookContext<'_> {
 pub type HookResult = Result<(), ToolError>;
 
 /// A hook.
+///
+/// A function that does not wait is given to [`AgentBuilder::hook`](super::AgentBuilder::hook), see [`HookContext`]. This
+/// one waits, and is given to [`AgentBuilder::hook_named`](super::AgentBuilder::hook_named):
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use endstop::agent::{AgentLoop, Hook, HookContext, HookResult, Trigger};
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::model::{Reply, ScriptedModel};
+/// use futures_util::future::BoxFuture;
+///
+/// /// Waits before every step.
+/// struct Pace(Duration);
+///
+/// impl Hook for Pace {
+///     fn call<'a>(&'a self, _: &'a mut HookContext<'_>) -> BoxFuture<'a, HookResult> {
+///         Box::pin(async {
+///             tokio::time::sleep(self.0).await;
+///             Ok(())
+///         })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = AgentLoop::builder("worker")
+///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .stop_when(max_steps(5))
+///     .hook_named(Trigger::BeforeStep, 0, "pace", Arc::new(Pace(Duration::from_secs(2))))
+///     .build()?;
+/// let state = agent.run("Work.").await?;
+/// assert!(state.has_final_response() && state.execution.at_ms >= 2_000);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Hook: Send + Sync {
     /// Runs it. An error or panic becomes an `error` signal.
     ///
-    /// # Cancellation safety
+    /// # Cancel safety
     ///
     /// What cuts the run (kill switch, cancellation, a limit in time) drops a future that still waits. Hooks
     /// that begin after that have ten seconds together; those after the execution are left to end.

@@ -8,6 +8,15 @@ use tokio::time::Instant;
 use crate::model::ModelError;
 
 /// How a step asks again after a failed request.
+///
+/// ```
+/// use std::time::Duration;
+/// use endstop::agent::RetryPolicy;
+///
+/// let patient = RetryPolicy { max_attempts: 5, ..RetryPolicy::default() };
+/// assert_eq!(patient.first_wait, Duration::from_millis(500));
+/// assert_eq!(RetryPolicy::never().max_attempts, 1);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Requests of one step that fail one after the other, at most; the first is always made. A reply that a
@@ -58,6 +67,19 @@ impl RetryPolicy {
 
 /// Keeps requests from a model that fails: after so many failures in a row none is sent for a while, then
 /// one at a time until one succeeds. Shared by clones.
+///
+/// ```
+/// use std::time::Duration;
+/// use endstop::agent::{BreakerDecision, CircuitBreaker};
+///
+/// let breaker = CircuitBreaker::new(2, Duration::from_secs(60));
+/// breaker.record(false);
+/// assert_eq!(breaker.ask(), BreakerDecision::Send);
+/// breaker.record(false);
+/// assert!(matches!(breaker.ask(), BreakerDecision::Wait(_)));
+/// breaker.record(true);
+/// assert!(!breaker.is_open());
+/// ```
 #[derive(Clone, Debug)]
 pub struct CircuitBreaker {
     failures_to_open: u32,

@@ -7,9 +7,45 @@ use super::state::AgentState;
 use endstop_runtime::cancel::InMemoryCancellationSource;
 
 /// Asked at every checkpoint whether the run is to end.
+///
+/// ```
+/// use endstop::agent::{AgentLoop, AgentState, CancellationSource};
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::core::signal::{StopReason, StopSignal};
+/// use endstop::model::{Reply, ScriptedModel};
+/// use futures_util::future::BoxFuture;
+///
+/// /// Cancels the runs of a list.
+/// struct Revoked(Vec<&'static str>);
+///
+/// impl CancellationSource for Revoked {
+///     fn cancellation_signal<'a>(
+///         &'a self,
+///         state: &'a AgentState,
+///     ) -> BoxFuture<'a, Option<StopSignal>> {
+///         let is_listed = self.0.contains(&state.label.as_str());
+///         Box::pin(async move { is_listed.then(|| StopSignal::new(StopReason::UserRequested)) })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = AgentLoop::builder("worker")
+///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .stop_when(max_steps(5))
+///     .cancellation(Revoked(vec!["Work."]))
+///     .build()?;
+/// assert_eq!(agent.run("Work.").await?.stop_reason(), Some(StopReason::UserRequested));
+/// # Ok(())
+/// # }
+/// ```
 pub trait CancellationSource: Send + Sync {
     /// The signal to stop by, if there is one. Cooperative: what is in flight finishes. The state is that of the run
     /// whose checkpoint it is: the agent's own, or one below it.
+    ///
+    /// # Cancel safety
+    ///
+    /// The loop drops the future if the run is aborted before it resolves, and makes another at the next checkpoint.
     fn cancellation_signal<'a>(
         &'a self,
         state: &'a AgentState,
@@ -17,6 +53,10 @@ pub trait CancellationSource: Send + Sync {
 
     /// Resolves when an abort is requested, so that calls in flight are aborted at once. Never, unless the source can
     /// tell.
+    ///
+    /// # Cancel safety
+    ///
+    /// The loop drops the future at the end of the run. Each run makes its own.
     fn aborted(&self) -> BoxFuture<'_, StopSignal> {
         Box::pin(std::future::pending())
     }

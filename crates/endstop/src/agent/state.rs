@@ -23,6 +23,21 @@ pub const VERSION: u32 = 1;
 const LABEL_CHARS: usize = 80;
 
 /// Everything that a run needs to go on in another process.
+///
+/// ```
+/// use endstop::agent::AgentState;
+/// use endstop::core::Status;
+/// use endstop::message::Message;
+///
+/// let state = AgentState::with_prompt("Fix the tests.")
+///     .with_message(Message::system("Do not touch the CI."));
+/// assert_eq!(state.status(), Status::Pending);
+/// let restored = AgentState::from_json(&state.to_json())?;
+/// assert_eq!(restored, state);
+/// // The same conversation in a run of its own.
+/// assert_ne!(restored.for_next_execution().id, state.id);
+/// # Ok::<(), endstop::agent::state::StateError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentState {
     /// [`VERSION`].
@@ -46,6 +61,8 @@ pub struct AgentState {
 }
 
 /// What a run has done.
+///
+/// [`AgentState`] gives the usual readings of it, such as [`AgentState::status`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecutionState {
@@ -123,6 +140,22 @@ impl ExecutionState {
 }
 
 /// One model call and the tool calls that it asked for.
+///
+/// ```
+/// # use endstop::agent::AgentLoop;
+/// # use endstop::core::condition::named::max_steps;
+/// # use endstop::model::{Reply, ScriptedModel};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two.").usage(90, 10));
+/// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
+/// let state = agent.run("What is the answer?").await?;
+/// let [step] = state.steps() else { panic!("one step") };
+/// assert_eq!((step.number, step.usage.total()), (1, 100));
+/// assert!(step.is_natural_end && step.tool_executions.is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {

@@ -3,6 +3,14 @@
 use crate::limits::MAX_PROVIDER_NAME_CHARS;
 
 /// A provider of models.
+///
+/// ```
+/// use endstop::model::known_provider;
+///
+/// let anthropic = known_provider("anthropic").unwrap();
+/// assert_eq!(anthropic.keys, ["ANTHROPIC_API_KEY"]);
+/// assert!(known_provider("nobody").is_none());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownProvider {
     /// Its name before the slash, and as `gen_ai.provider.name`.

@@ -8,6 +8,16 @@ use super::timeouts::Timeouts;
 use super::{KnownProvider, Model, Reply, ScriptedModel, Secret, known_provider};
 
 /// What the name of a model does not say. The default takes key and base URL from the environment.
+///
+/// ```
+/// use endstop::model::{OpenOptions, open};
+///
+/// // A program that must not read the environment.
+/// let options = || OpenOptions { variable: |_| None, ..OpenOptions::default() };
+/// assert_eq!(open("scripted", options())?.name(), "scripted");
+/// assert!(open("openai/gpt-5.2", options()).is_err(), "it has no key");
+/// # Ok::<(), endstop::model::OpenModelError>(())
+/// ```
 pub struct OpenOptions {
     /// The key, instead of the one in the environment.
     pub key: Option<Secret>,

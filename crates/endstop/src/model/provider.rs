@@ -86,6 +86,8 @@ pub struct ProviderModel {
 }
 
 /// What is said of a [`ProviderModel`].
+///
+/// See the example of [`ProviderModel`].
 pub struct ProviderModelBuilder {
     model: String,
     provider: Option<String>,

@@ -31,6 +31,16 @@ const NO_ARGUMENTS: &str = "{}";
 ///   format keeps no arguments they are `{}`; of parallel calls of the same tool, the arguments may be
 ///   exchanged. A call that is counted but not described is one of the tool [`UNRECORDED_TOOL`], so that a
 ///   reply which asked for something is not taken for the last.
+///
+/// ```
+/// use endstop::model::{Model, ReplayModel};
+/// use endstop::transcript::sample;
+///
+/// let model = ReplayModel::read(&sample()[0], None)?;
+/// assert!(model.replies() > 0 && !model.name().is_empty());
+/// assert!(ReplayModel::read(&sample()[0], Some("no such run")).is_err());
+/// # Ok::<(), endstop::model::ReplayModelError>(())
+/// ```
 #[derive(Debug)]
 pub struct ReplayModel {
     run: String,

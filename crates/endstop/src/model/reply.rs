@@ -14,6 +14,24 @@ use crate::message::ToolCall;
 /// It plays its reasoning, then its text, then its tool calls, then its ending. Where nothing else is said
 /// it is whole, instant and complete, finishes with `stop` or `tool_calls`, and reports one token for every
 /// four bytes of the request and of itself.
+///
+/// ```
+/// use endstop::agent::AgentLoop;
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::new("scripted")
+///     .reply(Reply::error(ModelErrorKind::RateLimited))
+///     .reply(Reply::text("Forty-two.").usage(120, 3));
+/// let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
+/// let state = agent.run("What is the answer?").await?;
+/// assert_eq!(state.steps()[0].attempts, 2);
+/// assert_eq!(state.usage().total(), 123);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub(super) reasoning: String,

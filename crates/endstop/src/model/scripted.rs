@@ -59,6 +59,27 @@ struct Counts {
 }
 
 /// A request as it was seen by a [`ScriptedModel`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use endstop::agent::AgentLoop;
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::model::{Reply, ScriptedModel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = Arc::new(ScriptedModel::new("scripted").reply(Reply::text("Yes.")).remember(10));
+/// let agent = AgentLoop::builder("answerer")
+///     .instructions("Be brief.")
+///     .shared_model(model.clone())
+///     .stop_when(max_steps(5))
+///     .build()?;
+/// agent.run("Is it raining?").await?;
+/// let requests = model.requests();
+/// assert_eq!((requests.len(), requests[0].system.as_str()), (1, "Be brief."));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedRequest {
     /// [`ModelRequest::system`].

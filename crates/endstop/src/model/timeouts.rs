@@ -3,6 +3,15 @@
 use std::time::Duration;
 
 /// How long a provider may be silent.
+///
+/// ```
+/// use std::time::Duration;
+/// use endstop::model::{OpenOptions, Timeouts};
+///
+/// let timeouts = Timeouts { first: Duration::from_secs(60), ..Timeouts::default() };
+/// let options = OpenOptions { timeouts, ..OpenOptions::default() };
+/// assert_eq!(options.timeouts.between, Duration::from_secs(120));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// From sending the request to the first piece of the answer. Connecting is part of it.

@@ -31,6 +31,27 @@ use lines::Seen;
 
 /// Prints what runs do: one line an event, each in one write. What tools and models were given and said is
 /// cut, stands on one line, and holds nothing that a terminal obeys.
+///
+/// ```
+/// use std::sync::Arc;
+/// use endstop::agent::AgentLoop;
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::observe::ConsoleObserver;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let console = Arc::new(ConsoleObserver::stderr().show_run_ids(true).max_width(100));
+/// let agent = AgentLoop::builder("answerer")
+///     .model(ScriptedModel::new("scripted").reply(Reply::text("Forty-two.")))
+///     .stop_when(max_steps(5))
+///     .shared_observer(console.clone())
+///     .build()?;
+/// agent.run("What is the answer?").await?;
+/// assert_eq!(console.failed_writes(), 0);
+/// # Ok(())
+/// # }
+/// ```
 pub struct ConsoleObserver {
     screen: Arc<Screen>,
     options: Options,

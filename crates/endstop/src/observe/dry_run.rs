@@ -20,6 +20,8 @@ use endstop_core::units::{Millis, Money};
 use super::{Observation, Observer};
 
 /// Where a policy would have stopped a run.
+///
+/// See the example of [`DryRunObserver`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct DryRunStop {
     /// Time since the run began.
@@ -37,6 +39,30 @@ pub struct DryRunStop {
 }
 
 /// Follows root runs with a policy that decides nothing. It follows one run at a time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use endstop::agent::AgentLoop;
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::core::{Policy, Program, probe::Probes};
+/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::observe::DryRunObserver;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tried = Policy::from_toml("[stop]\nsaid = \"said(\\\"Forty\\\")\"")?;
+/// let dry_run = Arc::new(DryRunObserver::new(Arc::new(Program::new(&tried, &Probes::new())?)));
+/// let agent = AgentLoop::builder("answerer")
+///     .model(ScriptedModel::new("scripted").reply(Reply::text("Forty-two.")))
+///     .stop_when(max_steps(5))
+///     .shared_observer(dry_run.clone())
+///     .build()?;
+/// let state = agent.run("What is the answer?").await?;
+/// assert!(state.has_final_response(), "nothing was stopped");
+/// assert_eq!(dry_run.first_stop().map(|stop| stop.steps), Some(1));
+/// # Ok(())
+/// # }
+/// ```
 pub struct DryRunObserver {
     state: Mutex<State>,
 }

@@ -13,6 +13,16 @@ use endstop_runtime::ledger::Budget;
 
 /// Observers that are called one after the other, in the order in which they were added. One that panics
 /// does not keep the others from seeing what happened.
+///
+/// ```
+/// use std::sync::Arc;
+/// use endstop::observe::{ConsoleObserver, Observers, Recording};
+///
+/// let recording = Arc::new(Recording::new());
+/// let observers = Observers::new().with(recording.clone()).with(Arc::new(ConsoleObserver::stderr()));
+/// assert!(!observers.is_empty());
+/// assert_eq!(observers.panics(), 0);
+/// ```
 #[derive(Default)]
 pub struct Observers {
     list: Vec<Arc<dyn Observer>>,

@@ -36,6 +36,32 @@ use metrics::{Metrics, Used};
 use spans::Live;
 
 /// Tells OpenTelemetry what runs do.
+///
+/// ```
+/// use endstop::agent::AgentLoop;
+/// use endstop::core::condition::named::max_steps;
+/// use endstop::model::{Reply, ScriptedModel};
+/// use endstop::observe::OtelObserver;
+/// use opentelemetry::global;
+/// use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // The program installs its exporter, such as OTLP; this one keeps the spans.
+/// let spans = InMemorySpanExporter::default();
+/// let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
+/// global::set_tracer_provider(provider);
+/// let agent = AgentLoop::builder("answerer")
+///     .model(ScriptedModel::new("scripted").reply(Reply::text("Forty-two.")))
+///     .stop_when(max_steps(5))
+///     .observer(OtelObserver::global())
+///     .build()?;
+/// agent.run("What is the answer?").await?;
+/// let names: Vec<_> = spans.get_finished_spans()?.into_iter().map(|span| span.name).collect();
+/// assert!(names.iter().any(|name| name == "invoke_agent answerer"), "{names:?}");
+/// # Ok(())
+/// # }
+/// ```
 pub struct OtelObserver {
     tracer: BoxedTracer,
     metrics: Metrics,

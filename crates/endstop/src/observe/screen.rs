@@ -9,6 +9,18 @@ const CLEAR: &str = "\r\u{1b}[K";
 
 /// A place for lines, shared by sinks that print to it. On a terminal it also shows one status line, which
 /// stays below what is printed.
+///
+/// ```
+/// use std::sync::Arc;
+/// use endstop::observe::{ConsoleObserver, Screen, StatusLine};
+///
+/// // Lines of the console stay above the status line.
+/// let screen = Arc::new(Screen::new(std::io::sink(), true));
+/// let (console, status) = (ConsoleObserver::on(screen.clone()), StatusLine::on(screen.clone()));
+/// screen.line("ready");
+/// assert_eq!((screen.is_terminal(), screen.failed_writes()), (true, 0));
+/// # let _ = (console, status);
+/// ```
 pub struct Screen {
     is_terminal: bool,
     state: Mutex<State>,

@@ -30,6 +30,14 @@ const REDRAW_MS: u64 = 100;
 const WIDTH: usize = 80;
 
 /// What the status line tells.
+///
+/// ```
+/// use endstop::observe::{StatusView, render};
+///
+/// let view = StatusView { steps: 7, steps_limit: Some(25), ..StatusView::default() };
+/// let line = render(&view, 80);
+/// assert!(line.starts_with("step 7/25"), "{line}");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusView {
     /// Where the run stands, if it does not go on.
@@ -284,6 +292,8 @@ fn cents(amount: Money) -> String {
 
 /// Keeps a status line of the root run below what is printed on a screen, and removes it at the end. Where
 /// the screen is no terminal it does nothing.
+///
+/// See the example of [`Screen`].
 pub struct StatusLine {
     screen: Arc<Screen>,
     width: Box<dyn Fn() -> usize + Send + Sync>,

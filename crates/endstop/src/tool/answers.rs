@@ -127,6 +127,17 @@ pub fn still_running(tool: &str, signal: &StopSignal, after: Duration) -> String
 }
 
 /// A sub-agent that was stopped.
+///
+/// ```
+/// use endstop::core::signal::{StopReason, StopSignal};
+/// use endstop::tool::answers::{StoppedAgent, stopped_agent};
+///
+/// let signal = &StopSignal::new(StopReason::StepsLimitReached);
+/// let (agent, limit, partial) = ("helper", "max_steps(3)", "");
+/// let told = StoppedAgent { agent, signal, limit, steps: 3, tokens: 900, cost: None, partial };
+/// let text = stopped_agent(&told);
+/// assert!(text.contains("It used 3 steps, 900 tokens, at an unknown cost."), "{text}");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StoppedAgent<'a> {
     /// Its name.

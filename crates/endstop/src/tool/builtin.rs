@@ -26,6 +26,15 @@ pub use crate::limits::MAX_PATH_BYTES;
 pub use workspace::{Workspace, WorkspaceError};
 
 /// A built-in tool.
+///
+/// ```
+/// use endstop::tool::builtin::Builtin;
+///
+/// assert_eq!(Builtin::parse("read,list")?, [Builtin::Read, Builtin::List]);
+/// assert!(Builtin::Bash.changes() && !Builtin::Read.changes());
+/// assert!(Builtin::parse("read,telnet").is_err());
+/// # Ok::<(), endstop::tool::builtin::UnknownBuiltin>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Builtin {
     /// `read_file`: a text file, or some lines of it.

@@ -31,6 +31,20 @@ mod problem;
 ///
 /// A schema comes from the program, not from the model: one that branches and refers to itself in every
 /// branch can take a time that doubles with each level of the arguments.
+///
+/// ```
+/// use endstop::tool::ArgumentSchema;
+/// use serde_json::json;
+///
+/// let schema = ArgumentSchema::new(&json!({
+///     "type": "object",
+///     "properties": { "path": { "type": "string" } },
+///     "required": ["path"],
+/// }))?;
+/// assert!(schema.check(r#"{ "path": "a.txt" }"#).is_ok());
+/// assert!(schema.check(r#"{ "path": 7 }"#).is_err());
+/// # Ok::<(), endstop::tool::SchemaError>(())
+/// ```
 pub struct ArgumentSchema {
     schema: Value,
     patterns: Patterns,

@@ -11,6 +11,20 @@ use super::{ArgumentSchema, SchemaError, Tool, ToolSpec};
 use crate::limits::{MAX_TOOL_DESCRIPTION_BYTES, MAX_TOOL_NAME_BYTES, MAX_TOOLS};
 
 /// Tools in the order in which they were given, found by name. Names are case-sensitive.
+///
+/// ```
+/// use std::sync::Arc;
+/// use endstop::tool::builtin::{Builtin, Workspace, tools};
+/// use endstop::tool::{ToolSet, ToolSetError};
+///
+/// let workspace = Workspace::new(".")?;
+/// let mut set = ToolSet::new(tools(&workspace, &[Builtin::Read, Builtin::Search]))?;
+/// assert_eq!(set.specs()[0].name, "read_file");
+/// assert!(set.get("search").is_some() && set.get("bash").is_none());
+/// let again = Arc::clone(&set.get("search").unwrap().tool);
+/// assert!(matches!(set.push(again), Err(ToolSetError::Twice { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct ToolSet {
     entries: Vec<ToolEntry>,
@@ -19,6 +33,8 @@ pub struct ToolSet {
 }
 
 /// A tool with its compiled schema.
+///
+/// See the example of [`ToolSet`].
 pub struct ToolEntry {
     /// The tool.
     pub tool: Arc<dyn Tool>,

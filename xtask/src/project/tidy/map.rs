@@ -1,4 +1,5 @@
-//! What describes the project is true of it: paths in its map exist, and only what is in it is cited.
+//! Descriptions of the project are true: paths in its map exist, only pages of the repository are cited, and every crate
+//! has a front page.
 
 use std::collections::BTreeSet;
 
@@ -114,6 +115,29 @@ fn numbered(line: &str) -> Option<&str> {
     })
 }
 
+/// The heading of a front page under which a reader finds the next pages.
+const WHERE_NEXT: &str = "//! # Where next";
+
+/// The documentation of every crate has an example that runs, and names the next pages.
+pub(super) fn check_front_pages(tree: &Tree) -> Vec<Finding> {
+    let roots = tree.ending_in("/src/lib.rs").filter(|(path, _)| path.starts_with("crates/"));
+    roots.flat_map(|(path, text)| check_front_page(path, text)).collect()
+}
+
+fn check_front_page(path: &str, text: &str) -> Vec<Finding> {
+    let page: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+    // Every second fence begins a block.
+    let mut blocks = page.iter().filter_map(|line| line.strip_prefix("//! ```")).step_by(2);
+    let mut findings = Vec::new();
+    if !blocks.any(|kind| matches!(kind.trim(), "" | "no_run")) {
+        findings.push(Finding::new(path, 1, "no example that runs on the front page; add one"));
+    }
+    if !page.contains(&WHERE_NEXT) {
+        findings.push(Finding::new(path, 1, "no heading `# Where next` on the front page"));
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::modules::samples::tree;
@@ -150,5 +174,15 @@ mod tests {
         {
             assert!(check_citations(&tree(&[("a.md", text)])).is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_front_page_has_an_example_and_names_the_next_pages() {
+        let found = |text: &str| check_front_pages(&tree(&[("crates/a/src/lib.rs", text)])).len();
+        assert_eq!(found("//! A.\n//!\n//! ```\n//! f();\n//! ```\n//!\n//! # Where next\n"), 0);
+        assert_eq!(found("//! ```text\n//! a\n//! ```\n//! # Where next\n"), 1);
+        assert_eq!(found("//! ```\n//! f();\n//! ```\n\nmod a;\n//! # Where next\n"), 1);
+        assert_eq!(found(""), 2);
+        assert!(check_front_pages(&tree(&[("crates/a/src/b/lib.rs", "")])).is_empty());
     }
 }

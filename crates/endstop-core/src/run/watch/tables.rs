@@ -57,6 +57,8 @@ struct Readers {
 }
 
 /// Policies that are watched together, compiled as one. Immutable; shared by any number of runs.
+///
+/// See the example of [the module](super).
 #[derive(Debug)]
 pub struct Watched {
     program: Program,

@@ -16,6 +16,16 @@ use crate::condition::{Condition, Temporal};
 use crate::expr::{Amount, parse};
 
 /// The wire form.
+///
+/// ```
+/// use endstop_core::condition::named::max_usd;
+/// use endstop_core::wire::v1::condition::ConditionJson;
+///
+/// let condition = max_usd("2.00")?;
+/// let json = serde_json::to_string(&ConditionJson::from(condition.expanded()))?;
+/// assert_eq!(json, r#"{"gauge":"cost","op":">=","value":"$2.00"}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ConditionJson {

@@ -28,6 +28,15 @@ pub const VERSION: u32 = 1;
 const UNPRICED: &str = "unpriced";
 
 /// The first line of a run.
+///
+/// ```
+/// use endstop_core::wire::v1::trace::{Header, VERSION};
+///
+/// let run = "nightly-17".into();
+/// let header = Header { endstop_trace: VERSION, run, model: None, cost_is: None, prices: None };
+/// assert_eq!(serde_json::to_string(&header)?, r#"{"endstop_trace":1,"run":"nightly-17"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header<'a> {
     /// [`VERSION`]. The name of this key is what tells a trace from other files.
@@ -47,6 +56,18 @@ pub struct Header<'a> {
 }
 
 /// One event.
+///
+/// ```
+/// use endstop_core::units::Millis;
+/// use endstop_core::wire::v1::trace::Line;
+/// use endstop_core::{Event, EventKind};
+///
+/// let event = Event::new(Millis(5), EventKind::StepBegin);
+/// let text = serde_json::to_string(&Line::from_event(&event))?;
+/// assert_eq!(text, r#"{"at":5,"event":"step_begin"}"#);
+/// assert_eq!(serde_json::from_str::<Line<'_>>(&text)?.as_event(), event);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line<'a> {
     /// Milliseconds since the run began; never decreases.

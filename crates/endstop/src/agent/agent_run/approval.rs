@@ -23,6 +23,8 @@ pub struct ApprovalRequest<'a> {
 }
 
 /// What a person says.
+///
+/// See the example of [`Approver`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Approval {
     /// Go on; the rules no longer hold up this run.
@@ -37,8 +39,33 @@ pub enum Approval {
 }
 
 /// Decides on runs that a pause rule holds up. Without one they pause.
+///
+/// A function that does not wait is one:
+///
+/// ```
+/// use endstop::agent::{AgentLoop, Approval, ApprovalRequest};
+/// use endstop::core::{Policy, signal::StopReason};
+/// use endstop::model::{Reply, ScriptedModel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let text = "[stop]\nsteps = \"steps >= 9\"\n[pause]\nstart = \"steps >= 0\"";
+/// let agent = AgentLoop::builder("worker")
+///     .model(ScriptedModel::new("scripted").reply(Reply::text("Done.")))
+///     .policy(Policy::from_toml(text)?)
+///     .approver(|asked: &ApprovalRequest<'_>| Approval::No(format!("not {}", asked.rules[0])))
+///     .build()?;
+/// let state = agent.run("Delete everything.").await?;
+/// assert_eq!((state.stop_reason(), state.step_count()), (Some(StopReason::StopRequested), 0));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Approver: Send + Sync {
     /// Asks. May take as long as it takes; a cancellation of the run ends the wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped then, and nothing is approved.
     fn approve<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval>;
 }
 

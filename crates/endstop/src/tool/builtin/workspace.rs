@@ -14,6 +14,15 @@ use crate::limits::MAX_PATH_BYTES;
 /// the directory and nowhere else. Between that check and the use of the path another process could put a link
 /// in place of a directory and so lead a tool out: where the directory is shared with processes that are not
 /// trusted, `bash` among them, run the agent as a user or in a container that can reach nothing else.
+///
+/// ```
+/// use endstop::tool::builtin::{Workspace, WorkspaceError};
+///
+/// let workspace = Workspace::new(".")?;
+/// assert_eq!(workspace.resolve("src/../notes.txt")?, workspace.root().join("notes.txt"));
+/// assert!(matches!(workspace.resolve("../secrets"), Err(WorkspaceError::Outside { .. })));
+/// # Ok::<(), WorkspaceError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
     root: Arc<Path>,
