@@ -66,10 +66,10 @@ impl Action {
 /// use endstop_core::policy::{Grant, Rule};
 /// use endstop_core::{Action, Policy};
 ///
-/// let grant = Some(Grant { money: "0.50".parse()?, ..Grant::default() });
+/// let grant = Some(Grant { cost: "0.50".parse()?, ..Grant::default() });
 /// let soft = Rule::new("money", Action::Stop, max_usd("2.00")?);
 /// let soft = Rule { grant, hard: Some(false), overrides: 2, ..soft };
-/// let bound = Policy { rules: vec![soft], ..Policy::default() }.bounds().money.unwrap();
+/// let bound = Policy { rules: vec![soft], ..Policy::default() }.bounds().cost.unwrap();
 /// // $2.00, and $0.50 for each of the two overrides.
 /// assert_eq!((bound.limit, bound.with_overrides), (2_000_000_000_000, 3_000_000_000_000));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -51,12 +51,12 @@ pub enum Resource {
 /// # use std::sync::Arc;
 /// # use endstop_core::{Policy, Program, Run, condition::named::max_tokens, probe::Probes};
 /// use endstop_core::Action;
-/// use endstop_core::run::next_trip::{Axis, Reserved};
+/// use endstop_core::run::next_trip::{Reserved, Resource};
 ///
 /// # let run = Run::new(Arc::new(Program::new(&Policy::from(max_tokens(1_000)), &Probes::new())?));
 /// // Under `max_tokens(1000)`, with 400 tokens held, 600 are left.
 /// let held = Reserved { input_tokens: 300, output_tokens: 100, ..Reserved::default() };
-/// let next = run.room(Axis::Tokens, held, &[Action::Stop]).unwrap();
+/// let next = run.room(Resource::Tokens, held, &[Action::Stop]).unwrap();
 /// assert_eq!(next.distance, 600);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
