@@ -8,6 +8,8 @@
 )]
 
 mod fake;
+#[path = "../../../../tests/support/golden.rs"]
+mod file;
 mod kit;
 
 mod apis;
@@ -18,6 +20,7 @@ mod conversations;
 mod failures;
 mod finish;
 mod forms;
+mod golden;
 mod limits;
 mod lists;
 mod raw;

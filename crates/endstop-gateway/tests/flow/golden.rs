@@ -1,0 +1,147 @@
+//! What the gateway writes by itself: the control API, and the heads of stops. The bodies of stops are golden files of
+//! `endstop-llm`.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use endstop_core::run::Status;
+use endstop_gateway::{Gateway, Key, PauseLimit};
+use futures_util::future::join;
+use serde_json::json;
+
+use crate::apis::{CASES, asked};
+use crate::fake::{Fake, json};
+use crate::file::golden;
+use crate::kit::*;
+use crate::runs::{TOKEN, ask};
+
+/// What every answer of the control API says of time.
+const TIMES: [(&str, &str); 2] = [("at_ms", "0"), ("elapsed_ms", "0")];
+
+const RUNS: &str = "/endstop/v1/runs";
+
+/// Commands, and what was answered.
+struct Log<'g> {
+    gateway: &'g Gateway,
+    text: String,
+}
+
+impl Log<'_> {
+    async fn ask(&mut self, method: &str, path: &str, body: &str) {
+        self.ask_as(TOKEN, method, path, body).await;
+    }
+
+    async fn ask_as(&mut self, token: &str, method: &str, path: &str, body: &str) {
+        all_that_is_on_its_way().await;
+        let got = ask(self.gateway, method, path, token, body).await;
+        let asked = format!("{method} {path} {body}");
+        assert_eq!(got.header("content-type").as_deref(), Some("application/json"), "{asked}");
+        writeln!(self.text, "> {}\n{} {}", asked.trim_end(), got.status, got.text()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn control_api() {
+    let upstream = Fake::start(|_, n| {
+        let id = format!("call_{n}");
+        let reply = if n < 2 { reply_call(&id, "look", "{}") } else { reply_text("Done.") };
+        json("200 OK", &reply)
+    })
+    .await;
+    let rules = "[stop]\nlimit = \"steps >= 9\"\nreview = 'signal(\"review\")'\n\
+                 [pause]\nask = \"cost >= $0.00002\"\n";
+    let mut config = config(rules, upstream.addr);
+    config.control_token = Some(Key::new("control-1"));
+    config.pause = PauseLimit(Duration::from_secs(60));
+    let gateway = Gateway::start(config).await.unwrap();
+    let mut log = Log { gateway: &gateway, text: String::new() };
+    let one = format!("{RUNS}/{RUN}");
+    let command = |name: &str| format!("{one}/{name}");
+
+    log.ask_as("", "GET", "/endstop/health", "").await;
+    log.ask_as("", "GET", RUNS, "").await;
+    log.ask("GET", "/endstop/elsewhere", "").await;
+    log.ask("DELETE", RUNS, "").await;
+    log.ask("GET", &format!("{RUNS}/other"), "").await;
+    log.ask("PUT", &one, "").await;
+    log.ask("POST", &command("dance"), "").await;
+    log.ask("POST", &command("cancel"), "lunch").await;
+    log.ask("POST", &command("cancel"), "{\"cap\":\"5\"}").await;
+    log.ask("POST", &command("approve"), "").await;
+    log.ask("POST", &command("approve"), "{\"limit\":\"x\"}").await;
+    log.ask("POST", &command("signal"), "").await;
+    log.ask("GET", RUNS, "").await;
+
+    let mut agent = Agent::new("Look.");
+    let got = chat(&gateway, &agent.request()).await;
+    assert!(agent.take(&got, "nothing"), "{got:?}");
+    let request = agent.request();
+    let approving = async {
+        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        log.ask("GET", RUNS, "").await;
+        log.ask("GET", &one, "").await;
+        log.ask("POST", &command("approve"), "{\"rule\":\"ask\",\"limit\":\"5.00\"}").await;
+    };
+    let (got, ()) = join(chat(&gateway, &request), approving).await;
+    assert!(agent.take(&got, "nothing"), "{got:?}");
+    log.ask("POST", &command("signal"), "{\"name\":\"other\"}").await;
+    log.ask("POST", &command("signal"), "{\"name\":\"review\"}").await;
+    let got = chat(&gateway, &agent.request()).await;
+    assert_eq!(got.header("x-endstop-reason").as_deref(), Some("user_requested"));
+    log.ask("GET", RUNS, "").await;
+    log.ask("GET", &one, "").await;
+    golden("control-api.txt", &log.text, &TIMES);
+}
+
+/// Cancelled in order, and at once.
+#[tokio::test]
+async fn control_api_that_ends_a_run() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let mut text = String::new();
+    for act in ["cancel", "kill"] {
+        let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
+        config.control_token = Some(Key::new("control-1"));
+        let gateway = Gateway::start(config).await.unwrap();
+        let mut log = Log { gateway: &gateway, text: String::new() };
+        let path = format!("{RUNS}/{RUN}/{act}");
+        log.ask("POST", &path, "{\"message\":\"lunch\"}").await;
+        log.ask("POST", &path, "").await;
+        text.push_str(&log.text);
+    }
+    golden("control-api-ends.txt", &text, &TIMES);
+}
+
+/// A head without what differs from answer to answer, for which it says only that it is there.
+fn head(got: &Got) -> String {
+    let lines = got.head.trim_end().lines().map(|line| match line.split_once(": ") {
+        Some((name @ ("date" | "content-length"), _)) => format!("{name}: .."),
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn heads_of_stops() {
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let rules = "[stop]\nlimit = \"steps >= 9\"\nreview = 'signal(\"review\")'\n";
+    let gateway = gateway(rules, &upstream).await;
+    assert!(gateway.cancel(&id(), "lunch", endstop_runtime::cancel::Urgency::Graceful));
+    let mut text = String::new();
+    let mut tell = |what: &str, got: &Got| {
+        writeln!(text, "== {what}\n{}", head(got)).unwrap();
+        if got.status != 200 {
+            writeln!(text, "\n{}", got.text()).unwrap();
+        }
+    };
+    for case in &CASES {
+        for is_stream in [false, true] {
+            let (path, body) = asked(case, is_stream, 1);
+            let got = post(&gateway, &path, &body).await;
+            let how = if is_stream { ", streaming" } else { "" };
+            tell(&format!("{}{how}", case.name), &got);
+        }
+    }
+    tell("speech", &post(&gateway, "/v1/audio/speech", &json!({})).await);
+    assert_eq!(upstream.calls(), 0);
+    golden("stop-heads.txt", &text, &[]);
+}
