@@ -1,4 +1,4 @@
-//! Printed forms that need a server, a store or a file, word for word; `golden.rs` has the others. Times and names of runs
+//! Printed forms that need a server, a store or a file, byte for byte; `golden.rs` has the others. Times and names of runs
 //! are replaced by fixed ones.
 #![cfg(target_os = "linux")]
 #![expect(
@@ -215,6 +215,12 @@ fn replay_drift_json() {
     let before = place.file("before.json", &before.to_string());
     let output = run(&place, &["replay", &runs, "--quiet", "--json", "--drift", &before]);
     golden("drift.json", &stdout(&output, 1), &[]);
+}
+
+#[test]
+fn replay_formats_json() {
+    let output = run(&Place::new("formats"), &["replay", "--formats", "--json"]);
+    golden("formats.json", &stdout(&output, 0), &[]);
 }
 
 #[test]

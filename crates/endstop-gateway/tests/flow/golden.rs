@@ -1,4 +1,4 @@
-//! What the gateway writes by itself: the control API, and the heads of stops. The bodies of stops are golden files of
+//! What the gateway writes by itself: the control API, the heads of stops, and stored runs. The bodies of stops are golden files of
 //! `endstop-llm`.
 
 use std::fmt::Write as _;
@@ -14,6 +14,7 @@ use crate::fake::{Fake, json};
 use crate::file::golden;
 use crate::kit::*;
 use crate::runs::{TOKEN, ask};
+use crate::stored_runs::{directory, many, path, reading_of, run_id, start};
 
 /// What every answer of the control API says of time.
 const TIMES: [(&str, &str); 2] = [("at_ms", "0"), ("elapsed_ms", "0")];
@@ -144,4 +145,41 @@ async fn heads_of_stops() {
     tell("speech", &post(&gateway, "/v1/audio/speech", &json!({})).await);
     assert_eq!(upstream.calls(), 0);
     golden("stop-heads.txt", &text, &[]);
+}
+
+/// A run with a call that fails and is tried again, some that ask for a tool, and one that is refused. It is read back
+/// and stays stopped.
+#[tokio::test]
+async fn stored_run() {
+    let upstream = Fake::start(|_, n| match n {
+        0 => json("503 Service Unavailable", "{\"error\":{\"message\":\"busy\"}}"),
+        _ => json("200 OK", &reply_call("call_1", "look", "{\"at\":1}")),
+    })
+    .await;
+    let keep = directory("golden");
+    let policy = "[stop]\nlimit = \"steps >= 3\"\nmoney = \"cost >= $1.00\"\n";
+    let make = || many(policy, upstream.addr, &keep);
+    let gateway = start(make).await;
+    let mut agent = Agent::new("Look.");
+    assert_eq!(post(&gateway, &path("nightly-17"), &agent.request()).await.status, 503);
+    for result in ["door", "window", "roof", "stop"] {
+        let got = post(&gateway, &path("nightly-17"), &agent.request()).await;
+        assert_eq!(got.header("x-endstop-reason").is_some(), result == "stop", "{got:?}");
+        agent.take(&got, result);
+    }
+    let readings = |gateway: &Gateway| {
+        ["steps", "tokens", "cost", "errors", "tool_calls"]
+            .map(|gauge| reading_of(gateway, "nightly-17", gauge))
+    };
+    let before = readings(&gateway);
+    drop(gateway);
+    let file = keep.join("nightly-17.jsonl");
+    let written = std::fs::read_to_string(&file).unwrap();
+    let fixed = [("at", "0"), ("wall", "1796040000000"), ("prices", "\"PRICES\"")];
+    let stored = golden("stored-run-v1.jsonl", &written, &fixed);
+
+    std::fs::write(&file, format!("{stored}\n")).unwrap();
+    let gateway = start(make).await;
+    assert_eq!(gateway.open(&run_id("nightly-17")).unwrap().status(), Status::Stopped);
+    assert_eq!(readings(&gateway), before);
 }
