@@ -1,17 +1,17 @@
-//! Golden files: what is stored or printed, compared byte for byte with a file of the crate that makes it.
+//! Golden files: stored and printed forms, compared byte for byte with a file of the crate that writes them.
 //!
-//! A test includes this file with `#[path]`. After a deliberate change of a form that nobody has stored yet, write
-//! the files anew with `ENDSTOP_UPDATE_GOLDEN=1 cargo test -p CRATE --test TARGET`. A form that has been released
-//! gets a new version and a new file instead; its old file and the test that reads it stay.
+//! A test includes this file with `#[path]`. After a deliberate change of a form that was never released, update the
+//! files with `ENDSTOP_UPDATE_GOLDEN=1 cargo test -p CRATE`. A released form gets a new version and a new file instead;
+//! its old file and the test that reads it stay.
 
 use std::path::PathBuf;
 
-/// Compares a text with `tests/golden/NAME` of the crate that includes this, or writes the file if that is asked for.
-/// Returns what the file says, without its last line feed.
+/// Compares a text with `tests/golden/NAME` of the crate that includes this file; writes the file if
+/// `ENDSTOP_UPDATE_GOLDEN` is set. Returns the text of the file without line feeds at its end.
 ///
-/// Each of `fixed` is a JSON key and a value: the text's own value of that key, which differs from run to run, is
-/// replaced by it. A number stands only for a number and a text only for a text, so that a change of its kind is seen,
-/// and the key has to be there.
+/// Each entry of `fixed` is a JSON key and a value that replaces the value of this key in `now`, for values that differ
+/// from run to run. The key must occur, a number replaces only numbers, and a string only strings; so a change of the
+/// key or of its type still fails.
 pub(crate) fn golden(name: &str, now: &str, fixed: &[(&str, &str)]) -> String {
     let now = fixed.iter().fold(now.to_owned(), |text, (key, by)| replaced(name, &text, key, by));
     let now = now.trim_end_matches('\n');
@@ -36,7 +36,7 @@ fn replaced(name: &str, text: &str, key: &str, by: &str) -> String {
     for piece in pieces {
         let (space, piece) = piece.split_at(piece.len() - piece.trim_start_matches(' ').len());
         let end = match piece.chars().next() {
-            Some('"') => end_of_text(piece),
+            Some('"') => string_length(piece),
             Some('0'..='9' | '-') => piece.find([',', '}', ']', '\n']).unwrap(),
             _ => 0,
         };
@@ -50,8 +50,8 @@ fn replaced(name: &str, text: &str, key: &str, by: &str) -> String {
     out
 }
 
-/// Where a JSON text ends that begins here.
-fn end_of_text(text: &str) -> usize {
+/// The length of the JSON string that a text begins with, quotes included.
+fn string_length(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
         let is_end = byte == b'"' && !is_escaped;

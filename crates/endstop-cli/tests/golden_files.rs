@@ -1,5 +1,5 @@
-//! Printed forms that need a server, a store or a file, byte for byte; `golden.rs` has the others. Times and names of runs
-//! are replaced by fixed ones.
+//! Printed forms that need a server, a store or a file, byte for byte; `golden.rs` has the others. Times and run ids
+//! are replaced by fixed values.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use place::{Place, text};
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../endstop-transcript/data/sample");
 
-/// What differs from run to run in every report.
+/// Keys of a report whose values differ from run to run.
 const TIMES: [(&str, &str); 2] = [("at_ms", "0"), ("elapsed_ms", "0")];
 
 fn endstop(place: &Place) -> Command {
@@ -110,7 +110,7 @@ struct Serving {
     child: std::process::Child,
     out: BufReader<ChildStdout>,
     addr: String,
-    said: String,
+    printed: String,
 }
 
 impl Serving {
@@ -120,7 +120,7 @@ impl Serving {
         command.args(flags).env("ENDSTOP_TEST_TOKEN", "control-1").stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let mut serving = Self { child, out, addr: String::new(), said: String::new() };
+        let mut serving = Self { child, out, addr: String::new(), printed: String::new() };
         let line = serving.line();
         let addr = line["address"].as_str().unwrap();
         serving.addr = addr.strip_prefix("http://").unwrap().to_owned();
@@ -129,8 +129,8 @@ impl Serving {
 
     fn line(&mut self) -> Value {
         let mut line = String::new();
-        assert!(self.out.read_line(&mut line).unwrap() > 0, "it has ended: {}", self.said);
-        self.said.push_str(&line);
+        assert!(self.out.read_line(&mut line).unwrap() > 0, "it has ended: {}", self.printed);
+        self.printed.push_str(&line);
         serde_json::from_str(&line).unwrap()
     }
 
@@ -139,13 +139,13 @@ impl Serving {
         while self.line()["event"] != event {}
     }
 
-    /// Ends it, and gives all that it said.
+    /// Ends it and returns its output.
     fn end(mut self) -> String {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        self.out.read_to_string(&mut self.said).unwrap();
+        self.out.read_to_string(&mut self.printed).unwrap();
         self.child.wait().unwrap();
-        self.said.replace(&self.addr, "127.0.0.1:PORT")
+        self.printed.replace(&self.addr, "127.0.0.1:PORT")
     }
 }
 

@@ -1,5 +1,5 @@
-//! What is stored and sent, byte for byte. A change of form shows here. How to write the files anew stands at the head
-//! of `tests/support/golden.rs`.
+//! Stored forms of the core, byte for byte: a change of form fails here. `tests/support/golden.rs` says how to update
+//! the files.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that is wrong should panic")]
 

@@ -1,5 +1,5 @@
-//! What the gateway answers by itself, byte for byte, in each of the APIs: stops, the ends of streams that are cut
-//! short, and errors.
+//! Responses that the gateway makes, byte for byte, for each API: stop responses, ends of streams that are cut short, and
+//! errors.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -85,7 +85,7 @@ fn part(title: &str, answer: &WrittenResponse) -> String {
     format!("== {title}: {} {content_type}\n{body}\n", status.as_u16())
 }
 
-/// What ends a stream that has begun like this.
+/// The end that a reader writes for a stream that began like this.
 fn end(case: &Case, parsed: &CallRequest, begun: &str) -> String {
     let mut reader = case.api.dialect().stream(parsed);
     let mut splitter = SseSplitter::new(1 << 20);

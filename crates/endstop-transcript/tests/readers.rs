@@ -1,6 +1,6 @@
 //! The contract of transcript readers. Each row of `FORMATS` is held to it with the examples in
 //! `tests/data/<id>/`; what they read as is in `tests/data/expected/<id>.txt`, rewritten where the variable
-//! `ENDSTOP_BLESS` is set. What is written in other formats is in `tests/golden/`.
+//! `ENDSTOP_BLESS` is set. Exported runs are in `tests/golden/`.
 
 #![allow(
     clippy::unwrap_used,

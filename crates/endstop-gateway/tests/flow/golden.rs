@@ -1,4 +1,4 @@
-//! What the gateway writes by itself: the control API, the heads of stops, and stored runs. The bodies of stops are golden files of
+//! Golden files of the gateway: the control API, the heads of stop responses, and stored runs. The bodies of stop responses are golden files of
 //! `endstop-llm`.
 
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::kit::*;
 use crate::runs::{TOKEN, ask};
 use crate::stored_runs::{directory, many, path, reading_of, run_id, start};
 
-/// What every answer of the control API says of time.
+/// Keys of an answer whose values differ from run to run.
 const TIMES: [(&str, &str); 2] = [("at_ms", "0"), ("elapsed_ms", "0")];
 
 const RUNS: &str = "/endstop/v1/runs";
@@ -112,7 +112,7 @@ async fn control_api_that_ends_a_run() {
     golden("control-api-ends.txt", &text, &TIMES);
 }
 
-/// A head without what differs from answer to answer, for which it says only that it is there.
+/// The head with `..` for the date and the length, which differ from answer to answer.
 fn head(got: &Got) -> String {
     let lines = got.head.trim_end().lines().map(|line| match line.split_once(": ") {
         Some((name @ ("date" | "content-length"), _)) => format!("{name}: .."),

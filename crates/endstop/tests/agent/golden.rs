@@ -1,4 +1,4 @@
-//! The state of a run as it is stored: the files are read back, and the runs in them go on.
+//! Golden files of stored agent states: the files are read back, and the runs in them continue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn helper() -> AgentLoop {
 
 fn transfer() -> FunctionTool {
     FunctionTool::without_arguments("transfer", "Hands off.", |_| async {
-        let handoff = Handoff { to: "expert".to_owned(), message: "Please go on.".to_owned() };
+        let handoff = Handoff { to: "expert".to_owned(), message: "Please continue.".to_owned() };
         Ok::<_, ToolError>(ToolOutput::from(handoff))
     })
 }
@@ -95,7 +95,7 @@ fn stored(name: &str, state: &AgentState) -> AgentState {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agent_states_of_version_1_are_read_and_go_on() {
+async fn agent_states_of_version_1_are_read_and_continue() {
     let state = fresh().build().unwrap().execute(begun("nightly-17")).await.unwrap();
     assert_eq!((state.status(), state.step_count()), (Status::Paused, 6));
     let read = stored("agent-state-v1-paused.json", &state.approved(Some(usd("5.00"))));
