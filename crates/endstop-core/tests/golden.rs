@@ -1,20 +1,22 @@
-//! What is stored and sent, byte for byte. A change of form shows here.
-//!
-//! After a deliberate change of a format that nobody has stored yet, write the files anew with
-//! `ENDSTOP_UPDATE_GOLDEN=1 cargo test -p endstop-core --test golden`. A format that has been released gets
-//! a new version and a new file instead; its old file and the test that reads it stay.
+//! Stored forms of the core, byte for byte: a change of form fails here. `tests/support/golden.rs` says how to update
+//! the files.
 
-#![expect(clippy::unwrap_used, reason = "a test that is wrong should panic")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that is wrong should panic")]
 
-use std::path::PathBuf;
+#[path = "../../../tests/support/golden.rs"]
+mod file;
+
 use std::sync::Arc;
 
 use endstop_core::event::{NewLimit, Source};
 use endstop_core::expr::parse;
 use endstop_core::probe::Probes;
+use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
 use endstop_core::{Condition, Directive, Event, EventKind, Policy, Program, Run, TripRecord};
+
+use file::golden;
 
 /// A rule of every action, and every kind of state that a run keeps.
 const POLICY: &str = r#"
@@ -118,6 +120,20 @@ fn stopped() -> Run {
     run
 }
 
+/// The same run, paused by a rule whose approved limit it has reached.
+fn paused() -> Run {
+    let mut run = running();
+    let cost = Some(Cost::Known(Money::from_picos(700_000_000_000)));
+    let usage = Some(TokenUsage { input: 10, output: 1, ..TokenUsage::default() });
+    let reply = EventKind::Reply { model: None, usage, cost, finish: None, tool_calls: 1 };
+    see(&mut run, 40, Source::Own, reply);
+    see(&mut run, 41, Source::Own, EventKind::StepEnd);
+    assert_eq!(see(&mut run, 42, Source::Own, EventKind::StepBegin), Directive::Pause);
+    see(&mut run, 42, Source::Own, EventKind::Paused);
+    assert_eq!(run.status(), Status::Paused);
+    run
+}
+
 /// One of every shape.
 fn condition() -> Condition {
     let text = r#"max_steps(25) or (cost >= $2.00 and not said("x", from="critic"))
@@ -127,26 +143,15 @@ fn condition() -> Condition {
     parse(text).unwrap()
 }
 
-/// Compares with the file, or writes it where that is asked for; gives what the file says.
-fn golden(name: &str, now: &str) -> String {
-    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect();
-    if std::env::var_os("ENDSTOP_UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, format!("{now}\n")).unwrap();
-    }
-    let stored = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(stored.trim_end(), now, "{name}: see the head of this file");
-    stored.trim_end().to_string()
-}
-
 #[test]
 fn saved_state_of_version_1() {
     for (name, run) in [("state-v1.json", running()), ("state-v1-stopped.json", stopped())] {
-        let stored = golden(name, &run.save().unwrap());
+        let stored = golden(name, &run.save().unwrap(), &[]);
         let read = Run::restore(program(), &stored).unwrap();
         assert_eq!(read.save().unwrap(), stored);
         assert_eq!(read.trip_record().to_json(), run.trip_record().to_json());
     }
-    let stored = golden("state-v1.json", &running().save().unwrap());
+    let stored = golden("state-v1.json", &running().save().unwrap(), &[]);
     let mut read = Run::restore(program(), &stored).unwrap();
     let last = see(&mut read, 40, Source::Own, EventKind::Piece { text: "WER is 42" });
     assert_eq!(last, Directive::Stop, "the phrase began before it was saved");
@@ -167,7 +172,7 @@ fn saved_state_of_version_1_with_stale() {
     for (second, kind) in (0u64..).zip(kinds.chain(open)) {
         see(&mut run, second, Source::Own, kind);
     }
-    let stored = golden("state-v1-stale.json", &run.save().unwrap());
+    let stored = golden("state-v1-stale.json", &run.save().unwrap(), &[]);
     let mut read = Run::restore(Arc::clone(&program), &stored).unwrap();
     assert_eq!(read.save().unwrap(), stored);
     see(&mut read, 20, Source::Own, EventKind::StepEnd);
@@ -177,15 +182,18 @@ fn saved_state_of_version_1_with_stale() {
 
 #[test]
 fn trip_record_of_version_1() {
-    let verdict = stopped().trip_record();
-    let stored = golden("verdict-v1.json", &verdict.to_json());
-    assert_eq!(serde_json::from_str::<TripRecord>(&stored).unwrap(), verdict);
+    for (name, run) in [("trip-record-v1.json", stopped()), ("trip-record-v1-pause.json", paused())]
+    {
+        let record = run.trip_record();
+        let stored = golden(name, &record.to_json(), &[]);
+        assert_eq!(serde_json::from_str::<TripRecord>(&stored).unwrap(), record);
+    }
 }
 
 #[test]
 fn condition_of_version_1() {
     let condition = condition();
-    let stored = golden("condition-v1.json", &serde_json::to_string(&condition).unwrap());
+    let stored = golden("condition-v1.json", &serde_json::to_string(&condition).unwrap(), &[]);
     assert_eq!(serde_json::from_str::<Condition>(&stored).unwrap(), condition);
 }
 

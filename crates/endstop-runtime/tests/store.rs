@@ -9,8 +9,12 @@
 
 #[path = "store/contract.rs"]
 mod contract;
+#[path = "../../../tests/support/golden.rs"]
+mod file;
 #[path = "store/files.rs"]
 mod files;
+#[path = "store/golden.rs"]
+mod golden;
 #[cfg(unix)]
 #[path = "store/kill.rs"]
 mod kill;

@@ -1,6 +1,6 @@
 //! The contract of transcript readers. Each row of `FORMATS` is held to it with the examples in
 //! `tests/data/<id>/`; what they read as is in `tests/data/expected/<id>.txt`, rewritten where the variable
-//! `ENDSTOP_BLESS` is set.
+//! `ENDSTOP_BLESS` is set. Exported runs are in `tests/golden/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,8 @@
     reason = "the helpers of these tests fail as their tests do"
 )]
 
+#[path = "../../../tests/support/golden.rs"]
+mod file;
 #[path = "readers/sink.rs"]
 mod sink;
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::fake::{self, Fake};
 use crate::kit::*;
 
-struct Case {
-    name: &'static str,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
     path: &'static str,
     body: fn(usize) -> Value,
     /// What a stop has in it, as JSON and as a stream.
@@ -19,7 +19,7 @@ fn tools() -> Value {
     json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] })
 }
 
-const CASES: [Case; 4] = [
+pub(crate) const CASES: [Case; 4] = [
     Case {
         name: "chat",
         path: "/v1/chat/completions",
@@ -61,7 +61,7 @@ const CASES: [Case; 4] = [
     },
 ];
 
-fn asked(case: &Case, is_stream: bool, n: usize) -> (String, Value) {
+pub(crate) fn asked(case: &Case, is_stream: bool, n: usize) -> (String, Value) {
     let mut body = (case.body)(n);
     let mut path = case.path.to_owned();
     match case.name {

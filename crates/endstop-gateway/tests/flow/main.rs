@@ -8,6 +8,8 @@
 )]
 
 mod fake;
+#[path = "../../../../tests/support/golden.rs"]
+mod file;
 mod kit;
 
 mod apis;
@@ -19,6 +21,7 @@ mod counting;
 mod failures;
 mod finish;
 mod forms;
+mod golden;
 mod limits;
 mod lists;
 mod raw;

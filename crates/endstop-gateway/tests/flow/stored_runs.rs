@@ -20,13 +20,13 @@ use crate::kit::*;
 use crate::runs::{TOKEN, ask as command};
 
 /// A directory of its own for a test, not yet made.
-fn directory(test: &str) -> PathBuf {
+pub(crate) fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("keep").join(test);
     drop(fs::remove_dir_all(&path));
     path
 }
 
-fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
+pub(crate) fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
     let mut config = config(policy, upstream);
     config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
     config.stored_runs = Some(keep.to_owned());
@@ -34,7 +34,7 @@ fn many(policy: &str, upstream: SocketAddr, keep: &Path) -> Config {
 }
 
 /// Starts once the gateway before has given the directory back.
-async fn start(make: impl Fn() -> Config) -> Gateway {
+pub(crate) async fn start(make: impl Fn() -> Config) -> Gateway {
     for _ in 0..2_000 {
         match Gateway::start(make()).await {
             Err(StartError::Store { why, .. }) if why.contains("keeps its runs there") => {
@@ -50,11 +50,11 @@ async fn looping() -> Fake {
     Fake::start(|_, n| json("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))).await
 }
 
-fn path(run: &str) -> String {
+pub(crate) fn path(run: &str) -> String {
     format!("/r/{run}/v1/chat/completions")
 }
 
-fn run_id(run: &str) -> RunId {
+pub(crate) fn run_id(run: &str) -> RunId {
     RunId::parse(run).unwrap()
 }
 
@@ -71,7 +71,7 @@ async fn ask(gateway: &Gateway, run: &str, agent: &mut Agent, steps: usize) -> u
     steps
 }
 
-fn reading_of(gateway: &Gateway, run: &str, gauge: &str) -> u64 {
+pub(crate) fn reading_of(gateway: &Gateway, run: &str, gauge: &str) -> u64 {
     gateway.open(&run_id(run)).unwrap().look(|run| run.gauge(gauge)).unwrap_or(0)
 }
 

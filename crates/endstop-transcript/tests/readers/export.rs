@@ -9,6 +9,7 @@ use endstop_transcript::export::{Exported, Target, export};
 use endstop_transcript::{FORMATS, Part, Transcript, format, sample, walk};
 use serde_json::Value;
 
+use crate::file::golden;
 use crate::sink::{Keep, Seen};
 
 fn written(transcript: &Transcript, target: Target) -> Vec<Exported> {
@@ -136,6 +137,26 @@ fn recorded_runs_written_as_atif_read_the_same() {
         }
     }
     assert!(runs > 90, "{runs}");
+}
+
+/// A session with a sub-agent, and a trace with every event; the first run of each.
+#[test]
+fn what_is_written_is_what_was_agreed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (name, path) in [
+        ("session", "data/sample/claude-code-session.jsonl"),
+        ("events", "tests/data/endstop/example.jsonl"),
+    ] {
+        let transcript = walk(&[root.join(path)]).unwrap().transcripts.remove(0);
+        for target in [Target::Atif, Target::Endstop] {
+            let file = written(&transcript, target).remove(0);
+            let name = format!("{name}.{}", target.ending());
+            // Costs that were computed name the price table, which other changes move.
+            let prices = [("prices", "\"PRICES\"")];
+            let fixed = if file.text.contains("\"prices\"") { &prices[..] } else { &[] };
+            golden(&name, &file.text, fixed);
+        }
+    }
 }
 
 /// The rules that validators of the format hold documents to.

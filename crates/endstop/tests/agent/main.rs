@@ -11,7 +11,10 @@ mod basics;
 mod budget;
 mod cancel;
 mod defects;
+#[path = "../../../../tests/support/golden.rs"]
+mod file;
 mod finish;
+mod golden;
 mod handoff;
 mod hooks;
 mod kill;

@@ -1,5 +1,8 @@
 //! Reports of runs that were played by hand.
 
+#[path = "../../../../../tests/support/golden.rs"]
+mod file;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +14,7 @@ use super::super::Detail;
 use super::super::play::{Play, policy};
 use super::*;
 use crate::ledger::Limits;
+use file::golden;
 
 const BEGIN: EventKind<'static> = EventKind::RunBegin { agent: None, depth: 0 };
 
@@ -159,4 +163,66 @@ fn what_is_held_and_what_was_overshot_is_told() {
     let report = Report::of(&play.info, &play.run, &play.budget);
     assert!(report.held.is_zero());
     assert!(!report.to_json().contains("held"));
+}
+
+/// A run with a sub-agent, an override, a call whose usage was not reported, a hold and an overshoot; stopped.
+fn stopped() -> Report {
+    let (reporter, reports) = reporter();
+    let mut limits = policy("steps >= 2");
+    limits.rules.push(Rule::new("near", Action::Warn, parse("steps >= 1").unwrap()));
+    let mut parent = Play::new(&reporter, "nightly-17", limits);
+    let tokens = Limits { tokens: Some(380), ..Limits::unlimited() };
+    parent.budget = Budget::root(tokens);
+    parent.tell(0, BEGIN, Detail::None);
+    parent.tell(0, EventKind::UserMessage, Detail::None);
+    let unconfirmed = Detail::Reply {
+        text: "",
+        tool_calls: &[],
+        unconfirmed: "0.0004".parse().unwrap(),
+        is_estimate: true,
+        reasoning_tokens: None,
+        first_piece_after: None,
+        took: Duration::ZERO,
+    };
+    parent.tell(1, EventKind::StepBegin, Detail::None);
+    parent.tell(0, EventKind::AttemptBegin { next_cost: None }, Detail::None);
+    parent.reply((100, 20), 1, unconfirmed);
+    parent.tell(0, EventKind::ChildBegin { depth: 1 }, Detail::Child { agent: "worker" });
+    let mut child = parent.child("nightly-17-worker", "worker", policy("steps >= 1"));
+    child.tell(0, EventKind::RunBegin { agent: None, depth: 1 }, Detail::None);
+    step(&mut child, false);
+    child.end();
+    for kind in [EventKind::StepBegin, unpriced(50), EventKind::StepEnd] {
+        parent.tell_of(1, kind, Detail::None, Source::Descendant);
+    }
+    parent.tell(1, EventKind::StepEnd, Detail::None);
+    parent.tell(1, EventKind::ContinuationRequested { by: "critic" }, Detail::None);
+    step(&mut parent, false);
+    let hold = parent.budget.reserve(Amounts { tokens: 5, ..Amounts::ZERO }).unwrap();
+    parent.budget.charge(Amounts { tokens: 90, cost: "0.5".parse().unwrap(), ..Amounts::ZERO });
+    parent.end();
+    hold.release();
+    reports.lock().unwrap().pop().unwrap()
+}
+
+fn completed() -> Report {
+    let (reporter, reports) = reporter();
+    let mut play = Play::new(&reporter, "short", policy("steps >= 3"));
+    play.tell(0, BEGIN, Detail::None);
+    play.tell(1, EventKind::StepBegin, Detail::None);
+    play.tell(0, EventKind::AttemptBegin { next_cost: None }, Detail::None);
+    play.reply((100, 20), 0, estimate(false));
+    play.tell(1, EventKind::StepEnd, Detail::None);
+    play.end();
+    reports.lock().unwrap().pop().unwrap()
+}
+
+#[test]
+fn reports_of_version_1() {
+    for (name, report) in [("stopped", stopped()), ("completed", completed())] {
+        let stored = golden(&format!("report-v1-{name}.json"), &report.to_json(), &[]);
+        assert_eq!(serde_json::from_str::<Report>(&stored).unwrap(), report);
+        golden(&format!("report-v1-{name}.txt"), &report.to_string(), &[]);
+    }
+    assert_eq!(completed().status, Status::Completed);
 }

@@ -1,5 +1,8 @@
 //! What reaches the exporters of an SDK.
 
+#[path = "../../../../../tests/support/golden.rs"]
+mod file;
+
 use std::time::{Duration, SystemTime};
 
 use endstop_core::expr::parse;
@@ -18,6 +21,7 @@ use super::*;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::model::{ModelError, ModelErrorKind};
 use endstop_runtime::observe::play::{BEGAN, Play, policy};
+use file::golden;
 
 const BEGIN: EventKind<'static> = EventKind::RunBegin { agent: None, depth: 0 };
 const ATTEMPT: EventKind<'static> = EventKind::AttemptBegin { next_cost: None };
@@ -411,4 +415,62 @@ fn what_is_open_when_a_run_is_cut_is_closed() {
     assert_eq!(text(&root, "endstop.stop.reason"), "user_requested");
     let killed = root.events.iter().find(|event| event.name == "endstop.killed").unwrap();
     assert_eq!(texts(killed.attributes.iter()), "endstop.message=maintenance");
+}
+
+/// Every span with its attributes and events, and every metric with its points, as text; without times and ids.
+fn exported(sdk: &Sdk) -> String {
+    let mut lines = Vec::new();
+    for span in sdk.spans() {
+        lines.push(format!("{:?} {} {:?}", span.span_kind, span.name, span.status));
+        lines.push(format!("  {}", texts(span.attributes.iter())));
+        for event in span.events.iter() {
+            lines.push(format!("  event {}: {}", event.name, texts(event.attributes.iter())));
+        }
+    }
+    sdk.meters.force_flush().unwrap();
+    let finished = sdk.metrics.get_finished_metrics().unwrap();
+    let scopes = finished.last().unwrap().scope_metrics();
+    for metric in scopes.flat_map(|scope| scope.metrics()) {
+        lines.push(format!(
+            "metric {} [{}] {}",
+            metric.name(),
+            metric.unit(),
+            metric.description()
+        ));
+        let mut points = points_of(metric.data());
+        points.sort();
+        lines.extend(points.iter().map(|(attributes, value)| format!("  {attributes}: {value}")));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn names_are_those_that_were_agreed() {
+    let sdk = Sdk::new();
+    let observer = sdk.observer().export_content(true);
+    family(&observer);
+    let mut limits = policy("steps >= 2");
+    limits.rules.push(Rule::new("soon", Action::Warn, parse("steps >= 1").unwrap()));
+    limits.rules.push(Rule::new("ask", Action::Pause, parse("errors >= 1").unwrap()));
+    let mut play = Play::new(&observer, "other", limits);
+    play.tell(0, BEGIN, Detail::None);
+    play.tell(0, EventKind::StepBegin, Detail::None);
+    play.tell(0, ATTEMPT, REQUEST);
+    let mut error = ModelError::new(ModelErrorKind::RateLimited, "slow down");
+    error.status = Some(429);
+    let (is_estimate, unconfirmed, took) = (false, Money::ZERO, Duration::from_secs(2));
+    let detail = Detail::Failure { error: &error, is_estimate, unconfirmed, took };
+    play.tell(0, EventKind::AttemptFailed { usage: None, cost: None }, detail);
+    play.tell(0, EventKind::Approved { rule: "ask", limit: None }, Detail::None);
+    let call = call("c1", "read");
+    let refused = tool(&call, Some(ToolOutcome::Blocked));
+    play.tell(0, EventKind::ToolRefused { tool: "read" }, refused);
+    play.tell(1, EventKind::StepEnd, Detail::None);
+    play.tell(0, EventKind::HandOff { to: "writer" }, Detail::None);
+    play.tell(0, EventKind::ContinuationRequested { by: "critic" }, Detail::None);
+    ask(&mut play, 1, false);
+    play.tell(0, EventKind::Cancel { message: "lunch" }, Detail::None);
+    play.tell(0, EventKind::Kill { message: "maintenance" }, Detail::None);
+    play.end();
+    golden("otel.txt", &exported(&sdk), &[]);
 }
