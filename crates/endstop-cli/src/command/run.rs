@@ -162,6 +162,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         let snapshot = observers.snapshot.borrow();
         (snapshot.stopped.clone(), snapshot.held_by())
     };
+    let refused = open.gateway.run(&id).and_then(|run| run.refused_call());
     let counts = close(open, &id).await;
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
@@ -178,6 +179,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         preserves_status: args.preserve_status,
         counts,
         report,
+        refused,
         dry_run: observers.dry_run.as_deref(),
     };
     outcome.tell();

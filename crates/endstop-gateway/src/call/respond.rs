@@ -53,6 +53,10 @@ pub(super) fn stop_text(signal: &StopSignal) -> StopText {
     }
 }
 
+const fn is_of_amounts(reason: StopReason) -> bool {
+    matches!(reason, StopReason::CostLimitReached | StopReason::TokenLimitReached)
+}
+
 /// An error in the shape of the API.
 pub(super) fn error(
     dialect: &dyn Dialect,
@@ -129,6 +133,9 @@ pub(super) fn stop_after(
     run.flush_log();
     run.counters().stop_response();
     let mut text = stop_text(signal);
+    if let Some(refused) = run.handle().refused_call().filter(|_| is_of_amounts(signal.reason)) {
+        text.text = format!("{} Not sent: {refused}.", text.text);
+    }
     if !said.is_empty() {
         text.text = format!("{said}\n\n{}", text.text);
     }

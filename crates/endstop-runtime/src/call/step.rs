@@ -8,7 +8,8 @@ use endstop_core::policy::Action;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 
-use super::plan::{CallPlan, NotAdmitted};
+use super::plan::{CallPlan, NotAdmitted, PlannedCall};
+use super::refused_call::RefusedCall;
 use crate::ledger::{Amounts, Dimension, Refused};
 use crate::observe::Detail;
 use crate::run::{RunHandle, StopReach};
@@ -26,6 +27,7 @@ impl RunHandle {
             let planned = self.planned(plan);
             let checked = self.node().chain().check_shared(&planned);
             if let Err(why) = checked {
+                self.set_refused_call(&planned);
                 self.not_admitted(&why, model);
                 return Directive::Stop;
             }
@@ -88,6 +90,22 @@ impl RunHandle {
     #[must_use]
     pub fn is_out_of_budget(&self) -> bool {
         self.node().is_out_of_budget()
+    }
+
+    /// What the run and those above it show of a call that money or tokens do not admit.
+    pub(super) fn set_refused_call(&self, plan: &PlannedCall<'_>) {
+        let Some(refused) = self.node().chain().refused_call(plan) else { return };
+        let mut next = Some(self.node());
+        while let Some(node) = next {
+            node.set_refused_call(refused.clone());
+            next = node.parent.as_ref();
+        }
+    }
+
+    /// The last call of the run or of a descendant that was not sent because of money or tokens.
+    #[must_use]
+    pub fn refused_call(&self) -> Option<RefusedCall> {
+        self.node().refused_call()
     }
 
     fn begin_counted(&self, one: Amounts, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::chain::LockedChain;
 use super::ends::EndQueue;
 use super::environment::{Carried, ExternalStop, StopReach};
+use crate::call::RefusedCall;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
@@ -63,6 +64,7 @@ pub(crate) struct RunCore {
     pub(super) notices: Vec<Notice>,
     /// A budget refused something that the run wanted to begin.
     is_out_of_budget: bool,
+    refused_call: Option<RefusedCall>,
     last_wall: LastWall,
 }
 
@@ -74,6 +76,7 @@ impl RunCore {
             uncertainty: CostUncertainty::default(),
             notices: Vec::new(),
             is_out_of_budget: false,
+            refused_call: None,
             last_wall: None,
         }
     }
@@ -128,6 +131,14 @@ impl RunNode {
 
     pub(crate) fn set_out_of_budget(&self) {
         self.core().is_out_of_budget = true;
+    }
+
+    pub(crate) fn refused_call(&self) -> Option<RefusedCall> {
+        self.core().refused_call.clone()
+    }
+
+    pub(crate) fn set_refused_call(&self, refused: RefusedCall) {
+        self.core().refused_call = Some(refused);
     }
 
     pub(crate) fn set_uncertainty(&self, uncertainty: CostUncertainty) {

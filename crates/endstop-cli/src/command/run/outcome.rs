@@ -9,6 +9,7 @@ use std::time::Duration;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Millis, Money};
 use endstop::observe::{DryRunObserver, Report, SubAgent};
+use endstop::runtime::RefusedCall;
 use endstop_gateway::Counts;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -47,6 +48,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) preserves_status: bool,
     pub(super) counts: Counts,
     pub(super) report: Option<Report>,
+    /// The call that money or tokens did not admit.
+    pub(super) refused: Option<RefusedCall>,
     /// The policy that was not obeyed, under `--dry-run`.
     pub(super) dry_run: Option<&'s DryRunObserver>,
 }
@@ -82,6 +85,13 @@ impl RunOutcome<'_> {
         }
         if let Some(why) = self.why_held() {
             output::note(&format!("endstop: stopped: {why}"));
+        }
+        if let Some(refused) = self.refused.as_ref().filter(|_| self.stopped.is_some()) {
+            output::note(&output::wrapped(
+                &format!("endstop: not sent: {refused}"),
+                output::error_width(),
+                "  ",
+            ));
         }
         if let Some(text) = trip::overshoot(&report.overshoot) {
             output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
@@ -175,6 +185,7 @@ impl RunOutcome<'_> {
             "upstream_calls": self.counts.upstream_calls,
             "stop_responses": self.counts.stop_responses,
             "unmetered": self.counts.unmetered,
+            "not_sent": self.refused.as_ref().filter(|_| self.stopped.is_some()).map(ToString::to_string),
             "dry_run": dry_run,
             "report": self.report,
         })
