@@ -441,15 +441,12 @@ impl Run {
             }
             EventKind::Kill { message } => {
                 let message = if message.is_empty() { "the kill switch is on" } else { message };
-                let signal = person(message).with_source("kill switch");
-                self.record_after_stop(&signal);
-                self.state.raised.raise(signal, true);
+                self.raise(person(message).with_source("kill switch"), true);
             }
             EventKind::StopRaised { signal } => {
                 let is_final =
                     matches!(signal.reason, StopReason::ErrorForbade | StopReason::UserRequested);
-                self.record_after_stop(signal);
-                self.state.raised.raise((*signal).clone(), is_final);
+                self.raise((*signal).clone(), is_final);
             }
             EventKind::ContinuationRequested { by } => self.request_continuation(by),
             EventKind::Approved { rule, limit } => self.approve(rule, limit.as_ref()),
@@ -463,10 +460,13 @@ impl Run {
             return;
         };
         if !self.has_raised(StopReason::ErrorForbade) {
-            let signal = StopSignal::new(StopReason::ErrorForbade).with_message(fault);
-            self.record_after_stop(&signal);
-            self.state.raised.raise(signal, true);
+            self.raise(StopSignal::new(StopReason::ErrorForbade).with_message(fault), true);
         }
+    }
+
+    fn raise(&mut self, signal: StopSignal, is_final: bool) {
+        self.record_after_stop(&signal);
+        self.state.raised.raise(signal, is_final);
     }
 
     /// A run that ended by itself goes on with a user's next message, or where its driver takes another
@@ -620,8 +620,7 @@ impl Run {
     /// Money settled, descendants included; `None` once a call without a price was made.
     #[must_use]
     pub fn cost(&self) -> Option<Money> {
-        let cost = Money::from_picos(self.state.meter.tallies().total(Counter::Cost));
-        self.state.meter.is_cost_known(&self.program, false).then_some(cost)
+        self.state.meter.is_cost_known(&self.program, false).then(|| self.known_cost())
     }
 
     /// Money settled that is known, descendants included: without the calls that had no price.

@@ -4,14 +4,12 @@ mod fit;
 mod open;
 mod plan;
 mod pricing;
-mod refused_call;
 mod step;
 
 pub use open::{Charge, NotBegun, OpenCall, Outcome, Received};
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};
 pub use pricing::{Modalities, Pricing};
-pub use refused_call::{Left, RefusedCall};
 
 pub use crate::limits::{
     BYTES_PER_TOKEN, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS,

@@ -11,6 +11,7 @@ mod cost_uncertainty;
 #[expect(clippy::unwrap_used, reason = "a helper of tests: a wrong script is loud")]
 #[doc(hidden)]
 pub mod play;
+mod refused_call;
 mod report;
 mod text;
 
@@ -29,6 +30,7 @@ use crate::store::RunId;
 use crate::tool_call::{ToolCall, ToolOutcome};
 
 pub use cost_uncertainty::CostUncertainty;
+pub use refused_call::{Left, RefusedCall};
 pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
 pub use text::clean;
 

@@ -118,13 +118,7 @@ pub(super) async fn admit(
             let text = "too many calls of this run are in flight";
             return Err(Box::new(respond::overloaded(dialect, text)));
         }
-        Err(AcquireError::ChildRefused) => {
-            let signal = run.stop().unwrap_or_else(|| {
-                StopSignal::new(StopReason::StopRequested)
-                    .with_message("no further sub-agent can begin in this run")
-            });
-            return Err(stopped(&signal));
-        }
+        Err(AcquireError::ChildRefused) => return Err(stopped(&child_refused(run))),
     };
     let mut admission = Admission { context, parsed, is_recorded: false, counted: None };
     let mut waiting = None;
@@ -164,6 +158,13 @@ pub(super) async fn admit(
             }
         }
     }
+}
+
+fn child_refused(run: &RunEntry) -> StopSignal {
+    run.stop().unwrap_or_else(|| {
+        StopSignal::new(StopReason::StopRequested)
+            .with_message("no further sub-agent can begin in this run")
+    })
 }
 
 /// Returns the refusal of a call whose usage is not reported here, if it must be counted.
@@ -246,6 +247,41 @@ impl Admission<'_> {
         if entry.is_paused() || stop_of(&run).is_some() || entry.stop().is_some() {
             return Err(blocked());
         }
+        let (bound, pricing) = self.size(entry, &state)?;
+        let provider = context.provider(parsed.route().family);
+        let choices = request.choices.max(1);
+        let default_output = context.config().default_output;
+        let wanted = request.output_cap.unwrap_or_else(|| {
+            context.quirks().output_cap(provider, &request.model, default_output)
+        });
+        let mut call = CallPlan {
+            pricing: &pricing,
+            input: request.with_server_tools(bound.input),
+            told: bound.told,
+            max_output: wanted.saturating_mul(choices),
+            min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
+            is_wrap_up: false,
+            is_final: true,
+        };
+        if self.lacks_count(entry, &run, bound, &mut call) {
+            return Err(AdmissionBlocked::Uncounted);
+        }
+        let open = begin_call(&mut state, &mut call, parsed.body_digest(), blocked)?;
+        state.memory_mut().remember_request(request, parsed.digests());
+        let is_wrap_up = call.is_wrap_up;
+        drop(state);
+        let prices = Arc::clone(context.prices());
+        Ok((open, CallTerms { run, pricing, prices, is_wrap_up }))
+    }
+
+    /// The largest possible input of the call, and its prices.
+    fn size(
+        &self,
+        entry: &RunEntry,
+        state: &ConversationState,
+    ) -> Result<(InputBound, Pricing), AdmissionBlocked> {
+        let (context, parsed) = (self.context, self.parsed);
+        let request = parsed.request();
         let is_metered = || context.is_metered(entry);
         let bound = match state.memory().bound(request, parsed.digests(), entry.responses()) {
             Some(bound) => bound,
@@ -274,41 +310,31 @@ impl Admission<'_> {
             }
             _ => bound.input,
         };
-        let choices = request.choices.max(1);
-        let default_output = context.config().default_output;
-        let wanted = request.output_cap.unwrap_or_else(|| {
-            context.quirks().output_cap(provider, &request.model, default_output)
-        });
-        let mut call = CallPlan {
-            pricing: &pricing,
-            input: request.with_server_tools(input),
-            told: bound.told,
-            max_output: wanted.saturating_mul(choices),
-            min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
-            is_wrap_up: false,
-            is_final: true,
+        Ok((InputBound { input, ..bound }, pricing))
+    }
+
+    /// Whether the input of a call is to be counted before it is lowered or refused; takes over what was counted.
+    fn lacks_count(
+        &self,
+        entry: &RunEntry,
+        run: &RunHandle,
+        bound: InputBound,
+        call: &mut CallPlan<'_>,
+    ) -> bool {
+        if !bound.can_be_counted || bound.is_open {
+            return false;
+        }
+        let Some(counted) = self.counted else {
+            let new_input = bound.input.saturating_sub(bound.told);
+            return new_input >= MIN_COUNTED_INPUT
+                && self.context.is_metered(entry)
+                && !run.fits_whole(call);
         };
-        let can_be_counted = bound.can_be_counted && !bound.is_open;
-        if let Some(Some(counted)) = self.counted
-            && can_be_counted
-        {
-            call.input = request.with_server_tools(bound.input.min(counted.max(bound.told)));
+        if let Some(counted) = counted {
+            let input = bound.input.min(counted.max(bound.told));
+            call.input = self.parsed.request().with_server_tools(input);
         }
-        let new_input = bound.input.saturating_sub(bound.told);
-        if self.counted.is_none()
-            && can_be_counted
-            && new_input >= MIN_COUNTED_INPUT
-            && is_metered()
-            && !run.fits_whole(&call)
-        {
-            return Err(AdmissionBlocked::Uncounted);
-        }
-        let open = begin_call(&mut state, &mut call, parsed.body_digest(), blocked)?;
-        state.memory_mut().remember_request(request, parsed.digests());
-        let is_wrap_up = call.is_wrap_up;
-        drop(state);
-        let prices = Arc::clone(context.prices());
-        Ok((open, CallTerms { run, pricing, prices, is_wrap_up }))
+        false
     }
 }
 

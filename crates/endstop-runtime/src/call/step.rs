@@ -9,9 +9,8 @@ use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 
 use super::plan::{CallPlan, NotAdmitted, PlannedCall};
-use super::refused_call::RefusedCall;
 use crate::ledger::{Amounts, Dimension, Refused};
-use crate::observe::Detail;
+use crate::observe::{Detail, RefusedCall};
 use crate::run::{RunHandle, StopReach};
 
 impl RunHandle {

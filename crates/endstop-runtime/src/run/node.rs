@@ -14,11 +14,10 @@ use tokio::time::Instant;
 use super::chain::LockedChain;
 use super::ends::EndQueue;
 use super::environment::{Carried, ExternalStop, StopReach};
-use crate::call::RefusedCall;
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
-use crate::observe::{CostUncertainty, Detail, Observation, Observer, RunInfo};
+use crate::observe::{CostUncertainty, Detail, Observation, Observer, RefusedCall, RunInfo};
 
 /// The parts that all runs of a tree share.
 pub(crate) struct Tree {

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Millis, Money};
-use endstop::observe::{DryRunObserver, Report, SubAgent};
-use endstop::runtime::RefusedCall;
+use endstop::observe::{DryRunObserver, RefusedCall, Report, SubAgent};
 use endstop_gateway::Counts;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};

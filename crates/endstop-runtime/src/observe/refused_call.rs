@@ -2,12 +2,7 @@
 
 use std::fmt;
 
-use endstop_core::policy::Action;
-use endstop_core::run::next_trip::Resource;
-use endstop_core::units::{Cost, Money};
-
-use super::plan::PlannedCall;
-use crate::run::LockedChain;
+use endstop_core::units::Money;
 
 /// A call that was not sent because it could have passed a limit of money or tokens.
 ///
@@ -34,37 +29,6 @@ pub enum Left {
     Money(Money),
     /// Tokens.
     Tokens(u64),
-}
-
-impl LockedChain<'_> {
-    /// What a call lacks once others in flight are settled; `None` if neither money nor tokens refuse it.
-    pub(super) fn refused_call(&self, plan: &PlannedCall<'_>) -> Option<RefusedCall> {
-        let worst = plan.worst(plan.least_output());
-        let tokens = worst.input.saturating_add(worst.output);
-        let room = self.own_budget().room();
-        let of_rules = |resource: Resource| {
-            let trips = self.cores().map(|core| core.run.next_trip(resource, &[Action::Stop]));
-            trips.flatten().map(|trip| trip.distance).min()
-        };
-        let money_left = of_rules(Resource::Cost).map(Money::from_picos);
-        let money_left = money_left.into_iter().chain(room.cost).min();
-        let tokens_left = of_rules(Resource::Tokens).into_iter().chain(room.tokens).min();
-        let parts = |left, input_cost, cost| RefusedCall {
-            input_tokens: worst.input,
-            output_tokens: worst.output,
-            input_cost,
-            cost,
-            left,
-        };
-        match (worst.cost, plan.worst(0).cost, money_left) {
-            (Cost::Known(cost), Cost::Known(input), Some(left)) if cost > left => {
-                Some(parts(Left::Money(left), input, cost))
-            }
-            _ => tokens_left
-                .filter(|left| tokens > *left)
-                .map(|left| parts(Left::Tokens(left), Money::ZERO, Money::ZERO)),
-        }
-    }
 }
 
 /// A hundredth of a cent in pico-dollars: what is shown of amounts.
