@@ -130,7 +130,7 @@ pub struct OverrideRecord {
     pub by: String,
     /// The rule that was overridden or approved; `None` where raised signals were cleared.
     pub rule: Option<String>,
-    /// The action, such as `overridden` or `approved up to cost 3000000000000`.
+    /// The action, such as `overridden` or `approved up to cost $3.00`.
     pub what: String,
 }
 
@@ -195,7 +195,7 @@ impl TripRecord {
         }
         let signals = if is_late { &mut self.late_signals } else { &mut self.signals };
         let count = signals.iter().count();
-        // Errors and cancellations have room of their own beyond that of other signals.
+        // Errors and cancellations have extra room, which other signals cannot take.
         if count >= MAX_RAISED * 2 || count >= MAX_RAISED && !is_final {
             self.signals_dropped = self.signals_dropped.saturating_add(1);
             return;

@@ -257,6 +257,14 @@ impl Millis {
     }
 }
 
+impl From<core::time::Duration> for Millis {
+    /// In whole milliseconds, rounded up: a limit of less than one admits something. Saturates.
+    fn from(duration: core::time::Duration) -> Self {
+        let nanos = duration.as_nanos().div_ceil(1_000_000);
+        Self(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
 impl fmt::Display for Millis {
     /// `1h30m`, `90s` as `1m30s`, `250ms`: the form that the expression language reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -297,6 +305,21 @@ mod tests {
     use alloc::string::ToString;
 
     use super::*;
+    use crate::condition::named::timeout;
+
+    #[test]
+    fn a_duration_is_rounded_up_to_milliseconds() {
+        use core::time::Duration;
+        for (duration, millis) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_secs(60), 60_000),
+            (Duration::MAX, u64::MAX),
+        ] {
+            assert_eq!(Millis::from(duration), Millis(millis));
+            assert_eq!(timeout(duration), timeout(Millis(millis)));
+        }
+    }
 
     #[test]
     fn money_reads_and_prints_exactly() {

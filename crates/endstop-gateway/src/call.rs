@@ -3,7 +3,7 @@
 //! Each phase owns what it needs and hands on the next:
 //!
 //! 1. [`parse`]: the request is read. [`ParsedCall`](parse::ParsedCall)
-//! 2. [`admit`]: the run takes in what came back from tools, and admits the call: its worst case is reserved. Where the
+//! 2. [`admit`]: the run records tool results, and admits the call: its worst case is reserved. Where the
 //!    bytes of its input do not fit, the upstream counts them first ([`count`]).
 //!    [`AdmittedCall`](admit::AdmittedCall)
 //! 3. [`send`]: the request is sent with its output cap. What the upstream refuses of the gateway's additions is

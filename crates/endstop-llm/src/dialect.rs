@@ -39,8 +39,8 @@ pub trait Dialect: Send + Sync {
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>;
 
     /// The request that asks for the number of input tokens of a call, where the API can count. `path` is that of the
-    /// call, with its query. What the upstream does not take there makes it refuse, and is never left out in silence:
-    /// only fields that say nothing about the input are removed.
+    /// call, with its query. Only fields that say nothing about the input are removed: an upstream refuses
+    /// unknown fields, while leaving one out would make the count too low.
     fn count_request(&self, path: &str, body: &[u8]) -> Option<CountRequest> {
         let _ = (path, body);
         None

@@ -134,7 +134,7 @@ pub struct MessageMark {
     pub is_open: bool,
     /// It is not text alone.
     pub has_media: bool,
-    /// Most tokens of the images that it only refers to: what stands there may be another one the next time.
+    /// Most tokens of the images that it only refers to: there may be another image at the address the next time.
     pub elsewhere: u64,
     /// It stands for earlier output of the model that the upstream keeps, such as reasoning by its id.
     pub names_output: bool,

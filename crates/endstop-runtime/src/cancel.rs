@@ -43,7 +43,7 @@ use tree::Handle;
 pub enum Urgency {
     /// Nothing more begins; what is in flight ends by itself.
     Graceful,
-    /// What is in flight is aborted.
+    /// Calls in flight are aborted.
     Now,
 }
 
@@ -121,8 +121,8 @@ impl CancelToken {
         Cancelled { token: self, least: Urgency::Now, key: None }
     }
 
-    /// The output of `future`, unless the token is aborted first: then `future` is dropped where it stands, and
-    /// the signal is returned. Once the token is aborted, `future` is not polled any more, even if it is ready.
+    /// The output of `future`, unless the token is aborted first: then `future` is dropped in its current state, and
+    /// the signal is returned. Once the token is aborted, `future` is no longer polled, even if it is ready.
     ///
     /// # Cancel safety
     ///

@@ -302,10 +302,11 @@ pub fn max_usd(dollars: &str) -> Result<Condition, MoneyError> {
     Ok(from_rust("max_usd", alloc::vec![Literal::money(money)], meaning))
 }
 
-/// Stops the run after this much active time. Example: `timeout(Millis::from_secs(60))`. Trips as
-/// `time_limit`.
+/// Stops the run after this much active time, a [`Millis`] or a [`Duration`](core::time::Duration). Example:
+/// `timeout(Millis::from_secs(60))`. Trips as `time_limit`.
 #[must_use]
-pub fn timeout(after: Millis) -> Condition {
+pub fn timeout(after: impl Into<Millis>) -> Condition {
+    let after = after.into();
     let gauge = Gauge::of(GaugeId::Active);
     let meaning = Condition::Compare(Comparison { gauge, op: CompareOp::Ge, value: after.0 });
     from_rust("timeout", alloc::vec![Literal::duration(after)], meaning)

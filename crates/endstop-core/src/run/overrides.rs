@@ -6,8 +6,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::condition::gauge::{GAUGES, Unit};
 use crate::counter::Counter;
 use crate::event::NewLimit;
+use crate::expr::Amount;
 use crate::limits::MAX_OVERRIDE_RECORDS;
 use crate::meter::{Meter, Sight};
 use crate::program::{Names, Program, carried};
@@ -146,7 +148,9 @@ impl Overrides {
         limit: Option<&NewLimit<'_>>,
     ) {
         let what = match limit {
-            Some(new) => format!("approved up to {} {}", new.gauge, new.limit),
+            Some(new) => {
+                format!("approved up to {} {}", new.gauge, amount_of(new))
+            }
             None => "approved".to_string(),
         };
         self.push(meter, "a person".to_string(), Some(rule), what);
@@ -169,4 +173,13 @@ impl Overrides {
         self.history.truncate(MAX_OVERRIDE_RECORDS);
         Some(self)
     }
+}
+
+/// The limit in the form that the expression language reads.
+fn amount_of(new: &NewLimit<'_>) -> Amount {
+    let own = new.gauge.strip_prefix("own.").unwrap_or(new.gauge);
+    let name = own.split('(').next().unwrap_or(own);
+    // Gauges outside the table are reported facts, which are counts.
+    let unit = GAUGES.iter().find(|row| row.name == name).map_or(Unit::Count, |row| row.unit);
+    Amount { unit, value: new.limit }
 }

@@ -313,7 +313,8 @@ impl Admission<'_> {
         Ok((InputBound { input, ..bound }, pricing))
     }
 
-    /// Whether the input of a call is to be counted before it is lowered or refused; takes over what was counted.
+    /// Whether the input of a call should be counted before its output cap is lowered or the call is refused. Applies a
+    /// count that is there.
     fn lacks_count(
         &self,
         entry: &RunEntry,

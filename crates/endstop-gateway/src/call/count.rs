@@ -1,6 +1,6 @@
 //! Counting the input of a call before it is refused: most bytes are a quarter of a token, so the bound by bytes is too
-//! high for small budgets. Where it does not fit, the upstream is asked, which costs nothing; the request goes there in
-//! any case, with the client's own credentials.
+//! high for small budgets. If it does not fit, the upstream counts the tokens, which costs nothing. The request would go
+//! to that upstream anyway, with the client's own credentials.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ impl NoCounting {
 /// The most input tokens of a call by the count of its upstream. `None` where it does not count.
 ///
 /// # Cancel safety
-/// Dropped when the client goes away; the connection is closed.
+/// Dropped when the client disconnects; the connection is closed.
 pub(super) async fn input_tokens(
     context: &CallContext,
     run: &RunEntry,
@@ -86,7 +86,7 @@ fn request(
     Some(request)
 }
 
-/// What came of asking.
+/// The outcome of a count request.
 enum Count {
     Tokens(u64),
     NoEndpoint,

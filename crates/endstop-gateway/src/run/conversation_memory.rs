@@ -185,8 +185,8 @@ impl ConversationMemory {
 
     /// Returns the largest possible input of a request, or `None` if it continues a conversation of unknown size.
     ///
-    /// Messages, instructions and tools that the upstream counted before have that size; the rest is bounded. What is
-    /// only referred to may be larger each time, so it counts as open always, and an image as the largest. Earlier output that the upstream keeps is
+    /// Messages, instructions and tools that the upstream counted before have that size; the rest is bounded. References
+    /// may lead to something larger each time, so they always count as open, and images as the largest. Earlier output that the upstream keeps is
     /// at most what it counted for the last response.
     pub(crate) fn bound(
         &self,
@@ -217,7 +217,7 @@ impl ConversationMemory {
         };
         let new = asked.messages.get(self.count..).unwrap_or_default();
         let kept = if names_output(new) { told.output } else { 0 };
-        // What was counted behind an address may be larger by now.
+        // The image behind an address may be larger by now.
         let known = asked.messages.get(..self.count).unwrap_or_default();
         let parts = [sum(new), told.of.new_fixed(asked), kept, elsewhere(known)];
         let input = parts.into_iter().fold(told.input, u64::saturating_add);

@@ -201,7 +201,7 @@ impl RunLogFile {
         let mut state = self.state();
         // The hole, if there is one, keeps its reason.
         drop(self.write(&mut state));
-        self.buffer.break_off("it was forgotten");
+        self.buffer.break_off("the run was evicted from memory");
         self.shut(&mut state);
     }
 
@@ -245,7 +245,7 @@ impl Observer for RunLogFile {
         let mut state = self.state();
         self.buffer.observe(seen);
         if self.buffer.len() > MAX_UNWRITTEN {
-            // Whoever flushes next sees the hole.
+            // The next flush reports the hole.
             drop(self.write(&mut state));
         }
     }

@@ -344,7 +344,7 @@ async fn what_was_counted_is_known_again_by_its_words_and_not_by_its_length() {
     assert_eq!(upstream.calls(), calls, "{got:?}");
 }
 
-/// What stands behind an address may be small when it is counted, and large the next time.
+/// The image at an address may be small when it is counted, and large the next time.
 #[tokio::test]
 async fn an_image_elsewhere_is_held_at_its_largest_each_time() {
     const IMAGES: u64 = 20;
@@ -373,7 +373,7 @@ async fn an_image_elsewhere_is_held_at_its_largest_each_time() {
     messages.push(json!({ "role": "assistant", "content": "Done." }));
     messages.push(json!({ "role": "user", "content": "Again." }));
     chat(&gateway, &images).await;
-    assert_eq!(upstream.calls(), 11, "what is left is less than the images can cost");
+    assert_eq!(upstream.calls(), 11, "the remaining budget is less than the images can cost");
     let Cost::Known(cost) = gateway.run(&id()).unwrap().cost() else { panic!("the cost is known") };
     assert!(cost.picos() <= 20 * CENT, "{cost}");
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::fake::{Act, Arrived, Fake, json as answer};
 use crate::kit::*;
 
-/// A request of one API whose input is some 53,000 tokens: by its bytes more than the limit allows, by its count not.
+/// A request of one API whose input is about 53,000 tokens: by its bytes more than the limit allows, by its count not.
 struct Large {
     path: &'static str,
     count_path: &'static str,
@@ -111,7 +111,7 @@ async fn a_call_that_does_not_fit_by_its_bytes_is_counted_and_sent_whole() {
             assert!(counted.get(key).is_none() && sent.get(key).is_some(), "{key}: {counted}");
         }
         assert!(seen[0].body.contains("four four"));
-        // All the output that was asked for fits, so the cap is the client's.
+        // All the output that the client requested fits, so the cap is the client's.
         assert!(seen[1].body.contains("4000"), "{}", api.path);
         assert_eq!((reading(&gateway, "steps"), reading(&gateway, "attempts")), (1, 1));
     }

@@ -76,7 +76,7 @@ impl RunHandle {
 }
 
 impl LockedChain<'_> {
-    /// What a call lacks once others in flight are settled; `None` if neither money nor tokens refuse it.
+    /// The parts of a call that does not fit; `None` if neither money nor tokens refuse it.
     pub(super) fn refused_call(&self, plan: &PlannedCall<'_>) -> Option<RefusedCall> {
         let worst = plan.worst(plan.least_output());
         let tokens = worst.input.saturating_add(worst.output);

@@ -91,7 +91,7 @@ impl RunHandle {
         self.node().is_out_of_budget()
     }
 
-    /// What the run and those above it show of a call that money or tokens do not admit.
+    /// Remembers, for the run and its ancestors, the parts of a call that money or tokens do not admit.
     pub(super) fn set_refused_call(&self, plan: &PlannedCall<'_>) {
         let Some(refused) = self.node().chain().refused_call(plan) else { return };
         let mut next = Some(self.node());

@@ -4,7 +4,7 @@ use std::fmt;
 
 use endstop_core::units::Money;
 
-/// A call that was not sent because it could have passed a limit of money or tokens.
+/// A call that was not sent because it could have passed a cost or token limit.
 ///
 /// As text: `a call that could cost up to $0.54 (input of up to 53200 tokens $0.532, output of 16 tokens $0.008); $0.5
 /// was left, and a limit that is $0.04 higher would admit it`.
@@ -18,11 +18,11 @@ pub struct RefusedCall {
     pub input_cost: Money,
     /// The most that both cost; zero where money is not what lacks.
     pub cost: Money,
-    /// What is left.
+    /// The remaining amount.
     pub left: Left,
 }
 
-/// What is left of the amount that did not suffice.
+/// The remaining amount of the unit that did not suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Money.

@@ -1,4 +1,4 @@
-//! Trace lines that are not written yet. Whoever keeps a trace (a store, the gateway's file, a recorder) writes it from
+//! Trace lines that are not written yet. Stores, the gateway's files and recorders write traces from
 //! here, so that one rule holds for all: nothing is written after a hole.
 
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use super::recorder::{push_header, push_seen, push_trace_line};
 use crate::observe::{Observation, Observer, RunInfo};
 
 /// Why nothing more of a trace is written: some of its lines could not be, and without them the rest would replay as
-/// another run. The text is the error of whoever was to write them.
+/// another run. The text is the error of the writer.
 #[derive(Clone, Debug, Error)]
 #[error("{0}")]
 pub struct TraceHole(Arc<str>);
@@ -91,18 +91,18 @@ impl TraceBuffer {
         self.pending().lines.is_empty()
     }
 
-    /// Why nothing more is taken in, if that is so.
+    /// Why nothing more is recorded, if that is so.
     #[must_use]
     pub fn hole(&self) -> Option<TraceHole> {
         self.pending().hole.clone()
     }
 
-    /// Forgets the lines so far and takes in no more. Returns the reason: this one, or an earlier one.
+    /// Drops the lines so far and records no more. Returns the reason: this one, or an earlier one.
     pub fn break_off(&self, why: impl Display) -> TraceHole {
         self.pending().break_off(&why)
     }
 
-    /// Takes the lines so far, each with its line feed. Whoever fails to write them calls [`TraceBuffer::break_off`].
+    /// Takes the lines so far, each with its line feed. A caller that fails to write them calls [`TraceBuffer::break_off`].
     ///
     /// # Errors
     ///

@@ -69,7 +69,7 @@ pub(in crate::agent) struct AgentRun {
     continued: (usize, u32),
     /// Nobody decides now on what holds the run up: what was asked.
     held_up: Option<Box<TripRecord>>,
-    /// The limit that was approved last, and what was spent then.
+    /// The limit that was approved last, and the spend at that time.
     last_limit: Option<(Amounts, Money)>,
 }
 

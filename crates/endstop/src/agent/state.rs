@@ -113,7 +113,7 @@ pub struct ExecutionState {
 }
 
 impl ExecutionState {
-    /// Takes over what the decision core and the run's handle count, but for the core itself.
+    /// Copies the counts of the decision core and of the run's handle, except the core itself.
     pub(crate) fn follow(&mut self, run: &Run, carried: &Carried) {
         let Carried { usage, is_estimate, events, still_running } = carried;
         self.status = run.status();
