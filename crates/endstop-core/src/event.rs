@@ -8,7 +8,7 @@
 //! refuses has not begun. This keeps a recorded run self-contained: the log alone reproduces every
 //! decision.
 
-use crate::signal::StopSignal;
+use crate::signal::{StopReason, StopSignal};
 use crate::units::{Cost, Millis, Money, TokenUsage, WallTime};
 
 /// Something that happened, or is about to begin, in a run.
@@ -265,6 +265,15 @@ impl EventKind<'_> {
                 | Self::ToolBegin { .. }
                 | Self::ChildBegin { .. }
         )
+    }
+
+    /// Whether it cancels the run: a person, the kill switch, or a signal that says so.
+    pub(crate) fn is_cancellation(&self) -> bool {
+        match self {
+            Self::Cancel { .. } | Self::Kill { .. } => true,
+            Self::StopRaised { signal } => signal.reason == StopReason::UserRequested,
+            _ => false,
+        }
     }
 
     /// Whether a model request would begin: tokens and money are compared then (docs/semantics.md, section 2).

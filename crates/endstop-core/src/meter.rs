@@ -537,7 +537,9 @@ impl Meter {
             EventKind::Signal { name } => {
                 self.learn(program, |fact| matches!(fact, Fact::Signal(known) if known == name));
             }
-            EventKind::Cancel { .. } => self.learn(program, |fact| *fact == Fact::Cancelled),
+            kind if kind.is_cancellation() => {
+                self.learn(program, |fact| *fact == Fact::Cancelled);
+            }
             EventKind::Paused => self.clocks.pause(),
             EventKind::Resumed => self.clocks.resume(),
             _ => {}

@@ -489,7 +489,11 @@ impl Run {
             self.state.overrides.record(&self.state.meter, None, "raised signals cleared");
         }
         let was_natural = self.state.ended.as_ref().is_some_and(Ended::is_natural);
-        let answered = self.state.raised.is_empty() && (was_natural || self.answer_rules());
+        let is_final = !self.state.raised.is_empty();
+        if is_final {
+            self.state.overrides.record_impossible(&self.program, &self.state.meter, None);
+        }
+        let answered = !is_final && (was_natural || self.answer_rules());
         // What still stands is judged anew, so that the error of a used-up allowance is among it.
         if self.state.ended.take().is_some() && answered {
             self.state.status = Status::InProgress;
@@ -506,7 +510,12 @@ impl Run {
                 self.answer_standing(false);
                 true
             }
-            Answer::NotAll => false,
+            Answer::NotAll => {
+                let sight = Sight::of(&self.program, &self.state.meter);
+                let hard = standing(sight, false).find(|rule| sight.is_hard(*rule));
+                self.state.overrides.record_impossible(&self.program, &self.state.meter, hard);
+                false
+            }
             Answer::Exhausted(rule) => {
                 let exhausted = self.exhausted(rule);
                 self.state.raised.raise(exhausted, true);

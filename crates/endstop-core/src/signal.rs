@@ -190,6 +190,11 @@ impl StopSignal {
         Self { reason, message: String::new(), context: BTreeMap::new(), source: None }
     }
 
+    /// The signal of a person who cancels the run.
+    pub fn user_requested(message: impl Into<String>) -> Self {
+        Self::new(StopReason::UserRequested).with_message(message)
+    }
+
     /// How authoritative it is; lower wins. An error comes first, then the cancellation of a person or the kill switch,
     /// then the order of [`StopReason`] (docs/semantics.md, section 4).
     pub(crate) fn rank(&self) -> (u8, StopReason) {
@@ -396,6 +401,7 @@ impl fmt::Display for StopSignals {
 /// assert_eq!(continuation.explain(), "No Stop Signals; Continuation Requested: No");
 /// continuation.stop_signals.push(StopSignal::new(StopReason::StepsLimitReached));
 /// assert_eq!(continuation.explain(), "Stop Signals: steps_limit; Continuation Requested: No");
+/// assert!(continuation.should_stop());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionContinuation {
@@ -408,6 +414,12 @@ pub struct ExecutionContinuation {
 }
 
 impl ExecutionContinuation {
+    /// Whether the run stops here: signals stand, and no continuation is requested.
+    #[must_use]
+    pub const fn should_stop(&self) -> bool {
+        self.stop_signals.has_any() && !self.is_continuation_requested
+    }
+
     /// `Stop Signals: <signals>; Continuation Requested: Yes|No`, or
     /// `No Stop Signals; Continuation Requested: No`.
     #[must_use]

@@ -28,7 +28,7 @@ use endstop_transcript::{Transcript, Warning, format};
 ///
 /// let policies = ["steps >= 3", "steps >= 6"].map(|text| Policy::stop(parse(text).unwrap()));
 /// let (policy, outcomes, prices) = (Policy::default(), BTreeMap::new(), PriceTable::embedded());
-/// let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0 };
+/// let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0, as_live: false };
 /// let comparison = compare(&sample(), &policies, &options, &|_| {})?;
 /// assert!(comparison.effect(0).stopped >= comparison.effect(1).stopped);
 /// # Ok::<(), endstop_core::policy::PolicyError>(())

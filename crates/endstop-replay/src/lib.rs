@@ -14,7 +14,7 @@
 //!
 //! let policy = Policy::from_toml("[stop]\nusd = \"cost >= $0.10\"").unwrap();
 //! let (outcomes, prices) = (BTreeMap::new(), PriceTable::embedded());
-//! let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0 };
+//! let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0, as_live: false };
 //! let report = replay(&sample(), &options, &|_| {})?;
 //! assert!(report.runs > 0);
 //! # Ok::<(), endstop_core::policy::PolicyError>(())
@@ -87,6 +87,9 @@ pub struct Options<'a> {
     pub prices: &'a PriceTable,
     /// Threads; 0 takes one a core.
     pub jobs: usize,
+    /// Whether the reservations that an Endstop trace recorded count, so that money and token rules refuse a call by its
+    /// worst case as they did live. Otherwise only what was spent counts, as in every other format.
+    pub as_live: bool,
 }
 
 /// Replays a policy over `inputs`. `progress` is called from any thread with each input that is done.
@@ -123,7 +126,7 @@ fn record(
     progress: &Progress<'_>,
 ) -> Vec<Record> {
     let read = |input: &Transcript, plan| {
-        let mut recorder = Recorder::new(plan, options.outcomes, detail);
+        let mut recorder = Recorder::new(plan, options.outcomes, detail).as_live(options.as_live);
         input.read(options.prices, &mut recorder);
         recorder.finish()
     };
@@ -195,7 +198,8 @@ pub fn explain(
 ) -> Result<(Vec<Explained>, Vec<Warning>), PolicyError> {
     let policies = PolicySet::new([options.policy])?;
     let mut recorder =
-        Recorder::new(policies.plan(input.format), options.outcomes, Detail::TripRecords);
+        Recorder::new(policies.plan(input.format), options.outcomes, Detail::TripRecords)
+            .as_live(options.as_live);
     input.read(options.prices, &mut recorder);
     let record = recorder.finish();
     let explained =

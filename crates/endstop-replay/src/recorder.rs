@@ -53,6 +53,8 @@ pub(super) struct Recorder<'a> {
     plan: Arc<Plan>,
     outcomes: &'a BTreeMap<String, bool>,
     detail: Detail,
+    /// Whether recorded reservations count.
+    as_live: bool,
     current: Option<Replaying>,
     record: Record,
 }
@@ -75,7 +77,12 @@ impl<'a> Recorder<'a> {
         detail: Detail,
     ) -> Self {
         let record = Record { is_exact: true, ..Record::default() };
-        Self { plan, outcomes, detail, current: None, record }
+        Self { plan, outcomes, detail, as_live: false, current: None, record }
+    }
+
+    /// Lets recorded reservations count, or not.
+    pub(super) fn as_live(self, as_live: bool) -> Self {
+        Self { as_live, ..self }
     }
 
     pub(super) fn finish(mut self) -> Record {
@@ -143,6 +150,10 @@ impl RunSink for Recorder<'_> {
         let Some(replaying) = &mut self.current else { return };
         self.record.usage.count(event);
         replaying.count(event);
+        if !self.as_live && matches!(event.kind, EventKind::Reserve { .. }) {
+            // A worst case under the prices and caps of that run: what the policy would have admitted is not known.
+            return;
+        }
         let known = replaying.total;
         replaying.following.take(event, known);
         replaying.has_stopped = replaying.has_stopped || replaying.following.has_stopped();

@@ -36,7 +36,7 @@ pub const FOLDS: usize = 5;
 /// use endstop_transcript::sample;
 ///
 /// let (policy, outcomes, prices) = (Policy::default(), BTreeMap::new(), PriceTable::embedded());
-/// let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0 };
+/// let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 0, as_live: false };
 /// let suggestion = suggest(&sample(), &options, 0.02, &|_| {})?;
 /// assert!(suggestion.rules.iter().any(|rule| rule.condition.is_some()));
 /// # Ok::<(), endstop_core::policy::PolicyError>(())

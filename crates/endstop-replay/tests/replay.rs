@@ -119,7 +119,7 @@ fn many_policies_in_one_pass_do_what_each_does_alone() {
     let (transcripts, policies, outcomes) = (transcripts(), policies(), BTreeMap::new());
     let nothing = Policy::default();
     let prices = PriceTable::embedded();
-    let with = |policy| Options { policy, outcomes: &outcomes, prices, jobs: 2 };
+    let with = |policy| Options { policy, outcomes: &outcomes, prices, jobs: 2, as_live: false };
     let compared = compare(&transcripts, &policies, &with(&nothing), &|_| ()).unwrap();
     let mut stopped = 0;
     for (index, policy) in policies.iter().enumerate() {
@@ -155,9 +155,46 @@ fn a_step_that_was_refused_is_no_step_and_stops_whoever_refuses_it_too() {
     for (limit, stopped) in [(2, Some(2)), (3, None), (4, None)] {
         let policy = Policy::stop(condition(&format!("steps >= {limit}")));
         let prices = PriceTable::embedded();
-        let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1 };
+        let options =
+            Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1, as_live: false };
         let run = replay(&inputs, &options, &|_| ()).unwrap().per_run.remove(0);
         assert_eq!((run.steps, run.stopped_at_step), (3, stopped), "{limit}");
+    }
+}
+
+/// A worst case is far above what a call costs: counted as if it were spent, it would stop nearly every run at its first
+/// step.
+#[test]
+fn recorded_reservations_count_only_as_live() {
+    let header = "{\"endstop_trace\":1,\"run\":\"a\"}\n";
+    let step = "{\"at\":1,\"event\":\"step_begin\"}\n\
+        {\"at\":1,\"event\":\"reserve\",\"input_tokens\":53200,\"output_tokens\":500,\"cost\":\"0.40\"}\n\
+        {\"at\":1,\"event\":\"attempt_begin\",\"next_cost\":\"0.40\"}\n\
+        {\"at\":1,\"event\":\"reply\",\"model\":\"m\",\"cost\":\"0.01\"}\n\
+        {\"at\":1,\"event\":\"step_end\"}\n";
+    let text = format!("{header}{}", step.repeat(6));
+    let main = Part::bytes("a.jsonl", text.into_bytes());
+    let inputs = [Transcript { format: format("endstop").unwrap(), main, children: Vec::new() }];
+    let outcomes = BTreeMap::new();
+    let cases = [
+        ("cost >= $0.10", None, Some(1)),
+        ("cost >= $0.03", Some(3), Some(1)),
+        ("cost >= $0.44", None, Some(6)),
+        ("tokens >= 53k", None, Some(1)),
+        ("cost >= $1", None, None),
+    ];
+    for (limit, spent, live) in cases {
+        let policy = Policy::stop(condition(limit));
+        let prices = PriceTable::embedded();
+        for (as_live, stopped) in [(false, spent), (true, live)] {
+            let options =
+                Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1, as_live };
+            let run = replay(&inputs, &options, &|_| ()).unwrap().per_run.remove(0);
+            assert_eq!((run.steps, run.stopped_at_step), (6, stopped), "{limit}, live {as_live}");
+            let many =
+                compare(&inputs, &[policy.clone(), policy.clone()], &options, &|_| ()).unwrap();
+            assert_eq!(many.cuts[0][1].map(|cut| cut.step), stopped, "{limit}, live {as_live}");
+        }
     }
 }
 
@@ -170,6 +207,7 @@ fn the_answer_does_not_depend_on_the_number_of_threads() {
         outcomes: &outcomes,
         prices: PriceTable::embedded(),
         jobs,
+        as_live: false,
     };
     let one = compare(&transcripts, &policies, &with(1), &|_| ()).unwrap();
     let four = compare(&transcripts, &policies, &with(4), &|_| ()).unwrap();
@@ -212,7 +250,8 @@ fn the_report_of_large_files_does_not_depend_on_the_number_of_threads() {
     let (policy, outcomes) = (Policy::stop(condition("steps >= 2")), BTreeMap::new());
     let report = |jobs| {
         let prices = PriceTable::embedded();
-        let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs };
+        let options =
+            Options { policy: &policy, outcomes: &outcomes, prices, jobs, as_live: false };
         let done = AtomicUsize::new(0);
         let count = |_: &Transcript| {
             done.fetch_add(1, Ordering::Relaxed);

@@ -60,6 +60,39 @@ pub use endstop_runtime::{cancel, clock, ledger, store};
 #[cfg(feature = "transcripts")]
 pub use endstop_transcript as transcript;
 
+/// The types that most programs use.
+///
+/// ```
+/// use endstop::prelude::*;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::new("claude-sonnet-4-5").reply(Reply::text("Forty-two."));
+/// let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
+/// let state = agent.run("What is the answer?").await?;
+/// assert!(!state.was_force_stopped());
+/// # Ok(())
+/// # }
+/// ```
+pub mod prelude {
+    pub use endstop_core::condition::Condition;
+    pub use endstop_core::condition::named::{
+        cancellation, external_signal, max_messages, max_steps, max_tokens, max_tool_calls,
+        max_usd, no_progress, timeout,
+    };
+    pub use endstop_core::policy::Policy;
+    pub use endstop_core::run::Status;
+    pub use endstop_core::signal::{AgentStop, StopReason, StopSignal};
+    pub use endstop_core::units::{Millis, Money};
+    pub use endstop_runtime::cancel::{CancelToken, InMemoryCancellationSource};
+    pub use endstop_runtime::ledger::Budget;
+
+    pub use crate::agent::{AgentLoop, AgentState, CancellationSource, Hook, HookContext, Trigger};
+    pub use crate::message::Message;
+    pub use crate::model::{Model, Reply, ScriptedModel};
+    pub use crate::tool::{FunctionTool, Tool, ToolContext, ToolError, ToolOutput};
+}
+
 /// Runs the Rust examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

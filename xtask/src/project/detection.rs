@@ -112,6 +112,7 @@ fn reports(set: &Labelled, form: &str) -> Result<Vec<RunReport>, String> {
         outcomes: &set.outcomes,
         prices: endstop_price::PriceTable::embedded(),
         jobs: 0,
+        as_live: false,
     };
     let report = replay(&set.transcripts, &options, &|_| ()).map_err(|error| error.to_string())?;
     Ok(report.per_run.into_iter().filter(|run| run.outcome.is_some()).collect())

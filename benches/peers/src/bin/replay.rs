@@ -84,7 +84,7 @@ fn inputs() -> Vec<Transcript> {
 fn one(jobs: usize) -> Answer {
     let policy = Policy::stop(parse(&condition(&LIMITS)).expect("a condition"));
     let (outcomes, prices) = (BTreeMap::new(), PriceTable::embedded());
-    let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs };
+    let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs, as_live: false };
     let report = replay(&inputs(), &options, &|_| {}).expect("a policy");
     assert!(report.warnings.is_empty());
     let steps = report.per_run.iter().filter_map(|run| run.stopped_at_step).sum();

@@ -310,7 +310,7 @@ async fn resumed(
     let mut state = agent.load(&stored.id).await.map_err(cannot_run)?;
     if keep::has_ended(&state, prompt.is_some())? {
         output::note("that run has ended: this is a new one, with its conversation");
-        state = state.for_next_execution();
+        state = state.next_execution();
     }
     if let Some(approval) = &args.approve {
         state = approved(approval, setup, state)?;

@@ -39,6 +39,9 @@ pub struct ExplainArgs {
     /// Only this run, where the file holds several
     #[arg(long, value_name = "ID")]
     run: Option<String>,
+    /// Let recorded reservations of Endstop traces count: calls are refused by their worst case, as they were live
+    #[arg(long)]
+    as_live: bool,
     /// Print JSON, a line a run
     #[arg(long)]
     json: bool,
@@ -60,7 +63,8 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     let table = prices(args.prices.as_deref())?;
     let prices = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
     let outcomes = BTreeMap::new();
-    let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1 };
+    let options =
+        Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1, as_live: args.as_live };
     let (transcripts, mut warnings, _) = transcripts(std::slice::from_ref(&args.path))?;
     let mut shown = 0u64;
     for transcript in &transcripts {

@@ -86,6 +86,9 @@ pub struct ReplayArgs {
     /// List the formats that are read, and where each tool keeps its files
     #[arg(long, conflicts_with_all = ["paths", "policy", "stop", "sweep", "suggest", "drift", "outcomes"])]
     formats: bool,
+    /// Let recorded reservations of Endstop traces count: calls are refused by their worst case, as they were live
+    #[arg(long)]
+    as_live: bool,
     /// Threads; one a core by default
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     jobs: usize,
@@ -118,6 +121,7 @@ struct Inputs {
     outcomes: BTreeMap<String, bool>,
     prices: Option<PriceTable>,
     jobs: usize,
+    as_live: bool,
 }
 
 impl Inputs {
@@ -133,12 +137,14 @@ impl Inputs {
             None => BTreeMap::new(),
         };
         let prices = prices(args.prices.as_deref())?;
-        Ok(Self { transcripts, warnings, is_sample, outcomes, prices, jobs: args.jobs })
+        let ReplayArgs { jobs, as_live, .. } = *args;
+        Ok(Self { transcripts, warnings, is_sample, outcomes, prices, jobs, as_live })
     }
 
     fn options<'a>(&'a self, policy: &'a Policy) -> Options<'a> {
         let prices = self.prices.as_ref().unwrap_or_else(|| PriceTable::embedded());
-        Options { policy, outcomes: &self.outcomes, prices, jobs: self.jobs }
+        let Self { outcomes, jobs, as_live, .. } = self;
+        Options { policy, outcomes, prices, jobs: *jobs, as_live: *as_live }
     }
 
     /// Runs `work` with something that counts the inputs that are done, shown on a terminal.

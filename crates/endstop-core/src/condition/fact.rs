@@ -32,7 +32,7 @@ pub enum Fact {
     HandedOff(String),
     /// `signal("name")`: a person or program outside set it.
     Signal(String),
-    /// `cancelled`: a person cancelled the run.
+    /// `cancelled`: a person or the kill switch cancelled the run.
     Cancelled,
     /// `no_tool_calls`: the step dispatched no tool call. Unknown until the step closes.
     NoToolCalls,
@@ -76,7 +76,7 @@ pub const FACTS: &[FactRow] = &[
     ),
     row!("handed_off", "\"agent\"", "the agent handed over to this one"),
     row!("signal", "\"name\"", "a person or program outside set the signal; it stays set"),
-    row!("cancelled", "", "a person cancelled the run"),
+    row!("cancelled", "", "a person or the kill switch cancelled the run"),
     row!("no_tool_calls", "", "the step dispatched no tool call; known at its end"),
     row!("errored", "", "a model attempt or a tool call of the step failed"),
     row!(

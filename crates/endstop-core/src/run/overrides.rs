@@ -141,6 +141,25 @@ impl Overrides {
         self.push(meter, by, rule, what.to_string());
     }
 
+    /// Records that the present request answers nothing: for a hard rule, or for a signal that nothing overrides. The
+    /// same as before is not recorded again.
+    pub(super) fn record_impossible(
+        &mut self,
+        program: &Program,
+        meter: &Meter,
+        hard: Option<RuleIx>,
+    ) {
+        let rule = hard.map(|rule| program.rule(rule).id.as_str());
+        let what = match rule {
+            Some(_) => "not overridden: the rule is hard",
+            None => "not overridden: an error or a cancellation stands",
+        };
+        let is_known = |last: &OverrideRecord| last.what == what && last.rule.as_deref() == rule;
+        if !self.history.last().is_some_and(is_known) {
+            self.record(meter, rule, what);
+        }
+    }
+
     pub(super) fn record_approval(
         &mut self,
         meter: &Meter,

@@ -2,6 +2,7 @@
 
 use endstop_core::condition::Fact;
 use endstop_core::condition::fact::normalized_finish;
+use endstop_core::signal::StopReason;
 use endstop_core::{Event, EventKind};
 
 use super::Truth;
@@ -13,7 +14,11 @@ pub(crate) fn fact(fact: &Fact, view: View<'_, '_>) -> Truth {
             |(_, event)| matches!(event.kind, EventKind::Signal { name } if name == wanted.as_str()),
         )),
         Fact::Cancelled => Truth::of(
-            view.counted().any(|(_, event)| matches!(event.kind, EventKind::Cancel { .. })),
+            view.counted().any(|(_, event)| match event.kind {
+                EventKind::Cancel { .. } | EventKind::Kill { .. } => true,
+                EventKind::StopRaised { signal } => signal.reason == StopReason::UserRequested,
+                _ => false,
+            }),
         ),
         of_step => match (is_shown(of_step, view), view.step()) {
             (true, _) => Truth::True,

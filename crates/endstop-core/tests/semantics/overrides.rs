@@ -35,6 +35,10 @@ fn hard_rules_money_and_tokens_cannot_be_overridden() {
         driver.step();
         assert_eq!(driver.begin(), Directive::Stop);
         assert_eq!(driver.ask_to_go_on(), Directive::Stop, "{rule}");
+        driver.ask_to_go_on();
+        let record = driver.run.trip_record();
+        let what: Vec<_> = record.overrides.iter().map(|it| (&*it.by, &*it.what)).collect();
+        assert_eq!(what, [("critic", "not overridden: the rule is hard")], "{rule}");
     }
     let mut driver = Driver::toml("[stop]\na = \"steps >= 1\"\n[rule.a]\nhard = true");
     driver.step();
@@ -102,6 +106,26 @@ fn a_cancellation_inside_a_step_cuts_what_is_in_flight() {
     assert_eq!(driver.see(EventKind::StepEnd), Directive::Stop);
     let signal = driver.run.last_stop_signal().unwrap();
     assert_eq!((signal.reason, signal.message.as_str()), (StopReason::UserRequested, "enough"));
+}
+
+/// Whichever way it comes, the record of the stop shows the condition as met.
+#[test]
+fn a_cancelled_run_shows_its_cancellation_as_met() {
+    let person = StopSignal::new(StopReason::UserRequested).with_message("enough");
+    let ways = [
+        EventKind::Cancel { message: "enough" },
+        EventKind::Kill { message: "enough" },
+        EventKind::StopRaised { signal: &person },
+    ];
+    for way in ways {
+        let mut driver = Driver::stop("cancellation() or steps >= 9");
+        driver.begin();
+        driver.see(way.clone());
+        let record = driver.run.trip_record();
+        assert_eq!(record.primary.as_ref().unwrap().reason, StopReason::UserRequested);
+        assert!(record.rules[0].trips, "{way:?}: {record}");
+        assert!(record.to_string().contains("[x] cancellation()"), "{way:?}: {record}");
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ const LABEL_CHARS: usize = 80;
 /// let restored = AgentState::from_json(&state.to_json())?;
 /// assert_eq!(restored, state);
 /// // The same conversation in a run of its own.
-/// assert_ne!(restored.for_next_execution().id, state.id);
+/// assert_ne!(restored.next_execution().id, state.id);
 /// # Ok::<(), endstop::agent::state::StateError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -309,7 +309,7 @@ impl AgentState {
 
     /// A run of its own with the same conversation: all counters begin again.
     #[must_use]
-    pub fn for_next_execution(self) -> Self {
+    pub fn next_execution(self) -> Self {
         Self { id: RunId::new(), execution: ExecutionState::default(), ..self }
     }
 
@@ -404,6 +404,13 @@ impl AgentState {
     #[must_use]
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.last_stop_signal().map(|signal| signal.reason)
+    }
+
+    /// Whether a limit, an error, a person or a tool ended the run; not if it ended on its own or by a condition on its
+    /// output.
+    #[must_use]
+    pub fn was_force_stopped(&self) -> bool {
+        self.stop_reason().is_some_and(StopReason::is_forced)
     }
 
     /// The signals that stand.

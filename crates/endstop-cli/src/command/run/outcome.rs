@@ -238,10 +238,19 @@ fn tell_of_dry_run(dry_run: &DryRunObserver) {
                 duration(stop.at),
                 counted(stop.steps, "step"),
                 tokens(stop.tokens),
-                stop.trip_record
+                not_obeyed(&stop.trip_record.to_string())
             ));
         }
     }
+}
+
+/// A trip record of a stop that nobody obeyed.
+fn not_obeyed(record: &str) -> String {
+    let lines = record.lines().map(|line| {
+        let is_fact = ["stopped: ", "failed: ", "refused: "].iter().any(|it| line.starts_with(it));
+        if is_fact { format!("would have {line}") } else { line.to_owned() }
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Ends this process by a signal, as if nobody handled it; it returns where that cannot be.
@@ -324,6 +333,14 @@ mod tests {
     use endstop::store::RunId;
 
     use super::*;
+
+    #[test]
+    fn a_stop_that_was_not_obeyed_is_told_as_one_that_would_have_been() {
+        let record = "stopped: cost_limit: cost would be $2\nrefused: a model request of step 2\n\nusd (stop)";
+        let told = "would have stopped: cost_limit: cost would be $2\nwould have refused: a model request of \
+            step 2\n\nusd (stop)";
+        assert_eq!(not_obeyed(record), told);
+    }
 
     #[test]
     fn conversations_that_nobody_named_are_no_sub_agents() {
