@@ -193,28 +193,29 @@ impl TripRecord {
         if is_final && self.is_known(&signal) {
             return;
         }
-        let signals = if is_late { &mut self.late_signals } else { &mut self.signals };
-        let count = signals.iter().count();
-        // Errors and cancellations have extra room, which other signals cannot take.
-        if count >= MAX_RAISED * 2 || count >= MAX_RAISED && !is_final {
-            self.signals_dropped = self.signals_dropped.saturating_add(1);
-            return;
-        }
         let is_first = self.primary.as_ref().is_none_or(|primary| signal.rank() < primary.rank());
         if !is_late && is_first {
             self.status = Status::after(signal.reason);
             self.primary = Some(signal.clone());
             (self.rule, self.terminated_by) = (None, None);
         }
-        signals.push(signal);
+        let signals = if is_late { &mut self.late_signals } else { &mut self.signals };
+        // Errors and cancellations have room that other signals cannot take.
+        let is_counted = |known: &&StopSignal| !is_final || known.rank().0 <= 1;
+        if signals.iter().filter(is_counted).count() >= MAX_RAISED {
+            self.signals_dropped = self.signals_dropped.saturating_add(1);
+        } else {
+            signals.push(signal);
+        }
     }
 
-    /// Whether the record has a signal with this reason and message: a cancellation reaches a run as a signal, as an event
-    /// and from its parents.
+    /// Whether the record has this signal already: a cancellation reaches a run as a signal, as an event and from its
+    /// parents, an error from its source alone.
     fn is_known(&self, signal: &StopSignal) -> bool {
         let known = self.signals.iter().chain(&self.late_signals);
         let same = |known: &&StopSignal| {
             (known.reason, &known.message) == (signal.reason, &signal.message)
+                && (signal.rank().0 == 1 || known.source == signal.source)
         };
         known.filter(same).count() > 0
     }

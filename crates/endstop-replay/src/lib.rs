@@ -126,7 +126,8 @@ fn record(
     progress: &Progress<'_>,
 ) -> Vec<Record> {
     let read = |input: &Transcript, plan| {
-        let mut recorder = Recorder::new(plan, options.outcomes, detail).as_live(options.as_live);
+        let mut recorder =
+            Recorder::new(plan, options.outcomes, detail).with_reservations(options.as_live);
         input.read(options.prices, &mut recorder);
         recorder.finish()
     };
@@ -199,7 +200,7 @@ pub fn explain(
     let policies = PolicySet::new([options.policy])?;
     let mut recorder =
         Recorder::new(policies.plan(input.format), options.outcomes, Detail::TripRecords)
-            .as_live(options.as_live);
+            .with_reservations(options.as_live);
     input.read(options.prices, &mut recorder);
     let record = recorder.finish();
     let explained =

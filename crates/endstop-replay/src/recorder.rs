@@ -81,7 +81,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Lets recorded reservations count, or not.
-    pub(super) fn as_live(self, as_live: bool) -> Self {
+    pub(super) fn with_reservations(self, as_live: bool) -> Self {
         Self { as_live, ..self }
     }
 

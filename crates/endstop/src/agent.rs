@@ -387,7 +387,7 @@ impl Iteration {
     #[must_use]
     pub fn into_state(mut self) -> AgentState {
         self.run.snapshot();
-        self.run.into_state()
+        self.run.take_state()
     }
 
     /// The states after each step as a stream. Each is a copy: O(messages).

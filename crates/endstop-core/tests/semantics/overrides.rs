@@ -244,7 +244,7 @@ fn a_signal_after_the_end_is_late_and_changes_neither_reason_nor_status() {
         driver.see(EventKind::StopRaised { signal: &error });
     }
     let record = driver.run.trip_record();
-    assert_eq!((record.late_signals.iter().count(), record.signals_dropped), (128, 874));
+    assert_eq!((record.late_signals.iter().count(), record.signals_dropped), (64, 938));
 }
 
 #[test]

@@ -254,13 +254,15 @@ impl Admission<'_> {
         let wanted = request.output_cap.unwrap_or_else(|| {
             context.quirks().output_cap(provider, &request.model, default_output)
         });
+        let is_wrap_up =
+            matches!(state.step(), ConversationStep::AwaitingResponse { is_wrap_up: true, .. });
         let mut call = CallPlan {
             pricing: &pricing,
             input: request.with_server_tools(bound.input),
             told: bound.told,
             max_output: wanted.saturating_mul(choices),
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
-            is_wrap_up: false,
+            is_wrap_up,
             is_final: true,
         };
         if self.lacks_count(entry, &run, bound, &mut call) {
@@ -329,11 +331,12 @@ impl Admission<'_> {
             let new_input = bound.input.saturating_sub(bound.told);
             return new_input >= MIN_COUNTED_INPUT
                 && self.context.is_metered(entry)
-                && !run.fits_whole(call);
+                && run.would_gain_by_count(call);
         };
-        if let Some(counted) = counted {
-            let input = bound.input.min(counted.max(bound.told));
-            call.input = self.parsed.request().with_server_tools(input);
+        // A count below what is known of the conversation is not of this request.
+        if let Some(counted) = counted.filter(|counted| (bound.told..bound.input).contains(counted))
+        {
+            (call.input, call.told) = (counted, counted);
         }
         false
     }

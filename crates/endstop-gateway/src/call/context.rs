@@ -74,7 +74,7 @@ impl CallContext {
         &self.quirks
     }
 
-    /// Upstreams that do not count tokens.
+    /// Models whose upstreams do not count tokens.
     pub(super) const fn no_counting(&self) -> &NoCounting {
         &self.no_counting
     }

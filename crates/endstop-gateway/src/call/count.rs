@@ -1,9 +1,10 @@
 //! Counting the input of a call before it is refused: most bytes are a quarter of a token, so the bound by bytes is too
 //! high for small budgets. If it does not fit, the upstream counts the tokens, which costs nothing. The request would go
-//! to that upstream anyway, with the client's own credentials.
+//! to that upstream anyway, with the same credentials.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use endstop_llm::Api;
@@ -14,26 +15,33 @@ use http::{HeaderValue, Method, Request, StatusCode, request};
 use super::context::CallContext;
 use super::parse::ParsedCall;
 use super::upstream_response::{WholeBody, plain, read_whole};
-use crate::limits::{COUNT_MARGIN, COUNT_TIMEOUT, MAX_COUNT_RESPONSE};
+use crate::limits::{COUNT_MARGIN, COUNT_TIMEOUT, MAX_COUNT_RESPONSE, MAX_UNCOUNTED_MODELS};
 use crate::run::RunEntry;
 
-/// Upstreams that have no endpoint that counts, by API: they are asked once.
+/// Models that an upstream does not count, by API: it is asked once. By model, because an unknown model is answered like
+/// an unknown endpoint.
 #[derive(Debug, Default)]
-pub(super) struct NoCounting {
-    responses: AtomicBool,
-    messages: AtomicBool,
-    gemini: AtomicBool,
-}
+pub(super) struct NoCounting(Mutex<BTreeSet<u64>>);
 
 impl NoCounting {
-    /// `None` for an API without such an endpoint.
-    const fn of(&self, api: Api) -> Option<&AtomicBool> {
-        match api {
-            Api::Chat => None,
-            Api::Responses => Some(&self.responses),
-            Api::Messages => Some(&self.messages),
-            Api::Gemini => Some(&self.gemini),
+    fn key(api: Api, model: &str) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(format!("{api:?} {model}").as_bytes())
+    }
+
+    fn has(&self, key: u64) -> bool {
+        self.known().contains(&key)
+    }
+
+    fn add(&self, key: u64) {
+        let mut known = self.known();
+        if known.len() >= MAX_UNCOUNTED_MODELS {
+            known.clear();
         }
+        known.insert(key);
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -47,16 +55,16 @@ pub(super) async fn input_tokens(
     parsed: &ParsedCall,
     head: &request::Parts,
 ) -> Option<u64> {
-    let cannot = context.no_counting().of(parsed.api())?;
-    if cannot.load(Ordering::Relaxed) {
+    let key = NoCounting::key(parsed.api(), &parsed.request().model);
+    if context.no_counting().has(key) {
         return None;
     }
     let request = request(context, parsed, head)?;
     let counting = tokio::time::timeout(COUNT_TIMEOUT, count(context, parsed, request));
-    match run.handle().wait(&mut pin!(counting), CancelOn::Abort).await {
+    match run.handle().wait(&mut pin!(counting), CancelOn::Any).await {
         Waited::Done(Ok(Count::Tokens(tokens))) => Some(with_margin(tokens)),
         Waited::Done(Ok(Count::NoEndpoint)) => {
-            cannot.store(true, Ordering::Relaxed);
+            context.no_counting().add(key);
             None
         }
         _ => None,
@@ -78,6 +86,8 @@ fn request(
     let counted = parsed.dialect().count_request(&route.rest, parsed.body())?;
     let mut headers = context.forwarded(route, &head.headers);
     headers.remove(CONTENT_ENCODING);
+    // It is the key of the call itself.
+    headers.remove("idempotency-key");
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let mut request = Request::new(Bytes::from(counted.body));
     *request.method_mut() = Method::POST;

@@ -53,6 +53,7 @@ pub(super) fn stop_text(signal: &StopSignal) -> StopText {
     }
 }
 
+/// Whether the run ended by a limit of money or tokens.
 const fn is_of_amounts(reason: StopReason) -> bool {
     matches!(reason, StopReason::CostLimitReached | StopReason::TokenLimitReached)
 }
@@ -134,7 +135,7 @@ pub(super) fn stop_after(
     run.counters().stop_response();
     let mut text = stop_text(signal);
     if let Some(refused) = run.handle().refused_call().filter(|_| is_of_amounts(signal.reason)) {
-        text.text = format!("{} Not sent: {refused}.", text.text);
+        text.text = format!("{} It ended at {refused}.", text.text);
     }
     if !said.is_empty() {
         text.text = format!("{said}\n\n{}", text.text);

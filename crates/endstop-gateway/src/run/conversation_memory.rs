@@ -98,7 +98,8 @@ pub(crate) struct InputBound {
     pub(crate) told: u64,
     /// Whether it has something of unknown size, so that the bound is a guess.
     pub(crate) is_open: bool,
-    /// Whether a count of its upstream would hold when it is sent: nothing stands somewhere else.
+    /// Whether a count by its upstream is one of all that will be billed: nothing is elsewhere, such as at an address or in
+    /// the upstream's own store, no other model may respond, and no tool of the provider adds input.
     pub(crate) can_be_counted: bool,
 }
 
@@ -200,7 +201,11 @@ impl ConversationMemory {
         let elsewhere = |marks: &[MessageMark]| {
             marks.iter().fold(0u64, |sum, mark| sum.saturating_add(mark.elsewhere))
         };
-        let can_be_counted = elsewhere(&asked.messages) == 0 && elsewhere(&asked.fixed) == 0;
+        let can_be_counted = elsewhere(&asked.messages) == 0
+            && elsewhere(&asked.fixed) == 0
+            && asked.thread == Thread::Whole
+            && asked.fallbacks.is_empty()
+            && !asked.has_server_tools;
         if asked.thread != Thread::Whole {
             // The size of another conversation says nothing about this one.
             let before = responses.tokens(asked.continues.as_deref()?)?;

@@ -139,19 +139,83 @@ async fn a_call_that_does_not_fit_by_its_count_is_refused() {
     }
 }
 
+/// A count cannot help a call that does not fit even without its new input, or whose bill it does not tell.
 #[tokio::test]
-async fn an_upstream_without_the_endpoint_is_asked_once() {
+async fn a_call_that_no_count_can_help_is_not_counted() {
+    let api = &APIS[0];
+    let with = |key: &str, value: Value| {
+        let mut body = (api.body)(&text());
+        body[key] = value;
+        body
+    };
+    let search = json!([{ "type": "web_search_20250305", "name": "web_search", "max_uses": 3 }]);
+    let cases = [
+        ("cost >= $0.0000001", with("max_tokens", json!(4_000))),
+        ("cost >= $0.50", with("tools", search)),
+        ("cost >= $0.50", with("model", json!("claude-of-no-price"))),
+    ];
+    for (limit, body) in cases {
+        let upstream = counting(api).await;
+        let gateway = gateway(&format!("[stop]\nmoney = \"{limit}\""), &upstream).await;
+        post(&gateway, api.path, &body).await;
+        assert_eq!(upstream.calls(), 0, "{limit}: {}", body["model"]);
+    }
+}
+
+/// An upstream that counts and then reports no usage: the count is in tokens, and estimated as such.
+#[tokio::test]
+async fn a_counted_call_without_usage_is_charged_for_its_count() {
     let upstream = Fake::start(|request, _| {
-        assert!(is_count(request));
-        answer("404 Not Found", r#"{"error":{"message":"no such path"}}"#)
+        if is_count(request) {
+            return answer("200 OK", r#"{"input_tokens":53000}"#);
+        }
+        let mut reply = (APIS[0].reply)(0);
+        reply.as_object_mut().unwrap().remove("usage");
+        answer("200 OK", &reply.to_string())
     })
     .await;
     let gateway = gateway("[stop]\nmoney = \"cost >= $0.50\"", &upstream).await;
+    assert_eq!(post(&gateway, APIS[0].path, &(APIS[0].body)(&text())).await.status, 200);
+    assert!(reading(&gateway, "input_tokens") >= 53_000, "{}", reading(&gateway, "input_tokens"));
+}
+
+/// The response and the model's name in the path decide, not a name in the body.
+#[tokio::test]
+async fn the_model_of_the_path_is_the_one_that_counts() {
+    let api = &APIS[2];
+    let upstream = counting(api).await;
+    let gateway = gateway("[stop]\nmoney = \"cost >= $0.20\"", &upstream).await;
+    let mut body = (api.body)(&text());
+    body["model"] = json!("models/gemini-of-another-tokenizer");
+    post(&gateway, api.path, &body).await;
+    let counted = upstream.seen()[0].json();
+    assert_eq!(counted["generateContentRequest"]["model"], "models/gemini-2.5-pro");
+}
+
+/// By model: an unknown model is answered like an unknown endpoint, and says nothing about others.
+#[tokio::test]
+async fn an_upstream_that_cannot_count_a_model_is_asked_once() {
     let api = &APIS[0];
-    post(&gateway, api.path, &(api.body)(&text())).await;
-    assert_eq!(upstream.calls(), 1);
-    post(&gateway, api.path, &(api.body)(&(text() + "other"))).await;
-    assert_eq!(upstream.calls(), 1);
+    let upstream = Fake::start(|request, _| {
+        if is_count(request) {
+            return answer("404 Not Found", r#"{"error":{"message":"not found"}}"#);
+        }
+        answer("200 OK", &(APIS[0].reply)(1_000).to_string())
+    })
+    .await;
+    // By its bytes the input is $1.33 at the rate of cache writes, so the output cap is lowered.
+    let gateway = gateway("[stop]\nmoney = \"cost >= $1.40\"", &upstream).await;
+    let counts = || upstream.seen().iter().filter(|request| is_count(request)).count();
+    for words in ["", "other"] {
+        let mut body = (api.body)(&(text() + words));
+        body["max_tokens"] = json!(8_000);
+        assert_eq!(post(&gateway, api.path, &body).await.status, 200);
+        assert_eq!(counts(), 1);
+    }
+    let mut other = (api.body)(&text());
+    (other["model"], other["max_tokens"]) = (json!("claude-sonnet-4-5"), json!(40_000));
+    post(&gateway, api.path, &other).await;
+    assert_eq!(counts(), 2);
 }
 
 /// Bad answers leave the bytes to decide: nothing is sent beyond the limit.

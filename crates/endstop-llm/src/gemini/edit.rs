@@ -22,9 +22,8 @@ pub(crate) fn to_count(path: &str, body: &[u8]) -> Option<CountRequest> {
     let query = kept.join("&");
     let separator = if query.is_empty() { "" } else { "?" };
     let (mut changes, root) = changes_of(body).ok()?;
-    if root.get("model").is_none() {
-        changes.add(&root, "model", &json!(name).to_string());
-    }
+    // The path decides which model responds, so it also decides which one counts.
+    changes.set(&root, "model", &json!(name).to_string());
     let whole = [br#"{"generateContentRequest":"#.as_slice(), &changes.apply(), b"}"].concat();
     Some(CountRequest { path: format!("{before}:countTokens{separator}{query}"), body: whole })
 }

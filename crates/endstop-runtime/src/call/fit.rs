@@ -63,24 +63,39 @@ pub(super) fn is_only_held(refused: &Refused) -> bool {
 }
 
 impl RunHandle {
-    /// Whether all the output that a call wants fits, once other calls in flight are settled. Nothing begins and nothing
-    /// is recorded. A driver that can count the input asks this before it sends more than it has to.
+    /// Whether a smaller bound of its input could help a call, once other calls in flight are settled: all the output
+    /// that it wants does not fit, and the least would, if only the part that was counted before were its input. Nothing
+    /// begins and nothing is recorded.
     #[must_use]
-    pub fn fits_whole(&self, plan: &CallPlan<'_>) -> bool {
-        let planned = self.planned(plan);
+    pub fn would_gain_by_count(&self, plan: &CallPlan<'_>) -> bool {
+        let wanted = self.planned(plan);
+        let least = CallPlan { input: plan.told, max_output: plan.min_output, ..*plan };
+        let least = self.planned(&least);
         let mut chain = self.node().chain();
         let needs_reserve = chain.needs_reserve();
-        let (worst, fits) = chain.output_that_fits(&planned, needs_reserve, Others::Ignore);
-        fits && worst.output >= planned.max_output()
+        let mut fits = |plan: &PlannedCall<'_>| {
+            chain.lets_begin(plan, plan.worst(plan.max_output()), needs_reserve, Others::Ignore)
+        };
+        !fits(&wanted) && fits(&least)
     }
 }
 
 impl LockedChain<'_> {
+    /// Remembers the parts of a call that does not fit, for the run and its ancestors. Before the refusal is recorded: a
+    /// run that has stopped has nothing left.
+    pub(super) fn note_refused(&mut self, plan: &PlannedCall<'_>) {
+        if let Some(refused) = self.refused_call(plan) {
+            self.set_refused_call(&refused);
+        }
+    }
+
     /// The parts of a call that does not fit; `None` if neither money nor tokens refuse it.
-    pub(super) fn refused_call(&self, plan: &PlannedCall<'_>) -> Option<RefusedCall> {
+    fn refused_call(&self, plan: &PlannedCall<'_>) -> Option<RefusedCall> {
         let worst = plan.worst(plan.least_output());
         let tokens = worst.input.saturating_add(worst.output);
-        let room = self.own_budget().room();
+        // A call that can wait is refused only if it does not fit without the others.
+        let others = if plan.can_wait() { Others::Ignore } else { Others::Count };
+        let room = others.room(self.own_budget());
         let of_rules = |resource: Resource| {
             let trips = self.cores().map(|core| core.run.next_trip(resource, &[Action::Stop]));
             trips.flatten().map(|trip| trip.distance).min()

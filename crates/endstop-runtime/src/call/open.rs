@@ -191,7 +191,6 @@ impl RunHandle {
             }),
             Err(NotAdmitted::OthersHold) => Err(NotBegun::OthersHold),
             Err(why) => {
-                self.set_refused_call(&planned);
                 self.not_admitted(&why, model);
                 Err(NotBegun::Over(self.status()))
             }

@@ -343,6 +343,9 @@ impl LockedChain<'_> {
         if self.waits_for_others(plan, (worst, fits), needs_reserve) {
             return Err(NotAdmitted::OthersHold);
         }
+        if !fits {
+            self.note_refused(plan);
+        }
         let is_lowered = output < plan.max_output();
         let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
         let hold = match self.own_budget().reserve(plan.amounts(worst)) {

@@ -8,7 +8,7 @@ use endstop_core::policy::Action;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
 
-use super::plan::{CallPlan, NotAdmitted, PlannedCall};
+use super::plan::{CallPlan, NotAdmitted};
 use crate::ledger::{Amounts, Dimension, Refused};
 use crate::observe::{Detail, RefusedCall};
 use crate::run::{RunHandle, StopReach};
@@ -24,9 +24,15 @@ impl RunHandle {
             && self.would_admit(&EventKind::StepBegin)
         {
             let planned = self.planned(plan);
-            let checked = self.node().chain().check_shared(&planned);
+            let checked = {
+                let mut chain = self.node().chain();
+                let checked = chain.check_shared(&planned);
+                if checked.is_err() {
+                    chain.note_refused(&planned);
+                }
+                checked
+            };
             if let Err(why) = checked {
-                self.set_refused_call(&planned);
                 self.not_admitted(&why, model);
                 return Directive::Stop;
             }
@@ -91,17 +97,7 @@ impl RunHandle {
         self.node().is_out_of_budget()
     }
 
-    /// Remembers, for the run and its ancestors, the parts of a call that money or tokens do not admit.
-    pub(super) fn set_refused_call(&self, plan: &PlannedCall<'_>) {
-        let Some(refused) = self.node().chain().refused_call(plan) else { return };
-        let mut next = Some(self.node());
-        while let Some(node) = next {
-            node.set_refused_call(refused.clone());
-            next = node.parent.as_ref();
-        }
-    }
-
-    /// The last call of the run or of a descendant that was not sent because of money or tokens.
+    /// The last call, of the run or of a descendant, that money or tokens did not admit.
     #[must_use]
     pub fn refused_call(&self) -> Option<RefusedCall> {
         self.node().refused_call()

@@ -7,7 +7,7 @@ use endstop_core::units::Money;
 /// A call that was not sent because it could have passed a cost or token limit.
 ///
 /// As text: `a call that could cost up to $0.54 (input of up to 53200 tokens $0.532, output of 16 tokens $0.008); $0.5
-/// was left, and a limit that is $0.04 higher would admit it`.
+/// was left, and it needs a limit that is at least $0.04 higher`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedCall {
     /// The most input tokens.
@@ -55,7 +55,7 @@ impl fmt::Display for RefusedCall {
                 write!(
                     f,
                     "a call that could cost up to {whole} (input of up to {input_tokens} tokens {input}, output \
-                     of {output_tokens} tokens {output}); {} was left, and a limit that is {more} higher would admit it",
+                     of {output_tokens} tokens {output}); {} was left, and it needs a limit that is at least {more} higher",
                     down(*left)
                 )
             }
@@ -65,7 +65,7 @@ impl fmt::Display for RefusedCall {
                 write!(
                     f,
                     "a call that could use up to {whole} tokens (input {input_tokens}, output {output_tokens}); \
-                     {left} were left, and a limit that is {more} higher would admit it"
+                     {left} were left, and it needs a limit that is at least {more} higher"
                 )
             }
         }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::node::{RunCore, RunNode};
 use crate::ledger::Budget;
-use crate::observe::Detail;
+use crate::observe::{Detail, RefusedCall};
 
 /// The locked cores of a run and its ancestors, root first.
 pub(crate) struct LockedChain<'s> {
@@ -70,6 +70,11 @@ impl<'s> LockedChain<'s> {
     fn all_cores(&mut self) -> impl Iterator<Item = &mut RunCore> {
         let above = self.ancestors.iter_mut().map(|(_, core)| &mut **core);
         above.chain([&mut *self.core])
+    }
+
+    /// Remembers a call that was not sent, for every run concerned.
+    pub(crate) fn set_refused_call(&mut self, refused: &RefusedCall) {
+        self.all_cores().for_each(|core| core.refused_call = Some(refused.clone()));
     }
 
     /// Adds what was spent, to every run concerned.

@@ -63,7 +63,7 @@ pub(crate) struct RunCore {
     pub(super) notices: Vec<Notice>,
     /// A budget refused something that the run wanted to begin.
     is_out_of_budget: bool,
-    refused_call: Option<RefusedCall>,
+    pub(super) refused_call: Option<RefusedCall>,
     last_wall: LastWall,
 }
 
@@ -134,10 +134,6 @@ impl RunNode {
 
     pub(crate) fn refused_call(&self) -> Option<RefusedCall> {
         self.core().refused_call.clone()
-    }
-
-    pub(crate) fn set_refused_call(&self, refused: RefusedCall) {
-        self.core().refused_call = Some(refused);
     }
 
     pub(crate) fn set_uncertainty(&self, uncertainty: CostUncertainty) {

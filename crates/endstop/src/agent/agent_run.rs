@@ -88,7 +88,7 @@ impl AgentRun {
     }
 
     /// The state, once the run is driven no further.
-    pub(super) fn into_state(&mut self) -> AgentState {
+    pub(super) fn take_state(&mut self) -> AgentState {
         std::mem::take(&mut self.state)
     }
 

@@ -85,9 +85,9 @@ impl RunOutcome<'_> {
         if let Some(why) = self.why_held() {
             output::note(&format!("endstop: stopped: {why}"));
         }
-        if let Some(refused) = self.refused.as_ref().filter(|_| self.stopped.is_some()) {
+        if let Some(refused) = self.refused_call() {
             output::note(&output::wrapped(
-                &format!("endstop: not sent: {refused}"),
+                &format!("endstop: it ended at {refused}"),
                 output::error_width(),
                 "  ",
             ));
@@ -104,6 +104,14 @@ impl RunOutcome<'_> {
         if self.stopped.as_ref().is_some_and(is_for_want_of_a_price) {
             output::note(PRICE_HINT);
         }
+    }
+
+    /// The call that did not fit, if the run ended by that.
+    fn refused_call(&self) -> Option<&RefusedCall> {
+        let reason = self.stopped.as_ref()?.reason;
+        let is_of_amounts =
+            matches!(reason, StopReason::CostLimitReached | StopReason::TokenLimitReached);
+        self.refused.as_ref().filter(|_| is_of_amounts)
     }
 
     /// Whether nothing that the gateway could have limited came, and nothing else stopped the run.
@@ -184,7 +192,7 @@ impl RunOutcome<'_> {
             "upstream_calls": self.counts.upstream_calls,
             "stop_responses": self.counts.stop_responses,
             "unmetered": self.counts.unmetered,
-            "not_sent": self.refused.as_ref().filter(|_| self.stopped.is_some()).map(ToString::to_string),
+            "not_sent": self.refused_call().map(ToString::to_string),
             "dry_run": dry_run,
             "report": self.report,
         })
