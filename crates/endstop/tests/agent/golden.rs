@@ -173,5 +173,7 @@ async fn an_agent_state_of_version_1_of_a_failed_run() {
     let read = stored("agent-state-v1-failed.json", &state);
     assert_eq!(read.status(), Status::Failed);
     assert!(read.execution.error.is_some());
-    assert_eq!(read.execution.trip_record.as_ref().unwrap().overrides.len(), 1);
+    let overrides = &read.execution.trip_record.as_ref().unwrap().overrides;
+    let what: Vec<&str> = overrides.iter().map(|it| &*it.what).collect();
+    assert_eq!(what, ["overridden", "not overridden: an error or a cancellation stands"]);
 }
