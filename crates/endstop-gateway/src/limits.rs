@@ -99,7 +99,7 @@ pub(crate) const MIN_COUNTED_INPUT: u64 = 4_096;
 pub(crate) const COUNT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of the answer of an upstream that counts: it is one number.
 pub(crate) const MAX_COUNT_RESPONSE: usize = 64 << 10;
-/// Models that are remembered as not counted by their upstream: far more than one gateway sees.
+/// Entries of the list of models that their upstream does not count: far more than one gateway sees.
 pub(crate) const MAX_UNCOUNTED_MODELS: usize = 1_024;
 /// The margin above a count, in percent and in tokens. Anthropic calls its count an estimate that may differ by a small
 /// amount; how much, no provider says, so this is an assumption.

@@ -88,7 +88,7 @@ pub struct Options<'a> {
     /// Threads; 0 takes one a core.
     pub jobs: usize,
     /// Whether the reservations that an Endstop trace recorded count, so that money and token rules refuse a call by its
-    /// worst case as they did live. Otherwise only what was spent counts, as in every other format.
+    /// worst case as they did live. Otherwise only spend counts, as in every other format.
     pub as_live: bool,
 }
 

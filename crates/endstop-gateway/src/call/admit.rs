@@ -316,7 +316,7 @@ impl Admission<'_> {
     }
 
     /// Whether the input of a call should be counted before its output cap is lowered or the call is refused. Applies a
-    /// count that is there.
+    /// count once there is one.
     fn lacks_count(
         &self,
         entry: &RunEntry,
@@ -333,7 +333,7 @@ impl Admission<'_> {
                 && self.context.is_metered(entry)
                 && run.would_gain_by_count(call);
         };
-        // A count below what is known of the conversation is not of this request.
+        // A count below the part that was counted before is not of this request.
         if let Some(counted) = counted.filter(|counted| (bound.told..bound.input).contains(counted))
         {
             (call.input, call.told) = (counted, counted);

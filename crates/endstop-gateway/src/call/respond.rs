@@ -53,7 +53,7 @@ pub(super) fn stop_text(signal: &StopSignal) -> StopText {
     }
 }
 
-/// Whether the run ended by a limit of money or tokens.
+/// Whether the run ended by a cost or token limit.
 const fn is_of_amounts(reason: StopReason) -> bool {
     matches!(reason, StopReason::CostLimitReached | StopReason::TokenLimitReached)
 }

@@ -252,7 +252,7 @@ fn tell_of_dry_run(dry_run: &DryRunObserver) {
     }
 }
 
-/// A trip record of a stop that nobody obeyed.
+/// A trip record of a stop that the dry run did not carry out.
 fn not_obeyed(record: &str) -> String {
     let lines = record.lines().map(|line| {
         let is_fact = ["stopped: ", "failed: ", "refused: "].iter().any(|it| line.starts_with(it));
