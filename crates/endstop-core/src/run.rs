@@ -9,6 +9,7 @@ pub mod next_trip;
 mod overrides;
 mod raised;
 mod saved;
+mod state;
 pub mod watch;
 
 use alloc::format;
@@ -16,26 +17,24 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
-
 use crate::counter::Counter;
 pub use crate::directive::{Directive, Status};
 use crate::event::{Event, EventKind, NewLimit, Source};
 use crate::limits::MAX_REPLY_RETRIES;
-use crate::meter::{Frame, Meter, Sight, WorstCase};
+use crate::meter::{Frame, Sight, WorstCase};
 use crate::policy::Action;
 use crate::probe::RunningProbes;
-use crate::program::{Class, Names, Program, Read, carried};
+use crate::program::{Class, Program, Read};
 use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
-use crate::table::{RuleIx, Table};
+use crate::table::RuleIx;
 use crate::trip_record::{TripRecord, signal_of};
 use crate::units::{Millis, Money};
 use ended::{Ended, refused_text};
-use judge::{Answer, Decision, Judgement, StopCause, WrapUp, answer, judge, standing};
+use judge::{Answer, Decision, Judgement, StopCause, answer, judge, standing};
 use next_trip::{NextTrip, Reserved, Resource, next_trip};
-use overrides::{Cover, Overrides};
-use raised::RaisedSignals;
+use overrides::Cover;
 pub use saved::{RestoreError, RunState, SaveError, VERSION};
+use state::State;
 
 /// A warn rule that began to trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,77 +43,6 @@ pub struct Notice {
     pub rule: String,
     /// What it observed, such as `steps is 20 (limit 20)`.
     pub message: String,
-}
-
-/// What a run has done about one rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-struct RuleMarks {
-    /// A warn rule has told.
-    warned: bool,
-    /// An approval has disarmed a pause rule.
-    disarmed: bool,
-}
-
-/// All that a run remembers. Saved as it is, copied as it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct State {
-    status: Status,
-    meter: Meter,
-    raised: RaisedSignals,
-    overrides: Overrides,
-    marks: Table<RuleIx, RuleMarks>,
-    /// The wrap-up, once it has begun.
-    wrap_up: Option<WrapUp>,
-    /// What the next own step and the wrap-up after it may spend.
-    ahead: Option<WorstCase>,
-    /// Replies dropped in a row.
-    retries_in_row: u32,
-    ended: Option<Ended>,
-}
-
-impl State {
-    fn new(program: &Program) -> Self {
-        Self {
-            meter: Meter::new(program),
-            overrides: Overrides::new(program),
-            marks: program.rules().rows().iter().map(|_| RuleMarks::default()).collect(),
-            ..Self::default()
-        }
-    }
-
-    /// Whether the run has stopped for good. One that ended by itself may go on.
-    fn has_stopped(&self) -> bool {
-        self.ended.as_ref().is_some_and(|ended| !ended.is_natural())
-    }
-
-    fn is_disarmed(&self, rule: RuleIx) -> bool {
-        self.marks.at(rule).disarmed
-    }
-
-    /// Brings what was saved beside the meter under a program.
-    ///
-    /// # Errors
-    /// The part that does not go with the names it was saved with.
-    fn fit(self, from: &Names, program: &Program) -> Result<Self, &'static str> {
-        let marks = carried(self.marks, &from.rules, &program.names().rules, |_, _| false);
-        let marks = marks.ok_or("marks")?.into_iter().map(Option::unwrap_or_default);
-        let wrap_up = match self.wrap_up {
-            Some(known) => {
-                saved::rule_under(program, from, known.rule)?.map(|rule| WrapUp { rule, ..known })
-            }
-            None => None,
-        };
-        Ok(Self {
-            marks: marks.collect(),
-            wrap_up,
-            overrides: self.overrides.fit(from, program).ok_or("overrides")?,
-            raised: self.raised.fit(),
-            ended: self.ended.map(|ended| ended.fit().ok_or("ended")).transpose()?,
-            ahead: self.ahead.filter(|_| program.has_action(Action::Finish)),
-            ..self
-        })
-    }
 }
 
 /// One run of an agent under one policy.

@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::State;
 use super::next_trip::{Reserved, Resource, next_trip};
 use super::overrides::Cover;
+use super::state::State;
 use crate::directive::Directive;
 use crate::event::{Event, EventKind, Source};
 use crate::limits::MAX_REPLY_RETRIES;

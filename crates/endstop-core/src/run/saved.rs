@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::State;
+use super::state::State;
 use crate::directive::Status;
 use crate::limits::{MAX_PROBE_STATE, MAX_STATE};
 use crate::probe::{ProbeError, RunningProbes};

@@ -1,0 +1,85 @@
+//! What a run remembers: saved as it is, copied as it is.
+
+use serde::{Deserialize, Serialize};
+
+use super::ended::Ended;
+use super::judge::WrapUp;
+use super::overrides::Overrides;
+use super::raised::RaisedSignals;
+use super::saved::rule_under;
+use crate::directive::Status;
+use crate::meter::{Meter, WorstCase};
+use crate::policy::Action;
+use crate::program::{Names, Program, carried};
+use crate::table::{RuleIx, Table};
+
+/// What a run has done about one rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct RuleMarks {
+    /// A warn rule has told.
+    pub(super) warned: bool,
+    /// An approval has disarmed a pause rule.
+    pub(super) disarmed: bool,
+}
+
+/// All that a run remembers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) status: Status,
+    pub(super) meter: Meter,
+    pub(super) raised: RaisedSignals,
+    pub(super) overrides: Overrides,
+    pub(super) marks: Table<RuleIx, RuleMarks>,
+    /// The wrap-up, once it has begun.
+    pub(super) wrap_up: Option<WrapUp>,
+    /// What the next own step and the wrap-up after it may spend.
+    pub(super) ahead: Option<WorstCase>,
+    /// Replies dropped in a row.
+    pub(super) retries_in_row: u32,
+    pub(super) ended: Option<Ended>,
+}
+
+impl State {
+    pub(super) fn new(program: &Program) -> Self {
+        Self {
+            meter: Meter::new(program),
+            overrides: Overrides::new(program),
+            marks: program.rules().rows().iter().map(|_| RuleMarks::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the run has stopped for good. One that ended by itself may go on.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| !ended.is_natural())
+    }
+
+    pub(super) fn is_disarmed(&self, rule: RuleIx) -> bool {
+        self.marks.at(rule).disarmed
+    }
+
+    /// Brings what was saved beside the meter under a program.
+    ///
+    /// # Errors
+    /// The part that does not go with the names it was saved with.
+    pub(super) fn fit(self, from: &Names, program: &Program) -> Result<Self, &'static str> {
+        let marks = carried(self.marks, &from.rules, &program.names().rules, |_, _| false);
+        let marks = marks.ok_or("marks")?.into_iter().map(Option::unwrap_or_default);
+        let wrap_up = match self.wrap_up {
+            Some(known) => {
+                rule_under(program, from, known.rule)?.map(|rule| WrapUp { rule, ..known })
+            }
+            None => None,
+        };
+        Ok(Self {
+            marks: marks.collect(),
+            wrap_up,
+            overrides: self.overrides.fit(from, program).ok_or("overrides")?,
+            raised: self.raised.fit(),
+            ended: self.ended.map(|ended| ended.fit().ok_or("ended")).transpose()?,
+            ahead: self.ahead.filter(|_| program.has_action(Action::Finish)),
+            ..self
+        })
+    }
+}
