@@ -1,5 +1,6 @@
 //! Policies: named rules, each a condition with an action.
 
+mod accounting;
 pub mod bounds;
 mod check;
 mod file;
@@ -18,6 +19,7 @@ use crate::limits::{DEFAULT_OVERRIDES, MAX_RULE_ID, MAX_RULES};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};
 
+pub use accounting::{Accounting, OnClientGone, OnUnknownUsage};
 pub use bounds::{Bound, Bounds};
 pub use file::PolicyFile;
 #[cfg(feature = "schema")]
@@ -275,6 +277,8 @@ pub struct Policy {
     /// What a money rule does with a call whose price is unknown; [`OnUnpriced::Stop`] where it says
     /// nothing.
     pub on_unpriced: Option<OnUnpriced>,
+    /// How spend is counted that nobody reports, and what passes uncounted.
+    pub accounting: Accounting,
     /// Whether the policy says of itself that it may be unbounded.
     pub unbounded: bool,
 }
@@ -344,7 +348,7 @@ impl Policy {
     ///
     /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the
     /// narrower policy whose id is taken is kept beside it as `id@origin`. What to do with unpriced calls
-    /// is the stricter of the two, and only this policy can say that it may be unbounded.
+    /// and with spend that nobody reports is the stricter of the two, and only this policy can say that it may be unbounded.
     #[must_use]
     pub fn merge(&self, narrower: &Self) -> Self {
         let mut merged = self.clone();
@@ -368,6 +372,7 @@ impl Policy {
             // Saying nothing means the strictest, so only what this policy says can be kept.
             (one, _) => one,
         };
+        merged.accounting = self.accounting.merge(&narrower.accounting);
         merged
     }
 }

@@ -298,6 +298,12 @@ impl Run {
                 (Some((signal, true)), false)
             }
         };
+        if self.state.overrides.is_requested()
+            && let Some(hard) = standing(sight, natural).find(|rule| sight.is_hard(*rule))
+        {
+            // It may stand only now, by the worst case of what would begin.
+            self.state.overrides.record_impossible(&self.program, &self.state.meter, Some(hard));
+        }
         if let Some((signal, is_final)) = raised {
             self.state.raised.raise(signal, is_final);
         }

@@ -11,11 +11,14 @@
 //! 4. [`relay`]: the response is passed on, as a whole or while it comes.
 //! 5. [`settle`]: whatever happens, the call is settled once. [`SettledCall`](settle::SettledCall)
 //!
+//! A client may go away at any time. What its call does then says [`drain`].
+//!
 //! Requests that are no model calls pass through ([`pass_through`]).
 
 mod admit;
 mod context;
 mod count;
+mod drain;
 mod negotiate;
 mod parse;
 mod pass_through;
@@ -37,23 +40,29 @@ use crate::route::{self, Endpoint, Route};
 use crate::run::Registry;
 use crate::upstream::HttpClient;
 use context::CallContext;
+pub(crate) use drain::Drains;
 use parse::ParsedCall;
 
 /// Answers the calls of clients.
 #[derive(Debug)]
 pub(crate) struct CallService {
-    context: CallContext,
+    context: Arc<CallContext>,
 }
 
 impl CallService {
     pub(crate) fn new(config: Arc<Config>, client: HttpClient, registry: Arc<Registry>) -> Self {
-        Self { context: CallContext::new(config, client, registry) }
+        Self { context: Arc::new(CallContext::new(config, client, registry)) }
+    }
+
+    /// The calls that go on without their clients.
+    pub(crate) fn drains(&self) -> Arc<Drains> {
+        Arc::clone(self.context.drains())
     }
 
     /// Answers a request.
     ///
     /// # Cancel safety
-    /// Dropped when the client goes away: what is in flight is closed and settled.
+    /// Dropped when the client goes away: what is in flight is settled, now or once its response has come ([`drain`]).
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, incoming) = request.into_parts();
         let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
@@ -71,7 +80,7 @@ impl CallService {
             }
         };
         match route.endpoint {
-            Endpoint::ModelCall(api) => self.model_call(route, &head, incoming, api).await,
+            Endpoint::ModelCall(api) => self.model_call(route, head, incoming, api).await,
             Endpoint::CountTokens | Endpoint::Models | Endpoint::Other => {
                 pass_through::pass_through(&self.context, route, &head, incoming).await
             }
@@ -81,14 +90,14 @@ impl CallService {
     async fn model_call(
         &self,
         route: Route,
-        head: &request::Parts,
+        head: request::Parts,
         incoming: Incoming,
         api: Api,
     ) -> Response<Body> {
         let context = &self.context;
-        let read = ParsedCall::read(context.config(), route, &head.headers, incoming, api);
+        let read = ParsedCall::read(context.config(), route, head, incoming, api);
         let parsed = match read.await {
-            Ok(parsed) => parsed,
+            Ok(parsed) => Arc::new(parsed),
             Err(refused) => return *refused,
         };
         let route = parsed.route();
@@ -97,11 +106,11 @@ impl CallService {
                 Ok(run) => run,
                 Err(why) => return respond::no_run(api.dialect(), &route.run, &why),
             };
-            let admitted = match admit::admit(context, &run, &parsed, head).await {
+            let admitted = match admit::admit(context, &run, &parsed).await {
                 Ok(admitted) => admitted,
                 Err(refused) => return *refused,
             };
-            match send::send(context, admitted, &parsed, head).await {
+            match drain::send(context, admitted, &parsed).await {
                 Ok(response) => return response,
                 // The conversation is free for the next attempt.
                 Err(settled) => drop(settled),

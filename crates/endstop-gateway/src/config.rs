@@ -15,7 +15,7 @@ use endstop_runtime::store::RunId;
 use http::Uri;
 use thiserror::Error;
 
-use crate::limits::{DEFAULT_OUTPUT, RESPONSE_TIMEOUT};
+use crate::limits::{DEFAULT_OUTPUT, DRAIN_TIMEOUT, RESPONSE_TIMEOUT};
 pub use keys::{Key, UpstreamKeys};
 
 /// The configuration of a gateway.
@@ -46,7 +46,8 @@ pub struct Config {
     pub upstreams: Upstreams,
     /// The upstreams' own keys, for clients that send a key issued by the gateway.
     pub upstream_keys: UpstreamKeys,
-    /// The policy of every run.
+    /// The policy of every run. Its [`Accounting`](endstop_core::policy::Accounting) says what is sent although its cost
+    /// cannot be bounded, and what becomes of calls whose clients go away.
     pub program: Arc<Program>,
     /// The runs of the gateway.
     pub runs: Runs,
@@ -54,8 +55,6 @@ pub struct Config {
     pub environment: RunEnvironment,
     /// The form of stop responses.
     pub stop_with: StopWith,
-    /// Lets calls pass whose usage cannot be read, even if money or tokens are limited.
-    pub allow_unmetered: bool,
     /// How long a call waits while its run is paused.
     pub pause: PauseLimit,
     /// The output cap of calls that have none, if money or tokens are limited.
@@ -92,7 +91,6 @@ impl Config {
             runs,
             environment: RunEnvironment::default(),
             stop_with: StopWith::default(),
-            allow_unmetered: false,
             pause: PauseLimit::default(),
             default_output: DEFAULT_OUTPUT,
             prices: PriceTable::embedded(),
@@ -213,6 +211,9 @@ pub struct Bounds {
     /// How long an upstream may take from the request to the head of its response. Then the client gets 504, and the call
     /// is charged its estimated input. After that, only limits of the run bound the response.
     pub answer_within: Duration,
+    /// How long a call goes on without its client; see [`OnClientGone`](endstop_core::policy::OnClientGone). Then it is cut
+    /// and charged the most that is possible.
+    pub drain_within: Duration,
 }
 
 impl Default for Bounds {
@@ -227,6 +228,7 @@ impl Default for Bounds {
             runs: 10_000,
             conversations: 256,
             answer_within: RESPONSE_TIMEOUT,
+            drain_within: DRAIN_TIMEOUT,
         }
     }
 }

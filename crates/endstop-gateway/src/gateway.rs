@@ -16,7 +16,7 @@ use thiserror::Error;
 use tokio::task::JoinHandle;
 
 use crate::body::Body;
-use crate::call::CallService;
+use crate::call::{CallService, Drains};
 use crate::config::Config;
 use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry};
@@ -92,6 +92,7 @@ pub struct Gateway {
     addr: SocketAddr,
     config: Arc<Config>,
     registry: Arc<Registry>,
+    drains: Arc<Drains>,
     stop: CancelToken,
     server: JoinHandle<()>,
     watch: Option<JoinHandle<()>>,
@@ -124,6 +125,7 @@ impl Gateway {
         })?;
         let registry = Arc::new(registry);
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
+        let drains = calls.drains();
         let service = Arc::new(Service {
             calls,
             config: Arc::clone(&config),
@@ -136,7 +138,7 @@ impl Gateway {
         };
         let server = tokio::spawn(server::serve(listener, bounds, handler, stop.clone()));
         let watch = kill.map(|kill| tokio::spawn(watch_kill(Arc::clone(&registry), kill)));
-        Ok(Self { addr, config, registry, stop, server, watch })
+        Ok(Self { addr, config, registry, drains, stop, server, watch })
     }
 
     /// The address that it listens on.
@@ -213,8 +215,8 @@ impl Gateway {
         }
     }
 
-    /// Stops listening, waits a few seconds for calls in flight, cuts the rest, and reports the end of every run to
-    /// observers.
+    /// Stops listening, waits a few seconds for calls in flight, those whose clients went away included, cuts the rest, and
+    /// reports the end of every run to observers.
     pub async fn shut_down(mut self) {
         let signal =
             || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");
@@ -224,6 +226,7 @@ impl Gateway {
             // Dropping a call settles it, which takes little time.
             let _ = tokio::time::timeout(SHUTDOWN_GRACE, &mut self.server).await;
         }
+        self.drains.end(SHUTDOWN_GRACE).await;
         for entry in self.registry.all() {
             entry.report_end();
         }
@@ -232,6 +235,7 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
+        drop(self.drains.close());
         self.server.abort();
         if let Some(watch) = &self.watch {
             watch.abort();

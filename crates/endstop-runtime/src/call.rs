@@ -2,6 +2,7 @@
 
 mod fit;
 mod open;
+mod output_speed;
 mod plan;
 mod pricing;
 mod step;

@@ -12,9 +12,6 @@ pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
 pub(crate) const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
 /// Bytes of output that a token has at least, in an estimate: JSON and code have fewer than text.
 pub const BYTES_PER_TOKEN: u64 = 3;
-/// Output tokens a second that no model is known to exceed, for what a stream that was closed can have made. Above the
-/// speeds that providers publish for large models.
-pub(crate) const FASTEST_OUTPUT: u64 = 1_000;
 /// Output that can be under way when a stream is closed.
 pub(crate) const OUTPUT_AHEAD: u64 = 256;
 /// The part of the output that a call could have alone, below which it waits for others.

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use endstop::cancel::FileKillSwitch;
 use endstop::core::Program;
-use endstop::core::policy::Policy;
+use endstop::core::policy::{Accounting, OnClientGone, OnUnknownUsage, Policy};
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams};
@@ -35,9 +36,18 @@ pub(super) struct GatewayArgs {
     /// What a stopped client receives: a response that ends its loop, or an error (402)
     #[arg(long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
     stop_with: HowToStop,
-    /// Let calls pass whose usage cannot be read, although money or tokens are limited
-    #[arg(long)]
-    allow_unmetered: bool,
+    /// Let what a refusal names pass, or everything, although its cost cannot be bounded and money or tokens are limited
+    #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 0..=1, require_equals = true,
+        default_missing_value = Accounting::ALL)]
+    allow_unmetered: Vec<String>,
+    /// What a call does when its client goes away: `auto` closes a stream and reads another response to its end, `drain`
+    /// reads both, `close` closes both [default: what the policy says, else auto]
+    #[arg(long, value_name = "HOW", value_parser = client_gone())]
+    on_client_gone: Option<OnClientGone>,
+    /// What a complete response is charged that does not report its usage: the most that is possible (`hold`), or an
+    /// `estimate` [default: what the policy says, else hold]
+    #[arg(long, value_name = "HOW", value_parser = unknown_usage())]
+    unknown_usage: Option<OnUnknownUsage>,
     /// How long a call of a paused run waits; then it gets the stop response
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
     pub(super) pause_limit: Duration,
@@ -59,6 +69,23 @@ pub(super) struct GatewayArgs {
 enum HowToStop {
     Answer,
     Error,
+}
+
+fn client_gone() -> impl TypedValueParser<Value = OnClientGone> {
+    let names = PossibleValuesParser::new(OnClientGone::ALL.map(OnClientGone::name));
+    names.map(|name| named(&OnClientGone::ALL, OnClientGone::name, &name))
+}
+
+fn unknown_usage() -> impl TypedValueParser<Value = OnUnknownUsage> {
+    let names = PossibleValuesParser::new(OnUnknownUsage::ALL.map(OnUnknownUsage::name));
+    names.map(|name| named(&OnUnknownUsage::ALL, OnUnknownUsage::name, &name))
+}
+
+/// The value of a name, which the parser has checked.
+#[expect(clippy::unreachable, reason = "the parser takes no other names")]
+fn named<T: Copy>(all: &[T], name_of: fn(T) -> &'static str, name: &str) -> T {
+    let found = all.iter().copied().find(|it| name_of(*it) == name);
+    found.unwrap_or_else(|| unreachable!("`{name}` was checked"))
 }
 
 /// The script of a name; none is the usual one.
@@ -118,8 +145,10 @@ impl GatewayArgs {
     /// If an address cannot be used, or something cannot be read.
     pub(super) async fn open(&self, setup: GatewaySetup) -> Result<Open, CliError> {
         let prices = self.table()?;
-        let program = compiled(&setup.policy)?;
-        unseen::unseen(&setup.policy).iter().for_each(|warning| output::warn(warning));
+        let mut policy = setup.policy;
+        self.account(&mut policy.accounting);
+        let program = compiled(&policy)?;
+        unseen::unseen(&policy).iter().for_each(|warning| output::warn(warning));
         let (upstreams, sim) = self.upstreams().await?;
         let mut config = Config::new(upstreams, program, setup.runs);
         config.listen = setup.listen;
@@ -132,7 +161,6 @@ impl GatewayArgs {
             HowToStop::Answer => StopWith::Answer,
             HowToStop::Error => StopWith::Error,
         };
-        config.allow_unmetered = self.allow_unmetered;
         config.pause = PauseLimit(self.pause_limit);
         config.default_output = self.max_output;
         config.prices = prices;
@@ -141,6 +169,13 @@ impl GatewayArgs {
         config.stored_runs = setup.stored_runs;
         let gateway = Gateway::start(config).await.map_err(|e| CliError::new(causes(&e)))?;
         Ok(Open { gateway, sim })
+    }
+
+    /// What the flags say goes before what the policy says.
+    fn account(&self, accounting: &mut Accounting) {
+        accounting.allow_unmetered.extend(self.allow_unmetered.iter().cloned());
+        accounting.on_client_gone = self.on_client_gone.or(accounting.on_client_gone);
+        accounting.on_unknown_usage = self.unknown_usage.or(accounting.on_unknown_usage);
     }
 
     async fn upstreams(&self) -> Result<(Upstreams, Option<Sim>), CliError> {

@@ -9,7 +9,10 @@ use core::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Action, FallbackRates, Grant, OnUnpriced, Policy, Rule};
+use super::{
+    Accounting, Action, FallbackRates, Grant, OnClientGone, OnUnknownUsage, OnUnpriced, Policy,
+    Rule,
+};
 use crate::condition::gauge::Unit;
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::expr::parse;
@@ -56,6 +59,28 @@ pub struct PolicyFile {
     /// Whether the policy may leave a run without any bound.
     #[serde(default)]
     unbounded: bool,
+    /// How spend is counted that nobody reports, and what passes uncounted.
+    #[serde(default)]
+    accounting: AccountingText,
+}
+
+/// How spend is counted that nobody reports, and what passes uncounted.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct AccountingText {
+    /// The charge for a complete response whose usage is not reported: "hold" (default), the most that is possible, or
+    /// "estimate".
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    on_unknown_usage: Option<Spanned<String>>,
+    /// What a gateway does with a call whose client went away: "auto" (default), "drain", or "close".
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    on_client_gone: Option<Spanned<String>>,
+    /// What is sent although its cost cannot be bounded, by the names that refusals say; "all" for everything.
+    #[serde(default)]
+    allow_unmetered: Vec<String>,
 }
 
 /// Details of one rule.
@@ -155,6 +180,7 @@ impl Policy {
             add_details(&mut policy, id, details)?;
         }
         policy.on_unpriced = file.on_unpriced.as_ref().map(on_unpriced).transpose()?;
+        policy.accounting = accounting(&file.accounting)?;
         policy.check().map_err(|error| Diagnostic::new(error.to_string(), 0..0))?;
         Ok(policy)
     }
@@ -263,6 +289,30 @@ fn on_unpriced(text: &Spanned<Unpriced>) -> Result<OnUnpriced, Diagnostic> {
             output: rate(output, &span)?,
         })),
     }
+}
+
+fn accounting(text: &AccountingText) -> Result<Accounting, Diagnostic> {
+    let usages = OnUnknownUsage::ALL.map(|value| (value.name(), value));
+    let ends = OnClientGone::ALL.map(|value| (value.name(), value));
+    Ok(Accounting {
+        on_unknown_usage: text
+            .on_unknown_usage
+            .as_ref()
+            .map(|it| one_of(it, &usages))
+            .transpose()?,
+        on_client_gone: text.on_client_gone.as_ref().map(|it| one_of(it, &ends)).transpose()?,
+        allow_unmetered: text.allow_unmetered.clone(),
+    })
+}
+
+/// The value of a word.
+fn one_of<T: Copy>(word: &Spanned<String>, known: &[(&str, T)]) -> Result<T, Diagnostic> {
+    let found = known.iter().find(|(name, _)| name == word.get_ref());
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<String> = known.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        Diagnostic::new(format!("`{}` is not known here", word.get_ref()), word.span())
+            .with_help(format!("write one of {}", names.join(", ")))
+    })
 }
 
 fn rate(text: &str, span: &Range<usize>) -> Result<Money, Diagnostic> {

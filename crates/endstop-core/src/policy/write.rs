@@ -39,6 +39,7 @@ impl Policy {
             }
         }
         self.rules.iter().for_each(|rule| details(&mut out, rule));
+        out.push_str(&self.accounting.to_toml());
         out
     }
 
@@ -87,7 +88,7 @@ fn details(out: &mut String, rule: &Rule) {
 
 /// A TOML basic string. The escapes that the expression language uses are TOML's too; other control
 /// characters are written by code point.
-fn toml_string(text: &str) -> String {
+pub(super) fn toml_string(text: &str) -> String {
     let mut out = String::new();
     for c in quoted(text).chars() {
         if c.is_control() {

@@ -16,10 +16,11 @@ use endstop_runtime::{
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
-use http::{Response, StatusCode, request};
+use http::{Response, StatusCode};
 
 use super::context::CallContext;
 use super::count;
+use super::drain::ClientPresence;
 use super::negotiate::Negotiation;
 use super::parse::ParsedCall;
 use super::respond;
@@ -33,6 +34,15 @@ use crate::run::{
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
 const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];
+
+/// A conversation that the upstream keeps.
+const STORED_CONVERSATION: &str = "stored_conversation";
+/// Files and recordings that are only referred to.
+const UNKNOWN_FILE: &str = "unknown_file";
+/// Speech that a model makes.
+const SPEECH: &str = "speech";
+/// Responses that are made later.
+const BACKGROUND: &str = "background";
 
 const UNKNOWN_THREAD: &str = "the request continues a conversation that the upstream keeps, so what it costs cannot \
     be bounded: send the whole conversation";
@@ -49,8 +59,22 @@ enum AdmissionBlocked {
     Paused,
     /// By its bytes it does not fit whole, and its tokens were not counted yet.
     Uncounted,
-    /// Tokens or money are limited, and the call has something of unknown size or price; the text says what.
-    UnknownSize(Cow<'static, str>),
+    /// Tokens or money are limited, and the call has something of unknown size or price.
+    Unbounded(Unbounded),
+}
+
+/// Something of a call whose cost cannot be bounded.
+struct Unbounded {
+    /// Its name in `allow_unmetered`.
+    name: Cow<'static, str>,
+    /// What is said of it.
+    text: Cow<'static, str>,
+}
+
+impl Unbounded {
+    const fn new(name: &'static str, text: &'static str) -> Self {
+        Self { name: Cow::Borrowed(name), text: Cow::Borrowed(text) }
+    }
 }
 
 /// A call that the run has admitted: its worst case is reserved, and it is not sent yet.
@@ -70,12 +94,13 @@ impl AdmittedCall {
         self,
         context: &CallContext,
         parsed: &ParsedCall,
+        client: ClientPresence,
     ) -> (Box<InFlightCall>, Option<String>) {
         let Self { open, terms, warning, permit } = self;
         let provider = context.provider(parsed.route().family);
         let (cap, is_wrap_up) = (open.output_cap(), terms.is_wrap_up);
         let negotiation = Negotiation::new(context.quirks(), provider, parsed, cap, is_wrap_up);
-        (InFlightCall::new(open, terms, permit, parsed, negotiation), warning)
+        (InFlightCall::new(open, terms, permit, parsed, negotiation, client), warning)
     }
 
     /// Settles a call that is not sent, because the run cannot be logged.
@@ -95,7 +120,6 @@ pub(super) async fn admit(
     context: &CallContext,
     run: &Arc<RunEntry>,
     parsed: &ParsedCall,
-    head: &request::Parts,
 ) -> Result<AdmittedCall, Box<Response<Body>>> {
     let (dialect, request) = (parsed.dialect(), parsed.request());
     let config = context.config();
@@ -135,8 +159,8 @@ pub(super) async fn admit(
         };
         match blocked {
             AdmissionBlocked::Stopped(signal) => return Err(stopped(&signal)),
-            AdmissionBlocked::UnknownSize(text) => {
-                return Err(Box::new(respond::refused(run, dialect, &text)));
+            AdmissionBlocked::Unbounded(Unbounded { name, text }) => {
+                return Err(Box::new(respond::refused(run, dialect, &name, &text)));
             }
             AdmissionBlocked::ByOthers => {
                 let waiting = waiting.get_or_insert_with(|| run.waiting_call());
@@ -148,7 +172,7 @@ pub(super) async fn admit(
                 run.handle().wait(&mut pin!(settled), CancelOn::Abort).await;
             }
             AdmissionBlocked::Uncounted => {
-                admission.counted = Some(count::input_tokens(context, run, parsed, head).await);
+                admission.counted = Some(count::input_tokens(context, run, parsed).await);
             }
             AdmissionBlocked::Paused => {
                 run.wait_while_paused(config.pause.0).await;
@@ -174,18 +198,15 @@ fn refuse_unreported(
     parsed: &ParsedCall,
 ) -> Option<Response<Body>> {
     let (dialect, request) = (parsed.dialect(), parsed.request());
-    if !context.is_metered(run) {
-        return None;
-    }
-    if request.thread == Thread::CanResend {
+    if request.thread == Thread::CanResend && context.refuses(run, STORED_CONVERSATION) {
         let text = "this gateway keeps no threads: send the whole conversation";
         let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);
         return Some(respond::error(dialect, status, kind, text));
     }
-    request.is_background.then(|| {
+    (request.is_background && context.refuses(run, BACKGROUND)).then(|| {
         let text = "the request runs in the background (`background`), so what it costs is told to nobody \
             here: send it without";
-        respond::refused(run, dialect, text)
+        respond::refused(run, dialect, BACKGROUND, text)
     })
 }
 
@@ -284,11 +305,12 @@ impl Admission<'_> {
     ) -> Result<(InputBound, Pricing), AdmissionBlocked> {
         let (context, parsed) = (self.context, self.parsed);
         let request = parsed.request();
-        let is_metered = || context.is_metered(entry);
+        let refuses = |name: &str| context.refuses(entry, name);
         let bound = match state.memory().bound(request, parsed.digests(), entry.responses()) {
             Some(bound) => bound,
-            None if is_metered() => {
-                return Err(AdmissionBlocked::UnknownSize(UNKNOWN_THREAD.into()));
+            None if refuses(STORED_CONVERSATION) => {
+                let what = Unbounded::new(STORED_CONVERSATION, UNKNOWN_THREAD);
+                return Err(AdmissionBlocked::Unbounded(what));
             }
             None => InputBound {
                 input: request.fixed_bound(),
@@ -299,16 +321,15 @@ impl Admission<'_> {
         };
         let provider = context.provider(parsed.route().family);
         let pricing = pricing_of(context, provider, request);
-        if is_metered()
-            && let Some(text) = unpriced(request, &pricing)
-        {
-            return Err(AdmissionBlocked::UnknownSize(text.into()));
+        if let Some(what) = unpriced(request, &pricing, refuses) {
+            return Err(AdmissionBlocked::Unbounded(what));
         }
         let input = match pricing.context_window() {
             // An upstream takes no more than that.
             Some(window) if bound.is_open => bound.input.max(window),
-            None if bound.is_open && is_metered() => {
-                return Err(AdmissionBlocked::UnknownSize(UNKNOWN_MEDIA.into()));
+            None if bound.is_open && refuses(UNKNOWN_FILE) => {
+                let what = Unbounded::new(UNKNOWN_FILE, UNKNOWN_MEDIA);
+                return Err(AdmissionBlocked::Unbounded(what));
             }
             _ => bound.input,
         };
@@ -375,24 +396,34 @@ fn modalities(request: &CallRequest) -> Modalities {
     }
 }
 
-/// Says what of a request has no price that is known before, if anything has none.
-fn unpriced(request: &CallRequest, pricing: &Pricing) -> Option<String> {
-    let what = match request.unbounded.first() {
-        Some(name) => format!("`{name}`"),
-        None => {
-            let OutputKinds { audio, text, .. } = request.outputs;
-            // A model that answers with speech alone has its price as that of its output.
-            let asked = Modalities { audio_output: audio, image_output: false, media_input: false };
-            if !audio || !text || pricing.has_output_rates(asked) {
-                return None;
-            }
-            format!("speech of `{}`", pricing.model())
-        }
+/// Returns what of a request has no price that is known before, if that is refused.
+fn unpriced(
+    request: &CallRequest,
+    pricing: &Pricing,
+    refuses: impl Fn(&str) -> bool,
+) -> Option<Unbounded> {
+    let unbounded = |name: String, what: &str| {
+        Unbounded {
+        name: name.into(),
+        text: format!(
+            "the price of {what} is not known, so what the request costs cannot be bounded: send it without"
+        )
+        .into(),
+    }
     };
-    Some(format!(
-        "the price of {what} is not known, so what the request costs cannot be bounded: send it without, or allow what \
-         has no price (--allow-unmetered)"
-    ))
+    for what in &request.unbounded {
+        // A value stands behind its key.
+        let name = what.split(':').next().unwrap_or(what);
+        if refuses(name) {
+            return Some(unbounded(name.to_owned(), &format!("`{what}`")));
+        }
+    }
+    let OutputKinds { audio, text, .. } = request.outputs;
+    // A model that answers with speech alone has its price as that of its output.
+    let asked = Modalities { audio_output: audio, image_output: false, media_input: false };
+    let is_unknown = audio && text && !pricing.has_output_rates(asked);
+    (is_unknown && refuses(SPEECH))
+        .then(|| unbounded(SPEECH.to_owned(), &format!("speech of `{}`", pricing.model())))
 }
 
 /// Begins the step of a call, if none is open for it, and the call.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use endstop_core::policy::{Accounting, OnClientGone};
 use http::{HeaderMap, Uri};
 
 use super::count::NoCounting;
+use super::drain::Drains;
 use super::negotiate::QuirkCache;
 use crate::config::Config;
 use crate::route::{self, ApiFamily, Route};
@@ -27,6 +29,7 @@ pub(super) const RESELLER: &str = "openrouter";
 /// Providers whose prices differ from those of the vendors whose API they serve.
 const HOSTS: &[(&str, &str)] = &[
     ("openrouter.ai", "openrouter"),
+    ("cerebras.ai", "cerebras"),
     ("groq.com", "groq"),
     ("deepseek.com", "deepseek"),
     ("mistral.ai", "mistral"),
@@ -44,6 +47,7 @@ pub(super) struct CallContext {
     prices: Arc<Prices>,
     quirks: QuirkCache,
     no_counting: NoCounting,
+    drains: Arc<Drains>,
     client: HttpClient,
     /// The provider of each API family, by whose prices its calls are charged.
     providers: [&'static str; 3],
@@ -58,8 +62,17 @@ impl CallContext {
             provider_of(&at.anthropic, "anthropic"),
             provider_of(&at.gemini, "google"),
         ];
-        let (quirks, no_counting) = (QuirkCache::default(), NoCounting::default());
-        Self { config, registry, prices, quirks, no_counting, client, providers }
+        let drains = Arc::new(Drains::new(config.bounds.drain_within));
+        Self {
+            config,
+            registry,
+            prices,
+            quirks: QuirkCache::default(),
+            no_counting: NoCounting::default(),
+            drains,
+            client,
+            providers,
+        }
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -77,6 +90,11 @@ impl CallContext {
     /// Models whose upstreams do not count tokens.
     pub(super) const fn no_counting(&self) -> &NoCounting {
         &self.no_counting
+    }
+
+    /// The calls that go on without their clients.
+    pub(super) const fn drains(&self) -> &Arc<Drains> {
+        &self.drains
     }
 
     pub(super) const fn client(&self) -> &HttpClient {
@@ -119,9 +137,24 @@ impl CallContext {
         endstop.is_some_and(|own| own.authority() == self.upstream(family).authority())
     }
 
+    /// How spend is counted that nobody reports, and what passes uncounted.
+    fn accounting(&self) -> &Accounting {
+        &self.config.program.policy().accounting
+    }
+
+    /// What is done with a call whose client went away.
+    pub(super) fn on_client_gone(&self) -> OnClientGone {
+        self.accounting().client_gone()
+    }
+
     /// Whether calls of the run must have a bounded cost.
     pub(super) fn is_metered(&self, run: &RunEntry) -> bool {
-        run.handle().is_metered() && !self.config.allow_unmetered
+        run.handle().is_metered() && !self.accounting().allows_all()
+    }
+
+    /// Whether a call of the run is refused if what a refusal calls `name` cannot be bounded.
+    pub(super) fn refuses(&self, run: &RunEntry, name: &str) -> bool {
+        run.handle().is_metered() && !self.accounting().allows(name)
     }
 
     /// The headers of a request that its upstream gets.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use endstop_llm::Api;
 use endstop_runtime::{CancelOn, Waited};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
-use http::{HeaderValue, Method, Request, StatusCode, request};
+use http::{HeaderValue, Method, Request, StatusCode};
 
 use super::context::CallContext;
 use super::parse::ParsedCall;
@@ -53,13 +53,12 @@ pub(super) async fn input_tokens(
     context: &CallContext,
     run: &RunEntry,
     parsed: &ParsedCall,
-    head: &request::Parts,
 ) -> Option<u64> {
     let key = NoCounting::key(parsed.api(), &parsed.request().model);
     if context.no_counting().has(key) {
         return None;
     }
-    let request = request(context, parsed, head)?;
+    let request = request(context, parsed)?;
     let counting = tokio::time::timeout(COUNT_TIMEOUT, count(context, parsed, request));
     match run.handle().wait(&mut pin!(counting), CancelOn::Any).await {
         Waited::Done(Ok(Count::Tokens(tokens))) => Some(with_margin(tokens)),
@@ -77,14 +76,10 @@ fn with_margin(tokens: u64) -> u64 {
     tokens.saturating_add(part).saturating_add(more)
 }
 
-fn request(
-    context: &CallContext,
-    parsed: &ParsedCall,
-    head: &request::Parts,
-) -> Option<Request<Bytes>> {
+fn request(context: &CallContext, parsed: &ParsedCall) -> Option<Request<Bytes>> {
     let route = parsed.route();
     let counted = parsed.dialect().count_request(&route.rest, parsed.body())?;
-    let mut headers = context.forwarded(route, &head.headers);
+    let mut headers = context.forwarded(route, &parsed.head().headers);
     headers.remove(CONTENT_ENCODING);
     // It is the key of the call itself.
     headers.remove("idempotency-key");

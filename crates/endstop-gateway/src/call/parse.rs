@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use endstop_llm::{Api, CallRequest, Dialect, ErrorKind};
 use http::header::CONTENT_ENCODING;
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode, request};
 use hyper::body::Incoming;
 
 use super::respond;
@@ -20,6 +20,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// A call whose request was read.
 pub(super) struct ParsedCall {
     route: Route,
+    head: request::Parts,
     api: Api,
     body: Bytes,
     request: CallRequest,
@@ -32,12 +33,12 @@ impl ParsedCall {
     pub(super) async fn read(
         config: &Config,
         route: Route,
-        headers: &HeaderMap,
+        head: request::Parts,
         incoming: Incoming,
         api: Api,
     ) -> Result<Self, Box<Response<Body>>> {
         let dialect = api.dialect();
-        let body = without_mark(plain_body(config, headers, incoming, dialect).await?);
+        let body = without_mark(plain_body(config, &head.headers, incoming, dialect).await?);
         let request = match dialect.read(&route.rest, &body) {
             Ok(request) => request,
             Err(error) => {
@@ -47,11 +48,16 @@ impl ParsedCall {
         };
         let digests = MessageDigests::of(&request.messages);
         let body_digest = xxhash_rust::xxh3::xxh3_64(&body);
-        Ok(Self { route, api, body, request, digests, body_digest })
+        Ok(Self { route, head, api, body, request, digests, body_digest })
     }
 
     pub(super) const fn route(&self) -> &Route {
         &self.route
+    }
+
+    /// The head of the request, as the client sent it.
+    pub(super) const fn head(&self) -> &request::Parts {
+        &self.head
     }
 
     pub(super) const fn api(&self) -> Api {
@@ -69,6 +75,11 @@ impl ParsedCall {
 
     pub(super) const fn request(&self) -> &CallRequest {
         &self.request
+    }
+
+    /// Whether the client asks for the response piece by piece.
+    pub(super) const fn is_streamed(&self) -> bool {
+        self.request.is_stream || self.request.is_list
     }
 
     pub(super) const fn digests(&self) -> &MessageDigests {

@@ -41,14 +41,13 @@ pub(super) async fn pass_through(
     }
     let is_free = is_free(&head.method) && incoming.is_end_stream();
     let costs = route.endpoint == Endpoint::Other && !is_free;
-    if costs && context.is_metered(&run) {
+    let path = route.rest.split('?').next().unwrap_or("");
+    if costs && context.refuses(&run, path) {
         let text = format!(
-            "run `{}` limits money or tokens, and what {} {} uses cannot be read: not admitted",
-            route.run,
-            head.method,
-            route.rest.split('?').next().unwrap_or("")
+            "run `{}` limits money or tokens, and what {} {path} uses cannot be read: not admitted",
+            route.run, head.method,
         );
-        return respond::refused(&run, dialect, &text);
+        return respond::refused(&run, dialect, path, &text);
     }
     // What passes a stopped run is not cut by it.
     let guard = (!is_preflight).then(|| run.handle());

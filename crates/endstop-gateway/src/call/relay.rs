@@ -5,9 +5,11 @@ mod stream;
 mod watched;
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use endstop_core::event::EventKind;
+use endstop_core::policy::OnClientGone;
 use endstop_llm::{Api, CallResponse, ErrorKind};
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{CancelOn, ModelError, ModelErrorKind, Waited};
@@ -43,7 +45,9 @@ pub(super) async fn relay(
         let (run, progress) = (call.run().clone(), call.entry().read_progress());
         let max_event = context.config().bounds.event;
         let stream = StreamRelay::new(call, parsed, &mut headers, body, max_event);
-        let stream = WatchedStream::new(stream, run, progress);
+        let drains =
+            (context.on_client_gone() == OnClientGone::Drain).then(|| Arc::clone(context.drains()));
+        let stream = WatchedStream::new(stream, run, progress, drains);
         return Ok(with_head(status, headers, Body::stream(stream)));
     }
     relay_whole(context, parsed, call, status, headers, body).await

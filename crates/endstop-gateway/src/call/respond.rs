@@ -23,10 +23,6 @@ pub(super) const WARNING_HEADER: &str = "x-endstop-warning";
 /// The SDKs of OpenAI and Anthropic follow it.
 const SHOULD_RETRY_HEADER: &str = "x-should-retry";
 
-/// How a user can let calls through whose cost cannot be bounded.
-const REMEDY: &str = "to let it through uncounted use `--allow-unmetered`, or a policy without rules of money or \
-    tokens";
-
 /// The API in whose shape a request gets errors that was not read.
 pub(super) fn dialect_for(family: ApiFamily) -> &'static dyn Dialect {
     let api = match family {
@@ -88,9 +84,19 @@ pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response
     }
 }
 
-/// The refusal of a call whose cost cannot be bounded. The run goes on, but a retry is of no use.
-pub(super) fn refused(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
-    not_admitted(run, dialect, &format!("{message}; {REMEDY}"))
+/// The refusal of a call with something whose cost cannot be bounded, which `name` names. The run goes on, but a retry is
+/// of no use.
+pub(super) fn refused(
+    run: &RunEntry,
+    dialect: &dyn Dialect,
+    name: &str,
+    message: &str,
+) -> Response<Body> {
+    let text = format!(
+        "{message}; to let it through uncounted use `--allow-unmetered={name}`, or a policy without rules of money or \
+         tokens"
+    );
+    not_admitted(run, dialect, &text)
 }
 
 /// The refusal of a call that waits for other calls of its run which make no progress.

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use endstop_llm::{CallResponse, Edits, ErrorKind, ReadError};
 use endstop_runtime::{CancelOn, ModelError, ModelErrorKind, Waited};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use thiserror::Error;
 
 use super::admit::AdmittedCall;
 use super::context::CallContext;
+use super::drain::ClientPresence;
 use super::parse::ParsedCall;
 use super::relay::raw_body::RawBody;
 use super::relay::{cut, relay};
@@ -46,7 +47,6 @@ enum RequestError {
 struct Sending<'p> {
     context: &'p CallContext,
     parsed: &'p ParsedCall,
-    head: &'p request::Parts,
     /// Warnings for the client.
     warning: Option<String>,
 }
@@ -59,10 +59,10 @@ pub(super) async fn send(
     context: &CallContext,
     admitted: AdmittedCall,
     parsed: &ParsedCall,
-    head: &request::Parts,
+    client: ClientPresence,
 ) -> Result<Response<Body>, SettledCall> {
-    let (mut call, warning) = admitted.into_in_flight(context, parsed);
-    let sending = Sending { context, parsed, head, warning };
+    let (mut call, warning) = admitted.into_in_flight(context, parsed, client);
+    let sending = Sending { context, parsed, warning };
     let mut edits = call.negotiation().edits(parsed);
     loop {
         let request = match sending.request(&edits) {
@@ -92,11 +92,11 @@ impl<'p> Sending<'p> {
         } else {
             parsed.body().clone()
         };
-        let mut headers = self.context.forwarded(parsed.route(), &self.head.headers);
+        let mut headers = self.context.forwarded(parsed.route(), &parsed.head().headers);
         headers.remove(CONTENT_ENCODING);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut request = Request::new(body);
-        *request.method_mut() = self.head.method.clone();
+        *request.method_mut() = parsed.head().method.clone();
         *request.uri_mut() = parsed.route().rest.parse().map_err(|_| RequestError::Path)?;
         *request.headers_mut() = headers;
         Ok(request)

@@ -7,7 +7,6 @@
 //!
 //! `docs/semantics.md` section 2 says what is charged if a provider reports no usage.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +16,12 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
 use endstop_runtime::ToolCall;
 use endstop_runtime::observe::Detail;
-use endstop_runtime::{BYTES_PER_TOKEN, OpenCall, Outcome, Pricing, Received, RunHandle};
+use endstop_runtime::{BYTES_PER_TOKEN, Charge, OpenCall, Outcome, Pricing, Received, RunHandle};
 use endstop_runtime::{ModelError, ModelErrorKind};
 use tokio::time::Instant;
 
 use super::context::RESELLER;
+use super::drain::ClientPresence;
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::parse::ParsedCall;
 use crate::limits::MAX_TOOL_CALLS;
@@ -81,6 +81,7 @@ pub(super) struct InFlightCall {
     request: SentRequest,
     negotiation: Negotiation,
     first_text_at: Option<Instant>,
+    client: ClientPresence,
     /// Released last.
     permit: ConversationPermit,
 }
@@ -115,7 +116,15 @@ impl Reservation {
             output_bytes: seen.output_bytes,
             is_stream: self.is_stream,
             choices: self.choices,
+            is_output_final: false,
         }
+    }
+
+    /// What has come of a complete response.
+    fn of_complete(&self, seen: &CallResponse) -> Received {
+        let is_output_final =
+            seen.usage.as_ref().is_some_and(|it| it.tokens.output > 0 && !it.is_preliminary);
+        Received { is_output_final, ..self.of(seen) }
     }
 
     /// Takes the open call out, to settle it in another way.
@@ -144,6 +153,7 @@ impl InFlightCall {
         permit: ConversationPermit,
         parsed: &ParsedCall,
         negotiation: Negotiation,
+        client: ClientPresence,
     ) -> Box<Self> {
         let reservation = Reservation {
             open: Some(open),
@@ -157,7 +167,15 @@ impl InFlightCall {
             identity: parsed.request().into(),
             may_be_continued: parsed.api() == Api::Responses,
         };
-        Box::new(Self { reservation, terms, request, negotiation, first_text_at: None, permit })
+        Box::new(Self {
+            reservation,
+            terms,
+            request,
+            negotiation,
+            first_text_at: None,
+            client,
+            permit,
+        })
     }
 
     /// The run of the conversation.
@@ -168,6 +186,10 @@ impl InFlightCall {
     /// The run that pays.
     pub(super) const fn entry(&self) -> &Arc<RunEntry> {
         self.permit.run()
+    }
+
+    pub(super) const fn client(&self) -> &ClientPresence {
+        &self.client
     }
 
     pub(super) const fn negotiation(&self) -> &Negotiation {
@@ -216,10 +238,13 @@ impl InFlightCall {
 
     /// Settles a failed call, of which `seen` was received.
     pub(super) fn failed(self: Box<Self>, error: &ModelError, seen: &CallResponse) -> SettledCall {
-        let Self { reservation, terms, permit, .. } = *self;
+        let Self { reservation, terms, permit, client, .. } = *self;
         let received = reservation.of(seen);
         let open = reservation.disarm();
         permit.run().counters().failed_call();
+        if client.is_gone() {
+            permit.run().counters().client_disconnect();
+        }
         open.failed(error, &received);
         SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
@@ -232,8 +257,22 @@ impl InFlightCall {
 
     /// Settles a call whose client went away.
     pub(super) fn abandoned(self: Box<Self>, seen: &CallResponse) -> SettledCall {
-        self.entry().counters().client_disconnect();
+        self.client.leave();
         self.failed(&client_went_away(), seen)
+    }
+
+    /// Settles a complete response whose client went away before: what it reports is spent, but it is no reply of the
+    /// conversation.
+    fn drained(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        let Self { reservation, terms, permit, .. } = *self;
+        let received = reservation.of_complete(seen);
+        let open = reservation.disarm();
+        let counters = permit.run().counters();
+        counters.failed_call();
+        counters.client_disconnect();
+        let bill = terms.bill(&open, seen, &received, true);
+        open.failed_at(&client_went_away(), bill.charge);
+        SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
 
     /// Settles a complete response that its client does not have yet.
@@ -296,31 +335,16 @@ impl InFlightCall {
     }
 
     fn settle(self: Box<Self>, seen: &CallResponse, delivery: Delivery) -> SettledCall {
-        let Self { reservation, terms, request, first_text_at, permit, .. } = *self;
-        let received = reservation.of(seen);
-        let open = reservation.disarm();
         let is_complete =
             delivery != Delivery::Cut && (delivery != Delivery::UpToToolCall || seen.is_whole);
-        let reported = seen.usage.as_ref().filter(|_| is_complete);
-        // No output for a response with text is no count.
-        let counted = reported.filter(|report| report.is_whole(seen.output_bytes));
-        let most = (!is_complete).then(|| open.most(&received));
-        let usage = match (most, counted, reported) {
-            (Some(most), _, _) => most.usage,
-            (_, Some(report), _) => report.tokens,
-            (_, None, Some(half)) if half.tokens.output > 0 && !half.is_preliminary => TokenUsage {
-                input: open.estimated_input(),
-                output: half.tokens.output,
-                ..TokenUsage::default()
-            },
-            _ => open.estimate(&received),
-        };
-        let priced = reported.map(|report| match counted {
-            Some(report) => Cow::Borrowed(report),
-            None => Cow::Owned(report.with_tokens(&usage)),
-        });
-        let cost = priced.map(|report| terms.price(&report, seen.model.as_deref(), open.at()));
-        let cost = most.map(|most| most.cost).or(cost);
+        if self.client.is_gone() {
+            return if is_complete { self.drained(seen) } else { self.abandoned(seen) };
+        }
+        let Self { reservation, terms, request, first_text_at, permit, .. } = *self;
+        let received =
+            if is_complete { reservation.of_complete(seen) } else { reservation.of(seen) };
+        let open = reservation.disarm();
+        let Bill { charge, counted } = terms.bill(&open, seen, &received, is_complete);
         let calls = if delivery == Delivery::Cut { &[] } else { &*seen.tool_calls };
         let calls: Vec<ToolCall> = calls.iter().take(MAX_TOOL_CALLS).map(tool_call).collect();
         let lowered_by = open.lowered_by();
@@ -328,10 +352,10 @@ impl InFlightCall {
             first_text_at.map(|at| at.saturating_duration_since(open.begun()));
         let outcome = Outcome {
             model: seen.model.as_deref(),
-            usage,
-            cost: cost.filter(|cost| *cost != Cost::Unpriced),
-            is_estimate: counted.is_none(),
-            unconfirmed: most.map_or(Money::ZERO, |most| most.unconfirmed),
+            usage: charge.usage,
+            cost: Some(charge.cost).filter(|cost| *cost != Cost::Unpriced),
+            is_estimate: charge.is_estimate,
+            unconfirmed: charge.unconfirmed,
             finish: seen.finish.as_deref(),
             tool_calls: &calls,
             text: &seen.text,
@@ -344,7 +368,7 @@ impl InFlightCall {
         let disposition = if retries {
             Disposition::Retry
         } else {
-            let counted = counted.is_some().then_some(&usage);
+            let counted = counted.is_some().then_some(&charge.usage);
             closing.close(&mut state, seen, calls, counted, lowered_by)
         };
         drop(state);
@@ -379,7 +403,49 @@ impl SettledCall {
     }
 }
 
+/// What a response costs.
+struct Bill<'r> {
+    charge: Charge,
+    /// What the provider counted, if it counted all.
+    counted: Option<&'r ReportedUsage>,
+}
+
 impl CallTerms {
+    /// The bill of a response: what the provider counted, or the most that is possible, or an estimate.
+    fn bill<'r>(
+        &self,
+        open: &OpenCall,
+        seen: &'r CallResponse,
+        received: &Received,
+        is_complete: bool,
+    ) -> Bill<'r> {
+        if !is_complete {
+            return Bill { charge: open.most(received), counted: None };
+        }
+        let price = |report: &ReportedUsage| self.price(report, seen.model.as_deref(), open.at());
+        let reported = seen.usage.as_ref();
+        // No output for a response with text is no count.
+        if let Some(counted) = reported.filter(|report| report.is_whole(seen.output_bytes)) {
+            let charge = Charge {
+                usage: counted.tokens,
+                cost: price(counted),
+                unconfirmed: Money::ZERO,
+                is_estimate: false,
+            };
+            return Bill { charge, counted: Some(counted) };
+        }
+        let mut charge = open.unreported(received);
+        if let Some(half) = reported {
+            // With what is billed beside tokens.
+            match (price(&half.with_tokens(&charge.usage)), charge.cost) {
+                (Cost::Known(cost), Cost::Known(held)) => charge.cost = Cost::Known(cost.max(held)),
+                (cost, Cost::Unpriced) => charge.cost = cost,
+                (Cost::Unpriced, Cost::Known(_)) => {}
+            }
+        }
+        Bill { charge, counted: None }
+    }
+
     /// Returns the cost of a call: by the table, or as the upstream reports it if that is more, or if it is an upstream
     /// that bills by its reports.
     fn price(&self, report: &ReportedUsage, responded: Option<&str>, at: WallTime) -> Cost {

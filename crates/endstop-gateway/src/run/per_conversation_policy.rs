@@ -18,7 +18,12 @@ pub(super) fn program(policy: &Policy) -> Option<Arc<Program>> {
         let condition = own_part(&rule.condition)?;
         Some(Rule { condition, ..rule.clone() })
     });
-    let own = Policy { rules: rules.collect(), unbounded: true, ..Policy::default() };
+    let own = Policy {
+        rules: rules.collect(),
+        accounting: policy.accounting.clone(),
+        unbounded: true,
+        ..Policy::default()
+    };
     Program::new(&own, &Probes::new()).ok().map(Arc::new)
 }
 

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use endstop_core::units::Cost;
+use endstop_gateway::Gateway;
 use serde_json::{Value, json};
 
 use crate::counting::is_count;
@@ -266,7 +268,9 @@ async fn no_attack_is_billed_more_than_its_limit_or_than_our_cost() {
         })
         .await;
         let policy = format!("[stop]\nlimit = \"cost >= $0.{:02}\"\n", attack.limit);
-        let gateway = gateway(&policy, &upstream).await;
+        let mut config = config(&policy, upstream.addr);
+        config.bounds.drain_within = Duration::from_millis(20);
+        let gateway = Gateway::start(config).await.unwrap();
         for _ in 0..attack.tries {
             let stream = send(gateway.addr(), attack.path, "", &attack.body.to_string()).await;
             if attack.leaves {
@@ -277,8 +281,10 @@ async fn no_attack_is_billed_more_than_its_limit_or_than_our_cost() {
                 receive(stream).await;
             }
         }
+        let run = gateway.run(&id()).unwrap();
+        until("all is settled", || run.budget().held().is_zero()).await;
         let billed = billed.load(Ordering::SeqCst);
-        let Cost::Known(cost) = gateway.run(&id()).unwrap().cost() else {
+        let Cost::Known(cost) = run.cost() else {
             panic!("{}: the cost is not known", attack.name)
         };
         let name = attack.name;

@@ -142,23 +142,6 @@ async fn an_answer_that_breaks_off_is_charged_for_what_came() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_a_whole_answer_pays_for_what_came() {
-    let upstream = Fake::start(|_, _| {
-        vec![json_with("", 9_000), Act::Send(vec![b' '; 3_000]), Act::AwaitClose]
-    })
-    .await;
-    let gateway = gateway(TOKENS, &upstream).await;
-    let body = Agent::new("Answer.").request().to_string();
-    let stream = send(gateway.addr(), "/v1/chat/completions", "", &body).await;
-    until("it has arrived", || upstream.calls() == 1).await;
-    all_that_is_on_its_way().await;
-    drop(stream);
-    let run = gateway.run(&id()).unwrap();
-    until("it is settled", || run.budget().held().is_zero()).await;
-    assert_eq!(run.usage().0.output, 1_000);
-}
-
-#[tokio::test]
 async fn a_stream_whose_request_demands_structure_is_cut_and_not_ended_with_text() {
     let upstream = Fake::start(|_, _| {
         let word = delta(&json!({ "content": "STOP HERE" }), &json!(null));

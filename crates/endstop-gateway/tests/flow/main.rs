@@ -18,6 +18,7 @@ mod batches;
 mod calls;
 mod conversations;
 mod counting;
+mod drains;
 mod failures;
 mod finish;
 mod forms;

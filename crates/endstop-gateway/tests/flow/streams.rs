@@ -15,7 +15,7 @@ pub(crate) fn delta(delta: &Value, finish: &Value) -> Vec<u8> {
 }
 
 /// A stream of words; usage at its end.
-fn words(words: &[&str]) -> Vec<Vec<u8>> {
+pub(crate) fn words(words: &[&str]) -> Vec<Vec<u8>> {
     let mut all = vec![delta(&json!({ "role": "assistant", "content": "" }), &Value::Null)];
     all.extend(words.iter().map(|word| delta(&json!({ "content": word }), &Value::Null)));
     all.push(delta(&json!({}), &json!("stop")));

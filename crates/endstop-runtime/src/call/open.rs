@@ -10,10 +10,11 @@ use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use tokio::time::Instant;
 
+use super::output_speed::fastest_output;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
 use super::pricing::Pricing;
 use crate::ledger::Hold;
-use crate::limits::{BYTES_PER_TOKEN, FASTEST_OUTPUT, OUTPUT_AHEAD};
+use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
 use crate::observe::Detail;
 use crate::run::{RunHandle, RunNode};
@@ -103,6 +104,8 @@ pub struct Received {
     pub is_stream: bool,
     /// How many choices are made at the same time; 0 counts as 1.
     pub choices: u64,
+    /// Whether the output that is reported is all of it: of a complete response.
+    pub is_output_final: bool,
 }
 
 /// Why a call does not begin.
@@ -129,6 +132,7 @@ pub struct OpenCall {
     estimated_input: u64,
     output: u64,
     unpriced: OnUnpriced,
+    holds_unknown: bool,
     is_capped: bool,
     lowered_by: Option<StopReason>,
     ends_step: bool,
@@ -184,6 +188,7 @@ impl RunHandle {
                 estimated_input: planned.estimated_input(),
                 output,
                 unpriced: planned.unpriced(),
+                holds_unknown: self.node().chain().holds_unknown_usage(),
                 is_capped,
                 lowered_by,
                 ends_step: false,
@@ -252,13 +257,23 @@ impl OpenCall {
         Charge { usage, cost, unconfirmed, is_estimate: true }
     }
 
-    /// The usage of a complete response that did not report it: what was reported, and at least what came.
+    /// The charge for a complete response that did not report its whole usage: [`most`](Self::most), or an estimate if the
+    /// policies say so ([`Accounting`](endstop_core::policy::Accounting)).
     #[must_use]
-    pub fn estimate(&self, received: &Received) -> TokenUsage {
+    pub fn unreported(&self, received: &Received) -> Charge {
+        if self.holds_unknown {
+            return self.most(received);
+        }
+        let usage = self.estimate(received);
+        Charge { usage, cost: self.cost(&usage), unconfirmed: Money::ZERO, is_estimate: true }
+    }
+
+    /// What was reported, and at least what came.
+    fn estimate(&self, received: &Received) -> TokenUsage {
         let told = received.usage.unwrap_or_default();
         let by_bytes = received.output_bytes.div_ceil(BYTES_PER_TOKEN);
         let by_bytes = if self.is_capped { by_bytes.min(self.output) } else { by_bytes };
-        let output = told.output.max(by_bytes);
+        let output = if received.is_output_final { told.output } else { told.output.max(by_bytes) };
         if told.total_input() > 0 {
             return TokenUsage { output, ..told };
         }
@@ -276,7 +291,7 @@ impl OpenCall {
         } else {
             by_bytes
         };
-        let output = told.output.max(output);
+        let output = if received.is_output_final { told.output } else { told.output.max(output) };
         if is_input_told {
             let usage = TokenUsage { output, ..told };
             return (usage, self.cost(&usage));
@@ -294,7 +309,8 @@ impl OpenCall {
     /// Output tokens that a model can have made since the request was sent.
     fn made_until_now(&self) -> u64 {
         let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        (millis.saturating_mul(FASTEST_OUTPUT) / 1_000).saturating_add(OUTPUT_AHEAD)
+        let rate = fastest_output(self.pricing.provider());
+        (millis.saturating_mul(rate) / 1_000).saturating_add(OUTPUT_AHEAD)
     }
 
     /// The request is sent now: its time counts from here.
@@ -346,6 +362,11 @@ impl OpenCall {
         };
         self.fail(error, charge);
         charge
+    }
+
+    /// Settles a failed call at a charge that is known, such as that of a complete response which reached nobody.
+    pub fn failed_at(mut self, error: &ModelError, charge: Charge) {
+        self.fail(error, Some(charge));
     }
 
     fn fail(&mut self, error: &ModelError, charge: Option<Charge>) {

@@ -1,7 +1,7 @@
 //! The worst case of a model call before it is made: how much input it can be, how much output fits.
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::{Action, FallbackRates, OnUnpriced};
+use endstop_core::policy::{Action, FallbackRates, OnUnknownUsage, OnUnpriced};
 use endstop_core::run::Directive;
 use endstop_core::run::next_trip::Resource;
 use endstop_core::signal::StopReason;
@@ -270,6 +270,14 @@ impl LockedChain<'_> {
     /// Whether money or tokens matter to any run concerned.
     pub(crate) fn needs_reserve(&self) -> bool {
         self.cores().any(|core| core.run.program().needs_reserve())
+    }
+
+    /// Whether a response of unknown usage is charged the most that is possible: unless a policy of the chain says
+    /// otherwise, and none says this.
+    pub(super) fn holds_unknown_usage(&self) -> bool {
+        let said =
+            self.cores().filter_map(|core| core.run.program().policy().accounting.on_unknown_usage);
+        said.max_by_key(|usage| *usage == OnUnknownUsage::Hold) != Some(OnUnknownUsage::Estimate)
     }
 
     /// What a call without a price counts in the ledger, whose nodes have one amount for all: the dearest

@@ -131,6 +131,13 @@ fn errors_have_a_place_a_cause_and_help() {
             "not a rate",
             "$3/M",
         ),
+        (
+            "[accounting]\non_client_gone = \"wait\"",
+            "\"wait\"",
+            "`wait` is not known",
+            "\"auto\", \"drain\", \"close\"",
+        ),
+        ("[accounting]\nunknown = 1", "unknown", "`unknown` is not a key", "on_unknown_usage"),
         ("[stop]\na = 5", "5", "string", ""),
         ("[stop\na = 5", "", "", ""),
     ] {

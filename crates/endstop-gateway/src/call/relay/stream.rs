@@ -209,6 +209,17 @@ impl StreamRelay {
         matches!(self.phase, StreamPhase::Ended)
     }
 
+    /// Notes that the client went away. Returns whether it did so before it had all that it waits for.
+    pub(super) fn leave_unfinished(&mut self) -> bool {
+        let seen = self.reader.response();
+        let is_unfinished = !(seen.is_whole || seen.finish.is_some());
+        let call = self.phase.call().filter(|_| is_unfinished);
+        call.is_some_and(|call| {
+            call.client().leave();
+            true
+        })
+    }
+
     /// Ends the call without its client, which does not read: the run has stopped.
     pub(super) fn cut_unread(&mut self) {
         if self.is_in_flight() {

@@ -4,13 +4,15 @@
 //! stream of a client that reads nothing, and its upstream would go on. A task of the stream waits for the cut; the body
 //! has a moment to end in order, then the task closes the upstream and settles the call.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use endstop_runtime::{CancelOn, RunHandle};
 use tokio::task::AbortHandle;
 
+use super::super::drain::Drains;
 use super::stream::StreamRelay;
 use crate::body::{BodyPart, BodySource};
 use crate::limits::STREAM_END_GRACE;
@@ -19,8 +21,20 @@ use crate::run::ReadProgress;
 /// A stream of events that can be ended although its client does not read it.
 pub(super) struct WatchedStream {
     stream: Arc<Mutex<StreamRelay>>,
-    watch: AbortHandle,
+    /// `None` once a drain has it.
+    watch: Option<WatchTask>,
     progress: ReadProgress,
+    /// Where the stream goes on when its client goes away; `None` if it is closed then.
+    drains: Option<Arc<Drains>>,
+}
+
+/// The task that waits for the cut.
+struct WatchTask(AbortHandle);
+
+impl Drop for WatchTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 fn lock(stream: &Mutex<StreamRelay>) -> MutexGuard<'_, StreamRelay> {
@@ -28,7 +42,12 @@ fn lock(stream: &Mutex<StreamRelay>) -> MutexGuard<'_, StreamRelay> {
 }
 
 impl WatchedStream {
-    pub(super) fn new(stream: StreamRelay, run: RunHandle, progress: ReadProgress) -> Self {
+    pub(super) fn new(
+        stream: StreamRelay,
+        run: RunHandle,
+        progress: ReadProgress,
+        drains: Option<Arc<Drains>>,
+    ) -> Self {
         let stream = Arc::new(Mutex::new(stream));
         let watched = Arc::downgrade(&stream);
         let watch = tokio::spawn(async move {
@@ -38,7 +57,7 @@ impl WatchedStream {
                 lock(&stream).cut_unread();
             }
         });
-        Self { stream, watch: watch.abort_handle(), progress }
+        Self { stream, watch: Some(WatchTask(watch.abort_handle())), progress, drains }
     }
 }
 
@@ -61,6 +80,23 @@ impl BodySource for WatchedStream {
 
 impl Drop for WatchedStream {
     fn drop(&mut self) {
-        self.watch.abort();
+        let Some(drains) = self.drains.take() else { return };
+        if !lock(&self.stream).leave_unfinished() {
+            return;
+        }
+        let (stream, watch) = (Arc::clone(&self.stream), self.watch.take());
+        drains.adopt(async move {
+            poll_fn(|cx| read_on(&mut lock(&stream), cx)).await;
+            drop(watch);
+        });
+    }
+}
+
+/// Reads what has come of a stream that nobody gets.
+fn read_on(stream: &mut StreamRelay, cx: &mut Context<'_>) -> Poll<()> {
+    loop {
+        if std::task::ready!(stream.next_part(cx)).is_none() {
+            return Poll::Ready(());
+        }
     }
 }

@@ -66,12 +66,15 @@ impl Answer {
         if self.is_cut {
             return call.most(&received);
         }
-        let usage = end.usage.unwrap_or_else(|| call.estimate(&received));
+        let Some(usage) = end.usage else {
+            let charge = call.unreported(&received);
+            return Charge { cost: end.cost.map_or(charge.cost, Cost::Known), ..charge };
+        };
         Charge {
             usage,
             cost: end.cost.map_or_else(|| call.cost(&usage), Cost::Known),
             unconfirmed: Money::ZERO,
-            is_estimate: end.usage.is_none(),
+            is_estimate: false,
         }
     }
 }

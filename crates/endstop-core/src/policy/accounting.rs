@@ -1,0 +1,184 @@
+//! How spend is counted that nobody reports, and what passes uncounted: `[accounting]` of a policy file.
+
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+
+/// How spend is counted that nobody reports, and what passes uncounted.
+///
+/// ```
+/// use endstop_core::Policy;
+/// use endstop_core::policy::{OnClientGone, OnUnknownUsage};
+///
+/// let text = "[stop]\nbudget = \"cost >= $2\"\n[accounting]\non_client_gone = \"close\"\n";
+/// let accounting = Policy::from_toml(text)?.accounting;
+/// assert_eq!(accounting.client_gone(), OnClientGone::Close);
+/// assert_eq!(accounting.unknown_usage(), OnUnknownUsage::Hold);
+/// assert!(!accounting.allows("image_generation"));
+/// # Ok::<(), endstop_core::expr::Diagnostic>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Accounting {
+    /// The charge for a complete response whose usage is not reported; [`OnUnknownUsage::Hold`] if the policy says
+    /// nothing.
+    pub on_unknown_usage: Option<OnUnknownUsage>,
+    /// What a gateway does with a call whose client went away; [`OnClientGone::Auto`] if the policy says nothing.
+    pub on_client_gone: Option<OnClientGone>,
+    /// What is sent although its cost cannot be bounded, by the names that refusals say; [`ALL`](Self::ALL) for
+    /// everything.
+    pub allow_unmetered: Vec<String>,
+}
+
+/// The charge for a complete response whose usage is not reported.
+///
+/// See the example of [`Accounting`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnUnknownUsage {
+    /// The most that is possible.
+    #[default]
+    Hold,
+    /// What the length of the request and the response suggests.
+    Estimate,
+}
+
+/// What a gateway does with a call whose client went away.
+///
+/// See the example of [`Accounting`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnClientGone {
+    /// A stream is closed, so that the provider stops. A response that is not streamed is made to its end anyway, so it is
+    /// read and charged at what it reports.
+    #[default]
+    Auto,
+    /// Streams are read to their end too.
+    Drain,
+    /// Everything is closed. A response that is not streamed is charged the most that is possible.
+    Close,
+}
+
+impl OnUnknownUsage {
+    /// Every value.
+    pub const ALL: [Self; 2] = [Self::Hold, Self::Estimate];
+
+    /// Its name in a policy file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Estimate => "estimate",
+        }
+    }
+}
+
+impl OnClientGone {
+    /// Every value.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Drain, Self::Close];
+
+    /// Its name in a policy file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Drain => "drain",
+            Self::Close => "close",
+        }
+    }
+}
+
+impl Accounting {
+    /// The name in [`Accounting::allow_unmetered`] that stands for everything.
+    pub const ALL: &'static str = "all";
+
+    /// The charge for a complete response whose usage is not reported.
+    #[must_use]
+    pub fn unknown_usage(&self) -> OnUnknownUsage {
+        self.on_unknown_usage.unwrap_or_default()
+    }
+
+    /// What a gateway does with a call whose client went away.
+    #[must_use]
+    pub fn client_gone(&self) -> OnClientGone {
+        self.on_client_gone.unwrap_or_default()
+    }
+
+    /// Whether what a refusal calls `name` is sent although its cost cannot be bounded. O(names).
+    #[must_use]
+    pub fn allows(&self, name: &str) -> bool {
+        self.allow_unmetered.iter().any(|allowed| allowed == Self::ALL || allowed == name)
+    }
+
+    /// Whether everything is sent.
+    #[must_use]
+    pub fn allows_all(&self) -> bool {
+        self.allow_unmetered.iter().any(|allowed| allowed == Self::ALL)
+    }
+
+    /// This, where `narrower` is not stricter.
+    pub(super) fn merge(&self, narrower: &Self) -> Self {
+        let allow_unmetered = match &*narrower.allow_unmetered {
+            // Saying nothing adds nothing, and takes nothing away.
+            [] => self.allow_unmetered.clone(),
+            _ if self.allows_all() => narrower.allow_unmetered.clone(),
+            _ => {
+                let both = self.allow_unmetered.iter().filter(|name| narrower.allows(name));
+                both.cloned().collect()
+            }
+        };
+        Self {
+            on_unknown_usage: match (self.on_unknown_usage, narrower.on_unknown_usage) {
+                (Some(_), Some(OnUnknownUsage::Hold)) => Some(OnUnknownUsage::Hold),
+                (one, _) => one,
+            },
+            on_client_gone: self.on_client_gone.or(narrower.on_client_gone),
+            allow_unmetered,
+        }
+    }
+
+    /// The section of a policy file; nothing if all is as by default.
+    pub(super) fn to_toml(&self) -> String {
+        let mut lines = Vec::new();
+        if let Some(value) = self.on_unknown_usage {
+            lines.push(alloc::format!("on_unknown_usage = \"{}\"\n", value.name()));
+        }
+        if let Some(value) = self.on_client_gone {
+            lines.push(alloc::format!("on_client_gone = \"{}\"\n", value.name()));
+        }
+        if !self.allow_unmetered.is_empty() {
+            let names = self.allow_unmetered.iter().map(|name| super::write::toml_string(name));
+            let names = names.collect::<Vec<_>>().join(", ");
+            lines.push(alloc::format!("allow_unmetered = [{names}]\n"));
+        }
+        if lines.is_empty() {
+            return String::new();
+        }
+        "\n[accounting]\n".to_string() + &lines.concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Accounting {
+        let allow_unmetered = names.iter().map(|name| String::from(*name)).collect();
+        Accounting { allow_unmetered, ..Accounting::default() }
+    }
+
+    #[test]
+    fn a_narrower_policy_allows_nothing_that_the_first_does_not() {
+        let merged = |one: &[&str], other: &[&str]| names(one).merge(&names(other)).allow_unmetered;
+        assert_eq!(merged(&[], &["all"]), [""; 0]);
+        assert_eq!(merged(&["a", "b"], &["b", "c"]), ["b"]);
+        assert_eq!(merged(&["all"], &["b"]), ["b"]);
+        assert_eq!(merged(&["a"], &["all"]), ["a"]);
+        assert_eq!(merged(&["a"], &[]), ["a"]);
+    }
+
+    #[test]
+    fn a_narrower_policy_holds_what_the_first_estimates() {
+        let usage = |on_unknown_usage| Accounting { on_unknown_usage, ..Accounting::default() };
+        let (hold, estimate) = (Some(OnUnknownUsage::Hold), Some(OnUnknownUsage::Estimate));
+        assert_eq!(usage(estimate).merge(&usage(hold)).on_unknown_usage, hold);
+        assert_eq!(usage(hold).merge(&usage(estimate)).on_unknown_usage, hold);
+        assert_eq!(usage(None).merge(&usage(estimate)).unknown_usage(), OnUnknownUsage::Hold);
+    }
+}
