@@ -101,19 +101,20 @@ impl CallService {
             Err(refused) => return *refused,
         };
         let route = parsed.route();
+        let mut takes_share = context.config().fair_shares;
         loop {
             let run = match context.run(route, &parsed.request().model).await {
                 Ok(run) => run,
                 Err(why) => return respond::no_run(api.dialect(), &route.run, &why),
             };
-            let admitted = match admit::admit(context, &run, &parsed).await {
+            let admitted = match admit::admit(context, &run, &parsed, takes_share).await {
                 Ok(admitted) => admitted,
                 Err(refused) => return *refused,
             };
             match drain::send(context, admitted, &parsed).await {
                 Ok(response) => return response,
                 // The conversation is free for the next attempt.
-                Err(settled) => drop(settled),
+                Err(settled) => takes_share &= !settled.is_cut_by_share(),
             }
         }
     }

@@ -59,6 +59,10 @@ pub struct Config {
     pub pause: PauseLimit,
     /// The output cap of calls that have none, if money or tokens are limited.
     pub default_output: u64,
+    /// Whether a call beside others takes a share of what is left, with a lower output cap, instead of waiting for them
+    /// ([`CallPlan::takes_share`](endstop_runtime::CallPlan::takes_share)). A response that a share cuts off is asked for
+    /// once more with all that is left, unless it is streamed.
+    pub fair_shares: bool,
     /// The price table.
     pub prices: &'static PriceTable,
     /// Limits on sizes, counts and times.
@@ -93,6 +97,7 @@ impl Config {
             stop_with: StopWith::default(),
             pause: PauseLimit::default(),
             default_output: DEFAULT_OUTPUT,
+            fair_shares: true,
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
             control_token: None,

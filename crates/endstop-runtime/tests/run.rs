@@ -67,6 +67,7 @@ const fn call(pricing: &Pricing, input: u64, output: u64) -> CallPlan<'_> {
         min_output: MIN_OUTPUT_TOKENS,
         is_wrap_up: false,
         is_final: true,
+        takes_share: false,
     }
 }
 

@@ -57,6 +57,10 @@ pub(super) struct GatewayArgs {
     /// The output cap of calls that bring none, where money or tokens are limited
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_output: u64,
+    /// Let calls side by side wait for each other, where their output caps do not fit together, instead of lowering these to
+    /// a share each
+    #[arg(long)]
+    no_fair_shares: bool,
     /// A kill switch: while this file exists no call begins, and what is in flight is aborted
     #[arg(long, value_name = "FILE")]
     pub(super) kill_file: Option<PathBuf>,
@@ -163,6 +167,7 @@ impl GatewayArgs {
         };
         config.pause = PauseLimit(self.pause_limit);
         config.default_output = self.max_output;
+        config.fair_shares = !self.no_fair_shares;
         config.prices = prices;
         config.bounds.answer_within = self.answer_within;
         config.control_token = setup.control_token;

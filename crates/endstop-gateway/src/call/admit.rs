@@ -114,12 +114,13 @@ impl AdmittedCall {
     }
 }
 
-/// Admits a call, or returns the response that it gets instead. Waits while the run is paused, and while other calls in
-/// flight leave too little.
+/// Admits a call, with a share if it may take one, or returns the response that it gets instead. Waits while the run is
+/// paused, and while other calls in flight leave too little.
 pub(super) async fn admit(
     context: &CallContext,
     run: &Arc<RunEntry>,
     parsed: &ParsedCall,
+    takes_share: bool,
 ) -> Result<AdmittedCall, Box<Response<Body>>> {
     let (dialect, request) = (parsed.dialect(), parsed.request());
     let config = context.config();
@@ -144,7 +145,8 @@ pub(super) async fn admit(
         }
         Err(AcquireError::ChildRefused) => return Err(stopped(&child_refused(run))),
     };
-    let mut admission = Admission { context, parsed, is_recorded: false, counted: None };
+    let mut admission =
+        Admission { context, parsed, takes_share, is_recorded: false, counted: None };
     let mut waiting = None;
     loop {
         let notified = run.notified();
@@ -214,6 +216,8 @@ fn refuse_unreported(
 struct Admission<'c> {
     context: &'c CallContext,
     parsed: &'c ParsedCall,
+    /// Whether it may take a share beside other calls.
+    takes_share: bool,
     /// Whether the conversation has recorded what the request says.
     is_recorded: bool,
     /// The most input tokens by the upstream's count, once it was asked; none inside where it does not count.
@@ -285,6 +289,7 @@ impl Admission<'_> {
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
             is_wrap_up,
             is_final: true,
+            takes_share: self.takes_share,
         };
         if self.lacks_count(entry, &run, bound, &mut call) {
             return Err(AdmissionBlocked::Uncounted);

@@ -95,7 +95,7 @@ async fn relay_whole(
     }
     let settled = call.replied(&seen);
     match settled.disposition() {
-        Disposition::Retry => return Err(settled),
+        Disposition::Retry | Disposition::RetryWithoutShare => return Err(settled),
         Disposition::Stop => {
             if let Some(signal) = settled.stop() {
                 let (run, request) = (settled.entry(), Some(parsed.request()));

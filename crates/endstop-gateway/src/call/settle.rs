@@ -49,6 +49,8 @@ pub(super) enum Disposition {
     Forward,
     /// A retry rule trips: the call is made again.
     Retry,
+    /// Its share of what is left cut it off: the call is made again without one.
+    RetryWithoutShare,
     /// It is forwarded with so many of its tool calls, at least one.
     ForwardToolCalls(usize),
     /// It asks for tools, and not even the first may be called: the run has stopped.
@@ -261,22 +263,41 @@ impl InFlightCall {
         self.failed(&client_went_away(), seen)
     }
 
-    /// Settles a complete response whose client went away before: what it reports is spent, but it is no reply of the
-    /// conversation.
+    /// Settles a complete response whose client went away before.
     fn drained(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        self.entry().counters().client_disconnect();
+        self.unused(seen, &client_went_away(), Disposition::Forward)
+    }
+
+    /// Settles a complete response that the share of its call cut off: the client gets another one.
+    fn cut_by_share(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        let error = ModelError::new(ModelErrorKind::Truncated, "a fair share cut the response off");
+        self.unused(seen, &error, Disposition::RetryWithoutShare)
+    }
+
+    /// Settles a complete response that nobody uses: what it reports is spent, but it is no reply of the conversation.
+    fn unused(
+        self: Box<Self>,
+        seen: &CallResponse,
+        error: &ModelError,
+        disposition: Disposition,
+    ) -> SettledCall {
         let Self { reservation, terms, permit, .. } = *self;
         let received = reservation.of_complete(seen);
         let open = reservation.disarm();
-        let counters = permit.run().counters();
-        counters.failed_call();
-        counters.client_disconnect();
+        permit.run().counters().failed_call();
         let bill = terms.bill(&open, seen, &received, true);
-        open.failed_at(&client_went_away(), bill.charge);
-        SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
+        open.failed_at(error, bill.charge);
+        SettledCall { disposition, run: terms.run, permit }
     }
 
     /// Settles a complete response that its client does not have yet.
     pub(super) fn replied(self: Box<Self>, seen: &CallResponse) -> SettledCall {
+        let open = self.reservation.open.as_ref();
+        let is_cut = open.is_some_and(|open| open.is_cut_by_share(seen.finish.as_deref()));
+        if is_cut && stop_of_call(self.entry(), self.run()).is_none() {
+            return self.cut_by_share(seen);
+        }
         self.settle(seen, Delivery::Withheld)
     }
 
@@ -385,6 +406,11 @@ impl std::fmt::Debug for InFlightCall {
 impl SettledCall {
     pub(super) const fn disposition(&self) -> Disposition {
         self.disposition
+    }
+
+    /// Whether its share cut the response off.
+    pub(super) fn is_cut_by_share(&self) -> bool {
+        self.disposition == Disposition::RetryWithoutShare
     }
 
     /// The run of the conversation.

@@ -27,6 +27,7 @@ mod limits;
 mod lists;
 mod raw;
 mod runs;
+mod shares;
 mod stored_runs;
 mod streams;
 mod transparent;

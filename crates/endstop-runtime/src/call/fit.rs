@@ -3,6 +3,11 @@
 //! What other calls hold is their worst case; most of it comes back when they are settled. A call that fits only
 //! then waits for them, where its driver can wait. So does one that could begin now with less than a quarter of
 //! the output that it could have then: an answer that is cut is worth less than one that comes a little later.
+//!
+//! Most calls use little of their output cap, so calls side by side would wait for amounts that nobody spends. A call that
+//! takes a share begins with less instead: a quarter of what is left beside the others, and at least four times the
+//! largest output of the run so far. What it holds is what it can use, so shares never let a limit be passed. They can
+//! cut a response off.
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
@@ -13,7 +18,7 @@ use endstop_core::units::{Cost, Money};
 
 use super::plan::{CallPlan, PlannedCall, Worst};
 use crate::ledger::{Amounts, Budget, Dimension, Limits, Refused};
-use crate::limits::WORTH_A_PART;
+use crate::limits::{MIN_SHARE, SHARES, WORTH_A_PART};
 use crate::observe::{Left, RefusedCall};
 use crate::run::{LockedChain, RunHandle};
 
@@ -38,6 +43,19 @@ impl Others {
             Self::Ignore => unheld_room(budget),
         }
     }
+}
+
+/// The output that a call can have now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fit {
+    /// Its worst case with it.
+    pub(super) worst: Worst,
+    /// Whether that fits; otherwise it is the least that is worth the call.
+    pub(super) fits: bool,
+    /// The output cap that is its share, if that is less than it wants.
+    share: Option<u64>,
+    /// Whether the share, and no limit, is why it has less than it wants.
+    pub(super) is_shared: bool,
 }
 
 /// What of tokens and money the settled calls leave, over a node and its ancestors.
@@ -141,20 +159,50 @@ impl LockedChain<'_> {
                 }))
     }
 
-    /// Whether the call is better begun once others are settled; `now` is what it could have now, and whether
-    /// that fits.
+    /// The output that a call can have now: all that fits, or its share.
+    pub(super) fn fit(&mut self, plan: &PlannedCall<'_>, needs_reserve: bool) -> Fit {
+        let Some(share) = self.share(plan, needs_reserve) else {
+            let (worst, fits) = self.output_that_fits(plan, needs_reserve, Others::Count);
+            return Fit { worst, fits, share: None, is_shared: false };
+        };
+        let shared = plan.with_max_output(share);
+        let (worst, fits) = self.output_that_fits(&shared, needs_reserve, Others::Count);
+        let (alone, _) = self.output_that_fits(plan, needs_reserve, Others::Ignore);
+        Fit { worst, fits, share: Some(share), is_shared: alone.output > worst.output }
+    }
+
+    /// The share of a call, if others are in flight and it wants more than that.
+    fn share(&mut self, plan: &PlannedCall<'_>, needs_reserve: bool) -> Option<u64> {
+        let wanted = plan.max_output();
+        if !plan.takes_share() || !self.own_budget().is_anything_held() {
+            return None;
+        }
+        // Asked of the cores like any other amount: how much fits if each token of output is several.
+        let several = plan.with_max_output(wanted.saturating_mul(SHARES));
+        let (worst, _) = self.output_that_fits(&several, needs_reserve, Others::Count);
+        let least = self.largest_output().saturating_mul(SHARES).max(MIN_SHARE);
+        let share = (worst.output / SHARES).max(least);
+        (share < wanted).then_some(share)
+    }
+
+    /// Whether the call is better begun once others are settled.
     pub(super) fn waits_for_others(
         &mut self,
         plan: &PlannedCall<'_>,
-        now: (Worst, bool),
+        now: &Fit,
         needs_reserve: bool,
     ) -> bool {
-        let (worst, fits) = now;
-        let is_worth = |alone: u64| worst.output >= alone.div_ceil(WORTH_A_PART);
-        if !plan.can_wait() || fits && is_worth(plan.max_output()) {
+        let Fit { worst, fits, share, .. } = *now;
+        let (wanted, part) = match share {
+            // Less than its share is not worth it.
+            Some(share) => (plan.with_max_output(share), 1),
+            None => (*plan, WORTH_A_PART),
+        };
+        let is_worth = |alone: u64| worst.output >= alone.div_ceil(part);
+        if !plan.can_wait() || fits && is_worth(wanted.max_output()) {
             return false;
         }
-        let (alone, _) = self.output_that_fits(plan, needs_reserve, Others::Ignore);
+        let (alone, _) = self.output_that_fits(&wanted, needs_reserve, Others::Ignore);
         if !self.lets_begin(plan, alone, needs_reserve, Others::Ignore) {
             return false;
         }
@@ -165,8 +213,8 @@ impl LockedChain<'_> {
     /// hold alone would make it the wrap-up.
     pub(crate) fn step_waits(&mut self, plan: &PlannedCall<'_>, looks_ahead: bool) -> bool {
         let needs_reserve = self.needs_reserve();
-        let now = self.output_that_fits(plan, needs_reserve, Others::Count);
-        if self.waits_for_others(plan, now, needs_reserve) {
+        let now = self.fit(plan, needs_reserve);
+        if self.waits_for_others(plan, &now, needs_reserve) {
             return true;
         }
         let held = self.own_budget().held();

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::output_speed::fastest_output;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
 use super::pricing::Pricing;
+use super::step::is_cut_off;
 use crate::ledger::Hold;
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
 use crate::model_error::{ModelError, ModelErrorKind};
@@ -80,8 +81,10 @@ pub struct Charge {
 ///
 /// # let run = RunHandle::root(info, program, RunEnvironment::default());
 /// # let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
-/// # let (told, max_output, min_output, is_wrap_up, is_final) = (0, 10, 1, false, true);
-/// # let plan = CallPlan { pricing: &pricing, input: 10, told, max_output, min_output, is_wrap_up, is_final };
+/// # let (told, max_output, min_output, is_wrap_up) = (0, 10, 1, false);
+/// # let (is_final, takes_share, input) = (true, false, 10);
+/// # let plan =
+/// #     CallPlan { pricing: &pricing, input, told, max_output, min_output, is_wrap_up, is_final, takes_share };
 /// # run.begin();
 /// # run.begin_step(&plan);
 /// # let call = run.begin_call(&plan).unwrap();
@@ -135,6 +138,7 @@ pub struct OpenCall {
     holds_unknown: bool,
     is_capped: bool,
     lowered_by: Option<StopReason>,
+    is_shared: bool,
     ends_step: bool,
     begun: Instant,
 }
@@ -179,7 +183,7 @@ impl RunHandle {
         let (model, provider) = (plan.pricing.model(), plan.pricing.provider());
         let begun = self.node().chain().begin_call(&planned, model, provider);
         match begun {
-            Ok(Admitted { hold, output, lowered_by }) => Ok(OpenCall {
+            Ok(Admitted { hold, output, lowered_by, is_shared }) => Ok(OpenCall {
                 hold: Some(hold),
                 node: Arc::clone(self.node()),
                 pricing: plan.pricing.clone(),
@@ -191,6 +195,7 @@ impl RunHandle {
                 holds_unknown: self.node().chain().holds_unknown_usage(),
                 is_capped,
                 lowered_by,
+                is_shared,
                 ends_step: false,
                 begun: Instant::now(),
             }),
@@ -214,6 +219,14 @@ impl OpenCall {
     #[must_use]
     pub const fn lowered_by(&self) -> Option<StopReason> {
         self.lowered_by
+    }
+
+    /// Whether the output cap cut a response off, by its finish reason as the provider gave it, and is a share that is lower
+    /// than what the limits leave. That is no reason to stop: the call can be made again without a share
+    /// ([`CallPlan::takes_share`]).
+    #[must_use]
+    pub fn is_cut_by_share(&self, finish: Option<&str>) -> bool {
+        self.is_shared && is_cut_off(finish)
     }
 
     /// When it began, or was sent ([`OpenCall::sent`]).

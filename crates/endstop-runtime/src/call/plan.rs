@@ -7,7 +7,7 @@ use endstop_core::run::next_trip::Resource;
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
-use super::fit::{Others, is_only_held};
+use super::fit::{Fit, is_only_held};
 use super::pricing::{Pricing, amount};
 use crate::ledger::{Amounts, Budget, Hold, Refused};
 use crate::limits::{BYTES_PER_TOKEN, WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS};
@@ -39,9 +39,16 @@ pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is n
 /// # run.begin();
 /// let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
 /// let (input, max_output, min_output) = (2_000, 8_000, MIN_OUTPUT_TOKENS);
-/// let (told, is_wrap_up, is_final) = (0, false, true);
-/// let plan =
-///     CallPlan { pricing: &pricing, input, told, max_output, min_output, is_wrap_up, is_final };
+/// let plan = CallPlan {
+///     pricing: &pricing,
+///     input,
+///     told: 0,
+///     max_output,
+///     min_output,
+///     is_wrap_up: false,
+///     is_final: true,
+///     takes_share: false,
+/// };
 /// assert!(run.begin_step(&plan).admits());
 /// let call = run.begin_call(&plan).unwrap();
 /// assert!(call.output_cap() < Some(max_output), "so much output does not fit");
@@ -70,6 +77,10 @@ pub struct CallPlan<'p> {
     /// room for its call, and a call waits while others hold what it needs. Otherwise the call may still change after
     /// its step has begun.
     pub is_final: bool,
+    /// Whether the call takes a share if calls beside it are in flight, instead of all that they leave: then more of them
+    /// fit side by side. Only with [`is_final`](Self::is_final). A response can be cut off by it
+    /// ([`OpenCall::is_cut_by_share`](super::OpenCall::is_cut_by_share)).
+    pub takes_share: bool,
 }
 
 /// A plan in its run: at a time, and with what the policies around it say.
@@ -119,6 +130,16 @@ impl<'p> PlannedCall<'p> {
 
     pub(super) const fn max_output(&self) -> u64 {
         self.plan.max_output
+    }
+
+    /// The same call with this output cap.
+    pub(super) const fn with_max_output(self, max_output: u64) -> Self {
+        let plan = CallPlan { max_output, ..self.plan };
+        Self { plan, ..self }
+    }
+
+    pub(super) const fn takes_share(&self) -> bool {
+        self.plan.takes_share && self.plan.is_final
     }
 
     /// The least output that is worth the call.
@@ -249,6 +270,8 @@ pub(crate) struct Admitted {
     pub(crate) output: u64,
     /// The limit that lowered the output cap below what was wanted.
     pub(crate) lowered_by: Option<StopReason>,
+    /// Whether the output cap is a share, so that other calls fit beside it.
+    pub(crate) is_shared: bool,
 }
 
 /// Why a call was not admitted.
@@ -343,18 +366,19 @@ impl LockedChain<'_> {
     ) -> Result<Admitted, NotAdmitted> {
         let needs_reserve = self.needs_reserve();
         // Priced once: that is most of what admitting a call costs.
-        let (worst, fits) = self.output_that_fits(plan, needs_reserve, Others::Count);
+        let fit = self.fit(plan, needs_reserve);
+        let Fit { worst, is_shared, .. } = fit;
         let output = worst.output;
         if self.is_untold_money(plan) {
             return Err(NotAdmitted::Unpriced);
         }
-        if self.waits_for_others(plan, (worst, fits), needs_reserve) {
+        if self.waits_for_others(plan, &fit, needs_reserve) {
             return Err(NotAdmitted::OthersHold);
         }
-        if !fits {
+        if !fit.fits {
             self.note_refused(plan);
         }
-        let is_lowered = output < plan.max_output();
+        let is_lowered = output < plan.max_output() && !is_shared;
         let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
         let hold = match self.own_budget().reserve(plan.amounts(worst)) {
             Ok(hold) => hold,
@@ -382,7 +406,7 @@ impl LockedChain<'_> {
         };
         let begun = self.begin_held(worst, held, needs_reserve, detail);
         match begun {
-            Ok(()) => Ok(Admitted { hold, output, lowered_by }),
+            Ok(()) => Ok(Admitted { hold, output, lowered_by, is_shared }),
             Err(directive) => {
                 hold.release();
                 Err(NotAdmitted::Core(directive))

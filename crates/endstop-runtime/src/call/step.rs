@@ -74,8 +74,7 @@ impl RunHandle {
     /// model did not end on its own. `lowered_by` is [`OpenCall::lowered_by`](super::OpenCall::lowered_by). Whether it
     /// was so.
     pub fn end_by_cap(&self, lowered_by: Option<StopReason>, finish: Option<&str>) -> bool {
-        let is_cut_off = finish.map(normalized_finish).as_deref() == Some("length");
-        let Some(reason) = lowered_by.filter(|_| is_cut_off) else { return false };
+        let Some(reason) = lowered_by.filter(|_| is_cut_off(finish)) else { return false };
         let signal = StopSignal::new(reason)
             .with_message("the response was cut off at what the limit left for it");
         self.raise(&signal.with_source("limit"));
@@ -199,4 +198,9 @@ fn signal_of(refused: &Refused) -> StopSignal {
         .with_context("held", refused.held)
         .with_context("asked", refused.asked)
         .with_source("budget")
+}
+
+/// Whether a response ended at its output cap, by the finish reason as the provider gave it.
+pub(super) fn is_cut_off(finish: Option<&str>) -> bool {
+    finish.map(normalized_finish).as_deref() == Some("length")
 }

@@ -82,6 +82,11 @@ impl<'s> LockedChain<'s> {
         self.all_cores().for_each(|core| core.add_usage(usage, is_estimate));
     }
 
+    /// The most output tokens that a provider counted of one call of the whole tree of runs, in this process.
+    pub(crate) fn largest_output(&self) -> u64 {
+        self.cores().next().map_or(0, |outermost| outermost.largest_output)
+    }
+
     /// Reports a tool that could not be aborted, to every run concerned.
     pub(super) fn add_still_running(&mut self, tool: &str) {
         self.all_cores().for_each(|core| core.carried.still_running.push(tool.to_owned()));

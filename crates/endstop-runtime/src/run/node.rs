@@ -64,6 +64,8 @@ pub(crate) struct RunCore {
     /// A budget refused something that the run wanted to begin.
     is_out_of_budget: bool,
     pub(super) refused_call: Option<RefusedCall>,
+    /// The most output tokens that a provider counted of one call, of the run or a descendant, in this process.
+    pub(super) largest_output: u64,
     last_wall: LastWall,
 }
 
@@ -76,6 +78,7 @@ impl RunCore {
             notices: Vec::new(),
             is_out_of_budget: false,
             refused_call: None,
+            largest_output: 0,
             last_wall: None,
         }
     }
@@ -89,6 +92,9 @@ impl RunCore {
         let sum = usage.and_then(|usage| self.carried.usage.checked_add(&usage));
         self.carried.usage = sum.unwrap_or(self.carried.usage);
         self.carried.is_estimate |= is_estimate;
+        if let Some(usage) = usage.filter(|_| !is_estimate) {
+            self.largest_output = self.largest_output.max(usage.output);
+        }
     }
 }
 

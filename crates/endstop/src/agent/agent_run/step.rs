@@ -133,6 +133,7 @@ impl AgentRun {
             is_wrap_up,
             // Hooks may change the conversation after the step has begun.
             is_final: false,
+            takes_share: false,
         }
     }
 
