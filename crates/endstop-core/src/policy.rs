@@ -277,7 +277,7 @@ pub struct Policy {
     /// What a money rule does with a call whose price is unknown; [`OnUnpriced::Stop`] where it says
     /// nothing.
     pub on_unpriced: Option<OnUnpriced>,
-    /// How spend is counted that nobody reports, and what passes uncounted.
+    /// The charges for unreported usage, and the requests that pass without a bound.
     pub accounting: Accounting,
     /// Whether the policy says of itself that it may be unbounded.
     pub unbounded: bool,
@@ -348,7 +348,7 @@ impl Policy {
     ///
     /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the
     /// narrower policy whose id is taken is kept beside it as `id@origin`. What to do with unpriced calls
-    /// and with spend that nobody reports is the stricter of the two, and only this policy can say that it may be unbounded.
+    /// and with unreported usage is the stricter of the two, and only this policy can say that it may be unbounded.
     #[must_use]
     pub fn merge(&self, narrower: &Self) -> Self {
         let mut merged = self.clone();

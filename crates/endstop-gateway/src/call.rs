@@ -11,7 +11,7 @@
 //! 4. [`relay`]: the response is passed on, as a whole or while it comes.
 //! 5. [`settle`]: whatever happens, the call is settled once. [`SettledCall`](settle::SettledCall)
 //!
-//! A client may go away at any time. What its call does then says [`drain`].
+//! A client may disconnect at any time; [`drain`] decides how its call ends then.
 //!
 //! Requests that are no model calls pass through ([`pass_through`]).
 
@@ -54,7 +54,7 @@ impl CallService {
         Self { context: Arc::new(CallContext::new(config, client, registry)) }
     }
 
-    /// The calls that go on without their clients.
+    /// The calls that continue without their clients.
     pub(crate) fn drains(&self) -> Arc<Drains> {
         Arc::clone(self.context.drains())
     }
@@ -62,7 +62,7 @@ impl CallService {
     /// Answers a request.
     ///
     /// # Cancel safety
-    /// Dropped when the client goes away: what is in flight is settled, now or once its response has come ([`drain`]).
+    /// Dropped when the client disconnects: the call in flight is settled, now or after its response has arrived ([`drain`]).
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, incoming) = request.into_parts();
         let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);

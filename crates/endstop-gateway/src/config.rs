@@ -46,8 +46,8 @@ pub struct Config {
     pub upstreams: Upstreams,
     /// The upstreams' own keys, for clients that send a key issued by the gateway.
     pub upstream_keys: UpstreamKeys,
-    /// The policy of every run. Its [`Accounting`](endstop_core::policy::Accounting) says what is sent although its cost
-    /// cannot be bounded, and what becomes of calls whose clients go away.
+    /// The policy of every run. Its [`Accounting`](endstop_core::policy::Accounting) lists what may be sent without a
+    /// bound of its cost, and decides how calls end if their clients disconnect.
     pub program: Arc<Program>,
     /// The runs of the gateway.
     pub runs: Runs,
@@ -59,9 +59,9 @@ pub struct Config {
     pub pause: PauseLimit,
     /// The output cap of calls that have none, if money or tokens are limited.
     pub default_output: u64,
-    /// Whether a call beside others takes a share of what is left, with a lower output cap, instead of waiting for them
-    /// ([`CallPlan::takes_share`](endstop_runtime::CallPlan::takes_share)). A response that a share cuts off is asked for
-    /// once more with all that is left, unless it is streamed.
+    /// Whether parallel calls take shares of the remaining budget, with lower output caps, instead of waiting for each
+    /// other ([`CallPlan::takes_share`](endstop_runtime::CallPlan::takes_share)). A call is repeated once without a share
+    /// if a share cuts its response off, unless that is streamed.
     pub fair_shares: bool,
     /// The price table.
     pub prices: &'static PriceTable,
@@ -216,7 +216,7 @@ pub struct Bounds {
     /// How long an upstream may take from the request to the head of its response. Then the client gets 504, and the call
     /// is charged its estimated input. After that, only limits of the run bound the response.
     pub answer_within: Duration,
-    /// How long a call goes on without its client; see [`OnClientGone`](endstop_core::policy::OnClientGone). Then it is cut
+    /// How long a call continues without its client; see [`OnClientGone`](endstop_core::policy::OnClientGone). Then it is cut
     /// and charged the most that is possible.
     pub drain_within: Duration,
 }

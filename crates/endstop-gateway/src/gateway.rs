@@ -215,8 +215,8 @@ impl Gateway {
         }
     }
 
-    /// Stops listening, waits a few seconds for calls in flight, those whose clients went away included, cuts the rest, and
-    /// reports the end of every run to observers.
+    /// Stops listening, waits a few seconds for calls in flight, with or without their clients, cuts the rest, and reports
+    /// the end of every run to observers.
     pub async fn shut_down(mut self) {
         let signal =
             || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");

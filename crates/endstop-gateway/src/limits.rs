@@ -90,8 +90,8 @@ pub(crate) const STOPPED_PER_RUN: usize = 16;
 
 /// How long calls in flight may go on once the gateway shuts down; then they are cut.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-/// How long a call goes on without its client. Most responses are complete by then, and a held amount is not held for
-/// longer because of a client that left.
+/// How long a call continues without its client. Most responses are complete by then, and its hold should not outlast
+/// its use for longer.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often the kill switch is read while calls are in flight: an operator sees no delay.
 pub(crate) const KILL_SWITCH_INTERVAL: Duration = Duration::from_millis(200);

@@ -16,8 +16,7 @@ pub const BYTES_PER_TOKEN: u64 = 3;
 pub(crate) const OUTPUT_AHEAD: u64 = 256;
 /// The part of the output that a call could have alone, below which it waits for others.
 pub(crate) const WORTH_A_PART: u64 = 4;
-/// The part of what is left that a call takes beside others, and how much larger than the largest output so far its share is
-/// at least.
+/// A share is the remaining budget divided by this, and at least the largest output so far multiplied by it.
 pub(crate) const SHARES: u64 = 4;
 /// The least share of a call, in output tokens: most responses of agents are shorter.
 pub(crate) const MIN_SHARE: u64 = 4_096;

@@ -36,16 +36,16 @@ pub(super) struct GatewayArgs {
     /// What a stopped client receives: a response that ends its loop, or an error (402)
     #[arg(long, value_name = "HOW", value_enum, default_value_t = HowToStop::Answer)]
     stop_with: HowToStop,
-    /// Let what a refusal names pass, or everything, although its cost cannot be bounded and money or tokens are limited
+    /// Send requests with these things, or all, although their cost cannot be bounded and money or tokens are limited
     #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 0..=1, require_equals = true,
         default_missing_value = Accounting::ALL)]
     allow_unmetered: Vec<String>,
-    /// What a call does when its client goes away: `auto` closes a stream and reads another response to its end, `drain`
-    /// reads both, `close` closes both [default: what the policy says, else auto]
+    /// The end of a call if its client disconnects: `auto` closes a stream and receives any other response, `drain`
+    /// receives both, `close` closes both [default: the policy's value, or auto]
     #[arg(long, value_name = "HOW", value_parser = client_gone())]
     on_client_gone: Option<OnClientGone>,
-    /// What a complete response is charged that does not report its usage: the most that is possible (`hold`), or an
-    /// `estimate` [default: what the policy says, else hold]
+    /// The charge for a complete response without a usage report: the most that is possible (`hold`), or an `estimate`
+    /// [default: the policy's value, or hold]
     #[arg(long, value_name = "HOW", value_parser = unknown_usage())]
     unknown_usage: Option<OnUnknownUsage>,
     /// How long a call of a paused run waits; then it gets the stop response
@@ -57,8 +57,7 @@ pub(super) struct GatewayArgs {
     /// The output cap of calls that bring none, where money or tokens are limited
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_output: u64,
-    /// Let calls side by side wait for each other, where their output caps do not fit together, instead of lowering these to
-    /// a share each
+    /// Let parallel calls wait for each other if their output caps do not fit together, instead of lowering the caps
     #[arg(long)]
     no_fair_shares: bool,
     /// A kill switch: while this file exists no call begins, and what is in flight is aborted
@@ -176,7 +175,7 @@ impl GatewayArgs {
         Ok(Open { gateway, sim })
     }
 
-    /// What the flags say goes before what the policy says.
+    /// Flags take precedence over the policy.
     fn account(&self, accounting: &mut Accounting) {
         accounting.allow_unmetered.extend(self.allow_unmetered.iter().cloned());
         accounting.on_client_gone = self.on_client_gone.or(accounting.on_client_gone);

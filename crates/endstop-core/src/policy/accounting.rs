@@ -1,9 +1,9 @@
-//! How spend is counted that nobody reports, and what passes uncounted: `[accounting]` of a policy file.
+//! Charges for unreported usage, and requests that pass without a bound: `[accounting]` of a policy file.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
-/// How spend is counted that nobody reports, and what passes uncounted.
+/// Charges for unreported usage, and requests that pass without a bound.
 ///
 /// ```
 /// use endstop_core::Policy;
@@ -21,10 +21,10 @@ pub struct Accounting {
     /// The charge for a complete response whose usage is not reported; [`OnUnknownUsage::Hold`] if the policy says
     /// nothing.
     pub on_unknown_usage: Option<OnUnknownUsage>,
-    /// What a gateway does with a call whose client went away; [`OnClientGone::Auto`] if the policy says nothing.
+    /// The end of a call in a gateway if its client disconnects; [`OnClientGone::Auto`] if the policy says nothing.
     pub on_client_gone: Option<OnClientGone>,
-    /// What is sent although its cost cannot be bounded, by the names that refusals say; [`ALL`](Self::ALL) for
-    /// everything.
+    /// Names of things in requests that are sent although their cost cannot be bounded, as refusals name them;
+    /// [`ALL`](Self::ALL) for everything.
     pub allow_unmetered: Vec<String>,
 }
 
@@ -36,20 +36,20 @@ pub enum OnUnknownUsage {
     /// The most that is possible.
     #[default]
     Hold,
-    /// What the length of the request and the response suggests.
+    /// An estimate by the length of the request and the response.
     Estimate,
 }
 
-/// What a gateway does with a call whose client went away.
+/// The end of a call in a gateway if its client disconnects.
 ///
 /// See the example of [`Accounting`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnClientGone {
-    /// A stream is closed, so that the provider stops. A response that is not streamed is made to its end anyway, so it is
-    /// read and charged at what it reports.
+    /// A stream is closed, so that the provider stops. Providers finish other responses anyway, so these are received and
+    /// charged by their usage reports.
     #[default]
     Auto,
-    /// Streams are read to their end too.
+    /// Streams are received until they end, too.
     Drain,
     /// Everything is closed. A response that is not streamed is charged the most that is possible.
     Close,
@@ -94,19 +94,19 @@ impl Accounting {
         self.on_unknown_usage.unwrap_or_default()
     }
 
-    /// What a gateway does with a call whose client went away.
+    /// The end of a call in a gateway if its client disconnects.
     #[must_use]
     pub fn client_gone(&self) -> OnClientGone {
         self.on_client_gone.unwrap_or_default()
     }
 
-    /// Whether what a refusal calls `name` is sent although its cost cannot be bounded. O(names).
+    /// Whether requests with something that refusals call `name` are sent. O(names).
     #[must_use]
     pub fn allows(&self, name: &str) -> bool {
         self.allow_unmetered.iter().any(|allowed| allowed == Self::ALL || allowed == name)
     }
 
-    /// Whether everything is sent.
+    /// Whether all requests are sent.
     #[must_use]
     pub fn allows_all(&self) -> bool {
         self.allow_unmetered.iter().any(|allowed| allowed == Self::ALL)

@@ -59,12 +59,12 @@ pub struct PolicyFile {
     /// Whether the policy may leave a run without any bound.
     #[serde(default)]
     unbounded: bool,
-    /// How spend is counted that nobody reports, and what passes uncounted.
+    /// Charges for unreported usage, and requests that pass without a bound.
     #[serde(default)]
     accounting: AccountingText,
 }
 
-/// How spend is counted that nobody reports, and what passes uncounted.
+/// Charges for unreported usage, and requests that pass without a bound.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -74,11 +74,11 @@ struct AccountingText {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     on_unknown_usage: Option<Spanned<String>>,
-    /// What a gateway does with a call whose client went away: "auto" (default), "drain", or "close".
+    /// The end of a call in a gateway if its client disconnects: "auto" (default), "drain", or "close".
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     on_client_gone: Option<Spanned<String>>,
-    /// What is sent although its cost cannot be bounded, by the names that refusals say; "all" for everything.
+    /// Names of things in requests that are sent although their cost cannot be bounded; "all" for everything.
     #[serde(default)]
     allow_unmetered: Vec<String>,
 }

@@ -67,7 +67,7 @@ enum AdmissionBlocked {
 struct Unbounded {
     /// Its name in `allow_unmetered`.
     name: Cow<'static, str>,
-    /// What is said of it.
+    /// The words of the refusal.
     text: Cow<'static, str>,
 }
 
@@ -216,7 +216,7 @@ fn refuse_unreported(
 struct Admission<'c> {
     context: &'c CallContext,
     parsed: &'c ParsedCall,
-    /// Whether it may take a share beside other calls.
+    /// Whether it may take a share while other calls are in flight.
     takes_share: bool,
     /// Whether the conversation has recorded what the request says.
     is_recorded: bool,
@@ -401,7 +401,7 @@ fn modalities(request: &CallRequest) -> Modalities {
     }
 }
 
-/// Returns what of a request has no price that is known before, if that is refused.
+/// Returns something in a request without a known price, if that is refused.
 fn unpriced(
     request: &CallRequest,
     pricing: &Pricing,
@@ -417,7 +417,7 @@ fn unpriced(
     }
     };
     for what in &request.unbounded {
-        // A value stands behind its key.
+        // Some have a value after their key.
         let name = what.split(':').next().unwrap_or(what);
         if refuses(name) {
             return Some(unbounded(name.to_owned(), &format!("`{what}`")));

@@ -92,7 +92,7 @@ impl CallContext {
         &self.no_counting
     }
 
-    /// The calls that go on without their clients.
+    /// The calls that continue without their clients.
     pub(super) const fn drains(&self) -> &Arc<Drains> {
         &self.drains
     }
@@ -137,12 +137,12 @@ impl CallContext {
         endstop.is_some_and(|own| own.authority() == self.upstream(family).authority())
     }
 
-    /// How spend is counted that nobody reports, and what passes uncounted.
+    /// The charges for unreported usage, and the requests that pass without a bound.
     fn accounting(&self) -> &Accounting {
         &self.config.program.policy().accounting
     }
 
-    /// What is done with a call whose client went away.
+    /// The end of a call if its client disconnects.
     pub(super) fn on_client_gone(&self) -> OnClientGone {
         self.accounting().client_gone()
     }

@@ -1,9 +1,9 @@
-//! Calls whose clients went away (`docs/semantics.md`, "Charging when usage is missing").
+//! Calls that lost their clients (`docs/semantics.md`, "Charging when usage is missing").
 //!
-//! A response that is not streamed is made to its end, whoever reads it. So its call goes on without its client, for a
-//! limited time, and is charged what the response reports. It keeps its conversation until then: a request of the
-//! same conversation that comes meanwhile begins one beside it. Streams are closed, because that ends them at the provider
-//! too. The policy can say otherwise ([`OnClientGone`]).
+//! Providers finish a response without streaming even if no client receives it. So its call continues without its client
+//! for a limited time, and is charged by the usage report. It keeps its conversation until then: a request of the same
+//! conversation that arrives in that time begins a parallel one. Streams are closed, because that ends them at the
+//! provider too. The policy can say otherwise ([`OnClientGone`]).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,11 +38,11 @@ impl ClientPresence {
     }
 }
 
-/// The calls that go on without their clients.
+/// The calls that continue without their clients.
 #[derive(Debug)]
 pub(crate) struct Drains {
     set: Mutex<DrainSet>,
-    /// How long a call goes on.
+    /// How long a call continues.
     limit: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Drains {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a call to its end, for a limited time. A call that cannot go on is dropped, which settles it.
+    /// Lets a call continue for a limited time. A call that cannot continue is dropped, which settles it.
     pub(super) fn adopt(&self, call: impl Future<Output = ()> + Send + 'static) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut set = self.set();
@@ -94,8 +94,8 @@ impl Drains {
     }
 }
 
-/// Sends an admitted call and relays its response, as [`send::send`] does. If the client goes away before the response is
-/// relayed, the call goes on or is dropped, as the policy says.
+/// Sends an admitted call and relays its response, as [`send::send`] does. If the client disconnects before the
+/// response is relayed, the call continues or is dropped, as the policy says.
 ///
 /// # Errors
 /// The settled call, if a retry rule wants another response.
@@ -105,12 +105,12 @@ pub(super) async fn send(
     parsed: &Arc<ParsedCall>,
 ) -> Result<Response<Body>, SettledCall> {
     let client = ClientPresence::default();
-    let goes_on = match context.on_client_gone() {
+    let continues = match context.on_client_gone() {
         OnClientGone::Auto => !parsed.is_streamed(),
         OnClientGone::Drain => true,
         OnClientGone::Close => false,
     };
-    if !goes_on {
+    if !continues {
         return send::send(context, admitted, parsed, client).await;
     }
     let sending = {
@@ -121,9 +121,9 @@ pub(super) async fn send(
         .await
 }
 
-/// A call that goes on when its client drops it.
+/// A call that continues when its client drops it.
 struct Outliving<F: Future + Send + 'static> {
-    /// `None` once it has come to its end.
+    /// `None` once it is complete.
     sending: Option<Pin<Box<F>>>,
     client: ClientPresence,
     drains: Arc<Drains>,
@@ -133,7 +133,7 @@ impl<F: Future + Send + 'static> Future for Outliving<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // Polled after its end it is pending for ever, as no caller does.
+        // No caller polls a complete call.
         let Some(sending) = &mut self.sending else { return Poll::Pending };
         let outcome = std::task::ready!(sending.as_mut().poll(cx));
         self.sending = None;

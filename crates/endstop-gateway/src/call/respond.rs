@@ -84,8 +84,8 @@ pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response
     }
 }
 
-/// The refusal of a call with something whose cost cannot be bounded, which `name` names. The run goes on, but a retry is
-/// of no use.
+/// The refusal of a call with something of unbounded cost, which `name` names. The run continues, but a retry is of no
+/// use.
 pub(super) fn refused(
     run: &RunEntry,
     dialect: &dyn Dialect,

@@ -49,7 +49,7 @@ pub(super) enum Disposition {
     Forward,
     /// A retry rule trips: the call is made again.
     Retry,
-    /// Its share of what is left cut it off: the call is made again without one.
+    /// The call's share cut it off: the call is repeated without a share.
     RetryWithoutShare,
     /// It is forwarded with so many of its tool calls, at least one.
     ForwardToolCalls(usize),
@@ -122,7 +122,7 @@ impl Reservation {
         }
     }
 
-    /// What has come of a complete response.
+    /// The parts of a complete response.
     fn of_complete(&self, seen: &CallResponse) -> Received {
         let is_output_final =
             seen.usage.as_ref().is_some_and(|it| it.tokens.output > 0 && !it.is_preliminary);
@@ -263,7 +263,7 @@ impl InFlightCall {
         self.failed(&client_went_away(), seen)
     }
 
-    /// Settles a complete response whose client went away before.
+    /// Settles a complete response that lost its client.
     fn drained(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         self.entry().counters().client_disconnect();
         self.unused(seen, &client_went_away(), Disposition::Forward)
@@ -275,7 +275,7 @@ impl InFlightCall {
         self.unused(seen, &error, Disposition::RetryWithoutShare)
     }
 
-    /// Settles a complete response that nobody uses: what it reports is spent, but it is no reply of the conversation.
+    /// Settles a complete response that no client uses: its usage is spent, but the conversation gets no reply.
     fn unused(
         self: Box<Self>,
         seen: &CallResponse,
@@ -286,8 +286,8 @@ impl InFlightCall {
         let received = reservation.of_complete(seen);
         let open = reservation.disarm();
         permit.run().counters().failed_call();
-        let bill = terms.bill(&open, seen, &received, true);
-        open.failed_at(error, bill.charge);
+        let cost = terms.cost_of(&open, seen, &received, true);
+        open.failed_at(error, cost.charge);
         SettledCall { disposition, run: terms.run, permit }
     }
 
@@ -365,7 +365,7 @@ impl InFlightCall {
         let received =
             if is_complete { reservation.of_complete(seen) } else { reservation.of(seen) };
         let open = reservation.disarm();
-        let Bill { charge, counted } = terms.bill(&open, seen, &received, is_complete);
+        let ResponseCost { charge, counted } = terms.cost_of(&open, seen, &received, is_complete);
         let calls = if delivery == Delivery::Cut { &[] } else { &*seen.tool_calls };
         let calls: Vec<ToolCall> = calls.iter().take(MAX_TOOL_CALLS).map(tool_call).collect();
         let lowered_by = open.lowered_by();
@@ -429,28 +429,28 @@ impl SettledCall {
     }
 }
 
-/// What a response costs.
-struct Bill<'r> {
+/// The cost of a response.
+struct ResponseCost<'r> {
     charge: Charge,
-    /// What the provider counted, if it counted all.
+    /// The usage report of the provider, if it is complete.
     counted: Option<&'r ReportedUsage>,
 }
 
 impl CallTerms {
-    /// The bill of a response: what the provider counted, or the most that is possible, or an estimate.
-    fn bill<'r>(
+    /// The cost of a response: by the usage report, or the most that is possible, or an estimate.
+    fn cost_of<'r>(
         &self,
         open: &OpenCall,
         seen: &'r CallResponse,
         received: &Received,
         is_complete: bool,
-    ) -> Bill<'r> {
+    ) -> ResponseCost<'r> {
         if !is_complete {
-            return Bill { charge: open.most(received), counted: None };
+            return ResponseCost { charge: open.most(received), counted: None };
         }
         let price = |report: &ReportedUsage| self.price(report, seen.model.as_deref(), open.at());
         let reported = seen.usage.as_ref();
-        // No output for a response with text is no count.
+        // A report without output for a response with text is incomplete.
         if let Some(counted) = reported.filter(|report| report.is_whole(seen.output_bytes)) {
             let charge = Charge {
                 usage: counted.tokens,
@@ -458,18 +458,18 @@ impl CallTerms {
                 unconfirmed: Money::ZERO,
                 is_estimate: false,
             };
-            return Bill { charge, counted: Some(counted) };
+            return ResponseCost { charge, counted: Some(counted) };
         }
         let mut charge = open.unreported(received);
         if let Some(half) = reported {
-            // With what is billed beside tokens.
+            // With the fees of the report.
             match (price(&half.with_tokens(&charge.usage)), charge.cost) {
                 (Cost::Known(cost), Cost::Known(held)) => charge.cost = Cost::Known(cost.max(held)),
                 (cost, Cost::Unpriced) => charge.cost = cost,
                 (Cost::Unpriced, Cost::Known(_)) => {}
             }
         }
-        Bill { charge, counted: None }
+        ResponseCost { charge, counted: None }
     }
 
     /// Returns the cost of a call: by the table, or as the upstream reports it if that is more, or if it is an upstream

@@ -1,4 +1,4 @@
-//! Calls whose clients go away before they have their responses.
+//! Calls that lose their clients before their responses are complete.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ fn with(accounting: &str) -> String {
     format!("{TOKENS}[accounting]\n{accounting}\n")
 }
 
-/// Gives its first response once `gate` opens, and the others at once.
+/// Returns its first response once `gate` opens, and the others at once.
 async fn slow_upstream(gate: &Arc<Notify>, status: &'static str, body: &str) -> Fake {
     let (gate, body) = (Arc::clone(gate), body.to_owned());
     Fake::start(move |_, before| {
@@ -46,7 +46,7 @@ async fn a_whole_response_whose_client_left_is_charged_what_it_reports() {
     drop(stream);
     all_that_is_on_its_way().await;
     let run = gateway.run(&id()).unwrap();
-    assert!(!run.budget().held().is_zero(), "it is not settled before its response has come");
+    assert!(!run.budget().held().is_zero(), "it is not settled before its response arrives");
     assert_eq!(upstream.closed.load(Ordering::SeqCst), 0, "its connection stays open");
     gate.notify_one();
     until("it is settled", || run.budget().held().is_zero()).await;

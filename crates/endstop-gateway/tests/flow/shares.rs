@@ -49,10 +49,10 @@ async fn eight_calls_with_large_caps_are_in_flight_together_and_what_they_hold_f
     let mut streams = Vec::new();
     for task in 0..8 {
         streams.push(send(gateway.addr(), MESSAGES, "", &request(task).to_string()).await);
-        until("it has arrived, beside the others", || upstream.calls() == task + 1).await;
+        until("it has arrived while the others wait", || upstream.calls() == task + 1).await;
     }
     let caps: Vec<u64> = upstream.seen().iter().map(cap_of).collect();
-    assert_eq!(caps[0], CAP, "a call alone has all that it wants");
+    assert_eq!(caps[0], CAP, "a call alone gets its whole cap");
     assert!(caps.iter().all(|cap| *cap >= 4_096), "{caps:?}");
     let budget = gateway.run(&id()).unwrap().budget().clone();
     let limit: Money = "2".parse().unwrap();
@@ -147,7 +147,7 @@ async fn a_stream_that_a_share_cut_off_keeps_its_finish_reason_and_stops_nothing
     assert_eq!(upstream.calls(), 2);
     gate.notify_one();
     assert_eq!(receive(first).await.status, 200);
-    assert_eq!(post(&gateway, MESSAGES, &request(2)).await.status, 200, "the run goes on");
+    assert_eq!(post(&gateway, MESSAGES, &request(2)).await.status, 200, "the run continues");
 }
 
 fn cut_stream(output: u64) -> Vec<u8> {

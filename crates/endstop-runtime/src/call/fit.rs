@@ -4,10 +4,10 @@
 //! then waits for them, where its driver can wait. So does one that could begin now with less than a quarter of
 //! the output that it could have then: an answer that is cut is worth less than one that comes a little later.
 //!
-//! Most calls use little of their output cap, so calls side by side would wait for amounts that nobody spends. A call that
-//! takes a share begins with less instead: a quarter of what is left beside the others, and at least four times the
-//! largest output of the run so far. What it holds is what it can use, so shares never let a limit be passed. They can
-//! cut a response off.
+//! Most calls use little of their output cap, so parallel calls would wait for amounts that no call spends. A call that
+//! takes a share begins with a lower cap instead: a quarter of the remaining budget, and at least four times the largest
+//! output of the run so far. The cap that is sent is the cap that is held, so shares never let a limit be passed. They
+//! can cut a response off.
 
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;

@@ -222,7 +222,7 @@ impl OpenCall {
     }
 
     /// Whether the output cap cut a response off, by its finish reason as the provider gave it, and is a share that is lower
-    /// than what the limits leave. That is no reason to stop: the call can be made again without a share
+    /// than what the limits leave. The run should not stop for that: the call can be repeated without a share
     /// ([`CallPlan::takes_share`]).
     #[must_use]
     pub fn is_cut_by_share(&self, finish: Option<&str>) -> bool {
@@ -281,7 +281,7 @@ impl OpenCall {
         Charge { usage, cost: self.cost(&usage), unconfirmed: Money::ZERO, is_estimate: true }
     }
 
-    /// What was reported, and at least what came.
+    /// The reported usage, and at least the output that arrived.
     fn estimate(&self, received: &Received) -> TokenUsage {
         let told = received.usage.unwrap_or_default();
         let by_bytes = received.output_bytes.div_ceil(BYTES_PER_TOKEN);
@@ -377,7 +377,7 @@ impl OpenCall {
         charge
     }
 
-    /// Settles a failed call at a charge that is known, such as that of a complete response which reached nobody.
+    /// Settles a failed call at a charge that is known, such as that of a complete response without a client.
     pub fn failed_at(mut self, error: &ModelError, charge: Charge) {
         self.fail(error, Some(charge));
     }

@@ -2,7 +2,7 @@
 //!
 //! The rates are twice the fastest that is published, because they are averages. Sources, as of November 2026: Cerebras
 //! names about 3,000 tokens a second for gpt-oss-120b (its model catalog), OpenAI more than 1,000 for GPT-5.3-Codex-Spark
-//! (its announcement), Groq 1,000 for gpt-oss-20b (its list of models). Artificial Analysis measures at most some 350 for
+//! (its announcement), Groq 1,000 for gpt-oss-20b (its list of models). Artificial Analysis measures at most 350 for
 //! models of Anthropic and Google. OpenRouter passes requests on to Cerebras too.
 
 /// Output tokens a second, by provider.

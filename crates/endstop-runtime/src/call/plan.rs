@@ -77,8 +77,8 @@ pub struct CallPlan<'p> {
     /// room for its call, and a call waits while others hold what it needs. Otherwise the call may still change after
     /// its step has begun.
     pub is_final: bool,
-    /// Whether the call takes a share if calls beside it are in flight, instead of all that they leave: then more of them
-    /// fit side by side. Only with [`is_final`](Self::is_final). A response can be cut off by it
+    /// Whether the call takes a share while other calls are in flight, instead of the whole remaining budget: then more
+    /// of them fit in parallel. Only with [`is_final`](Self::is_final). A response can be cut off by it
     /// ([`OpenCall::is_cut_by_share`](super::OpenCall::is_cut_by_share)).
     pub takes_share: bool,
 }
@@ -270,7 +270,7 @@ pub(crate) struct Admitted {
     pub(crate) output: u64,
     /// The limit that lowered the output cap below what was wanted.
     pub(crate) lowered_by: Option<StopReason>,
-    /// Whether the output cap is a share, so that other calls fit beside it.
+    /// Whether the output cap is a share, so that parallel calls fit too.
     pub(crate) is_shared: bool,
 }
 

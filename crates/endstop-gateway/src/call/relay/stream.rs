@@ -209,7 +209,7 @@ impl StreamRelay {
         matches!(self.phase, StreamPhase::Ended)
     }
 
-    /// Notes that the client went away. Returns whether it did so before it had all that it waits for.
+    /// Notes that the client disconnected. Returns whether its response was still incomplete.
     pub(super) fn leave_unfinished(&mut self) -> bool {
         let seen = self.reader.response();
         let is_unfinished = !(seen.is_whole || seen.finish.is_some());

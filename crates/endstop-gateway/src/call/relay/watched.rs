@@ -24,7 +24,7 @@ pub(super) struct WatchedStream {
     /// `None` once a drain has it.
     watch: Option<WatchTask>,
     progress: ReadProgress,
-    /// Where the stream goes on when its client goes away; `None` if it is closed then.
+    /// The place for the stream to continue if its client disconnects; `None` if it is closed then.
     drains: Option<Arc<Drains>>,
 }
 
@@ -92,7 +92,7 @@ impl Drop for WatchedStream {
     }
 }
 
-/// Reads what has come of a stream that nobody gets.
+/// Receives the pieces of a stream without a client.
 fn read_on(stream: &mut StreamRelay, cx: &mut Context<'_>) -> Poll<()> {
     loop {
         if std::task::ready!(stream.next_part(cx)).is_none() {
