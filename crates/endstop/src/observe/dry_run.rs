@@ -281,6 +281,16 @@ mod tests {
     }
 
     #[test]
+    fn the_refusal_of_a_tool_call_in_the_wrap_up_is_a_message() {
+        let mut state = dry_run("[finish]\nlimit = 'messages >= 2 or steps >= 0'\n");
+        step(&mut state, 0, "search");
+        let stop = state.first.unwrap();
+        assert_eq!((stop.steps, stop.signal.reason), (1, StopReason::StepsLimitReached));
+        let limit = stop.trip_record.rules[0].tree.parts[0].clone();
+        assert_eq!(limit.observed.as_deref(), Some("2"), "a model response and a refusal");
+    }
+
+    #[test]
     fn a_run_that_ends_by_itself_is_not_stopped() {
         let mut state = dry_run("[stop]\nlimit = 'steps >= 1'\n");
         let reply =
