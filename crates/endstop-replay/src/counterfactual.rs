@@ -76,7 +76,7 @@ impl Counterfactual {
             return;
         }
         if matches!(event.kind, EventKind::RunEnd { .. }) && self.ended_by_itself() {
-            // Nothing would begin any more: limits that the last step reached do not stand again.
+            // Nothing else would begin: limits that the last step reached do not stand again.
             return;
         }
         let refusal = self.refusal_for(event);

@@ -15,7 +15,7 @@ use crate::case::{Case, Turn, result_of};
 use crate::outcome::{Live, Outcome, Shared};
 use crate::provider::{MODEL, TOOLS};
 
-/// Runs a case, with a dry run of another one's policy beside it.
+/// Runs a case, and with it a dry run of another policy.
 pub(crate) async fn run(case: &Case, dry: Option<&Case>) -> Live {
     let trace = Shared::default();
     let replies = case.answers().into_iter().enumerate().map(|(request, turn)| match turn {

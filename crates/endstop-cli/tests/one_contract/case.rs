@@ -8,7 +8,7 @@ use endstop::core::policy::Policy;
 use endstop::core::probe::Probes;
 use serde_json::{Map, Value, json};
 
-/// What tools give back. Two results say little by themselves; one has more than twelve words.
+/// The results of tools. Two are short, and one has more than twelve words.
 pub(crate) const RESULTS: [&str; 3] = [
     "ok",
     "nothing found",
@@ -70,7 +70,7 @@ impl Case {
         Arc::new(Program::new(&self.policy(), &Probes::new()).unwrap())
     }
 
-    /// What the model answers, request by request; `None` is a failed request.
+    /// The model response to each request; `None` is a failed request.
     pub(crate) fn answers(&self) -> Vec<Option<Turn>> {
         let each = |turn: &Turn| {
             let failed = std::iter::repeat_with(|| None).take(turn.failures);

@@ -120,7 +120,7 @@ fn comparison(gauges: Gauges) -> impl Strategy<Value = String> {
     )
 }
 
-/// A run that ends by itself if nothing stops it.
+/// A run that ends naturally if nothing stops it.
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let calling = (prop::collection::vec(call(), 1..=3), turn("tool_use"));
     let calling = calling.prop_map(|(calls, turn)| Turn { calls, ..turn });

@@ -11,7 +11,7 @@ use crate::case::Case;
 use crate::outcome::{Live, Outcome, Shared};
 use crate::provider::{Client, Provider};
 
-/// Runs a case, with a dry run of another one's policy beside it.
+/// Runs a case, and with it a dry run of another policy.
 pub(crate) async fn run(case: &Case, dry: Option<&Case>) -> Live {
     let provider = Provider::start(case).await;
     let (trace, id) = (Shared::default(), RunId::parse("run-1").unwrap());

@@ -2,7 +2,7 @@
 //! gateway, in a dry run and in replay (docs/semantics.md, section 2).
 //!
 //! Policies are generated from the published list, `endstop::core::condition::contract`, and runs are scripted: the
-//! same model responses and tool results reach every driver. Each test has a seed of its own, so a failure comes again.
+//! same model responses and tool results reach every driver. Each test has its seed, so a failure comes again.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -42,7 +42,7 @@ fn check(seed: u8, gauges: Gauges, test: fn(&Case) -> Result<(), String>) {
     }
 }
 
-/// What every driver made of a case.
+/// The four live runs of a case.
 struct Drivers {
     agent: Live,
     gateway: Live,

@@ -1,4 +1,4 @@
-//! What a driver made of a run, in the words that all of them share.
+//! How a run ended, in a form that all drivers share.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) struct Outcome {
     pub(crate) reason: StopReason,
     rule: Option<String>,
     terminated_by: Option<String>,
-    /// Of the rules that trip. Those of a run that ended by itself did nothing.
+    /// Of the rules that trip; empty for a run that ended naturally.
     leaves: BTreeSet<String>,
 }
 
@@ -44,7 +44,7 @@ impl Outcome {
         }
     }
 
-    /// What a dry run found, where the run that it followed ended in `end`.
+    /// The stop that a dry run found, otherwise `end`, the end of the run that it followed.
     pub(crate) fn of_dry_run(dry_run: &DryRunObserver, end: &Self) -> Self {
         dry_run.first_stop().map_or_else(|| end.clone(), |stop| Self::of(&stop.trip_record))
     }
@@ -72,14 +72,14 @@ fn add_leaves(rule: &str, node: &NodeRecord, leaves: &mut BTreeSet<String>) {
     }
 }
 
-/// A live run: how it ended, what a dry run of another policy beside it found, and its trace.
+/// A live run: its outcome, that of a dry run of another policy, and its trace.
 pub(crate) struct Live {
     pub(crate) outcome: Outcome,
     pub(crate) dry_run: Option<Outcome>,
     pub(crate) trace: Vec<u8>,
 }
 
-/// What is written, for who holds another copy.
+/// A buffer that every clone writes to.
 #[derive(Clone, Default)]
 pub(crate) struct Shared(Arc<Mutex<Vec<u8>>>);
 

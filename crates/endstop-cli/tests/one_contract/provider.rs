@@ -92,7 +92,7 @@ fn message(turn: &Turn, request: usize) -> Value {
     })
 }
 
-/// An agent that does not know of the gateway: it asks, runs the tools that it is told to, and asks again.
+/// An agent that does not know of the gateway: it asks, runs the tools that the answer names, and asks again.
 pub(crate) struct Client {
     to: SocketAddr,
     connection: SendRequest<Full<Bytes>>,
@@ -110,7 +110,7 @@ impl Client {
         Self { to, connection, messages, _driver: tasks }
     }
 
-    /// Runs to the end: an answer without tool calls.
+    /// Asks until an answer has no tool calls.
     pub(crate) async fn run(&mut self) {
         loop {
             match self.ask().await {
@@ -147,7 +147,7 @@ impl Client {
         (status, serde_json::from_slice(&body).unwrap())
     }
 
-    /// Takes in an answer and gives the results of its tool calls; whether there were some.
+    /// Reads an answer and gives the results of its tool calls; whether there were some.
     fn take(&mut self, answer: &Value) -> bool {
         let content = answer["content"].as_array().unwrap();
         let calls = content.iter().filter(|block| block["type"] == "tool_use");
