@@ -65,11 +65,15 @@ fn add_leaves(rule: &str, node: &NodeRecord, leaves: &mut BTreeSet<String>) {
     if node.state != Truth::True {
         return;
     }
-    match (node.text.as_str(), node.parts.as_slice()) {
-        ("and" | "or", parts) => parts.iter().for_each(|part| add_leaves(rule, part, leaves)),
-        ("not", [part]) => drop(leaves.insert(format!("{rule}: not {}", part.text))),
-        (text, _) => drop(leaves.insert(format!("{rule}: {text}"))),
-    }
+    let leaf = match (node.text.as_str(), node.parts.as_slice()) {
+        ("and" | "or", parts) => {
+            parts.iter().for_each(|part| add_leaves(rule, part, leaves));
+            return;
+        }
+        ("not", [part]) => format!("{rule}: not {}", part.text),
+        (text, _) => format!("{rule}: {text}"),
+    };
+    leaves.insert(leaf);
 }
 
 /// A live run: its outcome, that of a dry run of another policy, and its trace.
