@@ -3,6 +3,7 @@
 //! Three notations give equal values: Rust (`max_steps(25) | max_usd("2.00")?`), the expression language
 //! ([`crate::expr`]) and the policy file ([`crate::policy`]).
 
+pub mod contract;
 pub mod fact;
 pub mod gauge;
 pub(crate) mod literal;

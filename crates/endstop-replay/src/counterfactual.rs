@@ -28,7 +28,7 @@ pub(super) struct Counterfactual {
     /// as stopped, because nothing that was recorded would have been prevented.
     tripped: Option<StopPoint>,
     is_cut: bool,
-    /// Results of calls that did not begin are not taken in.
+    /// Calls that did not begin: a refusal takes the place of their results.
     refused_calls: Vec<String>,
     pub(super) paused: Vec<String>,
     pub(super) warned: Vec<String>,
@@ -75,9 +75,12 @@ impl Counterfactual {
             self.is_cut |= event.kind.is_intention();
             return;
         }
-        if self.is_refused_result(event) {
+        if matches!(event.kind, EventKind::RunEnd { .. }) && self.ended_by_itself() {
+            // Nothing else would begin: limits that the last step reached do not stand again.
             return;
         }
+        let refusal = self.refusal_for(event);
+        let event = refusal.as_ref().unwrap_or(event);
         match self.run.observe(event) {
             Directive::Stop | Directive::Abort if !self.ended_by_itself() => {
                 self.tripped = Some(StopPoint {
@@ -127,9 +130,13 @@ impl Counterfactual {
         }
     }
 
-    fn is_refused_result(&mut self, event: &Event<'_>) -> bool {
-        let EventKind::ToolEnd { tool, .. } = event.kind else { return false };
-        let found = self.refused_calls.iter().position(|refused| refused == tool);
-        found.map(|index| self.refused_calls.swap_remove(index)).is_some()
+    /// The answer that the model would have read instead of the result of a call that did not begin.
+    fn refusal_for<'e>(&mut self, event: &Event<'e>) -> Option<Event<'e>> {
+        let (EventKind::ToolEnd { tool, .. } | EventKind::ToolRefused { tool }) = event.kind else {
+            return None;
+        };
+        let found = self.refused_calls.iter().position(|refused| refused == tool)?;
+        self.refused_calls.swap_remove(found);
+        Some(Event { kind: EventKind::ToolRefused { tool }, ..event.clone() })
     }
 }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use endstop_core::expr::parse;
 use endstop_core::policy::{Action, OnUnpriced, Rule};
-use endstop_core::{Condition, Policy};
+use endstop_core::signal::StopReason;
+use endstop_core::{Condition, Policy, TripRecord};
 use endstop_price::PriceTable;
-use endstop_replay::{Options, compare, replay};
+use endstop_replay::{Options, compare, explain, replay};
 use endstop_transcript::{Part, Transcript, format, sample, walk};
 
 fn condition(text: &str) -> Condition {
@@ -160,6 +161,40 @@ fn a_step_that_was_refused_is_no_step_and_stops_whoever_refuses_it_too() {
         let run = replay(&inputs, &options, &|_| ()).unwrap().per_run.remove(0);
         assert_eq!((run.steps, run.stopped_at_step), (3, stopped), "{limit}");
     }
+}
+
+/// The trip record of a policy over one trace, without its header.
+fn explained(policy: &str, events: &str) -> TripRecord {
+    let text = format!("{{\"endstop_trace\":1,\"run\":\"a\"}}\n{events}");
+    let main = Part::bytes("a.jsonl", text.into_bytes());
+    let input = Transcript { format: format("endstop").unwrap(), main, children: Vec::new() };
+    let (policy, outcomes) = (Policy::from_toml(policy).unwrap(), BTreeMap::new());
+    let prices = PriceTable::embedded();
+    let options = Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1, as_live: false };
+    explain(&input, &options).unwrap().0.remove(0).trip_record
+}
+
+#[test]
+fn the_end_of_a_run_that_ended_by_itself_brings_no_limit_back() {
+    let events = "{\"at\":1,\"event\":\"step_begin\"}\n\
+        {\"at\":1,\"event\":\"reply\",\"model\":\"m\"}\n\
+        {\"at\":1,\"event\":\"step_end\"}\n\
+        {\"at\":2,\"event\":\"run_end\"}\n";
+    let record = explained("[stop]\nlimit = 'steps >= 1'", events);
+    assert_eq!(record.primary.unwrap().reason, StopReason::Completed);
+    assert_eq!((record.steps, record.rule), (1, None));
+}
+
+#[test]
+fn the_refusal_of_a_recorded_tool_call_is_a_message() {
+    let events = "{\"at\":1,\"event\":\"step_begin\"}\n\
+        {\"at\":1,\"event\":\"reply\",\"model\":\"m\",\"tool_calls\":1}\n\
+        {\"at\":1,\"event\":\"tool_begin\",\"tool\":\"look\"}\n\
+        {\"at\":1,\"event\":\"tool_end\",\"tool\":\"look\",\"arguments\":\"{}\",\"result\":\"ok\"}\n\
+        {\"at\":1,\"event\":\"step_end\"}\n";
+    let record = explained("[finish]\nlimit = 'messages >= 2 or steps >= 0'", events);
+    assert_eq!(record.steps, 1);
+    assert_eq!(record.rules[0].tree.parts[0].observed.as_deref(), Some("2"));
 }
 
 /// A worst case is far above what a call costs: counted as if it were spent, it would stop nearly every run at its first

@@ -6,6 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::contract::Contract;
 use crate::signal::StopReason;
 
 /// A fact.
@@ -51,37 +52,47 @@ pub struct FactRow {
     pub arguments: &'static str,
     /// What it means.
     pub meaning: &'static str,
+    /// Whether every driver reads the same.
+    pub contract: Contract,
 }
 
 macro_rules! row {
-    ($name:literal, $arguments:literal, $meaning:literal) => {
-        FactRow { name: $name, arguments: $arguments, meaning: $meaning }
+    ($name:literal, $arguments:literal, $contract:ident, $meaning:literal) => {
+        FactRow {
+            name: $name,
+            arguments: $arguments,
+            meaning: $meaning,
+            contract: Contract::$contract,
+        }
     };
 }
 
 /// Every fact, for the reader's suggestions and the reference.
 pub const FACTS: &[FactRow] = &[
-    row!("called", "\"tool\"", "a call of the tool has its result"),
-    row!("tool_failed", "\"tool\"", "a call of the tool failed in this step"),
+    row!("called", "\"tool\"", Same, "a call of the tool has its result"),
+    row!("tool_failed", "\"tool\"", MarkedFailures, "a call of the tool failed in this step"),
     row!(
         "said",
         "\"text\", from=\"agent\"",
+        Same,
         "the model's words contain the text; pieces are joined"
     ),
-    row!("matches", "/regex/", "the model's words match the pattern (linear time)"),
+    row!("matches", "/regex/", Same, "the model's words match the pattern (linear time)"),
     row!(
         "finished",
         "\"stop\", \"length\"",
+        Same,
         "the finish reason is one of these, raw or normalized"
     ),
-    row!("handed_off", "\"agent\"", "the agent handed over to this one"),
-    row!("signal", "\"name\"", "a person or program outside set the signal; it stays set"),
-    row!("cancelled", "", "a person or the kill switch cancelled the run"),
-    row!("no_tool_calls", "", "the step dispatched no tool call; known at its end"),
-    row!("errored", "", "a model attempt or a tool call of the step failed"),
+    row!("handed_off", "\"agent\"", ToolNames, "the agent handed over to this one"),
+    row!("signal", "\"name\"", Outside, "a person or program outside set the signal; it stays set"),
+    row!("cancelled", "", Outside, "a person or the kill switch cancelled the run"),
+    row!("no_tool_calls", "", Same, "the step dispatched no tool call; known at its end"),
+    row!("errored", "", MarkedFailures, "a model attempt or a tool call of the step failed"),
     row!(
         "near_duplicate",
         "",
+        Same,
         "the reply is nearly one of the last eight; short agreement excepted"
     ),
 ];

@@ -3,6 +3,7 @@
 
 use alloc::string::String;
 
+use super::contract::Contract;
 use crate::signal::StopReason;
 
 /// What a gauge's number is.
@@ -55,6 +56,8 @@ pub struct GaugeRow {
     pub has_own: bool,
     /// Its argument: none, optional, or required.
     pub argument: Argument,
+    /// Whether every driver reads the same.
+    pub contract: Contract,
     /// What it counts.
     pub meaning: &'static str,
 }
@@ -72,7 +75,7 @@ pub enum Argument {
 
 macro_rules! gauges {
     ($($id:ident $name:literal $unit:ident $compared:ident $reason:ident $rises:literal $own:literal
-       $argument:ident $meaning:literal;)*) => {
+       $argument:ident $contract:ident $meaning:literal;)*) => {
         /// A gauge, by row.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum GaugeId { $(#[doc = $meaning] $id,)* }
@@ -94,6 +97,7 @@ macro_rules! gauges {
                         rises: $rises,
                         has_own: $own,
                         argument: Argument::$argument,
+                        contract: Contract::$contract,
                         meaning: $meaning,
                     };
                     &ROW
@@ -104,59 +108,59 @@ macro_rules! gauges {
 }
 
 gauges! {
-    Steps "steps" Count WhenOneMoreBegins StepsLimitReached true true None
+    Steps "steps" Count WhenOneMoreBegins StepsLimitReached true true None Same
         "model calls begun, each with the tool calls it asked for";
-    Attempts "attempts" Count WhenOneMoreBegins RetryLimitReached true true None
+    Attempts "attempts" Count WhenOneMoreBegins RetryLimitReached true true None Same
         "dispatched model requests, retries included";
-    Retries "retries" Count WhenOneMoreBegins RetryLimitReached true true None
+    Retries "retries" Count WhenOneMoreBegins RetryLimitReached true true None Same
         "model requests beyond a step's first";
-    ToolCalls "tool_calls" Count WhenOneMoreBegins ToolCallsLimitReached true true Optional
+    ToolCalls "tool_calls" Count WhenOneMoreBegins ToolCallsLimitReached true true Optional Same
         "tool calls dispatched, of one tool where named";
-    ToolErrors "tool_errors" Count WhenOneMoreBegins RetryLimitReached true true None
+    ToolErrors "tool_errors" Count WhenOneMoreBegins RetryLimitReached true true None MarkedFailures
         "failed tool calls";
-    Errors "errors" Count WhenOneMoreBegins RetryLimitReached true true None
+    Errors "errors" Count WhenOneMoreBegins RetryLimitReached true true None MarkedFailures
         "failed model attempts and failed tool calls";
-    Messages "messages" Count WhenOneMoreBegins MessagesLimitReached true true None
+    Messages "messages" Count WhenOneMoreBegins MessagesLimitReached true true None Same
         "messages added since the run began: the user's, replies, tool results; not system prompts";
-    Tokens "tokens" Tokens WhenARequestBegins TokenLimitReached true true None
+    Tokens "tokens" Tokens WhenARequestBegins TokenLimitReached true true None WorstCase
         "all tokens, input and output";
-    InputTokens "input_tokens" Tokens WhenARequestBegins TokenLimitReached true true None
+    InputTokens "input_tokens" Tokens WhenARequestBegins TokenLimitReached true true None WorstCase
         "input tokens, cached ones included";
-    OutputTokens "output_tokens" Tokens WhenARequestBegins TokenLimitReached true true None
+    OutputTokens "output_tokens" Tokens WhenARequestBegins TokenLimitReached true true None WorstCase
         "output tokens, reasoning included";
-    CachedTokens "cached_tokens" Tokens WhenARequestBegins TokenLimitReached true true None
+    CachedTokens "cached_tokens" Tokens WhenARequestBegins TokenLimitReached true true None Same
         "input tokens read from a cache";
-    ContextTokens "context_tokens" Tokens WhenARequestBegins TokenLimitReached false false None
+    ContextTokens "context_tokens" Tokens WhenARequestBegins TokenLimitReached false false None Same
         "the last request's input";
-    Cost "cost" Money WhenARequestBegins CostLimitReached true true None
+    Cost "cost" Money WhenARequestBegins CostLimitReached true true None WorstCase
         "money settled";
-    NextCost "next_cost" Money WhenAnAttemptBegins CostLimitReached false false None
+    NextCost "next_cost" Money WhenAnAttemptBegins CostLimitReached false false None Reservation
         "the worst case of the model call about to be made";
-    Elapsed "elapsed" Duration Always TimeLimitReached true false None
+    Elapsed "elapsed" Duration Always TimeLimitReached true false None Clock
         "time since the run began, pauses included";
-    Active "active" Duration Always TimeLimitReached true false None
+    Active "active" Duration Always TimeLimitReached true false None Clock
         "time since the run began, without pauses";
-    Idle "idle" Duration Always TimeLimitReached false false None
+    Idle "idle" Duration Always TimeLimitReached false false None Clock
         "time since the last model piece, tool result, user or child event";
-    Now "now" WallTime Always TimeLimitReached true false None
+    Now "now" WallTime Always TimeLimitReached true false None Clock
         "wall time";
-    Depth "depth" Count WhenAChildBegins StepsLimitReached false false None
+    Depth "depth" Count WhenAChildBegins StepsLimitReached false false None NamedSubAgents
         "nesting depth, the root is 0; refuses a deeper child, stops no run";
-    Subagents "subagents" Count WhenOneMoreBegins StepsLimitReached true true None
+    Subagents "subagents" Count WhenOneMoreBegins StepsLimitReached true true None NamedSubAgents
         "sub-agents begun";
-    Handoffs "handoffs" Count WhenOneMoreBegins HandedOff true true None
+    Handoffs "handoffs" Count WhenOneMoreBegins HandedOff true true None ToolNames
         "hand-offs made";
-    Repeats "repeats" Count Always NoProgress false false None
+    Repeats "repeats" Count Always NoProgress false false None Same
         "equal (tool, arguments, result) in a row beyond the first; a user message starts afresh";
-    Cycles "cycles" Count Always NoProgress false false None
+    Cycles "cycles" Count Always NoProgress false false None Same
         "repetitions of a period of 2 to 4 tool results; a user message starts afresh";
-    NoProgress "no_progress" Count Always NoProgress false false None
+    NoProgress "no_progress" Count Always NoProgress false false None Same
         "steps in a row that brought no new tool result and no user message";
-    Stale "stale" Count Always NoProgress false false None
+    Stale "stale" Count Always NoProgress false false None Same
         "percent of the steps with results, since a user last spoke, that got only results seen before; 0 below three such steps";
-    Fact "fact" Count Always ConditionMet false false Required
+    Fact "fact" Count Always ConditionMet false false Required Program
         "a number that the user's program reports";
-    Probe "probe" Count Always ConditionMet false false Required
+    Probe "probe" Count Always ConditionMet false false Required Program
         "a registered measurement";
 }
 

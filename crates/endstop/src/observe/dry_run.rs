@@ -73,7 +73,7 @@ struct State {
     /// It has stopped, or a person ended the run: nothing after that counts.
     is_closed: bool,
     paused: Vec<String>,
-    /// Calls that would not have begun: their results are not taken in.
+    /// Calls that would not have begun: a refusal takes the place of their results.
     refused: Vec<String>,
 }
 
@@ -143,9 +143,11 @@ impl State {
             event.kind,
             EventKind::StopRaised { .. } | EventKind::Cancel { .. } | EventKind::Kill { .. }
         );
-        if self.is_closed || self.is_refused_result(event) {
+        if self.is_closed {
             return;
         }
+        let refusal = self.refusal_for(event);
+        let event = refusal.as_ref().unwrap_or(event);
         match self.run.observe(event) {
             Directive::Stop | Directive::Abort => self.stopped(event.at),
             Directive::Pause => self.approve(event),
@@ -194,10 +196,14 @@ impl State {
         }
     }
 
-    fn is_refused_result(&mut self, event: &Event<'_>) -> bool {
-        let EventKind::ToolEnd { tool, .. } = event.kind else { return false };
-        let found = self.refused.iter().position(|refused| refused == tool);
-        found.map(|index| self.refused.swap_remove(index)).is_some()
+    /// The answer that the model would have read instead of the result of a call that did not begin.
+    fn refusal_for<'e>(&mut self, event: &Event<'e>) -> Option<Event<'e>> {
+        let (EventKind::ToolEnd { tool, .. } | EventKind::ToolRefused { tool }) = event.kind else {
+            return None;
+        };
+        let found = self.refused.iter().position(|refused| refused == tool)?;
+        self.refused.swap_remove(found);
+        Some(Event { kind: EventKind::ToolRefused { tool }, ..event.clone() })
     }
 }
 
@@ -272,6 +278,16 @@ mod tests {
         );
         (3..6).for_each(|n| step(&mut state, n, "search"));
         assert_eq!(state.first.unwrap().steps, 4);
+    }
+
+    #[test]
+    fn the_refusal_of_a_tool_call_in_the_wrap_up_is_a_message() {
+        let mut state = dry_run("[finish]\nlimit = 'messages >= 2 or steps >= 0'\n");
+        step(&mut state, 0, "search");
+        let stop = state.first.unwrap();
+        assert_eq!((stop.steps, stop.signal.reason), (1, StopReason::StepsLimitReached));
+        let limit = stop.trip_record.rules[0].tree.parts[0].clone();
+        assert_eq!(limit.observed.as_deref(), Some("2"), "a model response and a refusal");
     }
 
     #[test]

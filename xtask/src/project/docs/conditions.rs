@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use endstop_core::condition::contract::Contract;
 use endstop_core::condition::fact::FACTS;
 use endstop_core::condition::gauge::{Argument, Compared, GAUGES, Unit};
 use endstop_core::condition::named::NAMED;
@@ -24,6 +25,7 @@ pub(crate) fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     gauges(&mut page);
     facts(&mut page);
+    contract(&mut page);
     operators(&mut page);
     named(&mut page);
     reasons(&mut page);
@@ -90,6 +92,17 @@ fn facts(page: &mut String) {
         vec![format!("`{}{arguments}`", row.name), row.meaning.to_owned()]
     });
     table(page, "Facts", &["fact", "what it means"], rows);
+}
+
+/// Which drivers read what: the list that `docs/semantics.md` section 2 refers to.
+fn contract(page: &mut String) {
+    let rows = Contract::ALL.iter().map(|&contract| {
+        let gauges = GAUGES.iter().filter(|row| row.contract == contract).map(|row| row.name);
+        let facts = FACTS.iter().filter(|row| row.contract == contract).map(|row| row.name);
+        let names: Vec<String> = gauges.chain(facts).map(|name| format!("`{name}`")).collect();
+        vec![names.join(", "), contract.explanation().to_owned()]
+    });
+    table(page, "Drivers", &["gauges and facts", "agent loop, gateway, dry run and replay"], rows);
 }
 
 fn operators(page: &mut String) {
