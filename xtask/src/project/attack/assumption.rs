@@ -1,0 +1,25 @@
+//! What a bound rests on where a provider could break it: each is named in `docs/semantics.md`, section 2.
+
+/// An assumption about providers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Assumption {
+    ClosedStreamsEnd,
+    ErrorsAreFree,
+    CountsAreTrue,
+    ReportsAreTrue,
+}
+
+impl Assumption {
+    pub(super) const ALL: [Self; 4] =
+        [Self::ClosedStreamsEnd, Self::ErrorsAreFree, Self::CountsAreTrue, Self::ReportsAreTrue];
+
+    /// Its name in `docs/semantics.md`.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::ClosedStreamsEnd => "closed streams end",
+            Self::ErrorsAreFree => "errors are free",
+            Self::CountsAreTrue => "counts are true",
+            Self::ReportsAreTrue => "reports are true",
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Members that stand twice in a request, or in letters of another case: which of them counts is for each server to
+//! say, and here it is the dearer one.
+
+use serde_json::json;
+
+use super::bodies::{CHAT, GEMINI, MESSAGES, RESPONSES, honest};
+use super::{Client, Expected, Row};
+use crate::project::attack::bill::Arrival;
+use crate::project::attack::reply;
+use crate::project::attack::upstream::Serving;
+
+/// Tokens of what the second reading leads to.
+const LARGE: u64 = 190_000;
+
+/// A request is large in the reading that has this word.
+fn dearest(make: fn(u64, u64) -> serde_json::Value, arrival: &Arrival) -> Serving {
+    let large = arrival.count_of("large").min(1) * LARGE;
+    honest(make, arrival.tokens() + large, arrival.cap())
+}
+
+/// The body of Anthropic's API with these members besides.
+fn messages(more: &str) -> String {
+    format!(r#"{{"model":"claude-sonnet-4-5","max_tokens":1000,{more}}}"#)
+}
+
+/// A message with this content.
+fn user(content: &str) -> String {
+    messages(&format!(r#""messages":[{{"role":"user",{content}}}]"#))
+}
+
+const SMALL: &str = r#"[{"role":"user","content":"Hi."}]"#;
+/// A document elsewhere, of which any size can be billed.
+const DOCUMENT: &str =
+    r#"{"type":"document","source":{"type":"url","url":"https://example.com/large"}}"#;
+
+const BASE: Row = Row {
+    name: "",
+    what: "",
+    limit: 5,
+    tries: 10,
+    client: Client::Reads,
+    path: MESSAGES,
+    request: |_| String::new(),
+    serve: |arrival, _| dearest(reply::messages, arrival),
+    expected: Expected::Bounded,
+};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "cap-twice",
+        what: "`max_tokens` twice",
+        request: |_| messages(&format!(r#""max_tokens":50000,"max_tokens":10,"messages":{SMALL}"#)),
+        ..BASE
+    },
+    Row {
+        name: "cap-in-capitals",
+        what: "`MAX_TOKENS` beside `max_tokens`",
+        request: |_| messages(&format!(r#""MAX_TOKENS":50000,"messages":{SMALL}"#)),
+        ..BASE
+    },
+    Row {
+        name: "messages-twice",
+        what: "`messages` twice",
+        request: |_| {
+            messages(&format!(
+                r#""messages":[{{"role":"user","content":[{DOCUMENT}]}}],"messages":{SMALL}"#
+            ))
+        },
+        ..BASE
+    },
+    Row {
+        name: "messages-in-capitals",
+        what: "`Messages` beside `messages`",
+        request: |_| {
+            messages(&format!(
+                r#""messages":{SMALL},"Messages":[{{"role":"user","content":[{DOCUMENT}]}}]"#
+            ))
+        },
+        ..BASE
+    },
+    Row {
+        name: "content-twice",
+        what: "`content` twice",
+        request: |_| user(&format!(r#""content":[{DOCUMENT}],"content":"Hi.""#)),
+        ..BASE
+    },
+    Row {
+        name: "content-in-capitals",
+        what: "`Content` beside `content`",
+        request: |_| user(&format!(r#""content":"Hi.","Content":[{DOCUMENT}]"#)),
+        ..BASE
+    },
+    Row {
+        name: "type-twice",
+        what: "`type` twice in a part",
+        request: |_| {
+            let part = DOCUMENT.replacen('{', r#"{"type":"text","text":"Hi.","#, 1);
+            user(&format!(r#""content":[{part}]"#))
+        },
+        ..BASE
+    },
+    Row {
+        name: "type-in-capitals",
+        what: "`Type` beside `type` in a part",
+        request: |_| {
+            let part = DOCUMENT.replacen('{', r#"{"Type":"text","text":"Hi.","#, 1);
+            user(&format!(r#""content":[{part}]"#))
+        },
+        ..BASE
+    },
+    Row {
+        name: "source-twice",
+        what: "`source` twice in a part",
+        request: |_| {
+            user(concat!(
+                r#""content":[{"type":"document","source":{"type":"url","url":"https://example.com/large"},"#,
+                r#""source":{"type":"text","media_type":"text/plain","data":"Hi."}}]"#
+            ))
+        },
+        ..BASE
+    },
+    Row {
+        name: "source-type-twice",
+        what: "`type` twice in a source",
+        request: |_| {
+            user(concat!(
+                r#""content":[{"type":"document","source":{"type":"url","url":"https://example.com/large","#,
+                r#""type":"text","media_type":"text/plain","data":"Hi."}}]"#
+            ))
+        },
+        ..BASE
+    },
+    Row {
+        name: "tools-twice",
+        what: "`tools` twice",
+        request: |_| {
+            messages(&format!(
+                r#""tools":[{{"type":"code_execution_20250825","name":"large"}}],"tools":[],"messages":{SMALL}"#
+            ))
+        },
+        ..BASE
+    },
+    Row {
+        name: "tool-type-twice",
+        what: "`type` twice in a tool",
+        request: |_| {
+            messages(&format!(
+                concat!(
+                    r#""tools":[{{"type":"code_execution_20250825","type":"custom","name":"large","#,
+                    r#""input_schema":{{"type":"object"}}}}],"messages":{}"#
+                ),
+                SMALL
+            ))
+        },
+        ..BASE
+    },
+    Row {
+        name: "tool-type-in-capitals",
+        what: "`Type` in a tool",
+        request: |_| {
+            messages(&format!(
+                r#""tools":[{{"Type":"code_execution_20250825","name":"large"}}],"messages":{SMALL}"#
+            ))
+        },
+        ..BASE
+    },
+    Row {
+        name: "input-twice",
+        what: "`input` twice in OpenAI's responses",
+        path: RESPONSES,
+        request: |_| {
+            concat!(
+                r#"{"model":"gpt-5","max_output_tokens":1000,"#,
+                r#""input":[{"role":"user","content":[{"type":"input_file","file_id":"large"}]}],"input":"Hi."}"#
+            )
+            .to_owned()
+        },
+        serve: |arrival, _| dearest(reply::responses, arrival),
+        ..BASE
+    },
+    Row {
+        name: "responses-tool-twice",
+        what: "`type` twice in a tool of OpenAI's responses",
+        path: RESPONSES,
+        request: |_| {
+            concat!(
+                r#"{"model":"gpt-5","max_output_tokens":1000,"input":"Hi.","tools":["#,
+                r#"{"type":"image_generation","type":"function","name":"large","parameters":{}}]}"#
+            )
+            .to_owned()
+        },
+        serve: |arrival, _| dearest(reply::responses, arrival),
+        ..BASE
+    },
+    Row {
+        name: "chat-file-twice",
+        what: "`type` twice in a part of a chat",
+        path: CHAT,
+        request: |_| {
+            let part = r#"{"type":"file","file":{"file_id":"large"},"type":"text","text":"Hi."}"#;
+            format!(
+                r#"{{"model":"gpt-5","max_completion_tokens":1000,"messages":[{{"role":"user","content":[{part}]}}]}}"#
+            )
+        },
+        serve: |arrival, _| dearest(reply::chat, arrival),
+        ..BASE
+    },
+    Row {
+        name: "parts-twice",
+        what: "`parts` twice for Gemini",
+        path: GEMINI,
+        request: |_| {
+            json!({ "generationConfig": { "maxOutputTokens": 1_000 },
+                "contents": [{ "role": "user", "other": [{ "fileData": { "fileUri": "https://example.com/large" } }],
+                    "parts": [{ "text": "Hi." }] }] })
+            .to_string()
+            .replace("\"other\"", "\"parts\"")
+        },
+        serve: |arrival, _| dearest(reply::gemini, arrival),
+        ..BASE
+    },
+    Row {
+        name: "file-in-both-spellings",
+        what: "`fileData` and `file_data` in a part for Gemini",
+        path: GEMINI,
+        request: |_| {
+            json!({ "generationConfig": { "maxOutputTokens": 1_000 },
+                "contents": [{ "role": "user", "parts": [
+                    { "file_data": null, "fileData": { "fileUri": "https://example.com/large" } }] }] })
+            .to_string()
+        },
+        serve: |arrival, _| dearest(reply::gemini, arrival),
+        ..BASE
+    },
+];
