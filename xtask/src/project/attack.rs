@@ -29,7 +29,21 @@ const END: &str = "<!-- end -->\n";
 
 /// Attacks that are known to break a limit, each with the reason. The test fails where one of these holds, or another
 /// one breaks.
-const KNOWN: &[(&str, &str)] = &[];
+const KNOWN: &[(&str, &str)] = &[
+    (
+        "no-usage",
+        "a complete answer without usage is charged as an estimate, which has no hidden reasoning",
+    ),
+    ("search", HELD_TWICE),
+    ("responses-search", HELD_TWICE),
+    ("fetch", HELD_TWICE),
+    ("connector", HELD_TWICE),
+    ("gemini-code", HELD_TWICE),
+    ("gemini-pages", HELD_TWICE),
+];
+
+const HELD_TWICE: &str =
+    "for tools of the provider the input is held twice, and not a context window for each run";
 
 /// A row with what came of it.
 #[derive(Debug)]
@@ -124,7 +138,8 @@ impl Finished {
 /// # Errors
 /// If a limit breaks that should hold, or an attack cannot be played.
 pub(super) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
-    let (flags, names): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.starts_with('-'));
+    let (flags, names): (Vec<&str>, Vec<&str>) =
+        words.iter().partition(|word| word.starts_with('-'));
     if let Some(unknown) = flags.iter().find(|flag| !["--json", "--write"].contains(flag)) {
         return Err(format!("`{unknown}` is no option; there are --json and --write"));
     }

@@ -7,12 +7,10 @@ pub(super) enum Assumption {
     ErrorsAreFree,
     CountsAreTrue,
     ReportsAreTrue,
+    CapsAreKept,
 }
 
 impl Assumption {
-    pub(super) const ALL: [Self; 4] =
-        [Self::ClosedStreamsEnd, Self::ErrorsAreFree, Self::CountsAreTrue, Self::ReportsAreTrue];
-
     /// Its name in `docs/semantics.md`.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -20,6 +18,7 @@ impl Assumption {
             Self::ErrorsAreFree => "errors are free",
             Self::CountsAreTrue => "counts are true",
             Self::ReportsAreTrue => "reports are true",
+            Self::CapsAreKept => "output caps are kept",
         }
     }
 }

@@ -151,9 +151,8 @@ async fn read_request(
     };
     let head = String::from_utf8_lossy(buffer.get(..end).unwrap_or_default()).into_owned();
     let lines = head.lines().map(str::to_ascii_lowercase);
-    let mut lengths = lines.filter_map(|line| {
-        line.strip_prefix("content-length:")?.trim().parse::<usize>().ok()
-    });
+    let mut lengths =
+        lines.filter_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
     let whole = end.saturating_add(lengths.next().unwrap_or(0));
     while buffer.len() < whole {
         if stream.read_buf(buffer).await? == 0 {

@@ -67,7 +67,9 @@ pub(super) const ROWS: &[Row] = &[
             let mut contents = vec![json!({ "role": "user", "parts": [file] })];
             for turn in 0..number {
                 contents.push(json!({ "role": "model", "parts": [{ "text": "Done." }] }));
-                contents.push(json!({ "role": "user", "parts": [{ "text": format!("More {turn}.") }] }));
+                contents.push(
+                    json!({ "role": "user", "parts": [{ "text": format!("More {turn}.") }] }),
+                );
             }
             bodies::gemini(json!({ "contents": contents })).to_string()
         },
@@ -80,7 +82,8 @@ pub(super) const ROWS: &[Row] = &[
         limit: 20,
         path: CHAT,
         request: |number| {
-            let image = json!({ "type": "image_url", "image_url": { "url": "https://example.com/a.png" } });
+            let image =
+                json!({ "type": "image_url", "image_url": { "url": "https://example.com/a.png" } });
             let mut messages = turns(number);
             if let Some(first) = messages.first_mut() {
                 first["content"] = json!(vec![image; 20]);
@@ -100,7 +103,8 @@ pub(super) const ROWS: &[Row] = &[
         what: "instructions are replaced by denser text of the same length",
         limit: 20,
         request: |number| {
-            bodies::messages(json!({ "system": denser(number), "messages": turns(number) })).to_string()
+            bodies::messages(json!({ "system": denser(number), "messages": turns(number) }))
+                .to_string()
         },
         ..BASE
     },
@@ -220,7 +224,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "file-by-id",
         what: "a file that the upstream keeps, in the result of a tool",
         request: |_| {
-            let file = json!({ "type": "document", "source": { "type": "file", "file_id": "file_1" } });
+            let file =
+                json!({ "type": "document", "source": { "type": "file", "file_id": "file_1" } });
             let result = json!({ "type": "tool_result", "tool_use_id": "t", "content": [file] });
             let messages = json!([{ "role": "user", "content": "Go." },
                 { "role": "assistant", "content": [

@@ -4,10 +4,12 @@ use serde_json::{Value, json};
 
 use super::bodies::{self, CHAT, MESSAGES, honest, of_user};
 use super::{Client, Expected, Row};
+use crate::project::attack::assumption::Assumption;
 use crate::project::attack::bill::{Arrival, Work};
 use crate::project::attack::reply;
 use crate::project::attack::upstream::{Sent, Serving};
 
+const PAINTER: &str = "/v1beta/models/gemini-2.5-flash-image:generateContent";
 /// Tokens of an image that Gemini makes.
 const IMAGE_MADE: u64 = 1_290;
 /// Tokens of the largest image for gpt-4o-mini.
@@ -15,6 +17,16 @@ const IMAGE_OF_MINI: u64 = 48_169;
 /// Tokens of a page of a document for Anthropic, its image and its words.
 const PAGE: u64 = 1_920;
 const PAGES: u64 = 100;
+
+/// An image of up to so many tokens.
+fn image_made(arrival: &Arrival, most: u64) -> Serving {
+    let (input, image) = (arrival.tokens(), IMAGE_MADE.min(most));
+    let mut body = reply::gemini(input, image);
+    body["usageMetadata"]["candidatesTokensDetails"] =
+        json!([{ "modality": "IMAGE", "tokenCount": image }]);
+    let work = Work { input, image_output: image, ..Work::default() };
+    Serving { work, sent: Sent::Whole(reply::ok(&body)) }
+}
 
 /// Speech up to the cap.
 fn speech(arrival: &Arrival) -> Serving {
@@ -29,6 +41,10 @@ fn speaking(model: &str) -> String {
     bodies::chat(json!({ "model": model, "max_completion_tokens": 1_000,
         "modalities": ["text", "audio"], "audio": { "voice": "alloy", "format": "wav" } }))
     .to_string()
+}
+
+fn painting() -> String {
+    bodies::gemini(json!({ "generationConfig": { "maxOutputTokens": IMAGE_MADE } })).to_string()
 }
 
 fn image_at(address: &str) -> Value {
@@ -54,18 +70,20 @@ pub(super) const ROWS: &[Row] = &[
         limit: 100,
         tries: 300,
         client: Client::SideBySide,
-        path: "/v1beta/models/gemini-2.5-flash-image:generateContent",
-        request: |_| {
-            bodies::gemini(json!({ "generationConfig": { "maxOutputTokens": IMAGE_MADE } })).to_string()
-        },
-        serve: |arrival, _| {
-            let input = arrival.tokens();
-            let mut body = reply::gemini(input, IMAGE_MADE);
-            body["usageMetadata"]["candidatesTokensDetails"] =
-                json!([{ "modality": "IMAGE", "tokenCount": IMAGE_MADE }]);
-            let work = Work { input, image_output: IMAGE_MADE, ..Work::default() };
-            Serving { work, sent: Sent::Whole(reply::ok(&body)) }
-        },
+        path: PAINTER,
+        request: |_| painting(),
+        serve: |arrival, _| image_made(arrival, arrival.cap()),
+        ..BASE
+    },
+    Row {
+        name: "images-above-cap",
+        what: "images that are larger than the output cap",
+        limit: 100,
+        tries: 30,
+        path: PAINTER,
+        request: |_| painting(),
+        serve: |arrival, _| image_made(arrival, IMAGE_MADE),
+        expected: Expected::RestsOn(Assumption::CapsAreKept),
         ..BASE
     },
     Row {
@@ -95,7 +113,9 @@ pub(super) const ROWS: &[Row] = &[
             let parts = [json!({ "type": "document", "source": source })];
             bodies::messages(json!({ "messages": of_user(&parts) })).to_string()
         },
-        serve: |arrival, _| honest(reply::messages, arrival.count_of("\"document\"") * PAGES * PAGE, 10),
+        serve: |arrival, _| {
+            honest(reply::messages, arrival.count_of("\"document\"") * PAGES * PAGE, 10)
+        },
         ..BASE
     },
     Row {
@@ -124,7 +144,9 @@ pub(super) const ROWS: &[Row] = &[
                 "messages": messages }))
             .to_string()
         },
-        serve: |arrival, _| honest(reply::chat, arrival.count_of("data:image/png") * IMAGE_OF_MINI, 10),
+        serve: |arrival, _| {
+            honest(reply::chat, arrival.count_of("data:image/png") * IMAGE_OF_MINI, 10)
+        },
         ..BASE
     },
     Row {

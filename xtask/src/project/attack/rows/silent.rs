@@ -70,12 +70,19 @@ pub(super) const ROWS: &[Row] = &[
     },
     hidden("reset-before-answer", "the connection breaks before the first byte", broken),
     hidden("reset-in-answer", "the connection breaks inside the answer", |arrival, _| {
-        let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
+        let head =
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 999\r\n\r\n{";
         Serving { work: thought(arrival), sent: Sent::Broken(head.to_vec()) }
     }),
-    hidden("status-504", "it answers 504", |arrival, _| with_status(arrival, "504 Gateway Timeout", OWN_ERROR)),
-    hidden("status-408", "it answers 408", |arrival, _| with_status(arrival, "408 Request Timeout", OWN_ERROR)),
-    hidden("status-502", "it answers 502", |arrival, _| with_status(arrival, "502 Bad Gateway", OWN_ERROR)),
+    hidden("status-504", "it answers 504", |arrival, _| {
+        with_status(arrival, "504 Gateway Timeout", OWN_ERROR)
+    }),
+    hidden("status-408", "it answers 408", |arrival, _| {
+        with_status(arrival, "408 Request Timeout", OWN_ERROR)
+    }),
+    hidden("status-502", "it answers 502", |arrival, _| {
+        with_status(arrival, "502 Bad Gateway", OWN_ERROR)
+    }),
     hidden("foreign-500", "it answers 500 in a shape of its own", |arrival, _| {
         with_status(arrival, "500 Internal Server Error", "<html>oops</html>")
     }),
@@ -119,7 +126,8 @@ pub(super) const ROWS: &[Row] = &[
         },
         serve: |arrival, _| {
             let (input, output) = (arrival.tokens(), arrival.cap());
-            let part = |kind| json!({ "type": kind, "input_tokens": input, "output_tokens": output });
+            let part =
+                |kind| json!({ "type": kind, "input_tokens": input, "output_tokens": output });
             let mut body = reply::messages(input, output);
             body["usage"]["iterations"] = json!([part("compaction"), part("message")]);
             let work = Work { input: 2 * input, output: 2 * output, ..Work::default() };
@@ -129,15 +137,19 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         expected: Expected::GoesOn,
-        ..hidden("own-errors", "two of three are 500 or 529 in the API's own shape, and free", |arrival, number| {
-            if number % 3 == 2 {
-                return honest(reply::chat, arrival.tokens(), 20);
-            }
-            let status = ["500 Internal Server Error", "529 Overloaded"];
-            let status = status.get(usize::from(number % 2 == 1)).copied().unwrap_or_default();
-            let sent = Sent::Whole(reply::whole(status, "", OWN_ERROR));
-            Serving { work: Work::default(), sent }
-        })
+        ..hidden(
+            "own-errors",
+            "two of three are 500 or 529 in the API's own shape, and free",
+            |arrival, number| {
+                if number % 3 == 2 {
+                    return honest(reply::chat, arrival.tokens(), 20);
+                }
+                let status = ["500 Internal Server Error", "529 Overloaded"];
+                let status = status.get(usize::from(number % 2 == 1)).copied().unwrap_or_default();
+                let sent = Sent::Whole(reply::whole(status, "", OWN_ERROR));
+                Serving { work: Work::default(), sent }
+            },
+        )
     },
     Row {
         expected: Expected::RestsOn(Assumption::ErrorsAreFree),
@@ -147,8 +159,9 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         expected: Expected::RestsOn(Assumption::ReportsAreTrue),
-        ..hidden("false-usage", "it bills more tokens than it reports", |arrival, _| {
-            Serving { work: thought(arrival), ..honest(reply::chat, 10, 10) }
+        ..hidden("false-usage", "it bills more tokens than it reports", |arrival, _| Serving {
+            work: thought(arrival),
+            ..honest(reply::chat, 10, 10)
         })
     },
     Row {

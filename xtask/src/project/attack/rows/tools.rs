@@ -18,7 +18,12 @@ const SEARCH: u64 = DOLLAR / 100;
 const IMAGE: u64 = DOLLAR / 4;
 
 /// The tool has read much and has its fee; the answer reports both.
-fn read_much(make: fn(u64, u64) -> Value, arrival: &Arrival, fees: u64, report: fn(&mut Value)) -> Serving {
+fn read_much(
+    make: fn(u64, u64) -> Value,
+    arrival: &Arrival,
+    fees: u64,
+    report: fn(&mut Value),
+) -> Serving {
     let input = arrival.tokens() + READ;
     let mut body = make(input, 100);
     report(&mut body);
@@ -43,13 +48,16 @@ pub(super) const ROWS: &[Row] = &[
         name: "image-tool",
         what: "a tool of the provider makes images (`image_generation`)",
         path: RESPONSES,
-        request: |_| bodies::responses(json!({ "tools": [{ "type": "image_generation" }] })).to_string(),
+        request: |_| {
+            bodies::responses(json!({ "tools": [{ "type": "image_generation" }] })).to_string()
+        },
         serve: |arrival, _| read_much(reply::responses, arrival, IMAGE, |_| {}),
         ..BASE
     },
     Row {
         name: "search",
         what: "searches on the web without a limit of their number",
+        limit: 20,
         request: |_| {
             let tools = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
             bodies::messages(json!({ "tools": tools })).to_string()
@@ -57,6 +65,25 @@ pub(super) const ROWS: &[Row] = &[
         serve: |arrival, _| {
             read_much(reply::messages, arrival, RUNS * SEARCH, |body| {
                 body["usage"]["server_tool_use"] = json!({ "web_search_requests": RUNS });
+            })
+        },
+        ..BASE
+    },
+    Row {
+        name: "responses-search",
+        what: "the same in OpenAI's responses",
+        limit: 20,
+        path: RESPONSES,
+        request: |_| bodies::responses(json!({ "tools": [{ "type": "web_search" }] })).to_string(),
+        serve: |arrival, _| {
+            read_much(reply::responses, arrival, RUNS * SEARCH, |body| {
+                let mut output = vec![
+                    json!({ "type": "web_search_call", "id": "ws", "status": "completed",
+                    "action": { "type": "search", "query": "a" } });
+                    30
+                ];
+                output.extend(body["output"].as_array().cloned().unwrap_or_default());
+                body["output"] = json!(output);
             })
         },
         ..BASE
@@ -77,21 +104,6 @@ pub(super) const ROWS: &[Row] = &[
             let servers = json!([{ "type": "url", "url": "https://example.com/mcp", "name": "m" }]);
             let tools = json!([{ "type": "mcp_toolset", "mcp_server_name": "m" }]);
             bodies::messages(json!({ "mcp_servers": servers, "tools": tools })).to_string()
-        },
-        ..BASE
-    },
-    Row {
-        name: "responses-search",
-        what: "the same in OpenAI's responses",
-        path: RESPONSES,
-        request: |_| bodies::responses(json!({ "tools": [{ "type": "web_search" }] })).to_string(),
-        serve: |arrival, _| {
-            read_much(reply::responses, arrival, RUNS * SEARCH, |body| {
-                let mut output = vec![json!({ "type": "web_search_call", "id": "ws", "status": "completed",
-                    "action": { "type": "search", "query": "a" } }); 30];
-                output.extend(body["output"].as_array().cloned().unwrap_or_default());
-                body["output"] = json!(output);
-            })
         },
         ..BASE
     },
@@ -146,7 +158,10 @@ pub(super) const ROWS: &[Row] = &[
         what: "the provider chooses a tier of twice the price (`service_tier: auto`)",
         path: CHAT,
         tries: 60,
-        request: |_| bodies::chat(json!({ "service_tier": "auto", "max_completion_tokens": 1_000 })).to_string(),
+        request: |_| {
+            bodies::chat(json!({ "service_tier": "auto", "max_completion_tokens": 1_000 }))
+                .to_string()
+        },
         serve: |arrival, _| {
             let (input, output) = (arrival.tokens(), arrival.cap());
             let work = Work { input, output, surcharge: 100, ..Work::default() };

@@ -165,6 +165,62 @@ pub(super) const ROWS: &[Row] = &[
         ..BASE
     },
     Row {
+        name: "skills-twice",
+        what: "`skills` twice in a container",
+        request: |_| {
+            messages(&format!(
+                r#""container":{{"skills":[{{"type":"anthropic","skill_id":"large"}}],"skills":[]}},"messages":{SMALL}"#
+            ))
+        },
+        ..BASE
+    },
+    Row {
+        name: "speech-twice",
+        what: "`audio` twice in a message, one with an id",
+        path: CHAT,
+        request: |_| {
+            let message = r#"{"role":"assistant","audio":{"id":"large"},"audio":{}}"#;
+            format!(
+                r#"{{"model":"gpt-5","max_completion_tokens":1000,"messages":[{message},{{"role":"user","content":"Hi."}}]}}"#
+            )
+        },
+        serve: |arrival, _| dearest(reply::chat, arrival),
+        ..BASE
+    },
+    Row {
+        name: "kind-twice",
+        what: "`mimeType` and `mime_type` in a part for Gemini",
+        path: GEMINI,
+        request: |_| {
+            let data = r#"{"mime_type":"video/mp4","mimeType":"text/plain","data":"large"}"#;
+            format!(
+                r#"{{"generationConfig":{{"maxOutputTokens":1000}},"contents":[{{"role":"user","parts":[{{"inlineData":{data}}}]}}]}}"#
+            )
+        },
+        serve: |arrival, _| dearest(reply::gemini, arrival),
+        ..BASE
+    },
+    Row {
+        name: "too-deep",
+        what: "a document inside parts inside parts",
+        request: |_| {
+            let mut part = DOCUMENT.to_owned();
+            for _ in 0..8 {
+                part = format!(r#"{{"type":"tool_result","content":[{part}]}}"#);
+            }
+            user(&format!(r#""content":[{part}]"#))
+        },
+        ..BASE
+    },
+    Row {
+        name: "too-many",
+        what: "a document behind more parts than are read",
+        limit: 50,
+        request: |_| user(&format!(r#""content":[{}{DOCUMENT}]"#, "1,".repeat(70_000))),
+        serve: |arrival, _| honest(reply::messages, 900_000, arrival.cap()),
+        ..BASE
+    },
+    Row {
         name: "input-twice",
         what: "`input` twice in OpenAI's responses",
         path: RESPONSES,
@@ -185,7 +241,7 @@ pub(super) const ROWS: &[Row] = &[
         request: |_| {
             concat!(
                 r#"{"model":"gpt-5","max_output_tokens":1000,"input":"Hi.","tools":["#,
-                r#"{"type":"image_generation","type":"function","name":"large","parameters":{}}]}"#
+                r#"{"type":"code_interpreter","type":"function","name":"large","parameters":{}}]}"#
             )
             .to_owned()
         },
