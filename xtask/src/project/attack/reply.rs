@@ -17,6 +17,16 @@ pub(super) fn ok(body: &Value) -> Vec<u8> {
     whole("200 OK", "", &body.to_string())
 }
 
+/// Puts a value where these keys lead to.
+pub(super) fn put(body: &mut Value, keys: &[&str], value: Value) {
+    let mut at = body;
+    for key in keys {
+        let Value::Object(members) = at else { return };
+        at = members.entry(*key).or_insert_with(|| json!({}));
+    }
+    *at = value;
+}
+
 /// The beginning of a stream, with these events.
 pub(super) fn stream(events: &[Value]) -> Vec<u8> {
     let mut text = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
@@ -69,7 +79,7 @@ pub(super) fn gemini(input: u64, output: u64) -> Value {
 /// The first event of a stream of Anthropic's, which tells the input.
 pub(super) fn message_start(input: u64) -> Value {
     let mut message = messages(input, 1);
-    message["content"] = json!([]);
-    message["stop_reason"] = Value::Null;
+    put(&mut message, &["content"], json!([]));
+    put(&mut message, &["stop_reason"], Value::Null);
     json!({ "type": "message_start", "message": message })
 }

@@ -1,3 +1,5 @@
+//! Tests of the attacks, and of how they are judged.
+
 use super::*;
 
 #[test]

@@ -36,11 +36,9 @@ fn tool(text: &str) -> Value {
     json!({ "name": "look", "description": text, "input_schema": { "type": "object" } })
 }
 
-fn counted_low(messages: Value) -> String {
+fn counted_low(messages: &[Value]) -> String {
     let text = format!("{} {}", reply::COUNTED_AS_NOTHING, "Q".repeat(50_000));
-    let mut body = bodies::messages(json!({ "system": text }));
-    body["messages"] = messages;
-    body.to_string()
+    bodies::messages(json!({ "system": text, "messages": messages })).to_string()
 }
 
 const BASE: Row = Row {
@@ -86,7 +84,7 @@ pub(super) const ROWS: &[Row] = &[
                 json!({ "type": "image_url", "image_url": { "url": "https://example.com/a.png" } });
             let mut messages = turns(number);
             if let Some(first) = messages.first_mut() {
-                first["content"] = json!(vec![image; 20]);
+                reply::put(first, &["content"], json!(vec![image; 20]));
             }
             bodies::chat(json!({ "model": "gpt-4o-mini", "max_completion_tokens": 100,
                 "messages": messages }))
@@ -122,7 +120,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "false-count",
         what: "its count of the input says 100 tokens, it bills 50,000",
         limit: 10,
-        request: |number| counted_low(json!(turns(number))),
+        request: |number| counted_low(&turns(number)),
         expected: Expected::RestsOn(Assumption::CountsAreTrue),
         ..BASE
     },

@@ -22,8 +22,11 @@ const PAGES: u64 = 100;
 fn image_made(arrival: &Arrival, most: u64) -> Serving {
     let (input, image) = (arrival.tokens(), IMAGE_MADE.min(most));
     let mut body = reply::gemini(input, image);
-    body["usageMetadata"]["candidatesTokensDetails"] =
-        json!([{ "modality": "IMAGE", "tokenCount": image }]);
+    reply::put(
+        &mut body,
+        &["usageMetadata", "candidatesTokensDetails"],
+        json!([{ "modality": "IMAGE", "tokenCount": image }]),
+    );
     let work = Work { input, image_output: image, ..Work::default() };
     Serving { work, sent: Sent::Whole(reply::ok(&body)) }
 }
@@ -32,7 +35,11 @@ fn image_made(arrival: &Arrival, most: u64) -> Serving {
 fn speech(arrival: &Arrival) -> Serving {
     let (input, audio) = (arrival.tokens(), arrival.cap());
     let mut body = reply::chat(input, audio);
-    body["usage"]["completion_tokens_details"] = json!({ "audio_tokens": audio, "text_tokens": 0 });
+    reply::put(
+        &mut body,
+        &["usage", "completion_tokens_details"],
+        json!({ "audio_tokens": audio, "text_tokens": 0 }),
+    );
     let work = Work { input, audio_output: audio, ..Work::default() };
     Serving { work, sent: Sent::Whole(reply::ok(&body)) }
 }

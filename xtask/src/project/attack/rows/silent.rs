@@ -49,6 +49,9 @@ fn with_change(arrival: &Arrival, headers: &str, change: impl Fn(&mut Value)) ->
     Serving { work, sent: Sent::Whole(reply::whole("200 OK", headers, &body.to_string())) }
 }
 
+/// Tokens that are on their way when a stream is closed at once.
+const AFTER_CLOSING: u64 = 256;
+
 const OWN_ERROR: &str = r#"{"error":{"message":"busy","type":"server_error"}}"#;
 
 /// Text of so many tokens, one for each byte.
@@ -87,12 +90,12 @@ pub(super) const ROWS: &[Row] = &[
         with_status(arrival, "500 Internal Server Error", "<html>oops</html>")
     }),
     hidden("no-usage", "it reports no usage", |arrival, _| {
-        with_change(arrival, "", |body| body["usage"] = Value::Null)
+        with_change(arrival, "", |body| reply::put(body, &["usage"], Value::Null))
     }),
     Row {
         limit: 5,
         ..hidden("cost-of-zero", "it reports `usage.cost: 0`", |arrival, _| {
-            with_change(arrival, "", |body| body["usage"]["cost"] = json!(0))
+            with_change(arrival, "", |body| reply::put(body, &["usage", "cost"], json!(0)))
         })
     },
     Row {
@@ -129,7 +132,11 @@ pub(super) const ROWS: &[Row] = &[
             let part =
                 |kind| json!({ "type": kind, "input_tokens": input, "output_tokens": output });
             let mut body = reply::messages(input, output);
-            body["usage"]["iterations"] = json!([part("compaction"), part("message")]);
+            reply::put(
+                &mut body,
+                &["usage", "iterations"],
+                json!([part("compaction"), part("message")]),
+            );
             let work = Work { input: 2 * input, output: 2 * output, ..Work::default() };
             Serving { work, sent: Sent::Whole(reply::ok(&body)) }
         },
@@ -162,6 +169,15 @@ pub(super) const ROWS: &[Row] = &[
         ..hidden("false-usage", "it bills more tokens than it reports", |arrival, _| Serving {
             work: thought(arrival),
             ..honest(reply::chat, 10, 10)
+        })
+    },
+    Row {
+        limit: 10,
+        client: Client::Leaves,
+        request: |_| bodies::chat(json!({ "stream": true })).to_string(),
+        ..hidden("stream-ends", "its client leaves a stream, and it stops soon", |arrival, _| {
+            let work = Work { output: arrival.cap().min(AFTER_CLOSING), ..thought(arrival) };
+            Serving { work, sent: Sent::Silence(Vec::new()) }
         })
     },
     Row {

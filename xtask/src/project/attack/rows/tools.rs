@@ -64,7 +64,11 @@ pub(super) const ROWS: &[Row] = &[
         },
         serve: |arrival, _| {
             read_much(reply::messages, arrival, RUNS * SEARCH, |body| {
-                body["usage"]["server_tool_use"] = json!({ "web_search_requests": RUNS });
+                reply::put(
+                    body,
+                    &["usage", "server_tool_use"],
+                    json!({ "web_search_requests": RUNS }),
+                );
             })
         },
         ..BASE
@@ -82,8 +86,10 @@ pub(super) const ROWS: &[Row] = &[
                     "action": { "type": "search", "query": "a" } });
                     30
                 ];
-                output.extend(body["output"].as_array().cloned().unwrap_or_default());
-                body["output"] = json!(output);
+                output.extend(
+                    body.get("output").and_then(Value::as_array).cloned().unwrap_or_default(),
+                );
+                reply::put(body, &["output"], json!(output));
             })
         },
         ..BASE
@@ -166,8 +172,33 @@ pub(super) const ROWS: &[Row] = &[
             let (input, output) = (arrival.tokens(), arrival.cap());
             let work = Work { input, output, surcharge: 100, ..Work::default() };
             let mut body = reply::chat(input, output);
-            body["service_tier"] = json!("priority");
-            body["model"] = json!("gpt-5");
+            reply::put(&mut body, &["service_tier"], json!("priority"));
+            reply::put(&mut body, &["model"], json!("gpt-5"));
+            Serving { work, sent: Sent::Whole(reply::ok(&body)) }
+        },
+        ..BASE
+    },
+    Row {
+        name: "cache-for-an-hour",
+        what: "a cache for an hour, which costs twice, named by an escape",
+        limit: 20,
+        request: |_| {
+            let part = json!({ "type": "text", "text": "Q".repeat(20_000),
+                "cache_control": { "type": "ephemeral", "ttl": "hour" } });
+            let messages = json!([{ "role": "user", "content": [part] }]);
+            let body = bodies::messages(json!({ "messages": messages, "max_tokens": 16 }));
+            body.to_string().replace("\"hour\"", "\"\\u0031h\"")
+        },
+        serve: |arrival, _| {
+            let input = arrival.tokens();
+            let mut body = reply::messages(0, 0);
+            reply::put(&mut body, &["usage", "cache_creation_input_tokens"], json!(input));
+            reply::put(
+                &mut body,
+                &["usage", "cache_creation"],
+                json!({ "ephemeral_1h_input_tokens": input }),
+            );
+            let work = Work { input, surcharge: 100, ..Work::default() };
             Serving { work, sent: Sent::Whole(reply::ok(&body)) }
         },
         ..BASE

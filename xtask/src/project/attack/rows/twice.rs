@@ -79,6 +79,16 @@ pub(super) const ROWS: &[Row] = &[
         ..BASE
     },
     Row {
+        name: "messages-in-escapes",
+        what: "`messages` twice, once with an escape",
+        request: |_| {
+            messages(&format!(
+                r#""\u006dessages":[{{"role":"user","content":[{DOCUMENT}]}}],"messages":{SMALL}"#
+            ))
+        },
+        ..BASE
+    },
+    Row {
         name: "content-twice",
         what: "`content` twice",
         request: |_| user(&format!(r#""content":[{DOCUMENT}],"content":"Hi.""#)),
@@ -95,6 +105,15 @@ pub(super) const ROWS: &[Row] = &[
         what: "`type` twice in a part",
         request: |_| {
             let part = DOCUMENT.replacen('{', r#"{"type":"text","text":"Hi.","#, 1);
+            user(&format!(r#""content":[{part}]"#))
+        },
+        ..BASE
+    },
+    Row {
+        name: "type-in-escapes",
+        what: "the kind of a part in escapes",
+        request: |_| {
+            let part = DOCUMENT.replacen("\"document\"", r#""d\u006fcument""#, 1);
             user(&format!(r#""content":[{part}]"#))
         },
         ..BASE
