@@ -37,8 +37,8 @@ Tasks:
            run real clients under `endstop run`, which are installed below target/ first, and print how
            they ended; with --write put that into docs/clients.md
   attack [--json] [--write | NAME..]
-           put an upstream that misbehaves behind the gateway, and print its bill beside our books; with
-           --write put that into SECURITY.md
+           put a misbehaving upstream behind the gateway, and print what it bills and what our books say;
+           with --write put that into SECURITY.md
   detection [--write | FORM..]
            replay the recorded runs under each form of loop detection, and print the tables of
            docs/detection.md, or write them there; with conditions, print theirs";

@@ -10,7 +10,7 @@ use crate::json::{self, Raw};
 pub(crate) struct DecidingKey {
     /// How it may be written: one word for one thing, so that two spellings are twice the same key.
     spellings: &'static [&'static str],
-    /// Those of the object that is its value, or of each object in the list that is.
+    /// Keys of the object that is its value, or of each object in the list that is.
     inner: &'static [Self],
 }
 
@@ -28,7 +28,7 @@ impl DecidingKey {
 pub(crate) const TOOL_KEYS: &[DecidingKey] =
     &[DecidingKey::of(&["type"]), DecidingKey::of(&["max_uses"]), DecidingKey::of(&["model"])];
 
-/// Those of a model to fall back on.
+/// Keys of a model to fall back on.
 pub(crate) const FALLBACK_KEYS: &[DecidingKey] = &[DecidingKey::of(&["model"])];
 
 /// Checks an object, or each one in a list.

@@ -62,7 +62,7 @@ const MESSAGE_KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["audio"]).with(&[DecidingKey::of(&["id"])]),
 ];
 
-/// Those of what has media inside itself, or says where they are.
+/// Keys of an object that has media inside itself, or says where they are.
 const MEDIA_KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["type"]),
     DecidingKey::of(&["content"]),

@@ -1,8 +1,8 @@
-//! `cargo xtask attack`: an upstream that misbehaves, and its bill beside our books.
+//! `cargo xtask attack`: a misbehaving upstream, what it bills, and what our books say.
 //!
-//! Each row starts the real gateway with a limit, in front of an upstream that answers as the row says. What that
-//! upstream bills is found by a price table and a reading of requests of its own: no code of Endstop's has a part in it.
-//! A bill above the limit, or above what our books have, breaks a promise, unless the row rests on an assumption that
+//! Each row starts the real gateway with a limit, in front of an upstream that answers as the row says. That
+//! upstream bills by its own price table and its own reading of requests: no code of Endstop's has a part in it.
+//! An amount above the limit, or above our books, breaks a promise, unless the row rests on an assumption that
 //! `docs/semantics.md` names.
 
 mod assumption;
@@ -45,25 +45,25 @@ const KNOWN: &[(&str, &str)] = &[
 const HELD_TWICE: &str =
     "for tools of the provider the input is held twice, and not a context window for each run";
 
-/// A row with what came of it.
+/// A row with its outcome.
 #[derive(Debug)]
 struct Finished {
     row: Row,
     played: Played,
 }
 
-/// How an attack ended, beside what was expected.
+/// How an attack ended, compared with what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Judgment {
     /// As it should.
     Holds,
-    /// The bill passes the limit, as it may without this assumption.
+    /// More is billed than the limit, as it may without this assumption.
     Assumed(&'static str),
-    /// The bill is above the limit.
+    /// More is billed than the limit.
     AboveLimit,
-    /// The bill is above our books, so more of the same would pass any limit.
+    /// More is billed than our books have, so more of the same would pass any limit.
     AboveBooks,
-    /// Calls were stopped that have to go on.
+    /// Calls were stopped that have to be let through.
     Stopped,
 }
 
@@ -93,7 +93,7 @@ impl Finished {
         KNOWN.iter().find(|(name, _)| *name == self.row.name).map(|(_, why)| *why)
     }
 
-    /// What is wrong with it: a limit that breaks unexpectedly, or one that does not although it should.
+    /// The fault of a row: a limit that breaks unexpectedly, or one that does not although it is listed.
     fn fault(&self) -> Option<String> {
         let name = self.row.name;
         match (self.judgment(), self.known()) {
@@ -132,7 +132,7 @@ impl Finished {
     }
 }
 
-/// Plays all attacks, or those of these names, and prints what came of them: as a table, or with `--json` as JSON. With
+/// Plays all attacks, or those of these names, and prints the outcomes: as a table, or with `--json` as JSON. With
 /// `--write` puts the table into its page.
 ///
 /// # Errors
@@ -216,7 +216,7 @@ fn dollars(picos: u64) -> String {
 /// The page with another table between its marks.
 ///
 /// # Errors
-/// If the marks are not there.
+/// If the page has no marks.
 fn insert(page: &str, table: &str) -> Result<String, String> {
     let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(END)?;

@@ -1,4 +1,4 @@
-//! What a bound rests on where a provider could break it: each is named in `docs/semantics.md`, section 2.
+//! Assumptions that a bound rests on where a provider could break it: each is named in `docs/semantics.md`, section 2.
 
 /// An assumption about providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! What the upstream bills, by a price table and a reading of requests of its own: nothing here is Endstop's. Where a
-//! request can be read in two ways, it is the dearer one.
+//! The upstream's own price table and its own reading of requests: nothing here is Endstop's. Where a request can be read
+//! in two ways, it is the more expensive one.
 
 /// Pico-dollars of a cent for a million tokens, by the token.
 const CENT_A_MILLION: u64 = 10_000;
@@ -7,7 +7,7 @@ const CENT_A_MILLION: u64 = 10_000;
 /// Input above so many tokens is charged by the long rates, where a model has some.
 const LONG_INPUT: u64 = 200_000;
 
-/// What a model costs, in cents for a million tokens.
+/// Rates of a model, in cents for a million tokens.
 struct Rates {
     model: &'static str,
     /// Input and output.
@@ -47,7 +47,7 @@ pub(super) struct Arrival {
     pub(super) body: String,
 }
 
-/// What the upstream received and made for one request.
+/// The tokens that the upstream received and made for one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     /// Tokens received.
@@ -60,7 +60,7 @@ pub(super) struct Work {
     pub(super) audio_output: u64,
     /// Pico-dollars of tools.
     pub(super) fees: u64,
-    /// Percent that a dearer place adds.
+    /// Percent that a more expensive place or tier adds.
     pub(super) surcharge: u64,
 }
 
@@ -87,7 +87,7 @@ impl Arrival {
         u64::try_from(of_words.saturating_add(dense)).unwrap_or(u64::MAX)
     }
 
-    /// How often a text stands in it.
+    /// How often it has a text.
     pub(super) fn count_of(&self, text: &str) -> u64 {
         u64::try_from(self.body.matches(text).count()).unwrap_or(u64::MAX)
     }

@@ -23,7 +23,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(50);
 /// A client gives up after this long; no row needs it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of an attack.
+/// The outcome of an attack.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Played {
     /// Requests that clients made.
@@ -135,12 +135,12 @@ async fn send(to: SocketAddr, path: &str, body: &str) -> std::io::Result<TcpStre
          content-length: {length}\r\nconnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).await?;
-    // A request that is refused early may not be read to its end.
+    // A request that is refused early may not be read completely.
     let _ = stream.write_all(body.as_bytes()).await;
     Ok(stream)
 }
 
-/// What is answered is of no interest: the upstream knows what it bills.
+/// Reads an answer. Its content is of no interest: the upstream knows what it bills.
 async fn read_to_end(mut stream: TcpStream) {
     let mut all = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::bill::Arrival;
 
-/// A whole answer of JSON.
+/// A complete answer of JSON.
 pub(super) fn whole(status: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
@@ -76,7 +76,7 @@ pub(super) fn gemini(input: u64, output: u64) -> Value {
             "totalTokenCount": input + output } })
 }
 
-/// The first event of a stream of Anthropic's, which tells the input.
+/// The first event of a stream of Anthropic's, which reports the input.
 pub(super) fn message_start(input: u64) -> Value {
     let mut message = messages(input, 1);
     put(&mut message, &["content"], json!([]));

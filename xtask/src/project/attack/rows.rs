@@ -10,7 +10,7 @@ mod twice;
 use super::assumption::Assumption;
 use super::upstream::Serve;
 
-/// What the clients of an attack do.
+/// The behavior of the clients of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Client {
     /// One after the other, each reads its answer.
@@ -23,14 +23,14 @@ pub(super) enum Client {
     SideBySide,
 }
 
-/// What an attack has to end with.
+/// The required end of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// The bill is at most the limit, and at most what our books say.
+    /// At most the limit is billed, and at most what our books say.
     Bounded,
     /// That, and all tries reach the upstream: nothing may be stopped.
     GoesOn,
-    /// The bill may pass the limit where this assumption does not hold.
+    /// More than the limit may be billed where this assumption does not hold.
     RestsOn(Assumption),
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Expected {
 pub(super) struct Row {
     /// By which it is chosen.
     pub(super) name: &'static str,
-    /// What is attacked, in a few words.
+    /// The attack, in a few words.
     pub(super) what: &'static str,
     /// The limit in cents.
     pub(super) limit: u64,

@@ -19,15 +19,15 @@ const THINKING: Duration = Duration::from_millis(5);
 /// How the upstream serves one request.
 #[derive(Debug)]
 pub(super) struct Serving {
-    /// What it bills.
+    /// The tokens that it bills.
     pub(super) work: Work,
     pub(super) sent: Sent,
 }
 
-/// What the gateway gets from it.
+/// The bytes that the gateway gets from it.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// A whole answer.
+    /// A complete answer.
     Whole(Vec<u8>),
     /// These bytes; then the connection breaks.
     Broken(Vec<u8>),

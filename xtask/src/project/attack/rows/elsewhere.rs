@@ -9,7 +9,7 @@ use crate::project::attack::bill::Arrival;
 use crate::project::attack::reply;
 use crate::project::attack::upstream::Serving;
 
-/// Tokens of what stands behind a name or an address.
+/// Tokens of the text at a name or an address.
 const BEHIND: u64 = 190_000;
 
 /// The same conversation, longer by a turn for each request before.
@@ -27,7 +27,7 @@ fn denser(number: u64) -> String {
     if number == 0 { "abcd".repeat(10_000) } else { "Q".repeat(40_000) }
 }
 
-/// What stands behind a name is dear each time.
+/// The text at a name is long each time.
 fn stored(make: fn(u64, u64) -> Value, arrival: &Arrival, marks: &str) -> Serving {
     honest(make, arrival.tokens() + arrival.count_of(marks).min(1) * BEHIND, 10)
 }
@@ -108,7 +108,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "denser-tools",
-        what: "the same of tools",
+        what: "tools are replaced by denser text of the same length",
         limit: 20,
         request: |number| {
             bodies::messages(json!({ "tools": [tool(&denser(number))], "messages": turns(number) }))
@@ -151,7 +151,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "item-without-type",
-        what: "the same where the item has an id and nothing else",
+        what: "an item that the upstream keeps, by an id and nothing else",
         path: RESPONSES,
         request: |_| {
             bodies::responses(json!({ "input": [{ "id": "msg_1" },

@@ -14,7 +14,7 @@ const PAINTER: &str = "/v1beta/models/gemini-2.5-flash-image:generateContent";
 const IMAGE_MADE: u64 = 1_290;
 /// Tokens of the largest image for gpt-4o-mini.
 const IMAGE_OF_MINI: u64 = 48_169;
-/// Tokens of a page of a document for Anthropic, its image and its words.
+/// Tokens of a page of a document for Anthropic: its image and its text.
 const PAGE: u64 = 1_920;
 const PAGES: u64 = 100;
 
@@ -103,7 +103,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "newer-speech",
-        what: "the same of a newer model",
+        what: "speech of a newer model",
         limit: 40,
         request: |_| speaking("gpt-audio"),
         serve: |arrival, _| speech(arrival),
@@ -158,7 +158,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "video-frames",
-        what: "a video that is looked at 24 times a second (`fps`)",
+        what: "a video of which 24 frames a second are read (`fps`)",
         limit: 5,
         path: bodies::GEMINI,
         request: |_| {

@@ -9,7 +9,7 @@ use crate::project::attack::bill::{Arrival, Work};
 use crate::project::attack::reply;
 use crate::project::attack::upstream::{Sent, Serve, Serving};
 
-/// A chat whose model thinks until its cap, which nobody sees.
+/// A chat whose model thinks until its cap, which no client sees.
 const fn hidden(name: &'static str, what: &'static str, serve: Serve) -> Row {
     Row {
         name,
@@ -54,7 +54,7 @@ const AFTER_CLOSING: u64 = 256;
 
 const OWN_ERROR: &str = r#"{"error":{"message":"busy","type":"server_error"}}"#;
 
-/// Text of so many tokens, one for each byte.
+/// Text of N tokens, one for each byte.
 fn dense(tokens: usize) -> String {
     "Q".repeat(tokens)
 }
@@ -86,7 +86,7 @@ pub(super) const ROWS: &[Row] = &[
     hidden("status-502", "it answers 502", |arrival, _| {
         with_status(arrival, "502 Bad Gateway", OWN_ERROR)
     }),
-    hidden("foreign-500", "it answers 500 in a shape of its own", |arrival, _| {
+    hidden("foreign-500", "it answers 500 in its own shape", |arrival, _| {
         with_status(arrival, "500 Internal Server Error", "<html>oops</html>")
     }),
     hidden("no-usage", "it reports no usage", |arrival, _| {
@@ -184,6 +184,6 @@ pub(super) const ROWS: &[Row] = &[
         client: Client::Leaves,
         request: |_| bodies::chat(json!({ "stream": true })).to_string(),
         expected: Expected::RestsOn(Assumption::ClosedStreamsEnd),
-        ..hidden("stream-goes-on", "its client leaves a stream, and it goes on", silence)
+        ..hidden("stream-goes-on", "its client leaves a stream, and it continues", silence)
     },
 ];

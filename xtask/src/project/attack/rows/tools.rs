@@ -1,4 +1,4 @@
-//! Tools of the provider, with fees and input of their own, and members that change the price.
+//! Tools of the provider, with their own fees and input, and members that change the price.
 
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "responses-search",
-        what: "the same in OpenAI's responses",
+        what: "searches on the web in OpenAI's responses, without a limit",
         limit: 20,
         path: RESPONSES,
         request: |_| bodies::responses(json!({ "tools": [{ "type": "web_search" }] })).to_string(),

@@ -1,5 +1,5 @@
-//! Members that stand twice in a request, or in letters of another case: which of them counts is for each server to
-//! say, and here it is the dearer one.
+//! Members that appear twice in a request, or in letters of another case: which of them counts is for each server to
+//! say, and here it is the more expensive one.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn dearest(make: fn(u64, u64) -> serde_json::Value, arrival: &Arrival) -> Servin
     honest(make, arrival.tokens() + large, arrival.cap())
 }
 
-/// The body of Anthropic's API with these members besides.
+/// The body of Anthropic's API with these members as well.
 fn messages(more: &str) -> String {
     format!(r#"{{"model":"claude-sonnet-4-5","max_tokens":1000,{more}}}"#)
 }
@@ -54,7 +54,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "cap-in-capitals",
-        what: "`MAX_TOKENS` beside `max_tokens`",
+        what: "`MAX_TOKENS` and `max_tokens`",
         request: |_| messages(&format!(r#""MAX_TOKENS":50000,"messages":{SMALL}"#)),
         ..BASE
     },
@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "messages-in-capitals",
-        what: "`Messages` beside `messages`",
+        what: "`Messages` and `messages`",
         request: |_| {
             messages(&format!(
                 r#""messages":{SMALL},"Messages":[{{"role":"user","content":[{DOCUMENT}]}}]"#
@@ -96,7 +96,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "content-in-capitals",
-        what: "`Content` beside `content`",
+        what: "`Content` and `content`",
         request: |_| user(&format!(r#""content":"Hi.","Content":[{DOCUMENT}]"#)),
         ..BASE
     },
@@ -120,7 +120,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "type-in-capitals",
-        what: "`Type` beside `type` in a part",
+        what: "`Type` and `type` in a part",
         request: |_| {
             let part = DOCUMENT.replacen('{', r#"{"Type":"text","text":"Hi.","#, 1);
             user(&format!(r#""content":[{part}]"#))
@@ -235,6 +235,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "too-many",
         what: "a document behind more parts than are read",
         limit: 50,
+        tries: 2,
         request: |_| user(&format!(r#""content":[{}{DOCUMENT}]"#, "1,".repeat(70_000))),
         serve: |arrival, _| honest(reply::messages, 900_000, arrival.cap()),
         ..BASE
