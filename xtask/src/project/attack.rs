@@ -27,8 +27,8 @@ const PAGE: &str = "SECURITY.md";
 const BEGIN: &str = "<!-- begin: cargo xtask attack --write -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// Attacks that are known to break a limit, each with the reason. The test fails where one of these holds, or another
-/// one breaks.
+/// Attacks that are known to break a limit, each with the reason. The command fails for them too, and says why; the test
+/// fails where one of these holds, or another one breaks.
 const KNOWN: &[(&str, &str)] = &[
     (
         "no-usage",
@@ -93,14 +93,20 @@ impl Finished {
         KNOWN.iter().find(|(name, _)| *name == self.row.name).map(|(_, why)| *why)
     }
 
-    /// The fault of a row: a limit that breaks unexpectedly, or one that does not although it is listed.
+    /// The promise that the attack broke, known or not.
+    fn broken_promise(&self) -> Option<String> {
+        let is_kept = matches!(self.judgment(), Judgment::Holds | Judgment::Assumed(_));
+        let why = self.known().unwrap_or(self.row.what);
+        (!is_kept).then(|| format!("{}: {}: {why}", self.row.name, self.verdict()))
+    }
+
+    /// The fault of a row, for the tests: an unknown broken promise, or a known one that is kept.
+    #[cfg(test)]
     fn fault(&self) -> Option<String> {
-        let name = self.row.name;
-        match (self.judgment(), self.known()) {
-            (Judgment::Holds, Some(_)) => Some(format!("{name}: holds, but is listed as known")),
-            (Judgment::Holds | Judgment::Assumed(_), None) => None,
-            (_, Some(_)) => None,
-            (_, None) => Some(format!("{name}: {}: {}", self.verdict(), self.row.what)),
+        match (self.broken_promise(), self.known()) {
+            (None, Some(_)) => Some(format!("{}: holds, but is listed as known", self.row.name)),
+            (Some(promise), None) => Some(promise),
+            _ => None,
         }
     }
 
@@ -159,7 +165,7 @@ pub(super) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
         let page = fs::read_to_string(&path).map_err(wrong)?;
         fs::write(&path, insert(&page, &table(&finished))?).map_err(wrong)?;
     }
-    let faults: Vec<String> = finished.iter().filter_map(Finished::fault).collect();
+    let faults: Vec<String> = finished.iter().filter_map(Finished::broken_promise).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
@@ -203,6 +209,12 @@ fn table(finished: &[Finished]) -> String {
             dollars(unconfirmed),
             it.verdict(),
         );
+    }
+    let known = finished.iter().filter_map(|it| Some((it.row.name, it.known()?)));
+    for (number, (name, why)) in known.enumerate() {
+        let begin = if number == 0 { "\n" } else { "" };
+        // As above.
+        let _ = writeln!(text, "{begin}- `{name}` is known: {why}.");
     }
     text
 }
