@@ -36,6 +36,9 @@ Tasks:
   clients [--ci | --all [--write] | NAME..]
            run real clients under `endstop run`, which are installed below target/ first, and print how
            they ended; with --write put that into docs/clients.md
+  attack [--json] [--write | NAME..]
+           put a misbehaving upstream behind the gateway, and print what it bills and what our books say;
+           with --write put that into SECURITY.md
   detection [--write | FORM..]
            replay the recorded runs under each form of loop detection, and print the tables of
            docs/detection.md, or write them there; with conditions, print theirs";
@@ -46,7 +49,7 @@ fn main() -> ExitCode {
     let passed = match words.as_slice() {
         ["test"] => test::run(test::Depth::Push),
         ["nightly"] => test::run(test::Depth::Nightly),
-        ["tidy" | "docs" | "detection", ..] => with_the_project(&words),
+        ["attack" | "tidy" | "docs" | "detection", ..] => with_the_project(&words),
         ["prices"] => report(prices::run()),
         ["clients", words @ ..] => report(clients::run(&root(), words)),
         ["bench"] => report(bench::run(&root())),

@@ -1,5 +1,6 @@
 //! Tasks that read the project's own types: they are built with it, by the feature `project`.
 
+mod attack;
 mod detection;
 mod docs;
 mod tidy;
@@ -13,6 +14,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     match words {
         ["tidy"] => tidy_and_report(),
         ["docs"] => write_docs_and_report(),
+        ["attack", words @ ..] => report(attack::run(&root(), words)),
         ["detection", "--write"] => report(detection::write(&root())),
         ["detection", forms @ ..] => report(detection::print(&root(), forms)),
         _ => false,

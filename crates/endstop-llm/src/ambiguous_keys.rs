@@ -10,7 +10,7 @@ use crate::json::{self, Raw};
 pub(crate) struct DecidingKey {
     /// How it may be written: one word for one thing, so that two spellings are twice the same key.
     spellings: &'static [&'static str],
-    /// Those of the object that is its value.
+    /// Keys of the object that is its value, or of each object in the list that is.
     inner: &'static [Self],
 }
 
@@ -22,6 +22,21 @@ impl DecidingKey {
     pub(crate) const fn with(self, inner: &'static [Self]) -> Self {
         Self { spellings: self.spellings, inner }
     }
+}
+
+/// Keys of a tool that decide who runs it, how often, and which model it asks.
+pub(crate) const TOOL_KEYS: &[DecidingKey] =
+    &[DecidingKey::of(&["type"]), DecidingKey::of(&["max_uses"]), DecidingKey::of(&["model"])];
+
+/// Keys of a model to fall back on.
+pub(crate) const FALLBACK_KEYS: &[DecidingKey] = &[DecidingKey::of(&["model"])];
+
+/// Checks an object, or each one in a list.
+fn check_objects(value: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> {
+    if value.is_list() {
+        return value.items().into_iter().try_for_each(|item| check_object(item, keys));
+    }
+    check_object(value, keys)
 }
 
 fn check_object(object: Raw<'_>, keys: &[DecidingKey]) -> Result<(), ReadError> {
@@ -58,7 +73,7 @@ pub(crate) fn check_members(
             return Err(ReadError::Duplicate(name.to_owned()));
         }
         if !key.inner.is_empty() {
-            check_object(*value, key.inner)?;
+            check_objects(*value, key.inner)?;
         }
     }
     Ok(())

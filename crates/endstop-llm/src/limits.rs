@@ -3,7 +3,7 @@
 /// Elements of one list, and members of one object, that are read. More is an error: long conversations have some
 /// thousand messages.
 pub(crate) const MAX_ITEMS: usize = 1 << 16;
-/// Levels of parts inside parts (an image in a tool's result). Deeper ones count as their bytes.
+/// Levels of parts inside parts (an image in a tool's result). Deeper ones have an unknown size.
 pub(crate) const MAX_PART_DEPTH: u8 = 8;
 /// Models that may answer in a model's stead. Each of them is priced, so more are refused.
 pub(crate) const MAX_FALLBACKS: usize = 64;

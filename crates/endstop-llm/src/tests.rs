@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::StopText;
 use crate::sse::SseSplitter;
 use crate::{
-    Api, CallRequest, CallResponse, Dialect, Edits, ErrorKind, OutputContract, StreamReader,
-    ToolsOff,
+    Api, CallRequest, CallResponse, Dialect, Edits, ErrorKind, OutputContract, ReadError,
+    StreamReader, ToolsOff,
 };
 
 mod cost;
@@ -243,6 +243,33 @@ fn what_is_no_request_is_refused() {
         }
         assert!(dialect(api).answer(b"<html>").is_err());
         assert!(dialect(api).answer(b"{\"detail\":\"Not Found\"}").is_err(), "{api:?}");
+    }
+}
+
+#[test]
+fn tools_and_others_that_two_readers_could_read_in_two_ways_are_refused() {
+    let tool = r#""tools":[{"type":"custom","name":"a"},{"type":"web_search","type":"custom","name":"b"}]"#;
+    let capital = r#""tools":[{"Type":"web_search","name":"b"}]"#;
+    let uses = r#""tools":[{"type":"web_search","max_uses":1,"max_uses":100}]"#;
+    let model = r#""fallbacks":[{"model":"dear","model":"cheap"}]"#;
+    for api in [Api::Chat, Api::Responses, Api::Messages] {
+        for members in [tool, capital, uses, model] {
+            let body = format!(r#"{{"model":"m",{members}}}"#);
+            let read = dialect(api).read("/v1", body.as_bytes());
+            assert!(
+                matches!(read, Err(ReadError::Duplicate(_) | ReadError::Misspelled { .. })),
+                "{api:?}: {body}: {read:?}"
+            );
+        }
+    }
+    for members in [
+        r#""container":{"skills":[{"skill_id":"pptx"}],"skills":[]}"#,
+        r#""context_management":{"edits":[{"type":"compact_20260112"}],"edits":[]}"#,
+        r#""context_management":{"edits":[{"type":"compact_20260112","type":"clear_thinking"}]}"#,
+    ] {
+        let body = format!(r#"{{"model":"m",{members}}}"#);
+        let read = dialect(Api::Messages).read("/v1/messages", body.as_bytes());
+        assert!(matches!(read, Err(ReadError::Duplicate(_))), "{body}: {read:?}");
     }
 }
 

@@ -58,6 +58,18 @@ const MESSAGE_KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["parts"]),
     DecidingKey::of(&["output"]),
     DecidingKey::of(&["id"]),
+    DecidingKey::of(&["encrypted_content"]),
+    DecidingKey::of(&["audio"]).with(&[DecidingKey::of(&["id"])]),
+];
+
+/// Keys of an object that has media inside itself, or says where they are.
+const MEDIA_KEYS: &[DecidingKey] = &[
+    DecidingKey::of(&["type"]),
+    DecidingKey::of(&["content"]),
+    DecidingKey::of(&["data"]),
+    DecidingKey::of(&["url"]),
+    DecidingKey::of(&["file_id"]),
+    DecidingKey::of(&["mimeType", "mime_type"]),
 ];
 
 /// Those of a part of a message.
@@ -67,15 +79,17 @@ const PART_KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["content"]),
     DecidingKey::of(&["output"]),
     DecidingKey::of(&["parts"]),
-    DecidingKey::of(&["source"]),
+    DecidingKey::of(&["source"]).with(MEDIA_KEYS),
     DecidingKey::of(&["data"]),
     DecidingKey::of(&["url"]),
-    DecidingKey::of(&["image_url"]),
+    DecidingKey::of(&["image_url"]).with(MEDIA_KEYS),
+    DecidingKey::of(&["audio_url"]).with(MEDIA_KEYS),
     DecidingKey::of(&["file"]),
     DecidingKey::of(&["file_id"]),
     DecidingKey::of(&["file_url"]),
-    DecidingKey::of(&["input_audio"]),
-    DecidingKey::of(&["inlineData", "inline_data"]),
+    DecidingKey::of(&["input_audio"]).with(MEDIA_KEYS),
+    DecidingKey::of(&["audio"]).with(MEDIA_KEYS),
+    DecidingKey::of(&["inlineData", "inline_data"]).with(MEDIA_KEYS),
     DecidingKey::of(&["fileData", "file_data"]),
     DecidingKey::of(&["mimeType", "mime_type"]),
     DecidingKey::of(&["videoMetadata", "video_metadata"]),
@@ -241,9 +255,20 @@ struct Weight {
 
 impl Weight {
     fn part(&mut self, value: Raw<'_>, depth: u8) -> Result<(), ReadError> {
-        let Some(depth) = depth.checked_sub(1) else { return Ok(()) };
+        let Some(depth) = depth.checked_sub(1) else {
+            // Nothing is known of what stands deeper.
+            if value.is_object() || value.is_list() {
+                self.file(true);
+            }
+            return Ok(());
+        };
         if value.is_list() {
-            return value.items().into_iter().try_for_each(|item| self.part(item, depth));
+            let items = value.items();
+            if items.is_empty() && may_have_media(value.json()) {
+                // More than are read.
+                self.file(true);
+            }
+            return items.into_iter().try_for_each(|item| self.part(item, depth));
         }
         if !value.is_object() {
             return Ok(());

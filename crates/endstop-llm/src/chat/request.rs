@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::edit;
-use crate::ambiguous_keys::{DecidingKey, check_members, truth, whole};
+use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth, whole};
 use crate::json::{Entry, List, Object, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
@@ -24,10 +24,10 @@ const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["n"]),
     DecidingKey::of(&["best_of"]),
     DecidingKey::of(&["service_tier"]),
-    DecidingKey::of(&["models"]),
-    DecidingKey::of(&["fallbacks"]),
+    DecidingKey::of(&["models"]).with(FALLBACK_KEYS),
+    DecidingKey::of(&["fallbacks"]).with(FALLBACK_KEYS),
     DecidingKey::of(&["messages"]),
-    DecidingKey::of(&["tools"]),
+    DecidingKey::of(&["tools"]).with(TOOL_KEYS),
     DecidingKey::of(&["functions"]),
     DecidingKey::of(&["modalities"]),
     DecidingKey::of(&["web_search_options"]),

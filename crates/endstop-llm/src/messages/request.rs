@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::ambiguous_keys::{DecidingKey, check_members, truth, whole};
+use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth, whole};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
@@ -34,14 +34,15 @@ const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["service_tier"]),
     DecidingKey::of(&["speed"]),
     DecidingKey::of(&["thread"]),
-    DecidingKey::of(&["models"]),
-    DecidingKey::of(&["fallbacks"]),
+    DecidingKey::of(&["models"]).with(FALLBACK_KEYS),
+    DecidingKey::of(&["fallbacks"]).with(FALLBACK_KEYS),
     DecidingKey::of(&["messages"]),
     DecidingKey::of(&["system"]),
-    DecidingKey::of(&["tools"]),
+    DecidingKey::of(&["tools"]).with(TOOL_KEYS),
     DecidingKey::of(&["mcp_servers"]),
-    DecidingKey::of(&["container"]),
-    DecidingKey::of(&["context_management"]),
+    DecidingKey::of(&["container"]).with(&[DecidingKey::of(&["skills"])]),
+    DecidingKey::of(&["context_management"])
+        .with(&[DecidingKey::of(&["edits"]).with(&[DecidingKey::of(&["type"])])]),
     DecidingKey::of(&["inference_geo"]),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::ambiguous_keys::{DecidingKey, check_members, truth, whole};
+use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth, whole};
 use crate::chat::required_by_word;
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
@@ -40,11 +40,11 @@ const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["prompt"]),
     DecidingKey::of(&["service_tier"]),
     DecidingKey::of(&["max_tool_calls"]),
-    DecidingKey::of(&["models"]),
-    DecidingKey::of(&["fallbacks"]),
+    DecidingKey::of(&["models"]).with(FALLBACK_KEYS),
+    DecidingKey::of(&["fallbacks"]).with(FALLBACK_KEYS),
     DecidingKey::of(&["input"]),
     DecidingKey::of(&["instructions"]),
-    DecidingKey::of(&["tools"]),
+    DecidingKey::of(&["tools"]).with(TOOL_KEYS),
 ];
 
 fields! {
@@ -102,14 +102,27 @@ pub(super) enum ItemSource {
 impl Item<'_> {
     pub(super) fn from(&self) -> ItemSource {
         let kind = self.kind.text().unwrap_or_default();
+        if self.names_item() {
+            return ItemSource::Other;
+        }
         match self.role.text().as_deref() {
             Some("assistant") => ItemSource::Model,
             Some("user") => ItemSource::User,
             Some(_) => ItemSource::Other,
             None if kind.ends_with("_output") => ItemSource::Tool,
             None if kind == "mcp_approval_response" => ItemSource::User,
-            None if matches!(&*kind, "item_reference" | "message" | "") => ItemSource::Other,
+            None if matches!(&*kind, "message" | "") => ItemSource::Other,
             None => ItemSource::Model,
+        }
+    }
+
+    /// Whether it stands for an item that the upstream keeps. The API takes the kind for granted where there is only
+    /// an id.
+    fn names_item(&self) -> bool {
+        match self.kind.text().as_deref() {
+            Some("item_reference") => true,
+            Some(_) => false,
+            None => self.id.is_some() && !self.role.is_some() && !self.content.is_some(),
         }
     }
 }
@@ -246,7 +259,7 @@ fn conversation(
             ItemSource::User => parsed.has_user_message = true,
             ItemSource::Tool => parsed.results.push(result(&item, &calls)),
             ItemSource::Other => {
-                if item.kind.json() == "\"item_reference\"" {
+                if item.names_item() {
                     parsed.thread = Thread::Continues;
                 }
             }

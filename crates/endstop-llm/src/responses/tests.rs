@@ -38,10 +38,15 @@ fn input_that_is_elsewhere_makes_a_thread() {
         json!({"conversation": {"id": "conv_1"}}),
         json!({"prompt": {"id": "p"}}),
         json!({"input": [{"type": "item_reference", "id": "msg_1"}]}),
+        // The API takes the kind for granted.
+        json!({"input": [{"id": "msg_1"}]}),
+        json!({"input": [{"type": null, "id": "msg_1"}]}),
     ] {
         assert_eq!(parsed(&more).thread, Thread::Continues, "{more}");
     }
     assert_eq!(parsed(&json!({"previous_response_id": null})).thread, Thread::Whole);
+    let whole = json!({"input": [{"role": "user", "id": "msg_1", "content": "hi"}]});
+    assert_eq!(parsed(&whole).thread, Thread::Whole);
 }
 
 #[test]

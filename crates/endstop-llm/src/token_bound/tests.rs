@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{FILE_TOKENS, IMAGE_TOKENS, TokenBound, Weight};
+use super::{FILE_TOKENS, IMAGE_TOKENS, MAX_PART_DEPTH, TokenBound, Weight};
 use crate::json::Raw;
 
 fn weigh(value: Raw<'_>) -> Weight {
@@ -151,10 +151,25 @@ fn what_is_elsewhere_is_told_from_what_is_inside() {
 }
 
 #[test]
+fn what_is_too_deep_or_too_much_to_be_read_has_an_unknown_size() {
+    let image = r#"{"type":"document","source":{"type":"url"}}"#;
+    let many = format!(r#"{{"content":[{}{image}]}}"#, "1,".repeat(crate::limits::MAX_ITEMS));
+    let mut deep = image.to_owned();
+    for _ in 0..MAX_PART_DEPTH {
+        deep = format!(r#"{{"content":{deep}}}"#);
+    }
+    for message in [many, deep] {
+        assert!(weigh(Raw::of(&message)).is_open, "{} bytes", message.len());
+    }
+    let text = format!(r#"{{"content":[{}"image"]}}"#, "1,".repeat(1_000));
+    assert!(!weigh(Raw::of(&text)).is_open);
+}
+
+#[test]
 fn depth_is_no_danger() {
     let deep = format!("{}\"image cache_control\"{}", "[".repeat(50_000), "]".repeat(50_000));
     let text = format!(r#"{{"content":[{{"content":{deep},"cache_control":1}}]}}"#);
-    assert_eq!(bound(Raw::of(&text)), text.len() as u64);
+    assert_eq!(bound(Raw::of(&text)), text.len() as u64 + FILE_TOKENS);
     assert_ne!(digest(&text), 0);
 }
 
@@ -203,6 +218,12 @@ fn what_two_readers_could_read_in_two_ways_is_refused() {
         r#"{"role":"user","content":[{"type":"document","source":{"type":"text"},"source":{"type":"url"}}]}"#,
         r#"{"role":"user","content":[{"type":"tool_result","content":[{"type":"image","SOURCE":{}}]}]}"#,
         r#"{"role":"user","content":[{"type":"tool_result","content":[{"type":"image","type":"text"}]}]}"#,
+        r#"{"role":"user","content":[{"type":"document","source":{"type":"url","type":"text"}}]}"#,
+        r#"{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:,","URL":"data:image/png;base64,A"}}]}"#,
+        r#"{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"A","data":"https://a/b"}}]}"#,
+        r#"{"role":"user","parts":[{"inlineData":{"mime_type":"video/mp4","mimeType":"text/plain"}}]}"#,
+        r#"{"role":"assistant","audio":{"id":"audio_1"},"audio":{}}"#,
+        r#"{"role":"assistant","audio":{"id":"audio_1","id":null}}"#,
     ] {
         let marked = TokenBound::of_model("m").mark(Raw::of(message), true);
         assert!(marked.is_err(), "{message}");

@@ -1,0 +1,206 @@
+//! Tools of the provider, with their own fees and input, and members that change the price.
+
+use serde_json::{Value, json};
+
+use super::bodies::{self, CHAT, GEMINI, MESSAGES, RESPONSES};
+use super::{Client, Expected, Row};
+use crate::project::attack::bill::{Arrival, DOLLAR, Work};
+use crate::project::attack::reply;
+use crate::project::attack::upstream::{Sent, Serving};
+
+/// Tokens that tools read in one call.
+const READ: u64 = 180_000;
+/// How often a tool runs where nothing limits it.
+const RUNS: u64 = 30;
+/// A search of Anthropic's and OpenAI's.
+const SEARCH: u64 = DOLLAR / 100;
+/// An image of the tool that makes them, in high quality.
+const IMAGE: u64 = DOLLAR / 4;
+
+/// The tool has read much and has its fee; the answer reports both.
+fn read_much(
+    make: fn(u64, u64) -> Value,
+    arrival: &Arrival,
+    fees: u64,
+    report: fn(&mut Value),
+) -> Serving {
+    let input = arrival.tokens() + READ;
+    let mut body = make(input, 100);
+    report(&mut body);
+    let work = Work { input, output: 100, fees, ..Work::default() };
+    Serving { work, sent: Sent::Whole(reply::ok(&body)) }
+}
+
+const BASE: Row = Row {
+    name: "",
+    what: "",
+    limit: 5,
+    tries: 10,
+    client: Client::Reads,
+    path: MESSAGES,
+    request: |_| String::new(),
+    serve: |arrival, _| read_much(reply::messages, arrival, 0, |_| {}),
+    expected: Expected::Bounded,
+};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "image-tool",
+        what: "a tool of the provider makes images (`image_generation`)",
+        path: RESPONSES,
+        request: |_| {
+            bodies::responses(json!({ "tools": [{ "type": "image_generation" }] })).to_string()
+        },
+        serve: |arrival, _| read_much(reply::responses, arrival, IMAGE, |_| {}),
+        ..BASE
+    },
+    Row {
+        name: "search",
+        what: "searches on the web without a limit of their number",
+        limit: 20,
+        request: |_| {
+            let tools = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
+            bodies::messages(json!({ "tools": tools })).to_string()
+        },
+        serve: |arrival, _| {
+            read_much(reply::messages, arrival, RUNS * SEARCH, |body| {
+                reply::put(
+                    body,
+                    &["usage", "server_tool_use"],
+                    json!({ "web_search_requests": RUNS }),
+                );
+            })
+        },
+        ..BASE
+    },
+    Row {
+        name: "responses-search",
+        what: "searches on the web in OpenAI's responses, without a limit",
+        limit: 20,
+        path: RESPONSES,
+        request: |_| bodies::responses(json!({ "tools": [{ "type": "web_search" }] })).to_string(),
+        serve: |arrival, _| {
+            read_much(reply::responses, arrival, RUNS * SEARCH, |body| {
+                let mut output = vec![
+                    json!({ "type": "web_search_call", "id": "ws", "status": "completed",
+                    "action": { "type": "search", "query": "a" } });
+                    30
+                ];
+                output.extend(
+                    body.get("output").and_then(Value::as_array).cloned().unwrap_or_default(),
+                );
+                reply::put(body, &["output"], json!(output));
+            })
+        },
+        ..BASE
+    },
+    Row {
+        name: "fetch",
+        what: "pages of the web, read by the provider, without a limit of their number",
+        request: |_| {
+            let tools = json!([{ "type": "web_fetch_20250910", "name": "web_fetch" }]);
+            bodies::messages(json!({ "tools": tools })).to_string()
+        },
+        ..BASE
+    },
+    Row {
+        name: "connector",
+        what: "tools of a server that the provider asks (`mcp_servers`)",
+        request: |_| {
+            let servers = json!([{ "type": "url", "url": "https://example.com/mcp", "name": "m" }]);
+            let tools = json!([{ "type": "mcp_toolset", "mcp_server_name": "m" }]);
+            bodies::messages(json!({ "mcp_servers": servers, "tools": tools })).to_string()
+        },
+        ..BASE
+    },
+    Row {
+        name: "code-execution",
+        what: "code that the provider runs",
+        request: |_| {
+            let tools = json!([{ "type": "code_execution_20250825", "name": "code_execution" }]);
+            bodies::messages(json!({ "tools": tools })).to_string()
+        },
+        ..BASE
+    },
+    Row {
+        name: "gemini-code",
+        what: "code that Gemini runs, whose output it reads",
+        path: GEMINI,
+        request: |_| bodies::gemini(json!({ "tools": [{ "codeExecution": {} }] })).to_string(),
+        serve: |arrival, _| read_much(reply::gemini, arrival, 0, |_| {}),
+        ..BASE
+    },
+    Row {
+        name: "gemini-pages",
+        what: "pages of the web that Gemini reads (`urlContext`)",
+        path: GEMINI,
+        request: |_| bodies::gemini(json!({ "tools": [{ "urlContext": {} }] })).to_string(),
+        serve: |arrival, _| read_much(reply::gemini, arrival, 0, |_| {}),
+        ..BASE
+    },
+    Row {
+        name: "skills",
+        what: "skills of a container",
+        request: |_| {
+            let skills = json!([{ "type": "anthropic", "skill_id": "pptx", "version": "latest" }]);
+            bodies::messages(json!({ "container": { "skills": skills } })).to_string()
+        },
+        ..BASE
+    },
+    Row {
+        name: "dearer-place",
+        what: "a place that costs a tenth more (`inference_geo`)",
+        tries: 60,
+        request: |_| bodies::messages(json!({ "inference_geo": "us" })).to_string(),
+        serve: |arrival, _| {
+            let (input, output) = (arrival.tokens(), arrival.cap());
+            let work = Work { input, output, surcharge: 10, ..Work::default() };
+            Serving { work, sent: Sent::Whole(reply::ok(&reply::messages(input, output))) }
+        },
+        ..BASE
+    },
+    Row {
+        name: "dearer-tier",
+        what: "the provider chooses a tier of twice the price (`service_tier: auto`)",
+        path: CHAT,
+        tries: 60,
+        request: |_| {
+            bodies::chat(json!({ "service_tier": "auto", "max_completion_tokens": 1_000 }))
+                .to_string()
+        },
+        serve: |arrival, _| {
+            let (input, output) = (arrival.tokens(), arrival.cap());
+            let work = Work { input, output, surcharge: 100, ..Work::default() };
+            let mut body = reply::chat(input, output);
+            reply::put(&mut body, &["service_tier"], json!("priority"));
+            reply::put(&mut body, &["model"], json!("gpt-5"));
+            Serving { work, sent: Sent::Whole(reply::ok(&body)) }
+        },
+        ..BASE
+    },
+    Row {
+        name: "cache-for-an-hour",
+        what: "a cache for an hour, which costs twice, named by an escape",
+        limit: 20,
+        request: |_| {
+            let part = json!({ "type": "text", "text": "Q".repeat(20_000),
+                "cache_control": { "type": "ephemeral", "ttl": "hour" } });
+            let messages = json!([{ "role": "user", "content": [part] }]);
+            let body = bodies::messages(json!({ "messages": messages, "max_tokens": 16 }));
+            body.to_string().replace("\"hour\"", "\"\\u0031h\"")
+        },
+        serve: |arrival, _| {
+            let input = arrival.tokens();
+            let mut body = reply::messages(0, 0);
+            reply::put(&mut body, &["usage", "cache_creation_input_tokens"], json!(input));
+            reply::put(
+                &mut body,
+                &["usage", "cache_creation"],
+                json!({ "ephemeral_1h_input_tokens": input }),
+            );
+            let work = Work { input, surcharge: 100, ..Work::default() };
+            Serving { work, sent: Sent::Whole(reply::ok(&body)) }
+        },
+        ..BASE
+    },
+];
