@@ -86,6 +86,13 @@ async fn an_answer_passes_byte_for_byte() {
     assert_eq!(arrived.json()["max_completion_tokens"], 1_000);
 }
 
+/// A gateway whose calls wait for each other instead of taking shares.
+async fn without_shares(policy: &str, upstream: &Fake) -> endstop_gateway::Gateway {
+    let mut config = config(policy, upstream.addr);
+    config.fair_shares = false;
+    endstop_gateway::Gateway::start(config).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_hundred_calls_at_once_on_a_budget_for_ten_are_ten() {
     let gate = std::sync::Arc::new(tokio::sync::Notify::new());
@@ -101,7 +108,7 @@ async fn a_hundred_calls_at_once_on_a_budget_for_ten_are_ten() {
     .await;
     let body = json!({ "model": "gpt-4o-mini", "max_completion_tokens": 1_000_000,
         "messages": [{ "role": "user", "content": "Go." }] });
-    let gateway = gateway("[stop]\nlimit = \"tokens >= 10_000_300\"\n", &upstream).await;
+    let gateway = without_shares("[stop]\nlimit = \"tokens >= 10_000_300\"\n", &upstream).await;
     let calls = (0..100).map(|_| chat(&gateway, &body));
     let all = futures_util::future::join_all(calls);
     let opened = async {
@@ -133,7 +140,7 @@ async fn a_call_waits_for_what_others_in_flight_only_hold() {
         acts
     })
     .await;
-    let gateway = gateway("[stop]\nlimit = \"tokens >= 10_000\"\n", &upstream).await;
+    let gateway = without_shares("[stop]\nlimit = \"tokens >= 10_000\"\n", &upstream).await;
     let body = json!({ "model": "gpt-4o-mini", "max_completion_tokens": 4_500,
         "messages": [{ "role": "user", "content": "Go." }] });
     let calls = futures_util::future::join_all((0..6).map(|_| chat(&gateway, &body)));

@@ -98,6 +98,21 @@ async fn without_shares_calls_wait_for_what_others_hold() {
 }
 
 #[tokio::test]
+async fn a_hundred_calls_with_shares_that_use_all_of_their_caps_stay_within_the_limit() {
+    let upstream =
+        Fake::start(|request, _| answer("200 OK", &reply(cap_of(request), "end_turn"))).await;
+    let gateway = gateway_of("[stop]\nlimit = \"cost >= $2\"\n", &upstream, true).await;
+    let bodies: Vec<Value> = (0..100).map(request).collect();
+    let calls = bodies.iter().map(|body| post(&gateway, MESSAGES, body));
+    futures_util::future::join_all(calls).await;
+    let budget = gateway.run(&id()).unwrap().budget().clone();
+    let limit: Money = "2".parse().unwrap();
+    assert!(budget.overshoot().is_zero(), "{:?}", budget.overshoot());
+    assert!(budget.held().is_zero() && budget.settled().cost <= limit, "{:?}", budget.settled());
+    assert!(upstream.calls() >= 3, "{}", upstream.calls());
+}
+
+#[tokio::test]
 async fn a_response_that_a_share_cut_off_is_asked_for_again_with_all_that_is_left() {
     let gate = Arc::new(Notify::new());
     let held = Arc::clone(&gate);
