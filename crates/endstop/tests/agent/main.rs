@@ -30,6 +30,7 @@ mod mended_2;
 mod mended_24;
 mod mended_25;
 mod mended_7;
+mod next;
 mod overrides;
 mod pause;
 #[cfg(feature = "models")]

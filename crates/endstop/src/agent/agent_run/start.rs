@@ -32,6 +32,7 @@ pub(in crate::agent) async fn root(
     lock: Option<RunLock>,
 ) -> Result<AgentRun, ExecuteError> {
     let inner = &agent.0;
+    let state = state.into_execution();
     let stored = match &inner.store {
         Some(store) => {
             let lock = match lock {
