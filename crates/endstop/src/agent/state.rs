@@ -107,7 +107,7 @@ pub struct ExecutionState {
     /// What the caller should know of the last execution.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Why the run failed, where it did.
+    /// Why the run failed, where it did; else the failed model request after which an `on_error` hook stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Tools that could not be aborted and may still be running.
@@ -513,6 +513,14 @@ impl AgentState {
         let after = reply.map_or(self.messages.len(), |at| at.saturating_add(1));
         let behind = self.messages.iter().skip(after);
         after.saturating_add(behind.take_while(|m| matches!(m, Message::Tool { .. })).count())
+    }
+
+    /// Puts an answer into the conversation. What the core was told of behind it stays told.
+    pub(crate) fn insert_answer(&mut self, place: usize, answer: Message) {
+        self.messages.insert(place, answer);
+        if place < self.execution.messages_told {
+            self.execution.messages_told = self.execution.messages_told.saturating_add(1);
+        }
     }
 
     /// The calls of the last reply that have no answer yet: only of a run that was interrupted.

@@ -17,6 +17,7 @@ mod finish;
 mod golden;
 mod handoff;
 mod hooks;
+mod hooks_see;
 mod kill;
 mod kit;
 mod mended_1;

@@ -135,6 +135,7 @@ fn agent_run(
         uses_retry_model: false,
         is_cancellation_told: false,
         stored,
+        was_over: false,
         continued: (0, 0),
         held_up: None,
         last_limit: None,
