@@ -217,17 +217,19 @@ fn a_pause_is_kept_and_goes_on_with_all_counters_once_it_is_approved() {
 }
 
 #[test]
-fn a_completed_run_goes_on_with_a_prompt() {
+fn a_prompt_goes_on_with_the_conversation_of_a_completed_run() {
     let place = Place::new("completed");
     let first = place.json(0, &["-m", "scripted", "one"]);
     let id = first["run"].as_str().unwrap();
     let (_, stderr) = place.ends_with(2, &["--resume", id]);
     assert!(stderr.contains("hint: give a prompt"), "{stderr}");
     let second = place.json(0, &["--resume", id, "two"]);
-    assert_eq!((&second["run"], &second["steps"]), (&first["run"], &2.into()));
+    // The conversation goes on; the counters and the limits are those of a new run.
+    assert_eq!((&second["status"], &second["steps"]), (&"completed".into(), &1.into()));
+    assert_ne!(second["run"], first["run"]);
     let runs = place.run(&["--runs", "--json"]);
     let runs: Value = serde_json::from_slice(&runs.stdout).unwrap();
-    assert_eq!(runs["runs"][0]["steps"], 2);
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 2);
     assert_eq!(runs["runs"][0]["prompt"], "one");
     let (bare, _) = place.ends_with(0, &["--resume"]);
     assert!(bare.contains(id), "{bare}");

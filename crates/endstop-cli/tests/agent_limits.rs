@@ -146,7 +146,7 @@ fn only_what_is_new_is_the_answer_of_a_run_that_went_on() {
     let place = Place::new("new-answer");
     let (stdout, _) = place.ends_with(0, &["-m", "scripted", "--steps", "1", "one"]);
     assert!(!stdout.is_empty());
-    let (stdout, _) = place.ends_with(124, &["--resume", "last", "two"]);
+    let (stdout, _) = place.ends_with(124, &["--resume", "last", "--steps", "0", "two"]);
     assert_eq!(stdout, "");
 }
 

@@ -211,6 +211,10 @@ impl AgentLoop {
     /// Runs until the run ends or pauses, and gives its state. A state that was saved goes on, with all
     /// counters and clocks.
     ///
+    /// A state that ended by itself and has a new user's message begins a new run, which goes on with its conversation
+    /// and names it as `previous`: counters and limits begin again, a shared budget goes on. A state that was stopped
+    /// is given back as it is; [`AgentState::warnings`] says so if it has a new message.
+    ///
     /// # Errors
     ///
     /// If the run cannot be begun or resumed; with a store also if the state is older than what is stored of

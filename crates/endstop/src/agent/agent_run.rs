@@ -13,7 +13,7 @@ use std::sync::Arc;
 use endstop_core::event::EventKind;
 use endstop_core::limits::DEFAULT_OVERRIDES;
 use endstop_core::run::{Run, Status};
-use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
 use endstop_core::trip_record::TripRecord;
 use endstop_core::units::Money;
 use futures_util::FutureExt as _;
@@ -65,6 +65,8 @@ pub(in crate::agent) struct AgentRun {
     /// The core knows of the cancellation that has reached the run.
     is_cancellation_told: bool,
     stored: Option<Stored>,
+    /// The run had ended before it was executed, and nothing has let it go on.
+    was_over: bool,
     /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
     continued: (usize, u32),
     /// Nobody decides now on what holds the run up: what was asked.
@@ -105,6 +107,7 @@ impl AgentRun {
     /// Begins the run, or goes on with a resumed one.
     pub(super) async fn begin(&mut self) -> Flow {
         let is_new = self.run().status() == Status::Pending;
+        self.was_over = self.flow() == Flow::Stop;
         if is_new {
             self.run().look_at_kill_switch();
             if self.run().token().is_cancelled() {
@@ -181,14 +184,13 @@ impl AgentRun {
         if !self.first.hooks.has(trigger) && !self.agent.hooks.has(trigger) {
             return HookRequests::default();
         }
-        self.sync();
-        let standing = self.run().look(|run| run.continuation().stop_signals);
+        let continuation = self.show_to_hooks(trigger);
         let mut context = HookContext {
             trigger,
             state: &self.state,
+            continuation: &continuation,
             call: about.call,
             answer: about.answer,
-            signals: (trigger == Trigger::OnStop).then_some(&standing),
             error: about.error,
             asked: HookRequests::default(),
         };
@@ -218,6 +220,8 @@ impl AgentRun {
                 self.run().renew_in_flight();
             }
         }
+        self.state.metadata.extend(std::mem::take(&mut asked.metadata));
+        self.append(std::mem::take(&mut asked.appended));
         for (hook, why) in failures {
             let message = format!("the hook `{hook}` ({}) failed: {why}", trigger.name());
             self.error(&message, &hook);
@@ -227,6 +231,42 @@ impl AgentRun {
             }
         }
         asked
+    }
+
+    /// Brings the state up to date for hooks, and gives the signals that stand. The core has decided when the hooks of
+    /// an end run: they see the run as it was before, because a continuation may take the decision back.
+    fn show_to_hooks(&mut self, trigger: Trigger) -> ExecutionContinuation {
+        self.sync();
+        let has_ended = self.flow() == Flow::Stop;
+        let is_after = trigger == Trigger::AfterExecution;
+        let is_decided = is_after || has_ended && (trigger == Trigger::OnStop || self.was_over);
+        let execution = &mut self.state.execution;
+        if has_ended && !is_after && !self.was_over {
+            execution.status = Status::InProgress;
+        }
+        // A record of an earlier pause says nothing of the run as it goes on.
+        execution.trip_record = is_decided.then(|| Box::new(self.node.run.look(Run::trip_record)));
+        self.node.run.look(|run| {
+            let mut continuation = run.continuation();
+            let is_natural = run.stop_reason() == Some(StopReason::Completed)
+                && !run.has_raised(StopReason::Completed);
+            if is_natural && !is_decided {
+                continuation.stop_signals = StopSignals::default();
+            }
+            continuation
+        })
+    }
+
+    /// Adds messages of hooks to the conversation. The core learns of users' messages as long as the run goes on.
+    fn append(&mut self, messages: Vec<Message>) {
+        for message in messages {
+            let is_of_user = matches!(message, Message::User { .. });
+            self.state.messages.push(message);
+            if is_of_user && self.flow() == Flow::On {
+                self.run().record_plain(&EventKind::UserMessage);
+                self.state.execution.messages_told = self.state.messages.len();
+            }
+        }
     }
 
     /// Ends the run as failed.
@@ -249,6 +289,7 @@ impl AgentRun {
         let reason = self.why_stopped().reason;
         self.hooks(Trigger::OnStop, About::default()).await;
         if self.flow() == Flow::On {
+            self.was_over = false;
             self.count_continuation(reason);
         }
         self.flow()

@@ -1,12 +1,13 @@
 //! Hooks: code of the user that runs at ten moments of a run, and may stop it, let it go on, block a tool
-//! call, or change what the model is sent.
+//! call, add to the conversation, or change what the model is sent.
 
 use std::fmt;
 use std::sync::Arc;
 
-use endstop_core::signal::{AgentStop, StopSignal, StopSignals};
+use endstop_core::signal::{AgentStop, ExecutionContinuation, StopSignal};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 
 use super::state::AgentState;
 use crate::message::{Message, ToolCall, ToolOutcome};
@@ -99,14 +100,15 @@ impl Trigger {
 pub struct HookContext<'a> {
     /// When.
     pub trigger: Trigger,
-    /// The run as it is.
+    /// The run as it is. Until `AfterExecution` its status is the one before the decision to end: a continuation may
+    /// still be requested. At `OnStop` and `AfterExecution` it has the trip record of the end.
     pub state: &'a AgentState,
+    /// The signals that stand before the first hook of this trigger, and whether a continuation is requested.
+    pub continuation: &'a ExecutionContinuation,
     /// The call, for the tool triggers.
     pub call: Option<&'a ToolCall>,
     /// What became of the call, and the answer that the model will read: after a tool call.
     pub answer: Option<(ToolOutcome, &'a str)>,
-    /// The signals that stand, on stop.
-    pub signals: Option<&'a StopSignals>,
     /// What failed, on error.
     pub error: Option<&'a str>,
     pub(super) asked: HookRequests,
@@ -120,6 +122,8 @@ pub(super) struct HookRequests {
     /// By which hook, and why.
     pub(super) blocked: Option<(String, String)>,
     pub(super) messages: Option<Vec<Message>>,
+    pub(super) appended: Vec<Message>,
+    pub(super) metadata: Vec<(String, Value)>,
 }
 
 impl HookContext<'_> {
@@ -145,6 +149,25 @@ impl HookContext<'_> {
     /// other triggers.
     pub fn send_instead(&mut self, messages: Vec<Message>) {
         self.asked.messages = Some(messages);
+    }
+
+    /// Adds a message of a user or the system to the end of the conversation, once the hooks of this trigger have run. A
+    /// user's message counts as one. It does not let a run go on that is about to end: request a continuation for that.
+    ///
+    /// # Errors
+    ///
+    /// If it is a message of another kind: the answers of the model and of tools belong to steps.
+    pub fn append(&mut self, message: Message) -> HookResult {
+        if !matches!(message, Message::User { .. } | Message::System { .. }) {
+            return Err(ToolError::failed("a hook appends messages of users and the system only"));
+        }
+        self.asked.appended.push(message);
+        Ok(())
+    }
+
+    /// Sets [`AgentState::metadata`] under a key, once the hooks of this trigger have run.
+    pub fn set_metadata(&mut self, key: impl Into<String>, value: impl Into<Value>) {
+        self.asked.metadata.push((key.into(), value.into()));
     }
 
     /// The messages that the request will send, for a hook that changes them further.

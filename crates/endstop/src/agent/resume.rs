@@ -88,6 +88,6 @@ fn answer_open_calls(state: &mut AgentState) {
             call.tool
         );
         let answer = Message::Tool { id: call.id, tool: call.tool, outcome, text };
-        state.messages.insert(place, answer);
+        state.insert_answer(place, answer);
     }
 }

@@ -44,6 +44,9 @@ pub struct AgentState {
     pub version: u32,
     /// The run.
     pub id: RunId,
+    /// The run whose conversation this one goes on with. They share no counters and no limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<RunId>,
     /// What lists of runs show: the beginning of the first user's message, unless it is set.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
@@ -101,7 +104,10 @@ pub struct ExecutionState {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "verdict")]
     pub trip_record: Option<Box<TripRecord>>,
-    /// Why the run failed, where it did.
+    /// What the caller should know of the last execution.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Why the run failed, where it did; else the failed model request after which an `on_error` hook stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Tools that could not be aborted and may still be running.
@@ -271,6 +277,7 @@ impl AgentState {
         Self {
             version: VERSION,
             id,
+            previous: None,
             label: String::new(),
             agent: String::new(),
             messages: Vec::new(),
@@ -285,7 +292,9 @@ impl AgentState {
         Self::new().with_message(Message::user(prompt))
     }
 
-    /// Adds a message. A user's message to a run that ended by itself lets it go on.
+    /// Adds a message. If the run ended by itself, executing it with a user's message begins a new run that goes on
+    /// with the conversation ([`AgentState::next_execution`]). A run that was stopped stays stopped, and
+    /// [`AgentState::warnings`] says so.
     #[must_use]
     pub fn with_message(mut self, message: Message) -> Self {
         self.messages.push(message);
@@ -307,10 +316,62 @@ impl AgentState {
         self
     }
 
-    /// A run of its own with the same conversation: all counters begin again.
+    /// A run of its own with the same conversation: all counters begin again, under all limits of the policy. It names
+    /// this one as `previous`, unless this one has not begun. A shared budget goes on.
+    ///
+    /// ```
+    /// # use endstop::agent::AgentLoop;
+    /// # use endstop::core::condition::named::max_steps;
+    /// # use endstop::message::Message;
+    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # use serde_json::json;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = ScriptedModel::new("scripted").reply(Reply::call("x", json!({}))).reply(Reply::text("Done."));
+    /// # let agent = AgentLoop::builder("worker").model(model).stop_when(max_steps(1)).build()?;
+    /// let stopped = agent.run("Work.").await?;
+    /// let (id, next) = (stopped.id.clone(), stopped.next_execution());
+    /// let state = agent.execute(next.with_message(Message::user("Go on."))).await?;
+    /// assert_eq!(state.final_response(), Some("Done."));
+    /// assert_eq!((state.step_count(), state.previous), (1, Some(id)));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn next_execution(self) -> Self {
-        Self { id: RunId::new(), execution: ExecutionState::default(), ..self }
+        let has_begun = self.status() != Status::Pending;
+        let previous = if has_begun { Some(self.id) } else { self.previous };
+        Self { id: RunId::new(), previous, execution: ExecutionState::default(), ..self }
+    }
+
+    /// What the caller should know of the last execution: that the run had been stopped before, so that no new message
+    /// was answered. Empty in most states.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.execution.warnings
+    }
+
+    /// The state as it is executed: a run that ended by itself and has a new user's message is followed by a new one.
+    pub(crate) fn into_execution(mut self) -> Self {
+        self.execution.warnings.clear();
+        if self.stop_reason().is_none() || !self.has_new_user_message() {
+            return self;
+        }
+        if self.stop_reason() == Some(StopReason::Completed) {
+            return self.next_execution();
+        }
+        let signal = self.last_stop_signal().map(ToString::to_string).unwrap_or_default();
+        self.execution.warnings.push(format!(
+            "the run `{}` had been stopped ({signal}), so the new message was not answered: \
+             `AgentState::next_execution` begins a new run with its conversation",
+            self.id
+        ));
+        self
+    }
+
+    fn has_new_user_message(&self) -> bool {
+        let mut new = self.messages.iter().skip(self.execution.messages_told);
+        new.any(|message| matches!(message, Message::User { .. }))
     }
 
     /// From JSON text.
@@ -424,13 +485,17 @@ impl AgentState {
         }
     }
 
-    /// The trip record as text; a line that says where the run stands before there is one.
+    /// The trip record as text; a line that says where the run stands before there is one. The warnings follow.
     #[must_use]
     pub fn explain(&self) -> String {
-        match &self.execution.trip_record {
+        let mut text = match &self.execution.trip_record {
             Some(verdict) => verdict.to_string(),
             None => format!("status: {}", self.status().name()),
+        };
+        for warning in self.warnings() {
+            text.push_str(&format!("\nwarning: {warning}"));
         }
+        text
     }
 
     /// Takes the beginning of the first user's message, unless there is a label.
@@ -448,6 +513,14 @@ impl AgentState {
         let after = reply.map_or(self.messages.len(), |at| at.saturating_add(1));
         let behind = self.messages.iter().skip(after);
         after.saturating_add(behind.take_while(|m| matches!(m, Message::Tool { .. })).count())
+    }
+
+    /// Puts an answer into the conversation. What the core was told of behind it stays told.
+    pub(crate) fn insert_answer(&mut self, place: usize, answer: Message) {
+        self.messages.insert(place, answer);
+        if place < self.execution.messages_told {
+            self.execution.messages_told = self.execution.messages_told.saturating_add(1);
+        }
     }
 
     /// The calls of the last reply that have no answer yet: only of a run that was interrupted.

@@ -17,6 +17,7 @@ mod finish;
 mod golden;
 mod handoff;
 mod hooks;
+mod hooks_see;
 mod kill;
 mod kit;
 mod mended_1;
@@ -30,6 +31,7 @@ mod mended_2;
 mod mended_24;
 mod mended_25;
 mod mended_7;
+mod next;
 mod overrides;
 mod pause;
 #[cfg(feature = "models")]

@@ -24,20 +24,22 @@ use crate::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_goes_on_counts_once_in_a_budget_that_it_shares() {
-    let model = answerer("Yes.");
+    let model = caller("look");
     let budget = Budget::root(Limits { steps: Some(6), ..Limits::unlimited() });
-    let agent = agent(&model, "steps >= 4").budget(budget.clone()).build().unwrap();
-    let mut state = AgentState::new();
+    let builder = agent(&model, "steps >= 4").tool(ok_tool("look")).budget(budget.clone());
+    let agent = builder.build().unwrap();
+    let mut state = AgentState::with_prompt("Go.");
     for turn in 1..=4 {
-        let next = carried(&state).with_message(Message::user("And now?"));
-        state = agent.execute(next).await.unwrap();
+        let mut steps = agent.iterate(carried(&state)).await.unwrap();
+        steps.advance().await;
+        state = steps.into_state();
         let settled = budget.settled();
         assert_eq!((settled.steps, settled.tokens), (turn, 110 * turn), "{}", state.explain());
     }
     // Its own limit counts all turns.
-    let state = agent.execute(state.with_message(Message::user("More?"))).await.unwrap();
+    let state = agent.execute(carried(&state)).await.unwrap();
     assert_eq!((state.step_count(), model.calls(), budget.settled().steps), (4, 4, 4));
-    assert_eq!(agent.run("Another.").await.unwrap().status(), Status::Completed);
+    assert_eq!(state.stop_reason(), Some(StopReason::StepsLimitReached));
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,8 +68,9 @@ pub(super) async fn find(store: &dyn Store, run: &str) -> Result<AgentState, Cli
 /// If there is nothing to go on with.
 pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, CliError> {
     let is_final = matches!(state.status(), Status::Stopped | Status::Failed);
-    if has_prompt || !(is_final || state.status() == Status::Completed) {
-        return Ok(is_final);
+    let has_ended = is_final || state.status() == Status::Completed;
+    if has_prompt || !has_ended {
+        return Ok(has_ended);
     }
     let reason = state.stop_reason().map_or("", |reason| reason.value());
     let problem = format!("run `{}` has ended ({reason})", state.id);

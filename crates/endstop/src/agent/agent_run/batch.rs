@@ -331,7 +331,7 @@ impl AgentRun {
             }
             let Answered { outcome, text, .. } = answered;
             let answer = Message::Tool { id: call.id, tool: call.tool, outcome, text };
-            self.state.messages.insert(place, answer);
+            self.state.insert_answer(place, answer);
         }
     }
 

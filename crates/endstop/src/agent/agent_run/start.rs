@@ -32,6 +32,7 @@ pub(in crate::agent) async fn root(
     lock: Option<RunLock>,
 ) -> Result<AgentRun, ExecuteError> {
     let inner = &agent.0;
+    let state = state.into_execution();
     let stored = match &inner.store {
         Some(store) => {
             let lock = match lock {
@@ -134,6 +135,7 @@ fn agent_run(
         uses_retry_model: false,
         is_cancellation_told: false,
         stored,
+        was_over: false,
         continued: (0, 0),
         held_up: None,
         last_limit: None,

@@ -38,16 +38,25 @@ impl AgentRun {
             step.errors.push(message.clone());
         }
         self.flush().await;
+        let wait = self.agent.retry.wait(failed, &error);
+        let had_stopped = self.flow() == Flow::Stop;
+        if wait.is_none() && !had_stopped {
+            // Before the hooks: they see it, and what they raise or fail by does not hide it.
+            self.give_up(&error, failed);
+        }
+        let before = self.state.execution.error.clone();
+        if !had_stopped {
+            self.state.execution.error.get_or_insert_with(|| message.clone());
+        }
         let about = About { error: Some(&message), ..About::default() };
         self.hooks(Trigger::OnError, about).await;
-        if self.flow() == Flow::Stop {
-            return false;
+        match wait {
+            Some(wait) if self.flow() != Flow::Stop => {
+                self.state.execution.error = before;
+                self.sleep(wait).await
+            }
+            _ => false,
         }
-        if let Some(wait) = self.agent.retry.wait(failed, &error) {
-            return self.sleep(wait).await;
-        }
-        self.give_up(&error, failed);
-        false
     }
 
     /// A reply that a lowered output cap cut short is no end of the model's own: the limit behind the cap ends
