@@ -224,7 +224,7 @@ fn a_prompt_goes_on_with_the_conversation_of_a_completed_run() {
     let (_, stderr) = place.ends_with(2, &["--resume", id]);
     assert!(stderr.contains("hint: give a prompt"), "{stderr}");
     let second = place.json(0, &["--resume", id, "two"]);
-    // The conversation goes on; the counters and the limits are those of a new run.
+    // The conversation continues; the counters and the limits are those of a new run.
     assert_eq!((&second["status"], &second["steps"]), (&"completed".into(), &1.into()));
     assert_ne!(second["run"], first["run"]);
     let runs = place.run(&["--runs", "--json"]);

@@ -168,3 +168,14 @@ fn errors_of_files_tell_their_cause() {
     let (_, stderr) = place.ends_with(2, &["-m", "replay:nowhere.jsonl", "x"]);
     assert!(stderr.contains("os error"), "{stderr}");
 }
+
+#[test]
+fn a_rule_on_an_external_signal_says_that_nothing_sets_it() {
+    let place = Place::new("signal");
+    let stop = "steps >= 3 or signal(\"review\")";
+    let (_, stderr) = place.ends_with(0, &["-m", "scripted", "--stop", stop, "x"]);
+    assert!(stderr.contains("warning: rule"), "{stderr}");
+    assert!(stderr.contains("the signal `review`, and nothing can set it here"), "{stderr}");
+    let (_, stderr) = place.ends_with(0, &["-m", "scripted", "--steps", "3", "x"]);
+    assert!(!stderr.contains("signal"), "{stderr}");
+}

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::condition::Condition;
+use crate::condition::fact::Fact;
 use crate::condition::gauge::Unit;
 use crate::limits::{DEFAULT_OVERRIDES, MAX_RULE_ID, MAX_RULES};
 use crate::signal::StopReason;
@@ -185,6 +186,28 @@ impl Rule {
     #[must_use]
     pub fn gauges(&self) -> Vec<&crate::condition::Gauge> {
         gauges_in(&self.condition).collect()
+    }
+
+    /// The external signals that the rule names, in order, with repeats.
+    ///
+    /// ```
+    /// use endstop_core::{expr, policy::{Action, Rule}};
+    ///
+    /// let condition = expr::parse("steps >= 9 or (signal(\"review\") and cost >= $1)")?;
+    /// assert_eq!(Rule::new("ask", Action::Pause, condition).external_signals(), ["review"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn external_signals(&self) -> Vec<&str> {
+        let mut left = alloc::vec![&self.condition];
+        let mut names = Vec::new();
+        while let Some(next) = left.pop() {
+            if let Condition::Fact(Fact::Signal(name)) = next {
+                names.push(name.as_str());
+            }
+            left.extend(next.parts().into_iter().rev());
+        }
+        names
     }
 }
 

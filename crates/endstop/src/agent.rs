@@ -211,8 +211,8 @@ impl AgentLoop {
     /// Runs until the run ends or pauses, and gives its state. A state that was saved goes on, with all
     /// counters and clocks.
     ///
-    /// A state that ended by itself and has a new user's message begins a new run, which goes on with its conversation
-    /// and names it as `previous`: counters and limits begin again, a shared budget goes on. A state that was stopped
+    /// A state that ended on its own and has a new user's message begins a new run, which continues its conversation
+    /// and names it as `previous`: counters and limits begin again, a shared budget continues. A state that was stopped
     /// is given back as it is; [`AgentState::warnings`] says so if it has a new message.
     ///
     /// # Errors

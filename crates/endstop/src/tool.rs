@@ -173,6 +173,8 @@ pub struct ToolOutput {
     pub facts: Vec<(String, u64)>,
     /// The agent that is to continue.
     pub handoff: Option<Handoff>,
+    /// The call counts as failed, and the model reads the text as it is. An error of the tool is shortened.
+    pub is_failed: bool,
 }
 
 /// The agent that is to continue, on the same ledger.

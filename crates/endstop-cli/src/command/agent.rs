@@ -183,6 +183,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     }
     setup.warn();
     output::note(setup.announcement().trim_end());
+    limits::tell_of_signals(&setup.policy, None);
     tokio::spawn(cancel_on_interrupt(token.clone()));
     tokio::spawn(tell_of_interrupt(token));
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());

@@ -10,6 +10,7 @@ use endstop::core::policy::{Action, FallbackRates, OnUnpriced, Policy, Rule};
 use endstop::core::units::{Money, MoneyError};
 
 use crate::error::CliError;
+use crate::output;
 use crate::policy_source::{load_expression, load_file};
 
 /// What holds where no limit is given: names of rules and their conditions.
@@ -223,6 +224,26 @@ fn tightened(base: &Policy, mut narrower: Policy) -> Policy {
 /// Whether a rule compares money.
 pub(super) fn names_money(rule: &Rule) -> bool {
     rule.gauges().iter().any(|gauge| gauge.row().unit == Unit::Money)
+}
+
+/// Reports how the external signals of a policy are set; `control` is where the control API is, if there is one.
+pub(super) fn tell_of_signals(policy: &Policy, control: Option<&str>) {
+    for rule in &policy.rules {
+        for name in rule.external_signals() {
+            let id = &rule.id;
+            match control {
+                Some(address) => output::note(&format!(
+                    "rule {id} waits for the signal `{name}`: POST {address}/endstop/v1/runs/RUN/signal \
+                     {}",
+                    serde_json::json!({ "name": name })
+                )),
+                None => output::warn(&format!(
+                    "rule {id} waits for the signal `{name}`, and nothing can set it here; `endstop serve \
+                     --control-token-env VAR` has a control API that does"
+                )),
+            }
+        }
+    }
 }
 
 /// Whether a rule compares money and nothing else.

@@ -30,7 +30,7 @@ use endstop_gateway::{Counts, Runs};
 use nix::sys::signal::Signal;
 
 use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
-use super::limits::{Limits, OF_COMMAND, in_words, span};
+use super::limits::{Limits, OF_COMMAND, in_words, span, tell_of_signals};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 use child::Ended;
@@ -151,6 +151,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     };
     let open = args.gateway.open(setup).await?;
     announce(args, &chosen.policy, chosen.is_default);
+    tell_of_signals(&chosen.policy, None);
     let begun = Instant::now();
     let ended = supervised(args, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {

@@ -20,7 +20,7 @@ use endstop_gateway::{Key, Runs, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
-use super::limits::{Limits, OF_COMMAND, in_words, usd};
+use super::limits::{Limits, OF_COMMAND, in_words, tell_of_signals, usd};
 use crate::error::CliError;
 use crate::input::read_text;
 use crate::limits::MAX_KEYS_BYTES;
@@ -126,7 +126,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     }
     let setup = GatewaySetup {
         listen: args.listen,
-        policy: chosen.policy,
+        policy: chosen.policy.clone(),
         runs: Runs::Many { unnamed, keys },
         environment,
         control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
@@ -151,6 +151,8 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;
     }
     out.flush()?;
+    let control = args.control_token_env.as_ref().map(|_| format!("http://{addr}"));
+    tell_of_signals(&chosen.policy, control.as_deref());
     let code = hear_the_end(open.gateway.shut_down()).await;
     drop(open.sim);
     Ok(code)

@@ -65,7 +65,7 @@ pub(in crate::agent) struct AgentRun {
     /// The core knows of the cancellation that has reached the run.
     is_cancellation_told: bool,
     stored: Option<Stored>,
-    /// The run had ended before it was executed, and nothing has let it go on.
+    /// The run had ended before it was executed, and nothing has let it continue.
     was_over: bool,
     /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
     continued: (usize, u32),
@@ -244,7 +244,7 @@ impl AgentRun {
         if has_ended && !is_after && !self.was_over {
             execution.status = Status::InProgress;
         }
-        // A record of an earlier pause says nothing of the run as it goes on.
+        // A record of an earlier pause says nothing about the run as it continues.
         execution.trip_record = is_decided.then(|| Box::new(self.node.run.look(Run::trip_record)));
         self.node.run.look(|run| {
             let mut continuation = run.continuation();
@@ -257,7 +257,7 @@ impl AgentRun {
         })
     }
 
-    /// Adds messages of hooks to the conversation. The core learns of users' messages as long as the run goes on.
+    /// Adds messages of hooks to the conversation. The core learns of users' messages as long as the run continues.
     fn append(&mut self, messages: Vec<Message>) {
         for message in messages {
             let is_of_user = matches!(message, Message::User { .. });

@@ -152,7 +152,7 @@ impl HookContext<'_> {
     }
 
     /// Adds a message of a user or the system to the end of the conversation, once the hooks of this trigger have run. A
-    /// user's message counts as one. It does not let a run go on that is about to end: request a continuation for that.
+    /// user's message counts as one. It does not let a run continue that is about to end: request a continuation for that.
     ///
     /// # Errors
     ///

@@ -84,6 +84,7 @@ impl RetryPolicy {
 pub struct CircuitBreaker {
     failures_to_open: u32,
     stays_open: Duration,
+    fails_fast: bool,
     state: Arc<Mutex<Breaker>>,
 }
 
@@ -133,13 +134,33 @@ pub enum BreakerDecision {
     Send,
     /// Wait so long and ask again.
     Wait(Duration),
+    /// Fail now: the breaker is open for that long, and [fails fast](CircuitBreaker::fail_fast).
+    Fail(Duration),
 }
 
 impl CircuitBreaker {
     /// A breaker that opens after `failures` in a row (at least one) and stays open for `stays_open`.
     #[must_use]
     pub fn new(failures: u32, stays_open: Duration) -> Self {
-        Self { failures_to_open: failures.max(1), stays_open, state: Arc::default() }
+        let failures_to_open = failures.max(1);
+        Self { failures_to_open, stays_open, fails_fast: false, state: Arc::default() }
+    }
+
+    /// While it is open, runs do not wait: a run that needs the model ends with `error`, and a request that failed is not
+    /// sent again. Clones made before still wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use endstop::agent::{BreakerDecision, CircuitBreaker};
+    ///
+    /// let breaker = CircuitBreaker::new(1, Duration::from_secs(60)).fail_fast();
+    /// breaker.record(false);
+    /// assert!(matches!(breaker.ask(), BreakerDecision::Fail(_)));
+    /// ```
+    #[must_use]
+    pub const fn fail_fast(mut self) -> Self {
+        self.fails_fast = true;
+        self
     }
 
     /// Asks before a request.
@@ -149,13 +170,22 @@ impl CircuitBreaker {
         let Some(until) = state.open_until else { return BreakerDecision::Send };
         let now = Instant::now();
         if now < until {
-            return BreakerDecision::Wait(until - now);
+            return self.held_back(until - now);
         }
         if state.is_trying {
-            return BreakerDecision::Wait(self.stays_open.min(Duration::from_millis(100)));
+            return self.held_back(self.stays_open.min(Duration::from_millis(100)));
         }
         state.is_trying = true;
         BreakerDecision::Send
+    }
+
+    const fn held_back(&self, wait: Duration) -> BreakerDecision {
+        if self.fails_fast { BreakerDecision::Fail(wait) } else { BreakerDecision::Wait(wait) }
+    }
+
+    /// Whether a request that failed is not sent again.
+    pub(super) fn ends_attempts(&self) -> bool {
+        self.fails_fast && self.is_open()
     }
 
     /// Tells what became of a request that was sent.

@@ -44,7 +44,7 @@ pub struct AgentState {
     pub version: u32,
     /// The run.
     pub id: RunId,
-    /// The run whose conversation this one goes on with. They share no counters and no limits.
+    /// The run whose conversation this one continues. They share no counters and no limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<RunId>,
     /// What lists of runs show: the beginning of the first user's message, unless it is set.
@@ -104,10 +104,10 @@ pub struct ExecutionState {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "verdict")]
     pub trip_record: Option<Box<TripRecord>>,
-    /// What the caller should know of the last execution.
+    /// Warnings of the last execution, for the caller.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Why the run failed, where it did; else the failed model request after which an `on_error` hook stopped it.
+    /// Why the run failed, or the failed model request after which an `on_error` hook stopped it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Tools that could not be aborted and may still be running.
@@ -292,8 +292,8 @@ impl AgentState {
         Self::new().with_message(Message::user(prompt))
     }
 
-    /// Adds a message. If the run ended by itself, executing it with a user's message begins a new run that goes on
-    /// with the conversation ([`AgentState::next_execution`]). A run that was stopped stays stopped, and
+    /// Adds a message. If the run ended on its own, executing it with a user's message begins a new run that continues
+    /// the conversation ([`AgentState::next_execution`]). A run that was stopped stays stopped, and
     /// [`AgentState::warnings`] says so.
     #[must_use]
     pub fn with_message(mut self, message: Message) -> Self {
@@ -316,8 +316,8 @@ impl AgentState {
         self
     }
 
-    /// A run of its own with the same conversation: all counters begin again, under all limits of the policy. It names
-    /// this one as `previous`, unless this one has not begun. A shared budget goes on.
+    /// A separate run with the same conversation: all counters begin again, under all limits of the policy. It names
+    /// this one as `previous`, unless this one has not begun. A shared budget continues.
     ///
     /// ```
     /// # use endstop::agent::AgentLoop;
@@ -344,14 +344,14 @@ impl AgentState {
         Self { id: RunId::new(), previous, execution: ExecutionState::default(), ..self }
     }
 
-    /// What the caller should know of the last execution: that the run had been stopped before, so that no new message
+    /// Warnings of the last execution: that the run had been stopped before, so that no new message
     /// was answered. Empty in most states.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.execution.warnings
     }
 
-    /// The state as it is executed: a run that ended by itself and has a new user's message is followed by a new one.
+    /// The state as it is executed: a run that ended on its own and has a new user's message is followed by a new one.
     pub(crate) fn into_execution(mut self) -> Self {
         self.execution.warnings.clear();
         if self.stop_reason().is_none() || !self.has_new_user_message() {
@@ -429,14 +429,14 @@ impl AgentState {
         self.execution.cost_picos.map(Money::from_picos)
     }
 
-    /// The model's answer, if it ended by itself with no tool calls pending. The answer of a wrap-up is not
-    /// one: see [`AgentState::current_response`].
+    /// The model's answer, if it ended on its own with no tool calls pending. A blank text is none. The answer of a
+    /// wrap-up is not one either: see [`AgentState::current_response`].
     #[must_use]
     pub fn final_response(&self) -> Option<&str> {
         let last = self.execution.steps.last()?;
         let is_final = last.is_natural_end && !last.is_wrap_up;
         let text = self.messages.get(last.reply?)?.text();
-        is_final.then_some(text)
+        (is_final && !text.trim().is_empty()).then_some(text)
     }
 
     /// Whether there is a final response.
@@ -451,7 +451,7 @@ impl AgentState {
         self.final_response().or_else(|| {
             let replies = self.execution.steps.iter().rev().filter_map(|step| step.reply);
             let mut texts = replies.filter_map(|at| self.messages.get(at)).map(Message::text);
-            texts.find(|text| !text.is_empty())
+            texts.find(|text| !text.trim().is_empty())
         })
     }
 
@@ -485,7 +485,7 @@ impl AgentState {
         }
     }
 
-    /// The trip record as text; a line that says where the run stands before there is one. The warnings follow.
+    /// The trip record as text; a line with the status before there is one. The warnings follow.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = match &self.execution.trip_record {
@@ -515,7 +515,7 @@ impl AgentState {
         after.saturating_add(behind.take_while(|m| matches!(m, Message::Tool { .. })).count())
     }
 
-    /// Puts an answer into the conversation. What the core was told of behind it stays told.
+    /// Puts an answer into the conversation. A later message that the core knows stays known.
     pub(crate) fn insert_answer(&mut self, place: usize, answer: Message) {
         self.messages.insert(place, answer);
         if place < self.execution.messages_told {

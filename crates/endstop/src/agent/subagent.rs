@@ -90,7 +90,10 @@ impl Tool for SubAgent {
             };
             let mut iteration = Iteration::new(run);
             while iteration.advance().await {}
-            Ok(ToolOutput::text(answer_of(&self.agent, &iteration.into_state())))
+            let state = iteration.into_state();
+            let is_failed = state.status() == Status::Failed;
+            let text = answer_of(&self.agent, &state);
+            Ok(ToolOutput { is_failed, ..ToolOutput::text(text) })
         }
         .boxed()
     }
@@ -103,7 +106,7 @@ impl Tool for SubAgent {
 /// What the parent's model reads.
 fn answer_of(agent: &AgentLoop, state: &AgentState) -> String {
     match state.final_response() {
-        Some(text) if state.status() == Status::Completed && !text.is_empty() => text.to_owned(),
+        Some(text) if state.status() == Status::Completed => text.to_owned(),
         _ => {
             let signal = if state.status() == Status::Paused {
                 let why = what_it_waits_for(agent, state);

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use endstop_core::signal::StopSignal;
+use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 
 use crate::limits::{MAX_KNOWN_TOOLS, MAX_QUOTED_NAME_BYTES};
@@ -162,8 +162,12 @@ pub fn stopped_agent(stopped: &StoppedAgent<'_>) -> String {
     let StoppedAgent { agent, signal, limit, steps, tokens, cost, partial } = stopped;
     let cost = cost
         .map_or_else(|| "at an unknown cost".to_owned(), |cost| format!("${}", cost.to_decimal()));
-    let mut text =
-        format!("The agent `{}` was stopped before it finished: {}", name(agent), told(signal));
+    let agent = name(agent);
+    let mut text = if signal.reason == StopReason::Completed {
+        format!("The agent `{agent}` ended without an answer")
+    } else {
+        format!("The agent `{agent}` was stopped before it finished: {}", told(signal))
+    };
     if !limit.is_empty() {
         text.push_str(&format!(" (limit: {})", cut(limit)));
     }

@@ -220,3 +220,28 @@ async fn hooks_run_at_all_ten_triggers_in_order() {
         ]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_unknown_tools_count_as_calls_that_failed() {
+    let model = caller("lok");
+    for (stop, reason) in [
+        ("tool_errors >= 3", StopReason::RetryLimitReached),
+        ("tool_calls >= 3", StopReason::ToolCallsLimitReached),
+    ] {
+        let agent = agent(&model, &format!("{stop} or steps >= 9")).tool(ok_tool("look"));
+        let state = agent.build().unwrap().run("Go.").await.unwrap();
+        assert_eq!((state.stop_reason(), state.step_count()), (Some(reason), 3));
+        assert_eq!(outcomes(&state), [ToolOutcome::Unknown; 3]);
+        assert_all_answered(&state);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blank_answer_is_no_final_response() {
+    for blank in ["", " \n\t"] {
+        let state =
+            agent(&answerer(blank), "steps >= 5").build().unwrap().run("Go.").await.unwrap();
+        assert_eq!((state.status(), state.final_response()), (Status::Completed, None));
+        assert_eq!((state.has_final_response(), state.current_response()), (false, None));
+    }
+}

@@ -1,4 +1,4 @@
-//! What hooks see is true at that moment, and what they add is kept.
+//! Hooks see the run as it is at that moment, and their additions are kept.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::kit::*;
 use crate::support::*;
 
-/// What was seen at each trigger, one line each.
+/// One line for each call of a hook: its view of the run.
 type Seen = Arc<Mutex<Vec<String>>>;
 
 fn line(context: &HookContext<'_>) -> String {

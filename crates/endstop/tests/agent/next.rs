@@ -25,7 +25,7 @@ async fn a_message_to_a_run_that_ended_by_itself_begins_a_new_run() {
         let before = state.id.clone();
         let asked = carried(&state).with_message(Message::user("And now?"));
         state = agent.execute(asked).await.unwrap();
-        // Its counters and its limits are its own, the budget and the conversation go on.
+        // Its counters and its limits are its own, the budget and the conversation continue.
         assert_eq!((state.status(), state.step_count()), (Status::Completed, 1));
         assert_ne!(state.id, before);
         assert_eq!(state.previous, Some(before));

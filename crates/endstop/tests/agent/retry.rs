@@ -163,3 +163,27 @@ async fn a_run_that_ends_before_its_trial_request_leaves_the_breaker_to_others()
     let ran = tokio::time::timeout(Duration::from_secs(600), next.run("Go.")).await;
     assert_eq!(ran.unwrap().unwrap().final_response(), Some("Back."));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_fails_fast_ends_runs_at_once_instead_of_letting_them_wait() {
+    let breaker = CircuitBreaker::new(2, Duration::from_secs(60)).fail_fast();
+    let failing = replies([Reply::error(ModelErrorKind::Unavailable)]);
+    let patient = RetryPolicy { max_attempts: 9, ..RetryPolicy::default() };
+    let first = agent(&failing, "steps >= 5").retry(patient).circuit_breaker(breaker.clone());
+    let begun = Instant::now();
+    let state = first.build().unwrap().run("Go.").await.unwrap();
+    // The second failure opens it: no third request, and no wait for one.
+    assert_eq!((failing.calls(), begun.elapsed()), (2, Duration::from_millis(500)));
+    assert_eq!((state.status(), breaker.is_open()), (Status::Failed, true));
+    let (well, begun) = (answerer("Back."), Instant::now());
+    let second = agent(&well, "steps >= 5").circuit_breaker(breaker).build().unwrap();
+    let state = second.run("Go.").await.unwrap();
+    assert_eq!((well.calls(), begun.elapsed()), (0, Duration::ZERO));
+    assert_eq!(state.stop_reason(), Some(StopReason::ErrorForbade));
+    let error = state.execution.error.as_deref().unwrap();
+    assert!(error.contains("the circuit breaker of `scripted` is open for 1m"), "{error}");
+    // Once it lets a request through, the conversation continues.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let state = second.execute(state.next_execution()).await.unwrap();
+    assert_eq!(state.final_response(), Some("Back."));
+}

@@ -6,7 +6,8 @@ use endstop::agent::AgentLoop;
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Budget, Limits};
-use endstop::model::{Reply, ScriptedModel};
+use endstop::message::ToolOutcome;
+use endstop::model::{ModelErrorKind, Reply, ScriptedModel};
 use endstop::tool::Tool;
 use serde_json::json;
 
@@ -134,4 +135,38 @@ async fn a_parents_hard_limit_of_steps_that_a_child_reaches_stops_the_parent_by_
     assert_eq!((model.calls(), state.steps().len()), (3, 1));
     let verdict = state.execution.trip_record.as_ref().unwrap();
     assert_eq!(verdict.rule.as_deref(), Some("steps"), "{}", state.explain());
+}
+
+/// The end of a run whose model asks a sub-agent once.
+async fn parent_of(child: &Arc<ScriptedModel>, stop: &str) -> endstop::agent::AgentState {
+    let child = agent(child, "steps >= 5").build().unwrap();
+    let call = Reply::call("tested", json!({ "task": "Help." })).usage(100, 10);
+    let model = replies([call, Reply::text("Done.").usage(100, 10)]);
+    let parent = agent(&model, stop).tools([child.as_tool("Helps.")]);
+    parent.build().unwrap().run("Go.").await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_that_ends_without_words_tells_its_parent_so() {
+    for blank in ["", " \n"] {
+        let state = parent_of(&answerer(blank), "steps >= 9").await;
+        assert_eq!(outcomes(&state), [ToolOutcome::Succeeded]);
+        let answer = state.messages[2].text();
+        assert!(answer.contains("The agent `tested` ended without an answer"), "{answer}");
+        assert!(answer.contains("It used 1 step, 110 tokens"), "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_that_fails_is_a_failed_tool_call() {
+    let failing = replies([Reply::error(ModelErrorKind::Rejected)]);
+    let state = parent_of(&failing, "steps >= 9").await;
+    assert_eq!(outcomes(&state), [ToolOutcome::Failed]);
+    assert!(state.messages[2].text().contains("was stopped before it finished: error"));
+    assert_eq!(state.final_response(), Some("Done."));
+    // One that a limit stopped has not failed.
+    let state = parent_of(&caller("nosuch"), "steps >= 9").await;
+    assert_eq!(outcomes(&state), [ToolOutcome::Succeeded]);
+    let state = parent_of(&failing, "tool_errors >= 1 or steps >= 9").await;
+    assert_eq!(state.stop_reason(), Some(StopReason::RetryLimitReached), "{}", state.explain());
 }

@@ -114,7 +114,7 @@ fn new_response(state: &AgentState, before: usize) -> Option<&str> {
     let mut texts = new.filter_map(|at| state.messages.get(at)).map(Message::text);
     match state.final_response() {
         Some(answer) => texts.next().map(|_| answer),
-        None => texts.find(|text| !text.is_empty()),
+        None => texts.find(|text| !text.trim().is_empty()),
     }
 }
 

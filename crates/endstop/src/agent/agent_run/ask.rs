@@ -147,15 +147,23 @@ impl AgentRun {
         }
     }
 
-    /// Waits while the breaker is open; none if the run ends meanwhile.
+    /// Waits while the breaker is open. `None` if the run ends while it waits, or by a breaker that fails fast.
     async fn breaker_lets(&mut self) -> Option<Trial> {
         let breaker = self.agent.breaker.clone();
-        while let Some(BreakerDecision::Wait(wait)) = breaker.as_ref().map(CircuitBreaker::ask) {
-            if !self.sleep(wait).await {
-                return None;
+        loop {
+            match breaker.as_ref().map(CircuitBreaker::ask) {
+                None | Some(BreakerDecision::Send) => return Some(Trial::of(breaker)),
+                Some(BreakerDecision::Fail(wait)) => {
+                    self.fail_by_breaker(wait).await;
+                    return None;
+                }
+                Some(BreakerDecision::Wait(wait)) => {
+                    if !self.sleep(wait).await {
+                        return None;
+                    }
+                }
             }
         }
-        Some(Trial::of(breaker))
     }
 
     async fn sleep(&mut self, wait: Duration) -> bool {

@@ -117,6 +117,13 @@ impl AgentRun {
         match beside(&mut batch.running, &mut batch.done, admitted).await {
             Ok(()) => self.dispatch(batch, place, call).await,
             Err(Refusal::Paused) => return Flow::Pause,
+            Err(Refusal::Unknown(text)) => {
+                // It has begun for the limits: a model that keeps inventing tools meets them.
+                let outcome = ToolOutcome::Unknown;
+                let answered = Answered { outcome, text, took: Duration::ZERO };
+                self.tell_end(call, &answered);
+                self.answered(batch, place, answered).await;
+            }
             Err(Refusal::Answer(outcome, text)) => {
                 let detail = Detail::Tool { call, outcome: Some(outcome), took: Duration::ZERO };
                 self.run().record(&EventKind::ToolRefused { tool: &call.tool }, detail);
@@ -248,7 +255,8 @@ impl AgentRun {
                 self.state.execution.handoff.get_or_insert(handoff);
             }
         }
-        (ToolOutcome::Succeeded, output.text)
+        let outcome = if output.is_failed { ToolOutcome::Failed } else { ToolOutcome::Succeeded };
+        (outcome, output.text)
     }
 
     fn tell_end(&self, call: &ToolCall, answered: &Answered) {

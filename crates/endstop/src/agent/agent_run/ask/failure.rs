@@ -1,10 +1,14 @@
 //! Requests that failed: what they spent, and whether there is another.
 
+use std::time::Duration;
+
 use endstop_core::signal::StopReason;
+use endstop_core::units::Millis;
 
 use super::super::{About, AgentRun, Flow};
 use super::{Answer, Attempt};
 use crate::agent::hooks::{Trigger, words_of};
+use crate::agent::retry::CircuitBreaker;
 use crate::model::{ModelError, ModelErrorKind, ModelEvent};
 use endstop_runtime::Received;
 
@@ -38,7 +42,9 @@ impl AgentRun {
             step.errors.push(message.clone());
         }
         self.flush().await;
-        let wait = self.agent.retry.wait(failed, &error);
+        let breaker = self.agent.breaker.as_ref();
+        let is_last = breaker.is_some_and(CircuitBreaker::ends_attempts);
+        let wait = self.agent.retry.wait(failed, &error).filter(|_| !is_last);
         let had_stopped = self.flow() == Flow::Stop;
         if wait.is_none() && !had_stopped {
             // Before the hooks: they see it, and what they raise or fail by does not hide it.
@@ -70,6 +76,18 @@ impl AgentRun {
         if is_cut && let Some(step) = self.state.execution.steps.last_mut() {
             step.is_natural_end = false;
         }
+    }
+
+    /// The breaker lets no request through, and the run does not wait for it.
+    pub(super) async fn fail_by_breaker(&mut self, wait: Duration) {
+        let wait = Millis(endstop_runtime::clock::millis(wait));
+        let message = format!(
+            "the circuit breaker of `{}` is open for {wait} more: requests before this one failed",
+            self.model().name()
+        );
+        self.error(&message, "loop");
+        let about = About { error: Some(&message), ..About::default() };
+        self.hooks(Trigger::OnError, about).await;
     }
 
     fn give_up(&mut self, error: &ModelError, failed: u32) {

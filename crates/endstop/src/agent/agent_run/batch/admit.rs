@@ -15,6 +15,8 @@ use crate::tool::answers;
 /// Why a call does not begin.
 pub(super) enum Refusal {
     Paused,
+    /// There is no such tool. The call counts, as one that failed.
+    Unknown(String),
     Answer(ToolOutcome, String),
 }
 
@@ -45,7 +47,8 @@ impl AgentRun {
         let Some(entry) = agent.tools.get(&call.tool) else {
             let known: Vec<&str> = agent.tools.specs().iter().map(|s| s.name.as_str()).collect();
             let text = answers::unknown_tool(&call.tool, &agent.tools.nearest(&call.tool), &known);
-            return Err(Refusal::Answer(ToolOutcome::Unknown, text));
+            self.begin_tool_call(call)?;
+            return Err(Refusal::Unknown(text));
         };
         if let Err(why) = entry.schema.check(&call.arguments) {
             return Err(Refusal::Answer(
