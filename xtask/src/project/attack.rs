@@ -30,10 +30,6 @@ const END: &str = "<!-- end -->\n";
 /// Attacks that are known to break a limit, each with the reason. The command fails for them too, and says why; the test
 /// fails where one of these holds, or another one breaks.
 const KNOWN: &[(&str, &str)] = &[
-    (
-        "no-usage",
-        "a complete answer without usage is charged as an estimate, which has no hidden reasoning",
-    ),
     ("search", HELD_TWICE),
     ("responses-search", HELD_TWICE),
     ("fetch", HELD_TWICE),

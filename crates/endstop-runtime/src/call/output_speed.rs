@@ -4,6 +4,8 @@
 //! names about 3,000 tokens a second for gpt-oss-120b (its model catalog), OpenAI more than 1,000 for GPT-5.3-Codex-Spark
 //! (its announcement), Groq 1,000 for gpt-oss-20b (its list of models). Artificial Analysis measures at most 350 for
 //! models of Anthropic and Google. OpenRouter passes requests on to Cerebras too.
+//!
+//! A file of its own because it is data with sources, which changes when providers get faster.
 
 /// Output tokens a second, by provider.
 const FASTEST: &[(&str, u64)] =
