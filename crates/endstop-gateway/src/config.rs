@@ -214,7 +214,7 @@ pub struct Bounds {
     /// Conversations of a run at the same time.
     pub conversations: usize,
     /// How long an upstream may take from the request to the head of its response. Then the client gets 504, and the call
-    /// is charged its estimated input. After that, only limits of the run bound the response.
+    /// is charged the most that is possible. After that, only limits of the run bound the response.
     pub answer_within: Duration,
     /// How long a call continues without its client; see [`OnClientGone`](endstop_core::policy::OnClientGone). Then it is cut
     /// and charged the most that is possible.

@@ -139,8 +139,12 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let (environment, observers) = run_environment(args, &chosen.policy)?;
     let id = RunId::new();
     // Under --dry-run nothing stops it; calls without a price are then told by the dry run.
-    let unbounded =
-        Policy { unbounded: true, on_unpriced: Some(OnUnpriced::Ignore), ..Policy::default() };
+    let unbounded = Policy {
+        unbounded: true,
+        on_unpriced: Some(OnUnpriced::Ignore),
+        accounting: chosen.policy.accounting.clone(),
+        ..Policy::default()
+    };
     let setup = GatewaySetup {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         policy: if args.dry_run { unbounded } else { chosen.policy.clone() },

@@ -289,7 +289,8 @@ impl Admission<'_> {
             min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
             is_wrap_up,
             is_final: true,
-            takes_share: self.takes_share,
+            // A share would be one of all choices together.
+            takes_share: self.takes_share && choices == 1,
         };
         if self.lacks_count(entry, &run, bound, &mut call) {
             return Err(AdmissionBlocked::Uncounted);

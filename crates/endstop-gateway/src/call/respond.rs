@@ -93,7 +93,7 @@ pub(super) fn refused(
     message: &str,
 ) -> Response<Body> {
     let text = format!(
-        "{message}; to let it through uncounted use `--allow-unmetered={name}`, or a policy without rules of money or \
+        "{message}; to let it through without a bound use `--allow-unmetered={name}`, or a policy without rules of money or \
          tokens"
     );
     not_admitted(run, dialect, &text)

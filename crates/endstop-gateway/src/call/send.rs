@@ -199,7 +199,10 @@ impl<'p> Sending<'p> {
         };
         let text = plain(&headers, &bytes, MAX_REFUSAL);
         let words = String::from_utf8_lossy(text.as_deref().unwrap_or_default()).into_owned();
-        if let Some(edits) = call.negotiate(&words, self.parsed) {
+        // Without its client, no further request is sent for it.
+        if !call.client().is_gone()
+            && let Some(edits) = call.negotiate(&words, self.parsed)
+        {
             return AttemptOutcome::RetryRequest(call, edits);
         }
         call.failed(&error_of(status), &CallResponse::default());

@@ -244,10 +244,11 @@ impl InFlightCall {
         let received = reservation.of(seen);
         let open = reservation.disarm();
         permit.run().counters().failed_call();
+        open.failed(error, &received);
         if client.is_gone() {
             permit.run().counters().client_disconnect();
+            permit.conversation().state().leave_to_others();
         }
-        open.failed(error, &received);
         SettledCall { disposition: Disposition::Forward, run: terms.run, permit }
     }
 
@@ -266,7 +267,9 @@ impl InFlightCall {
     /// Settles a complete response that lost its client.
     fn drained(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         self.entry().counters().client_disconnect();
-        self.unused(seen, &client_went_away(), Disposition::Forward)
+        let settled = self.unused(seen, &client_went_away(), Disposition::Forward);
+        settled.permit.conversation().state().leave_to_others();
+        settled
     }
 
     /// Settles a complete response that the share of its call cut off: the client gets another one.
@@ -295,7 +298,8 @@ impl InFlightCall {
     pub(super) fn replied(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         let open = self.reservation.open.as_ref();
         let is_cut = open.is_some_and(|open| open.is_cut_by_share(seen.finish.as_deref()));
-        if is_cut && stop_of_call(self.entry(), self.run()).is_none() {
+        let is_wanted = !self.client.is_gone() && stop_of_call(self.entry(), self.run()).is_none();
+        if is_cut && is_wanted {
             return self.cut_by_share(seen);
         }
         self.settle(seen, Delivery::Withheld)

@@ -70,6 +70,8 @@ pub(crate) struct ConversationState {
     step: ConversationStep,
     memory: ConversationMemory,
     is_busy: bool,
+    /// Whether a conversation began while this one was busy, perhaps for a request of this one.
+    was_passed_by: bool,
     last_used: u64,
 }
 
@@ -151,7 +153,7 @@ impl Conversation {
 impl ConversationState {
     fn new(run: RunHandle) -> Self {
         let (step, memory) = (ConversationStep::Closed, ConversationMemory::default());
-        Self { run, step, memory, is_busy: false, last_used: 0 }
+        Self { run, step, memory, is_busy: false, was_passed_by: false, last_used: 0 }
     }
 
     /// The run of this conversation.
@@ -208,6 +210,21 @@ impl ConversationState {
 
     pub(super) const fn occupy(&mut self) {
         self.is_busy = true;
+        self.was_passed_by = false;
+    }
+
+    /// Notes that a conversation begins while this one is busy.
+    pub(super) const fn pass_by(&mut self) {
+        self.was_passed_by |= self.is_busy;
+    }
+
+    /// Ends what a call without its client leaves open, if its client may have moved on to another conversation: that one
+    /// gets the requests that follow.
+    pub(crate) fn leave_to_others(&mut self) {
+        if self.was_passed_by {
+            self.close_step();
+            self.memory = ConversationMemory::default();
+        }
     }
 
     pub(super) const fn vacate(&mut self) {

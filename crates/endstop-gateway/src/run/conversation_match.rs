@@ -190,6 +190,8 @@ impl ConversationSet {
         let agent = format!("conversation {}", self.begun.saturating_add(2));
         let run = self.begin_child(&above, &agent, ConversationKind::Sibling)?;
         let group = main.group().to_owned();
+        let others = self.all.iter().filter(|it| it.group() == group);
+        others.for_each(|conversation| conversation.state().pass_by());
         Ok(self.push(main, &group, ConversationKind::Sibling, agent, run))
     }
 

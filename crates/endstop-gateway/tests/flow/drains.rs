@@ -8,7 +8,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::fake::{Act, Fake, chunk, json_with, sse_end, sse_head};
-use crate::kit::{Agent, all_that_is_on_its_way, chat, gateway, id, reply_text, send, until};
+use crate::kit::{
+    Agent, all_that_is_on_its_way, chat, gateway, id, reply_call, reply_text, send, until,
+};
 use crate::streams::{agent, words};
 
 const TOKENS: &str = "[stop]\nlimit = \"tokens >= 100_000\"\n";
@@ -72,6 +74,41 @@ async fn a_call_beside_one_whose_client_left_does_not_wait_for_it() {
     gate.notify_one();
     until("both are settled", || run.budget().held().is_zero()).await;
     assert_eq!((run.usage().0.total(), run.usage().1), (220, false));
+}
+
+#[tokio::test]
+async fn a_conversation_whose_retry_overtook_it_keeps_counting_its_tools() {
+    let gate = Arc::new(Notify::new());
+    let held = Arc::clone(&gate);
+    let upstream = Fake::start(move |_, before| {
+        let call =
+            |n: usize| crate::fake::json("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"));
+        match before {
+            0 => [vec![Act::Gate(Arc::clone(&held))], call(0)].concat(),
+            n => call(n),
+        }
+    })
+    .await;
+    let policy = "[stop]\nlimit = 'tokens >= 100_000'\nloops = 'repeats >= 3'\n";
+    let gateway = gateway(policy, &upstream).await;
+    let mut agent = Agent::new("Answer.");
+    drop(sent(&gateway, &upstream, &agent.request()).await);
+    all_that_is_on_its_way().await;
+    // The client tries again and gets a tool call; only then does the first response arrive.
+    let got = chat(&gateway, &agent.request()).await;
+    assert!(agent.take(&got, "the same"));
+    gate.notify_one();
+    let run = gateway.run(&id()).unwrap();
+    until("both are settled", || run.budget().held().is_zero()).await;
+    let mut last = got;
+    for _ in 0..6 {
+        last = chat(&gateway, &agent.request()).await;
+        if !agent.take(&last, "the same") {
+            break;
+        }
+    }
+    assert_eq!(last.header("x-endstop-reason").as_deref(), Some("no_progress"), "{last:?}");
+    assert!(upstream.calls() <= 6, "{}", upstream.calls());
 }
 
 #[tokio::test]

@@ -53,9 +53,9 @@ pub(super) struct Fit {
     /// Whether that fits; otherwise it is the least that is worth the call.
     pub(super) fits: bool,
     /// The output cap that is its share, if that is less than it wants.
-    share: Option<u64>,
-    /// Whether the share, and no limit, is why it has less than it wants.
-    pub(super) is_shared: bool,
+    pub(super) share: Option<u64>,
+    /// Whether the other calls, and no limit, are why it has less than it wants.
+    pub(super) is_by_others: bool,
 }
 
 /// What of tokens and money the settled calls leave, over a node and its ancestors.
@@ -161,14 +161,16 @@ impl LockedChain<'_> {
 
     /// The output that a call can have now: all that fits, or its share.
     pub(super) fn fit(&mut self, plan: &PlannedCall<'_>, needs_reserve: bool) -> Fit {
-        let Some(share) = self.share(plan, needs_reserve) else {
-            let (worst, fits) = self.output_that_fits(plan, needs_reserve, Others::Count);
-            return Fit { worst, fits, share: None, is_shared: false };
+        let share = self.share(plan, needs_reserve);
+        let most = share.map_or(*plan, |share| plan.with_max_output(share));
+        let (worst, fits) = self.output_that_fits(&most, needs_reserve, Others::Count);
+        // A driver that cannot wait has no other call later: for it the limit is the reason.
+        let is_lowered = fits && plan.can_wait() && worst.output < plan.max_output();
+        let is_by_others = is_lowered && self.own_budget().is_anything_held() && {
+            let (alone, _) = self.output_that_fits(plan, needs_reserve, Others::Ignore);
+            alone.output > worst.output
         };
-        let shared = plan.with_max_output(share);
-        let (worst, fits) = self.output_that_fits(&shared, needs_reserve, Others::Count);
-        let (alone, _) = self.output_that_fits(plan, needs_reserve, Others::Ignore);
-        Fit { worst, fits, share: Some(share), is_shared: alone.output > worst.output }
+        Fit { worst, fits, share, is_by_others }
     }
 
     /// The share of a call, if others are in flight and it wants more than that.

@@ -367,7 +367,7 @@ impl LockedChain<'_> {
         let needs_reserve = self.needs_reserve();
         // Priced once: that is most of what admitting a call costs.
         let fit = self.fit(plan, needs_reserve);
-        let Fit { worst, is_shared, .. } = fit;
+        let Fit { worst, is_by_others, .. } = fit;
         let output = worst.output;
         if self.is_untold_money(plan) {
             return Err(NotAdmitted::Unpriced);
@@ -378,7 +378,8 @@ impl LockedChain<'_> {
         if !fit.fits {
             self.note_refused(plan);
         }
-        let is_lowered = output < plan.max_output() && !is_shared;
+        let is_lowered = output < plan.max_output() && !is_by_others;
+        let is_shared = is_by_others && fit.share.is_some();
         let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
         let hold = match self.own_budget().reserve(plan.amounts(worst)) {
             Ok(hold) => hold,
