@@ -164,7 +164,7 @@ impl LockedChain<'_> {
         let share = self.share(plan, needs_reserve);
         let most = share.map_or(*plan, |share| plan.with_max_output(share));
         let (worst, fits) = self.output_that_fits(&most, needs_reserve, Others::Count);
-        // A driver that cannot wait has no other call later: for it the limit is the reason.
+        // A driver that cannot wait makes no other call later, so the limit is its reason.
         let is_lowered = fits && plan.can_wait() && worst.output < plan.max_output();
         let is_by_others = is_lowered && self.own_budget().is_anything_held() && {
             let (alone, _) = self.output_that_fits(plan, needs_reserve, Others::Ignore);
