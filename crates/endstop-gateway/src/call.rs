@@ -26,6 +26,7 @@ mod relay;
 mod respond;
 mod send;
 mod settle;
+mod tools;
 mod upstream_response;
 
 use std::sync::Arc;

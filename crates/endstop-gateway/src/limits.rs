@@ -152,3 +152,8 @@ pub(crate) const H2_CONNECTION_WINDOW: u32 = 16 << 20;
 pub(crate) const H2_PING_AFTER: Duration = Duration::from_secs(20);
 /// Without an answer in this time it is dead, and its calls fail.
 pub(crate) const H2_PING_WITHIN: Duration = Duration::from_secs(20);
+
+/// The context window of a model whose own is not known: the largest that is sold.
+pub(crate) const LARGEST_CONTEXT_WINDOW: u64 = 2_000_000;
+/// Output tokens that tools at the provider leave room for.
+pub(crate) const LEAST_OUTPUT_WITH_TOOLS: u64 = 4_096;

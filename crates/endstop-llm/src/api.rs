@@ -1,24 +1,9 @@
-//! The model APIs.
+//! How each model API is read and written.
 //!
 //! A file of its own because it is the one that knows every API's module.
 
-use crate::dialect::Dialect;
+use crate::dialect::{Api, Dialect};
 use crate::{chat, gemini, messages, responses};
-
-/// A model API.
-///
-/// See the example of [the crate](crate).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Api {
-    /// OpenAI chat completions.
-    Chat,
-    /// OpenAI responses.
-    Responses,
-    /// Anthropic messages.
-    Messages,
-    /// Gemini `generateContent` and `streamGenerateContent`.
-    Gemini,
-}
 
 impl Api {
     /// How the API is read and written.

@@ -52,6 +52,7 @@ mod limits;
 mod messages;
 mod output_contract;
 mod parts;
+mod provider_tools;
 mod read_error;
 mod request;
 mod response;
@@ -68,9 +69,11 @@ mod garbage;
 #[cfg(test)]
 mod tests;
 
-pub use api::Api;
-pub use dialect::{Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
+pub use dialect::{Api, Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
 pub use json::JsonError;
+pub use provider_tools::{
+    CallSize, ProviderTools, RunCap, TOOL_KINDS, ToolKind, ToolLimit, ToolPlace, ToolReads,
+};
 pub use read_error::ReadError;
 pub use request::{
     CallRequest, CountRequest, Edits, MessageMark, OutputContract, OutputKinds, Thread, ToolResult,

@@ -20,3 +20,13 @@ pub(crate) const MAX_OPEN_BLOCKS: usize = 64;
 pub(crate) const MAX_OUTPUT_ITEMS: usize = 1_024;
 /// Bytes of a usage report. Real ones have some hundred.
 pub(crate) const MAX_USAGE_REPORT: usize = 64 << 10;
+
+/// Runs of a tool at the provider that a request gets if it has no limit and the API has a field for one.
+pub(crate) const DEFAULT_TOOL_RUNS: u64 = 5;
+/// Runs of a tool at the provider that are assumed where the API has no field for a limit.
+pub(crate) const ASSUMED_TOOL_RUNS: u64 = 5;
+/// Searches of Google that are assumed: they are billed by the query, and no field limits them.
+pub(crate) const ASSUMED_SEARCHES: u64 = 10;
+/// How often Anthropic asks the model again in one request, whatever tools it has. Then the response ends with
+/// `pause_turn` (Anthropic's documentation, "Handling stop reasons": 10 iterations a request).
+pub(crate) const MAX_ANTHROPIC_ROUNDS: u64 = 10;

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
 use crate::limits::MAX_FALLBACKS;
+use crate::provider_tools::{has_max_uses, is_of_client};
 use crate::response_outline::word;
 use crate::token_bound::TokenBound;
-use crate::{CountRequest, Edits, MessageMark, ReadError, ToolsOff};
+use crate::{Api, CountRequest, Edits, MessageMark, ReadError, ToolLimit, ToolsOff};
 
 fields! {
     Part<'j> {
@@ -165,26 +166,6 @@ pub(crate) fn fallbacks<'j>(
     Ok(names)
 }
 
-/// Searches that are expected of a tool at the provider whose number nothing limits: Anthropic's pauses after ten
-/// rounds, the others say nothing of it.
-const SEARCHES: u64 = 10;
-
-/// Most searches with a fee of a tool of this kind at the provider, where the request allows so many runs of it.
-pub(crate) fn searches(kind: &str, most: Raw<'_>) -> u64 {
-    let kind = kind.to_ascii_lowercase();
-    // A search among the tools that are offered costs its tokens.
-    let has_fee = kind.contains("search") && !kind.starts_with("tool_search");
-    if has_fee { most.count().unwrap_or(SEARCHES) } else { 0 }
-}
-
-/// Whether nothing is to be changed.
-pub(crate) fn is_nothing(edits: &Edits<'_>) -> bool {
-    edits.output_cap.is_none()
-        && !edits.force_usage
-        && edits.finish.is_none()
-        && edits.note.is_none()
-}
-
 /// The beginning of a change of a body.
 pub(crate) fn changes_of(body: &[u8]) -> Result<(Changes<'_>, Object<'_>), ReadError> {
     Ok(Changes::of(body)?)
@@ -226,6 +207,38 @@ pub(crate) fn lower(changes: &mut Changes<'_>, object: &Object<'_>, key: &str, c
         }
     }
     is_there
+}
+
+/// Limits the tools of a request that run at the provider, where each has its own limit, or removes them. `members` of the
+/// request stand for such tools.
+pub(crate) fn limit_provider_tools(
+    changes: &mut Changes<'_>,
+    root: &Object<'_>,
+    api: Api,
+    limit: ToolLimit,
+    members: &[&str],
+) {
+    let Some(list) = root.get("tools") else { return };
+    let kind = |tool: Raw<'_>| tool.read::<Kind<'_>>().kind.text().unwrap_or_default().into_owned();
+    match limit {
+        ToolLimit::AsSent => {}
+        ToolLimit::Runs(runs) => {
+            for tool in changes.value(&list).items() {
+                let place = changes.place(tool).filter(|_| has_max_uses(api, &kind(tool)));
+                let Some(tool) = place.and_then(|place| changes.object(place)) else { continue };
+                if !lower(changes, &tool, "max_uses", runs) {
+                    changes.add(&tool, "max_uses", &runs.to_string());
+                }
+            }
+        }
+        ToolLimit::Remove => {
+            keep_items(changes, list, |tool| {
+                let kind = kind(tool);
+                kind.is_empty() || is_of_client(api, &kind)
+            });
+            changes.remove(changes.whole(), members);
+        }
+    }
 }
 
 /// Turns the tools of a wrap-up off. `offers` are the keys of tools, each with that of its choice, of which `none`

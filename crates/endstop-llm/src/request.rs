@@ -3,6 +3,7 @@
 use endstop_price::CallContext;
 
 use crate::json::{List, Object, Raw};
+use crate::provider_tools::{ProviderTools, ToolLimit};
 
 /// What a request asks for.
 ///
@@ -40,10 +41,11 @@ pub struct CallRequest {
     /// The response is made after the request is answered (`background` of responses): another request reports its
     /// usage.
     pub is_background: bool,
-    /// Tools that run at the provider are offered: what they read is input too, and is in no request.
-    pub has_server_tools: bool,
-    /// Most searches by them, each of which has its fee. Where a request sets no limit, this is a guess.
-    pub searches: u64,
+    /// Tools that run at the provider: what they read is input too, and is in no request.
+    pub provider_tools: ProviderTools,
+    /// The provider may summarize the conversation first, with another request of the same input (Anthropic's
+    /// compaction).
+    pub may_compact: bool,
     /// What it asks for whose cost nothing here bounds, as the request names it: tools of the provider with a fee that
     /// no price list has, and values of fields that change the price in an unknown way.
     pub unbounded: Vec<String>,
@@ -112,11 +114,10 @@ impl CallRequest {
         self.fixed.iter().chain(&self.messages).any(|mark| mark.has_media)
     }
 
-    /// A bound of the input, twice where tools run at the provider. What those read cannot be known before: this
-    /// is room for it, and no strict bound.
+    /// A bound of the input, twice where the provider may read it twice.
     #[must_use]
-    pub const fn with_server_tools(&self, bound: u64) -> u64 {
-        if self.has_server_tools { bound.saturating_mul(2) } else { bound }
+    pub const fn with_compaction(&self, bound: u64) -> u64 {
+        if self.may_compact { bound.saturating_mul(2) } else { bound }
     }
 }
 
@@ -218,10 +219,24 @@ pub struct Edits<'e> {
     pub finish: Option<&'e str>,
     /// How the wrap-up is kept from tools.
     pub tools_off: ToolsOff,
+    /// How the tools that run at the provider are limited.
+    pub provider_tools: ToolLimit,
     /// A note to the model, of a warning.
     pub note: Option<&'e str>,
     /// The same request as it was read, so that it is not parsed again. `None` if nobody has read it.
     pub request: Option<&'e CallRequest>,
+}
+
+impl Edits<'_> {
+    /// Whether they change nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.output_cap.is_none()
+            && !self.force_usage
+            && self.finish.is_none()
+            && self.provider_tools == ToolLimit::AsSent
+            && self.note.is_none()
+    }
 }
 
 /// How a wrap-up keeps the model from calling tools.

@@ -328,6 +328,7 @@ proptest! {
             let body = json.to_string();
             prop_assert_eq!(&dialect.edit(body.as_bytes(), &Edits::default()).unwrap(), body.as_bytes());
             let edits = Edits {
+                provider_tools: if cap % 3 == 0 { crate::ToolLimit::Remove } else { crate::ToolLimit::Runs(cap) },
                 output_cap: Some(cap),
                 other_cap_field: cap % 3 == 0,
                 force_usage: true,

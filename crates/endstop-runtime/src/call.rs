@@ -7,6 +7,7 @@ mod plan;
 mod pricing;
 mod step;
 
+pub use fit::CallRoom;
 pub use open::{Charge, NotBegun, OpenCall, Outcome, Received};
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};

@@ -62,6 +62,7 @@ const fn call(pricing: &Pricing, input: u64, output: u64) -> CallPlan<'_> {
     CallPlan {
         pricing,
         input,
+        tool_input: 0,
         told: 0,
         max_output: output,
         min_output: MIN_OUTPUT_TOKENS,

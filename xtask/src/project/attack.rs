@@ -29,17 +29,7 @@ const END: &str = "<!-- end -->\n";
 
 /// Attacks that are known to break a limit, each with the reason. The command fails for them too, and says why; the test
 /// fails where one of these holds, or another one breaks.
-const KNOWN: &[(&str, &str)] = &[
-    ("search", HELD_TWICE),
-    ("responses-search", HELD_TWICE),
-    ("fetch", HELD_TWICE),
-    ("connector", HELD_TWICE),
-    ("gemini-code", HELD_TWICE),
-    ("gemini-pages", HELD_TWICE),
-];
-
-const HELD_TWICE: &str =
-    "for tools of the provider the input is held twice, and not a context window for each run";
+const KNOWN: &[(&str, &str)] = &[];
 
 /// A row with its outcome.
 #[derive(Debug)]

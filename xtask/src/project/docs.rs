@@ -2,6 +2,7 @@
 
 mod cli;
 mod conditions;
+mod provider_tools;
 mod schema;
 
 use std::fs;
@@ -21,6 +22,7 @@ const GENERATED: &[Page] = &[
     ("docs/cli.md", cli::page),
     ("docs/conditions.md", conditions::page),
     ("docs/policy.schema.json", schema::page),
+    ("docs/provider-tools.md", provider_tools::page),
 ];
 
 /// Why a page could not be written.

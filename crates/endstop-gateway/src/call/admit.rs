@@ -8,7 +8,7 @@ use std::time::Duration;
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_llm::{CallRequest, ErrorKind, OutputKinds, Thread, ToolResult};
+use endstop_llm::{CallRequest, ErrorKind, OutputKinds, Thread, ToolLimit, ToolResult};
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
     CallPlan, CancelOn, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Pricing, Received,
@@ -25,6 +25,7 @@ use super::negotiate::Negotiation;
 use super::parse::ParsedCall;
 use super::respond;
 use super::settle::{CallTerms, InFlightCall};
+use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
 use crate::limits::{ADMISSION_RECHECK, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
 use crate::run::{
@@ -82,6 +83,8 @@ impl Unbounded {
 pub(super) struct AdmittedCall {
     open: OpenCall,
     terms: CallTerms,
+    /// How its tools at the provider are limited.
+    tools: ToolLimit,
     /// Warnings for the client.
     warning: Option<String>,
     permit: ConversationPermit,
@@ -96,10 +99,11 @@ impl AdmittedCall {
         parsed: &ParsedCall,
         client: ClientPresence,
     ) -> (Box<InFlightCall>, Option<String>) {
-        let Self { open, terms, warning, permit } = self;
+        let Self { open, terms, tools, warning, permit } = self;
         let provider = context.provider(parsed.route().family);
         let (cap, is_wrap_up) = (open.output_cap(), terms.is_wrap_up);
-        let negotiation = Negotiation::new(context.quirks(), provider, parsed, cap, is_wrap_up);
+        let negotiation =
+            Negotiation::new(context.quirks(), provider, parsed, cap, is_wrap_up).with_tools(tools);
         (InFlightCall::new(open, terms, permit, parsed, negotiation, client), warning)
     }
 
@@ -240,9 +244,11 @@ impl Admission<'_> {
             self.is_recorded = false;
         }
         match self.begin(&permit) {
-            Ok((open, terms)) => {
-                let warning = warnings(permit.run().handle());
-                Ok(AdmittedCall { open, terms, warning, permit })
+            Ok((open, terms, tools)) => {
+                let removed = (tools == ToolLimit::Remove).then(|| TOOLS_REMOVED.to_owned());
+                let all = removed.into_iter().chain(warnings(permit.run().handle()));
+                let warning = all.reduce(|all, one| format!("{all}; {one}"));
+                Ok(AdmittedCall { open, terms, tools, warning, permit })
             }
             Err(blocked) => Err((permit, blocked)),
         }
@@ -252,7 +258,7 @@ impl Admission<'_> {
     fn begin(
         &mut self,
         permit: &ConversationPermit,
-    ) -> Result<(OpenCall, CallTerms), AdmissionBlocked> {
+    ) -> Result<(OpenCall, CallTerms, ToolLimit), AdmissionBlocked> {
         let (context, parsed) = (self.context, self.parsed);
         let (entry, request) = (&**permit.run(), parsed.request());
         let renewed = permit.renew();
@@ -273,25 +279,13 @@ impl Admission<'_> {
             return Err(blocked());
         }
         let (bound, pricing) = self.size(entry, &state)?;
-        let provider = context.provider(parsed.route().family);
-        let choices = request.choices.max(1);
-        let default_output = context.config().default_output;
-        let wanted = request.output_cap.unwrap_or_else(|| {
-            context.quirks().output_cap(provider, &request.model, default_output)
-        });
         let is_wrap_up =
             matches!(state.step(), ConversationStep::AwaitingResponse { is_wrap_up: true, .. });
-        let mut call = CallPlan {
-            pricing: &pricing,
-            input: request.with_server_tools(bound.input),
-            told: bound.told,
-            max_output: wanted.saturating_mul(choices),
-            min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
-            is_wrap_up,
-            is_final: true,
-            // A share would be one of all choices together.
-            takes_share: self.takes_share && choices == 1,
-        };
+        let plan = self.plan(bound, &pricing, is_wrap_up);
+        let tools = self.limit_tools(entry, &run, plan)?;
+        let searching = (tools.searches > 0).then(|| pricing.clone().with_searches(tools.searches));
+        let pricing_with_tools = searching.as_ref().unwrap_or(&pricing);
+        let mut call = CallPlan { pricing: pricing_with_tools, tool_input: tools.input, ..plan };
         if self.lacks_count(entry, &run, bound, &mut call) {
             return Err(AdmissionBlocked::Uncounted);
         }
@@ -299,8 +293,57 @@ impl Admission<'_> {
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;
         drop(state);
+        let pricing = searching.unwrap_or(pricing);
         let prices = Arc::clone(context.prices());
-        Ok((open, CallTerms { run, pricing, prices, is_wrap_up }))
+        Ok((open, CallTerms { run, pricing, prices, is_wrap_up }, tools.limit))
+    }
+
+    /// The call without what its tools at the provider can add.
+    fn plan<'p>(&self, bound: InputBound, pricing: &'p Pricing, is_wrap_up: bool) -> CallPlan<'p> {
+        let (context, request) = (self.context, self.parsed.request());
+        let provider = context.provider(self.parsed.route().family);
+        let choices = request.choices.max(1);
+        let default_output = context.config().default_output;
+        let wanted = request.output_cap.unwrap_or_else(|| {
+            context.quirks().output_cap(provider, &request.model, default_output)
+        });
+        CallPlan {
+            pricing,
+            input: request.with_compaction(bound.input),
+            tool_input: 0,
+            told: bound.told,
+            max_output: wanted.saturating_mul(choices),
+            min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
+            is_wrap_up,
+            is_final: true,
+            // A share would be one of all choices together.
+            takes_share: self.takes_share && choices == 1,
+        }
+    }
+
+    /// Limits the tools that run at the provider, so that the call fits.
+    fn limit_tools(
+        &self,
+        entry: &RunEntry,
+        run: &RunHandle,
+        plan: CallPlan<'_>,
+    ) -> Result<ToolsFit, AdmissionBlocked> {
+        let request = self.parsed.request();
+        if request.provider_tools.is_empty() {
+            return Ok(ToolsFit::default());
+        }
+        let choices = request.choices.max(1);
+        let tools = CallTools { run, tools: &request.provider_tools, plan, choices };
+        tools.fit(|name| !self.context.refuses(entry, name)).map_err(|name| {
+            AdmissionBlocked::Unbounded(Unbounded {
+                name: Cow::Borrowed(name),
+                text: format!(
+                    "`{name}` runs at the provider, which asks the model again after each run, with up to a whole \
+                     context window of input. Not even one run fits into the remaining budget: send the request without it"
+                )
+                .into(),
+            })
+        })
     }
 
     /// The largest possible input of the call, and its prices.
@@ -387,11 +430,10 @@ fn pricing_of(context: &CallContext, provider: &'static str, request: &CallReque
     let of = |model: &str| context.prices().of(provider, model);
     let pricing = of(&request.model).for_request(&request.context, request.may_write_1h);
     let pricing = pricing.with_modalities(modalities(request));
-    if request.fallbacks.is_empty() && request.searches == 0 {
+    if request.fallbacks.is_empty() {
         return pricing;
     }
-    let others = request.fallbacks.iter().map(|model| of(model)).collect();
-    pricing.or_others(others, request.searches.saturating_mul(request.choices.max(1)))
+    pricing.or_others(request.fallbacks.iter().map(|model| of(model)).collect())
 }
 
 fn modalities(request: &CallRequest) -> Modalities {

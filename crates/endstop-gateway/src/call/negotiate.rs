@@ -10,7 +10,7 @@ mod refusal;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use endstop_llm::{Api, Edits, ToolsOff};
+use endstop_llm::{Api, Edits, ToolLimit, ToolsOff};
 use endstop_runtime::WRAP_UP_NOTE;
 use http::StatusCode;
 
@@ -121,6 +121,8 @@ pub(super) struct Negotiation {
     /// Whether it is a stream whose client does not ask for its usage.
     lacks_usage: bool,
     is_wrap_up: bool,
+    /// How tools that run at the provider are limited.
+    provider_tools: ToolLimit,
     /// The variant that the model was known to take, and the one that is sent now.
     first_variant: RequestVariant,
     variant: RequestVariant,
@@ -151,11 +153,17 @@ impl Negotiation {
             choices: request.choices.max(1),
             lacks_usage: request.is_stream && !request.wants_usage,
             is_wrap_up,
+            provider_tools: ToolLimit::AsSent,
             first_variant: variant,
             variant,
             tools_off,
             refused_caps: 0,
         }
+    }
+
+    /// With this limit of the tools that run at the provider.
+    pub(super) fn with_tools(self, provider_tools: ToolLimit) -> Self {
+        Self { provider_tools, ..self }
     }
 
     /// The output cap that the upstream was sent last, of all choices.
@@ -181,6 +189,7 @@ impl Negotiation {
             force_usage: self.forces_usage(),
             finish: self.is_wrap_up.then_some(WRAP_UP_NOTE),
             tools_off: self.tools_off,
+            provider_tools: self.provider_tools,
             note: None,
             request: Some(parsed.request()),
         }

@@ -86,11 +86,10 @@ pub(super) async fn send(
 impl<'p> Sending<'p> {
     fn request(&self, edits: &Edits<'_>) -> Result<Request<Bytes>, RequestError> {
         let parsed = self.parsed;
-        let is_changed = edits.output_cap.is_some() || edits.force_usage || edits.finish.is_some();
-        let body = if is_changed {
-            Bytes::from(parsed.dialect().edit(parsed.body(), edits)?)
-        } else {
+        let body = if edits.is_empty() {
             parsed.body().clone()
+        } else {
+            Bytes::from(parsed.dialect().edit(parsed.body(), edits)?)
         };
         let mut headers = self.context.forwarded(parsed.route(), &parsed.head().headers);
         headers.remove(CONTENT_ENCODING);

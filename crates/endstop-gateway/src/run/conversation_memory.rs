@@ -205,7 +205,8 @@ impl ConversationMemory {
             && elsewhere(&asked.fixed) == 0
             && asked.thread == Thread::Whole
             && asked.fallbacks.is_empty()
-            && !asked.has_server_tools;
+            && !asked.may_compact
+            && asked.provider_tools.is_empty();
         if asked.thread != Thread::Whole {
             // The size of another conversation says nothing about this one.
             let before = responses.tokens(asked.continues.as_deref()?)?;

@@ -25,6 +25,7 @@ mod forms;
 mod golden;
 mod limits;
 mod lists;
+mod provider_tools;
 mod raw;
 mod runs;
 mod shares;

@@ -113,18 +113,6 @@ async fn a_recording_that_is_elsewhere_is_held_at_all_that_the_model_takes() {
 }
 
 #[tokio::test]
-async fn searches_at_the_provider_are_held_with_their_fees() {
-    let body = |most: u64| {
-        json!({ "model": "claude-sonnet-4-5", "max_tokens": 100,
-            "tools": [{ "type": "web_search_20250305", "name": "web_search", "max_uses": most }],
-            "messages": [{ "role": "user", "content": "Go." }] })
-    };
-    assert_eq!(sent(CENTS, "/v1/messages", &body(2), "").await.0, 1);
-    // Five of them are $0.05.
-    assert_eq!(sent(CENTS, "/v1/messages", &body(5), "").await.0, 0);
-}
-
-#[tokio::test]
 async fn a_conversation_that_the_upstream_keeps_goes_on_from_any_answer_of_the_run() {
     let upstream = Fake::start(|_, n| {
         let usage = json!({ "input_tokens": 1_000, "output_tokens": 10, "total_tokens": 1_010 });

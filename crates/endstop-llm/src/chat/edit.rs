@@ -2,7 +2,7 @@
 
 use crate::json::{Changes, Object, Raw};
 use crate::parts::{
-    add_note, changes_of, is_nothing, keep_items, lower, note_of, text_of_body, turn_tools_off,
+    add_note, changes_of, keep_items, lower, note_of, text_of_body, turn_tools_off,
 };
 use crate::{Edits, ReadError};
 
@@ -26,7 +26,7 @@ pub(crate) const KEYS: &[&str] = &[
 const OFFERS: &[(&str, &str)] = &[("tools", "tool_choice"), ("functions", "function_call")];
 
 pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
-    if is_nothing(edits) {
+    if edits.is_empty() {
         return Ok(body.to_vec());
     }
     let (mut changes, found);

@@ -8,11 +8,16 @@ use crate::json::{Entry, List, Object, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Kind, Noted, arguments_of, context, fallbacks, fixed_marks, may_write_1h, read_noting,
-    searches, text_of,
+    Kind, Noted, arguments_of, context, fallbacks, fixed_marks, may_write_1h, read_noting, text_of,
 };
+use crate::provider_tools::ProviderTools;
 use crate::token_bound::{TokenBound, tool_instructions};
-use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
+use crate::{Api, CallRequest, OutputKinds, ReadError, Thread, ToolResult};
+
+/// OpenRouter's plugin that searches the web, and those that cost nothing (its documentation, "Plugins"). Others have
+/// fees that no price list has.
+const SEARCH_PLUGIN: &str = "web";
+const FREE_PLUGINS: [&str; 2] = ["response-healing", "context-compression"];
 
 /// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
@@ -45,7 +50,9 @@ fields! {
         n: Raw<'j> = "n",
         best_of: Raw<'j> = "best_of",
         tier: Raw<'j> = "service_tier",
-        search: Raw<'j> = "web_search_options" | "search_parameters" | "plugins",
+        web_search: Raw<'j> = "web_search_options",
+        live_search: Raw<'j> = "search_parameters",
+        plugins: Raw<'j> = "plugins",
         models: Raw<'j> = "models",
         fallbacks: Raw<'j> = "fallbacks",
         tools: List<Tool<'j>> = "tools",
@@ -67,7 +74,6 @@ fields! {
 fields! {
     Tool<'j> {
         kind: Raw<'j> = "type",
-        most: Raw<'j> = "max_uses",
         function: Function<'j> = "function" | "custom",
     }
 }
@@ -77,6 +83,12 @@ fields! {
         name: Raw<'j> = "name",
         parameters: Raw<'j> = "parameters",
         arguments: Raw<'j> = "arguments" | "input",
+    }
+}
+
+fields! {
+    Plugin<'j> {
+        id: Raw<'j> = "id",
     }
 }
 
@@ -121,9 +133,6 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         // The best of several are all paid.
         choices: choices.max(best_of).unwrap_or(1),
         fallbacks: fallbacks([request.models, request.fallbacks])?,
-        has_server_tools: request.has_server_tools(),
-        searches: request.searches(),
-        unbounded: request.unbounded(),
         may_write_1h: may_write_1h(body),
         context: context(request.tier, Raw::default()),
         contract: request.output_contract(),
@@ -134,6 +143,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         root: Object::known(text, &members, edit::KEYS),
         ..CallRequest::default()
     };
+    (parsed.provider_tools, parsed.unbounded) = request.provider_tools();
     if !parsed.tools.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
@@ -150,27 +160,30 @@ impl<'j> Request<'j> {
             .collect()
     }
 
-    fn searches(&self) -> u64 {
-        let by_tools =
-            self.tools.0.iter().map(|it| searches(&it.kind.text().unwrap_or_default(), it.most));
-        let by_option = if self.search.is_some() { searches("search", Raw::default()) } else { 0 };
-        by_tools.fold(by_option, u64::saturating_add)
-    }
-
-    fn has_server_tools(&self) -> bool {
-        self.search.is_some() || self.server_tools().next().is_some()
-    }
-
-    /// The kinds of the tools that the provider runs: all but functions.
-    fn server_tools(&self) -> impl Iterator<Item = Cow<'j, str>> {
+    /// The tools that run at the provider, and the kinds of those that have no bound.
+    fn provider_tools(&self) -> (ProviderTools, Vec<String>) {
+        let mut tools = ProviderTools::default();
+        let mut unbounded = Vec::new();
         let kinds = self.tools.0.iter().filter_map(|tool| tool.kind.text());
-        kinds.filter(|kind| !matches!(&**kind, "function" | "custom"))
-    }
-
-    /// Searches have a fee that price lists have.
-    fn unbounded(&self) -> Vec<String> {
-        let fees = self.server_tools().filter(|kind| !kind.contains("search"));
-        fees.take(MAX_CALLS).map(Cow::into_owned).collect()
+        for kind in kinds {
+            let unknown = tools.offer(Api::Chat, &kind, None);
+            unbounded.extend(unknown.filter(|_| unbounded.len() < MAX_CALLS).map(str::to_owned));
+        }
+        for (value, name) in
+            [(self.web_search, "web_search_options"), (self.live_search, "search_parameters")]
+        {
+            if value.is_some() {
+                tools.offer(Api::Chat, name, None);
+            }
+        }
+        for plugin in self.plugins.items().into_iter().take(MAX_CALLS) {
+            match plugin.read::<Plugin<'_>>().id.text().as_deref() {
+                Some(SEARCH_PLUGIN) => drop(tools.offer(Api::Chat, "plugins", None)),
+                Some(id) if FREE_PLUGINS.contains(&id) => {}
+                id => unbounded.push(format!("plugins: {}", id.unwrap_or("?"))),
+            }
+        }
+        (tools, unbounded)
     }
 
     fn output_contract(&self) -> crate::OutputContract {

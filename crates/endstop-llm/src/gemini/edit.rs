@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::request::{Content, Part, Tool, listed};
 use crate::json::{Changes, Object, Raw};
-use crate::parts::{changes_of, is_nothing, keep_items, last_of, lower, note_of, text_of_body};
+use crate::parts::{changes_of, keep_items, last_of, lower, note_of, text_of_body};
 use crate::{CountRequest, Edits, ReadError, ToolsOff};
 
 const CONFIG: [&str; 2] = ["generationConfig", "generation_config"];
@@ -29,7 +29,7 @@ pub(crate) fn to_count(path: &str, body: &[u8]) -> Option<CountRequest> {
 }
 
 pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
-    if is_nothing(edits) {
+    if edits.is_empty() {
         return Ok(body.to_vec());
     }
     let (mut changes, root) = changes_of(body)?;

@@ -4,26 +4,11 @@ use crate::ambiguous_keys::{DecidingKey, check_members, whole};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{Noted, context, fixed_marks, read_noting, searches};
+use crate::parts::{Noted, context, fixed_marks, read_noting};
+use crate::provider_tools::ProviderTools;
 use crate::response_outline::FINAL_ANSWER;
 use crate::token_bound::{TokenBound, tool_instructions};
-use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
-
-/// Tools that Google runs and whose cost is known: their tokens, and a fee that price lists have.
-const PRICED_TOOLS: [&str; 8] = [
-    "googleSearch",
-    "google_search",
-    "googleSearchRetrieval",
-    "google_search_retrieval",
-    "urlContext",
-    "url_context",
-    "codeExecution",
-    "code_execution",
-];
-
-/// Tools that the client runs.
-const CLIENT_TOOLS: [&str; 4] =
-    ["functionDeclarations", "function_declarations", "computerUse", "computer_use"];
+use crate::{Api, CallRequest, OutputKinds, ReadError, Thread, ToolResult};
 
 /// What decides the cost of a response.
 const KEYS: &[DecidingKey] = &[
@@ -167,9 +152,6 @@ pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         is_stream: is_streamed && is_events,
         is_list: is_streamed && !is_events,
         wants_usage: true,
-        has_server_tools: request.has_server_tools(),
-        searches: request.searches(&model_in(path)),
-        unbounded: request.unbounded(),
         context: context(request.tier, Raw::default()),
         output_cap: whole(config.cap, "maxOutputTokens", 0)?,
         choices: whole(config.choices, "candidateCount", 1)?.unwrap_or(1),
@@ -181,6 +163,7 @@ pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         outputs: OutputKinds::of(&config.modalities),
         ..CallRequest::default()
     };
+    (parsed.provider_tools, parsed.unbounded) = request.provider_tools(&parsed.model);
     if request.tools.is_some() {
         parsed.fixed.push(tool_instructions());
     }
@@ -200,26 +183,18 @@ impl<'j> Request<'j> {
             .collect()
     }
 
-    fn searches(&self, model: &str) -> u64 {
-        let tools = listed(self.tools).into_iter().flat_map(Raw::members);
-        let all = tools.map(|(key, _)| searches(key.as_str(), Raw::default()));
-        let all = all.fold(0, u64::saturating_add);
-        if bills_by_request(model) { all.min(1) } else { all }
-    }
-
-    fn has_server_tools(&self) -> bool {
-        self.server_tools().next().is_some()
-    }
-
-    /// The tools that the provider runs: all but functions and the use of a computer.
-    fn server_tools(&self) -> impl Iterator<Item = String> {
-        let keys = listed(self.tools).into_iter().flat_map(Raw::members);
-        keys.map(|(key, _)| key.as_str().to_owned()).filter(|key| !CLIENT_TOOLS.contains(&&**key))
-    }
-
-    fn unbounded(&self) -> Vec<String> {
-        let fees = self.server_tools().filter(|key| !PRICED_TOOLS.contains(&&**key));
-        fees.take(MAX_CALLS).collect()
+    /// The tools that run at the provider, and the keys of those that have no bound.
+    fn provider_tools(&self, model: &str) -> (ProviderTools, Vec<String>) {
+        let mut tools = ProviderTools::default();
+        let mut unbounded = Vec::new();
+        for (key, _) in listed(self.tools).into_iter().flat_map(Raw::members) {
+            let unknown = tools.offer(Api::Gemini, key.as_str(), None);
+            unbounded.extend(unknown.filter(|_| unbounded.len() < MAX_CALLS).map(str::to_owned));
+        }
+        if bills_by_request(model) {
+            tools.limit_searches(1);
+        }
+        (tools, unbounded)
     }
 
     fn requirement(&self) -> ToolRequirement {

@@ -4,8 +4,8 @@
 
 use crate::json::{Changes, Object};
 use crate::parts::{self, Kind};
-use crate::parts::{add_note, changes_of, is_nothing, lower, note_of, turn_tools_off};
-use crate::{CountRequest, Edits, ReadError};
+use crate::parts::{add_note, changes_of, limit_provider_tools, lower, note_of, turn_tools_off};
+use crate::{Api, CountRequest, Edits, ReadError};
 
 /// The least budget of thinking that the API takes.
 const LEAST_THINKING: u64 = 1_024;
@@ -29,7 +29,7 @@ pub(crate) fn to_count(path: &str, body: &[u8]) -> Option<CountRequest> {
 }
 
 pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
-    if is_nothing(edits) {
+    if edits.is_empty() {
         return Ok(body.to_vec());
     }
     let (mut changes, root) = changes_of(body)?;
@@ -39,6 +39,8 @@ pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>
         }
         lower_thinking(&mut changes, &root, cap);
     }
+    let members = ["mcp_servers"];
+    limit_provider_tools(&mut changes, &root, Api::Messages, edits.provider_tools, &members);
     turn_tools_off(&mut changes, &root, edits, &[("tools", "tool_choice")], r#"{"type":"none"}"#);
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);

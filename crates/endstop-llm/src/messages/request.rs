@@ -8,20 +8,14 @@ use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
     Formatted, Kind, Noted, ToolChoice, arguments_of, context, fallbacks, fixed_marks,
-    may_write_1h, read_noting, read_object, searches, text_of,
+    may_write_1h, read_noting, read_object, text_of,
 };
+use crate::provider_tools::{ProviderTools, is_of_client};
 use crate::token_bound::{TokenBound, tool_instructions};
-use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
+use crate::{Api, CallRequest, OutputKinds, ReadError, Thread, ToolResult};
 
 /// What programs add beside the results of tools in the user's name begins so.
 const REMINDER: &str = "<system-reminder>";
-
-/// Kinds of tools that the client runs, without their dates.
-const CLIENT_TOOLS: [&str; 5] = ["custom", "bash_", "text_editor_", "computer_", "memory_"];
-
-/// Kinds of tools that the provider runs and whose cost is known: their tokens, and a fee that price lists have.
-const PRICED_TOOLS: [&str; 6] =
-    ["web_search_", "web_fetch_", "tool_search_", "advisor_", "mcp_toolset", "connector_"];
 
 /// Where requests may be served at the price of the lists.
 const USUAL_GEO: [&str; 2] = ["global", "not_available"];
@@ -134,9 +128,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         wants_usage: true,
         output_cap: whole(request.max_tokens, "max_tokens", 0)?,
         fallbacks: request.models()?,
-        has_server_tools: request.has_server_tools() || request.compacts(),
-        searches: request.searches(),
-        unbounded: request.unbounded(),
+        may_compact: request.compacts(),
         may_write_1h: may_write_1h(body),
         context: context(request.tier, request.speed),
         // A summary is as long as the cap allows, beside the answer.
@@ -148,6 +140,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         outputs: OutputKinds::TEXT,
         ..CallRequest::default()
     };
+    (parsed.provider_tools, parsed.unbounded) = request.provider_tools();
     if !parsed.tools.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
@@ -171,13 +164,30 @@ impl<'j> Request<'j> {
         offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
     }
 
-    fn searches(&self) -> u64 {
-        let of = |it: &Tool<'_>| searches(&it.kind.text().unwrap_or_default(), it.most);
-        self.tools.0.iter().map(of).fold(0, u64::saturating_add)
-    }
-
-    fn has_server_tools(&self) -> bool {
-        !self.servers.0.is_empty() || self.tools.0.iter().any(Tool::runs_there)
+    /// The tools that run at the provider, and all that has no bound.
+    fn provider_tools(&self) -> (ProviderTools, Vec<String>) {
+        let mut tools = ProviderTools::default();
+        let mut unbounded = Vec::new();
+        for tool in &self.tools.0 {
+            let kind = tool.kind.text().unwrap_or_default();
+            let unknown = if kind.is_empty() {
+                None
+            } else {
+                tools.offer(Api::Messages, &kind, tool.most.count())
+            };
+            unbounded.extend(unknown.filter(|_| unbounded.len() < MAX_CALLS).map(str::to_owned));
+        }
+        if !self.servers.0.is_empty() {
+            tools.offer(Api::Messages, "mcp_servers", None);
+        }
+        let has_others = self.tools.0.iter().any(|tool| !tool.runs_there());
+        tools.are_removable = has_others
+            && matches!(
+                requirement(&self.tool_choice),
+                ToolRequirement::Free | ToolRequirement::Never
+            );
+        unbounded.extend(self.unbounded());
+        (tools, unbounded)
     }
 
     /// The models that may answer in the model's stead, and those that tools ask.
@@ -197,11 +207,9 @@ impl<'j> Request<'j> {
             .any(|edit| edit.kind.text().is_some_and(|kind| kind.starts_with("compact")))
     }
 
+    /// Members without a bound, other than tools.
     fn unbounded(&self) -> Vec<String> {
-        let of_tools = self.tools.0.iter().filter(|tool| tool.runs_there());
-        let kinds = of_tools.filter_map(|tool| tool.kind.text());
-        let fees = kinds.filter(|kind| !PRICED_TOOLS.iter().any(|known| kind.starts_with(known)));
-        let mut all: Vec<String> = fees.take(MAX_CALLS).map(Cow::into_owned).collect();
+        let mut all = Vec::new();
         if self.container.skills.0.iter().any(|skill| skill.is_some()) {
             all.push("container.skills".to_owned());
         }
@@ -217,7 +225,7 @@ impl Tool<'_> {
     /// Whether the provider runs it.
     fn runs_there(&self) -> bool {
         let kind = self.kind.text().unwrap_or_default();
-        !kind.is_empty() && !CLIENT_TOOLS.iter().any(|known| kind.starts_with(known))
+        !kind.is_empty() && !is_of_client(Api::Messages, &kind)
     }
 }
 

@@ -9,9 +9,9 @@ use super::request::{Item, ItemSource};
 use crate::json::{Changes, Object};
 use crate::parts;
 use crate::parts::{
-    add_to_content, changes_of, is_nothing, last_of, lower, note_of, turn_tools_off,
+    add_to_content, changes_of, last_of, limit_provider_tools, lower, note_of, turn_tools_off,
 };
-use crate::{CountRequest, Edits, ReadError};
+use crate::{Api, CountRequest, Edits, ReadError, ToolLimit};
 
 /// Fields that say nothing about the input, and that `responses/input_tokens` does not have (OpenAI's API reference,
 /// "Get input token counts").
@@ -40,7 +40,7 @@ pub(crate) fn to_count(path: &str, body: &[u8]) -> Option<CountRequest> {
 }
 
 pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
-    if is_nothing(edits) {
+    if edits.is_empty() {
         return Ok(body.to_vec());
     }
     let (mut changes, root) = changes_of(body)?;
@@ -49,6 +49,12 @@ pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>
     {
         changes.add(&root, "max_output_tokens", &cap.to_string());
     }
+    if let ToolLimit::Runs(runs) = edits.provider_tools
+        && !lower(&mut changes, &root, "max_tool_calls", runs)
+    {
+        changes.add(&root, "max_tool_calls", &runs.to_string());
+    }
+    limit_provider_tools(&mut changes, &root, Api::Responses, edits.provider_tools, &[]);
     turn_tools_off(&mut changes, &root, edits, &[("tools", "tool_choice")], "\"none\"");
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);

@@ -9,25 +9,11 @@ use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
     Formatted, Noted, ToolChoice, arguments_of, context, fallbacks, fixed_marks, may_write_1h,
-    read_noting, searches, text_of,
+    read_noting, text_of,
 };
+use crate::provider_tools::{ProviderTools, is_of_client};
 use crate::token_bound::{TokenBound, tool_instructions};
-use crate::{CallRequest, OutputKinds, ReadError, Thread, ToolResult};
-
-/// Kinds of tools that the client runs.
-const CLIENT_TOOLS: [&str; 8] = [
-    "function",
-    "custom",
-    "namespace",
-    "local_shell",
-    "apply_patch",
-    "computer",
-    "computer_use",
-    "computer_use_preview",
-];
-
-/// Kinds of tools that the provider runs and whose cost is known: their tokens, and a fee that price lists have.
-const PRICED_TOOLS: [&str; 4] = ["web_search", "file_search", "mcp", "tool_search"];
+use crate::{Api, CallRequest, OutputKinds, ReadError, Thread, ToolResult};
 
 /// What decides the cost of a response, and who gives it.
 const KEYS: &[DecidingKey] = &[
@@ -71,7 +57,6 @@ fields! {
     Tool<'j> {
         kind: Raw<'j> = "type",
         name: Raw<'j> = "name",
-        most: Raw<'j> = "max_uses",
         parameters: Raw<'j> = "parameters",
     }
 }
@@ -146,9 +131,6 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         continues: request.continues(),
         output_cap: whole(request.cap, "max_output_tokens", 0)?,
         fallbacks: fallbacks([request.models, request.fallbacks])?,
-        has_server_tools: request.has_server_tools(),
-        searches: request.searches(),
-        unbounded: request.unbounded(),
         may_write_1h: may_write_1h(body),
         context: context(request.tier, Raw::default()),
         choices: 1,
@@ -158,6 +140,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         outputs: OutputKinds::TEXT,
         ..CallRequest::default()
     };
+    (parsed.provider_tools, parsed.unbounded) = request.provider_tools();
     if !request.tools.0.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
@@ -190,28 +173,23 @@ impl<'j> Request<'j> {
             .collect()
     }
 
-    fn searches(&self) -> u64 {
-        let of = |it: &Tool<'_>| searches(&it.kind.text().unwrap_or_default(), it.most);
-        let all = self.tools.0.iter().map(of).fold(0, u64::saturating_add);
-        // It limits those of all of them together.
-        self.most_runs.count().filter(|_| all > 0).unwrap_or(all)
-    }
-
-    fn has_server_tools(&self) -> bool {
-        self.server_tools().next().is_some()
-    }
-
-    /// The kinds of the tools that the provider runs.
-    fn server_tools(&self) -> impl Iterator<Item = Cow<'j, str>> {
-        let kinds = self.tools.0.iter().filter_map(|tool| tool.kind.text());
-        kinds.filter(|kind| !CLIENT_TOOLS.contains(&&**kind))
-    }
-
-    fn unbounded(&self) -> Vec<String> {
-        let fees = self
-            .server_tools()
-            .filter(|kind| !PRICED_TOOLS.iter().any(|known| kind.starts_with(known)));
-        fees.take(MAX_CALLS).map(Cow::into_owned).collect()
+    /// The tools that run at the provider, and the kinds of those that have no bound.
+    fn provider_tools(&self) -> (ProviderTools, Vec<String>) {
+        let mut tools = ProviderTools::default();
+        let mut unbounded = Vec::new();
+        let kinds = || self.tools.0.iter().filter_map(|tool| tool.kind.text());
+        for kind in kinds() {
+            let unknown = tools.offer(Api::Responses, &kind, None);
+            unbounded.extend(unknown.filter(|_| unbounded.len() < MAX_CALLS).map(str::to_owned));
+        }
+        tools.limit_together(self.most_runs.count());
+        let has_others = kinds().any(|kind| is_of_client(Api::Responses, &kind));
+        tools.are_removable = has_others
+            && matches!(
+                requirement(self.tool_choice),
+                ToolRequirement::Free | ToolRequirement::Never
+            );
+        (tools, unbounded)
     }
 
     fn wants_json(&self) -> bool {

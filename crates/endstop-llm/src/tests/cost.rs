@@ -118,25 +118,13 @@ fn a_request_says_what_may_make_it_dearer() {
 }
 
 #[test]
-fn tools_that_run_at_the_provider_double_the_bound() {
-    for (api, tools, at_provider) in [
-        (Api::Chat, json!([{"type": "function", "function": {"name": "a"}}]), false),
-        (Api::Chat, json!([{"type": "web_search"}]), true),
-        (
-            Api::Responses,
-            json!([{"type": "function", "name": "a"}, {"type": "custom", "name": "b"}]),
-            false,
-        ),
-        (Api::Responses, json!([{"type": "function", "name": "a"}, {"type": "file_search"}]), true),
-        (Api::Messages, json!([{"name": "a"}, {"type": "bash_20250124", "name": "bash"}]), false),
-        (Api::Messages, json!([{"type": "web_search_20250305", "name": "web_search"}]), true),
-        (Api::Gemini, json!([{"functionDeclarations": [{"name": "a"}]}]), false),
-        (Api::Gemini, json!([{"googleSearch": {}}]), true),
-    ] {
-        let parsed = read(api, &json!({"tools": tools}));
-        let want = if at_provider { 200 } else { 100 };
-        assert_eq!(parsed.with_server_tools(100), want, "{tools}");
-    }
+fn a_conversation_that_may_be_summarized_first_is_read_twice() {
+    let edits = json!({"edits": [{"type": "compact_20260112"}]});
+    assert_eq!(
+        read(Api::Messages, &json!({"context_management": edits})).with_compaction(100),
+        200
+    );
+    assert_eq!(read(Api::Messages, &json!({"messages": []})).with_compaction(100), 100);
 }
 
 /// What a response and the stream of the same say of searches on the web, in files, and runs of code.
@@ -282,35 +270,9 @@ fn what_a_stream_of_messages_tells_at_its_beginning_is_not_its_output() {
 }
 
 #[test]
-fn a_request_says_who_may_answer_it_and_how_often_it_may_search() {
+fn a_request_says_who_may_answer_it() {
     let parsed = read(Api::Chat, &json!({"models": ["a", {"model": "b"}, 7], "fallbacks": ["c"]}));
     assert_eq!(parsed.fallbacks, ["a", "b", "", "c"]);
     let many: Vec<String> = (0..65).map(|n| n.to_string()).collect();
     assert!(is_refused(Api::Chat, &json!({"models": many}).to_string()));
-    let search = |kind: &str, most: Value| json!({"type": kind, "name": "s", "max_uses": most});
-    for (api, request, want) in [
-        (
-            Api::Chat,
-            json!({"tools": [{"type": "function", "function": {"name": "web_search"}}]}),
-            0,
-        ),
-        (Api::Chat, json!({"web_search_options": {}}), 10),
-        (Api::Messages, json!({"tools": [search("web_search_20250305", json!(3))]}), 3),
-        (Api::Messages, json!({"tools": [search("web_search_20250305", Value::Null)]}), 10),
-        (
-            Api::Messages,
-            json!({"tools": [search("tool_search_tool_regex_20251119", Value::Null)]}),
-            0,
-        ),
-        (
-            Api::Responses,
-            json!({"tools": [search("web_search", Value::Null)], "max_tool_calls": 2}),
-            2,
-        ),
-        (Api::Responses, json!({"tools": [{"type": "web_search"}, {"type": "file_search"}]}), 20),
-        (Api::Responses, json!({"tools": [{"type": "code_interpreter"}], "max_tool_calls": 2}), 0),
-        (Api::Gemini, json!({"tools": [{"googleSearch": {}}]}), 10),
-    ] {
-        assert_eq!(read(api, &request).searches, want, "{request}");
-    }
 }

@@ -80,14 +80,42 @@ pub(super) fn is_only_held(refused: &Refused) -> bool {
         && refused.settled.saturating_add(refused.asked) <= refused.limit
 }
 
+/// When a call fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallRoom {
+    /// Together with the other calls in flight.
+    Now,
+    /// Once they are settled.
+    OnceSettled,
+    /// Not even alone.
+    Never,
+}
+
 impl RunHandle {
+    /// When a call fits with all the output that it wants, and a wrap-up after it where one is kept. Nothing begins and
+    /// nothing is recorded.
+    #[must_use]
+    pub fn room_for(&self, plan: &CallPlan<'_>) -> CallRoom {
+        let planned = self.planned(&CallPlan { min_output: plan.max_output, ..*plan });
+        let mut chain = self.node().chain();
+        let needs_reserve = chain.needs_reserve();
+        if chain.output_that_fits(&planned, needs_reserve, Others::Count).1 {
+            CallRoom::Now
+        } else if chain.output_that_fits(&planned, needs_reserve, Others::Ignore).1 {
+            CallRoom::OnceSettled
+        } else {
+            CallRoom::Never
+        }
+    }
+
     /// Whether a smaller bound of its input could help a call, once other calls in flight are settled: all the output
     /// that it wants does not fit, and the least would, if only the part that was counted before were its input. Nothing
     /// begins and nothing is recorded.
     #[must_use]
     pub fn would_gain_by_count(&self, plan: &CallPlan<'_>) -> bool {
         let wanted = self.planned(plan);
-        let least = CallPlan { input: plan.told, max_output: plan.min_output, ..*plan };
+        let least =
+            CallPlan { input: plan.told, tool_input: 0, max_output: plan.min_output, ..*plan };
         let least = self.planned(&least);
         let mut chain = self.node().chain();
         let needs_reserve = chain.needs_reserve();

@@ -82,9 +82,10 @@ pub struct Charge {
 /// # let run = RunHandle::root(info, program, RunEnvironment::default());
 /// # let pricing = Pricing::new("anthropic", "claude-sonnet-4-5", PriceTable::embedded());
 /// # let (told, max_output, min_output, is_wrap_up) = (0, 10, 1, false);
-/// # let (is_final, takes_share, input) = (true, false, 10);
-/// # let plan =
-/// #     CallPlan { pricing: &pricing, input, told, max_output, min_output, is_wrap_up, is_final, takes_share };
+/// # let (is_final, takes_share, input, tool_input, pricing) = (true, false, 10, 0, &pricing);
+/// # let plan = CallPlan {
+/// #     pricing, input, tool_input, told, max_output, min_output, is_wrap_up, is_final, takes_share,
+/// # };
 /// # run.begin();
 /// # run.begin_step(&plan);
 /// # let call = run.begin_call(&plan).unwrap();

@@ -42,6 +42,7 @@ pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is n
 /// let plan = CallPlan {
 ///     pricing: &pricing,
 ///     input,
+///     tool_input: 0,
 ///     told: 0,
 ///     max_output,
 ///     min_output,
@@ -64,7 +65,9 @@ pub struct CallPlan<'p> {
     pub pricing: &'p Pricing,
     /// An upper bound of the input tokens.
     pub input: u64,
-    /// The part of them that the provider counted before.
+    /// The input tokens that tools which run at the provider can add at most.
+    pub tool_input: u64,
+    /// The part of [`input`](Self::input) that the provider counted earlier.
     pub told: u64,
     /// The output tokens that are wanted.
     pub max_output: u64,
@@ -167,6 +170,11 @@ impl<'p> PlannedCall<'p> {
         self.plan.pricing.worst(input, output, self.at)
     }
 
+    /// The most input, with what tools at the provider can add.
+    const fn most_input(&self) -> u64 {
+        self.plan.input.saturating_add(self.plan.tool_input)
+    }
+
     /// A guess of the input that was sent.
     pub(crate) const fn estimated_input(&self) -> u64 {
         let CallPlan { input, told, .. } = self.plan;
@@ -175,7 +183,7 @@ impl<'p> PlannedCall<'p> {
 
     /// The worst case with an output cap, without what is kept for a wrap-up.
     pub(crate) fn worst(&self, output: u64) -> Worst {
-        let input = self.plan.input;
+        let input = self.most_input();
         Worst { input, output, cost: self.cost(input, output) }
     }
 
@@ -189,8 +197,7 @@ impl<'p> PlannedCall<'p> {
         if !self.keeps_wrap_up {
             return worst;
         }
-        let again =
-            self.plan.input.saturating_add(worst.output).saturating_add(WRAP_UP_RESULTS_TOKENS);
+        let again = worst.input.saturating_add(worst.output).saturating_add(WRAP_UP_RESULTS_TOKENS);
         let wrap_up = self.cost(again, WRAP_UP_OUTPUT_TOKENS);
         Worst {
             input: worst.input.saturating_add(again),
@@ -207,8 +214,8 @@ impl<'p> PlannedCall<'p> {
 
     /// The most money that a million more output tokens cost.
     fn output_rate(&self) -> Money {
-        let with = self.cost(self.plan.input, 1_000_000);
-        let without = self.cost(self.plan.input, 0);
+        let with = self.cost(self.most_input(), 1_000_000);
+        let without = self.cost(self.most_input(), 0);
         match (with, without) {
             (Cost::Known(with), Cost::Known(without)) => with.saturating_sub(without),
             _ => Money::ZERO,
@@ -403,7 +410,7 @@ impl LockedChain<'_> {
             model,
             provider,
             max_output_tokens: Some(output),
-            input_bound: plan.plan.input,
+            input_bound: worst.input,
         };
         let begun = self.begin_held(worst, held, needs_reserve, detail);
         match begun {

@@ -128,11 +128,17 @@ impl Pricing {
         Self { asked, may_write_1h, ..self }
     }
 
-    /// For a request that one of these may answer in the model's stead, at up to so many searches at the provider.
-    /// It costs at most what the dearest of them costs; unknown where one has no price.
+    /// For a request that one of these may answer in the model's stead. It costs at most what the most expensive
+    /// of them costs; unknown if one has no price.
     #[must_use]
-    pub fn or_others(self, others: Vec<Self>, searches: u64) -> Self {
-        Self { others, searches, ..self }
+    pub fn or_others(self, others: Vec<Self>) -> Self {
+        Self { others, ..self }
+    }
+
+    /// For a request with at most this many searches at the provider.
+    #[must_use]
+    pub fn with_searches(self, searches: u64) -> Self {
+        Self { searches, ..self }
     }
 
     /// The most tokens that a request can have, by those who may answer it; unknown where the table lacks one of
@@ -303,14 +309,14 @@ mod tests {
             Cost::Unpriced => None,
         };
         let (cheap, dear) = (of("gpt-4o-mini"), of("gpt-4"));
-        let either = cheap.clone().or_others(vec![dear.clone(), cheap.clone()], 0);
+        let either = cheap.clone().or_others(vec![dear.clone(), cheap.clone()]);
         assert_eq!(picos(&either), picos(&dear));
         assert_eq!(either.context_window(), cheap.context_window());
         assert!(cheap.context_window().is_some_and(|window| window < LARGEST_WINDOW));
         assert_eq!(of("gpt-4.5-preview").context_window(), Some(LARGEST_WINDOW));
-        let unknown = cheap.clone().or_others(vec![of("no-such-model")], 0);
+        let unknown = cheap.clone().or_others(vec![of("no-such-model")]);
         assert_eq!((picos(&unknown), unknown.context_window()), (None, None));
-        let searching = cheap.clone().or_others(Vec::new(), 5);
+        let searching = cheap.clone().with_searches(5);
         // $10 per thousand.
         assert_eq!(picos(&searching), picos(&cheap).map(|cost| cost + 50_000_000_000));
     }

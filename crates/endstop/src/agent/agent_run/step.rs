@@ -127,6 +127,7 @@ impl AgentRun {
         CallPlan {
             pricing,
             input,
+            tool_input: 0,
             told: self.context.told(is_other),
             max_output,
             min_output: MIN_OUTPUT_TOKENS,

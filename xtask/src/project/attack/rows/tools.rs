@@ -8,26 +8,39 @@ use crate::project::attack::bill::{Arrival, DOLLAR, Work};
 use crate::project::attack::reply;
 use crate::project::attack::upstream::{Sent, Serving};
 
-/// Tokens that tools read in one call.
-const READ: u64 = 180_000;
+/// Tokens that the model reads after each run of a tool: a context window.
+const READ: u64 = 200_000;
 /// How often a tool runs where nothing limits it.
 const RUNS: u64 = 30;
+/// How often the tools without their own limit run at most.
+const UNLIMITED_RUNS: u64 = 5;
+/// How often Anthropic asks the model again.
+const ROUNDS: u64 = 10;
 /// A search of Anthropic's and OpenAI's.
 const SEARCH: u64 = DOLLAR / 100;
 /// An image of the tool that makes them, in high quality.
 const IMAGE: u64 = DOLLAR / 4;
 
-/// The tool has read much and has its fee; the answer reports both.
+/// How often a tool runs by the request that has arrived.
+fn runs_of(arrival: &Arrival) -> u64 {
+    let request: Value = serde_json::from_str(&arrival.body).unwrap_or_default();
+    let of_tool = request.pointer("/tools/0/max_uses");
+    let of_all = of_tool.or_else(|| request.get("max_tool_calls"));
+    of_all.and_then(Value::as_u64).unwrap_or(RUNS)
+}
+
+/// The tool has run so often, the model has read much each time, and each run has its fee; the answer reports all.
 fn read_much(
     make: fn(u64, u64) -> Value,
     arrival: &Arrival,
-    fees: u64,
-    report: fn(&mut Value),
+    runs: u64,
+    fee: u64,
+    report: fn(&mut Value, u64),
 ) -> Serving {
-    let input = arrival.tokens() + READ;
+    let input = arrival.tokens() + runs * READ;
     let mut body = make(input, 100);
-    report(&mut body);
-    let work = Work { input, output: 100, fees, ..Work::default() };
+    report(&mut body, runs);
+    let work = Work { input, output: 100, fees: runs * fee, ..Work::default() };
     Serving { work, sent: Sent::Whole(reply::ok(&body)) }
 }
 
@@ -39,7 +52,9 @@ const BASE: Row = Row {
     client: Client::Reads,
     path: MESSAGES,
     request: |_| String::new(),
-    serve: |arrival, _| read_much(reply::messages, arrival, 0, |_| {}),
+    serve: |arrival, _| {
+        read_much(reply::messages, arrival, runs_of(arrival).min(ROUNDS), 0, |_, _| {})
+    },
     expected: Expected::Bounded,
 };
 
@@ -51,40 +66,46 @@ pub(super) const ROWS: &[Row] = &[
         request: |_| {
             bodies::responses(json!({ "tools": [{ "type": "image_generation" }] })).to_string()
         },
-        serve: |arrival, _| read_much(reply::responses, arrival, IMAGE, |_| {}),
+        serve: |arrival, _| read_much(reply::responses, arrival, 1, IMAGE, |_, _| {}),
         ..BASE
     },
     Row {
         name: "search",
         what: "searches on the web without a limit of their number",
-        limit: 20,
+        limit: 500,
         request: |_| {
             let tools = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
             bodies::messages(json!({ "tools": tools })).to_string()
         },
         serve: |arrival, _| {
-            read_much(reply::messages, arrival, RUNS * SEARCH, |body| {
-                reply::put(
-                    body,
-                    &["usage", "server_tool_use"],
-                    json!({ "web_search_requests": RUNS }),
-                );
-            })
+            read_much(
+                reply::messages,
+                arrival,
+                runs_of(arrival).min(ROUNDS),
+                SEARCH,
+                |body, runs| {
+                    reply::put(
+                        body,
+                        &["usage", "server_tool_use"],
+                        json!({ "web_search_requests": runs }),
+                    );
+                },
+            )
         },
         ..BASE
     },
     Row {
         name: "responses-search",
         what: "searches on the web in OpenAI's responses, without a limit",
-        limit: 20,
+        limit: 500,
         path: RESPONSES,
         request: |_| bodies::responses(json!({ "tools": [{ "type": "web_search" }] })).to_string(),
         serve: |arrival, _| {
-            read_much(reply::responses, arrival, RUNS * SEARCH, |body| {
+            read_much(reply::responses, arrival, runs_of(arrival), SEARCH, |body, runs| {
                 let mut output = vec![
                     json!({ "type": "web_search_call", "id": "ws", "status": "completed",
                     "action": { "type": "search", "query": "a" } });
-                    30
+                    usize::try_from(runs).unwrap_or_default()
                 ];
                 output.extend(
                     body.get("output").and_then(Value::as_array).cloned().unwrap_or_default(),
@@ -96,6 +117,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "fetch",
+        limit: 2_000,
         what: "pages of the web, read by the provider, without a limit of their number",
         request: |_| {
             let tools = json!([{ "type": "web_fetch_20250910", "name": "web_fetch" }]);
@@ -105,6 +127,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "connector",
+        limit: 2_000,
         what: "tools of a server that the provider asks (`mcp_servers`)",
         request: |_| {
             let servers = json!([{ "type": "url", "url": "https://example.com/mcp", "name": "m" }]);
@@ -124,18 +147,20 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "gemini-code",
+        limit: 4_000,
         what: "code that Gemini runs, whose output it reads",
         path: GEMINI,
         request: |_| bodies::gemini(json!({ "tools": [{ "codeExecution": {} }] })).to_string(),
-        serve: |arrival, _| read_much(reply::gemini, arrival, 0, |_| {}),
+        serve: |arrival, _| read_much(reply::gemini, arrival, UNLIMITED_RUNS, 0, |_, _| {}),
         ..BASE
     },
     Row {
         name: "gemini-pages",
+        limit: 4_000,
         what: "pages of the web that Gemini reads (`urlContext`)",
         path: GEMINI,
         request: |_| bodies::gemini(json!({ "tools": [{ "urlContext": {} }] })).to_string(),
-        serve: |arrival, _| read_much(reply::gemini, arrival, 0, |_| {}),
+        serve: |arrival, _| read_much(reply::gemini, arrival, UNLIMITED_RUNS, 0, |_, _| {}),
         ..BASE
     },
     Row {
@@ -181,7 +206,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "cache-for-an-hour",
         what: "a cache for an hour, which costs twice, named by an escape",
-        limit: 20,
+        limit: 500,
         request: |_| {
             let part = json!({ "type": "text", "text": "Q".repeat(20_000),
                 "cache_control": { "type": "ephemeral", "ttl": "hour" } });
