@@ -153,6 +153,8 @@ pub(crate) const H2_PING_AFTER: Duration = Duration::from_secs(20);
 /// Without an answer in this time it is dead, and its calls fail.
 pub(crate) const H2_PING_WITHIN: Duration = Duration::from_secs(20);
 
+/// Calls that continue without their clients, in one gateway. Beyond that a call is closed when its client disconnects.
+pub(crate) const MAX_DRAINS: usize = 1_024;
 /// The context window of a model whose own is not known: the largest that is sold.
 pub(crate) const LARGEST_CONTEXT_WINDOW: u64 = 2_000_000;
 /// Output tokens that tools at the provider leave room for.

@@ -395,6 +395,34 @@ fn a_pause_of_the_dead_process_ends_and_what_was_refused_is_not_charged() {
 }
 
 #[test]
+fn calls_of_unrelated_runs_take_no_share_of_a_limit_that_they_do_not_have() {
+    let limits =
+        Limits { cost: Some(Money::from_picos(100_000_000_000_000)), ..Limits::unlimited() };
+    let shared = Budget::root(limits);
+    let run_of = |condition: &str| {
+        let environment =
+            RunEnvironment { budget: Some(shared.clone()), ..RunEnvironment::default() };
+        let run = RunHandle::root(info(), program(condition), environment);
+        run.begin();
+        run
+    };
+    let pricing = pricing();
+    let begin = |run: &RunHandle| {
+        let call = CallPlan { takes_share: true, ..call(&pricing, 1_000, 64_000) };
+        assert!(run.begin_step(&call).admits());
+        run.begin_call(&call).expect("a call that fits")
+    };
+    let alone = run_of("cost >= $0.50");
+    let cap = begin(&alone).output_cap();
+    assert!(cap.is_some_and(|cap| (30_000..34_000).contains(&cap)), "{cap:?}");
+    let _other = begin(&run_of("cost >= $50"));
+    let second = run_of("cost >= $0.50");
+    let open = begin(&second);
+    assert_eq!(open.output_cap(), cap);
+    assert_eq!(open.lowered_by(), Some(StopReason::CostLimitReached));
+}
+
+#[test]
 fn a_call_that_a_shared_budget_refuses_is_no_step() {
     let pricing = pricing();
     // Money that is spent, attempts that are spent, and money that nobody can tell.

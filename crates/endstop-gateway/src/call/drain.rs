@@ -7,8 +7,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use endstop_core::policy::OnClientGone;
 use http::Response;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::admit::AdmittedCall;
 use super::context::CallContext;
@@ -23,18 +23,20 @@ use super::parse::ParsedCall;
 use super::send;
 use super::settle::SettledCall;
 use crate::body::Body;
+use crate::limits::MAX_DRAINS;
 
-/// Whether the client of a call is still there.
+/// Whether the client of a call is still there, and since when it is not.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ClientPresence(Arc<AtomicBool>);
+pub(super) struct ClientPresence(Arc<OnceLock<Instant>>);
 
 impl ClientPresence {
     pub(super) fn is_gone(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.get().is_some()
     }
 
-    pub(super) fn leave(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// Notes that the client disconnected. Returns when it first did.
+    pub(super) fn leave(&self) -> Instant {
+        *self.0.get_or_init(Instant::now)
     }
 }
 
@@ -62,15 +64,16 @@ impl Drains {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a call continue for a limited time. A call that cannot continue is dropped, which settles it.
-    pub(super) fn adopt(&self, call: impl Future<Output = ()> + Send + 'static) {
+    /// Lets a call continue for a limited time after its client disconnected. A call that cannot continue is dropped,
+    /// which settles it.
+    pub(super) fn adopt(&self, left_at: Instant, call: impl Future<Output = ()> + Send + 'static) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut set = self.set();
-        if set.is_closed {
+        while set.tasks.try_join_next().is_some() {}
+        if set.is_closed || set.tasks.len() >= MAX_DRAINS {
             return;
         }
-        while set.tasks.try_join_next().is_some() {}
-        let limited = tokio::time::timeout(self.limit, call);
+        let limited = tokio::time::timeout_at(left_at + self.limit, call);
         set.tasks.spawn_on(async move { drop(limited.await) }, &runtime);
     }
 
@@ -144,7 +147,39 @@ impl<F: Future + Send + 'static> Future for Outliving<F> {
 impl<F: Future + Send + 'static> Drop for Outliving<F> {
     fn drop(&mut self) {
         let Some(sending) = self.sending.take() else { return };
-        self.client.leave();
-        self.drains.adopt(async move { drop(sending.await) });
+        let left_at = self.client.leave();
+        self.drains.adopt(left_at, async move { drop(sending.await) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_adopted_again_has_no_more_time() {
+        let (client, drains) = (ClientPresence::default(), Drains::new(Duration::from_secs(60)));
+        let begun = Instant::now();
+        drains.adopt(client.leave(), tokio::time::sleep(Duration::from_secs(40)));
+        drains.end(Duration::from_secs(100)).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(40));
+        let drains = Drains::new(Duration::from_secs(60));
+        drains.adopt(client.leave(), std::future::pending());
+        drains.end(Duration::from_secs(100)).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(60));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_calls_without_clients_than_the_limit_are_dropped() {
+        let drains = Drains::new(Duration::from_secs(60));
+        let live = Arc::new(());
+        for _ in 0..MAX_DRAINS + 5 {
+            let held = Arc::clone(&live);
+            drains.adopt(Instant::now(), async move {
+                std::future::pending::<()>().await;
+                drop(held);
+            });
+        }
+        assert_eq!(Arc::strong_count(&live), MAX_DRAINS + 1);
     }
 }

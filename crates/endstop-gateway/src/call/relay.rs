@@ -45,9 +45,10 @@ pub(super) async fn relay(
         let (run, progress) = (call.run().clone(), call.entry().read_progress());
         let max_event = context.config().bounds.event;
         let stream = StreamRelay::new(call, parsed, &mut headers, body, max_event);
-        let drains =
-            (context.on_client_gone() == OnClientGone::Drain).then(|| Arc::clone(context.drains()));
-        let stream = WatchedStream::new(stream, run, progress, drains);
+        let on_client_gone = context.on_client_gone();
+        let drains = (on_client_gone != OnClientGone::Close).then(|| Arc::clone(context.drains()));
+        let reads_to_end = on_client_gone == OnClientGone::Drain;
+        let stream = WatchedStream::new(stream, run, progress, drains, reads_to_end);
         return Ok(with_head(status, headers, Body::stream(stream)));
     }
     relay_whole(context, parsed, call, status, headers, body).await

@@ -349,9 +349,12 @@ impl InFlightCall {
 
     /// Settles a call that a gateway before the upstream has stopped: it was not made, and costs nothing.
     pub(super) fn stopped_upstream(self: Box<Self>) -> SettledCall {
-        let Self { reservation, terms, permit, .. } = *self;
+        let Self { reservation, terms, permit, client, .. } = *self;
         let open = reservation.disarm();
         permit.run().counters().upstream_call_not_made();
+        if client.is_gone() {
+            permit.run().counters().client_disconnect();
+        }
         let mut state = permit.conversation().state();
         open.replied(&Outcome { cost: Some(Cost::Known(Money::ZERO)), ..Outcome::default() });
         state.close_step();

@@ -168,6 +168,39 @@ async fn with_drain_a_stream_whose_client_left_is_read_to_its_end() {
 }
 
 #[tokio::test]
+async fn a_stream_that_is_closed_before_its_usage_report_is_charged_what_it_reports() {
+    let gate = Arc::new(Notify::new());
+    let (held, events) = (Arc::clone(&gate), words(&["One", " two"]));
+    let upstream = Fake::start(move |_, _| {
+        // Its output is finished, and its usage comes later.
+        let (output, usage) = events.split_at(4);
+        let mut acts = vec![sse_head()];
+        acts.extend(output.iter().map(|event| chunk(event)));
+        acts.push(Act::Gate(Arc::clone(&held)));
+        acts.extend(usage.iter().map(|event| chunk(event)));
+        acts.push(sse_end());
+        acts
+    })
+    .await;
+    let gateway = gateway(TOKENS, &upstream).await;
+    let mut stream = sent(&gateway, &upstream, &agent().request()).await;
+    let mut read = Vec::new();
+    while !String::from_utf8_lossy(&read).contains("\"stop\"") {
+        let mut part = [0u8; 256];
+        let count = tokio::io::AsyncReadExt::read(&mut stream, &mut part).await.unwrap();
+        read.extend_from_slice(&part[..count]);
+    }
+    drop(stream);
+    all_that_is_on_its_way().await;
+    let run = gateway.run(&id()).unwrap();
+    assert!(!run.budget().held().is_zero());
+    gate.notify_one();
+    until("it is settled", || run.budget().held().is_zero()).await;
+    assert_eq!((run.usage().0.total(), run.usage().1), (110, false));
+    assert_eq!(run.look(|run| run.gauge("errors")), Some(0), "its client has all of its output");
+}
+
+#[tokio::test]
 async fn an_abort_cuts_a_call_whose_client_left() {
     let gate = Arc::new(Notify::new());
     let upstream = slow_upstream(&gate, "200 OK", &reply_text("Done.")).await;

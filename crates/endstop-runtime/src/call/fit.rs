@@ -212,7 +212,12 @@ impl LockedChain<'_> {
         let (worst, _) = self.output_that_fits(&several, needs_reserve, Others::Count);
         let least = self.largest_output().saturating_mul(SHARES).max(MIN_SHARE);
         let share = (worst.output / SHARES).max(least);
-        (share < wanted).then_some(share)
+        if share >= wanted {
+            return None;
+        }
+        // The calls of unrelated runs matter only where a budget that they share is what limits this one.
+        let (alone, _) = self.output_that_fits(&several, needs_reserve, Others::Ignore);
+        (alone.output > worst.output).then_some(share)
     }
 
     /// Whether the call is better begun once others are settled.

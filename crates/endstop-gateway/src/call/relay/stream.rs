@@ -18,6 +18,7 @@ use endstop_runtime::observe::Detail;
 use endstop_runtime::{CancelOn, ModelError, ModelErrorKind};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
+use tokio::time::Instant;
 
 use super::super::parse::ParsedCall;
 use super::super::respond::stop_text;
@@ -165,6 +166,17 @@ pub(super) struct StreamRelay {
     passed_calls: usize,
 }
 
+/// The part of a response that its client did not receive, and that is read all the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unreceived {
+    /// None.
+    Nothing,
+    /// The usage report after the output.
+    Usage,
+    /// Output; with the time of the disconnect.
+    Output(Instant),
+}
+
 impl StreamRelay {
     pub(super) fn new(
         call: Box<InFlightCall>,
@@ -209,15 +221,17 @@ impl StreamRelay {
         matches!(self.phase, StreamPhase::Ended)
     }
 
-    /// Notes that the client disconnected. Returns whether its response was still incomplete.
-    pub(super) fn leave_unfinished(&mut self) -> bool {
+    /// The part of the response that its client, which disconnects, does not receive. If that is more than its usage,
+    /// the call has lost its client.
+    pub(super) fn leave(&mut self, reads_to_end: bool) -> Unreceived {
         let seen = self.reader.response();
-        let is_unfinished = !(seen.is_whole || seen.finish.is_some());
-        let call = self.phase.call().filter(|_| is_unfinished);
-        call.is_some_and(|call| {
-            call.client().leave();
-            true
-        })
+        let is_finished = seen.is_whole || seen.finish.is_some();
+        let has_usage = seen.usage.as_ref().is_some_and(|usage| usage.is_whole(seen.output_bytes));
+        match self.phase.call() {
+            Some(_) if is_finished && !has_usage => Unreceived::Usage,
+            Some(call) if !is_finished && reads_to_end => Unreceived::Output(call.client().leave()),
+            _ => Unreceived::Nothing,
+        }
     }
 
     /// Ends the call without its client, which does not read: the run has stopped.

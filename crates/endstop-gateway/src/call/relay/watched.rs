@@ -11,9 +11,10 @@ use std::task::{Context, Poll};
 
 use endstop_runtime::{CancelOn, RunHandle};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::super::drain::Drains;
-use super::stream::StreamRelay;
+use super::stream::{StreamRelay, Unreceived};
 use crate::body::{BodyPart, BodySource};
 use crate::limits::STREAM_END_GRACE;
 use crate::run::ReadProgress;
@@ -26,6 +27,8 @@ pub(super) struct WatchedStream {
     progress: ReadProgress,
     /// The place for the stream to continue if its client disconnects; `None` if it is closed then.
     drains: Option<Arc<Drains>>,
+    /// Whether output is read without a client too.
+    reads_to_end: bool,
 }
 
 /// The task that waits for the cut.
@@ -47,6 +50,7 @@ impl WatchedStream {
         run: RunHandle,
         progress: ReadProgress,
         drains: Option<Arc<Drains>>,
+        reads_to_end: bool,
     ) -> Self {
         let stream = Arc::new(Mutex::new(stream));
         let watched = Arc::downgrade(&stream);
@@ -57,7 +61,8 @@ impl WatchedStream {
                 lock(&stream).cut_unread();
             }
         });
-        Self { stream, watch: Some(WatchTask(watch.abort_handle())), progress, drains }
+        let watch = Some(WatchTask(watch.abort_handle()));
+        Self { stream, watch, progress, drains, reads_to_end }
     }
 }
 
@@ -81,11 +86,13 @@ impl BodySource for WatchedStream {
 impl Drop for WatchedStream {
     fn drop(&mut self) {
         let Some(drains) = self.drains.take() else { return };
-        if !lock(&self.stream).leave_unfinished() {
-            return;
-        }
+        let left_at = match lock(&self.stream).leave(self.reads_to_end) {
+            Unreceived::Nothing => return,
+            Unreceived::Usage => Instant::now(),
+            Unreceived::Output(left_at) => left_at,
+        };
         let (stream, watch) = (Arc::clone(&self.stream), self.watch.take());
-        drains.adopt(async move {
+        drains.adopt(left_at, async move {
             poll_fn(|cx| read_on(&mut lock(&stream), cx)).await;
             drop(watch);
         });
