@@ -137,6 +137,18 @@ fn calls_at_the_same_time_never_pass_the_budget() {
 }
 
 #[test]
+fn a_call_of_unknown_usage_is_charged_with_all_that_its_tools_at_the_provider_can_add() {
+    let pricing = pricing();
+    let run = root("tokens >= 1_000_000");
+    let call = CallPlan { tool_input: 200_000, ..call(&pricing, 1_000, 50) };
+    assert!(run.begin_step(&call).admits());
+    let open = run.begin_call(&call).expect("a call that fits");
+    assert_eq!(run.budget().held().tokens, 201_050);
+    open.failed(&ModelError::new(ModelErrorKind::Truncated, "cut"), &Received::default());
+    assert_eq!(run.budget().settled().tokens, 201_050);
+}
+
+#[test]
 fn a_call_that_is_dropped_charges_its_worst_case() {
     let (run, pricing) = (root("cost >= $1.00"), pricing());
     let call = call(&pricing, 1_000, 1_000);

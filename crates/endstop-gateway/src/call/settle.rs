@@ -297,7 +297,9 @@ impl InFlightCall {
     /// Settles a complete response that its client does not have yet.
     pub(super) fn replied(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         let open = self.reservation.open.as_ref();
-        let is_cut = open.is_some_and(|open| open.is_cut_by_share(seen.finish.as_deref()));
+        let is_cut = open.is_some_and(|open| {
+            open.is_cut_by_share(seen.finish.as_deref()) && open.can_be_repeated()
+        });
         let is_wanted = !self.client.is_gone() && stop_of_call(self.entry(), self.run()).is_none();
         if is_cut && is_wanted {
             return self.cut_by_share(seen);

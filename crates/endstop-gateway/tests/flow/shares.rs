@@ -141,6 +141,29 @@ async fn a_response_that_a_share_cut_off_is_asked_for_again_with_all_that_is_lef
 }
 
 #[tokio::test]
+async fn a_response_that_a_share_cut_off_is_passed_on_where_no_longer_one_fits() {
+    let gate = Arc::new(Notify::new());
+    let held = Arc::clone(&gate);
+    let upstream = Fake::start(move |request, before| match before {
+        0 => {
+            [vec![Act::Gate(Arc::clone(&held))], answer("200 OK", &reply(800, "end_turn"))].concat()
+        }
+        _ => answer("200 OK", &reply(cap_of(request), "max_tokens")),
+    })
+    .await;
+    // The first call leaves $0.09, and a share of 4,096 tokens is $0.06.
+    let gateway = gateway_of("[stop]\nlimit = \"cost >= $1.05\"\n", &upstream, true).await;
+    let first = send(gateway.addr(), MESSAGES, "", &request(0).to_string()).await;
+    until("it has arrived", || upstream.calls() == 1).await;
+    let got = post(&gateway, MESSAGES, &request(1)).await;
+    assert_eq!((got.status, got.json()["stop_reason"].as_str()), (200, Some("max_tokens")));
+    assert_eq!(upstream.calls(), 2);
+    gate.notify_one();
+    assert_eq!(receive(first).await.status, 200);
+    assert_eq!(gateway.run(&id()).unwrap().look(|run| run.gauge("errors")), Some(0));
+}
+
+#[tokio::test]
 async fn a_stream_that_a_share_cut_off_keeps_its_finish_reason_and_stops_nothing() {
     use crate::fake::{chunk, sse_end, sse_head};
     let gate = Arc::new(Notify::new());

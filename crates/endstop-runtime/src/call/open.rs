@@ -10,6 +10,7 @@ use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use tokio::time::Instant;
 
+use super::fit::CallRoom;
 use super::output_speed::fastest_output;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
 use super::pricing::Pricing;
@@ -189,7 +190,7 @@ impl RunHandle {
                 node: Arc::clone(self.node()),
                 pricing: plan.pricing.clone(),
                 at: planned.at(),
-                input: plan.input,
+                input: planned.most_input(),
                 estimated_input: planned.estimated_input(),
                 output,
                 unpriced: planned.unpriced(),
@@ -228,6 +229,25 @@ impl OpenCall {
     #[must_use]
     pub fn is_cut_by_share(&self, finish: Option<&str>) -> bool {
         self.is_shared && is_cut_off(finish)
+    }
+
+    /// Whether the same call fits once more now with a larger output cap, next to all that is held for this one and for
+    /// others.
+    #[must_use]
+    pub fn can_be_repeated(&self) -> bool {
+        let output = self.output.saturating_add(1);
+        let run = RunHandle::of_node(Arc::clone(&self.node));
+        run.room_for(&CallPlan {
+            pricing: &self.pricing,
+            input: self.input,
+            tool_input: 0,
+            told: 0,
+            max_output: output,
+            min_output: output,
+            is_wrap_up: false,
+            is_final: true,
+            takes_share: false,
+        }) == CallRoom::Now
     }
 
     /// When it began, or was sent ([`OpenCall::sent`]).

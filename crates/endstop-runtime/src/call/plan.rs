@@ -171,7 +171,7 @@ impl<'p> PlannedCall<'p> {
     }
 
     /// The most input, with what tools at the provider can add.
-    const fn most_input(&self) -> u64 {
+    pub(super) const fn most_input(&self) -> u64 {
         self.plan.input.saturating_add(self.plan.tool_input)
     }
 

@@ -61,6 +61,11 @@ pub struct RunHandle {
 }
 
 impl RunHandle {
+    /// The run of a node.
+    pub(crate) const fn of_node(node: Arc<RunNode>) -> Self {
+        Self { node }
+    }
+
     /// A root run. [`RunHandle::begin`] begins it.
     #[must_use]
     pub fn root(info: RunInfo, program: Arc<Program>, environment: RunEnvironment) -> Self {

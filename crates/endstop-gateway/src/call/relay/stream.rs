@@ -166,7 +166,7 @@ pub(super) struct StreamRelay {
     passed_calls: usize,
 }
 
-/// The part of a response that its client did not receive, and that is read all the same.
+/// The part of a response that its client did not receive, and that is read anyway.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Unreceived {
     /// None.
