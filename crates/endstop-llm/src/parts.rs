@@ -215,12 +215,16 @@ pub(crate) fn limit_provider_tools(
     changes: &mut Changes<'_>,
     root: &Object<'_>,
     api: Api,
-    limit: ToolLimit,
+    edits: &Edits<'_>,
     members: &[&str],
 ) {
     let Some(list) = root.get("tools") else { return };
+    if edits.finish.is_some() && edits.tools_off == ToolsOff::Remove {
+        // Every tool goes.
+        return;
+    }
     let kind = |tool: Raw<'_>| tool.read::<Kind<'_>>().kind.text().unwrap_or_default().into_owned();
-    match limit {
+    match edits.provider_tools {
         ToolLimit::AsSent => {}
         ToolLimit::Runs(runs) => {
             for tool in changes.value(&list).items() {

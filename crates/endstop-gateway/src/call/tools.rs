@@ -111,7 +111,10 @@ impl CallTools<'_> {
         ToolsFit {
             limit,
             input: added.saturating_mul(self.choices).saturating_add(admitted),
-            searches: self.tools.searches(runs).saturating_mul(self.choices),
+            searches: self
+                .tools
+                .searches(if admitted > 0 { self.tools.wanted_runs() } else { runs })
+                .saturating_mul(self.choices),
         }
     }
 }

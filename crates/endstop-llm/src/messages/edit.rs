@@ -40,7 +40,7 @@ pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>
         lower_thinking(&mut changes, &root, cap);
     }
     let members = ["mcp_servers"];
-    limit_provider_tools(&mut changes, &root, Api::Messages, edits.provider_tools, &members);
+    limit_provider_tools(&mut changes, &root, Api::Messages, edits, &members);
     turn_tools_off(&mut changes, &root, edits, &[("tools", "tool_choice")], r#"{"type":"none"}"#);
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{CallSize, TOOL_KINDS, ToolKind, ToolPlace, ToolReads};
-use crate::{Api, CallRequest, Edits, ToolLimit};
+use crate::{Api, CallRequest, Edits, ToolLimit, ToolsOff};
 
 const SIZE: CallSize = CallSize { input: 1_000, output: 500, window: 100_000 };
 
@@ -189,5 +189,35 @@ fn a_request_that_is_about_tools_of_the_provider_does_not_go_without_them() {
         let request = json!({ "tools": tools, "tool_choice": choice });
         let read = read(Api::Responses, &request).provider_tools;
         assert_eq!(read.are_removable(), is_removable, "{request}");
+    }
+}
+
+#[test]
+fn a_wrap_up_that_removes_all_tools_removes_those_of_the_provider_with_them() {
+    let search = |api| match api {
+        Api::Messages => json!({ "type": "web_search_1", "name": "web_search" }),
+        _ => json!({ "type": "web_search" }),
+    };
+    for api in [Api::Messages, Api::Responses] {
+        for limit in [ToolLimit::AsSent, ToolLimit::Runs(3), ToolLimit::Remove] {
+            for tools_off in [ToolsOff::Forbid, ToolsOff::Remove, ToolsOff::Ask] {
+                let request = json!({ "model": "m", "tools": [search(api), { "type": "custom", "name": "own" }] });
+                let edits = Edits {
+                    finish: Some("End now."),
+                    tools_off,
+                    provider_tools: limit,
+                    ..Edits::default()
+                };
+                let body = api.dialect().edit(request.to_string().as_bytes(), &edits).unwrap();
+                let edited: Value = serde_json::from_slice(&body).expect("valid JSON");
+                let left = edited["tools"].as_array().map_or(0, Vec::len);
+                let want = match (tools_off, limit) {
+                    (ToolsOff::Remove, _) => 0,
+                    (_, ToolLimit::Remove) => 1,
+                    _ => 2,
+                };
+                assert_eq!(left, want, "{api:?} {limit:?} {tools_off:?}");
+            }
+        }
     }
 }

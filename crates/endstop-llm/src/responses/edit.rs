@@ -54,7 +54,7 @@ pub(crate) fn edit(body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError>
     {
         changes.add(&root, "max_tool_calls", &runs.to_string());
     }
-    limit_provider_tools(&mut changes, &root, Api::Responses, edits.provider_tools, &[]);
+    limit_provider_tools(&mut changes, &root, Api::Responses, edits, &[]);
     turn_tools_off(&mut changes, &root, edits, &[("tools", "tool_choice")], "\"none\"");
     if let Some(note) = note_of(edits) {
         add_note(&mut changes, &root, &note);
