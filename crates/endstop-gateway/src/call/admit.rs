@@ -27,7 +27,9 @@ use super::respond;
 use super::settle::{CallTerms, InFlightCall};
 use super::tools::{CallTools, TOOLS_REMOVED, ToolsFit};
 use crate::body::Body;
-use crate::limits::{ADMISSION_RECHECK, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT};
+use crate::limits::{
+    ADMISSION_RECHECK, LARGEST_CONTEXT_WINDOW, MAX_ATTEMPTS, MAX_DEADLOCK_WAIT, MIN_COUNTED_INPUT,
+};
 use crate::run::{
     AcquireError, ConversationPermit, ConversationState, ConversationStep, InputBound, RunEntry,
     stop_of,
@@ -321,6 +323,12 @@ impl Admission<'_> {
         }
     }
 
+    /// The most tokens that the model reads at once; unknown without a price.
+    fn context_window(&self, pricing: &Pricing) -> Option<u64> {
+        let own = pricing.context_window()?;
+        Some(self.parsed.asked_window().map_or(own, |asked| asked.max(own)))
+    }
+
     /// Limits the tools that run at the provider, so that the call fits.
     fn limit_tools(
         &self,
@@ -333,7 +341,8 @@ impl Admission<'_> {
             return Ok(ToolsFit::default());
         }
         let choices = request.choices.max(1);
-        let tools = CallTools { run, tools: &request.provider_tools, plan, choices };
+        let window = self.context_window(plan.pricing).unwrap_or(LARGEST_CONTEXT_WINDOW);
+        let tools = CallTools { run, tools: &request.provider_tools, plan, window, choices };
         tools.fit(|name| !self.context.refuses(entry, name)).map_err(|name| {
             AdmissionBlocked::Unbounded(Unbounded {
                 name: Cow::Borrowed(name),
@@ -373,7 +382,7 @@ impl Admission<'_> {
         if let Some(what) = unpriced(request, &pricing, refuses) {
             return Err(AdmissionBlocked::Unbounded(what));
         }
-        let input = match pricing.context_window() {
+        let input = match self.context_window(&pricing) {
             // An upstream takes no more than that.
             Some(window) if bound.is_open => bound.input.max(window),
             None if bound.is_open && refuses(UNKNOWN_FILE) => {

@@ -10,12 +10,18 @@ use super::respond;
 use super::upstream_response::decoded;
 use crate::body::Body;
 use crate::config::Config;
+use crate::limits::LONG_CONTEXT_WINDOW;
 use crate::route::Route;
 use crate::run::MessageDigests;
 use crate::server::{TooLargeOrBroken, read_body};
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The header with which a request asks for features in beta, and what the name of a longer context window begins with
+/// (Anthropic's documentation, "Context windows").
+const BETAS: &str = "anthropic-beta";
+const LONG_CONTEXT: &str = "context-1m";
 
 /// A call whose request was read.
 pub(super) struct ParsedCall {
@@ -75,6 +81,14 @@ impl ParsedCall {
 
     pub(super) const fn request(&self) -> &CallRequest {
         &self.request
+    }
+
+    /// The context window that the request asks for, beyond that of its model: Anthropic's beta of a million tokens.
+    pub(super) fn asked_window(&self) -> Option<u64> {
+        let betas = self.head.headers.get_all(BETAS).iter();
+        let has_long =
+            betas.filter_map(|value| value.to_str().ok()).any(|value| value.contains(LONG_CONTEXT));
+        has_long.then_some(LONG_CONTEXT_WINDOW)
     }
 
     /// Whether the client asks for the response piece by piece.

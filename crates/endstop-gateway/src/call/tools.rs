@@ -3,7 +3,7 @@
 use endstop_llm::{CallSize, ProviderTools, ToolLimit};
 use endstop_runtime::{CallPlan, CallRoom, RunHandle};
 
-use crate::limits::{LARGEST_CONTEXT_WINDOW, LEAST_OUTPUT_WITH_TOOLS};
+use crate::limits::LEAST_OUTPUT_WITH_TOOLS;
 
 /// The warning to a client whose tools of the provider were removed.
 pub(super) const TOOLS_REMOVED: &str = "tools that run at the provider were removed from this request: what they could \
@@ -27,6 +27,8 @@ pub(super) struct CallTools<'c> {
     pub(super) tools: &'c ProviderTools,
     /// The call without them.
     pub(super) plan: CallPlan<'c>,
+    /// The most tokens that the model reads at once.
+    pub(super) window: u64,
     /// How many responses are requested at once.
     pub(super) choices: u64,
 }
@@ -104,9 +106,9 @@ impl CallTools<'_> {
     }
 
     fn with(&self, bounded: &ProviderTools, runs: u64, limit: ToolLimit) -> ToolsFit {
-        let CallPlan { input, max_output, pricing, .. } = self.plan;
-        let window = pricing.context_window().unwrap_or(LARGEST_CONTEXT_WINDOW);
-        let added = bounded.added_input(runs, CallSize { input, output: max_output, window });
+        let CallPlan { input, max_output, .. } = self.plan;
+        let size = CallSize { input, output: max_output, window: self.window };
+        let added = bounded.added_input(runs, size);
         let admitted = if *bounded == *self.tools { 0 } else { input };
         ToolsFit {
             limit,

@@ -131,3 +131,15 @@ async fn tools_without_a_limit_of_their_runs_hold_those_that_are_assumed() {
     assert_eq!(sent(&dollars("0.04"), path, &body).await.1, Some(body.clone()));
     assert_eq!(sent(&dollars("0.03"), path, &body).await.1, None);
 }
+
+#[tokio::test]
+async fn a_request_for_a_longer_context_window_holds_that_for_each_run() {
+    let upstream = Fake::start(|_, _| answer("200 OK", &reply_text("Done."))).await;
+    let gateway = gateway(&dollars("10"), &upstream).await;
+    let body = with_tools(json!([search(json!(8))]), json!({ "type": "auto" })).to_string();
+    let header = "anthropic-beta: prompt-caching-2024-07-31,context-1m-2025-08-07\r\n";
+    let got = receive(send(gateway.addr(), MESSAGES, header, &body).await).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    // A million tokens at $7.50 a million, and a cent.
+    assert_eq!(runs_of(&upstream.seen()[0].json()), Some(1));
+}
