@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod check;
 pub mod completions;
+mod control_files;
 pub mod convert;
 #[cfg(unix)]
 pub mod demo;

@@ -13,6 +13,9 @@ pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 /// The longest response that the demo's agent reads, in bytes.
 pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
 
+/// The longest reason of a pause that is read from its file, in bytes.
+pub(crate) const MAX_REASON_BYTES: u64 = 1 << 10;
+
 /// The most stored runs that are listed for people.
 pub(crate) const MAX_LISTED_RUNS: usize = 20;
 

@@ -1,7 +1,7 @@
 //! `endstop agent` as a whole command: its answers, its exit codes, and that it can be stopped and resumed.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -245,6 +245,42 @@ fn a_kill_file_refuses_new_runs() {
     assert_eq!(message, "the night shift says no");
 }
 
+#[test]
+fn a_pause_file_holds_the_run_until_it_is_gone() {
+    let place = Place::new("pause-file");
+    let file = place.file("hold", "lunch\nand more\n");
+    let arguments = ["-m", "scripted:loop", "--steps", "3", "--pause-file", &file, "x"];
+    let mut command = place.command(&arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("paused by") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    assert!(said.ends_with(&format!("paused by {file}: lunch\n")), "{said}");
+    assert!(!said.contains("stopped"), "{said}");
+    std::fs::remove_file(&file).unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(124), "{said}");
+    assert!(said.contains("resumed") && said.contains("after 3 steps"), "{said}");
+}
+
+#[test]
+fn a_signal_is_set_by_its_file() {
+    let place = Place::new("signal-file");
+    let file = place.file("review", "");
+    let stop = "signal(\"review\") or steps >= 2";
+    let signal = format!("review={file}");
+    let set = ["-m", "scripted:loop", "--stop", stop, "--signal", &signal, "x"];
+    let (_, stderr) = place.ends_with(130, &set);
+    assert!(stderr.contains("create `") && stderr.contains("terminated by signal"), "{stderr}");
+    let (_, stderr) = place.ends_with(124, &["-m", "scripted:loop", "--stop", stop, "x"]);
+    let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("nothing sets it: add --signal review=FILE"), "{stderr}");
+    let (_, stderr) = place.ends_with(2, &["-m", "scripted", "--signal", "review", "x"]);
+    assert!(stderr.contains("expected NAME=FILE"), "{stderr}");
+}
+
 #[cfg(unix)]
 mod signals {
     use std::io::{BufRead, BufReader, Read};
@@ -309,6 +345,38 @@ mod signals {
         assert_eq!(code, Some(130), "{said}");
         assert!(answer.len() < SENTENCE.len(), "{answer}");
         assert!(said.contains("stopped: user_requested"), "{said}");
+    }
+
+    #[test]
+    fn a_run_that_was_interrupted_goes_on_with_its_counters() {
+        let place = Place::new("interrupted");
+        let arguments = ["-m", "scripted:loop", "--stop", "steps >= 100_000", "-v", "x"];
+        let mut command = place.command(&arguments);
+        let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        read_to(&mut stderr, "Step 2 started");
+        send("-INT", &child);
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+        let runs = place.run(&["--runs", "--json"]);
+        let runs: Value = serde_json::from_slice(&runs.stdout).unwrap();
+        let steps = runs["runs"][0]["steps"].as_u64().unwrap();
+        assert!(steps >= 2, "{runs}");
+        let limit = format!("steps >= {}", steps + 2);
+        let report = place.json(124, &["--resume", "last", "--stop", &limit]);
+        assert_eq!(
+            (&report["run"], &report["steps"]),
+            (&runs["runs"][0]["run"], &(steps + 2).into())
+        );
+        assert_eq!(report["reason"], "steps_limit", "{report}");
+        // A raised limit continues it once more; the same limit does not.
+        let (_, stderr) = place.ends_with(2, &["--resume", "last", "--stop", &limit]);
+        assert!(stderr.contains("has ended (steps_limit)") && stderr.contains("raise the limit"));
+        let raised = format!("steps >= {}", steps + 3);
+        let report = place.json(124, &["--resume", "last", "--stop", &raised]);
+        assert_eq!(report["steps"], steps + 3);
     }
 
     #[test]

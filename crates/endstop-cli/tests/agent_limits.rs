@@ -175,7 +175,10 @@ fn a_rule_on_an_external_signal_says_that_nothing_sets_it() {
     let stop = "steps >= 3 or signal(\"review\")";
     let (_, stderr) = place.ends_with(0, &["-m", "scripted", "--stop", stop, "x"]);
     assert!(stderr.contains("warning: rule"), "{stderr}");
-    assert!(stderr.contains("the signal `review`, and nothing can set it here"), "{stderr}");
+    assert!(
+        stderr.contains("the signal `review`, and nothing sets it: add --signal review=FILE"),
+        "{stderr}"
+    );
     let (_, stderr) = place.ends_with(0, &["-m", "scripted", "--steps", "3", "x"]);
     assert!(!stderr.contains("signal"), "{stderr}");
 }

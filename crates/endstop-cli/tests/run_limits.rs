@@ -184,6 +184,37 @@ fn a_kill_file_ends_the_command_at_once() {
 }
 
 #[test]
+fn a_pause_file_holds_the_calls_of_the_command_until_it_is_gone() {
+    let file = directory("pause-file").join("hold");
+    std::fs::write(&file, "lunch").unwrap();
+    let held = file.display();
+    // The agent waits with its first call; the file goes once that was told.
+    let script = format!("(sleep 1; rm {held}) & {AGENT}; wait");
+    let flags = ["--steps", "3", "--pause-file", file.to_str().unwrap()];
+    let (output, told) = run("pause-file-run", &flags, &script);
+    let stderr = text(&output.stderr);
+    let words = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains(&format!("endstop: paused by {held}: lunch endstop: resumed")),
+        "{stderr}"
+    );
+    assert_eq!((output.status.code(), &told["upstream_calls"]), (Some(124), &3.into()), "{stderr}");
+    assert_eq!(told["report"]["reason"], "steps_limit", "{told}");
+}
+
+#[test]
+fn a_signal_file_stops_the_command() {
+    let file = directory("signal-file").join("review");
+    let script = format!("touch {}; exec sleep 60", file.display());
+    let signal = format!("review={}", file.display());
+    let flags =
+        ["--stop", "signal(\"review\") or steps >= 9", "--signal", &signal, "--grace", "1ms"];
+    let (output, told) = run("signal-file-run", &flags, &script);
+    assert_eq!(output.status.code(), Some(124), "{}", text(&output.stderr));
+    assert_eq!(told["report"]["reason"], "user_requested", "{told}");
+}
+
+#[test]
 fn a_kill_file_is_real_in_a_dry_run_and_told_once() {
     let file = directory("dry-kill").join("stop");
     std::fs::write(&file, "enough").unwrap();

@@ -195,16 +195,39 @@ pub enum EventKind<'a> {
         /// Who asks; kept in the override history.
         by: &'a str,
     },
-    /// The live process paused: `active` stands still until [`EventKind::Resumed`].
+    /// The live process waits for an approval, or until a pause from outside ends: `active` stands still until
+    /// [`EventKind::Resumed`].
     Paused,
-    /// The live process goes on.
+    /// The live process no longer waits.
     Resumed,
+    /// A person or program outside paused the run: `active` stands still, and until [`EventKind::ResumeRequested`] no
+    /// step and no model request begins ([`Directive::Pause`](crate::Directive::Pause)). Tool calls are left to the driver,
+    /// because some drivers learn of them when they run already. The work in flight ends as usual. A second request changes
+    /// nothing.
+    PauseRequested {
+        /// Who asks.
+        by: &'a str,
+        /// Why, if that is known.
+        why: &'a str,
+    },
+    /// The pause that was requested from outside is over. Rules that pause are not affected.
+    ResumeRequested {
+        /// Who asks.
+        by: &'a str,
+    },
     /// A person approved a run that a pause rule holds.
     Approved {
         /// The pause rule.
         rule: &'a str,
         /// The new limit of the rule's leaves of one gauge; `None` disarms the rule for this run.
         limit: Option<NewLimit<'a>>,
+    },
+    /// A person lets a run continue that had been stopped: cancellations no longer stand, and rules are judged anew, maybe
+    /// under a changed policy. If no signal stands then, the run continues with its counters; if its last step had ended by
+    /// itself, it ends by itself. Otherwise it stays stopped.
+    Reopened {
+        /// Who asks; kept in the override history.
+        by: &'a str,
     },
     /// A timer fired. A checkpoint.
     Tick,

@@ -90,6 +90,11 @@ impl Meter {
         self.evaluate(program);
     }
 
+    /// The process that waited for an approval is gone.
+    pub(crate) fn stop_waiting(&mut self) {
+        self.clocks.wait(false);
+    }
+
     pub(crate) const fn clocks(&self) -> &Clocks {
         &self.clocks
     }
@@ -540,8 +545,10 @@ impl Meter {
             kind if kind.is_cancellation() => {
                 self.learn(program, |fact| *fact == Fact::Cancelled);
             }
-            EventKind::Paused => self.clocks.pause(),
-            EventKind::Resumed => self.clocks.resume(),
+            EventKind::Paused => self.clocks.wait(true),
+            EventKind::Resumed => self.clocks.wait(false),
+            EventKind::PauseRequested { .. } if own => self.clocks.hold(true),
+            EventKind::ResumeRequested { .. } if own => self.clocks.hold(false),
             _ => {}
         }
         self.probe(probes, event);
@@ -625,6 +632,12 @@ impl Meter {
         if self.facts.learn(program, is) {
             self.compared.write_facts(program, &self.facts);
         }
+    }
+
+    /// Nobody cancels the run any more.
+    pub(crate) fn forget_cancellation(&mut self, program: &Program) {
+        self.facts.forget_cancellation(program);
+        self.compared.write_facts(program, &self.facts);
     }
 
     /// Forgets the words of an attempt that is not the answer. A step that is over keeps its facts.

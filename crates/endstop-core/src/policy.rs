@@ -367,6 +367,13 @@ impl Policy {
         self.rules.iter().find(|rule| rule.id == id)
     }
 
+    /// The model whose prices calls without a price have, as the first `max_usd(…, model="…")` names it. A driver with a
+    /// price table makes `on_unpriced` of it. O(nodes).
+    #[must_use]
+    pub fn unpriced_model(&self) -> Option<&str> {
+        self.rules.iter().find_map(|rule| rule.condition.unpriced_model())
+    }
+
     /// This policy with the rules of `narrower` added.
     ///
     /// Every rule of this policy stays as it is, so whatever it stops, the result stops. A rule of the

@@ -27,7 +27,7 @@ use crate::probe::RunningProbes;
 use crate::program::{Class, Program, Read};
 use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
 use crate::table::RuleIx;
-use crate::trip_record::{TripRecord, signal_of};
+use crate::trip_record::{PauseRequest, TripRecord, signal_of};
 use crate::units::{Millis, Money};
 use ended::{Ended, refused_text};
 use judge::{Answer, Decision, Judgement, StopCause, answer, judge, standing};
@@ -384,6 +384,22 @@ impl Run {
             }
             EventKind::ContinuationRequested { by } => self.request_continuation(by),
             EventKind::Approved { rule, limit } => self.approve(rule, limit.as_ref()),
+            EventKind::Reopened { by } if event.source == Source::Own => self.reopen(by),
+            // What it waits for may also be a tool call, which the driver holds back.
+            EventKind::Paused if self.state.pause.is_some() && self.state.ended.is_none() => {
+                self.state.status = Status::Paused;
+            }
+            EventKind::PauseRequested { by, why } if event.source == Source::Own => {
+                let request = || PauseRequest { by: (*by).into(), why: (*why).into() };
+                self.state.pause.get_or_insert_with(request);
+            }
+            EventKind::ResumeRequested { .. } if event.source == Source::Own => {
+                self.state.pause = None;
+                if self.state.status == Status::Paused {
+                    // A rule that pauses the run does so again at once.
+                    self.state.status = Status::InProgress;
+                }
+            }
             _ => {}
         }
         let fault = if self.state.meter.step().is_missed_by(event) {
@@ -470,6 +486,25 @@ impl Run {
         }
     }
 
+    fn reopen(&mut self, by: &str) {
+        if !self.state.has_stopped() {
+            return;
+        }
+        let is_cut = self.state.raised.clear_for_reopening()
+            || self.state.ended.as_ref().is_some_and(Ended::has_late_response);
+        self.state.meter.forget_cancellation(&self.program);
+        self.state.meter.evaluate(&self.program);
+        let stands = standing(Sight::of(&self.program, &self.state.meter), false).next().is_some();
+        if !stands && self.state.raised.is_empty() {
+            self.state.overrides.record_reopening(&self.state.meter, by);
+            if is_cut {
+                self.state.meter.forget_reply();
+            }
+            self.state.ended = None;
+            self.state.status = Status::InProgress;
+        }
+    }
+
     // The end.
 
     /// Makes the trip record of a run that has just ended by itself, before anything changes that it tells of.
@@ -492,7 +527,8 @@ impl Run {
         let sight = Sight::of(&self.program, &self.state.meter);
         let (status, overrides) = (self.state.status, self.state.overrides.history());
         let record = TripRecord::new(sight, status, signals, refused, overrides);
-        TripRecord { signals_dropped: self.state.raised.dropped(), ..record }
+        let pause = self.state.pause.clone();
+        TripRecord { signals_dropped: self.state.raised.dropped(), pause, ..record }
     }
 
     /// What was in flight when the run stopped is in the trip record once it is settled.
@@ -530,10 +566,42 @@ impl Run {
         self.state.status
     }
 
+    /// Whether a pause from outside lets nothing of this kind begin.
+    #[must_use]
+    pub const fn holds_back(&self, kind: &EventKind<'_>) -> bool {
+        self.state.pause.is_some() && judge::is_held_back(kind)
+    }
+
+    /// The pause from outside, if there is one. The status is [`Status::Paused`] from the time on at which it held
+    /// something back.
+    #[must_use]
+    pub const fn pause_request(&self) -> Option<&PauseRequest> {
+        self.state.pause.as_ref()
+    }
+
     /// Why the run ended; [`StopReason::Completed`] if it ended by itself, `None` while it goes on.
     #[must_use]
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.last_stop_signal().map(|signal| signal.reason)
+    }
+
+    /// Whether the run has ended by itself. A rule or a raised signal with the reason `completed` is a stop.
+    #[must_use]
+    pub fn ended_by_itself(&self) -> bool {
+        self.state.ended.as_ref().is_some_and(Ended::is_natural)
+    }
+
+    /// Whether rules of another policy than the present one stopped the run, and nothing stops it now: a limit was raised
+    /// while the run was saved. [`EventKind::Reopened`] lets it continue. O(conditions); allocates.
+    #[must_use]
+    pub fn was_stopped_by_other_rules(&self) -> bool {
+        let Some(record) = self.state.ended.as_ref().and_then(Ended::record) else { return false };
+        if self.ended_by_itself() || !self.state.raised.are_of_limits() {
+            return false;
+        }
+        let sight = Sight::of(&self.program, &self.state.meter);
+        let now = self.record(StopSignals::default(), None);
+        standing(sight, false).next().is_none() && !record.rests_on_a_rule_of(&now)
     }
 
     /// The signal that the run ended by.

@@ -121,6 +121,8 @@ impl<'de> Deserialize<'de> for StopReason {
 
 /// The prefix of the source of a rule's signal, before the rule's id.
 pub(crate) const POLICY_SOURCE: &str = "policy:";
+/// The source of the signal that a driver raises for a response which a limit of the policy cut off.
+pub const LIMIT_SOURCE: &str = "limit";
 
 /// Why a run should stop, with what the one who raised it wants to say.
 ///
@@ -198,14 +200,20 @@ impl StopSignal {
     /// How authoritative it is; lower wins. An error comes first, then the cancellation of a person or the kill switch,
     /// then the order of [`StopReason`] (docs/semantics.md, section 4).
     pub(crate) fn rank(&self) -> (u8, StopReason) {
-        let is_of_rule =
-            self.source.as_deref().is_some_and(|source| source.starts_with(POLICY_SOURCE));
         let first = match self.reason {
             StopReason::ErrorForbade => 0,
-            StopReason::UserRequested if !is_of_rule => 1,
+            _ if self.is_cancellation() => 1,
             _ => 2,
         };
         (first, self.reason)
+    }
+
+    /// Whether it is the cancellation of a person or the kill switch, and not that of a rule with this reason.
+    #[must_use]
+    pub fn is_cancellation(&self) -> bool {
+        let source = self.source.as_deref();
+        self.reason == StopReason::UserRequested
+            && !source.is_some_and(|source| source.starts_with(POLICY_SOURCE))
     }
 
     /// The same signal with this message.

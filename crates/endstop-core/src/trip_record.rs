@@ -6,6 +6,7 @@ mod text;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ use crate::limits::MAX_RAISED;
 use crate::meter::{Reach, Reading, Sight, Truth};
 use crate::policy::Action;
 use crate::program::{Leaf, Node, OpKind, Program, Read};
-use crate::signal::{POLICY_SOURCE, StopSignal, StopSignals};
+use crate::signal::{LIMIT_SOURCE, POLICY_SOURCE, StopSignal, StopSignals};
 use crate::table::{CompareIx, GaugeIx, OpIx, RuleIx};
 use crate::units::Money;
 use leaves::primary_leaf_text;
@@ -61,6 +62,9 @@ pub struct TripRecord {
     /// Signals that were raised once the run had ended. They change neither its reason nor its status.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub late_signals: StopSignals,
+    /// The pause from outside, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<PauseRequest>,
     /// The rule behind the primary signal, if a rule is.
     pub rule: Option<String>,
     /// The named condition that tripped, as written; else the leaf.
@@ -79,6 +83,23 @@ pub struct TripRecord {
     pub rules: Vec<RuleRecord>,
     /// The last overrides and approvals, oldest first.
     pub overrides: Vec<OverrideRecord>,
+}
+
+/// A pause from outside: who asked for it, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseRequest {
+    /// Who asked.
+    pub by: String,
+    /// Why; empty if that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+}
+
+impl Display for PauseRequest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "paused by {}", self.by)?;
+        if self.why.is_empty() { Ok(()) } else { write!(f, ": {}", self.why) }
+    }
 }
 
 /// One rule of a trip record.
@@ -117,6 +138,15 @@ pub struct NodeRecord {
     /// Its parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<NodeRecord>,
+}
+
+impl NodeRecord {
+    /// Recursion is bounded by the depth that a policy may have.
+    fn is_written_as(&self, other: &Self) -> bool {
+        self.text == other.text
+            && self.parts.len() == other.parts.len()
+            && self.parts.iter().zip(&other.parts).all(|(one, other)| one.is_written_as(other))
+    }
 }
 
 /// One override or approval.
@@ -165,6 +195,7 @@ impl TripRecord {
             signals,
             signals_dropped: 0,
             late_signals: StopSignals::default(),
+            pause: None,
             terminated_by: rule.and_then(|rule| primary_leaf_text(sight, rule)),
             refused,
             steps: sight.meter.tallies().total(Counter::Steps),
@@ -176,6 +207,28 @@ impl TripRecord {
         };
         record.settle(sight);
         record
+    }
+
+    /// Whether a stop rule that this record names as tripped has the same condition in the other one.
+    pub(crate) fn rests_on_a_rule_of(&self, other: &Self) -> bool {
+        self.signals.iter().any(|signal| {
+            let source = signal.source.as_deref();
+            match source.and_then(|source| source.strip_prefix(POLICY_SOURCE)) {
+                Some(id) => self.has_rule_of(other, id),
+                // Which limit cut the response off is not known: one of them.
+                None if source == Some(LIMIT_SOURCE) => {
+                    let mut stops = self.rules.iter().filter(|rule| rule.action == Action::Stop);
+                    stops.all(|rule| self.has_rule_of(other, &rule.id))
+                }
+                // A signal of something else is no matter of the policy.
+                None => true,
+            }
+        })
+    }
+
+    fn has_rule_of(&self, other: &Self, id: &str) -> bool {
+        let of = |record: &'_ Self| record.rules.iter().find(|rule| rule.id == id).cloned();
+        of(self).zip(of(other)).is_some_and(|(old, new)| old.tree.is_written_as(&new.tree))
     }
 
     /// Takes in what is settled now: calls may have been in flight when the run stopped.

@@ -10,8 +10,12 @@ mod limits;
 mod next_trip;
 #[path = "semantics/overrides.rs"]
 mod overrides;
+#[path = "semantics/pause.rs"]
+mod pause;
 #[path = "semantics/progress.rs"]
 mod progress;
+#[path = "semantics/reopen.rs"]
+mod reopen;
 #[path = "semantics/reserve.rs"]
 mod reserve;
 #[path = "semantics/wrap_up.rs"]

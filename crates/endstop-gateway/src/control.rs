@@ -19,6 +19,8 @@ use crate::route::{bearer, is_same};
 use crate::run::{OpenLogError, Registry, RunEntry};
 use crate::server::read_body;
 
+/// Who acts, if a command does not say.
+const SOMEONE: &str = "the control interface";
 /// The message of a cancellation without one.
 const NO_MESSAGE: &str = "cancelled by the control interface";
 
@@ -26,8 +28,10 @@ const NO_MESSAGE: &str = "cancelled by the control interface";
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Command {
-    /// The reason of a cancellation.
+    /// The reason of a cancellation or a pause.
     message: Option<String>,
+    /// Who pauses or resumes the run.
+    by: Option<String>,
     /// The external signal that is set.
     name: Option<String>,
     /// The pause rule that is approved; without it, all that are met.
@@ -121,6 +125,20 @@ fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {
                 return (StatusCode::BAD_REQUEST, json!({ "error": error }));
             }
         },
+        "pause" => {
+            let why = command.message.as_deref().unwrap_or_default();
+            if !run.pause(command.by.as_deref().unwrap_or(SOMEONE), why) {
+                let error = "the run has stopped or is paused already";
+                return (StatusCode::CONFLICT, json!({ "error": error }));
+            }
+        }
+        "resume" => {
+            if !run.resume(command.by.as_deref().unwrap_or(SOMEONE)) {
+                let error =
+                    "the run is not paused from outside; `approve` ends the pause of a rule";
+                return (StatusCode::CONFLICT, json!({ "error": error }));
+            }
+        }
         "approve" => {
             let limit = match command.limit.as_deref().map(str::parse::<Money>).transpose() {
                 Ok(limit) => limit,
@@ -180,6 +198,7 @@ fn one(run: &RunEntry) -> Value {
         "refused": counts.refused,
         "failed_calls": counts.failed_calls,
         "is_estimate": handle.usage().1,
+        "pause": handle.pause_request(),
         "report": report,
     })
 }

@@ -185,6 +185,19 @@ impl Gateway {
         self.registry.get(id).is_some_and(|entry| entry.approve(limit))
     }
 
+    /// Pauses a run for someone outside: until [`Gateway::resume`] no call of it begins, calls in flight end as usual, and
+    /// the clock `active` stands still. A call that comes waits for at most [`Config::pause`]. Returns `false` if there is no
+    /// such run, or if it has stopped or is paused from outside already.
+    pub fn pause(&self, id: &RunId, by: &str, why: &str) -> bool {
+        self.registry.get(id).is_some_and(|entry| entry.pause(by, why))
+    }
+
+    /// Ends the pause of a run from outside. Waiting calls continue. Rules that pause the run are not affected. Returns `false`
+    /// if there is no such run or no such pause.
+    pub fn resume(&self, id: &RunId, by: &str) -> bool {
+        self.registry.get(id).is_some_and(|entry| entry.resume(by))
+    }
+
     /// Sets the external signal `name` of a run, for `signal("name")` in its policy. Returns whether the run exists.
     pub fn signal(&self, id: &RunId, name: &str) -> bool {
         let entry = self.registry.get(id);

@@ -157,7 +157,5 @@ pub(crate) const H2_PING_WITHIN: Duration = Duration::from_secs(20);
 pub(crate) const MAX_DRAINS: usize = 1_024;
 /// The context window of a model whose own is not known: the largest that is sold.
 pub(crate) const LARGEST_CONTEXT_WINDOW: u64 = 2_000_000;
-/// The context window of Anthropic's beta for long contexts.
-pub(crate) const LONG_CONTEXT_WINDOW: u64 = 1_000_000;
 /// Output tokens that tools at the provider leave room for.
 pub(crate) const LEAST_OUTPUT_WITH_TOOLS: u64 = 4_096;

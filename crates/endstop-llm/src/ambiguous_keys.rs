@@ -19,6 +19,12 @@ impl DecidingKey {
         Self { spellings, inner: &[] }
     }
 
+    /// How it may be written.
+    #[cfg(test)]
+    pub(crate) const fn spellings(&self) -> &'static [&'static str] {
+        self.spellings
+    }
+
     pub(crate) const fn with(self, inner: &'static [Self]) -> Self {
         Self { spellings: self.spellings, inner }
     }

@@ -44,6 +44,7 @@
 mod ambiguous_keys;
 mod api;
 mod chat;
+mod content_kinds;
 mod delta_template;
 mod dialect;
 mod gemini;
@@ -51,7 +52,9 @@ mod json;
 mod limits;
 mod messages;
 mod output_contract;
+mod output_kinds;
 mod parts;
+mod price_fields;
 mod provider_tools;
 mod read_error;
 mod request;
@@ -69,15 +72,22 @@ mod garbage;
 #[cfg(test)]
 mod tests;
 
+pub use content_kinds::{
+    CONTENT_KINDS, ContentHold, ContentKind, ContentMark, DEAR_IMAGES, FILE_TOKENS, IMAGE_TOKENS,
+    ImageData, UNKNOWN_FILE,
+};
 pub use dialect::{Api, Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
 pub use json::JsonError;
+pub use output_kinds::{OUTPUT_KINDS, OutputClass, OutputKind, OutputKinds, SPEECH};
+pub use price_fields::{
+    BACKGROUND, FieldRule, HEADERS, PRICE_FIELDS, PriceField, PriceHeader, STORED_CONVERSATION,
+};
 pub use provider_tools::{
     CallSize, ProviderTools, RunCap, TOOL_KINDS, ToolKind, ToolLimit, ToolPlace, ToolReads,
 };
 pub use read_error::ReadError;
 pub use request::{
-    CallRequest, CountRequest, Edits, MessageMark, OutputContract, OutputKinds, Thread, ToolResult,
-    ToolsOff,
+    CallRequest, CountRequest, Edits, MessageMark, OutputContract, Thread, ToolResult, ToolsOff,
 };
 pub use response::{CallResponse, EventContent, ToolCall};
 pub use stream_splitter::StreamSplitter;

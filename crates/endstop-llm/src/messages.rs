@@ -15,6 +15,9 @@ mod request;
 mod stop;
 mod stream;
 
+#[cfg(test)]
+pub(crate) use request::KEYS;
+
 /// The API.
 #[derive(Debug)]
 pub(crate) struct Messages;

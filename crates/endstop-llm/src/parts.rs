@@ -2,16 +2,11 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::LazyLock;
 
-use endstop_price::CallContext;
-use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
-use crate::limits::MAX_FALLBACKS;
 use crate::provider_tools::{has_max_uses, is_of_client};
-use crate::response_outline::word;
 use crate::token_bound::TokenBound;
 use crate::{Api, CountRequest, Edits, MessageMark, ReadError, ToolLimit, ToolsOff};
 
@@ -127,43 +122,6 @@ pub(crate) fn fixed_marks(
         }
     }
     Ok(marks)
-}
-
-/// An hour, also where a letter of it is an escape.
-static FIND_1H: LazyLock<[Finder<'static>; 3]> =
-    LazyLock::new(|| [r#""1h""#, r"\u0031", r"\u0068"].map(Finder::new));
-
-/// Whether a request may say that something is to be cached for an hour.
-pub(crate) fn may_write_1h(body: &[u8]) -> bool {
-    FIND_1H.iter().any(|it| it.find(body).is_some())
-}
-
-/// The tier and speed that a request asks for.
-pub(crate) fn context(tier: Raw<'_>, speed: Raw<'_>) -> CallContext {
-    let [service_tier, speed] = [tier, speed].map(word);
-    CallContext { service_tier, speed, ..CallContext::default() }
-}
-
-fields! {
-    Named<'j> {
-        model: Raw<'j> = "model",
-    }
-}
-
-/// The models that may answer in a model's stead: names, or objects that have one.
-pub(crate) fn fallbacks<'j>(
-    lists: impl IntoIterator<Item = Raw<'j>>,
-) -> Result<Vec<String>, ReadError> {
-    let all = lists.into_iter().flat_map(Raw::items);
-    // One that cannot be read has no price.
-    let name = |it: Raw<'_>| {
-        it.text().or_else(|| it.read::<Named<'_>>().model.text()).unwrap_or_default().into_owned()
-    };
-    let names: Vec<String> = all.take(MAX_FALLBACKS.saturating_add(1)).map(name).collect();
-    if names.len() > MAX_FALLBACKS {
-        return Err(ReadError::TooManyFallbacks);
-    }
-    Ok(names)
 }
 
 /// The beginning of a change of a body.

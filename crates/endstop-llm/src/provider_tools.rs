@@ -136,13 +136,7 @@ impl ToolKind {
     /// Whether a tool that a request names so is of this kind.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        let inner = self.name();
-        match (self.pattern.starts_with('*'), self.pattern.ends_with('*')) {
-            (true, true) => name.contains(inner),
-            (true, false) => name.ends_with(inner),
-            (false, true) => name.starts_with(inner),
-            (false, false) => name == inner,
-        }
+        matches(self.pattern, name)
     }
 
     /// The pattern without its stars and what joins a version to it: a name for `allow_unmetered`.
@@ -154,6 +148,17 @@ impl ToolKind {
     /// The kind of a tool that a request of an API names so.
     fn of(api: Api, name: &str) -> Option<&'static Self> {
         TOOL_KINDS.iter().find(|kind| kind.api == api && kind.matches(name))
+    }
+}
+
+/// Whether a name is one that a pattern stands for: a star at its beginning or end stands for anything.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let inner = pattern.trim_matches('*');
+    match (pattern.starts_with('*'), pattern.ends_with('*')) {
+        (true, true) => name.contains(inner),
+        (true, false) => name.ends_with(inner),
+        (false, true) => name.starts_with(inner),
+        (false, false) => name == inner,
     }
 }
 

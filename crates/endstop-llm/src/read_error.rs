@@ -38,7 +38,7 @@ pub enum ReadError {
         known: String,
     },
     /// A key that decides money or routing is there twice, and servers differ in which they read.
-    #[error("`{0}` stands there twice")]
+    #[error("`{0}` appears twice")]
     Duplicate(String),
     /// A value is not a whole number, or too small.
     #[error("`{key}` is not a whole number of at least {least}")]

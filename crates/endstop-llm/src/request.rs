@@ -2,7 +2,9 @@
 
 use endstop_price::CallContext;
 
-use crate::json::{List, Object, Raw};
+use crate::json::Object;
+use crate::limits::MAX_CALLS;
+use crate::output_kinds::OutputKinds;
 use crate::provider_tools::{ProviderTools, ToolLimit};
 
 /// What a request asks for.
@@ -73,35 +75,14 @@ pub struct CallRequest {
     pub(crate) root: Option<Object<'static>>,
 }
 
-/// Kinds of output beside text, which have prices of their own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutputKinds {
-    /// Speech is asked for.
-    pub audio: bool,
-    /// Images are asked for, or are not excluded by an API whose models make them unasked.
-    pub image: bool,
-    /// Text is asked for too, or nothing was said.
-    pub text: bool,
-}
-
-impl OutputKinds {
-    /// Text alone.
-    pub(crate) const TEXT: Self = Self { audio: false, image: false, text: true };
-
-    /// What a list of `modalities` asks for. Without one, models that make images do so unasked.
-    pub(crate) fn of(modalities: &List<Raw<'_>>) -> Self {
-        let words: Vec<_> = modalities.0.iter().filter_map(|word| word.text()).collect();
-        let is_asked = |kind: &str| words.iter().any(|word| word.eq_ignore_ascii_case(kind));
-        let is_silent = words.is_empty();
-        Self {
-            audio: is_asked("audio"),
-            image: is_silent || is_asked("image"),
-            text: is_silent || is_asked("text"),
+impl CallRequest {
+    /// Notes something whose cost nothing bounds.
+    pub(crate) fn note_unbounded(&mut self, what: String) {
+        if self.unbounded.len() < MAX_CALLS {
+            self.unbounded.push(what);
         }
     }
-}
 
-impl CallRequest {
     /// Most tokens that instructions, tools and all else beside the messages can be.
     #[must_use]
     pub fn fixed_bound(&self) -> u64 {

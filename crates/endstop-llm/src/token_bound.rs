@@ -7,21 +7,13 @@ use memchr::memmem::Finder;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::ambiguous_keys::{DecidingKey, check_members};
+use crate::content_kinds::{
+    CONTENT_KINDS, ContentHold, ContentKind, ContentMark, DEAR_IMAGES, FILE_TOKENS, IMAGE_TOKENS,
+    ImageData, PartMarks, hold_of,
+};
 use crate::json::{Entry, Key, Raw, fields};
 use crate::limits::MAX_PART_DEPTH;
 use crate::{MessageMark, ReadError};
-
-/// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
-/// providers charge for their largest images.
-pub(crate) const IMAGE_TOKENS: u64 = 20_000;
-
-/// Models whose images are charged as many more tokens than they have, with the most of one image.
-/// Source: OpenAI's guide on images, of tiles of 512 pixels: 2,833 and 5,667 for each of at most 8.
-const DEAR_IMAGES: [(&str, u64); 1] = [("gpt-4o-mini", 48_169)];
-
-/// Tokens that a file is counted as that the request only refers to, where nothing is known of the model: its size
-/// is not known here.
-pub(crate) const FILE_TOKENS: u64 = 200_000;
 
 /// Tokens of instructions of their own that providers add where tools are offered.
 pub(crate) const TOOL_INSTRUCTIONS: u64 = 1_000;
@@ -34,8 +26,8 @@ const CACHE_MARK: &str = "cache_control";
 
 static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(CACHE_MARK));
 
-/// What a value with an image or a file has somewhere, or may have behind an escape.
-static FIND_MEDIA: LazyLock<[Finder<'static>; 9]> = LazyLock::new(|| {
+/// Words of which each value has one whose hold is not its bytes, or the mark of an escape. A test looks for each kind.
+static FIND_MEDIA: LazyLock<[Finder<'static>; 11]> = LazyLock::new(|| {
     let words = [
         "image",
         "file",
@@ -45,6 +37,8 @@ static FIND_MEDIA: LazyLock<[Finder<'static>; 9]> = LazyLock::new(|| {
         "audio",
         "video",
         "_url\"",
+        "item_reference",
+        "container_upload",
         "\\u",
     ];
     words.map(Finder::new)
@@ -96,16 +90,9 @@ const PART_KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["functionResponse", "function_response"]),
 ];
 
-/// Kinds of data whose tokens cannot be more than its bytes: texts, and recordings of a fixed rate.
-const BOUND_BY_BYTES: [&str; 7] = [
-    "text/",
-    "application/json",
-    "application/xml",
-    "audio/wav",
-    "audio/x-wav",
-    "audio/mp3",
-    "audio/mpeg",
-];
+/// Keys of the parts that are inside a part.
+const INNER_KEYS: [&str; 5] =
+    ["content", "output", "parts", "functionResponse", "function_response"];
 
 fields! {
     Part<'j> {
@@ -114,10 +101,6 @@ fields! {
         source: Source<'j> = "source",
         inline: Inline<'j> = "inlineData" | "inline_data",
         reference: Raw<'j> = "fileData" | "file_data",
-        file: Raw<'j> = "file",
-        file_id: Raw<'j> = "file_id",
-        file_url: Raw<'j> = "file_url",
-        inner: Raw<'j> = "content" | "output" | "parts" | "functionResponse" | "function_response",
     }
 }
 
@@ -172,15 +155,15 @@ impl TokenBound {
         check_members(message.members(), MESSAGE_KEYS)?;
         let digest = digest(message)?;
         let Weight { tokens, is_open, has_media, elsewhere, .. } = self.weigh(message.raw())?;
-        let names_output = names_output(message);
+        let kept = kept_output(message);
         Ok(MessageMark {
             digest,
             bound: tokens,
             is_user,
             is_open,
-            has_media,
+            has_media: has_media || kept.is_some_and(ContentHold::is_media),
             elsewhere,
-            names_output,
+            names_output: kept.is_some(),
         })
     }
 
@@ -225,12 +208,36 @@ fields! {
     }
 }
 
-/// Whether a message of the model stands for output that the upstream keeps: reasoning without its encrypted text,
-/// and speech without its data.
-fn names_output(message: &Entry<'_>) -> bool {
-    let is_reasoning = message.get("type").json() == "\"reasoning\"";
-    is_reasoning && message.get("id").is_some() && !message.get("encrypted_content").is_some()
-        || message.get("audio").read::<Audio<'_>>().id.is_some()
+/// The hold of a message of the model that stands for output that the upstream keeps: reasoning without its encrypted
+/// text, and speech without its data.
+fn kept_output(message: &Entry<'_>) -> Option<ContentHold> {
+    let is_kept = |kind: &&ContentKind| match kind.mark {
+        ContentMark::Type(name) => {
+            message.get("type").text().is_some_and(|own| own == name)
+                && message.get("id").is_some()
+                && !message.get("encrypted_content").is_some()
+        }
+        ContentMark::IdIn(key) => message.get(key).read::<Audio<'_>>().id.is_some(),
+        _ => false,
+    };
+    let is_of_message = |kind: &&ContentKind| {
+        matches!(kind.hold, ContentHold::KeptOutput | ContentHold::KeptSpeech)
+    };
+    CONTENT_KINDS.iter().filter(is_of_message).find(is_kept).map(|kind| kind.hold)
+}
+
+impl Part<'_> {
+    fn hold(&self) -> ContentHold {
+        let (kind, source) = (self.kind.text(), self.source.kind.text());
+        let has_inline = self.inline.mime.is_some() || self.inline.data.is_some();
+        let media = self.inline.mime.text().unwrap_or_default().to_ascii_lowercase();
+        hold_of(&PartMarks {
+            kind: kind.as_deref(),
+            source: source.as_deref(),
+            inline: has_inline.then_some(&*media),
+            has_file: self.reference.is_object(),
+        })
+    }
 }
 
 fn length(text: &str) -> u64 {
@@ -273,34 +280,45 @@ impl Weight {
         if !value.is_object() {
             return Ok(());
         }
-        check_members(&value.members(), PART_KEYS)?;
+        let members = value.members();
+        if members.is_empty() && may_have_media(value.json()) {
+            // More than are read.
+            self.file(true);
+            return Ok(());
+        }
+        check_members(&members, PART_KEYS)?;
         let part: Part<'_> = value.read();
-        match part.kind.text().as_deref() {
-            Some("image_url" | "input_image" | "computer_screenshot") => {
-                let address: Address<'_> = part.image_url.read();
-                let url = if address.url.is_some() { address.url } else { part.image_url };
-                match inline_kind(url) {
-                    Some(InlineKind::Image) => self.image(url),
-                    Some(InlineKind::Other) => self.file(true),
-                    None => self.image(Raw::default()),
-                }
+        match part.hold() {
+            ContentHold::Parts | ContentHold::KeptOutput | ContentHold::KeptSpeech => {
+                // Which of several counts is for the server to say.
+                let inner = members.iter().filter(|(key, _)| INNER_KEYS.contains(&key.as_str()));
+                return inner.map(|(_, value)| *value).try_for_each(|it| self.part(it, depth));
             }
-            Some("image") => self.image(part.source.data),
-            Some("document") => match part.source.kind.text().as_deref() {
-                Some("text") => {}
-                Some("content") => return self.part(part.source.content, depth),
-                // Pages of a document are charged as images too, and say nothing in its bytes.
-                _ => self.file(true),
-            },
-            Some("file" | "input_file" | "container_upload") => self.file(true),
-            // What the upstream keeps under an id: reasoning without its text, an earlier recording.
-            Some("item_reference") => self.file(true),
-            Some(kind) if is_recording(kind) => self.recording(value, kind),
-            _ if part.inline.mime.is_some() || part.inline.data.is_some() => self.inline(&part),
-            _ if part.reference.is_object() => self.file(true),
-            _ => return self.part(part.inner, depth),
+            ContentHold::SourceParts => return self.part(part.source.content, depth),
+            ContentHold::Bytes => {}
+            ContentHold::RecordingBytes => self.has_media = true,
+            ContentHold::Image(ImageData::Source) => self.image(part.source.data),
+            ContentHold::Image(ImageData::Inline) => self.image(part.inline.data),
+            ContentHold::Image(ImageData::Address) => self.image_at(part.image_url),
+            ContentHold::MadeImage => {
+                self.tokens = self.tokens.saturating_add(self.image);
+                self.has_media = true;
+            }
+            ContentHold::Recording => self.recording(value, &part.kind.text().unwrap_or_default()),
+            ContentHold::Window | ContentHold::KeptItem => self.file(true),
         }
         Ok(())
+    }
+
+    /// An image at an address, or inside it.
+    fn image_at(&mut self, place: Raw<'_>) {
+        let address: Address<'_> = place.read();
+        let url = if address.url.is_some() { address.url } else { place };
+        match inline_kind(url) {
+            Some(InlineKind::Image) => self.image(url),
+            Some(InlineKind::Other) => self.file(true),
+            None => self.image(Raw::default()),
+        }
     }
 
     /// An image, and its data where the request has it. Only a string is data.
@@ -313,29 +331,15 @@ impl Weight {
         self.has_media = true;
     }
 
-    /// Gemini's data inside a request. A video's tokens depend on its length and on how many frames a second are
-    /// looked at, which its bytes do not tell.
-    fn inline(&mut self, part: &Part<'_>) {
-        let mime = part.inline.mime.text().unwrap_or_default().to_ascii_lowercase();
-        if mime.starts_with("image/") {
-            self.image(part.inline.data);
-        } else if BOUND_BY_BYTES.iter().any(|known| mime.starts_with(known)) {
-            self.has_media |= mime.starts_with("audio/");
-        } else {
-            self.file(true);
-        }
-    }
-
-    /// What a part of this kind has under the name of its kind: inside itself, or somewhere else.
+    /// A recording of a known rate, which a part of this kind has under the name of its kind: inside itself, or
+    /// somewhere else.
     fn recording(&mut self, part: Raw<'_>, kind: &str) {
         let members = part.members();
         let media = members.iter().find(|(key, _)| key.as_str() == kind).map(|(_, value)| *value);
         let media = media.unwrap_or_default();
         let address: Address<'_> = media.read();
         let place = if address.url.is_some() { address.url } else { media };
-        // A list of frames is one of addresses, and a video's bytes do not tell its length.
-        let is_bound = matches!(kind, "audio" | "input_audio" | "audio_url");
-        self.file(!is_bound || !place.json().starts_with('"') || refers(place));
+        self.file(!place.json().starts_with('"') || refers(place));
     }
 
     fn file(&mut self, is_open: bool) {
@@ -344,11 +348,6 @@ impl Weight {
         let tokens = if is_open { FILE_TOKENS } else { IMAGE_TOKENS };
         self.tokens = self.tokens.saturating_add(tokens);
     }
-}
-
-/// Whether parts of this kind are a recording or a document, by the names that servers of OpenAI's APIs use.
-fn is_recording(kind: &str) -> bool {
-    matches!(kind, "video" | "input_video" | "audio" | "input_audio") || kind.ends_with("_url")
 }
 
 /// Whether a text is an address of something elsewhere.

@@ -43,6 +43,7 @@ mod lookup;
 mod rates;
 mod shape;
 mod unit;
+mod unpriced_model;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -61,6 +62,7 @@ pub use shape::{
     UsageShape, context_of, detect_shape, model_of, read_response, read_usage, usage_of,
 };
 pub use unit::{Unit, UnitsError};
+pub use unpriced_model::{UnknownPriceModel, with_unpriced_model};
 pub use usage::{UsageCounts, UsageError, billed_cost};
 
 use clause::Clause;

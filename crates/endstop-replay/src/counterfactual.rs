@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
-use endstop_core::signal::StopReason;
 use endstop_core::units::Money;
 use endstop_core::{Action, Directive, Event, Run, TripRecord};
 
@@ -110,7 +109,7 @@ impl Counterfactual {
 
     /// Natural ends, of a turn or of the run, are not stops of the policy.
     fn ended_by_itself(&self) -> bool {
-        self.run.stop_reason() == Some(StopReason::Completed)
+        self.run.ended_by_itself()
     }
 
     /// A person would be asked here; replay says yes, counts it, and goes on.

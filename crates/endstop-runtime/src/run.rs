@@ -11,6 +11,7 @@ mod ends;
 mod environment;
 mod handle;
 mod node;
+mod pause;
 mod wait;
 
 pub(crate) use chain::LockedChain;

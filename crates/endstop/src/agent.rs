@@ -36,7 +36,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endstop_core::Program;
+use endstop_core::{Program, Run};
 use futures_util::Stream;
 use thiserror::Error;
 
@@ -44,7 +44,9 @@ pub use agent_run::{Approval, ApprovalRequest, Approver};
 pub use builder::{
     AgentBuilder, BuildError, DEFAULT_KILL_INTERVAL, DEFAULT_PARALLEL_TOOLS, DEFAULT_POLICY,
 };
-pub use endstop_runtime::{DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS};
+pub use endstop_runtime::{
+    DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, RunHandle, WRAP_UP_OUTPUT_TOKENS,
+};
 pub use hooks::{Hook, HookContext, HookResult, Trigger};
 pub use retry::{BreakerDecision, CircuitBreaker, RetryPolicy};
 pub use source::CancellationSource;
@@ -213,7 +215,8 @@ impl AgentLoop {
     ///
     /// A state that ended on its own and has a new user's message begins a new run, which continues its conversation
     /// and names it as `previous`: counters and limits begin again, a shared budget continues. A state that was stopped
-    /// is given back as it is; [`AgentState::warnings`] says so if it has a new message.
+    /// is given back as it is; [`AgentState::warnings`] says so if it has a new message. It continues with its counters if
+    /// the limit that stopped it was raised since, or after [`AgentState::reopened`].
     ///
     /// # Errors
     ///
@@ -262,6 +265,19 @@ impl AgentLoop {
         let (state, lock) = resume::load(self, id).await?;
         let run = agent_run::root(self, state, Some(lock)).await?;
         Ok(Iteration::new(run).into_last_state().await)
+    }
+
+    /// Whether a run that limits had stopped continues if its state is executed: this agent's policy has other limits, and
+    /// none of them stops it now.
+    ///
+    /// # Errors
+    ///
+    /// If the saved decision core cannot be restored under this agent's policy.
+    pub fn has_raised_limits_of(&self, state: &AgentState) -> Result<bool, ExecuteError> {
+        let Some(core) = state.execution.core.clone() else { return Ok(false) };
+        let run = Run::from_state(Arc::clone(self.program()), *core)
+            .map_err(|error| ExecuteError::Restore { run: state.id.clone(), error })?;
+        Ok(run.was_stopped_by_other_rules())
     }
 
     /// The state of a run of the agent's store, brought up to what its trace says, without running it.
@@ -378,6 +394,37 @@ impl Iteration {
             self.phase = Phase::Over;
         }
         true
+    }
+
+    /// The live run, for other tasks: to pause and resume it ([`RunHandle::pause`], [`RunHandle::resume`]), to set a signal
+    /// ([`RunHandle::signal`]), to look at it. A pause covers sub-agents; a stored run keeps it if the process ends, and is
+    /// resumed by the next [`AgentLoop::resume`] or [`AgentLoop::execute`].
+    ///
+    /// ```
+    /// # use endstop::agent::{AgentLoop, AgentState};
+    /// # use endstop::core::condition::named::max_steps;
+    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let model = ScriptedModel::new("scripted").reply(Reply::text("Forty-two."));
+    /// # let agent = AgentLoop::builder("answerer").model(model).stop_when(max_steps(5)).build()?;
+    /// let mut steps = agent.iterate(AgentState::with_prompt("What is the answer?")).await?;
+    /// let run = steps.handle();
+    /// assert!(run.pause("ann", "lunch"));
+    /// let later = tokio::spawn(async move {
+    ///     tokio::time::sleep(Duration::from_millis(10)).await;
+    ///     run.resume("ann")
+    /// });
+    /// while steps.advance().await {}
+    /// assert!(later.await?);
+    /// assert_eq!(steps.into_state().final_response(), Some("Forty-two."));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn handle(&self) -> RunHandle {
+        self.run.run().clone()
     }
 
     /// The state as it is.

@@ -117,7 +117,8 @@ pub struct ModelEnd {
     pub usage: Option<TokenUsage>,
     /// Output tokens that were reasoning; contained in `usage.output`.
     pub reasoning_tokens: Option<u64>,
-    /// What the provider says that the call cost; wins over a computed cost.
+    /// The cost that the provider reports. It counts if it is higher than that of the price table, if the table lacks the
+    /// model, or if the provider is OpenRouter, which bills by it.
     pub cost: Option<Money>,
     /// The provider's finish reason, raw.
     pub finish: Option<String>,

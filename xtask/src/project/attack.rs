@@ -51,11 +51,20 @@ enum Judgment {
     AboveBooks,
     /// Calls were stopped that have to be let through.
     Stopped,
+    /// Calls that have to be refused were let through, or were refused for another reason.
+    NotRefused,
+    /// It would not pass its limit without Endstop either.
+    Harmless,
 }
 
 impl Finished {
     fn judgment(&self) -> Judgment {
-        let Played { tries, calls, billed, .. } = self.played;
+        let Played { tries, unlimited, refused, calls, billed, .. } = self.played;
+        let (is_refused, has_bill) = match self.row.expected {
+            Expected::Refused(..) => (refused == tries && calls == 0, true),
+            Expected::Bounded => (true, true),
+            Expected::GoesOn | Expected::RestsOn(_) => (true, false),
+        };
         let limit = self.row.limit.saturating_mul(DOLLAR) / 100;
         let found = if self.row.expected == Expected::GoesOn && calls < tries {
             Judgment::Stopped
@@ -63,6 +72,10 @@ impl Finished {
             Judgment::AboveLimit
         } else if billed > self.played.books() {
             Judgment::AboveBooks
+        } else if !is_refused {
+            Judgment::NotRefused
+        } else if has_bill && unlimited <= limit {
+            Judgment::Harmless
         } else {
             Judgment::Holds
         };
@@ -98,22 +111,28 @@ impl Finished {
 
     fn verdict(&self) -> String {
         let text = match self.judgment() {
-            Judgment::Holds => "holds".to_owned(),
+            Judgment::Holds => match self.row.expected {
+                Expected::Refused(status, _) => format!("holds: refused ({status})"),
+                Expected::Bounded | Expected::GoesOn | Expected::RestsOn(_) => "holds".to_owned(),
+            },
             Judgment::Assumed(name) => format!("assumes: {name}"),
             Judgment::AboveLimit => "ABOVE THE LIMIT".to_owned(),
             Judgment::AboveBooks => "ABOVE OUR BOOKS".to_owned(),
             Judgment::Stopped => "STOPPED".to_owned(),
+            Judgment::NotRefused => "NOT REFUSED".to_owned(),
+            Judgment::Harmless => "NO ATTACK".to_owned(),
         };
         if self.known().is_some() { format!("{text} (known)") } else { text }
     }
 
     fn json(&self) -> Value {
-        let Played { tries, calls, billed, confirmed, unconfirmed } = self.played;
+        let Played { tries, unlimited, calls, billed, confirmed, unconfirmed, .. } = self.played;
         json!({
             "attack": self.row.name,
             "what": self.row.what,
             "limit_usd": dollars(self.row.limit.saturating_mul(DOLLAR) / 100),
             "tries": tries,
+            "unlimited_usd": dollars(unlimited),
             "calls": calls,
             "billed_usd": dollars(billed),
             "confirmed_usd": dollars(confirmed),
@@ -177,19 +196,20 @@ fn play_all(rows: &[Row]) -> Result<Vec<Finished>, String> {
 
 fn table(finished: &[Finished]) -> String {
     let mut text = "\
-| attack | what is done | limit | tries | calls | billed | confirmed | unconfirmed | result |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| attack | what is done | limit | tries | unlimited | calls | billed | confirmed | unconfirmed | result |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 "
     .to_owned();
     for it in finished {
-        let Played { tries, calls, billed, confirmed, unconfirmed } = it.played;
+        let Played { tries, unlimited, calls, billed, confirmed, unconfirmed, .. } = it.played;
         // Writing to a text does not fail.
         let _ = writeln!(
             text,
-            "| {} | {} | ${} | {tries} | {calls} | ${} | ${} | ${} | {} |",
+            "| {} | {} | ${} | {tries} | ${} | {calls} | ${} | ${} | ${} | {} |",
             it.row.name,
             it.row.what,
             dollars(it.row.limit.saturating_mul(DOLLAR) / 100),
+            dollars(unlimited),
             dollars(billed),
             dollars(confirmed),
             dollars(unconfirmed),

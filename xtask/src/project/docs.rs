@@ -2,7 +2,7 @@
 
 mod cli;
 mod conditions;
-mod provider_tools;
+mod metering;
 mod schema;
 
 use std::fs;
@@ -21,8 +21,8 @@ type Page = (&'static str, fn() -> String);
 const GENERATED: &[Page] = &[
     ("docs/cli.md", cli::page),
     ("docs/conditions.md", conditions::page),
+    ("docs/metering.md", metering::page),
     ("docs/policy.schema.json", schema::page),
-    ("docs/provider-tools.md", provider_tools::page),
 ];
 
 /// Why a page could not be written.

@@ -16,10 +16,13 @@ use std::sync::Arc;
 use endstop::agent::{AgentBuilder, AgentLoop, AgentState, ExecuteError};
 use endstop::cancel::interrupt::cancel_on_interrupt;
 use endstop::cancel::{CancelToken, FileKillSwitch};
+use endstop::core::signal::StopSignal;
+use endstop::message::Message;
 use endstop::model::Model;
 use endstop::observe::{ConsoleObserver, Screen, StatusLine, TraceRecorder};
 use endstop::tool::builtin::{Builtin, Workspace, tools};
 
+use super::control_files::{ControlFiles, OutsideAct};
 use super::limits::{self, usd};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::limits::MAX_PROMPT_BYTES;
@@ -42,7 +45,8 @@ Examples:
 The answer goes to standard output, everything else to standard error. All limits hold together:
 those of --policy or --stop, and those of --steps, --usd and --timeout. With --resume the stored
 limits hold too, unless --policy or --stop takes their place. Ctrl-C stops the run after what is
-in flight, a second one cuts that, a third ends the process.
+in flight, a second one cuts that, a third ends the process. --resume continues such a run, and one whose
+limit was raised, with its counters.
 
 A cost limit needs a price. Under the default limits a model without one goes on, with a
 warning; under others its call stops the run, unless --unpriced says something else.
@@ -106,6 +110,8 @@ pub struct AgentArgs {
     /// A kill switch: while this file exists nothing begins, and what is in flight is aborted
     #[arg(long, value_name = "FILE")]
     kill_file: Option<PathBuf>,
+    #[command(flatten)]
+    control: ControlFiles,
     /// Print what happens, one line an event; twice: with the model's words
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -154,7 +160,7 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     };
     let prompt = prompt(args.prompt.as_deref(), stored.is_some())?;
     let mut setup = Setup::of(args, stored.as_ref())?;
-    let done = stored.as_ref().map_or(0, |state| state.steps().len());
+    let done = stored.as_ref().map_or(0, answered);
     let model = model::open(&setup.model, done)?;
     setup.look_up(&*model);
     let screen = Arc::new(Screen::stderr());
@@ -183,16 +189,49 @@ async fn drive(args: &AgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     }
     setup.warn();
     output::note(setup.announcement().trim_end());
-    limits::tell_of_signals(&setup.policy, None);
+    args.control.tell_of_signals(&setup.policy);
     tokio::spawn(cancel_on_interrupt(token.clone()));
     tokio::spawn(tell_of_interrupt(token));
     let before = stored.as_ref().map_or(0, |stored| stored.messages.len());
-    let state = agent.execute(state).await.map_err(cannot_run)?;
+    let state = execute(&agent, state, &args.control).await.map_err(cannot_run)?;
     if let Some(record) = &record {
         record.tell_of_problems();
     }
     let how = end::How { as_json: args.json, is_kept: !args.no_store, before };
     end::tell(&state, &setup, &how, &overshoot.get(), out)
+}
+
+/// How many responses of a recorded run the conversation of a stored run has used.
+fn answered(state: &AgentState) -> usize {
+    if state.previous.is_none() {
+        // Requests that failed were answered as well.
+        return state.steps().len();
+    }
+    let is_response = |message: &&Message| matches!(message, Message::Assistant { .. });
+    state.messages.iter().filter(is_response).count()
+}
+
+/// Drives the run to its end, or to a pause that nobody resolves now.
+async fn execute(
+    agent: &AgentLoop,
+    state: AgentState,
+    control: &ControlFiles,
+) -> Result<AgentState, ExecuteError> {
+    let mut run = agent.iterate(state).await?;
+    let handle = run.handle();
+    let outside = control.watch(|act| match act {
+        OutsideAct::Pause { by, why } => drop(handle.pause(by, why)),
+        OutsideAct::Resume { by } => drop(handle.resume(by)),
+        OutsideAct::Signal { name } => drop(handle.signal(name)),
+    });
+    let driven = async { while run.advance().await {} };
+    tokio::select! {
+        // A file that is there already is seen before the first step.
+        biased;
+        never = outside => match never {},
+        () = driven => {}
+    }
+    Ok(run.into_state())
 }
 
 fn record(args: &AgentArgs, setup: &Setup) -> Result<Option<Record>, CliError> {
@@ -309,7 +348,12 @@ async fn resumed(
     prompt: Option<String>,
 ) -> Result<AgentState, CliError> {
     let mut state = agent.load(&stored.id).await.map_err(cannot_run)?;
-    if keep::has_ended(&state, prompt.is_some())? {
+    if state.last_stop_signal().is_some_and(StopSignal::is_cancellation) {
+        output::note("that run was cancelled: it continues with its counters");
+        state = state.reopened();
+    } else if agent.has_raised_limits_of(&state).map_err(cannot_run)? {
+        output::note("that run was stopped by another limit: it continues with its counters");
+    } else if keep::has_ended(&state, prompt.is_some())? {
         output::note("that run has ended: this is a new one, with its conversation");
         state = state.next_execution();
     }
@@ -317,7 +361,7 @@ async fn resumed(
         state = approved(approval, setup, state)?;
     }
     Ok(match prompt {
-        Some(prompt) => state.with_message(endstop::message::Message::user(prompt)),
+        Some(prompt) => state.with_message(Message::user(prompt)),
         None => state,
     })
 }

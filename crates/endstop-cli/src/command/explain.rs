@@ -10,6 +10,7 @@ use endstop_price::PriceTable;
 use endstop_replay::{Explained, Options, explain};
 use serde_json::json;
 
+use super::gateway::with_prices;
 use super::replay::input::{prices, transcripts, warn_folded};
 use crate::error::{CliError, causes};
 use crate::policy_source::{load_expression, load_file};
@@ -62,6 +63,7 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     };
     let table = prices(args.prices.as_deref())?;
     let prices = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
+    let policy = with_prices(policy, prices)?;
     let outcomes = BTreeMap::new();
     let options =
         Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1, as_live: args.as_live };

@@ -16,7 +16,7 @@ use endstop::core::policy::{Accounting, OnClientGone, OnUnknownUsage, Policy};
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams};
-use endstop_price::PriceTable;
+use endstop_price::{PriceTable, with_unpriced_model};
 use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;
@@ -57,6 +57,9 @@ pub(super) struct GatewayArgs {
     /// The output cap of calls that bring none, where money or tokens are limited
     #[arg(long, value_name = "TOKENS", default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..))]
     max_output: u64,
+    /// The least output that a call is sent for, where a limit lowers its output cap [default: the policy's value, or 16]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    min_output: Option<u64>,
     /// Let parallel calls wait for each other if their output caps do not fit together, instead of lowering the caps
     #[arg(long)]
     no_fair_shares: bool,
@@ -124,6 +127,17 @@ pub(super) fn compiled(policy: &Policy) -> Result<Arc<Program>, CliError> {
     program.map(Arc::new).map_err(|error| CliError::new(causes(&error)))
 }
 
+/// The policy with the rates of the model that it names for calls without a price.
+///
+/// # Errors
+/// If the table does not have that model.
+pub(super) fn with_prices(policy: Policy, table: &PriceTable) -> Result<Policy, CliError> {
+    with_unpriced_model(policy, table).map_err(|error| {
+        CliError::new(causes(&error))
+            .with_hint("`endstop price` lists models; --prices FILE adds one")
+    })
+}
+
 impl GatewayArgs {
     /// Whether the scripted model is the upstream.
     pub(super) fn is_sim(&self) -> bool {
@@ -150,6 +164,7 @@ impl GatewayArgs {
         let prices = self.table()?;
         let mut policy = setup.policy;
         self.account(&mut policy.accounting);
+        let policy = with_prices(policy, prices)?;
         let program = compiled(&policy)?;
         unseen::unseen(&policy).iter().for_each(|warning| output::warn(warning));
         let (upstreams, sim) = self.upstreams().await?;
@@ -180,6 +195,7 @@ impl GatewayArgs {
         accounting.allow_unmetered.extend(self.allow_unmetered.iter().cloned());
         accounting.on_client_gone = self.on_client_gone.or(accounting.on_client_gone);
         accounting.on_unknown_usage = self.unknown_usage.or(accounting.on_unknown_usage);
+        accounting.min_output_tokens = self.min_output.or(accounting.min_output_tokens);
     }
 
     async fn upstreams(&self) -> Result<(Upstreams, Option<Sim>), CliError> {

@@ -238,8 +238,8 @@ pub(super) fn tell_of_signals(policy: &Policy, control: Option<&str>) {
                     serde_json::json!({ "name": name })
                 )),
                 None => output::warn(&format!(
-                    "rule {id} waits for the signal `{name}`, and nothing can set it here; `endstop serve \
-                     --control-token-env VAR` has a control API that does"
+                    "rule {id} waits for the signal `{name}`, and nothing sets it: add --control-token-env VAR for \
+                     the control API"
                 )),
             }
         }

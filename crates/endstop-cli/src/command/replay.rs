@@ -19,6 +19,7 @@ use endstop_price::PriceTable;
 use endstop_replay::{Options, Report, RunReport, replay};
 use endstop_transcript::{self, Transcript};
 
+use super::gateway::with_prices;
 use crate::error::{CliError, causes};
 use crate::output;
 use crate::policy_source::{load_expression, load_file, load_text};
@@ -141,8 +142,17 @@ impl Inputs {
         Ok(Self { transcripts, warnings, is_sample, outcomes, prices, jobs, as_live })
     }
 
+    fn table(&self) -> &PriceTable {
+        self.prices.as_ref().unwrap_or_else(|| PriceTable::embedded())
+    }
+
+    /// The policy with the rates of the model that it names for calls without a price.
+    fn priced(&self, policy: Policy) -> Result<Policy, CliError> {
+        with_prices(policy, self.table())
+    }
+
     fn options<'a>(&'a self, policy: &'a Policy) -> Options<'a> {
-        let prices = self.prices.as_ref().unwrap_or_else(|| PriceTable::embedded());
+        let prices = self.table();
         let Self { outcomes, jobs, as_live, .. } = self;
         Options { policy, outcomes, prices, jobs: *jobs, as_live: *as_live }
     }
@@ -210,7 +220,7 @@ fn one_policy(
     inputs: &Inputs,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
-    let policy = policy(args)?;
+    let policy = inputs.priced(policy(args)?)?;
     let mut report = counted(inputs, &policy)?;
     if args.json {
         report.warnings = [inputs.warnings.as_slice(), &report.warnings].concat();

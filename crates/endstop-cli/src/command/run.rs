@@ -29,8 +29,9 @@ use endstop_gateway::{Counts, Runs};
 
 use nix::sys::signal::Signal;
 
-use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
-use super::limits::{Limits, OF_COMMAND, in_words, span, tell_of_signals};
+use super::control_files::{ControlFiles, OutsideAct};
+use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled, with_prices};
+use super::limits::{Limits, OF_COMMAND, in_words, span};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 use child::Ended;
@@ -81,6 +82,8 @@ pub struct RunArgs {
     /// Write an Endstop trace of the run, for `endstop replay` and `endstop explain`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    control: ControlFiles,
     /// How long the command may take to end by itself once the run has stopped
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10s")]
     grace: Duration,
@@ -155,7 +158,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     };
     let open = args.gateway.open(setup).await?;
     announce(args, &chosen.policy, chosen.is_default);
-    tell_of_signals(&chosen.policy, None);
+    args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
     let ended = supervised(args, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
@@ -213,7 +216,10 @@ fn run_environment(
     environment.observers.push(Arc::new(watcher));
     environment.observers.push(Arc::new(reporter));
     let dry_run = match args.dry_run {
-        true => Some(Arc::new(DryRunObserver::new(compiled(policy)?))),
+        true => {
+            let policy = with_prices(policy.clone(), args.gateway.table()?)?;
+            Some(Arc::new(DryRunObserver::new(compiled(&policy)?)))
+        }
         false => None,
     };
     if let Some(dry_run) = &dry_run {
@@ -273,7 +279,15 @@ async fn supervised(
         pause_limit: args.gateway.pause_limit,
         state: State::new(wants_terminal),
     };
-    Ok(supervisor.watch().await)
+    let outside = args.control.watch(|act| match act {
+        OutsideAct::Pause { by, why } => drop(open.gateway.pause(id, by, why)),
+        OutsideAct::Resume { by } => drop(open.gateway.resume(id, by)),
+        OutsideAct::Signal { name } => drop(open.gateway.signal(id, name)),
+    });
+    tokio::select! {
+        never = outside => match never {},
+        ended = supervisor.watch() => Ok(ended),
+    }
 }
 
 /// Ends the gateway, so that every call is settled.

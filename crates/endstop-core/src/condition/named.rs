@@ -15,7 +15,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::literal::{Literal, seconds, wall_text};
+use super::literal::{Literal, LiteralValue, seconds, wall_text};
 use super::{CompareOp, Comparison, Condition, Fact, Gauge, GaugeId};
 use crate::diagnostic::Diagnostic;
 use crate::signal::StopReason;
@@ -43,9 +43,32 @@ impl Named {
         &self.expansion
     }
 
+    /// The first argument that is a text.
+    fn text(&self) -> Option<&str> {
+        self.arguments.iter().find_map(|(_, literal)| match &literal.value {
+            LiteralValue::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
     /// The arguments as written: a name where one was given, and the literal.
     pub fn arguments(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
         self.arguments.iter().map(|(name, literal)| (name.as_deref(), literal.raw.as_str()))
+    }
+}
+
+impl Condition {
+    /// The model whose prices calls without a price have, as `max_usd` names it. Recursion is bounded by the depth that a
+    /// condition may have.
+    pub(crate) fn unpriced_model(&self) -> Option<&str> {
+        match self {
+            Self::Named(named) => {
+                let is_money =
+                    matches!(named.expansion(), Self::Compare(it) if it.gauge.id == GaugeId::Cost);
+                named.text().filter(|_| is_money)
+            }
+            other => other.parts().into_iter().find_map(Self::unpriced_model),
+        }
     }
 }
 
@@ -86,7 +109,7 @@ named! {
     ["max_tokens", "MaxTokens", "token_budget", "TokenBudget"] tokens, "max_tokens(50k)",
         TokenLimitReached, "the run after so many tokens, input and output";
     ["max_usd", "MaxUsd"] usd, "max_usd(2.00)",
-        CostLimitReached, "the run at this much money; a bare number is dollars";
+        CostLimitReached, "the run at this much money; a bare number is dollars; `model=\"gpt-4o\"` prices calls without a price as that model";
     ["timeout", "Timeout", "MaxSeconds"] timeout, "timeout(60s)",
         TimeLimitReached, "the run after so much active time";
     ["deadline", "Deadline"] deadline, "deadline(\"2026-11-30T12:00Z\")",
@@ -180,7 +203,7 @@ mod read {
         count(arguments, GaugeId::Tokens)
     }
 
-    /// `model` names the price for calls that name none; it changes no decision, so it is not expanded.
+    /// `model` names the price for calls without one ([`Condition::unpriced_model`]); it is no part of the expansion.
     pub(super) fn usd(arguments: &mut Arguments) -> Built {
         let money = arguments.dollars("usd")?;
         arguments.optional_text("model")?;

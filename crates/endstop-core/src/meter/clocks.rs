@@ -14,6 +14,12 @@ pub(crate) struct Clocks {
     paused_since: Option<Millis>,
     /// Paused in all, up to then.
     paused: Millis,
+    /// Whether the live process waits for an approval.
+    #[serde(skip_serializing_if = "is_false")]
+    is_waiting: bool,
+    /// Whether the run is paused from outside.
+    #[serde(skip_serializing_if = "is_false")]
+    is_held: bool,
     last_activity: Millis,
 }
 
@@ -65,14 +71,30 @@ impl Clocks {
         self.last_activity = before.last_activity;
     }
 
-    pub(crate) fn pause(&mut self) {
-        self.paused_since.get_or_insert(self.at);
+    /// The live process waits for an approval, or no longer does.
+    pub(crate) fn wait(&mut self, waits: bool) {
+        self.is_waiting = waits;
+        self.stop_or_start();
     }
 
-    pub(crate) fn resume(&mut self) {
-        if let Some(since) = self.paused_since.take() {
+    /// The run is paused from outside, or no longer is.
+    pub(crate) fn hold(&mut self, holds: bool) {
+        self.is_held = holds;
+        self.stop_or_start();
+    }
+
+    /// `active` stands still for either cause.
+    fn stop_or_start(&mut self) {
+        if self.is_waiting || self.is_held {
+            self.paused_since.get_or_insert(self.at);
+        } else if let Some(since) = self.paused_since.take() {
             let length = self.at.0.saturating_sub(since.0);
             self.paused.0 = self.paused.0.saturating_add(length);
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }

@@ -58,6 +58,15 @@ impl Facts {
         any
     }
 
+    /// Nobody cancels the run any more.
+    pub(crate) fn forget_cancellation(&mut self, program: &Program) {
+        for (fact, state) in program.facts().rows().iter().zip(self.0.rows_mut()) {
+            if *fact == Fact::Cancelled {
+                state.truth = Truth::False;
+            }
+        }
+    }
+
     /// What is true of a step is not known before it ends.
     pub(crate) fn begin_step(&mut self, program: &Program) {
         for (fact, state) in program.facts().rows().iter().zip(self.0.rows_mut()) {

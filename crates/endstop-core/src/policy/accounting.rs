@@ -26,6 +26,9 @@ pub struct Accounting {
     /// Names of things in requests that are sent although their cost cannot be bounded, as refusals name them;
     /// [`ALL`](Self::ALL) for everything.
     pub allow_unmetered: Vec<String>,
+    /// The output tokens below which a call is refused instead of sent with a lower cap. At least 1; drivers use 16 if the
+    /// policy says nothing.
+    pub min_output_tokens: Option<u64>,
 }
 
 /// The charge for a complete response whose usage is not reported.
@@ -130,6 +133,7 @@ impl Accounting {
             },
             on_client_gone: self.on_client_gone.or(narrower.on_client_gone),
             allow_unmetered,
+            min_output_tokens: self.min_output_tokens.max(narrower.min_output_tokens),
         }
     }
 
@@ -146,6 +150,9 @@ impl Accounting {
             let names = self.allow_unmetered.iter().map(|name| super::write::toml_string(name));
             let names = names.collect::<Vec<_>>().join(", ");
             lines.push(alloc::format!("allow_unmetered = [{names}]\n"));
+        }
+        if let Some(tokens) = self.min_output_tokens {
+            lines.push(alloc::format!("min_output_tokens = {tokens}\n"));
         }
         if lines.is_empty() {
             return String::new();
@@ -171,6 +178,16 @@ mod tests {
         assert_eq!(merged(&["all"], &["b"]), ["b"]);
         assert_eq!(merged(&["a"], &["all"]), ["a"]);
         assert_eq!(merged(&["a"], &[]), ["a"]);
+    }
+
+    #[test]
+    fn the_larger_least_output_of_two_policies_holds() {
+        let least = |min_output_tokens| Accounting { min_output_tokens, ..Accounting::default() };
+        for (one, other, both) in
+            [(Some(1), Some(64), 64), (Some(64), Some(1), 64), (None, Some(9), 9)]
+        {
+            assert_eq!(least(one).merge(&least(other)), least(Some(both)));
+        }
     }
 
     #[test]

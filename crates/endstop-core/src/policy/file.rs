@@ -81,6 +81,10 @@ struct AccountingText {
     /// Names of things in requests that are sent although their cost cannot be bounded; "all" for everything.
     #[serde(default)]
     allow_unmetered: Vec<String>,
+    /// The output tokens below which a call is refused instead of sent with a lower cap; 16 by default.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>", range(min = 1)))]
+    min_output_tokens: Option<Spanned<u64>>,
 }
 
 /// Details of one rule.
@@ -302,7 +306,16 @@ fn accounting(text: &AccountingText) -> Result<Accounting, Diagnostic> {
             .transpose()?,
         on_client_gone: text.on_client_gone.as_ref().map(|it| one_of(it, &ends)).transpose()?,
         allow_unmetered: text.allow_unmetered.clone(),
+        min_output_tokens: text.min_output_tokens.as_ref().map(at_least_one).transpose()?,
     })
+}
+
+fn at_least_one(count: &Spanned<u64>) -> Result<u64, Diagnostic> {
+    match *count.get_ref() {
+        0 => Err(Diagnostic::new("0 output tokens are no response".to_string(), count.span())
+            .with_help("write at least 1")),
+        count => Ok(count),
+    }
 }
 
 /// The value of a word.

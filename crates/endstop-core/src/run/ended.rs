@@ -23,17 +23,25 @@ pub(super) struct Ended {
     record: Option<Box<TripRecord>>,
     /// It ended by itself: a user's message or another step goes on.
     natural: bool,
+    /// A response came after the stop: the stop may have cut it off.
+    #[serde(default, skip_serializing_if = "is_false")]
+    has_late_response: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 impl Ended {
     /// The run ended by itself; [`keep`](Self::keep) adds the record.
     pub(super) const fn by_itself() -> Self {
-        Self { record: None, natural: true }
+        Self { record: None, natural: true, has_late_response: false }
     }
 
     /// The run was stopped.
     pub(super) fn stopped(record: TripRecord) -> Self {
-        Self { record: Some(Box::new(record)), natural: false }
+        Self { record: Some(Box::new(record)), natural: false, has_late_response: false }
     }
 
     pub(super) const fn is_natural(&self) -> bool {
@@ -80,8 +88,13 @@ impl Ended {
         }
     }
 
+    pub(super) const fn has_late_response(&self) -> bool {
+        self.has_late_response
+    }
+
     /// What was in flight at the end is settled.
     pub(super) fn settle(&mut self, sight: Sight<'_>) {
+        self.has_late_response |= !self.natural;
         if let Some(record) = &mut self.record {
             record.settle(sight);
         }

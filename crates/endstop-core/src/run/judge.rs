@@ -192,7 +192,8 @@ fn without_signals(
     let own = event.source == Source::Own;
     let streams =
         matches!(event.kind, EventKind::Piece { .. } | EventKind::Tick | EventKind::Reply { .. });
-    if !streams && pauses(sight, state, after_step) {
+    let is_held_back = state.pause.is_some() && is_held_back(&event.kind);
+    if is_held_back || !streams && pauses(sight, state, after_step) {
         return Decision::Pause;
     }
     match &event.kind {
@@ -222,11 +223,17 @@ const fn is_beside_wrap_up(kind: &EventKind<'_>, own: bool) -> bool {
     }
 }
 
-/// Whether a pause has hidden that the run ended by itself, and has just been approved.
+/// Whether a pause or a stop has hidden that the run ended by itself, and has just been approved or taken back.
 const fn is_end_paused(state: &State, kind: &EventKind<'_>) -> bool {
     let step = state.meter.step();
     let ends = !step.is_open() && step.ends_naturally();
-    matches!(kind, EventKind::Approved { .. }) && ends && state.ended.is_none()
+    let is_back = matches!(kind, EventKind::Approved { .. } | EventKind::Reopened { .. });
+    is_back && ends && state.ended.is_none()
+}
+
+/// Whether a pause from outside lets nothing of this kind begin.
+pub(super) const fn is_held_back(kind: &EventKind<'_>) -> bool {
+    matches!(kind, EventKind::StepBegin | EventKind::AttemptBegin { .. })
 }
 
 /// Whether a pause rule trips. As for a stop, numeric limits alone do not hold up a run that has just ended

@@ -175,6 +175,10 @@ impl Overrides {
         self.push(meter, "a person".to_string(), Some(rule), what);
     }
 
+    pub(super) fn record_reopening(&mut self, meter: &Meter, by: &str) {
+        self.push(meter, by.to_string(), None, "reopened".to_string());
+    }
+
     fn push(&mut self, meter: &Meter, by: String, rule: Option<&str>, what: String) {
         if self.history.len() >= MAX_OVERRIDE_RECORDS {
             self.history.remove(0);

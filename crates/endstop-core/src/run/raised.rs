@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_RAISED;
-use crate::signal::StopSignal;
+use crate::signal::{LIMIT_SOURCE, StopReason, StopSignal};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Raised {
@@ -66,9 +66,29 @@ impl RaisedSignals {
         self.standing.len() < before
     }
 
+    /// Clears what a reopening takes back: cancellations, and stops for responses that a limit cut off. Whether there were
+    /// such responses.
+    pub(super) fn clear_for_reopening(&mut self) -> bool {
+        let is_cut = self.signals().any(is_of_limit);
+        self.standing.retain(|raised| {
+            raised.signal.reason != StopReason::UserRequested && !is_of_limit(&raised.signal)
+        });
+        is_cut
+    }
+
+    /// Whether only limits of the policy stand here, by responses that they cut off.
+    pub(super) fn are_of_limits(&self) -> bool {
+        self.signals().all(is_of_limit)
+    }
+
     /// Saved signals, no more than a run keeps.
     pub(super) fn fit(mut self) -> Self {
         self.standing.truncate(MAX_RAISED);
         self
     }
+}
+
+/// Whether the driver raised it because a limit cut a response off.
+fn is_of_limit(signal: &StopSignal) -> bool {
+    signal.source.as_deref() == Some(LIMIT_SOURCE)
 }

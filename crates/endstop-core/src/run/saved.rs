@@ -12,6 +12,7 @@ use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::ended::Ended;
 use super::state::State;
 use crate::directive::Status;
 use crate::limits::{MAX_PROBE_STATE, MAX_STATE};
@@ -129,11 +130,19 @@ impl RunState {
         self.state.status
     }
 
+    /// Whether the run has ended by itself, as [`Run::ended_by_itself`](super::Run::ended_by_itself).
+    #[must_use]
+    pub fn ended_by_itself(&self) -> bool {
+        self.state.ended.as_ref().is_some_and(Ended::is_natural)
+    }
+
     /// Lets a paused run go on: what begins next is judged anew, because the cause of the pause may be gone.
-    pub const fn go_on(&mut self) {
+    /// A process that waited for an approval waits no longer. A pause from outside stays.
+    pub fn go_on(&mut self) {
         if matches!(self.state.status, Status::Paused) {
             self.state.status = Status::InProgress;
         }
+        self.state.meter.stop_waiting();
     }
 
     /// The state and the probes under a program, which may be that of another policy. Everything that came from

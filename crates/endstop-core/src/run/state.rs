@@ -12,6 +12,7 @@ use crate::meter::{Meter, WorstCase};
 use crate::policy::Action;
 use crate::program::{Names, Program, carried};
 use crate::table::{RuleIx, Table};
+use crate::trip_record::PauseRequest;
 
 /// What a run has done about one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub(super) struct State {
     /// Replies dropped in a row.
     pub(super) retries_in_row: u32,
     pub(super) ended: Option<Ended>,
+    /// The pause from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pause: Option<PauseRequest>,
 }
 
 impl State {

@@ -37,7 +37,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::judge::{is_judged_first, is_natural_end, stands};
+use super::judge::{is_held_back, is_judged_first, is_natural_end, stands};
 use crate::counter::Counter;
 use crate::event::{Event, EventKind, Source};
 use crate::meter::{Meter, Reading, Sight, Truth};
@@ -90,6 +90,8 @@ pub struct Watch {
     touched: Vec<RuleIx>,
     judged: bool,
     has_ended: bool,
+    /// A pause from outside lets nothing begin.
+    is_held: bool,
     is_exact: bool,
 }
 
@@ -116,6 +118,7 @@ impl Watch {
             touched: program.rules().indices().collect(),
             judged: false,
             has_ended: false,
+            is_held: false,
             is_exact: true,
             meter,
             probes,
@@ -177,7 +180,9 @@ impl Watch {
                 self.meter.project(None);
                 self.touch_projected(&watched);
             }
-            self.meter.begin(program, &mut self.probes, event);
+            if !(self.is_held && is_held_back(&event.kind)) {
+                self.meter.begin(program, &mut self.probes, event);
+            }
             self.judged = false;
         }
         (!self.now.is_empty()).then_some(Trip { policies: &self.now, steps, tokens, cost })
@@ -221,7 +226,13 @@ impl Watch {
                 self.is_exact &= signal.reason != StopReason::Completed;
                 return true;
             }
-            EventKind::ContinuationRequested { .. } => self.is_exact = false,
+            EventKind::PauseRequested { .. } if event.source == Source::Own => self.is_held = true,
+            EventKind::ResumeRequested { .. } if event.source == Source::Own => {
+                self.is_held = false
+            }
+            EventKind::ContinuationRequested { .. } | EventKind::Reopened { .. } => {
+                self.is_exact = false;
+            }
             EventKind::Approved { rule, limit: Some(_) } => {
                 self.is_exact &= watched.program().rule_of_id(rule).is_none();
             }

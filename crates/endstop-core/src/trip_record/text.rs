@@ -13,11 +13,7 @@ impl Display for TripRecord {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.primary {
             Some(signal) => write!(f, "{}: {signal}", self.status.name())?,
-            None => match self.rules.iter().find(|rule| rule.action == Action::Pause && rule.trips)
-            {
-                Some(rule) if self.status == Status::Paused => write!(f, "paused by {}", rule.id)?,
-                _ => write!(f, "{}: no stop signal stands", self.status.name())?,
-            },
+            None => self.status_text(f)?,
         }
         let cost =
             self.cost_usd.as_deref().map_or("unknown cost".into(), |usd| alloc::format!("${usd}"));
@@ -52,6 +48,22 @@ impl Display for TripRecord {
             rule_text(f, rule)?;
         }
         Ok(())
+    }
+}
+
+impl TripRecord {
+    /// The status of a run that no signal ends, with the cause of a pause.
+    fn status_text(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.status == Status::Paused {
+            if let Some(pause) = &self.pause {
+                return write!(f, "{pause}");
+            }
+            let mut rules = self.rules.iter();
+            if let Some(rule) = rules.find(|rule| rule.action == Action::Pause && rule.trips) {
+                return write!(f, "paused by {}", rule.id);
+            }
+        }
+        write!(f, "{}: no stop signal stands", self.status.name())
     }
 }
 

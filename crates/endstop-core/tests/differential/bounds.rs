@@ -46,7 +46,9 @@ fn compares(condition: &Condition, ids: &[GaugeId]) -> bool {
 fn check_bounds(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCaseError> {
     let bounds = policy.bounds();
     let limit = |bound: &Option<Bound>| bound.as_ref().map_or(u64::MAX, |bound| bound.limit);
-    let pauses = events.iter().any(|event| event.kind == EventKind::Paused);
+    let pauses = events
+        .iter()
+        .any(|event| matches!(event.kind, EventKind::Paused | EventKind::PauseRequested { .. }));
     let mut run = Run::new(compiled(policy));
     for event in events {
         let money = run.cost().map_or(0, Money::picos);

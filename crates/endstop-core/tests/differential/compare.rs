@@ -172,7 +172,8 @@ impl Place<'_> {
             }
             // A pause comes before the natural end of a run, and hides it.
             Directive::Pause => {
-                prop_assert!(of(Action::Pause), "{directive:?} at {at}: {decision:?}");
+                let pauses = of(Action::Pause) || decision.held_back;
+                prop_assert!(pauses, "{directive:?} at {at}: {decision:?}");
             }
             Directive::Retry => {
                 prop_assert!(of(Action::Retry) && !stops, "{directive:?} at {at}: {decision:?}");
@@ -183,7 +184,8 @@ impl Place<'_> {
                 prop_assert!(refuses && !stops, "{directive:?} at {at}: {decision:?}");
             }
             Directive::Proceed | Directive::Finish => {
-                prop_assert!(!stops && !decision.refused, "{directive:?} at {at}: {decision:?}");
+                let refused = decision.refused || decision.held_back;
+                prop_assert!(!stops && !refused, "{directive:?} at {at}: {decision:?}");
             }
         }
         Ok(())

@@ -38,7 +38,8 @@ impl Apart {
         for (index, slot) in self.runs.iter_mut().enumerate() {
             let Some(run) = slot else { continue };
             let directive = run.observe(event);
-            prop_assert!(directive.stops() || directive == Directive::Proceed, "{:?}", directive);
+            let expected = [Directive::Proceed, Directive::Pause];
+            prop_assert!(directive.stops() || expected.contains(&directive), "{:?}", directive);
             if directive.stops() && run.stop_reason() != Some(StopReason::Completed) {
                 told.push((index, run.step_count(), run.tokens(), run.cost()));
                 *slot = None;

@@ -74,6 +74,8 @@ fn is_of_the_run(kind: &EventKind<'_>) -> bool {
             | EventKind::StopRaised { .. }
             | EventKind::Paused
             | EventKind::Resumed
+            | EventKind::PauseRequested { .. }
+            | EventKind::ResumeRequested { .. }
             | EventKind::Tick
             | EventKind::RunEnd { .. }
     )
@@ -162,6 +164,9 @@ fn aside() -> impl Strategy<Value = EventKind<'static>> {
         select(&SIGNALS[..]).prop_map(|name| EventKind::Signal { name }),
         Just(EventKind::Paused),
         Just(EventKind::Resumed),
+        Just(EventKind::PauseRequested { by: "ann", why: "" }),
+        Just(EventKind::ResumeRequested { by: "bob" }),
+        Just(EventKind::ResumeRequested { by: "bob" }),
         Just(EventKind::Tick),
         Just(EventKind::RunEnd { succeeded: None }),
     ]

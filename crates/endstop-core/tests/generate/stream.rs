@@ -67,6 +67,7 @@ enum Aside {
     Cancel,
     Tick,
     Pause,
+    Hold,
     Child { depth: u32, steps: Vec<(Vec<AttemptPlan>, Vec<CallPlan>)>, hand_off: bool },
 }
 
@@ -186,6 +187,7 @@ fn aside() -> impl Strategy<Value = Aside> {
         1 => Just(Aside::Cancel),
         12 => Just(Aside::Tick),
         8 => Just(Aside::Pause),
+        8 => Just(Aside::Hold),
         12 => (1u32..4, prop::collection::vec(child_step, 0..3), any::<bool>())
             .prop_map(|(depth, steps, hand_off)| Aside::Child { depth, steps, hand_off }),
     ]
@@ -304,6 +306,11 @@ impl Layout {
                     self.push(Source::Own, EventKind::Paused);
                     self.push(Source::Own, EventKind::Tick);
                     self.push(Source::Own, EventKind::Resumed);
+                }
+                Aside::Hold => {
+                    self.push(Source::Own, EventKind::PauseRequested { by: "ann", why: "" });
+                    self.push(Source::Own, EventKind::Tick);
+                    self.push(Source::Own, EventKind::ResumeRequested { by: "bob" });
                 }
                 Aside::Child { depth, steps, hand_off } => self.child(*depth, steps, *hand_off),
             }

@@ -61,6 +61,8 @@ pub(crate) struct Decision {
     pub(crate) refused: bool,
     /// Whether the run ended by itself with this event.
     pub(crate) natural_end: bool,
+    /// Whether a pause from outside holds back what the event announced.
+    pub(crate) held_back: bool,
 }
 
 /// Judges every event in turn. Returns the decisions, and the log with the refused events marked.
@@ -103,7 +105,20 @@ fn judge(rules: &[Rule], view: View<'_, '_>) -> Decision {
     let finishes = held.iter().any(|held| held.action == Action::Finish);
     let below = event.kind == EventKind::StepBegin && event.source == Source::Descendant;
     let refused = announces && (stopped || raised) || below && finishes;
-    Decision { held, raised, refused, natural_end }
+    let held_back = is_held_back(view);
+    Decision { held, raised, refused, natural_end, held_back }
+}
+
+/// Whether the last of all requests from outside was to pause, and something other than the run would begin.
+fn is_held_back(view: View<'_, '_>) -> bool {
+    let kind = &view.judged().kind;
+    let requests = view.own().filter_map(|(_, event)| match event.kind {
+        EventKind::PauseRequested { .. } => Some(true),
+        EventKind::ResumeRequested { .. } => Some(false),
+        _ => None,
+    });
+    let begins = matches!(kind, EventKind::StepBegin | EventKind::AttemptBegin { .. });
+    begins && requests.last() == Some(true)
 }
 
 /// Whether the run itself has replied before any step: its driver does not report steps.

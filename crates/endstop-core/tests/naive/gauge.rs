@@ -286,19 +286,28 @@ fn cost(gauge: &Gauge, view: View<'_, '_>) -> Reading {
 }
 
 fn active(view: View<'_, '_>) -> u64 {
-    let mut paused_since = None;
+    let mut since = None;
     let mut paused = 0;
+    let (mut waits, mut is_held) = (false, false);
     for (index, event) in view.own() {
-        match (&event.kind, paused_since) {
-            (EventKind::Paused, None) => paused_since = Some(view.elapsed_at(index)),
-            (EventKind::Resumed, Some(since)) => {
-                paused += view.elapsed_at(index) - since;
-                paused_since = None;
+        match &event.kind {
+            EventKind::Paused => waits = true,
+            EventKind::Resumed => waits = false,
+            EventKind::PauseRequested { .. } => is_held = true,
+            EventKind::ResumeRequested { .. } => is_held = false,
+            _ => {}
+        }
+        let at = view.elapsed_at(index);
+        match since {
+            None if waits || is_held => since = Some(at),
+            Some(begun) if !waits && !is_held => {
+                paused += at - begun;
+                since = None;
             }
             _ => {}
         }
     }
-    paused_since.unwrap_or(view.elapsed()) - paused
+    since.unwrap_or(view.elapsed()) - paused
 }
 
 fn last_sign_of_life(view: View<'_, '_>) -> u64 {

@@ -8,11 +8,13 @@ use std::time::Duration;
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_llm::{CallRequest, ErrorKind, OutputKinds, Thread, ToolLimit, ToolResult};
+use endstop_llm::{
+    BACKGROUND, CallRequest, ErrorKind, OutputKinds, SPEECH, STORED_CONVERSATION, Thread,
+    ToolLimit, ToolResult, UNKNOWN_FILE,
+};
 use endstop_runtime::observe::Detail;
 use endstop_runtime::{
-    CallPlan, CancelOn, MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Pricing, Received,
-    RunHandle,
+    CallPlan, CancelOn, Modalities, NotBegun, OpenCall, Pricing, Received, RunHandle,
 };
 use endstop_runtime::{ModelError, ModelErrorKind};
 use endstop_runtime::{ToolCall, ToolOutcome};
@@ -37,15 +39,6 @@ use crate::run::{
 
 /// Tools that hand over to another agent, as the usual frameworks name them.
 const HANDOFF_TOOLS: [&str; 2] = ["transfer_to_", "handoff_to_"];
-
-/// A conversation that the upstream keeps.
-const STORED_CONVERSATION: &str = "stored_conversation";
-/// Files and recordings that are only referred to.
-const UNKNOWN_FILE: &str = "unknown_file";
-/// Speech that a model makes.
-const SPEECH: &str = "speech";
-/// Responses that are made later.
-const BACKGROUND: &str = "background";
 
 const UNKNOWN_THREAD: &str = "the request continues a conversation that the upstream keeps, so what it costs cannot \
     be bounded: send the whole conversation";
@@ -283,7 +276,7 @@ impl Admission<'_> {
         let (bound, pricing) = self.size(entry, &state)?;
         let is_wrap_up =
             matches!(state.step(), ConversationStep::AwaitingResponse { is_wrap_up: true, .. });
-        let plan = self.plan(bound, &pricing, is_wrap_up);
+        let plan = self.plan(bound, &pricing, is_wrap_up, run.min_output_tokens());
         let tools = self.limit_tools(entry, &run, plan)?;
         let searching = (tools.searches > 0).then(|| pricing.clone().with_searches(tools.searches));
         let pricing_with_tools = searching.as_ref().unwrap_or(&pricing);
@@ -301,7 +294,13 @@ impl Admission<'_> {
     }
 
     /// The call without what its tools at the provider can add.
-    fn plan<'p>(&self, bound: InputBound, pricing: &'p Pricing, is_wrap_up: bool) -> CallPlan<'p> {
+    fn plan<'p>(
+        &self,
+        bound: InputBound,
+        pricing: &'p Pricing,
+        is_wrap_up: bool,
+        min_output: u64,
+    ) -> CallPlan<'p> {
         let (context, request) = (self.context, self.parsed.request());
         let provider = context.provider(self.parsed.route().family);
         let choices = request.choices.max(1);
@@ -315,7 +314,7 @@ impl Admission<'_> {
             tool_input: 0,
             told: bound.told,
             max_output: wanted.saturating_mul(choices),
-            min_output: MIN_OUTPUT_TOKENS.saturating_mul(choices),
+            min_output: min_output.saturating_mul(choices),
             is_wrap_up,
             is_final: true,
             // A share would be one of all choices together.

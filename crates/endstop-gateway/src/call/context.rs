@@ -23,9 +23,6 @@ const OWN_HEADERS: &[&str] = &[
     "x-method-override",
 ];
 
-/// The provider that passes requests on to others, and bills what its responses report as `usage.cost`.
-pub(super) const RESELLER: &str = "openrouter";
-
 /// Providers whose prices differ from those of the vendors whose API they serve.
 const HOSTS: &[(&str, &str)] = &[
     ("openrouter.ai", "openrouter"),
@@ -128,7 +125,7 @@ impl CallContext {
 
     /// Whether the upstream calls providers in its turn, so that its errors do not tell what those charged.
     pub(super) fn resells(&self, family: ApiFamily) -> bool {
-        self.provider(family) == RESELLER
+        self.provider(family) == endstop_runtime::RESELLER
     }
 
     /// Whether the upstream is configured as an Endstop: the stops that its headers report are believed.

@@ -1,7 +1,7 @@
 //! The first phase: reading a request.
 
 use bytes::Bytes;
-use endstop_llm::{Api, CallRequest, Dialect, ErrorKind};
+use endstop_llm::{Api, CallRequest, Dialect, ErrorKind, HEADERS, PriceHeader};
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response, StatusCode, request};
 use hyper::body::Incoming;
@@ -10,18 +10,12 @@ use super::respond;
 use super::upstream_response::decoded;
 use crate::body::Body;
 use crate::config::Config;
-use crate::limits::LONG_CONTEXT_WINDOW;
 use crate::route::Route;
 use crate::run::MessageDigests;
 use crate::server::{TooLargeOrBroken, read_body};
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-
-/// The header with which a request asks for features in beta, and what the name of a longer context window begins with
-/// (Anthropic's documentation, "Context windows").
-const BETAS: &str = "anthropic-beta";
-const LONG_CONTEXT: &str = "context-1m";
 
 /// A call whose request was read.
 pub(super) struct ParsedCall {
@@ -83,12 +77,14 @@ impl ParsedCall {
         &self.request
     }
 
-    /// The context window that the request asks for, beyond that of its model: Anthropic's beta of a million tokens.
+    /// The context window that a header of the request asks for, beyond that of its model.
     pub(super) fn asked_window(&self) -> Option<u64> {
-        let betas = self.head.headers.get_all(BETAS).iter();
-        let has_long =
-            betas.filter_map(|value| value.to_str().ok()).any(|value| value.contains(LONG_CONTEXT));
-        has_long.then_some(LONG_CONTEXT_WINDOW)
+        let is_there = |header: &&PriceHeader| {
+            let values = self.head.headers.get_all(header.name).iter();
+            values.filter_map(|value| value.to_str().ok()).any(|value| value.contains(header.value))
+        };
+        let of_api = HEADERS.iter().filter(|header| header.api == self.api);
+        of_api.filter(is_there).map(|header| header.window).max()
     }
 
     /// Whether the client asks for the response piece by piece.

@@ -186,9 +186,13 @@ pub(super) fn cut(
 /// The signal for a call that has waited for an approval as long as it may.
 pub(super) fn paused(run: &RunEntry) -> StopSignal {
     let id = run.id();
-    StopSignal::new(StopReason::StopRequested).with_message(format!(
-        "run `{id}` is paused and waits for the approval of a person; ask again once it is approved"
-    ))
+    let message = match run.handle().pause_request() {
+        Some(pause) => format!("run `{id}` is {pause}; ask again once it is resumed"),
+        None => format!(
+            "run `{id}` is paused and waits for the approval of a person; ask again once it is approved"
+        ),
+    };
+    StopSignal::new(StopReason::StopRequested).with_message(message)
 }
 
 /// Text as a header's value, without the characters that do not fit there.

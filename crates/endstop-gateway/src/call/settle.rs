@@ -20,7 +20,6 @@ use endstop_runtime::{BYTES_PER_TOKEN, Charge, OpenCall, Outcome, Pricing, Recei
 use endstop_runtime::{ModelError, ModelErrorKind};
 use tokio::time::Instant;
 
-use super::context::RESELLER;
 use super::drain::ClientPresence;
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::parse::ParsedCall;
@@ -485,13 +484,7 @@ impl CallTerms {
     /// that bills by its reports.
     fn price(&self, report: &ReportedUsage, responded: Option<&str>, at: WallTime) -> Cost {
         let by_table = self.price_by_table(report, responded, at);
-        match (report.billed, by_table) {
-            (Some(billed), _) if self.pricing.provider() == RESELLER => Cost::Known(billed),
-            (Some(billed), Cost::Known(cost)) => Cost::Known(billed.max(cost)),
-            // No more is known. A report of nothing is none.
-            (Some(billed), Cost::Unpriced) if billed > Money::ZERO => Cost::Known(billed),
-            (_, by_table) => by_table,
-        }
+        self.pricing.with_report(report.billed, by_table)
     }
 
     /// For the model that was asked for, or for the one that responded if that is more expensive.

@@ -18,7 +18,7 @@ pub(crate) fn stop_of(run: &RunHandle) -> Option<StopSignal> {
     run.look(|run| {
         let is_over = matches!(run.status(), Status::Completed | Status::Stopped | Status::Failed);
         let signal = run.last_stop_signal().filter(|_| is_over)?;
-        (signal.reason != StopReason::Completed).then(|| signal.clone())
+        (!run.ended_by_itself()).then(|| signal.clone())
     })
 }
 

@@ -206,8 +206,32 @@ impl RunEntry {
         self.handle.status() == Status::Paused
     }
 
-    /// Waits while the run is paused: until it is approved, has stopped, or `limit` is over. Its clock `active` stands
-    /// still from here until it is approved.
+    /// Pauses the run for someone outside. Returns `false` if it has stopped or is paused from outside already.
+    pub(crate) fn pause(&self, by: &str, why: &str) -> bool {
+        let is_new = self.handle.pause(by, why);
+        self.flush_log();
+        self.pause.notify();
+        is_new
+    }
+
+    /// Ends the pause from outside: waiting calls continue. Returns `false` if there was none.
+    pub(crate) fn resume(&self, by: &str) -> bool {
+        if self.handle.pause_request().is_none() {
+            return false;
+        }
+        self.pause.resume(&self.handle);
+        let is_resumed = self.handle.resume(by);
+        if self.is_paused() {
+            // A rule pauses it too, and calls wait on.
+            self.pause.record(&self.handle);
+        }
+        self.flush_log();
+        self.pause.notify();
+        is_resumed
+    }
+
+    /// Waits while the run is paused: until it is approved or resumed, has stopped, or `limit` is over. Its clock `active`
+    /// stands still from here until then.
     pub(crate) async fn wait_while_paused(&self, limit: Duration) {
         if self.pause.record(&self.handle) {
             self.flush_log();

@@ -71,6 +71,10 @@ async fn control_api() {
     log.ask("POST", &command("approve"), "").await;
     log.ask("POST", &command("approve"), "{\"limit\":\"x\"}").await;
     log.ask("POST", &command("signal"), "").await;
+    log.ask("POST", &command("resume"), "").await;
+    log.ask("POST", &command("pause"), "{\"by\":\"ann\",\"message\":\"lunch\"}").await;
+    log.ask("POST", &command("pause"), "").await;
+    log.ask("POST", &command("resume"), "{\"by\":\"bob\"}").await;
     log.ask("GET", RUNS, "").await;
 
     let mut agent = Agent::new("Look.");

@@ -25,6 +25,8 @@ mod forms;
 mod golden;
 mod limits;
 mod lists;
+mod metering;
+mod pauses;
 mod provider_tools;
 mod raw;
 mod runs;

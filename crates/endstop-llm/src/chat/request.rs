@@ -3,24 +3,18 @@
 use std::borrow::Cow;
 
 use super::edit;
-use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth, whole};
+use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth};
 use crate::json::{Entry, List, Object, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{
-    Kind, Noted, arguments_of, context, fallbacks, fixed_marks, may_write_1h, read_noting, text_of,
-};
+use crate::parts::{Kind, Noted, arguments_of, fixed_marks, read_noting, text_of};
+use crate::price_fields::{self, SEARCH_PLUGIN};
 use crate::provider_tools::ProviderTools;
 use crate::token_bound::{TokenBound, tool_instructions};
-use crate::{Api, CallRequest, OutputKinds, ReadError, Thread, ToolResult};
-
-/// OpenRouter's plugin that searches the web, and those that cost nothing (its documentation, "Plugins"). Others have
-/// fees that no price list has.
-const SEARCH_PLUGIN: &str = "web";
-const FREE_PLUGINS: [&str; 2] = ["response-healing", "context-compression"];
+use crate::{Api, CallRequest, ReadError, ToolResult};
 
 /// What decides the cost of a response, and who gives it.
-const KEYS: &[DecidingKey] = &[
+pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
     DecidingKey::of(&["stream_options"]).with(&[DecidingKey::of(&["include_usage"])]),
@@ -45,22 +39,14 @@ fields! {
         model: Raw<'j> = "model",
         stream: Raw<'j> = "stream",
         stream_options: StreamOptions<'j> = "stream_options",
-        max_tokens: Raw<'j> = "max_tokens",
-        max_completion_tokens: Raw<'j> = "max_completion_tokens",
-        n: Raw<'j> = "n",
-        best_of: Raw<'j> = "best_of",
-        tier: Raw<'j> = "service_tier",
         web_search: Raw<'j> = "web_search_options",
         live_search: Raw<'j> = "search_parameters",
         plugins: Raw<'j> = "plugins",
-        models: Raw<'j> = "models",
-        fallbacks: Raw<'j> = "fallbacks",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Raw<'j> = "tool_choice",
         functions: List<Function<'j>> = "functions",
         function_call: Raw<'j> = "function_call",
         format: Kind<'j> = "response_format",
-        modalities: List<Raw<'j>> = "modalities",
         messages: List<Entry<'j>> = "messages",
     }
 }
@@ -117,33 +103,19 @@ fields! {
 pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     let Noted { text, value: request, members } = read_noting::<Request<'_>>(body)?;
     check_members(&members, KEYS)?;
-    let [old_cap, cap] = [
-        whole(request.max_tokens, "max_tokens", 0)?,
-        whole(request.max_completion_tokens, "max_completion_tokens", 0)?,
-    ];
-    let [choices, best_of] = [whole(request.n, "n", 1)?, whole(request.best_of, "best_of", 1)?];
     let model = request.model.text().unwrap_or_default();
     let bound = TokenBound::of_model(&model);
     let mut parsed = CallRequest {
         model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: request.stream_options.include_usage.is_true(),
-        // Servers differ in which of the two counts.
-        output_cap: old_cap.max(cap),
-        // The best of several are all paid.
-        choices: choices.max(best_of).unwrap_or(1),
-        fallbacks: fallbacks([request.models, request.fallbacks])?,
-        may_write_1h: may_write_1h(body),
-        context: context(request.tier, Raw::default()),
         contract: request.output_contract(),
         tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
-        thread: Thread::Whole,
         fixed: fixed_marks(&members, "messages", bound)?,
-        outputs: OutputKinds::of(&request.modalities),
         root: Object::known(text, &members, edit::KEYS),
-        ..CallRequest::default()
+        ..price_fields::read(Api::Chat, body, &members)?
     };
-    (parsed.provider_tools, parsed.unbounded) = request.provider_tools();
+    request.add_provider_tools(&mut parsed);
     if !parsed.tools.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
@@ -160,14 +132,13 @@ impl<'j> Request<'j> {
             .collect()
     }
 
-    /// The tools that run at the provider, and the kinds of those that have no bound.
-    fn provider_tools(&self) -> (ProviderTools, Vec<String>) {
+    /// Adds the tools that run at the provider, and the kinds of those that have no bound.
+    fn add_provider_tools(&self, parsed: &mut CallRequest) {
         let mut tools = ProviderTools::default();
-        let mut unbounded = Vec::new();
-        let kinds = self.tools.0.iter().filter_map(|tool| tool.kind.text());
-        for kind in kinds {
-            let unknown = tools.offer(Api::Chat, &kind, None);
-            unbounded.extend(unknown.filter(|_| unbounded.len() < MAX_CALLS).map(str::to_owned));
+        for kind in self.tools.0.iter().filter_map(|tool| tool.kind.text()) {
+            if let Some(unknown) = tools.offer(Api::Chat, &kind, None) {
+                parsed.note_unbounded(unknown.to_owned());
+            }
         }
         for (value, name) in
             [(self.web_search, "web_search_options"), (self.live_search, "search_parameters")]
@@ -177,13 +148,11 @@ impl<'j> Request<'j> {
             }
         }
         for plugin in self.plugins.items().into_iter().take(MAX_CALLS) {
-            match plugin.read::<Plugin<'_>>().id.text().as_deref() {
-                Some(SEARCH_PLUGIN) => drop(tools.offer(Api::Chat, "plugins", None)),
-                Some(id) if FREE_PLUGINS.contains(&id) => {}
-                id => unbounded.push(format!("plugins: {}", id.unwrap_or("?"))),
+            if plugin.read::<Plugin<'_>>().id.text().as_deref() == Some(SEARCH_PLUGIN) {
+                tools.offer(Api::Chat, "plugins", None);
             }
         }
-        (tools, unbounded)
+        parsed.provider_tools = tools;
     }
 
     fn output_contract(&self) -> crate::OutputContract {

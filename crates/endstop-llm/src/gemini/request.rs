@@ -1,17 +1,18 @@
 //! Requests, as they are read.
 
-use crate::ambiguous_keys::{DecidingKey, check_members, whole};
+use crate::ambiguous_keys::{DecidingKey, check_members};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{Noted, context, fixed_marks, read_noting};
+use crate::parts::{Noted, fixed_marks, read_noting};
+use crate::price_fields;
 use crate::provider_tools::ProviderTools;
 use crate::response_outline::FINAL_ANSWER;
 use crate::token_bound::{TokenBound, tool_instructions};
-use crate::{Api, CallRequest, OutputKinds, ReadError, Thread, ToolResult};
+use crate::{Api, CallRequest, ReadError, ToolResult};
 
 /// What decides the cost of a response.
-const KEYS: &[DecidingKey] = &[
+pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["generationConfig", "generation_config"]).with(&[
         DecidingKey::of(&["maxOutputTokens", "max_output_tokens"]),
         DecidingKey::of(&["candidateCount", "candidate_count"]),
@@ -29,10 +30,8 @@ fields! {
     Request<'j> {
         contents: Raw<'j> = "contents",
         tools: Raw<'j> = "tools",
-        tier: Raw<'j> = "serviceTier" | "service_tier",
         tool_config: ToolConfig<'j> = "toolConfig" | "tool_config",
         config: Config<'j> = "generationConfig" | "generation_config",
-        cached: Raw<'j> = "cachedContent" | "cached_content",
     }
 }
 
@@ -51,9 +50,6 @@ fields! {
 
 fields! {
     Config<'j> {
-        cap: Raw<'j> = "maxOutputTokens" | "max_output_tokens",
-        choices: Raw<'j> = "candidateCount" | "candidate_count",
-        modalities: List<Raw<'j>> = "responseModalities" | "response_modalities",
         schema: Raw<'j> = "responseSchema" | "response_schema",
         json_schema: Raw<'j> =
             "responseJsonSchema" | "response_json_schema" | "_responseJsonSchema",
@@ -140,7 +136,6 @@ fn model_in(path: &str) -> String {
 pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
     let Noted { value: request, members, .. } = read_noting::<Request<'_>>(body)?;
     check_members(&members, KEYS)?;
-    let config = &request.config;
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let is_streamed = path.ends_with(":streamGenerateContent");
     let is_events = query.split('&').any(|pair| pair.eq_ignore_ascii_case("alt=sse"));
@@ -152,18 +147,12 @@ pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         is_stream: is_streamed && is_events,
         is_list: is_streamed && !is_events,
         wants_usage: true,
-        context: context(request.tier, Raw::default()),
-        output_cap: whole(config.cap, "maxOutputTokens", 0)?,
-        choices: whole(config.choices, "candidateCount", 1)?.unwrap_or(1),
         contract: output_contract(&offers, &request.requirement(), request.wants_json()),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-        // Cached content is part of the input, and its size is not known here.
-        thread: if request.cached.is_some() { Thread::Continues } else { Thread::Whole },
         fixed: fixed_marks(&members, "contents", bound)?,
-        outputs: OutputKinds::of(&config.modalities),
-        ..CallRequest::default()
+        ..price_fields::read(Api::Gemini, body, &members)?
     };
-    (parsed.provider_tools, parsed.unbounded) = request.provider_tools(&parsed.model);
+    request.add_provider_tools(&mut parsed);
     if request.tools.is_some() {
         parsed.fixed.push(tool_instructions());
     }
@@ -183,18 +172,18 @@ impl<'j> Request<'j> {
             .collect()
     }
 
-    /// The tools that run at the provider, and the keys of those that have no bound.
-    fn provider_tools(&self, model: &str) -> (ProviderTools, Vec<String>) {
+    /// Adds the tools that run at the provider, and the keys of those that have no bound.
+    fn add_provider_tools(&self, parsed: &mut CallRequest) {
         let mut tools = ProviderTools::default();
-        let mut unbounded = Vec::new();
         for (key, _) in listed(self.tools).into_iter().flat_map(Raw::members) {
-            let unknown = tools.offer(Api::Gemini, key.as_str(), None);
-            unbounded.extend(unknown.filter(|_| unbounded.len() < MAX_CALLS).map(str::to_owned));
+            if let Some(unknown) = tools.offer(Api::Gemini, key.as_str(), None) {
+                parsed.note_unbounded(unknown.to_owned());
+            }
         }
-        if bills_by_request(model) {
+        if bills_by_request(&parsed.model) {
             tools.limit_searches(1);
         }
-        (tools, unbounded)
+        parsed.provider_tools = tools;
     }
 
     fn requirement(&self) -> ToolRequirement {

@@ -2,32 +2,31 @@
 
 use std::borrow::Cow;
 
-use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth, whole};
+use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Formatted, Kind, Noted, ToolChoice, arguments_of, context, fallbacks, fixed_marks,
-    may_write_1h, read_noting, read_object, text_of,
+    Formatted, Kind, Noted, ToolChoice, arguments_of, fixed_marks, read_noting, read_object,
+    text_of,
 };
+use crate::price_fields;
 use crate::provider_tools::{ProviderTools, is_of_client};
 use crate::token_bound::{TokenBound, tool_instructions};
-use crate::{Api, CallRequest, OutputKinds, ReadError, Thread, ToolResult};
+use crate::{Api, CallRequest, ReadError, ToolResult};
 
 /// What programs add beside the results of tools in the user's name begins so.
 const REMINDER: &str = "<system-reminder>";
 
-/// Where requests may be served at the price of the lists.
-const USUAL_GEO: [&str; 2] = ["global", "not_available"];
-
 /// What decides the cost of a response, and who gives it.
-const KEYS: &[DecidingKey] = &[
+pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
     DecidingKey::of(&["max_tokens"]),
     DecidingKey::of(&["service_tier"]),
     DecidingKey::of(&["speed"]),
-    DecidingKey::of(&["thread"]),
+    DecidingKey::of(&["thread"])
+        .with(&[DecidingKey::of(&["type"]), DecidingKey::of(&["previous_message_id"])]),
     DecidingKey::of(&["models"]).with(FALLBACK_KEYS),
     DecidingKey::of(&["fallbacks"]).with(FALLBACK_KEYS),
     DecidingKey::of(&["messages"]),
@@ -44,20 +43,11 @@ fields! {
     Request<'j> {
         model: Raw<'j> = "model",
         stream: Raw<'j> = "stream",
-        tier: Raw<'j> = "service_tier",
-        speed: Raw<'j> = "speed",
         servers: List<Raw<'j>> = "mcp_servers",
-        container: Container<'j> = "container",
-        management: Management<'j> = "context_management",
-        geo: Raw<'j> = "inference_geo",
-        models: Raw<'j> = "models",
-        fallbacks: Raw<'j> = "fallbacks",
-        max_tokens: Raw<'j> = "max_tokens",
         tools: List<Tool<'j>> = "tools",
         tool_choice: ToolChoice<'j> = "tool_choice",
         format: Kind<'j> = "output_format",
         config: Formatted<'j> = "output_config",
-        thread: Continued<'j> = "thread",
         messages: List<Raw<'j>> = "messages",
     }
 }
@@ -69,25 +59,6 @@ fields! {
         most: Raw<'j> = "max_uses",
         model: Raw<'j> = "model",
         schema: Raw<'j> = "input_schema",
-    }
-}
-
-fields! {
-    Container<'j> {
-        skills: List<Raw<'j>> = "skills",
-    }
-}
-
-fields! {
-    Management<'j> {
-        edits: List<Kind<'j>> = "edits",
-    }
-}
-
-fields! {
-    Continued<'j> {
-        kind: Raw<'j> = "type",
-        previous: Raw<'j> = "previous_message_id",
     }
 }
 
@@ -118,29 +89,19 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     let model = request.model.text().unwrap_or_default();
     let bound = TokenBound::of_model(&model);
     let offers = request.offers();
-    let kind = request.thread.kind.text();
-    let continues = kind.as_deref() == Some("continue") || request.thread.previous.is_some();
     let formats = [request.format.kind, request.config.format.kind];
     let wants_json = formats.iter().any(|kind| kind.json() == "\"json_schema\"");
     let mut parsed = CallRequest {
         model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: true,
-        output_cap: whole(request.max_tokens, "max_tokens", 0)?,
-        fallbacks: request.models()?,
-        may_compact: request.compacts(),
-        may_write_1h: may_write_1h(body),
-        context: context(request.tier, request.speed),
-        // A summary is as long as the cap allows, beside the answer.
-        choices: if request.compacts() { 2 } else { 1 },
         contract: output_contract(&offers, &requirement(&request.tool_choice), wants_json),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-        thread: if continues { Thread::CanResend } else { Thread::Whole },
         fixed: fixed_marks(&members, "messages", bound)?,
-        outputs: OutputKinds::TEXT,
-        ..CallRequest::default()
+        ..price_fields::read(Api::Messages, body, &members)?
     };
-    (parsed.provider_tools, parsed.unbounded) = request.provider_tools();
+    request.add_models_of_tools(&mut parsed);
+    request.add_provider_tools(&mut parsed);
     if !parsed.tools.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
@@ -164,18 +125,17 @@ impl<'j> Request<'j> {
         offers.filter_map(|it| Some(Offer { name: it.name.text()?, schema: it.schema })).collect()
     }
 
-    /// The tools that run at the provider, and all that has no bound.
-    fn provider_tools(&self) -> (ProviderTools, Vec<String>) {
+    /// Adds the tools that run at the provider, and the kinds of those that have no bound.
+    fn add_provider_tools(&self, parsed: &mut CallRequest) {
         let mut tools = ProviderTools::default();
-        let mut unbounded = Vec::new();
         for tool in &self.tools.0 {
             let kind = tool.kind.text().unwrap_or_default();
-            let unknown = if kind.is_empty() {
-                None
-            } else {
-                tools.offer(Api::Messages, &kind, tool.most.count())
-            };
-            unbounded.extend(unknown.filter(|_| unbounded.len() < MAX_CALLS).map(str::to_owned));
+            if kind.is_empty() {
+                continue;
+            }
+            if let Some(unknown) = tools.offer(Api::Messages, &kind, tool.most.count()) {
+                parsed.note_unbounded(unknown.to_owned());
+            }
         }
         if !self.servers.0.is_empty() {
             tools.offer(Api::Messages, "mcp_servers", None);
@@ -186,38 +146,14 @@ impl<'j> Request<'j> {
                 requirement(&self.tool_choice),
                 ToolRequirement::Free | ToolRequirement::Never
             );
-        unbounded.extend(self.unbounded());
-        (tools, unbounded)
+        parsed.provider_tools = tools;
     }
 
-    /// The models that may answer in the model's stead, and those that tools ask.
-    fn models(&self) -> Result<Vec<String>, ReadError> {
-        let mut models = fallbacks([self.models, self.fallbacks])?;
+    /// Adds the models that tools ask: a call may be charged at their prices.
+    fn add_models_of_tools(&self, parsed: &mut CallRequest) {
         let of_tools = self.tools.0.iter().filter(|tool| tool.runs_there());
-        models.extend(of_tools.filter_map(|tool| tool.model.text()).map(Cow::into_owned));
-        Ok(models)
-    }
-
-    /// Whether the provider may summarize the conversation by itself first: another request with all of the input.
-    fn compacts(&self) -> bool {
-        self.management
-            .edits
-            .0
-            .iter()
-            .any(|edit| edit.kind.text().is_some_and(|kind| kind.starts_with("compact")))
-    }
-
-    /// Members without a bound, other than tools.
-    fn unbounded(&self) -> Vec<String> {
-        let mut all = Vec::new();
-        if self.container.skills.0.iter().any(|skill| skill.is_some()) {
-            all.push("container.skills".to_owned());
-        }
-        let geo = self.geo.text().unwrap_or_default();
-        if self.geo.is_some() && !USUAL_GEO.contains(&&*geo) {
-            all.push(format!("inference_geo: {}", self.geo.json()));
-        }
-        all
+        let models = of_tools.filter_map(|tool| tool.model.text()).map(Cow::into_owned);
+        parsed.fallbacks.extend(models);
     }
 }
 

@@ -2,21 +2,20 @@
 
 use std::borrow::Cow;
 
-use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth, whole};
+use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members, truth};
 use crate::chat::required_by_word;
+use crate::content_kinds::{ContentHold, PartMarks, hold_of};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{
-    Formatted, Noted, ToolChoice, arguments_of, context, fallbacks, fixed_marks, may_write_1h,
-    read_noting, text_of,
-};
+use crate::parts::{Formatted, Noted, ToolChoice, arguments_of, fixed_marks, read_noting, text_of};
+use crate::price_fields;
 use crate::provider_tools::{ProviderTools, is_of_client};
 use crate::token_bound::{TokenBound, tool_instructions};
-use crate::{Api, CallRequest, OutputKinds, ReadError, Thread, ToolResult};
+use crate::{Api, CallRequest, ReadError, Thread, ToolResult};
 
 /// What decides the cost of a response, and who gives it.
-const KEYS: &[DecidingKey] = &[
+pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["model"]),
     DecidingKey::of(&["stream"]),
     DecidingKey::of(&["max_output_tokens"]),
@@ -37,19 +36,11 @@ fields! {
     Request<'j> {
         model: Raw<'j> = "model",
         stream: Raw<'j> = "stream",
-        cap: Raw<'j> = "max_output_tokens",
         tools: List<Tool<'j>> = "tools",
         tool_choice: Raw<'j> = "tool_choice",
         text: Formatted<'j> = "text",
         input: Raw<'j> = "input",
-        previous: Raw<'j> = "previous_response_id",
-        conversation: Raw<'j> = "conversation",
-        prompt: Raw<'j> = "prompt",
-        background: Raw<'j> = "background",
-        tier: Raw<'j> = "service_tier",
         most_runs: Raw<'j> = "max_tool_calls",
-        models: Raw<'j> = "models",
-        fallbacks: Raw<'j> = "fallbacks",
     }
 }
 
@@ -105,8 +96,10 @@ impl Item<'_> {
     /// an id.
     fn names_item(&self) -> bool {
         match self.kind.text().as_deref() {
-            Some("item_reference") => true,
-            Some(_) => false,
+            Some(kind) => {
+                let marks = PartMarks { kind: Some(kind), ..PartMarks::default() };
+                hold_of(&marks) == ContentHold::KeptItem
+            }
             None => self.id.is_some() && !self.role.is_some() && !self.content.is_some(),
         }
     }
@@ -127,20 +120,12 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: true,
-        is_background: request.background.is_truthy(),
-        continues: request.continues(),
-        output_cap: whole(request.cap, "max_output_tokens", 0)?,
-        fallbacks: fallbacks([request.models, request.fallbacks])?,
-        may_write_1h: may_write_1h(body),
-        context: context(request.tier, Raw::default()),
-        choices: 1,
         contract: output_contract(&offers, &requirement(request.tool_choice), request.wants_json()),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
         fixed: fixed_marks(&members, "input", bound)?,
-        outputs: OutputKinds::TEXT,
-        ..CallRequest::default()
+        ..price_fields::read(Api::Responses, body, &members)?
     };
-    (parsed.provider_tools, parsed.unbounded) = request.provider_tools();
+    request.add_provider_tools(&mut parsed);
     if !request.tools.0.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
@@ -151,20 +136,10 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         parsed.messages.push(bound.mark(request.input, true)?);
         parsed.has_user_message = true;
     }
-    // All of these stand for input that is not here.
-    if [request.previous, request.conversation, request.prompt].iter().any(|it| it.is_some()) {
-        parsed.thread = Thread::Continues;
-    }
     Ok(parsed)
 }
 
 impl<'j> Request<'j> {
-    /// The response before, where nothing else stands for input that is not here.
-    fn continues(&self) -> Option<String> {
-        let has_more = self.conversation.is_some() || self.prompt.is_some();
-        self.previous.text().filter(|_| !has_more).map(Cow::into_owned)
-    }
-
     /// The tools that have a name. Those of the provider have only a kind, and run there.
     fn offers(&self) -> Vec<Offer<'j>> {
         let offers = self.tools.0.iter();
@@ -173,14 +148,14 @@ impl<'j> Request<'j> {
             .collect()
     }
 
-    /// The tools that run at the provider, and the kinds of those that have no bound.
-    fn provider_tools(&self) -> (ProviderTools, Vec<String>) {
+    /// Adds the tools that run at the provider, and the kinds of those that have no bound.
+    fn add_provider_tools(&self, parsed: &mut CallRequest) {
         let mut tools = ProviderTools::default();
-        let mut unbounded = Vec::new();
         let kinds = || self.tools.0.iter().filter_map(|tool| tool.kind.text());
         for kind in kinds() {
-            let unknown = tools.offer(Api::Responses, &kind, None);
-            unbounded.extend(unknown.filter(|_| unbounded.len() < MAX_CALLS).map(str::to_owned));
+            if let Some(unknown) = tools.offer(Api::Responses, &kind, None) {
+                parsed.note_unbounded(unknown.to_owned());
+            }
         }
         tools.limit_together(self.most_runs.count());
         let has_others = kinds().any(|kind| is_of_client(Api::Responses, &kind));
@@ -189,7 +164,7 @@ impl<'j> Request<'j> {
                 requirement(self.tool_choice),
                 ToolRequirement::Free | ToolRequirement::Never
             );
-        (tools, unbounded)
+        parsed.provider_tools = tools;
     }
 
     fn wants_json(&self) -> bool {
@@ -239,6 +214,10 @@ fn conversation(
             ItemSource::Other => {
                 if item.names_item() {
                     parsed.thread = Thread::Continues;
+                    // The response before does not tell its size.
+                    if let Some(mark) = parsed.messages.last_mut() {
+                        mark.is_open = true;
+                    }
                 }
             }
         }

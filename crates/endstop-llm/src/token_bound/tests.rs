@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{FILE_TOKENS, IMAGE_TOKENS, MAX_PART_DEPTH, TokenBound, Weight};
+use super::{MAX_PART_DEPTH, TokenBound, Weight};
+use crate::content_kinds::{FILE_TOKENS, IMAGE_TOKENS};
 use crate::json::Raw;
 
 fn weigh(value: Raw<'_>) -> Weight {
@@ -158,7 +159,10 @@ fn what_is_too_deep_or_too_much_to_be_read_has_an_unknown_size() {
     for _ in 0..MAX_PART_DEPTH {
         deep = format!(r#"{{"content":{deep}}}"#);
     }
-    for message in [many, deep] {
+    let members: Vec<String> =
+        (0..=crate::limits::MAX_ITEMS).map(|at| format!(r#""{at}":1"#)).collect();
+    let wide = format!(r#"{{"content":{{{},"content":{image}}}}}"#, members.join(","));
+    for message in [many, deep, wide] {
         assert!(weigh(Raw::of(&message)).is_open, "{} bytes", message.len());
     }
     let text = format!(r#"{{"content":[{}"image"]}}"#, "1,".repeat(1_000));

@@ -268,6 +268,23 @@ impl OpenCall {
         self.pricing.cost(usage, self.at)
     }
 
+    /// As [`OpenCall::cost`], with the cost that the provider reports ([`Pricing::with_report`]).
+    #[must_use]
+    pub fn cost_with_report(&self, usage: &TokenUsage, reported: Option<Money>) -> Cost {
+        self.pricing.with_report(reported, self.cost(usage))
+    }
+
+    /// A charge with the cost that the provider reports, if that is higher or decides.
+    #[must_use]
+    pub fn charge_with_report(&self, charge: Charge, reported: Option<Money>) -> Charge {
+        let cost = self.pricing.with_report(reported, charge.cost);
+        let unconfirmed = match cost {
+            Cost::Known(cost) => charge.unconfirmed.min(cost),
+            Cost::Unpriced => charge.unconfirmed,
+        };
+        Charge { cost, unconfirmed, ..charge }
+    }
+
     /// The call's wall time, for exact prices.
     #[must_use]
     pub const fn at(&self) -> WallTime {

@@ -10,9 +10,11 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use super::fit::{Fit, is_only_held};
 use super::pricing::{Pricing, amount};
 use crate::ledger::{Amounts, Budget, Hold, Refused};
-use crate::limits::{BYTES_PER_TOKEN, WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS};
+use crate::limits::{
+    BYTES_PER_TOKEN, MIN_OUTPUT_TOKENS, WRAP_UP_OUTPUT_TOKENS, WRAP_UP_RESULTS_TOKENS,
+};
 use crate::observe::Detail;
-use crate::run::{LockedChain, RunCore};
+use crate::run::{LockedChain, RunCore, RunHandle};
 
 /// The note to the model in a wrap-up.
 pub const WRAP_UP_NOTE: &str = "This is your last turn: a limit of this run is near, and no tools can be called \
@@ -72,7 +74,7 @@ pub struct CallPlan<'p> {
     /// The output tokens that are wanted.
     pub max_output: u64,
     /// The output tokens below which the call is not worth making:
-    /// [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) elsewhere.
+    /// [`RunHandle::min_output_tokens`](crate::RunHandle::min_output_tokens) for one response.
     pub min_output: u64,
     /// Whether the step is the wrap-up: then no room is kept for one.
     pub is_wrap_up: bool,
@@ -294,6 +296,19 @@ pub(crate) enum NotAdmitted {
     Unpriced,
     /// It would fit if other calls in flight were settled; nobody was told anything.
     OthersHold,
+}
+
+impl RunHandle {
+    /// The output tokens below which a call is refused: the most that a policy of the run or of an ancestor says, and
+    /// [`MIN_OUTPUT_TOKENS`](crate::MIN_OUTPUT_TOKENS) if none says it.
+    #[must_use]
+    pub fn min_output_tokens(&self) -> u64 {
+        let chain = self.node().chain();
+        let said = chain
+            .cores()
+            .filter_map(|core| core.run.program().policy().accounting.min_output_tokens);
+        said.max().unwrap_or(MIN_OUTPUT_TOKENS)
+    }
 }
 
 impl LockedChain<'_> {

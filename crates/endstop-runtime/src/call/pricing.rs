@@ -80,6 +80,8 @@ pub struct Pricing {
 /// What a provider may serve a request at that leaves the tier to it.
 const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
+/// The provider that passes requests on to others, and bills by the costs that its responses report.
+pub const RESELLER: &str = "openrouter";
 
 impl Pricing {
     /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow where no table has
@@ -181,6 +183,21 @@ impl Pricing {
         self.dearest(&counts, at)
     }
 
+    /// The cost of a call whose provider or upstream reports one: by the table, or as it is reported if that is more, or if it
+    /// is a provider that bills by its reports (OpenRouter).
+    #[must_use]
+    pub fn with_report(&self, reported: Option<Money>, by_table: Cost) -> Cost {
+        match (reported, by_table) {
+            (Some(reported), Cost::Known(cost)) if &*self.provider != RESELLER => {
+                Cost::Known(reported.max(cost))
+            }
+            (Some(reported), _) if &*self.provider == RESELLER => Cost::Known(reported),
+            // No more is known. A report of nothing is none.
+            (Some(reported), _) if reported > Money::ZERO => Cost::Known(reported),
+            (_, by_table) => by_table,
+        }
+    }
+
     /// What so much costs at most: at the tier that was asked for or without it, whoever answers.
     fn dearest(&self, counts: &UsageCounts, at: WallTime) -> Cost {
         let plain = CallContext::default();
@@ -276,6 +293,28 @@ mod tests {
         assert!(tier("priority") > tier("default"));
         assert_eq!(tier("flex"), tier("default"), "it may be served at the usual price");
         assert_eq!(tier("auto"), tier("priority"), "it may be served at any");
+    }
+
+    #[test]
+    fn a_reported_cost_counts_if_it_is_higher_or_of_a_provider_that_bills_by_it() {
+        let table = PriceTable::embedded();
+        let [own, reseller] =
+            ["openai", RESELLER].map(|provider| Pricing::new(provider, "gpt-4o-mini", table));
+        let cents = |cents: u64| Money::from_picos(cents * 10_000_000_000);
+        for (reported, by_table, want, want_of_reseller) in [
+            (Some(0), Some(5), Some(5), Some(0)),
+            (Some(4), Some(5), Some(5), Some(4)),
+            (Some(6), Some(5), Some(6), Some(6)),
+            (Some(6), None, Some(6), Some(6)),
+            (Some(0), None, None, Some(0)),
+            (None, Some(5), Some(5), Some(5)),
+            (None, None, None, None),
+        ] {
+            let cost = |cost: Option<u64>| cost.map_or(Cost::Unpriced, |it| Cost::Known(cents(it)));
+            let reported = reported.map(cents);
+            assert_eq!(own.with_report(reported, cost(by_table)), cost(want));
+            assert_eq!(reseller.with_report(reported, cost(by_table)), cost(want_of_reseller));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use endstop_core::condition::fact::normalized_finish;
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
 use endstop_core::run::Directive;
-use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::signal::{LIMIT_SOURCE, StopReason, StopSignal};
 
 use super::plan::{CallPlan, NotAdmitted};
 use crate::ledger::{Amounts, Dimension, Refused};
@@ -52,14 +52,18 @@ impl RunHandle {
         directive
     }
 
-    /// Lets a tool call begin, for the run and its ancestors. A call that has begun counts, whatever comes of it.
+    /// Lets a tool call begin, for the run and its ancestors. A call that has begun counts, whatever comes of it. While the
+    /// run is paused from outside none begins.
     pub fn begin_tool_call(&self, tool: &str, detail: Detail<'_>) -> Directive {
+        if self.pause_request().is_some() {
+            return Directive::Pause;
+        }
         let one = Amounts { tool_calls: 1, ..Amounts::default() };
         self.begin_counted(one, &EventKind::ToolBegin { tool }, detail)
     }
 
     /// Lets a tool call begin that a client has already, or will get: no budget can hold it back, only the rules. One
-    /// that does not begin is recorded as refused. Whether it has begun.
+    /// that does not begin is recorded as refused, and a pause from outside comes too late for it. Whether it has begun.
     pub fn begin_forwarded_tool_call(&self, tool: &str, detail: Detail<'_>) -> bool {
         let begins = self.try_begin(&EventKind::ToolBegin { tool }, detail).admits();
         if begins {
@@ -77,7 +81,7 @@ impl RunHandle {
         let Some(reason) = lowered_by.filter(|_| is_cut_off(finish)) else { return false };
         let signal = StopSignal::new(reason)
             .with_message("the response was cut off at what the limit left for it");
-        self.raise(&signal.with_source("limit"));
+        self.raise(&signal.with_source(LIMIT_SOURCE));
         true
     }
 

@@ -6,6 +6,7 @@ use endstop_core::event::{EventKind, Source};
 use endstop_core::policy::OnUnpriced;
 use endstop_core::run::Directive;
 use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::trip_record::PauseRequest;
 use endstop_core::units::TokenUsage;
 use tokio::time::Instant;
 
@@ -142,6 +143,16 @@ impl<'s> LockedChain<'s> {
         if seen_above(&kind).is_none() {
             return self.record_own(&kind, detail);
         }
+        self.share_pause();
+        if self.core.run.holds_back(&kind) {
+            // An ancestor that is paused refuses it too, and that is no reason to stop.
+            for (node, core) in &mut self.ancestors {
+                if core.run.holds_back(&kind) {
+                    node.take_in(core, self.now, Source::Descendant, &kind, detail);
+                }
+            }
+            return self.record_own(&kind, detail);
+        }
         if let Some(refused) = self.refused_above(&kind_of, detail) {
             // What is only too deep ends no run.
             let Some(signal) = refused else { return Directive::Refuse };
@@ -158,6 +169,46 @@ impl<'s> LockedChain<'s> {
             }
         }
         directive
+    }
+
+    /// Brings the pause from outside of an ancestor to the runs between it and this one, or takes it back from them.
+    pub(super) fn share_pause(&mut self) {
+        let mut above: Option<PauseRequest> = None;
+        let mut resumed_by: Option<&RunNode> = None;
+        let own = (self.own, &mut *self.core);
+        let ancestors = self.ancestors.iter_mut().map(|(node, core)| (*node, &mut **core));
+        for (node, core) in ancestors.chain([own]) {
+            match (&above, core.run.pause_request()) {
+                (Some(PauseRequest { by, why }), None) => {
+                    core.shares_pause = true;
+                    let kind = EventKind::PauseRequested { by, why };
+                    node.take_in(core, self.now, Source::Own, &kind, Detail::None);
+                }
+                (None, Some(_)) if core.shares_pause => {
+                    core.shares_pause = false;
+                    let by = resumed_by.map_or("", |node| &node.info.agent);
+                    let kind = EventKind::ResumeRequested { by };
+                    node.take_in(core, self.now, Source::Own, &kind, Detail::None);
+                }
+                _ => {}
+            }
+            above = core.run.pause_request().cloned();
+            resumed_by = Some(node);
+        }
+    }
+
+    /// The pause from outside of the run itself, once it is shared.
+    pub(super) fn pause_request(&self) -> Option<PauseRequest> {
+        self.core.run.pause_request().cloned()
+    }
+
+    /// Ends the run's own pause from outside, and returns whether there was one.
+    pub(super) fn resume(&mut self, by: &str) -> bool {
+        let has_own = self.core.run.pause_request().is_some() && !self.core.shares_pause;
+        if has_own {
+            self.record_own(&EventKind::ResumeRequested { by }, Detail::None);
+        }
+        has_own
     }
 
     /// Whether the run itself holds back the steps of its descendants for its wrap-up.

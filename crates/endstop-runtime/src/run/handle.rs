@@ -10,6 +10,8 @@ use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::StopSignal;
 use endstop_core::units::{Cost, Millis, Money, TokenUsage};
 
+use tokio::sync::Notify;
+
 use super::environment::{Carried, ExternalStop, RunEnvironment, StopReach};
 use super::node::{RunCore, RunNode, Tree, is_over};
 use crate::cancel::CancelToken;
@@ -106,6 +108,7 @@ impl RunHandle {
             root: token.clone(),
             reach: environment.reach,
             driver: environment.driver,
+            resumed: Notify::new(),
         });
         let core = RunCore::new(run, carried);
         Self::of(Arc::new(RunNode::new(info, budget, (token, clock), None, tree, core)))

@@ -9,6 +9,8 @@ use endstop_core::policy::OnUnpriced;
 use endstop_core::run::{Directive, Notice, Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{TokenUsage, WallTime};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::chain::LockedChain;
@@ -27,6 +29,8 @@ pub(crate) struct Tree {
     pub(super) root: CancelToken,
     pub(super) reach: StopReach,
     pub(super) driver: Option<&'static str>,
+    /// Notified when a run of the tree is no longer paused from outside.
+    pub(super) resumed: Notify,
 }
 
 /// One run of a tree.
@@ -63,6 +67,8 @@ pub(crate) struct RunCore {
     pub(super) notices: Vec<Notice>,
     /// A budget refused something that the run wanted to begin.
     is_out_of_budget: bool,
+    /// The pause from outside is that of an ancestor.
+    pub(super) shares_pause: bool,
     pub(super) refused_call: Option<RefusedCall>,
     /// The most output tokens that a provider counted of one call, of the run or a descendant, in this process.
     pub(super) largest_output: u64,
@@ -77,6 +83,7 @@ impl RunCore {
             uncertainty: CostUncertainty::default(),
             notices: Vec::new(),
             is_out_of_budget: false,
+            shares_pause: false,
             refused_call: None,
             largest_output: 0,
             last_wall: None,
@@ -136,6 +143,15 @@ impl RunNode {
 
     pub(crate) fn set_out_of_budget(&self) {
         self.core().is_out_of_budget = true;
+    }
+
+    /// Resolves when a run of the tree is no longer paused from outside.
+    pub(super) fn resumed(&self) -> Notified<'_> {
+        self.tree.resumed.notified()
+    }
+
+    pub(super) fn notify_resumed(&self) {
+        self.tree.resumed.notify_waiters();
     }
 
     pub(crate) fn refused_call(&self) -> Option<RefusedCall> {
@@ -291,7 +307,7 @@ impl RunNode {
     /// completed may continue.
     pub(super) fn stop_descendants(&self, directive: Directive) {
         let core = self.core();
-        if core.run.stop_reason() != Some(StopReason::Completed) {
+        if !core.run.ended_by_itself() {
             self.trip(&core, directive);
         }
     }

@@ -67,6 +67,8 @@ pub(in crate::agent) struct AgentRun {
     stored: Option<Stored>,
     /// The run had ended before it was executed, and nothing has let it continue.
     was_over: bool,
+    /// A user's message came to a run that had stopped: own steps begun by then.
+    unanswered: Option<usize>,
     /// Own steps begun when the run last went on in spite of a stop, and how often in a row by then.
     continued: (usize, u32),
     /// Nobody decides now on what holds the run up: what was asked.
@@ -108,6 +110,8 @@ impl AgentRun {
     pub(super) async fn begin(&mut self) -> Flow {
         let is_new = self.run().status() == Status::Pending;
         self.was_over = self.flow() == Flow::Stop;
+        let is_unanswered = self.was_over && self.state.has_new_user_message();
+        self.unanswered = is_unanswered.then_some(self.state.execution.steps.len());
         if is_new {
             self.run().look_at_kill_switch();
             if self.run().token().is_cancelled() {
@@ -126,6 +130,7 @@ impl AgentRun {
             self.save().await;
         }
         self.hooks(Trigger::BeforeExecution, About::default()).await;
+        self.was_over &= self.flow() == Flow::Stop;
         self.checkpoint().await
     }
 
@@ -248,9 +253,7 @@ impl AgentRun {
         execution.trip_record = is_decided.then(|| Box::new(self.node.run.look(Run::trip_record)));
         self.node.run.look(|run| {
             let mut continuation = run.continuation();
-            let is_natural = run.stop_reason() == Some(StopReason::Completed)
-                && !run.has_raised(StopReason::Completed);
-            if is_natural && !is_decided {
+            if run.ended_by_itself() && !is_decided {
                 continuation.stop_signals = StopSignals::default();
             }
             continuation
@@ -290,6 +293,8 @@ impl AgentRun {
         self.hooks(Trigger::OnStop, About::default()).await;
         if self.flow() == Flow::On {
             self.was_over = false;
+            // Of messages that were appended while the run was about to end.
+            self.tell_user_messages();
             self.count_continuation(reason);
         }
         self.flow()
@@ -313,11 +318,18 @@ impl AgentRun {
     /// Everything is over, or paused.
     pub(super) async fn end(&mut self) {
         self.hooks(Trigger::AfterExecution, About::default()).await;
+        if self.flow() == Flow::Stop {
+            // Messages of hooks do not begin a new run when the state is executed again.
+            self.state.execution.messages_told = self.state.messages.len();
+        }
         self.sync();
         let (is_paused, record) =
             self.run().look(|run| (run.status() == Status::Paused, Box::new(run.trip_record())));
         let asked = self.held_up.take().filter(|_| is_paused);
         self.state.execution.trip_record = Some(asked.unwrap_or(record));
+        if self.unanswered == Some(self.state.execution.steps.len()) {
+            self.state.warn_of_unanswered();
+        }
         self.run().ended();
         self.save().await;
     }

@@ -19,7 +19,7 @@ use super::{AgentLoop, Inner};
 use crate::model::Model;
 use crate::observe::Observer;
 use crate::tool::{Tool, ToolSet, ToolSetError};
-use endstop_price::PriceTable;
+use endstop_price::{PriceTable, UnknownPriceModel, with_unpriced_model};
 use endstop_runtime::Pricing;
 use endstop_runtime::cancel::{CancelToken, KillSwitch};
 use endstop_runtime::clock::WallClock;
@@ -46,6 +46,9 @@ pub enum BuildError {
     /// The policy cannot be compiled.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The policy names a model for calls without a price, and the price table does not have it.
+    #[error(transparent)]
+    UnknownPriceModel(#[from] UnknownPriceModel),
     /// Nothing in the policy ends every run.
     #[error(
         "the policy of the agent `{0}` is unbounded: no stop rule limits steps, money, tokens or time; \
@@ -342,6 +345,7 @@ impl AgentBuilder {
             Some(policy) => policy,
             None => default_policy(),
         };
+        let policy = with_unpriced_model(policy, self.prices)?;
         if !self.is_unbounded && !policy.unbounded && !policy.bounds().is_bounded() {
             return Err(BuildError::Unbounded(self.name));
         }

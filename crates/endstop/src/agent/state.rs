@@ -100,6 +100,9 @@ pub struct ExecutionState {
     /// Approvals that the run takes in when it goes on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<GivenApproval>,
+    /// The run continues although a person had cancelled it ([`AgentState::reopened`]).
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_reopened: bool,
     /// The trip record: of the end, or of the pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "verdict")]
@@ -316,6 +319,36 @@ impl AgentState {
         self
     }
 
+    /// Lets a run continue that a person or the kill switch had stopped, with its counters. It counts when the run is
+    /// executed. Other stops stand: a rule's until its limit is raised, an error, the stop of a tool.
+    ///
+    /// ```
+    /// # use endstop::agent::{AgentLoop, AgentState};
+    /// # use endstop::cancel::{CancelToken, Urgency};
+    /// # use endstop::core::condition::named::max_steps;
+    /// # use endstop::core::signal::StopSignal;
+    /// # use endstop::model::{Reply, ScriptedModel};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let builder = || {
+    /// #     let model = ScriptedModel::new("scripted").reply(Reply::text("Done."));
+    /// #     AgentLoop::builder("worker").model(model).stop_when(max_steps(5))
+    /// # };
+    /// let token = CancelToken::new();
+    /// token.cancel(StopSignal::user_requested("Ctrl-C"), Urgency::Graceful);
+    /// let cancelled = builder().cancel_token(token).build()?.run("Work.").await?;
+    /// assert_eq!(cancelled.final_response(), None);
+    /// let state = builder().build()?.execute(cancelled.reopened()).await?;
+    /// assert_eq!(state.final_response(), Some("Done."));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn reopened(mut self) -> Self {
+        self.execution.is_reopened = true;
+        self
+    }
+
     /// A separate run with the same conversation: all counters begin again, under all limits of the policy. It names
     /// this one as `previous`, unless this one has not begun. A shared budget continues.
     ///
@@ -340,8 +373,20 @@ impl AgentState {
     #[must_use]
     pub fn next_execution(self) -> Self {
         let has_begun = self.status() != Status::Pending;
-        let previous = if has_begun { Some(self.id) } else { self.previous };
-        Self { id: RunId::new(), previous, execution: ExecutionState::default(), ..self }
+        let mut next = self;
+        // A run that was paused before it could make them.
+        next.close_open_calls(|tool| format!("Not run: the run was left before `{tool}` began."));
+        let previous = if has_begun { Some(next.id) } else { next.previous };
+        Self { id: RunId::new(), previous, execution: ExecutionState::default(), ..next }
+    }
+
+    /// Answers the calls of the last response that have no answer, as not executed.
+    fn close_open_calls(&mut self, text: impl Fn(&str) -> String) {
+        for ToolCall { id, tool, .. } in self.unanswered() {
+            let (outcome, place) = (ToolOutcome::NotExecuted, self.place_of_answer());
+            let text = text(&tool);
+            self.insert_answer(place, Message::Tool { id, tool, outcome, text });
+        }
     }
 
     /// Warnings of the last execution: that the run had been stopped before, so that no new message
@@ -354,22 +399,28 @@ impl AgentState {
     /// The state as it is executed: a run that ended on its own and has a new user's message is followed by a new one.
     pub(crate) fn into_execution(mut self) -> Self {
         self.execution.warnings.clear();
-        if self.stop_reason().is_none() || !self.has_new_user_message() {
-            return self;
-        }
-        if self.stop_reason() == Some(StopReason::Completed) {
+        if self.ended_by_itself() && self.has_new_user_message() {
             return self.next_execution();
         }
+        self
+    }
+
+    fn ended_by_itself(&self) -> bool {
+        let is_completed = || self.stop_reason() == Some(StopReason::Completed);
+        self.execution.core.as_ref().map_or_else(is_completed, |core| core.ended_by_itself())
+    }
+
+    /// Warns that the run had been stopped, so that no new message was answered.
+    pub(crate) fn warn_of_unanswered(&mut self) {
         let signal = self.last_stop_signal().map(ToString::to_string).unwrap_or_default();
         self.execution.warnings.push(format!(
             "the run `{}` had been stopped ({signal}), so the new message was not answered: \
              `AgentState::next_execution` begins a new run with its conversation",
             self.id
         ));
-        self
     }
 
-    fn has_new_user_message(&self) -> bool {
+    pub(crate) fn has_new_user_message(&self) -> bool {
         let mut new = self.messages.iter().skip(self.execution.messages_told);
         new.any(|message| matches!(message, Message::User { .. }))
     }
@@ -535,6 +586,11 @@ impl AgentState {
         let calls = reply.last().map_or(&[][..], Message::tool_calls);
         calls.iter().filter(|call| !is_answered(&call.id)).cloned().collect()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// Token usage as it is written elsewhere too.

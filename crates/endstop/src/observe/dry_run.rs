@@ -13,7 +13,7 @@ use endstop_core::event::{Event, EventKind};
 use endstop_core::policy::Action;
 use endstop_core::run::Directive;
 use endstop_core::run::next_trip::Resource;
-use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::signal::StopSignal;
 use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Millis, Money};
 
@@ -163,7 +163,7 @@ impl State {
     fn stopped(&mut self, at: Millis) {
         let signal = self.run.last_stop_signal().cloned();
         // A natural end is no stop of the policy.
-        if let Some(signal) = signal.filter(|signal| signal.reason != StopReason::Completed) {
+        if let Some(signal) = signal.filter(|_| !self.run.ended_by_itself()) {
             self.is_closed = true;
             self.first = Some(DryRunStop {
                 at,
@@ -220,6 +220,7 @@ impl Observer for DryRunObserver {
 mod tests {
     use endstop_core::policy::Policy;
     use endstop_core::probe::Probes;
+    use endstop_core::signal::StopReason;
 
     use super::*;
 

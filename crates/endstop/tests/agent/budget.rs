@@ -415,3 +415,33 @@ async fn a_child_can_only_narrow() {
         assert_all_answered(&state);
     }
 }
+
+#[tokio::test]
+async fn a_reported_cost_below_that_of_the_price_table_does_not_count() {
+    // The model has a price: 1,000 tokens of input.
+    let reported = |cost: &'static str| {
+        priced(move |_, _| Reply::text("Done.").usage(1_000_000, 10).cost(usd(cost)))
+    };
+    let cost_of = async |cost: &'static str| {
+        let agent = agent(&reported(cost), "steps >= 2").build().unwrap();
+        agent.run("Go.").await.unwrap().cost().unwrap()
+    };
+    let by_table = cost_of("0").await;
+    assert!(by_table > usd("0.01"), "{by_table}");
+    assert_eq!(cost_of("0.000001").await, by_table);
+    assert_eq!(cost_of("900").await, usd("900"));
+}
+
+#[tokio::test]
+async fn max_usd_prices_calls_without_a_price_as_the_model_that_it_names() {
+    let stop = |named: &str| format!("max_usd(0.01, model=\"{named}\") or steps >= 9");
+    // A thousand tokens of input, at $2.50 a million, and a hundred of output at $10.
+    let reply = Reply::call("look", json!({})).usage(1_000, 100);
+    let model = Arc::new(ScriptedModel::new("of-my-own").reply(reply).repeat_last());
+    let state = agent(&model, &stop("gpt-4o")).tool(ok_tool("look")).max_output_tokens(100);
+    let state = state.build().unwrap().run("Go.").await.unwrap();
+    assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached), "{}", state.explain());
+    assert_eq!((state.step_count(), state.cost()), (3, Some(usd("0.0105"))));
+    let error = agent(&model, &stop("no-such-model")).build().unwrap_err().to_string();
+    assert!(error.contains("no price for model `no-such-model`"), "{error}");
+}

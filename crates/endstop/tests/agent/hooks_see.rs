@@ -163,6 +163,21 @@ async fn an_appended_user_message_counts_once_also_over_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_a_hook_appends_after_the_end_begins_no_new_run() {
+    let model = replies([Reply::text("Done."), Reply::text("Once more.")]);
+    let agent = agent(&model, "steps >= 5")
+        .hook(Trigger::AfterExecution, 0, |context| context.append(Message::user("Log this.")))
+        .build()
+        .unwrap();
+    let first = agent.run("Go.").await.unwrap();
+    let id = first.id.clone();
+    let again = agent.execute(first).await.unwrap();
+    assert_eq!((model.calls(), &again.id, again.step_count()), (1, &id, 1));
+    let next = agent.execute(again.with_message(Message::user("And now?"))).await.unwrap();
+    assert_eq!((model.calls(), next.previous), (2, Some(id)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_appends_an_answer_fails() {
     let agent = agent(&answerer("Done."), "steps >= 5")
         .hook(Trigger::BeforeStep, 0, |context| context.append(Message::assistant("I said so.")));

@@ -34,9 +34,11 @@ mod mended_7;
 mod next;
 mod overrides;
 mod pause;
+mod pause_outside;
 #[cfg(feature = "models")]
 mod provider;
 mod record;
+mod reopen;
 mod resume;
 mod retry;
 mod support;

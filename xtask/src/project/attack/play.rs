@@ -15,7 +15,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::rows::{Client, Row};
+use super::bill::Arrival;
+use super::rows::{Client, Expected, Row};
 use super::upstream::Upstream;
 
 /// How long an upstream may take to answer in rows where it never does.
@@ -28,6 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct Played {
     /// Requests that clients made.
     pub(super) tries: u64,
+    /// Pico-dollars that the upstream would bill if each request reached it as it is.
+    pub(super) unlimited: u64,
+    /// Requests that got the answer of a refusal that the row demands.
+    pub(super) refused: u64,
     /// Model calls that reached the upstream.
     pub(super) calls: u64,
     /// Pico-dollars that the upstream bills.
@@ -55,11 +60,13 @@ pub(super) async fn play(row: &Row) -> Result<Played, String> {
     let gateway = Gateway::start(config(row, upstream.addr, &id)?).await;
     let gateway = gateway.map_err(|error| error.to_string())?;
     let run = gateway.open(&id).ok_or("the gateway has no run")?;
+    let mut refused = 0u64;
     match row.client {
         Client::SideBySide => side_by_side(row, gateway.addr()).await,
         Client::Reads | Client::ReadsUntilTimeout | Client::Leaves => {
             for number in 0..row.tries {
-                one(row, number, gateway.addr(), &upstream).await?;
+                let answer = one(row, number, gateway.addr(), &upstream).await?;
+                refused = refused.saturating_add(u64::from(is_refusal(row, &answer)));
                 settled(&run).await?;
             }
         }
@@ -71,6 +78,8 @@ pub(super) async fn play(row: &Row) -> Result<Played, String> {
     let unconfirmed = run.report().spend.unconfirmed_usd.picos();
     let played = Played {
         tries: row.tries,
+        unlimited: unlimited(row),
+        refused,
         calls: upstream.calls(),
         billed: upstream.billed(),
         confirmed: cost.picos().saturating_sub(unconfirmed),
@@ -78,6 +87,25 @@ pub(super) async fn play(row: &Row) -> Result<Played, String> {
     };
     gateway.shut_down().await;
     Ok(played)
+}
+
+/// Pico-dollars that the upstream bills for all requests of a row without a gateway.
+fn unlimited(row: &Row) -> u64 {
+    let bill = |number| {
+        let arrival = Arrival { path: row.path.to_owned(), body: (row.request)(number) };
+        arrival.bill(&(row.serve)(&arrival, number).work)
+    };
+    (0..row.tries).map(bill).fold(0, u64::saturating_add)
+}
+
+/// Whether an answer is the refusal that a row demands.
+fn is_refusal(row: &Row, answer: &str) -> bool {
+    match row.expected {
+        Expected::Refused(status, text) => {
+            answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(text)
+        }
+        Expected::Bounded | Expected::GoesOn | Expected::RestsOn(_) => false,
+    }
 }
 
 fn config(row: &Row, upstream: SocketAddr, id: &RunId) -> Result<Config, String> {
@@ -98,7 +126,7 @@ async fn side_by_side(row: &Row, gateway: SocketAddr) {
         let (path, body) = (row.path, (row.request)(number));
         clients.spawn(async move {
             if let Ok(stream) = send(gateway, path, &body).await {
-                read_to_end(stream).await;
+                drop(read_to_end(stream).await);
             }
         });
     }
@@ -110,21 +138,20 @@ async fn one(
     number: u64,
     gateway: SocketAddr,
     upstream: &Upstream,
-) -> Result<(), String> {
+) -> Result<String, String> {
     let calls = upstream.calls();
     let sent = send(gateway, row.path, &(row.request)(number)).await;
     let stream = sent.map_err(|error| format!("the gateway takes no request: {error}"))?;
     if row.client == Client::Leaves {
         tokio::select! {
-            () = read_to_end(stream) => {}
+            answer = read_to_end(stream) => return Ok(answer),
             () = upstream.has_more_than(calls) => {}
         }
         // The stream is dropped, and so closed.
         upstream.client_has_left();
-    } else {
-        read_to_end(stream).await;
+        return Ok(String::new());
     }
-    Ok(())
+    Ok(read_to_end(stream).await)
 }
 
 async fn send(to: SocketAddr, path: &str, body: &str) -> std::io::Result<TcpStream> {
@@ -140,10 +167,11 @@ async fn send(to: SocketAddr, path: &str, body: &str) -> std::io::Result<TcpStre
     Ok(stream)
 }
 
-/// Reads an answer. Its content is of no interest: the upstream knows what it bills.
-async fn read_to_end(mut stream: TcpStream) {
+/// Reads an answer until its end, or until the client gives up.
+async fn read_to_end(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await;
+    String::from_utf8_lossy(&all).into_owned()
 }
 
 /// Waits until no call holds anything: then each is in the books.

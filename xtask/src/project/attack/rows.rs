@@ -2,6 +2,7 @@
 
 mod bodies;
 mod elsewhere;
+mod honest;
 mod media;
 mod silent;
 mod tools;
@@ -28,11 +29,17 @@ pub(super) enum Client {
 pub(super) enum Expected {
     /// At most the limit is billed, and at most what our books say.
     Bounded,
+    /// That, and no try reaches the upstream: each is answered with this status and names the thing by this text.
+    Refused(u16, &'static str),
     /// That, and all tries reach the upstream: nothing may be stopped.
     GoesOn,
     /// More than the limit may be billed where this assumption does not hold.
     RestsOn(Assumption),
 }
+
+/// The refusal of a request whose hold does not fit: the stop response, which says what the call could have cost.
+pub(super) const TOO_LARGE: Expected =
+    Expected::Refused(200, "It ended at a call that could cost up to $");
 
 /// An attack.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +59,9 @@ pub(super) struct Row {
     pub(super) expected: Expected,
 }
 
-/// Every attack.
+/// Every attack, and honest requests as the control: a gateway that refused everything would pass the others.
 pub(super) fn all() -> Vec<Row> {
-    let groups: [&[Row]; 5] =
-        [silent::ROWS, media::ROWS, elsewhere::ROWS, tools::ROWS, twice::ROWS];
+    let groups: [&[Row]; 6] =
+        [honest::ROWS, silent::ROWS, media::ROWS, elsewhere::ROWS, tools::ROWS, twice::ROWS];
     groups.concat()
 }

@@ -75,8 +75,8 @@ pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, Cl
     let reason = state.stop_reason().map_or("", |reason| reason.value());
     let problem = format!("run `{}` has ended ({reason})", state.id);
     Err(CliError::new(problem).with_hint(
-        "give a prompt to go on with its conversation; a rule under [pause] holds a run up instead of \
-         ending it; --stop or --policy gives it other limits",
+        "raise the limit with --stop or --policy to continue it, or give a prompt to begin a new run with its \
+         conversation",
     ))
 }
 

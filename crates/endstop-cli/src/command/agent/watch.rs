@@ -3,16 +3,29 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use endstop::core::Run;
+use endstop::core::event::EventKind;
 use endstop::core::run::Notice;
 use endstop::ledger::{Amounts, Budget};
 use endstop::observe::{Observation, Observer, RunInfo, Screen, clean};
 
-/// Says each warning of a warn rule.
+/// Says each warning of a warn rule, and each pause from outside.
 #[derive(Debug)]
 pub(super) struct Warnings(pub(super) Arc<Screen>);
 
 impl Observer for Warnings {
-    fn observe(&self, _: &Observation<'_>) {}
+    fn observe(&self, observation: &Observation<'_>) {
+        if observation.info.parent.is_some() {
+            return;
+        }
+        match observation.event.kind {
+            EventKind::PauseRequested { .. } => {
+                let pause = observation.run.pause_request().map(ToString::to_string);
+                self.0.line(&clean(&pause.unwrap_or_default()));
+            }
+            EventKind::ResumeRequested { .. } => self.0.line("resumed"),
+            _ => {}
+        }
+    }
 
     fn warned(&self, info: &RunInfo, notice: &Notice, _: &Run) {
         // The runs above are told of the same thing.

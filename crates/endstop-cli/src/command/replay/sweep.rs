@@ -36,7 +36,7 @@ pub(super) fn run(
     inputs: &Inputs,
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
-    let (candidates, policies) = policies(args, sweeps)?;
+    let (candidates, policies) = policies(args, inputs, sweeps)?;
     if let Some(path) = &args.chart {
         chart::check_name(path)?;
     }
@@ -73,6 +73,7 @@ pub(super) fn run(
 /// The policies of the sweeps, each with what tells it from the others.
 fn policies(
     args: &ReplayArgs,
+    inputs: &Inputs,
     sweeps: &[Sweep],
 ) -> Result<(Vec<Candidate>, Vec<Policy>), CliError> {
     let file = args.policy.as_deref().map(read_file).transpose()?;
@@ -95,7 +96,7 @@ fn policies(
             let rule = |condition| Rule::new(id.clone(), Action::Stop, condition);
             policy.rules.extend(condition.map(rule).collect::<Vec<_>>());
         }
-        policies.push(policy);
+        policies.push(inputs.priced(policy)?);
     }
     Ok((candidates, policies))
 }

@@ -75,6 +75,7 @@ struct Said {
     stopped: bool,
     killed: bool,
     paused: bool,
+    held: bool,
     lingering: bool,
 }
 
@@ -226,6 +227,11 @@ impl Supervisor<'_> {
             Some(rules) if !self.state.said.paused => self.tell_of_pause(rules),
             Some(_) => {}
             None => self.state.said.paused = false,
+        }
+        if snapshot.pause.is_some() != self.state.said.held {
+            self.state.said.held = snapshot.pause.is_some();
+            let text = snapshot.pause.as_deref().unwrap_or("resumed");
+            self.note(&format!("endstop: {text}"));
         }
         match self.shutdown.act(Instant::now()) {
             Some(ShutdownAction::Terminate) => {

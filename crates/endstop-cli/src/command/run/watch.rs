@@ -5,7 +5,7 @@ use std::time::Instant;
 use endstop::core::Run;
 use endstop::core::event::EventKind;
 use endstop::core::run::{Notice, Status};
-use endstop::core::signal::{StopReason, StopSignal};
+use endstop::core::signal::StopSignal;
 use endstop::observe::{Observation, Observer, RunInfo, clean};
 use tokio::sync::watch;
 
@@ -20,6 +20,8 @@ pub(super) struct RunSnapshot {
     pub(super) paused: Option<Vec<String>>,
     /// Whether calls were paused by them, and nobody has approved since.
     pub(super) is_held: bool,
+    /// The pause from outside, in words.
+    pub(super) pause: Option<String>,
     /// Model calls that were begun.
     pub(super) calls: u64,
     /// Those of them that are in flight.
@@ -78,22 +80,28 @@ impl RunSnapshot {
                 self.in_flight = self.in_flight.saturating_sub(1);
                 self.last_call = Some(Instant::now());
             }
-            EventKind::Paused => self.is_held = true,
+            EventKind::Paused => self.is_held = run.pause_request().is_none(),
             EventKind::Resumed => self.is_held = false,
             _ => has_changed = false,
         }
         let status = run.status();
         let is_over = matches!(status, Status::Completed | Status::Stopped | Status::Failed);
         let signal = run.last_stop_signal().filter(|_| is_over);
-        let signal = signal.filter(|signal| signal.reason != StopReason::Completed);
+        let signal = signal.filter(|_| !run.ended_by_itself());
         if signal.is_some() != self.stopped.is_some() {
             self.stopped = signal.cloned();
             has_changed = true;
         }
-        let is_paused = status == Status::Paused;
-        if is_paused != self.paused.is_some() {
-            let record = is_paused.then(|| run.trip_record());
-            self.paused = record.map(|record| trip::pausing(&record).map(trip::why).collect());
+        let rules: Option<Vec<String>> = (status == Status::Paused)
+            .then(|| trip::pausing(&run.trip_record()).map(trip::why).collect());
+        let paused = rules.filter(|rules| !rules.is_empty());
+        if paused.is_some() != self.paused.is_some() {
+            self.paused = paused;
+            has_changed = true;
+        }
+        let pause = run.pause_request();
+        if pause.is_some() != self.pause.is_some() {
+            self.pause = pause.map(|pause| clean(&pause.to_string()));
             has_changed = true;
         }
         has_changed

@@ -42,6 +42,17 @@ impl Observer for Waiting {
             return;
         }
         match observation.event.kind {
+            EventKind::PauseRequested { by, why } => {
+                let why = if why.is_empty() { String::new() } else { format!(": {}", clean(why)) };
+                let how = if self.as_json { String::new() } else { resume_hint(&info.id) };
+                self.tell("paused", &info.id, &format!("by {}{why}{how}", clean(by)));
+            }
+            EventKind::ResumeRequested { by } => {
+                self.tell("resumed", &info.id, &format!("by {}", clean(by)));
+            }
+            // A call waits for the end of a pause that was told.
+            EventKind::Paused | EventKind::Resumed if observation.run.pause_request().is_some() => {
+            }
             EventKind::Paused => {
                 let record = observation.run.trip_record();
                 let rules: Vec<String> =
@@ -64,4 +75,8 @@ impl Observer for Waiting {
             self.tell("warning", &info.id, &text);
         }
     }
+}
+
+fn resume_hint(run: &RunId) -> String {
+    format!("; POST /endstop/v1/runs/{run}/resume lets it go on")
 }

@@ -192,11 +192,25 @@ pub enum Kind<'a> {
     },
     Paused,
     Resumed,
+    PauseRequested {
+        #[serde(borrow, default)]
+        by: Cow<'a, str>,
+        #[serde(borrow, default, skip_serializing_if = "is_blank")]
+        why: Cow<'a, str>,
+    },
+    ResumeRequested {
+        #[serde(borrow, default)]
+        by: Cow<'a, str>,
+    },
     Approved {
         #[serde(borrow)]
         rule: Cow<'a, str>,
         #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
         limit: Option<NewLimitOf<'a>>,
+    },
+    Reopened {
+        #[serde(borrow, default)]
+        by: Cow<'a, str>,
     },
     Tick,
     RunEnd {
@@ -242,6 +256,10 @@ const fn is_zero_depth(value: &u32) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
 const fn is_false(value: &bool) -> bool {
     !*value
+}
+
+fn is_blank(text: &str) -> bool {
+    text.is_empty()
 }
 
 mod cost {

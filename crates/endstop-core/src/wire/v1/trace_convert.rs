@@ -66,7 +66,10 @@ impl<'a> Kind<'a> {
             | EventKind::ContinuationRequested { .. }
             | EventKind::Paused
             | EventKind::Resumed
+            | EventKind::PauseRequested { .. }
+            | EventKind::ResumeRequested { .. }
             | EventKind::Approved { .. }
+            | EventKind::Reopened { .. }
             | EventKind::Tick
             | EventKind::RunEnd { .. } => Self::from_intervention(kind),
         }
@@ -84,11 +87,16 @@ impl<'a> Kind<'a> {
             }
             EventKind::Paused => Self::Paused,
             EventKind::Resumed => Self::Resumed,
+            EventKind::PauseRequested { by, why } => {
+                Self::PauseRequested { by: Cow::Borrowed(by), why: Cow::Borrowed(why) }
+            }
+            EventKind::ResumeRequested { by } => Self::ResumeRequested { by: Cow::Borrowed(by) },
             EventKind::Approved { rule, limit } => Self::Approved {
                 rule: Cow::Borrowed(rule),
                 limit: limit
                     .map(|new| NewLimitOf { gauge: Cow::Borrowed(new.gauge), limit: new.limit }),
             },
+            EventKind::Reopened { by } => Self::Reopened { by: Cow::Borrowed(by) },
             EventKind::RunEnd { succeeded } => Self::RunEnd { succeeded: *succeeded },
             _ => Self::Tick,
         }
@@ -135,10 +143,13 @@ impl<'a> Kind<'a> {
             Self::ContinuationRequested { by } => EventKind::ContinuationRequested { by },
             Self::Paused => EventKind::Paused,
             Self::Resumed => EventKind::Resumed,
+            Self::PauseRequested { by, why } => EventKind::PauseRequested { by, why },
+            Self::ResumeRequested { by } => EventKind::ResumeRequested { by },
             Self::Approved { rule, limit } => EventKind::Approved {
                 rule,
                 limit: limit.as_ref().map(|new| NewLimit { gauge: &new.gauge, limit: new.limit }),
             },
+            Self::Reopened { by } => EventKind::Reopened { by },
             Self::Tick => EventKind::Tick,
             Self::RunEnd { succeeded } => EventKind::RunEnd { succeeded: *succeeded },
         }

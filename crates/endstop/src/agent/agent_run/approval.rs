@@ -97,8 +97,23 @@ impl AgentRun {
         }
     }
 
-    /// A pause rule holds: a person is asked, if one can be.
+    /// Waits until someone outside resumes the run. What has happened is stored before: the wait may be long.
+    async fn wait_while_paused(&mut self) -> Flow {
+        self.run().record_plain(&EventKind::Paused);
+        self.flush().await;
+        let waited = self.run().wait_while_paused().await;
+        self.run().record_plain(&EventKind::Resumed);
+        match waited {
+            Waited::Done(()) => self.flow(),
+            Waited::Aborted => self.checkpoint().await,
+        }
+    }
+
+    /// Nothing begins: someone outside has paused the run, or a pause rule holds and a person is asked, if one can be.
     pub(in crate::agent) async fn resolve_pause(&mut self) -> Flow {
+        if self.flow() != Flow::Stop && self.run().pause_request().is_some() {
+            return self.wait_while_paused().await;
+        }
         if self.flow() != Flow::Pause || self.held_up.is_some() {
             return self.flow();
         }

@@ -67,12 +67,11 @@ impl Answer {
             return call.most(&received);
         }
         let Some(usage) = end.usage else {
-            let charge = call.unreported(&received);
-            return Charge { cost: end.cost.map_or(charge.cost, Cost::Known), ..charge };
+            return call.charge_with_report(call.unreported(&received), end.cost);
         };
         Charge {
             usage,
-            cost: end.cost.map_or_else(|| call.cost(&usage), Cost::Known),
+            cost: call.cost_with_report(&usage, end.cost),
             unconfirmed: Money::ZERO,
             is_estimate: false,
         }
@@ -336,6 +335,10 @@ impl AgentRun {
         let at = self.state.messages.len();
         let is_natural_end = is_whole && answer.calls.is_empty();
         let Some(step) = self.state.execution.steps.last_mut() else { return };
+        if is_whole {
+            // Of a request before it, after which a hook let the run continue.
+            self.state.execution.error = None;
+        }
         step.model = Some(name);
         step.finish = end.finish;
         step.is_natural_end = is_natural_end;

@@ -117,9 +117,8 @@ impl AgentRun {
         match beside(&mut batch.running, &mut batch.done, admitted).await {
             Ok(()) => self.dispatch(batch, place, call).await,
             Err(Refusal::Paused) => return Flow::Pause,
-            Err(Refusal::Unknown(text)) => {
-                // It has begun for the limits: a model that keeps inventing tools meets them.
-                let outcome = ToolOutcome::Unknown;
+            Err(Refusal::Failed(outcome, text)) => {
+                // It has begun for the limits: a model that keeps inventing tools or arguments meets them.
                 let answered = Answered { outcome, text, took: Duration::ZERO };
                 self.tell_end(call, &answered);
                 self.answered(batch, place, answered).await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use endstop_core::event::EventKind;
 use endstop_core::run::Run;
 use endstop_runtime::cancel::{CancelToken, Urgency, watch_kill_switch};
 use endstop_runtime::ledger::Limits;
@@ -17,6 +18,7 @@ use crate::agent::journal::{Journal, Stored};
 use crate::agent::node::AgentNode;
 use crate::agent::state::AgentState;
 use crate::agent::{AgentLoop, ExecuteError, Inner};
+use crate::message::Message;
 use crate::observe::{Observer, RunInfo};
 
 /// A child run's place below the run that calls it.
@@ -80,6 +82,16 @@ pub(in crate::agent) fn root_at(
     let carried = state.execution.carried();
     let info = info_of(agent, &mut state, is_resumed);
     let run = RunHandle::resumed(info, run, carried, environment);
+    // Whoever executes it again resumes it.
+    run.resume("execute");
+    if std::mem::take(&mut state.execution.is_reopened) || run.look(Run::was_stopped_by_other_rules)
+    {
+        run.record_plain(&EventKind::Reopened { by: "execute" });
+        if !run.is_over() && matches!(state.messages.last(), Some(Message::Assistant { .. })) {
+            // Of a response that was cut: a request that ends with a part of the answer would continue it.
+            state.messages.push(Message::system(REOPENED_NOTE));
+        }
+    }
     if is_resumed && !state.execution.approvals.is_empty() {
         run.budget().set_limits(Limits::unlimited());
     }
@@ -103,6 +115,9 @@ pub(in crate::agent) fn child(
     let node = AgentNode { run, sources: agent.sources.clone(), parent: Some(parent), journal };
     agent_run(agent, state, node, None)
 }
+
+/// The note to the model after a response that the stop of the run cut off.
+const REOPENED_NOTE: &str = "The run was stopped here, and continues now.";
 
 fn info_of(first: &Arc<Inner>, state: &mut AgentState, is_resumed: bool) -> RunInfo {
     let agent = continuing(first, state);
@@ -136,6 +151,7 @@ fn agent_run(
         is_cancellation_told: false,
         stored,
         was_over: false,
+        unanswered: None,
         continued: (0, 0),
         held_up: None,
         last_limit: None,

@@ -12,9 +12,7 @@ use crate::agent::hooks::Trigger;
 use crate::agent::state::{OpenStep, Step};
 use crate::message::Message;
 use crate::observe::Detail;
-use endstop_runtime::{
-    CallPlan, Charge, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS, Pricing, WRAP_UP_NOTE,
-};
+use endstop_runtime::{CallPlan, Charge, DEFAULT_MAX_OUTPUT_TOKENS, Pricing, WRAP_UP_NOTE};
 
 impl AgentRun {
     /// Takes one step, or goes on with one that was interrupted.
@@ -130,7 +128,7 @@ impl AgentRun {
             tool_input: 0,
             told: self.context.told(is_other),
             max_output,
-            min_output: MIN_OUTPUT_TOKENS,
+            min_output: self.run().min_output_tokens(),
             is_wrap_up,
             // Hooks may change the conversation after the step has begun.
             is_final: false,

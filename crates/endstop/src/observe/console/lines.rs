@@ -184,6 +184,11 @@ impl Seen {
             }
             EventKind::Paused => (Kind::Pause, "Execution stands still".to_owned()),
             EventKind::Resumed => (Kind::Exec, "Execution goes on".to_owned()),
+            EventKind::PauseRequested { by, why } => {
+                let why = if why.is_empty() { String::new() } else { format!(": {}", name(why)) };
+                (Kind::Pause, format!("Paused by {}{why}", name(by)))
+            }
+            EventKind::ResumeRequested { by } => (Kind::Exec, format!("Resumed by {}", name(by))),
             EventKind::Approved { rule, limit } => {
                 (Kind::Exec, approved(&name(rule), limit.as_ref()))
             }

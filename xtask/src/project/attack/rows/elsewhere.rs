@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bodies::{self, CHAT, GEMINI, MESSAGES, RESPONSES, honest};
-use super::{Client, Expected, Row};
+use super::{Client, Expected, Row, TOO_LARGE};
 use crate::project::attack::assumption::Assumption;
 use crate::project::attack::bill::Arrival;
 use crate::project::attack::reply;
@@ -135,6 +135,7 @@ pub(super) const ROWS: &[Row] = &[
             .to_string()
         },
         serve: |arrival, _| stored(reply::responses, arrival, "rs_1"),
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -147,6 +148,7 @@ pub(super) const ROWS: &[Row] = &[
             .to_string()
         },
         serve: |arrival, _| stored(reply::responses, arrival, "msg_1"),
+        expected: Expected::Refused(402, "--allow-unmetered=stored_conversation`"),
         ..BASE
     },
     Row {
@@ -159,6 +161,22 @@ pub(super) const ROWS: &[Row] = &[
             .to_string()
         },
         serve: |arrival, _| stored(reply::responses, arrival, "msg_1"),
+        expected: Expected::Refused(402, "--allow-unmetered=stored_conversation`"),
+        ..BASE
+    },
+    Row {
+        name: "item-after-response",
+        what: "an item that the upstream keeps, by its id, after a response whose size is known",
+        path: RESPONSES,
+        request: |number| {
+            let more = match number {
+                0 => json!({ "store": true }),
+                _ => json!({ "store": true, "previous_response_id": "resp_1",
+                    "input": [{ "type": "item_reference", "id": "msg_1" }] }),
+            };
+            bodies::responses(more).to_string()
+        },
+        serve: |arrival, _| stored(reply::responses, arrival, "msg_1"),
         ..BASE
     },
     Row {
@@ -167,6 +185,7 @@ pub(super) const ROWS: &[Row] = &[
         path: RESPONSES,
         request: |_| bodies::responses(json!({ "prompt": { "id": "pmpt_1" } })).to_string(),
         serve: |arrival, _| stored(reply::responses, arrival, "pmpt_1"),
+        expected: Expected::Refused(402, "--allow-unmetered=stored_conversation`"),
         ..BASE
     },
     Row {
@@ -180,6 +199,7 @@ pub(super) const ROWS: &[Row] = &[
             .to_string()
         },
         serve: |arrival, _| stored(reply::chat, arrival, "audio_1"),
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -191,6 +211,7 @@ pub(super) const ROWS: &[Row] = &[
             bodies::gemini(json!({ "systemInstruction": { "parts": [file] } })).to_string()
         },
         serve: |arrival, _| stored(reply::gemini, arrival, "a.txt"),
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -208,6 +229,7 @@ pub(super) const ROWS: &[Row] = &[
             bodies::gemini(json!({ "contents": contents })).to_string()
         },
         serve: |arrival, _| stored(reply::gemini, arrival, "a.txt"),
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -216,6 +238,7 @@ pub(super) const ROWS: &[Row] = &[
         path: GEMINI,
         request: |_| bodies::gemini(json!({ "cachedContent": "cachedContents/1" })).to_string(),
         serve: |arrival, _| stored(reply::gemini, arrival, "cachedContents/1"),
+        expected: Expected::Refused(402, "--allow-unmetered=stored_conversation`"),
         ..BASE
     },
     Row {
@@ -232,6 +255,7 @@ pub(super) const ROWS: &[Row] = &[
             bodies::messages(json!({ "messages": messages, "tools": [tool("Look.")] })).to_string()
         },
         serve: |arrival, _| stored(reply::messages, arrival, "file_1"),
+        expected: TOO_LARGE,
         ..BASE
     },
 ];

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bodies::{self, CHAT, MESSAGES, honest, of_user};
-use super::{Client, Expected, Row};
+use super::{Client, Expected, Row, TOO_LARGE};
 use crate::project::attack::assumption::Assumption;
 use crate::project::attack::bill::{Arrival, Work};
 use crate::project::attack::reply;
@@ -99,6 +99,7 @@ pub(super) const ROWS: &[Row] = &[
         limit: 40,
         request: |_| speaking("gpt-4o-audio-preview"),
         serve: |arrival, _| speech(arrival),
+        expected: Expected::Refused(402, "--allow-unmetered=speech`"),
         ..BASE
     },
     Row {
@@ -123,6 +124,7 @@ pub(super) const ROWS: &[Row] = &[
         serve: |arrival, _| {
             honest(reply::messages, arrival.count_of("\"document\"") * PAGES * PAGE, 10)
         },
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -137,6 +139,7 @@ pub(super) const ROWS: &[Row] = &[
             bodies::messages(json!({ "messages": of_user(&parts) })).to_string()
         },
         serve: |arrival, _| honest(reply::messages, arrival.count_of("\"image\"") * 1_600, 10),
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -168,6 +171,7 @@ pub(super) const ROWS: &[Row] = &[
             bodies::gemini(json!({ "contents": contents })).to_string()
         },
         serve: |_, _| honest(reply::gemini, 190_000, 10),
+        expected: TOO_LARGE,
         ..BASE
     },
 ];

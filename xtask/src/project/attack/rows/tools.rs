@@ -67,6 +67,7 @@ pub(super) const ROWS: &[Row] = &[
             bodies::responses(json!({ "tools": [{ "type": "image_generation" }] })).to_string()
         },
         serve: |arrival, _| read_much(reply::responses, arrival, 1, IMAGE, |_, _| {}),
+        expected: Expected::Refused(402, "--allow-unmetered=image_generation`"),
         ..BASE
     },
     Row {
@@ -143,11 +144,13 @@ pub(super) const ROWS: &[Row] = &[
             let tools = json!([{ "type": "code_execution_20250825", "name": "code_execution" }]);
             bodies::messages(json!({ "tools": tools })).to_string()
         },
+        expected: Expected::Refused(402, "--allow-unmetered=code_execution_20250825`"),
         ..BASE
     },
     Row {
         name: "gemini-code",
         limit: 4_000,
+        tries: 20,
         what: "code that Gemini runs, whose output it reads",
         path: GEMINI,
         request: |_| bodies::gemini(json!({ "tools": [{ "codeExecution": {} }] })).to_string(),
@@ -157,6 +160,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "gemini-pages",
         limit: 4_000,
+        tries: 20,
         what: "pages of the web that Gemini reads (`urlContext`)",
         path: GEMINI,
         request: |_| bodies::gemini(json!({ "tools": [{ "urlContext": {} }] })).to_string(),
@@ -170,6 +174,7 @@ pub(super) const ROWS: &[Row] = &[
             let skills = json!([{ "type": "anthropic", "skill_id": "pptx", "version": "latest" }]);
             bodies::messages(json!({ "container": { "skills": skills } })).to_string()
         },
+        expected: Expected::Refused(402, "--allow-unmetered=container.skills`"),
         ..BASE
     },
     Row {
@@ -182,6 +187,7 @@ pub(super) const ROWS: &[Row] = &[
             let work = Work { input, output, surcharge: 10, ..Work::default() };
             Serving { work, sent: Sent::Whole(reply::ok(&reply::messages(input, output))) }
         },
+        expected: Expected::Refused(402, "--allow-unmetered=inference_geo`"),
         ..BASE
     },
     Row {
@@ -206,7 +212,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "cache-for-an-hour",
         what: "a cache for an hour, which costs twice, named by an escape",
-        limit: 500,
+        limit: 20,
         request: |_| {
             let part = json!({ "type": "text", "text": "Q".repeat(20_000),
                 "cache_control": { "type": "ephemeral", "ttl": "hour" } });

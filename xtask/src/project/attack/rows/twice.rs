@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::bodies::{CHAT, GEMINI, MESSAGES, RESPONSES, honest};
-use super::{Client, Expected, Row};
+use super::{Client, Expected, Row, TOO_LARGE};
 use crate::project::attack::bill::Arrival;
 use crate::project::attack::reply;
 use crate::project::attack::upstream::Serving;
@@ -50,12 +50,14 @@ pub(super) const ROWS: &[Row] = &[
         name: "cap-twice",
         what: "`max_tokens` twice",
         request: |_| messages(&format!(r#""max_tokens":50000,"max_tokens":10,"messages":{SMALL}"#)),
+        expected: Expected::Refused(400, "`max_tokens` appears twice"),
         ..BASE
     },
     Row {
         name: "cap-in-capitals",
         what: "`MAX_TOKENS` and `max_tokens`",
         request: |_| messages(&format!(r#""MAX_TOKENS":50000,"messages":{SMALL}"#)),
+        expected: Expected::Refused(400, "`MAX_TOKENS` has to be written as `max_tokens`"),
         ..BASE
     },
     Row {
@@ -66,6 +68,7 @@ pub(super) const ROWS: &[Row] = &[
                 r#""messages":[{{"role":"user","content":[{DOCUMENT}]}}],"messages":{SMALL}"#
             ))
         },
+        expected: Expected::Refused(400, "`messages` appears twice"),
         ..BASE
     },
     Row {
@@ -76,6 +79,7 @@ pub(super) const ROWS: &[Row] = &[
                 r#""messages":{SMALL},"Messages":[{{"role":"user","content":[{DOCUMENT}]}}]"#
             ))
         },
+        expected: Expected::Refused(400, "`Messages` has to be written as `messages`"),
         ..BASE
     },
     Row {
@@ -86,18 +90,21 @@ pub(super) const ROWS: &[Row] = &[
                 r#""\u006dessages":[{{"role":"user","content":[{DOCUMENT}]}}],"messages":{SMALL}"#
             ))
         },
+        expected: Expected::Refused(400, "`messages` appears twice"),
         ..BASE
     },
     Row {
         name: "content-twice",
         what: "`content` twice",
         request: |_| user(&format!(r#""content":[{DOCUMENT}],"content":"Hi.""#)),
+        expected: Expected::Refused(400, "`content` appears twice"),
         ..BASE
     },
     Row {
         name: "content-in-capitals",
         what: "`Content` and `content`",
         request: |_| user(&format!(r#""content":"Hi.","Content":[{DOCUMENT}]"#)),
+        expected: Expected::Refused(400, "`Content` has to be written as `content`"),
         ..BASE
     },
     Row {
@@ -107,6 +114,7 @@ pub(super) const ROWS: &[Row] = &[
             let part = DOCUMENT.replacen('{', r#"{"type":"text","text":"Hi.","#, 1);
             user(&format!(r#""content":[{part}]"#))
         },
+        expected: Expected::Refused(400, "`type` appears twice"),
         ..BASE
     },
     Row {
@@ -116,6 +124,7 @@ pub(super) const ROWS: &[Row] = &[
             let part = DOCUMENT.replacen("\"document\"", r#""d\u006fcument""#, 1);
             user(&format!(r#""content":[{part}]"#))
         },
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -125,6 +134,7 @@ pub(super) const ROWS: &[Row] = &[
             let part = DOCUMENT.replacen('{', r#"{"Type":"text","text":"Hi.","#, 1);
             user(&format!(r#""content":[{part}]"#))
         },
+        expected: Expected::Refused(400, "`Type` has to be written as `type`"),
         ..BASE
     },
     Row {
@@ -136,6 +146,7 @@ pub(super) const ROWS: &[Row] = &[
                 r#""source":{"type":"text","media_type":"text/plain","data":"Hi."}}]"#
             ))
         },
+        expected: Expected::Refused(400, "`source` appears twice"),
         ..BASE
     },
     Row {
@@ -147,6 +158,7 @@ pub(super) const ROWS: &[Row] = &[
                 r#""type":"text","media_type":"text/plain","data":"Hi."}}]"#
             ))
         },
+        expected: Expected::Refused(400, "`type` appears twice"),
         ..BASE
     },
     Row {
@@ -157,6 +169,7 @@ pub(super) const ROWS: &[Row] = &[
                 r#""tools":[{{"type":"code_execution_20250825","name":"large"}}],"tools":[],"messages":{SMALL}"#
             ))
         },
+        expected: Expected::Refused(400, "`tools` appears twice"),
         ..BASE
     },
     Row {
@@ -171,6 +184,7 @@ pub(super) const ROWS: &[Row] = &[
                 SMALL
             ))
         },
+        expected: Expected::Refused(400, "`type` appears twice"),
         ..BASE
     },
     Row {
@@ -181,6 +195,7 @@ pub(super) const ROWS: &[Row] = &[
                 r#""tools":[{{"Type":"code_execution_20250825","name":"large"}}],"messages":{SMALL}"#
             ))
         },
+        expected: Expected::Refused(400, "`Type` has to be written as `type`"),
         ..BASE
     },
     Row {
@@ -191,6 +206,7 @@ pub(super) const ROWS: &[Row] = &[
                 r#""container":{{"skills":[{{"type":"anthropic","skill_id":"large"}}],"skills":[]}},"messages":{SMALL}"#
             ))
         },
+        expected: Expected::Refused(400, "`skills` appears twice"),
         ..BASE
     },
     Row {
@@ -204,6 +220,7 @@ pub(super) const ROWS: &[Row] = &[
             )
         },
         serve: |arrival, _| dearest(reply::chat, arrival),
+        expected: Expected::Refused(400, "`audio` appears twice"),
         ..BASE
     },
     Row {
@@ -217,6 +234,7 @@ pub(super) const ROWS: &[Row] = &[
             )
         },
         serve: |arrival, _| dearest(reply::gemini, arrival),
+        expected: Expected::Refused(400, "`mimeType` appears twice"),
         ..BASE
     },
     Row {
@@ -229,6 +247,7 @@ pub(super) const ROWS: &[Row] = &[
             }
             user(&format!(r#""content":[{part}]"#))
         },
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -238,6 +257,7 @@ pub(super) const ROWS: &[Row] = &[
         tries: 2,
         request: |_| user(&format!(r#""content":[{}{DOCUMENT}]"#, "1,".repeat(70_000))),
         serve: |arrival, _| honest(reply::messages, 900_000, arrival.cap()),
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -252,6 +272,26 @@ pub(super) const ROWS: &[Row] = &[
             .to_owned()
         },
         serve: |arrival, _| dearest(reply::responses, arrival),
+        expected: Expected::Refused(400, "`input` appears twice"),
+        ..BASE
+    },
+    Row {
+        name: "parts-under-two-keys",
+        what: "a file in the `output` of a tool's result that has `content` too",
+        path: RESPONSES,
+        request: |_| {
+            json!({ "model": "gpt-5", "max_output_tokens": 1_000, "input": "item" })
+                .to_string()
+                .replace(
+                    "\"item\"",
+                    concat!(
+                        r#"[{"type":"function_call_output","call_id":"1","#,
+                        r#""output":[{"type":"input_file","file_id":"large"}],"content":""}]"#
+                    ),
+                )
+        },
+        serve: |arrival, _| dearest(reply::responses, arrival),
+        expected: TOO_LARGE,
         ..BASE
     },
     Row {
@@ -266,6 +306,7 @@ pub(super) const ROWS: &[Row] = &[
             .to_owned()
         },
         serve: |arrival, _| dearest(reply::responses, arrival),
+        expected: Expected::Refused(400, "`type` appears twice"),
         ..BASE
     },
     Row {
@@ -279,6 +320,7 @@ pub(super) const ROWS: &[Row] = &[
             )
         },
         serve: |arrival, _| dearest(reply::chat, arrival),
+        expected: Expected::Refused(400, "`type` appears twice"),
         ..BASE
     },
     Row {
@@ -293,6 +335,7 @@ pub(super) const ROWS: &[Row] = &[
             .replace("\"other\"", "\"parts\"")
         },
         serve: |arrival, _| dearest(reply::gemini, arrival),
+        expected: Expected::Refused(400, "`parts` appears twice"),
         ..BASE
     },
     Row {
@@ -306,6 +349,7 @@ pub(super) const ROWS: &[Row] = &[
             .to_string()
         },
         serve: |arrival, _| dearest(reply::gemini, arrival),
+        expected: Expected::Refused(400, "`file_data` appears twice"),
         ..BASE
     },
 ];

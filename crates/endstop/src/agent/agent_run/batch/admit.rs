@@ -15,8 +15,8 @@ use crate::tool::answers;
 /// Why a call does not begin.
 pub(super) enum Refusal {
     Paused,
-    /// There is no such tool. The call counts, as one that failed.
-    Unknown(String),
+    /// There is no such tool, or not with such arguments. The call counts, as one that failed.
+    Failed(ToolOutcome, String),
     Answer(ToolOutcome, String),
 }
 
@@ -39,8 +39,9 @@ impl AgentRun {
     /// Whether the call may begin: tool, arguments, hooks, limits, in this order.
     async fn admit(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         match self.flow() {
-            Flow::On => {}
-            Flow::Pause => return Err(Refusal::Paused),
+            // Hooks see the call once it can begin.
+            Flow::On if self.run().pause_request().is_none() => {}
+            Flow::On | Flow::Pause => return Err(Refusal::Paused),
             Flow::Stop => return Err(self.not_executed(&call.tool)),
         }
         let agent = Arc::clone(&self.agent);
@@ -48,13 +49,12 @@ impl AgentRun {
             let known: Vec<&str> = agent.tools.specs().iter().map(|s| s.name.as_str()).collect();
             let text = answers::unknown_tool(&call.tool, &agent.tools.nearest(&call.tool), &known);
             self.begin_tool_call(call)?;
-            return Err(Refusal::Unknown(text));
+            return Err(Refusal::Failed(ToolOutcome::Unknown, text));
         };
         if let Err(why) = entry.schema.check(&call.arguments) {
-            return Err(Refusal::Answer(
-                ToolOutcome::Invalid,
-                answers::invalid_arguments(&call.tool, &why.to_string()),
-            ));
+            let text = answers::invalid_arguments(&call.tool, &why.to_string());
+            self.begin_tool_call(call)?;
+            return Err(Refusal::Failed(ToolOutcome::Invalid, text));
         }
         let about = About { call: Some(call), ..About::default() };
         let asked = self.hooks(Trigger::BeforeToolUse, about).await;

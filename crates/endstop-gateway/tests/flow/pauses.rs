@@ -1,0 +1,118 @@
+//! Runs that someone outside pauses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use endstop_core::run::Status;
+use endstop_gateway::{Gateway, Key, PauseLimit};
+use futures_util::future::join;
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::fake::{Act, Fake, json as answer};
+use crate::kit::*;
+use crate::runs::{TOKEN, ask};
+
+const POLICY: &str = "[stop]\nlimit = \"steps >= 9\"\n";
+
+/// Asks for a tool, again and again.
+async fn repeating() -> Fake {
+    Fake::start(|_, n| answer("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))).await
+}
+
+async fn controlled(upstream: &Fake, limit: Duration) -> Gateway {
+    let mut config = config(POLICY, upstream.addr);
+    config.control_token = Some(Key::new("control-1"));
+    config.pause = PauseLimit(limit);
+    Gateway::start(config).await.unwrap()
+}
+
+fn command(name: &str) -> String {
+    format!("/endstop/v1/runs/{RUN}/{name}")
+}
+
+#[tokio::test]
+async fn a_call_waits_while_its_run_is_paused_from_outside() {
+    let upstream = repeating().await;
+    let gateway = controlled(&upstream, Duration::from_secs(60)).await;
+    let mut agent = Agent::new("Look.");
+    assert!(agent.take(&chat(&gateway, &agent.request()).await, "nothing"));
+    let lunch = json!({ "by": "ann", "message": "lunch" }).to_string();
+    let paused = ask(&gateway, "POST", &command("pause"), TOKEN, &lunch).await;
+    assert_eq!((paused.status, &paused.json()["pause"]["by"]), (200, &json!("ann")));
+    assert_eq!(ask(&gateway, "POST", &command("pause"), TOKEN, &lunch).await.status, 409);
+    let request = agent.request();
+    let resuming = async {
+        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        all_that_is_on_its_way().await;
+        assert_eq!(upstream.calls(), 1);
+        assert!(!gateway.approve(&id(), None), "no rule pauses it");
+        all_that_is_on_its_way().await;
+        assert_eq!((upstream.calls(), status(&gateway)), (1, Status::Paused));
+        let by = json!({ "by": "bob" }).to_string();
+        let resumed = ask(&gateway, "POST", &command("resume"), TOKEN, &by).await;
+        assert_eq!((resumed.status, &resumed.json()["pause"]), (200, &json!(null)));
+        assert_eq!(ask(&gateway, "POST", &command("resume"), TOKEN, &by).await.status, 409);
+    };
+    let (got, ()) = join(chat(&gateway, &request), resuming).await;
+    assert!(got.header("x-endstop-reason").is_none(), "{got:?}");
+    assert_eq!((upstream.calls(), status(&gateway)), (2, Status::InProgress));
+}
+
+#[tokio::test]
+async fn a_call_in_flight_ends_as_usual_and_a_call_that_waits_too_long_may_come_again() {
+    let gate = Arc::new(Notify::new());
+    let opened = Arc::clone(&gate);
+    let upstream = Fake::start(move |_, n| match n {
+        0 => {
+            let mut acts = vec![Act::Gate(Arc::clone(&gate))];
+            acts.extend(answer("200 OK", &reply_call("c", "look", "{}")));
+            acts
+        }
+        _ => answer("200 OK", &reply_text("Done.")),
+    })
+    .await;
+    let gateway = controlled(&upstream, Duration::from_millis(30)).await;
+    let mut agent = Agent::new("Look.");
+    let pausing = async {
+        until("it is there", || upstream.calls() == 1).await;
+        assert!(gateway.pause(&id(), "ann", "lunch"));
+        opened.notify_one();
+    };
+    let request = agent.request();
+    let (got, ()) = join(chat(&gateway, &request), pausing).await;
+    assert!(got.header("x-endstop-reason").is_none(), "{got:?}");
+    assert!(agent.take(&got, "nothing"));
+    assert_eq!(reading(&gateway, "tool_calls"), 1, "the client has it already");
+    let late = chat(&gateway, &agent.request()).await;
+    assert!(late.words().contains("is paused by ann: lunch"), "{late:?}");
+    assert!(gateway.resume(&id(), "ann") && !gateway.resume(&id(), "ann"));
+    let got = chat(&gateway, &agent.request()).await;
+    assert_eq!((got.words().as_str(), upstream.calls()), ("Done.", 2));
+}
+
+#[tokio::test]
+async fn sub_agents_of_a_paused_run_wait_too_and_go_on_with_it() {
+    let upstream = repeating().await;
+    let gateway = controlled(&upstream, Duration::from_secs(60)).await;
+    let helper = "/r/helper/v1/chat/completions";
+    let mut child = Agent::new("Look there.");
+    assert!(child.take(&post(&gateway, helper, &child.request()).await, "nothing"));
+    assert!(gateway.pause(&id(), "ann", ""));
+    let (first, new) = (child.request(), Agent::new("Another.").request());
+    let both =
+        join(post(&gateway, helper, &first), post(&gateway, "/r/new/v1/chat/completions", &new));
+    let resuming = async {
+        assert_eq!(gateway.held_up(&id()).await, Status::Paused);
+        all_that_is_on_its_way().await;
+        assert_eq!(upstream.calls(), 1);
+        assert!(gateway.resume(&id(), "ann"));
+    };
+    let ((first, new), ()) = join(both, resuming).await;
+    for got in [first, new] {
+        assert!(got.header("x-endstop-reason").is_none(), "{got:?}");
+    }
+    assert_eq!(upstream.calls(), 3);
+    let got = chat(&gateway, &Agent::new("Look.").request()).await;
+    assert!(got.header("x-endstop-reason").is_none(), "{got:?}");
+}
