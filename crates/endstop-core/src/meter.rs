@@ -92,7 +92,7 @@ impl Meter {
 
     /// The process that waited for an approval is gone.
     pub(crate) fn stop_waiting(&mut self) {
-        self.clocks.wait(false);
+        self.clocks.pause_by(&EventKind::Resumed, true);
     }
 
     pub(crate) const fn clocks(&self) -> &Clocks {
@@ -545,11 +545,7 @@ impl Meter {
             kind if kind.is_cancellation() => {
                 self.learn(program, |fact| *fact == Fact::Cancelled);
             }
-            EventKind::Paused => self.clocks.wait(true),
-            EventKind::Resumed => self.clocks.wait(false),
-            EventKind::PauseRequested { .. } if own => self.clocks.hold(true),
-            EventKind::ResumeRequested { .. } if own => self.clocks.hold(false),
-            _ => {}
+            kind => self.clocks.pause_by(kind, own),
         }
         self.probe(probes, event);
         self.sync(program, Class::Live);

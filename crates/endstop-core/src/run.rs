@@ -8,30 +8,28 @@ mod judge;
 pub mod next_trip;
 mod overrides;
 mod raised;
+mod reading;
 mod saved;
 mod state;
 pub mod watch;
 
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::counter::Counter;
 pub use crate::directive::{Directive, Status};
 use crate::event::{Event, EventKind, NewLimit, Source};
 use crate::limits::MAX_REPLY_RETRIES;
 use crate::meter::{Frame, Sight, WorstCase};
 use crate::policy::Action;
 use crate::probe::RunningProbes;
-use crate::program::{Class, Program, Read};
-use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
+use crate::program::Program;
+use crate::signal::{StopReason, StopSignal, StopSignals};
 use crate::table::RuleIx;
 use crate::trip_record::{PauseRequest, TripRecord, signal_of};
-use crate::units::{Millis, Money};
 use ended::{Ended, refused_text};
 use judge::{Answer, Decision, Judgement, StopCause, answer, judge, standing};
-use next_trip::{NextTrip, Reserved, Resource, next_trip};
 use overrides::Cover;
 pub use saved::{RestoreError, RunState, SaveError, VERSION};
 use state::State;
@@ -556,219 +554,6 @@ impl Run {
         let sight = Sight::of(&self.program, &self.state.meter);
         let raised = self.state.raised.signals().cloned();
         raised.chain(standing(sight, natural).map(|rule| signal_of(sight, rule))).collect()
-    }
-
-    // Reading.
-
-    /// Where the run stands.
-    #[must_use]
-    pub const fn status(&self) -> Status {
-        self.state.status
-    }
-
-    /// Whether a pause from outside lets nothing of this kind begin.
-    #[must_use]
-    pub const fn holds_back(&self, kind: &EventKind<'_>) -> bool {
-        self.state.pause.is_some() && judge::is_held_back(kind)
-    }
-
-    /// The pause from outside, if there is one. The status is [`Status::Paused`] from the time on at which it held
-    /// something back.
-    #[must_use]
-    pub const fn pause_request(&self) -> Option<&PauseRequest> {
-        self.state.pause.as_ref()
-    }
-
-    /// Why the run ended; [`StopReason::Completed`] if it ended by itself, `None` while it goes on.
-    #[must_use]
-    pub fn stop_reason(&self) -> Option<StopReason> {
-        self.last_stop_signal().map(|signal| signal.reason)
-    }
-
-    /// Whether the run has ended by itself. A rule or a raised signal with the reason `completed` is a stop.
-    #[must_use]
-    pub fn ended_by_itself(&self) -> bool {
-        self.state.ended.as_ref().is_some_and(Ended::is_natural)
-    }
-
-    /// Whether rules of another policy than the present one stopped the run, and nothing stops it now: a limit was raised
-    /// while the run was saved. [`EventKind::Reopened`] lets it continue. O(conditions); allocates.
-    #[must_use]
-    pub fn was_stopped_by_other_rules(&self) -> bool {
-        let Some(record) = self.state.ended.as_ref().and_then(Ended::record) else { return false };
-        if self.ended_by_itself() || !self.state.raised.are_of_limits() {
-            return false;
-        }
-        let sight = Sight::of(&self.program, &self.state.meter);
-        let now = self.record(StopSignals::default(), None);
-        standing(sight, false).next().is_none() && !record.rests_on_a_rule_of(&now)
-    }
-
-    /// The signal that the run ended by.
-    #[must_use]
-    pub fn last_stop_signal(&self) -> Option<&StopSignal> {
-        self.state.ended.as_ref().map(Ended::signal)
-    }
-
-    /// Whether a signal of this reason was raised and stands, whatever the run ended by.
-    #[must_use]
-    pub fn has_raised(&self, reason: StopReason) -> bool {
-        self.state.raised.signals().any(|signal| signal.reason == reason)
-    }
-
-    /// Steps begun, descendants included.
-    #[must_use]
-    pub const fn step_count(&self) -> u64 {
-        self.state.meter.tallies().total(Counter::Steps)
-    }
-
-    /// Tokens settled, descendants included.
-    #[must_use]
-    pub const fn tokens(&self) -> u64 {
-        self.state.meter.tallies().total(Counter::Tokens)
-    }
-
-    /// Money settled, descendants included; `None` once a call without a price was made.
-    #[must_use]
-    pub fn cost(&self) -> Option<Money> {
-        self.state.meter.is_cost_known(&self.program, false).then(|| self.known_cost())
-    }
-
-    /// Money settled that is known, descendants included: without the calls that had no price.
-    #[must_use]
-    pub const fn known_cost(&self) -> Money {
-        Money::from_picos(self.state.meter.tallies().total(Counter::Cost))
-    }
-
-    /// Model requests sent, descendants included.
-    #[must_use]
-    pub const fn attempts(&self) -> u64 {
-        self.state.meter.tallies().total(Counter::Attempts)
-    }
-
-    /// Tool calls begun, descendants included.
-    #[must_use]
-    pub const fn tool_calls(&self) -> u64 {
-        self.state.meter.tallies().total(Counter::ToolCalls)
-    }
-
-    /// The offset of the last event: where a resumed run's clock goes on.
-    #[must_use]
-    pub const fn at(&self) -> Millis {
-        self.state.meter.clocks().at()
-    }
-
-    /// Takes the warnings that have come up since the last call.
-    pub fn take_notices(&mut self) -> Vec<Notice> {
-        core::mem::take(&mut self.notices)
-    }
-
-    /// The signals that stand now and whether a continuation is requested.
-    #[must_use]
-    pub fn continuation(&self) -> ExecutionContinuation {
-        let stop_signals: StopSignals = match &self.state.ended {
-            Some(ended) => ended.signals(),
-            None => self.standing_signals(false),
-        };
-        let is_continuation_requested = self.state.overrides.is_requested();
-        ExecutionContinuation { stop_signals, is_continuation_requested }
-    }
-
-    /// The trip record: of the stop if the run has stopped, else of now.
-    #[must_use]
-    pub fn trip_record(&self) -> TripRecord {
-        match &self.state.ended {
-            Some(ended) => ended.record().cloned().unwrap_or_else(|| self.natural_end()),
-            None => self.record(self.standing_signals(false), None),
-        }
-    }
-
-    /// As [`Run::trip_record`], of a run that is no longer needed: nothing is copied.
-    #[must_use]
-    pub fn into_trip_record(mut self) -> TripRecord {
-        self.record_end();
-        let record = self.state.ended.take().and_then(Ended::into_record);
-        record.unwrap_or_else(|| self.trip_record())
-    }
-
-    /// The trip record as text.
-    #[must_use]
-    pub fn explain(&self) -> String {
-        self.trip_record().to_string()
-    }
-
-    /// The least value at or after the present one on `resource` at which a rule of `actions` trips.
-    /// Computed once a step: O(leaves²) of the policy, and it allocates.
-    #[must_use]
-    pub fn next_trip(&self, resource: Resource, actions: &[Action]) -> Option<NextTrip> {
-        self.room(resource, Reserved::default(), actions)
-    }
-
-    /// As [`Run::next_trip`], as if `reserved` were settled by the run itself: what fits beside it. A limit
-    /// admits exactly itself, so an amount of that distance still fits; 0 says that nothing more does.
-    #[must_use]
-    pub fn room(
-        &self,
-        resource: Resource,
-        reserved: Reserved,
-        actions: &[Action],
-    ) -> Option<NextTrip> {
-        let is_disarmed = |rule| self.state.is_disarmed(rule);
-        let sight = Sight::of(&self.program, &self.state.meter);
-        let is_between_steps = !self.state.meter.step().is_open();
-        // Time passes without a request, and only a request has tokens and money compared.
-        let concerned = |class: Class| match resource {
-            Resource::Time => is_between_steps && class.is_count(),
-            _ => class == Class::Settled,
-        };
-        let frame = sight.frame.as_now(&self.state.meter, &self.program, concerned);
-        next_trip(sight.through(&frame), resource, reserved, actions, is_disarmed)
-    }
-
-    /// The policy that it runs under, compiled.
-    #[must_use]
-    pub const fn program(&self) -> &Arc<Program> {
-        &self.program
-    }
-
-    /// The finish rule under which the last step runs.
-    #[must_use]
-    pub fn finishing(&self) -> Option<&str> {
-        let wrap_up = self.state.wrap_up.as_ref()?;
-        Some(&self.program.rule(wrap_up.rule).id)
-    }
-
-    /// A number by the name of its gauge, such as `steps` or `own.cost`, as it is now and in the gauge's
-    /// unit. `None` where it is not known in full, and for gauges that are not counted in every run: these
-    /// are all but the counts, tokens, `context_tokens`, `cost`, `elapsed`, `active`, `idle` and `depth`.
-    #[must_use]
-    pub fn gauge(&self, gauge: &str) -> Option<u64> {
-        let (own, name) = match gauge.strip_prefix("own.") {
-            Some(name) => (true, name),
-            None => (false, gauge),
-        };
-        let meter = &self.state.meter;
-        let is_named = |counter: &Counter| match counter {
-            Counter::Cost => name == "cost",
-            counter => counter.name() == name,
-        };
-        if let Some(counter) = Counter::ALL.into_iter().find(is_named) {
-            let tally = meter.tallies().of(own);
-            let is_known = match counter {
-                Counter::Cost => meter.is_cost_known(&self.program, own),
-                counter => !(counter.is_of_tokens() && tally.lacks_tokens()),
-            };
-            return is_known.then(|| tally.get(counter));
-        }
-        match name {
-            _ if own => None,
-            "context_tokens" => meter.context_tokens(),
-            "elapsed" => Some(meter.read(Read::Elapsed)),
-            "active" => Some(meter.read(Read::Active)),
-            "idle" => Some(meter.read(Read::Idle)),
-            "depth" => Some(meter.read(Read::Depth)),
-            _ => None,
-        }
     }
 
     // Saving and restoring.

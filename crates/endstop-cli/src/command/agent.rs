@@ -45,8 +45,8 @@ Examples:
 The answer goes to standard output, everything else to standard error. All limits hold together:
 those of --policy or --stop, and those of --steps, --usd and --timeout. With --resume the stored
 limits hold too, unless --policy or --stop takes their place. Ctrl-C stops the run after what is
-in flight, a second one cuts that, a third ends the process. --resume continues such a run, and one whose
-limit was raised, with its counters.
+in flight, a second one cuts that, a third ends the process. --resume continues such a run, and
+one whose limit was raised, with its counters.
 
 A cost limit needs a price. Under the default limits a model without one goes on, with a
 warning; under others its call stops the run, unless --unpriced says something else.

@@ -10,8 +10,7 @@ use endstop_price::PriceTable;
 use endstop_replay::{Explained, Options, explain};
 use serde_json::json;
 
-use super::gateway::with_prices;
-use super::replay::input::{prices, transcripts, warn_folded};
+use super::replay::input::{prices, transcripts, warn_folded, with_prices};
 use crate::error::{CliError, causes};
 use crate::policy_source::{load_expression, load_file};
 

@@ -16,12 +16,12 @@ use endstop::core::policy::{Accounting, OnClientGone, OnUnknownUsage, Policy};
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams};
-use endstop_price::{PriceTable, with_unpriced_model};
+use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
 use self::upstream::Upstream;
 use super::limits::span;
-use super::replay::input::prices;
+use super::replay::input::{prices, with_prices};
 use crate::error::{CliError, ExitMeaning, causes};
 use crate::output;
 
@@ -125,17 +125,6 @@ pub(super) struct GatewaySetup {
 pub(super) fn compiled(policy: &Policy) -> Result<Arc<Program>, CliError> {
     let program = Program::new(policy, &Probes::new());
     program.map(Arc::new).map_err(|error| CliError::new(causes(&error)))
-}
-
-/// The policy with the rates of the model that it names for calls without a price.
-///
-/// # Errors
-/// If the table does not have that model.
-pub(super) fn with_prices(policy: Policy, table: &PriceTable) -> Result<Policy, CliError> {
-    with_unpriced_model(policy, table).map_err(|error| {
-        CliError::new(causes(&error))
-            .with_hint("`endstop price` lists models; --prices FILE adds one")
-    })
 }
 
 impl GatewayArgs {

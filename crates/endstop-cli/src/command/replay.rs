@@ -19,11 +19,10 @@ use endstop_price::PriceTable;
 use endstop_replay::{Options, Report, RunReport, replay};
 use endstop_transcript::{self, Transcript};
 
-use super::gateway::with_prices;
 use crate::error::{CliError, causes};
 use crate::output;
 use crate::policy_source::{load_expression, load_file, load_text};
-use input::{outcomes, prices, transcripts, warn_folded};
+use input::{outcomes, prices, transcripts, warn_folded, with_prices};
 
 /// The policy that is replayed where none is given and nobody said which runs to count.
 const DEFAULT_POLICY: &str = include_str!("../../data/default-policy.toml");

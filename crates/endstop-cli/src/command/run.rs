@@ -30,8 +30,9 @@ use endstop_gateway::{Counts, Runs};
 use nix::sys::signal::Signal;
 
 use super::control_files::{ControlFiles, OutsideAct};
-use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled, with_prices};
+use super::gateway::{GatewayArgs, GatewaySetup, Open, compiled};
 use super::limits::{Limits, OF_COMMAND, in_words, span};
+use super::replay::input::with_prices;
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 use child::Ended;

@@ -71,15 +71,15 @@ impl Clocks {
         self.last_activity = before.last_activity;
     }
 
-    /// The live process waits for an approval, or no longer does.
-    pub(crate) fn wait(&mut self, waits: bool) {
-        self.is_waiting = waits;
-        self.stop_or_start();
-    }
-
-    /// The run is paused from outside, or no longer is.
-    pub(crate) fn hold(&mut self, holds: bool) {
-        self.is_held = holds;
+    /// Stops or starts `active` where the event says so. A pause from outside is of the run that it was asked of.
+    pub(crate) fn pause_by(&mut self, kind: &EventKind<'_>, own: bool) {
+        match kind {
+            EventKind::Paused => self.is_waiting = true,
+            EventKind::Resumed => self.is_waiting = false,
+            EventKind::PauseRequested { .. } if own => self.is_held = true,
+            EventKind::ResumeRequested { .. } if own => self.is_held = false,
+            _ => return,
+        }
         self.stop_or_start();
     }
 

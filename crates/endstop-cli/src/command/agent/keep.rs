@@ -74,10 +74,13 @@ pub(super) fn has_ended(state: &AgentState, has_prompt: bool) -> Result<bool, Cl
     }
     let reason = state.stop_reason().map_or("", |reason| reason.value());
     let problem = format!("run `{}` has ended ({reason})", state.id);
-    Err(CliError::new(problem).with_hint(
+    let hint = if is_final {
         "raise the limit with --stop or --policy to continue it, or give a prompt to begin a new run with its \
-         conversation",
-    ))
+         conversation"
+    } else {
+        "give a prompt to begin a new run with its conversation"
+    };
+    Err(CliError::new(problem).with_hint(hint))
 }
 
 /// Keeps a run that is about to begin, so that it can go on even if the process dies in its first step.

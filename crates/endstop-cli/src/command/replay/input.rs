@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use endstop_price::PriceTable;
+use endstop::core::policy::Policy;
+use endstop_price::{PriceTable, with_unpriced_model};
 use endstop_transcript::Transcript;
 use serde_json::Value;
 
@@ -86,4 +87,15 @@ pub(crate) fn prices(path: Option<&Path>) -> Result<Option<PriceTable>, CliError
     let text = read_text(path, "prices", MAX_JSON_BYTES)?;
     let table = PriceTable::from_json(&text);
     table.map(Some).map_err(|error| CliError::new(format!("`{shown}`: {error}")))
+}
+
+/// The policy with the rates of the model that it names for calls without a price.
+///
+/// # Errors
+/// If the table does not have that model.
+pub(crate) fn with_prices(policy: Policy, table: &PriceTable) -> Result<Policy, CliError> {
+    with_unpriced_model(policy, table).map_err(|error| {
+        CliError::new(causes(&error))
+            .with_hint("`endstop price` lists models; --prices FILE adds one")
+    })
 }
