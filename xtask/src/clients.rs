@@ -9,10 +9,10 @@ mod list;
 mod run;
 mod table;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::page;
 use install::Installed;
 use list::{CLIENTS, Client};
 use run::Ended;
@@ -81,10 +81,7 @@ fn report(
         skipped.len()
     );
     if chosen.is_written && skipped.is_empty() {
-        let path = root.join(PAGE);
-        let wrong = |error| format!("`{PAGE}`: {error}");
-        let page = fs::read_to_string(&path).map_err(wrong)?;
-        fs::write(&path, table::insert(&page, &table::page(rows))?).map_err(wrong)?;
+        page::write(root, PAGE, "clients --all", &table::page(rows))?;
     }
     if failed.is_empty() { Ok(()) } else { Err(format!("{} runs of clients", failed.len())) }
 }

@@ -8,6 +8,7 @@
 mod bench;
 mod bench_gateway;
 mod clients;
+mod page;
 mod prices;
 #[cfg(feature = "project")]
 mod project;
@@ -39,6 +40,9 @@ Tasks:
   attack [--json] [--write | NAME..]
            put a misbehaving upstream behind the gateway, and print what it bills and what our books say;
            with --write put that into SECURITY.md
+  shares [--write]
+           measure what reservations cost: the time of parallel calls under a small limit, and how much more
+           a call holds than it spends; with --write put that into docs/reservations.md
   detection [--write | FORM..]
            replay the recorded runs under each form of loop detection, and print the tables of
            docs/detection.md, or write them there; with conditions, print theirs";
@@ -49,7 +53,7 @@ fn main() -> ExitCode {
     let passed = match words.as_slice() {
         ["test"] => test::run(test::Depth::Push),
         ["nightly"] => test::run(test::Depth::Nightly),
-        ["attack" | "tidy" | "docs" | "detection", ..] => with_the_project(&words),
+        ["attack" | "tidy" | "docs" | "detection" | "shares", ..] => with_the_project(&words),
         ["prices"] => report(prices::run()),
         ["clients", words @ ..] => report(clients::run(&root(), words)),
         ["bench"] => report(bench::run(&root())),

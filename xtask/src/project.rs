@@ -3,6 +3,7 @@
 mod attack;
 mod detection;
 mod docs;
+mod shares;
 mod tidy;
 mod tree;
 
@@ -15,6 +16,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         ["tidy"] => tidy_and_report(),
         ["docs"] => write_docs_and_report(),
         ["attack", words @ ..] => report(attack::run(&root(), words)),
+        ["shares", words @ ..] => report(shares::run(&root(), words)),
         ["detection", "--write"] => report(detection::write(&root())),
         ["detection", forms @ ..] => report(detection::print(&root(), forms)),
         _ => false,

@@ -4,9 +4,6 @@ use std::fmt::Write as _;
 
 use super::run::Ended;
 
-const BEGIN: &str = "<!-- begin: cargo xtask clients --all --write -->\n";
-const END: &str = "<!-- end -->\n";
-
 /// One run, for people who watch.
 pub(super) fn line(ended: &Ended) -> String {
     let mode = if ended.is_stream { "stream" } else { "whole" };
@@ -62,31 +59,9 @@ fn count(count: Option<u64>) -> String {
     count.map_or_else(|| "?".to_owned(), |count| count.to_string())
 }
 
-/// The page with another table between its marks.
-///
-/// # Errors
-/// If the marks are not there.
-pub(super) fn insert(page: &str, table: &str) -> Result<String, String> {
-    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some((before, after))
-    });
-    let (before, after) = parts.ok_or("the page has no marks for the table")?;
-    Ok(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_replaces_the_one_before() {
-        let page = format!("a\n{BEGIN}\nold\n\n{END}b\n");
-        let written = insert(&page, "new\n").unwrap();
-        assert_eq!(written, format!("a\n{BEGIN}\nnew\n\n{END}b\n"));
-        assert!(insert("a", "new").is_err());
-        assert_eq!(insert(&written, "new\n").unwrap(), written);
-    }
 
     #[test]
     fn a_run_that_told_nothing_has_a_row_as_well() {

@@ -6,14 +6,13 @@
 //! `docs/semantics.md` names.
 
 mod assumption;
-mod bill;
-mod play;
-mod reply;
+pub(super) mod bill;
+pub(super) mod play;
+pub(super) mod reply;
 mod rows;
-mod upstream;
+pub(super) mod upstream;
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -21,11 +20,10 @@ use serde_json::{Value, json};
 use self::bill::DOLLAR;
 use self::play::Played;
 use self::rows::{Expected, Row};
+use crate::page;
 
 /// The page that has the table.
 const PAGE: &str = "SECURITY.md";
-const BEGIN: &str = "<!-- begin: cargo xtask attack --write -->\n";
-const END: &str = "<!-- end -->\n";
 
 /// Attacks that are known to break a limit, each with the reason. The command fails for them too, and says why; the test
 /// fails where one of these holds, or another one breaks.
@@ -165,10 +163,7 @@ pub(super) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
         println!("{}", table(&finished));
     }
     if flags.contains(&"--write") {
-        let path = root.join(PAGE);
-        let wrong = |error| format!("`{PAGE}`: {error}");
-        let page = fs::read_to_string(&path).map_err(wrong)?;
-        fs::write(&path, insert(&page, &table(&finished))?).map_err(wrong)?;
+        page::write(root, PAGE, "attack", &table(&finished))?;
     }
     let faults: Vec<String> = finished.iter().filter_map(Finished::broken_promise).collect();
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
@@ -229,19 +224,6 @@ fn table(finished: &[Finished]) -> String {
 fn dollars(picos: u64) -> String {
     let thousandths = picos.div_ceil(DOLLAR / 1_000);
     format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000)
-}
-
-/// The page with another table between its marks.
-///
-/// # Errors
-/// If the page has no marks.
-fn insert(page: &str, table: &str) -> Result<String, String> {
-    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
-        Some((before, after))
-    });
-    let (before, after) = parts.ok_or("the page has no marks for the table")?;
-    Ok(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
 }
 
 #[cfg(test)]

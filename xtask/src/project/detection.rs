@@ -5,13 +5,13 @@
 mod data;
 mod table;
 
-use std::fs;
 use std::path::Path;
 
 use endstop_core::Policy;
 use endstop_core::expr::parse;
 use endstop_replay::{Options, RunReport, replay};
 
+use crate::page;
 use data::{Labelled, SETS};
 use table::Tally;
 
@@ -66,10 +66,7 @@ pub(crate) fn print(root: &Path, forms: &[&str]) -> Result<(), String> {
 /// If a form cannot be compiled, or the page not be written.
 pub(crate) fn write(root: &Path) -> Result<(), String> {
     let Some(text) = measured(root, &[])? else { return Ok(()) };
-    let path = root.join(PAGE);
-    let failed = |error| format!("`{PAGE}`: {error}");
-    let page = fs::read_to_string(&path).map_err(failed)?;
-    fs::write(&path, table::insert(&page, &text)?).map_err(failed)
+    page::write(root, PAGE, "detection", &text)
 }
 
 fn measured(root: &Path, forms: &[&str]) -> Result<Option<String>, String> {

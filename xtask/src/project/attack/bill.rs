@@ -34,7 +34,7 @@ const RATES: [Rates; 7] = [
 ];
 
 /// A dollar in pico-dollars.
-pub(super) const DOLLAR: u64 = 1_000_000_000_000;
+pub(in crate::project) const DOLLAR: u64 = 1_000_000_000_000;
 
 /// Keys of an output cap, in small letters.
 const CAPS: [&str; 4] =
@@ -42,44 +42,44 @@ const CAPS: [&str; 4] =
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Arrival {
-    pub(super) path: String,
-    pub(super) body: String,
+pub(in crate::project) struct Arrival {
+    pub(in crate::project) path: String,
+    pub(in crate::project) body: String,
 }
 
 /// The tokens that the upstream received and made for one request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Work {
+pub(in crate::project) struct Work {
     /// Tokens received.
-    pub(super) input: u64,
+    pub(in crate::project) input: u64,
     /// Tokens of text made.
-    pub(super) output: u64,
+    pub(in crate::project) output: u64,
     /// Tokens of images made.
-    pub(super) image_output: u64,
+    pub(in crate::project) image_output: u64,
     /// Tokens of speech made.
-    pub(super) audio_output: u64,
+    pub(in crate::project) audio_output: u64,
     /// Pico-dollars of tools.
-    pub(super) fees: u64,
+    pub(in crate::project) fees: u64,
     /// Percent that a more expensive place or tier adds.
-    pub(super) surcharge: u64,
+    pub(in crate::project) surcharge: u64,
 }
 
 impl Arrival {
     /// Whether it asks for a count of tokens, which costs nothing.
-    pub(super) fn is_count(&self) -> bool {
+    pub(in crate::project) fn is_count(&self) -> bool {
         let words = ["count_tokens", "input_tokens", ":countTokens"];
         words.iter().any(|word| self.path.contains(word))
     }
 
     /// The largest output cap that a reader can find, in letters of any case.
-    pub(super) fn cap(&self) -> u64 {
+    pub(in crate::project) fn cap(&self) -> u64 {
         let folded = self.body.to_ascii_lowercase();
         let values = CAPS.iter().flat_map(|key| folded.split(key).skip(1));
         values.filter_map(number).max().unwrap_or(0)
     }
 
     /// Tokens of all of its text: one for four small letters, and one for each other byte that is no space.
-    pub(super) fn tokens(&self) -> u64 {
+    pub(in crate::project) fn tokens(&self) -> u64 {
         let words = self.body.split(|letter: char| !letter.is_ascii_lowercase());
         let of_words = words.map(|word| word.len().div_ceil(4)).fold(0, usize::saturating_add);
         let is_dense = |byte: &u8| !byte.is_ascii_lowercase() && !byte.is_ascii_whitespace();
@@ -88,13 +88,13 @@ impl Arrival {
     }
 
     /// How often it has a text.
-    pub(super) fn count_of(&self, text: &str) -> u64 {
+    pub(in crate::project) fn count_of(&self, text: &str) -> u64 {
         u64::try_from(self.body.matches(text).count()).unwrap_or(u64::MAX)
     }
 
     /// Pico-dollars for this work, by the model that the request names. A model without a price here costs nothing, and
     /// its row then shows no bill.
-    pub(super) fn bill(&self, work: &Work) -> u64 {
+    pub(in crate::project) fn bill(&self, work: &Work) -> u64 {
         let is_named = |rates: &&Rates| {
             self.path.contains(&format!("/{}:", rates.model))
                 || self.body.contains(&format!("\"{}\"", rates.model))

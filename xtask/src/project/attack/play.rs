@@ -154,7 +154,11 @@ async fn one(
     Ok(read_to_end(stream).await)
 }
 
-async fn send(to: SocketAddr, path: &str, body: &str) -> std::io::Result<TcpStream> {
+pub(in crate::project) async fn send(
+    to: SocketAddr,
+    path: &str,
+    body: &str,
+) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(to).await?;
     let length = body.len();
     let head = format!(
@@ -168,14 +172,14 @@ async fn send(to: SocketAddr, path: &str, body: &str) -> std::io::Result<TcpStre
 }
 
 /// Reads an answer until its end, or until the client gives up.
-async fn read_to_end(mut stream: TcpStream) -> String {
+pub(in crate::project) async fn read_to_end(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
     let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut all)).await;
     String::from_utf8_lossy(&all).into_owned()
 }
 
 /// Waits until no call holds anything: then each is in the books.
-async fn settled(run: &RunHandle) -> Result<(), String> {
+pub(in crate::project) async fn settled(run: &RunHandle) -> Result<(), String> {
     let waits = async {
         while !run.budget().held().is_zero() {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,5 +1,7 @@
 //! Tests of the attacks, and of how they are judged.
 
+use std::fs;
+
 use super::*;
 
 #[test]

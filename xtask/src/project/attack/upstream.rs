@@ -18,35 +18,37 @@ const THINKING: Duration = Duration::from_millis(5);
 
 /// How the upstream serves one request.
 #[derive(Debug)]
-pub(super) struct Serving {
+pub(in crate::project) struct Serving {
     /// The tokens that it bills.
-    pub(super) work: Work,
-    pub(super) sent: Sent,
+    pub(in crate::project) work: Work,
+    pub(in crate::project) sent: Sent,
 }
 
 /// The bytes that the gateway gets from it.
 #[derive(Debug)]
-pub(super) enum Sent {
+pub(in crate::project) enum Sent {
     /// A complete answer.
     Whole(Vec<u8>),
     /// These bytes; then the connection breaks.
     Broken(Vec<u8>),
+    /// The first bytes, and after so long the last ones.
+    Slowly(Vec<u8>, Duration, Vec<u8>),
     /// These bytes; then nothing until the gateway closes. If the client has left, the connection breaks.
     Silence(Vec<u8>),
 }
 
 /// How it serves the request of this number, which counts model calls from 0.
-pub(super) type Serve = fn(&Arrival, u64) -> Serving;
+pub(in crate::project) type Serve = fn(&Arrival, u64) -> Serving;
 
 /// A running upstream.
-pub(super) struct Upstream {
-    pub(super) addr: SocketAddr,
+pub(in crate::project) struct Upstream {
+    pub(in crate::project) addr: SocketAddr,
     state: Arc<State>,
     task: JoinHandle<()>,
 }
 
 struct State {
-    serve: Serve,
+    serve: Box<dyn Fn(&Arrival, u64) -> Serving + Send + Sync>,
     /// Model calls that arrived.
     calls: watch::Sender<u64>,
     /// Clients that have left.
@@ -58,7 +60,10 @@ struct State {
 impl Upstream {
     /// # Errors
     /// If no port of the loopback address is free.
-    pub(super) async fn start(serve: Serve) -> std::io::Result<Self> {
+    pub(in crate::project) async fn start(
+        serve: impl Fn(&Arrival, u64) -> Serving + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let serve = Box::new(serve);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let addr = listener.local_addr()?;
         let (calls, left) = (watch::Sender::new(0), watch::Sender::new(0));
@@ -75,24 +80,24 @@ impl Upstream {
     }
 
     /// Model calls that arrived.
-    pub(super) fn calls(&self) -> u64 {
+    pub(in crate::project) fn calls(&self) -> u64 {
         *self.state.calls.borrow()
     }
 
     /// Waits until more model calls than this have arrived.
-    pub(super) async fn has_more_than(&self, calls: u64) {
+    pub(in crate::project) async fn has_more_than(&self, calls: u64) {
         let mut arrived = self.state.calls.subscribe();
         // The sender lives as long as this does.
         let _ = arrived.wait_for(|now| *now > calls).await;
     }
 
     /// A client has left.
-    pub(super) fn client_has_left(&self) {
+    pub(in crate::project) fn client_has_left(&self) {
         self.state.left.send_modify(|left| *left = left.saturating_add(1));
     }
 
     /// Pico-dollars billed so far.
-    pub(super) fn billed(&self) -> u64 {
+    pub(in crate::project) fn billed(&self) -> u64 {
         self.state.billed.load(Ordering::SeqCst)
     }
 }
@@ -120,6 +125,11 @@ impl State {
             tokio::time::sleep(THINKING).await;
             match serving.sent {
                 Sent::Whole(bytes) => stream.write_all(&bytes).await?,
+                Sent::Slowly(first, pause, rest) => {
+                    stream.write_all(&first).await?;
+                    tokio::time::sleep(pause).await;
+                    stream.write_all(&rest).await?;
+                }
                 Sent::Broken(bytes) => return stream.write_all(&bytes).await,
                 Sent::Silence(bytes) => {
                     stream.write_all(&bytes).await?;

@@ -6,9 +6,6 @@ use endstop_replay::RunReport;
 
 use super::data::Labelled;
 
-const BEGIN: &str = "<!-- begin: cargo xtask detection --write -->\n";
-const END: &str = "<!-- end -->\n";
-
 /// What a form did to runs. A run of one step cannot be cut: those are counted apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
@@ -167,26 +164,9 @@ fn grid(
     }
 }
 
-/// The page with what is between its marks replaced.
-pub(super) fn insert(page: &str, text: &str) -> Result<String, String> {
-    let missing = || format!("the marks `{}` and `{}` are missing", BEGIN.trim(), END.trim());
-    let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
-    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    Ok(format!("{before}{BEGIN}\n{text}\n{END}{after}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_what_is_between_the_marks_is_replaced() {
-        let page = format!("a\n{BEGIN}old\n{END}b\n");
-        let once = insert(&page, "new").unwrap();
-        assert_eq!(once, format!("a\n{BEGIN}\nnew\n{END}b\n"));
-        assert_eq!(insert(&once, "new").unwrap(), once);
-        assert!(insert("a\nb\n", "new").is_err());
-    }
 
     #[test]
     fn a_share_of_nothing_is_not_a_number() {

@@ -1,0 +1,45 @@
+//! Tables that a task writes into a page of the documentation.
+//!
+//! A file of its own because every task that measures writes one.
+
+use std::fs;
+use std::path::Path;
+
+const END: &str = "<!-- end -->\n";
+
+/// Puts the text of a task between its marks in a page. `page` is its path from `root`.
+///
+/// # Errors
+/// If the page cannot be read or written, or has no marks of this task.
+pub(crate) fn write(root: &Path, page: &str, task: &str, text: &str) -> Result<(), String> {
+    let path = root.join(page);
+    let failed = |error| format!("`{page}`: {error}");
+    let whole = fs::read_to_string(&path).map_err(failed)?;
+    let whole = insert(&whole, task, text).ok_or(format!("`{page}` has no marks of `{task}`"))?;
+    fs::write(&path, whole).map_err(failed)
+}
+
+fn insert(page: &str, task: &str, text: &str) -> Option<String> {
+    let begin = begin(task);
+    let (before, rest) = page.split_once(&begin)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{begin}\n{text}\n{END}{after}"))
+}
+
+fn begin(task: &str) -> String {
+    format!("<!-- begin: cargo xtask {task} --write -->\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_marks_of_the_task_is_replaced() {
+        let page = format!("a\n{}old\n{END}b\n", begin("it"));
+        let once = insert(&page, "it", "new").unwrap();
+        assert_eq!(once, format!("a\n{}\nnew\n{END}b\n", begin("it")));
+        assert_eq!(insert(&once, "it", "new").unwrap(), once);
+        assert_eq!(insert(&page, "other", "new"), None);
+    }
+}
