@@ -18,7 +18,7 @@ use crate::run::{LockedChain, RunCore};
 struct Need {
     /// Of the call alone: for budgets.
     alone: u64,
-    /// With what is kept for a wrap-up: for rules.
+    /// With the reserve for a wrap-up: for rules.
     whole: u64,
 }
 
@@ -27,17 +27,16 @@ struct Need {
 struct NodeLimit {
     /// The limit of its budget.
     budget: Option<u64>,
-    /// Settled, and held where that counts.
+    /// The settled amount, and the held one if it counts.
     used: u64,
-    /// The distance to the next trip of a rule, from what is settled.
+    /// The distance to the next trip of a rule, from the settled amount.
     rule: Option<u64>,
-    /// What other calls hold, where that counts.
+    /// The amount that other calls hold, if it counts.
     held: u64,
 }
 
 impl NodeLimit {
-    /// What is left and the limit, of the budget or of a rule, and what would have to be left. `None` if the need fits
-    /// both.
+    /// The rest, the limit and the needed rest, of the budget or of a rule. `None` if the need fits both.
     fn shortage(self, need: Need) -> Option<(u64, u64, u64)> {
         let of_budget = self.budget.map(|limit| (limit.saturating_sub(self.used), need.alone));
         let of_rule = self.rule.map(|distance| (distance.saturating_sub(self.held), need.whole));
@@ -132,7 +131,7 @@ const fn kind(lack: &Lack) -> u8 {
     }
 }
 
-/// Settled, and held by other calls where that counts.
+/// The used amounts, and the part of them that other calls hold, if it counts.
 fn used(budget: &Budget, others: Others) -> (Amounts, Amounts) {
     let held = others.held(budget);
     (budget.settled().saturating_add(&held), held)
