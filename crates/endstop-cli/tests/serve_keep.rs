@@ -251,7 +251,7 @@ fn all_runs_together_are_held_to_their_total_over_restarts() {
     panic!("the total was never reached: {calls} calls");
 }
 
-/// A run that the total refused goes on once the total is raised, without a restart.
+/// A run that the total refused continues after the total is raised, without a restart.
 #[test]
 fn a_raised_total_lets_refused_runs_go_on() {
     let keep = directory("raised");
