@@ -292,3 +292,21 @@ fn the_trace_can_be_replayed() {
     let output = command.args(["replay", path, "--stop", "steps >= 2", "-q"]).output().unwrap();
     assert!(text(&output.stdout).contains("would have stopped 1 of 1"), "{output:?}");
 }
+
+/// The same command under the suggested option makes the call that was refused.
+#[test]
+fn a_refusal_names_the_option_that_admits_the_call() {
+    let script = "\"$AGENT\" demo-agent --searches 0 --iterations 1";
+    let (output, told) = run("refused", &["--usd", "0.0001"], script);
+    assert_eq!((output.status.code(), &told["upstream_calls"]), (Some(124), &0.into()));
+    let refused = told["not_sent"].as_str().unwrap();
+    let (parts, enough) = refused.split_once("--usd ").unwrap_or_else(|| panic!("{refused}"));
+    assert!(parts.starts_with("not sent: this request could cost up to $0.0"), "{refused}");
+    let enough = enough.strip_suffix(" would admit it").unwrap();
+    let (_, told) = run("admitted", &["--usd", enough], script);
+    assert!(told["upstream_calls"].as_u64() > Some(0), "{told}");
+    // A limit that the user did not give by the option is not named as one.
+    let (_, told) = run("not-named", &["--stop", "cost >= $0.0001"], script);
+    let refused = told["not_sent"].as_str().unwrap();
+    assert!(refused.contains("a limit of $") && !refused.contains("--usd"), "{refused}");
+}

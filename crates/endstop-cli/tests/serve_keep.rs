@@ -250,3 +250,25 @@ fn all_runs_together_are_held_to_their_total_over_restarts() {
     }
     panic!("the total was never reached: {calls} calls");
 }
+
+/// A run that the total refused continues after the total is raised, without a restart.
+#[test]
+fn a_raised_total_lets_refused_runs_go_on() {
+    let keep = directory("raised");
+    let sim = Listening::sim();
+    let flags = ["--steps", "400", "--total-usd", "0.0002"];
+    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    while gateway.chat("a") == Some(Ok(())) {
+        assert!(sim.upstream_calls() <= 10_000);
+    }
+    assert_eq!(gateway.chat("a"), Some(Err("cost_limit".to_owned())));
+    let (before, total) = (sim.upstream_calls(), "/endstop/v1/total");
+    let (_, told) = gateway.ask("GET", total, "").unwrap();
+    assert_eq!(told["limit_usd"], "0.0002", "{told}");
+    let (_, told) = gateway.ask("POST", total, "{\"limit\":\"much\"}").unwrap();
+    assert!(told["error"].as_str().unwrap().contains("no amount"), "{told}");
+    let (_, told) = gateway.ask("POST", total, "{\"limit\":\"1.00\"}").unwrap();
+    assert_eq!(told["limit_usd"], "1", "{told}");
+    assert_eq!(gateway.chat("a"), Some(Ok(())));
+    assert_eq!((sim.upstream_calls(), gateway.steps("a")), (before + 1, before + 1));
+}

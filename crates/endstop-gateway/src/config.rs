@@ -261,6 +261,9 @@ pub struct Upstreams {
     /// The Endstop among them, if one is: the stops that it reports are believed. See
     /// [`with_endstop`](Self::with_endstop).
     pub endstop: Option<Uri>,
+    /// Whether they are the scripted model of `endstop-sim`, whose tokens are counted like those of OpenAI. See
+    /// [`scripted`](Self::scripted).
+    pub is_scripted: bool,
 }
 
 /// Why an upstream cannot be used.

@@ -1,4 +1,4 @@
-//! The control API: `/endstop/health`, and `/endstop/v1/runs` for clients with its token.
+//! The control API: `/endstop/health`, and for clients with its token `/endstop/v1/runs` and `/endstop/v1/total`.
 
 use std::sync::Arc;
 
@@ -23,6 +23,17 @@ use crate::server::read_body;
 const SOMEONE: &str = "the control interface";
 /// The message of a cancellation without one.
 const NO_MESSAGE: &str = "cancelled by the control interface";
+
+/// The path of the total of all runs.
+const TOTAL_PATH: &str = "/endstop/v1/total";
+
+/// The body of a command to the total of all runs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TotalCommand {
+    /// The new limit, such as `100.00`.
+    limit: String,
+}
 
 /// The body of a command.
 #[derive(Default, Deserialize)]
@@ -57,13 +68,18 @@ pub(crate) async fn answer(
         return reply(StatusCode::OK, &json!({ "status": "ok" }));
     }
     let token = config.control_token.as_ref();
-    let Some(rest) = path.strip_prefix("/endstop/v1/runs").filter(|_| token.is_some()) else {
+    let is_total = path == TOTAL_PATH;
+    let rest = if is_total { Some("") } else { path.strip_prefix("/endstop/v1/runs") };
+    let Some(rest) = rest.filter(|_| token.is_some()) else {
         return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such place" }));
     };
     let sent = bearer(&head.headers).unwrap_or_default();
     if !token.is_some_and(|token| is_same(token.expose().as_bytes(), sent)) {
         let why = "the control interface needs its token: Authorization: Bearer";
         return reply(StatusCode::UNAUTHORIZED, &json!({ "error": why }));
+    }
+    if is_total {
+        return total(registry, &head.method, incoming).await;
     }
     let mut parts = rest.trim_matches('/').splitn(2, '/');
     let (id, act) = (parts.next().unwrap_or(""), parts.next());
@@ -104,6 +120,36 @@ pub(crate) async fn answer(
         }
         _ => not_allowed(),
     }
+}
+
+/// Answers with the total of all runs, and replaces its limit if the request has one.
+async fn total(registry: &Registry, method: &Method, incoming: Incoming) -> Response<Body> {
+    let bad = |error: String| reply(StatusCode::BAD_REQUEST, &json!({ "error": error }));
+    if method == Method::POST {
+        let Ok(body) = read_body(incoming, MAX_COMMAND).await else {
+            return bad("no body that is read".to_owned());
+        };
+        let limit = match serde_json::from_slice::<TotalCommand>(&body) {
+            Ok(command) => command.limit.parse::<Money>(),
+            Err(error) => return bad(error.to_string()),
+        };
+        match limit {
+            Ok(limit) => _ = registry.set_total(limit),
+            Err(error) => return bad(format!("`limit` is no amount: {error}")),
+        }
+    } else if method != Method::GET {
+        return not_allowed();
+    }
+    let Some(total) = registry.total() else {
+        return reply(StatusCode::NOT_FOUND, &json!({ "error": "no total of all runs is set" }));
+    };
+    let now = total.snapshot();
+    let value = json!({
+        "limit_usd": now.limits.cost.map(Money::to_decimal),
+        "settled_usd": now.settled.cost.to_decimal(),
+        "held_usd": now.held.cost.to_decimal(),
+    });
+    reply(StatusCode::OK, &value)
 }
 
 fn command(run: &RunEntry, act: &str, body: &[u8]) -> (StatusCode, Value) {

@@ -107,6 +107,17 @@ pub(crate) const MAX_UNCOUNTED_MODELS: usize = 1_024;
 /// The margin above a count, in percent and in tokens. Anthropic calls its count an estimate that may differ by a small
 /// amount; how much, no provider says, so this is an assumption.
 pub(crate) const COUNT_MARGIN: (u64, u64) = (5, 512);
+/// Bytes of messages that are counted here: more than half a megabyte of text is rare, and a megabyte of one letter takes a
+/// quarter of a second. For more, the bytes decide.
+pub(crate) const MAX_LOCAL_COUNT: usize = 1 << 20;
+/// Counts here at the same time: they take a whole processor.
+pub(crate) const LOCAL_COUNTS: usize = 2;
+/// Bytes of messages for one token, at most, in a count here: text of long words has more, so a count errs on the safe
+/// side.
+pub(crate) const LOCAL_BYTES_PER_TOKEN: u64 = 4;
+/// The margin above a count by a local tokenizer, in percent and in tokens (`docs/reservations.md`): the count is of the JSON,
+/// whose keys and quotes are more than what OpenAI adds to a message, so recorded usage stays below it.
+pub(crate) const LOCAL_COUNT_MARGIN: (u64, u64) = (5, 512);
 /// Default output cap of calls that have none: more than most responses take, and little beside a usual limit.
 pub(crate) const DEFAULT_OUTPUT: u64 = 32_000;
 /// Default time for the head of an upstream's response. Models think for many minutes before a response that comes as

@@ -8,6 +8,9 @@ use http::uri::Scheme;
 use crate::config::{Upstreams, UpstreamsError};
 
 const OPENAI: &str = "https://api.openai.com/v1";
+const OPENAI_HOST: &str = "api.openai.com";
+/// The end of the hosts of its regions, such as `eu.api.openai.com`.
+const OPENAI_REGION: &str = ".api.openai.com";
 const ANTHROPIC: &str = "https://api.anthropic.com";
 const GEMINI: &str = "https://generativelanguage.googleapis.com";
 
@@ -29,6 +32,7 @@ impl Upstreams {
             anthropic: base(&["ANTHROPIC_BASE_URL"], ANTHROPIC)?,
             gemini: base(&["GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"], GEMINI)?,
             endstop: None,
+            is_scripted: false,
         }
         .with_endstop(get))
     }
@@ -54,7 +58,23 @@ impl Upstreams {
             anthropic: address(root)?,
             gemini: address(root)?,
             endstop: None,
+            is_scripted: false,
         })
+    }
+
+    /// The scripted model of `endstop-sim` for all. It bills a token for four bytes.
+    ///
+    /// # Errors
+    /// If it is no valid address.
+    pub fn scripted(base: &str) -> Result<Self, UpstreamsError> {
+        Ok(Self { is_scripted: true, ..Self::all(base)? })
+    }
+
+    /// Whether chat completions are counted by OpenAI's tokenizers: its own API, or the scripted model. A server that only
+    /// speaks the API can have models of the same names with other tokenizers.
+    pub(crate) fn has_openai_tokens(&self) -> bool {
+        let host = self.openai.host().unwrap_or_default().to_ascii_lowercase();
+        self.is_scripted || host == OPENAI_HOST || host.ends_with(OPENAI_REGION)
     }
 
     /// Refuses bases that point at `listen`, the gateway's own address: calls would go round forever. Does not look up

@@ -26,6 +26,10 @@ impl Dialect for Chat {
         request::read(body)
     }
 
+    fn countable_messages<'b>(&self, body: &'b [u8]) -> Option<&'b str> {
+        request::messages(body)
+    }
+
     fn edit(&self, body: &[u8], edits: &Edits<'_>) -> Result<Vec<u8>, ReadError> {
         edit::edit(body, edits)
     }

@@ -67,6 +67,13 @@ pub trait Dialect: Send + Sync {
         None
     }
 
+    /// The JSON of the messages, for APIs without an endpoint that counts: a tokenizer can bound it. Everything else of a
+    /// request is [`CallRequest::fixed_bound`]. `None` if the API counts, or the body has no messages.
+    fn countable_messages<'b>(&self, body: &'b [u8]) -> Option<&'b str> {
+        let _ = body;
+        None
+    }
+
     /// Whether a request is taken without its tools: not by APIs that want them beside calls in the
     /// conversation.
     fn may_remove_tools(&self, body: &[u8]) -> bool {

@@ -5,6 +5,7 @@ mod open;
 mod output_speed;
 mod plan;
 mod pricing;
+mod refused;
 mod step;
 
 pub use fit::CallRoom;

@@ -8,6 +8,8 @@ pub const MIN_OUTPUT_TOKENS: u64 = 16;
 pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 8_192;
 /// The output that is kept for a wrap-up: an answer of some paragraphs.
 pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
+/// The output for which a refusal suggests a limit: a short answer. A call is admitted with less, and then it is cut off.
+pub(crate) const SHORT_ANSWER_TOKENS: u64 = 500;
 /// Tokens of tool results that are expected before a wrap-up.
 pub(crate) const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
 /// Bytes of output that a token has at least, in an estimate: JSON and code have fewer than text.

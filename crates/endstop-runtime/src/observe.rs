@@ -30,7 +30,7 @@ use crate::store::RunId;
 use crate::tool_call::{ToolCall, ToolOutcome};
 
 pub use cost_uncertainty::CostUncertainty;
-pub use refused_call::{Left, RefusedCall};
+pub use refused_call::{Lack, LimitOwner, RefusedCall, Shortage};
 pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
 pub use text::clean;
 

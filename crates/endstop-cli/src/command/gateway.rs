@@ -205,7 +205,7 @@ impl GatewayArgs {
                 let failed = |error: String| CliError::new(format!("the scripted model: {error}"));
                 let script = script(name).map_err(failed)?;
                 let sim = Sim::start(script).await.map_err(|error| failed(error.to_string()))?;
-                let all = Upstreams::all(&format!("http://{}", sim.addr()));
+                let all = Upstreams::scripted(&format!("http://{}", sim.addr()));
                 let all = all.map_err(|error| CliError::new(causes(&error)))?;
                 return Ok((all, Some(sim)));
             }

@@ -182,6 +182,12 @@ impl Limits {
         Ok(Chosen { policy, is_default, replaced })
     }
 
+    /// The options of amounts that the user gave, without dashes: what a refusal can name.
+    pub(super) fn options(&self) -> Vec<&'static str> {
+        let given = [("usd", self.usd.is_some()), ("tokens", self.tokens.is_some())];
+        given.into_iter().filter_map(|(name, is_given)| is_given.then_some(name)).collect()
+    }
+
     /// The rules of the flags.
     fn narrower(&self) -> Result<Policy, CliError> {
         let flags = [

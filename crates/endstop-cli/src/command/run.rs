@@ -189,6 +189,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         counts,
         report,
         refused,
+        options: args.limits.options(),
         dry_run: observers.dry_run.as_deref(),
     };
     outcome.tell();

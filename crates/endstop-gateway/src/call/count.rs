@@ -1,6 +1,9 @@
 //! Counting the input of a call before it is refused: most bytes are a quarter of a token, so the bound by bytes is too
 //! high for small budgets. If it does not fit, the upstream counts the tokens, which costs nothing. The request would go
-//! to that upstream anyway, with the same credentials.
+//! to that upstream anyway, with the same credentials. Chat completions have no such endpoint: for OpenAI's own models a
+//! tokenizer counts here.
+
+mod local;
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -15,7 +18,10 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use super::context::CallContext;
 use super::parse::ParsedCall;
 use super::upstream_response::{WholeBody, plain, read_whole};
-use crate::limits::{COUNT_MARGIN, COUNT_TIMEOUT, MAX_COUNT_RESPONSE, MAX_UNCOUNTED_MODELS};
+use crate::limits::{
+    COUNT_MARGIN, COUNT_TIMEOUT, LOCAL_COUNT_MARGIN, MAX_COUNT_RESPONSE, MAX_UNCOUNTED_MODELS,
+};
+use crate::route::ApiFamily;
 use crate::run::RunEntry;
 
 /// Models that an upstream does not count, by API: it is asked once. By model, because an unknown model is answered like
@@ -45,7 +51,7 @@ impl NoCounting {
     }
 }
 
-/// The most input tokens of a call by the count of its upstream. `None` where it does not count.
+/// The most input tokens of a call by the count of its upstream or of its tokenizer. `None` if neither counts.
 ///
 /// # Cancel safety
 /// Dropped when the client disconnects; the connection is closed.
@@ -54,6 +60,21 @@ pub(super) async fn input_tokens(
     run: &RunEntry,
     parsed: &ParsedCall,
 ) -> Option<u64> {
+    if let Some(messages) = parsed.dialect().countable_messages(parsed.body()) {
+        let is_countable = context.config().upstreams.has_openai_tokens()
+            && parsed.route().family == ApiFamily::OpenAi
+            && !parsed.request().has_media();
+        if !is_countable {
+            return None;
+        }
+        let counting = local::count(&parsed.request().model, messages);
+        let tokens = match run.handle().wait(&mut pin!(counting), CancelOn::Any).await {
+            Waited::Done(tokens) => tokens?,
+            _ => return None,
+        };
+        let counted = with_margin(tokens, LOCAL_COUNT_MARGIN);
+        return Some(counted.saturating_add(parsed.request().fixed_bound()));
+    }
     let key = NoCounting::key(parsed.api(), &parsed.request().model);
     if context.no_counting().has(key) {
         return None;
@@ -61,7 +82,7 @@ pub(super) async fn input_tokens(
     let request = request(context, parsed)?;
     let counting = tokio::time::timeout(COUNT_TIMEOUT, count(context, parsed, request));
     match run.handle().wait(&mut pin!(counting), CancelOn::Any).await {
-        Waited::Done(Ok(Count::Tokens(tokens))) => Some(with_margin(tokens)),
+        Waited::Done(Ok(Count::Tokens(tokens))) => Some(with_margin(tokens, COUNT_MARGIN)),
         Waited::Done(Ok(Count::NoEndpoint)) => {
             context.no_counting().add(key);
             None
@@ -70,8 +91,7 @@ pub(super) async fn input_tokens(
     }
 }
 
-fn with_margin(tokens: u64) -> u64 {
-    let (percent, more) = COUNT_MARGIN;
+fn with_margin(tokens: u64, (percent, more): (u64, u64)) -> u64 {
     let part = tokens.saturating_mul(percent).div_ceil(100);
     tokens.saturating_add(part).saturating_add(more)
 }

@@ -54,6 +54,12 @@ const fn is_of_amounts(reason: StopReason) -> bool {
     matches!(reason, StopReason::CostLimitReached | StopReason::TokenLimitReached)
 }
 
+/// The text as a sentence begins.
+fn capitalized(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(rest).collect()
+}
+
 /// An error in the shape of the API.
 pub(super) fn error(
     dialect: &dyn Dialect,
@@ -140,8 +146,13 @@ pub(super) fn stop_after(
     run.flush_log();
     run.counters().stop_response();
     let mut text = stop_text(signal);
-    if let Some(refused) = run.handle().refused_call().filter(|_| is_of_amounts(signal.reason)) {
-        text.text = format!("{} It ended at {refused}.", text.text);
+    let is_of_amounts = is_of_amounts(signal.reason);
+    let unconfirmed = is_of_amounts.then(|| run.handle().report().spend.unconfirmed()).flatten();
+    if let Some(unconfirmed) = unconfirmed {
+        text.text = format!("{} Of what counts, {unconfirmed}.", text.text);
+    }
+    if let Some(refused) = run.handle().refused_call().filter(|_| is_of_amounts) {
+        text.text = format!("{} {}.", text.text, capitalized(&refused.to_string()));
     }
     if !said.is_empty() {
         text.text = format!("{said}\n\n{}", text.text);

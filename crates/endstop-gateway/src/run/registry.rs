@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use endstop_core::signal::StopSignal;
+use endstop_core::units::Money;
+use endstop_runtime::ledger::{Budget, Limits};
 use endstop_runtime::store::RunId;
 use thiserror::Error;
 
@@ -26,6 +28,9 @@ pub(crate) struct Registry {
     /// Counts uses, to know the longest idle.
     uses: AtomicU64,
 }
+
+/// The source of the signals of a shared budget that refused.
+const BUDGET_SOURCE: &str = "budget";
 
 /// Why there is no run for a call.
 #[derive(Debug, Error)]
@@ -165,6 +170,33 @@ impl Registry {
         entry.set_last_used(self.count_use());
         self.runs().insert(id.clone(), Arc::clone(&entry));
         Ok(entry)
+    }
+
+    /// The budget that all runs share, if it limits money.
+    pub(crate) fn total(&self) -> Option<&Budget> {
+        self.config.environment.budget.as_ref().filter(|budget| budget.limits().cost.is_some())
+    }
+
+    /// Replaces the limit of the total of all runs. Stored runs that it refused continue from their logs. Returns `false`
+    /// if there is no total.
+    pub(crate) fn set_total(&self, limit: Money) -> bool {
+        let Some(total) = self.total() else { return false };
+        // A run that is named now is found as it was, or read back.
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        total.set_limits(Limits { cost: Some(limit), ..total.limits() });
+        let is_refused = |entry: &RunEntry| {
+            let signal = entry.stop();
+            signal.is_some_and(|signal| signal.source.as_deref() == Some(BUDGET_SOURCE))
+        };
+        self.runs().retain(|_, entry| {
+            let is_forgotten =
+                entry.is_stored() && entry.is_idle() && is_refused(entry) && entry.is_log_written();
+            if is_forgotten {
+                entry.close_log();
+            }
+            !is_forgotten
+        });
+        true
     }
 
     fn stopped(&self) -> MutexGuard<'_, HashMap<RunId, StopSignal>> {

@@ -1,6 +1,7 @@
 //! Small budgets: a call that does not fit by its bytes is counted by its upstream before it is refused
 //! (`docs/semantics.md`, "Input that was not counted yet").
 
+use endstop_gateway::Gateway;
 use serde_json::{Value, json};
 
 use crate::fake::{Act, Arrived, Fake, json as answer};
@@ -235,4 +236,59 @@ async fn an_answer_that_is_no_count_decides_nothing() {
     let gateway = gateway("[stop]\nmoney = \"cost >= $0.50\"", &silent).await;
     post(&gateway, APIS[0].path, &(APIS[0].body)(&text())).await;
     assert_eq!(reading(&gateway, "attempts"), 0);
+}
+
+/// A request for chat completions whose bytes are four times its tokens, and an upstream that bills a token for four bytes.
+fn large_chat(model: &str) -> Value {
+    json!({ "model": model, "max_completion_tokens": 4_000,
+        "messages": [{ "role": "user", "content": text() }] })
+}
+
+async fn chat_upstream() -> Fake {
+    Fake::start(|request, _| {
+        let input = request.body.len() as u64 / 4;
+        let reply = json!({ "id": "1", "object": "chat.completion", "model": "gpt-4o",
+            "choices": [{ "index": 0, "finish_reason": "stop",
+                "message": { "role": "assistant", "content": "Done." } }],
+            "usage": { "prompt_tokens": input, "completion_tokens": 800,
+                "total_tokens": input + 800 } });
+        answer("200 OK", &reply.to_string())
+    })
+    .await
+}
+
+/// Chat completions have no endpoint that counts, so a tokenizer counts here.
+#[tokio::test]
+async fn chat_completions_of_openai_are_counted_here() {
+    let cases =
+        [("gpt-4o", "0.50"), ("gpt-4.1", "0.40"), ("gpt-5", "0.20"), ("gpt-4-turbo", "1.00")];
+    for (model, limit) in cases {
+        let upstream = chat_upstream().await;
+        let mut config = config(&format!("[stop]\nmoney = \"cost >= ${limit}\""), upstream.addr);
+        config.upstreams.is_scripted = true;
+        let gateway = Gateway::start(config).await.unwrap();
+        let got = post(&gateway, "/v1/chat/completions", &large_chat(model)).await.text();
+        assert!(got.contains("Done."), "{model}: {got}");
+        assert_eq!(upstream.seen()[0].json()["max_completion_tokens"], 4_000, "{model}");
+        let run = gateway.run(&id()).unwrap();
+        assert!(run.budget().overshoot().is_zero(), "{model}");
+    }
+}
+
+/// Other servers may have other tokenizers for the same names, images are no text, and unknown models no tokenizer.
+#[tokio::test]
+async fn what_no_tokenizer_bounds_is_not_counted_here() {
+    let mut with_image = large_chat("gpt-4o");
+    let image =
+        json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } });
+    with_image["messages"][0]["content"] = json!([{ "type": "text", "text": text() }, image]);
+    let cases = [(false, large_chat("gpt-4o")), (true, with_image)];
+    for (is_scripted, request) in cases {
+        let upstream = chat_upstream().await;
+        let mut config = config("[stop]\nmoney = \"cost >= $0.50\"", upstream.addr);
+        config.upstreams.is_scripted = is_scripted;
+        let gateway = Gateway::start(config).await.unwrap();
+        post(&gateway, "/v1/chat/completions", &request).await;
+        assert_eq!(upstream.calls(), 0, "{is_scripted}: {}", request["model"]);
+    }
 }

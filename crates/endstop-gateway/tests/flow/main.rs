@@ -29,6 +29,7 @@ mod metering;
 mod pauses;
 mod provider_tools;
 mod raw;
+mod refusals;
 mod runs;
 mod shares;
 mod stored_runs;

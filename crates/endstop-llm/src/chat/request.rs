@@ -52,6 +52,12 @@ fields! {
 }
 
 fields! {
+    Messages<'j> {
+        messages: Raw<'j> = "messages",
+    }
+}
+
+fields! {
     StreamOptions<'j> {
         include_usage: Raw<'j> = "include_usage",
     }
@@ -97,6 +103,12 @@ fields! {
         id: Raw<'j> = "id",
         function: Function<'j> = "function" | "custom",
     }
+}
+
+/// The JSON of the messages.
+pub(crate) fn messages(body: &[u8]) -> Option<&str> {
+    let messages = read_noting::<Messages<'_>>(body).ok()?.value.messages;
+    messages.is_some().then(|| messages.json())
 }
 
 /// Reads a request.

@@ -10,16 +10,12 @@
 //! can cut a response off.
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::Action;
 use endstop_core::run::Directive;
-use endstop_core::run::next_trip::Resource;
 use endstop_core::signal::StopReason;
-use endstop_core::units::{Cost, Money};
 
 use super::plan::{CallPlan, PlannedCall, Worst};
 use crate::ledger::{Amounts, Budget, Dimension, Limits, Refused};
 use crate::limits::{MIN_SHARE, SHARES, WORTH_A_PART};
-use crate::observe::{Left, RefusedCall};
 use crate::run::{LockedChain, RunHandle};
 
 /// Whether what other calls in flight hold counts against a call.
@@ -30,7 +26,7 @@ pub(super) enum Others {
 }
 
 impl Others {
-    fn held(self, budget: &Budget) -> Amounts {
+    pub(super) fn held(self, budget: &Budget) -> Amounts {
         match self {
             Self::Count => budget.held(),
             Self::Ignore => Amounts::ZERO,
@@ -127,45 +123,6 @@ impl RunHandle {
 }
 
 impl LockedChain<'_> {
-    /// Remembers the parts of a call that does not fit, for the run and its ancestors. Before the refusal is recorded: a
-    /// run that has stopped has nothing left.
-    pub(super) fn note_refused(&mut self, plan: &PlannedCall<'_>) {
-        if let Some(refused) = self.refused_call(plan) {
-            self.set_refused_call(&refused);
-        }
-    }
-
-    /// The parts of a call that does not fit; `None` if neither money nor tokens refuse it.
-    fn refused_call(&self, plan: &PlannedCall<'_>) -> Option<RefusedCall> {
-        let worst = plan.worst(plan.least_output());
-        let tokens = worst.input.saturating_add(worst.output);
-        // A call that can wait is refused only if it does not fit without the others.
-        let others = if plan.can_wait() { Others::Ignore } else { Others::Count };
-        let room = others.room(self.own_budget());
-        let of_rules = |resource: Resource| {
-            let trips = self.cores().map(|core| core.run.next_trip(resource, &[Action::Stop]));
-            trips.flatten().map(|trip| trip.distance).min()
-        };
-        let money_left = of_rules(Resource::Cost).map(Money::from_picos);
-        let money_left = money_left.into_iter().chain(room.cost).min();
-        let tokens_left = of_rules(Resource::Tokens).into_iter().chain(room.tokens).min();
-        let parts = |left, input_cost, cost| RefusedCall {
-            input_tokens: worst.input,
-            output_tokens: worst.output,
-            input_cost,
-            cost,
-            left,
-        };
-        match (worst.cost, plan.worst(0).cost, money_left) {
-            (Cost::Known(cost), Cost::Known(input), Some(left)) if cost > left => {
-                Some(parts(Left::Money(left), input, cost))
-            }
-            _ => tokens_left
-                .filter(|left| tokens > *left)
-                .map(|left| parts(Left::Tokens(left), Money::ZERO, Money::ZERO)),
-        }
-    }
-
     fn is_in_budget(&self, plan: &PlannedCall<'_>, worst: Worst, others: Others) -> bool {
         let (room, amounts) = (others.room(self.own_budget()), plan.amounts(worst));
         let both = [Dimension::Tokens, Dimension::Cost];

@@ -133,6 +133,10 @@ impl<'p> PlannedCall<'p> {
         self.unpriced
     }
 
+    pub(super) fn model(&self) -> &str {
+        self.plan.pricing.model()
+    }
+
     pub(super) const fn max_output(&self) -> u64 {
         self.plan.max_output
     }

@@ -2,72 +2,242 @@
 
 use std::fmt;
 
-use endstop_core::units::Money;
+use endstop_core::units::{Money, PICOS_PER_DOLLAR};
 
-/// A call that was not sent because it could have passed a cost or token limit.
+/// A call that was not sent because it could have passed a cost or token limit, or has no price under one.
 ///
-/// As text: `a call that could cost up to $0.54 (input of up to 53200 tokens $0.532, output of 16 tokens $0.008); $0.5
-/// was left, and it needs a limit that is at least $0.04 higher`.
+/// As text: `not sent: this request could cost up to $0.54 (input up to 53,200 tokens $0.53, output up to 500 $0.005);
+/// $0.50 of $0.50 is left; a limit of $0.55 would admit it`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedCall {
+    /// The model that was requested.
+    pub model: String,
     /// The most input tokens.
     pub input_tokens: u64,
-    /// The least output that the call is worth making for, in tokens.
+    /// Output tokens of a short answer: the suggested amounts admit it with these.
     pub output_tokens: u64,
-    /// The most that the input costs; zero where money is not what lacks.
+    /// The most that the input costs; zero without a price.
     pub input_cost: Money,
-    /// The most that both cost; zero where money is not what lacks.
+    /// The most that input and output cost; zero without a price.
     pub cost: Money,
-    /// The remaining amount.
-    pub left: Left,
+    /// The most that the wrap-up costs that a finish rule keeps room for; zero without one.
+    pub wrap_up_cost: Money,
+    /// The limits that the call does not fit: never empty, and of one kind the nearest first.
+    pub shortages: Vec<Shortage>,
 }
 
-/// The remaining amount of the unit that did not suffice.
+/// A limit that a call does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub struct Shortage {
+    /// The limit's owner.
+    pub owner: LimitOwner,
+    /// The amounts.
+    pub lack: Lack,
+}
+
+/// The owner of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LimitOwner {
+    /// The outermost run, which a user has started.
+    Run,
+    /// A sub-agent's run.
+    SubAgent,
+    /// A budget that several runs share.
+    AllRuns,
+}
+
+/// The amounts of a limit that a call does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
     /// Money.
-    Money(Money),
+    Money {
+        /// The rest of the limit.
+        left: Money,
+        /// The limit.
+        limit: Money,
+        /// A limit that admits the call.
+        enough: Money,
+    },
     /// Tokens.
-    Tokens(u64),
+    Tokens {
+        /// The rest of the limit.
+        left: u64,
+        /// The limit.
+        limit: u64,
+        /// A limit that admits the call.
+        enough: u64,
+    },
+    /// Money is limited, and the model has no price.
+    Price,
 }
 
-/// A hundredth of a cent in pico-dollars: what is shown of amounts.
-const SHOWN: u64 = 100_000_000;
-/// A cent in pico-dollars.
-const CENT: u64 = 10_000_000_000;
+/// A hundredth of a cent in pico-dollars: the finest that is shown.
+const SHOWN: u64 = CENT / 100;
+const CENT: u64 = PICOS_PER_DOLLAR / 100;
+/// From here on only whole cents are shown.
+const IN_CENTS: u64 = 10 * CENT;
+/// Suggested token limits are multiples of this.
+const ROUND_TOKENS: u64 = 100;
+/// A suggested amount has room for this part more: the same request can be a few bytes longer in another run.
+const SPARE_PART: u64 = 100;
 
-fn up(money: Money, unit: u64) -> Money {
-    Money::from_picos(money.picos().div_ceil(unit).saturating_mul(unit))
+/// How an amount is rounded to be shown.
+#[derive(Clone, Copy)]
+enum Rounding {
+    Up,
+    Nearest,
+    Down,
 }
 
-fn down(money: Money) -> Money {
-    Money::from_picos(money.picos() / SHOWN * SHOWN)
+/// Money for people: whole cents, and hundredths of a cent below ten cents.
+fn shown(money: Money, rounding: Rounding) -> Money {
+    let picos = money.picos();
+    let step = if picos < IN_CENTS { SHOWN } else { CENT };
+    let steps = match rounding {
+        Rounding::Up => picos.div_ceil(step),
+        Rounding::Nearest => picos.saturating_add(step / 2) / step,
+        Rounding::Down => picos / step,
+    };
+    Money::from_picos(steps.saturating_mul(step))
+}
+
+/// `53,200`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+impl Lack {
+    /// A lack of money: `needed` is more than what is `left` of the limit.
+    pub(crate) fn money(left: Money, limit: Money, needed: Money) -> Self {
+        let needed = needed.picos().saturating_add(needed.picos() / SPARE_PART);
+        let enough = limit.picos().saturating_sub(left.picos()).saturating_add(needed);
+        let enough = Money::from_picos(enough.div_ceil(CENT).saturating_mul(CENT));
+        Self::Money { left, limit, enough }
+    }
+
+    /// A lack of tokens.
+    pub(crate) const fn tokens(left: u64, limit: u64, needed: u64) -> Self {
+        let needed = needed.saturating_add(needed / SPARE_PART);
+        let enough = limit.saturating_sub(left).saturating_add(needed);
+        let enough = enough.div_ceil(ROUND_TOKENS).saturating_mul(ROUND_TOKENS);
+        Self::Tokens { left, limit, enough }
+    }
+
+    /// The remaining amount, in pico-dollars or tokens.
+    pub(crate) const fn left(&self) -> u64 {
+        match self {
+            Self::Money { left, .. } => left.picos(),
+            Self::Tokens { left, .. } => *left,
+            Self::Price => 0,
+        }
+    }
+}
+
+impl Shortage {
+    /// `$0.50 of $0.50 is left`.
+    fn left(&self) -> String {
+        let (is_none, left, limit, is) = match self.lack {
+            Lack::Money { left, limit, .. } => {
+                let left = shown(left, Rounding::Down);
+                let limit = shown(limit, Rounding::Nearest).to_string();
+                (left == Money::ZERO, left.to_string(), limit, "is")
+            }
+            Lack::Tokens { left, limit, .. } => {
+                (left == 0, grouped(left), format!("{} tokens", grouped(limit)), "are")
+            }
+            Lack::Price => return String::new(),
+        };
+        let all = match self.owner {
+            LimitOwner::Run => limit,
+            LimitOwner::SubAgent => format!("the sub-agent's {limit}"),
+            LimitOwner::AllRuns if is_none => {
+                return format!("the total of all runs, {limit}, is used up");
+            }
+            LimitOwner::AllRuns => format!("the total of all runs, {limit},"),
+        };
+        format!("{left} of {all} {is} left")
+    }
+
+    /// `a limit of $0.55`, or the option with the amount.
+    fn enough(&self, options: &[&str]) -> String {
+        let option = |name| options.contains(&name) && self.owner == LimitOwner::Run;
+        let (amount, name) = match self.lack {
+            Lack::Money { enough, .. } if option("usd") => {
+                return format!("--usd {}", enough.to_string().trim_start_matches('$'));
+            }
+            Lack::Tokens { enough, .. } if option("tokens") => return format!("--tokens {enough}"),
+            Lack::Money { enough, .. } => (enough.to_string(), self.owner.of_limit()),
+            Lack::Tokens { enough, .. } => {
+                (format!("{} tokens", grouped(enough)), self.owner.of_limit())
+            }
+            Lack::Price => return String::new(),
+        };
+        format!("{name} of {amount}")
+    }
+}
+
+impl LimitOwner {
+    const fn of_limit(self) -> &'static str {
+        match self {
+            Self::Run => "a limit",
+            Self::SubAgent => "a sub-agent's limit",
+            Self::AllRuns => "a total of all runs",
+        }
+    }
+}
+
+impl RefusedCall {
+    /// The text for a user who gave these options to the command: the suggestion names them. `usd` is `--usd`.
+    #[must_use]
+    pub fn text_for(&self, options: &[&str]) -> String {
+        let Some(first) = self.shortages.first() else { return "not sent".to_owned() };
+        let (input, output) = (grouped(self.input_tokens), grouped(self.output_tokens));
+        let could = match first.lack {
+            Lack::Price => {
+                return format!(
+                    "not sent: no price for model `{}`, so its cost has no bound",
+                    self.model
+                );
+            }
+            Lack::Money { .. } => {
+                let all = self.cost.picos().saturating_add(self.wrap_up_cost.picos());
+                let of_output = self.cost.saturating_sub(self.input_cost);
+                let wrap_up = match self.wrap_up_cost {
+                    Money::ZERO => String::new(),
+                    cost => format!(", a wrap-up after it {}", shown(cost, Rounding::Nearest)),
+                };
+                format!(
+                    "cost up to {} (input up to {input} tokens {}, output up to {output} {}{wrap_up})",
+                    shown(Money::from_picos(all), Rounding::Up),
+                    shown(self.input_cost, Rounding::Nearest),
+                    shown(of_output, Rounding::Nearest),
+                )
+            }
+            Lack::Tokens { .. } => {
+                let all = grouped(self.input_tokens.saturating_add(self.output_tokens));
+                format!("use up to {all} tokens (input up to {input}, output up to {output})")
+            }
+        };
+        let left = self.shortages.iter().map(Shortage::left).collect::<Vec<_>>().join(", ");
+        let enough = self.shortages.iter().map(|it| it.enough(options)).collect::<Vec<_>>();
+        let enough = enough.join(" and ");
+        format!("not sent: this request could {could}; {left}; {enough} would admit it")
+    }
 }
 
 impl fmt::Display for RefusedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { input_tokens, output_tokens, input_cost, cost, left } = self;
-        match left {
-            Left::Money(left) => {
-                let (whole, input) = (up(*cost, SHOWN), up(*input_cost, SHOWN));
-                let output = up(cost.saturating_sub(*input_cost), SHOWN);
-                let more = up(cost.saturating_sub(*left), CENT);
-                write!(
-                    f,
-                    "a call that could cost up to {whole} (input of up to {input_tokens} tokens {input}, output \
-                     of {output_tokens} tokens {output}); {} was left, and it needs a limit that is at least {more} higher",
-                    down(*left)
-                )
-            }
-            Left::Tokens(left) => {
-                let whole = input_tokens.saturating_add(*output_tokens);
-                let more = whole.saturating_sub(*left);
-                write!(
-                    f,
-                    "a call that could use up to {whole} tokens (input {input_tokens}, output {output_tokens}); \
-                     {left} were left, and it needs a limit that is at least {more} higher"
-                )
-            }
-        }
+        f.write_str(&self.text_for(&[]))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -288,6 +288,16 @@ fn spend_of(run: &Run, settled: Money, tally: &Tally) -> Spend {
     }
 }
 
+impl Spend {
+    /// `$1.60 unconfirmed: 2 calls without reported usage`; `None` if all of it is confirmed.
+    #[must_use]
+    pub fn unconfirmed(&self) -> Option<String> {
+        let (money, calls) = (self.unconfirmed_usd, calls(self.unconfirmed_calls));
+        (self.unconfirmed_calls > 0)
+            .then(|| format!("${} unconfirmed: {calls} without reported usage", money.to_decimal()))
+    }
+}
+
 impl fmt::Display for Spend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.is {
@@ -308,13 +318,7 @@ impl fmt::Display for Spend {
         if self.estimated_calls > 0 {
             doubts.push(format!("{} estimated", calls(self.estimated_calls)));
         }
-        if self.unconfirmed_calls > 0 {
-            let (money, calls) = (self.unconfirmed_usd, calls(self.unconfirmed_calls));
-            doubts.push(format!(
-                "${} unconfirmed: {calls} without reported usage",
-                money.to_decimal()
-            ));
-        }
+        doubts.extend(self.unconfirmed());
         if doubts.is_empty() { Ok(()) } else { write!(f, " ({})", doubts.join(", ")) }
     }
 }

@@ -36,6 +36,12 @@ impl<'s> LockedChain<'s> {
         self.ancestors.iter().map(|(_, core)| &**core).chain([&*self.core])
     }
 
+    /// The run and its ancestors, root first, with their budgets.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (&Budget, &RunCore)> {
+        let ancestors = self.ancestors.iter().map(|(node, core)| (&node.budget, &**core));
+        ancestors.chain([(&self.own.budget, &*self.core)])
+    }
+
     pub(crate) fn own_core(&mut self) -> &mut RunCore {
         &mut self.core
     }

@@ -70,6 +70,16 @@ pub struct Replayed {
     added: Vec<Event<'static>>,
 }
 
+/// The source of the signals of a budget that refused.
+const BUDGET_SOURCE: &str = "budget";
+
+/// Whether a budget that runs share stopped the run. Its limit can be higher by now, and the ledger refuses the next call
+/// if it is not.
+fn is_of_shared_budget(kind: &EventKind<'_>) -> bool {
+    let EventKind::StopRaised { signal } = kind else { return false };
+    signal.source.as_deref() == Some(BUDGET_SOURCE) && signal.context.contains_key("asked")
+}
+
 impl Replay {
     /// Begins at the first event of a run.
     #[must_use]
@@ -105,6 +115,9 @@ impl Replay {
     /// Takes in the next line: what did not begin then does not begin now either, whatever today's policy says.
     pub fn take(&mut self, line: &Line<'_>) {
         let event = line.as_event();
+        if is_of_shared_budget(&event.kind) {
+            return;
+        }
         if !(line.refused && self.run.would(&event).admits()) {
             let unconfirmed = match line.unconfirmed {
                 Some(Cost::Known(money)) => money,

@@ -39,7 +39,7 @@ pub(super) enum Expected {
 
 /// The refusal of a request whose hold does not fit: the stop response, which says what the call could have cost.
 pub(super) const TOO_LARGE: Expected =
-    Expected::Refused(200, "It ended at a call that could cost up to $");
+    Expected::Refused(200, "Not sent: this request could cost up to $");
 
 /// An attack.
 #[derive(Clone, Copy, Debug)]

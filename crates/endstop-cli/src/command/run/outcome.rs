@@ -49,6 +49,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) report: Option<Report>,
     /// The call that money or tokens did not admit.
     pub(super) refused: Option<RefusedCall>,
+    /// The options of limits that the user gave, without dashes.
+    pub(super) options: Vec<&'static str>,
     /// The policy that was not obeyed, under `--dry-run`.
     pub(super) dry_run: Option<&'s DryRunObserver>,
 }
@@ -87,7 +89,7 @@ impl RunOutcome<'_> {
         }
         if let Some(refused) = self.refused_call() {
             output::note(&output::wrapped(
-                &format!("endstop: it ended at {refused}"),
+                &format!("endstop: {}", refused.text_for(&self.options)),
                 output::error_width(),
                 "  ",
             ));
@@ -192,7 +194,7 @@ impl RunOutcome<'_> {
             "upstream_calls": self.counts.upstream_calls,
             "stop_responses": self.counts.stop_responses,
             "unmetered": self.counts.unmetered,
-            "not_sent": self.refused_call().map(ToString::to_string),
+            "not_sent": self.refused_call().map(|refused| refused.text_for(&self.options)),
             "dry_run": dry_run,
             "report": self.report,
         })

@@ -1,0 +1,93 @@
+//! `endstop run` with a small budget and a large first request: counted, the request fits; by its bytes it does not.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// How long the command may take to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn directory(test: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_large_requests").join(test);
+    drop(std::fs::remove_dir_all(&path));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Sends one request through `endstop run --upstream sim`. Returns the response and the JSON of the run.
+fn ask_within(test: &str, usd: &str, path: &str, body: &Value) -> (String, Value) {
+    let directory = directory(test);
+    let file = directory.join("run.json");
+    let script = "printf %s \"$ANTHROPIC_BASE_URL\" >base.new; mv base.new base; until [ -e done ]; do sleep 0.05; done";
+    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+    command.current_dir(&directory).stdin(Stdio::null()).stderr(Stdio::null());
+    command.args(["run", "--upstream", "sim", "--usd", usd, "--json-file", file.to_str().unwrap()]);
+    let mut child = command.args(["--", "/bin/sh", "-c", script]).spawn().unwrap();
+    let began = Instant::now();
+    let base = loop {
+        match std::fs::read_to_string(directory.join("base")) {
+            Ok(base) => break base,
+            Err(error) if began.elapsed() > PATIENCE => panic!("{error}"),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let authority = base.strip_prefix("http://").unwrap();
+    let (authority, prefix) = authority.split_once('/').unwrap_or((authority, ""));
+    let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(authority).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "POST {prefix}{path} HTTP/1.1\r\nhost: {authority}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    std::fs::write(directory.join("done"), "").unwrap();
+    child.wait().unwrap();
+    (response, serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap())
+}
+
+/// About 53,000 tokens.
+fn prose() -> String {
+    "The build failed again in the night. ".repeat(5_700)
+}
+
+#[test]
+fn a_first_request_of_53_000_tokens_makes_its_call() {
+    let message = json!([{ "role": "user", "content": prose() }]);
+    let messages = json!({ "model": "claude-opus-4-5", "max_tokens": 4_000, "messages": message });
+    let responses = json!({ "model": "gpt-4o", "max_output_tokens": 4_000, "store": false,
+        "input": prose() });
+    let gemini = json!({ "contents": [{ "role": "user", "parts": [{ "text": prose() }] }],
+        "generationConfig": { "maxOutputTokens": 4_000 } });
+    let chat = |model: &str| json!({ "model": model, "max_completion_tokens": 4_000, "messages": message });
+    let cases = [
+        ("messages", "0.50", "/v1/messages", messages),
+        ("responses", "0.50", "/v1/responses", responses),
+        ("gemini", "0.50", "/v1beta/models/gemini-2.5-pro:generateContent", gemini),
+        ("gpt-4o", "0.50", "/v1/chat/completions", chat("gpt-4o")),
+        // By its bytes it would fit in $0.50.
+        ("gpt-5", "0.20", "/v1/chat/completions", chat("gpt-5")),
+    ];
+    for (name, usd, path, body) in cases {
+        let (response, told) = ask_within(name, usd, path, &body);
+        assert!(response.starts_with("HTTP/1.1 200"), "{name}: {response}");
+        assert_eq!(
+            (&told["upstream_calls"], &told["stop_responses"]),
+            (&1.into(), &0.into()),
+            "{name}: {response}"
+        );
+        let input = told["report"]["totals"]["input_tokens"].as_u64();
+        assert!(input > Some(52_000), "{name}: {input:?}");
+        assert!(told["report"].get("overshoot").is_none(), "{name}: {told}");
+    }
+}
