@@ -31,7 +31,7 @@ pub(in crate::project) enum Sent {
     Whole(Vec<u8>),
     /// These bytes; then the connection breaks.
     Broken(Vec<u8>),
-    /// The first bytes, and after so long the last ones.
+    /// The first bytes, and after a pause the last ones.
     Slowly(Vec<u8>, Duration, Vec<u8>),
     /// These bytes; then nothing until the gateway closes. If the client has left, the connection breaks.
     Silence(Vec<u8>),

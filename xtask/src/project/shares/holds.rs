@@ -1,4 +1,4 @@
-//! What each call of recorded conversations holds and what it spends, by its number in the conversation.
+//! The hold and the spend of each call of recorded conversations, by its number in the conversation.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ struct Pair {
     settled: u64,
 }
 
-/// Pairs what is held at the begin of a call with what is settled at its end.
+/// Pairs the hold at the begin of a call with the charge at its end.
 #[derive(Debug, Default)]
 struct Ledger(Mutex<(Option<u64>, Vec<(u64, u64)>)>);
 

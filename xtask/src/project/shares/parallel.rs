@@ -26,7 +26,7 @@ const CALLS: u64 = 6;
 const CAP: u64 = 64_000;
 /// Output tokens of an answer.
 const ANSWER: u64 = 800;
-/// Every so many answers one is long.
+/// One answer of this number is long.
 const LONG_EVERY: u64 = 10;
 /// Output tokens of a long one: more than the least share.
 const LONG_ANSWER: u64 = 6_000;
@@ -208,13 +208,13 @@ fn request(agent: u64, call: u64, is_streamed: bool) -> String {
         vec![json!({ "role": "user", "content": format!("You are agent {agent}.") })];
     for number in 0..call {
         messages.push(json!({ "role": "assistant", "content": "Done." }));
-        messages.push(json!({ "role": "user", "content": format!("Go on with part {number}.") }));
+        messages.push(json!({ "role": "user", "content": format!("Continue with part {number}.") }));
     }
     json!({ "model": "claude-sonnet-4-5", "max_tokens": CAP, "stream": is_streamed, "messages": messages })
         .to_string()
 }
 
-/// An answer of so many tokens, or as many as the output cap lets through.
+/// An answer of that many tokens, or as many as the output cap lets through.
 fn serve(arrival: &Arrival, length: u64) -> Serving {
     let (input, output) = (arrival.tokens(), length.min(arrival.cap()));
     let work = Work { input, output, ..Work::default() };
