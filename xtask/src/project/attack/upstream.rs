@@ -40,6 +40,11 @@ pub(in crate::project) enum Sent {
 /// How it serves the request of this number, which counts model calls from 0.
 pub(in crate::project) type Serve = fn(&Arrival, u64) -> Serving;
 
+/// As [`Serve`], with values of its own.
+trait ServeCall: Fn(&Arrival, u64) -> Serving + Send + Sync {}
+
+impl<F: Fn(&Arrival, u64) -> Serving + Send + Sync> ServeCall for F {}
+
 /// A running upstream.
 pub(in crate::project) struct Upstream {
     pub(in crate::project) addr: SocketAddr,
@@ -48,7 +53,7 @@ pub(in crate::project) struct Upstream {
 }
 
 struct State {
-    serve: Box<dyn Fn(&Arrival, u64) -> Serving + Send + Sync>,
+    serve: Box<dyn ServeCall>,
     /// Model calls that arrived.
     calls: watch::Sender<u64>,
     /// Clients that have left.

@@ -58,18 +58,26 @@ struct Pair {
 
 /// Pairs the hold at the begin of a call with the charge at its end.
 #[derive(Debug, Default)]
-struct Ledger(Mutex<(Option<u64>, Vec<(u64, u64)>)>);
+struct Ledger(Mutex<Entries>);
+
+/// Pico-dollars.
+#[derive(Debug, Default)]
+struct Entries {
+    held: Option<u64>,
+    /// Held and settled, of each call.
+    calls: Vec<(u64, u64)>,
+}
 
 impl Observer for Ledger {
     fn observe(&self, seen: &Observation<'_>) {
         let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (held, pairs) = &mut *guard;
+        let Entries { held, calls } = &mut *guard;
         match seen.event.kind {
             EventKind::AttemptBegin { next_cost: Some(Cost::Known(cost)) } => {
                 *held = Some(cost.picos());
             }
             EventKind::Reply { cost: Some(Cost::Known(cost)), .. } => {
-                pairs.extend(held.take().map(|held| (held, cost.picos())));
+                calls.extend(held.take().map(|held| (held, cost.picos())));
             }
             _ => {}
         }
@@ -147,7 +155,8 @@ async fn play(conversation: Arc<Conversation>, way: Way) -> Result<Vec<Pair>, St
         let stream = send(gateway.addr(), "/v1/messages", &body).await;
         let answer = read_to_end(stream.map_err(|error| error.to_string())?).await;
         settled(&run).await?;
-        let seen = std::mem::take(&mut ledger.0.lock().unwrap_or_else(PoisonError::into_inner).1);
+        let seen =
+            std::mem::take(&mut ledger.0.lock().unwrap_or_else(PoisonError::into_inner).calls);
         match seen.as_slice() {
             [(held, settled)] => {
                 pairs.push(Pair { number: at.saturating_add(1), held: *held, settled: *settled });

@@ -208,7 +208,8 @@ fn request(agent: u64, call: u64, is_streamed: bool) -> String {
         vec![json!({ "role": "user", "content": format!("You are agent {agent}.") })];
     for number in 0..call {
         messages.push(json!({ "role": "assistant", "content": "Done." }));
-        messages.push(json!({ "role": "user", "content": format!("Continue with part {number}.") }));
+        messages
+            .push(json!({ "role": "user", "content": format!("Continue with part {number}.") }));
     }
     json!({ "model": "claude-sonnet-4-5", "max_tokens": CAP, "stream": is_streamed, "messages": messages })
         .to_string()
