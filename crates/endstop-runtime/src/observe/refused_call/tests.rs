@@ -1,3 +1,5 @@
+//! The wording of a refusal, by its parts.
+
 use super::*;
 
 fn money(text: &str) -> Money {
