@@ -30,7 +30,7 @@ pub struct UnknownPriceModel(String);
 /// let policy = Policy::stop(parse(r#"max_usd(2.00, model="gpt-4o")"#)?);
 /// let policy = with_unpriced_model(policy, PriceTable::embedded())?;
 /// let Some(OnUnpriced::Rates(rates)) = policy.on_unpriced else { panic!("it has rates") };
-/// assert_eq!((rates.input.to_string(), rates.output.to_string()), ("$2.5".into(), "$10".into()));
+/// assert_eq!((rates.input.to_string(), rates.output.to_string()), ("$2.50".into(), "$10.00".into()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

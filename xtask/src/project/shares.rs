@@ -29,6 +29,9 @@ pub(super) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let runtime = runtime.map_err(|error| error.to_string())?;
     let parallel = runtime.block_on(parallel::table())?;
     println!("{parallel}");
+    if is_written {
+        page::write(root, PAGE, "shares", &parallel)?;
+    }
     let Some(files) = conversation::files(root)? else {
         println!(
             "skipped: the recorded runs are not next to the project, in `{}`",

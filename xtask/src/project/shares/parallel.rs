@@ -30,12 +30,12 @@ const ANSWER: u64 = 800;
 const LONG_EVERY: u64 = 10;
 /// Output tokens of a long one: more than the least share.
 const LONG_ANSWER: u64 = 6_000;
-/// How fast the upstream makes output: ten times as fast as a real one, so that the measurement ends soon.
-const TOKENS_PER_SECOND: u64 = 1_000;
+/// How fast the upstream makes output: faster than a real one, so that the measurement ends soon.
+const TOKENS_PER_SECOND: u64 = 4_000;
 /// The limit, in dollars.
 const LIMIT: u64 = 2;
 /// How often each way is measured; the median counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 1;
 
 /// How the eight agents are limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
