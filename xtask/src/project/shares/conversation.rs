@@ -5,12 +5,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+/// Bytes of a token of English and code, about: as long as this is what was sent and not recorded.
+const BYTES_OF_A_TOKEN: u64 = 4;
+
 /// Where the runs are looked for, from the root of the project.
 pub(super) const PLACE: &str = "../shared/recorded/claude-code";
 
 /// A recorded run: its messages, and the calls that were made with the first ones of them.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
+    /// Stands for the instructions and tools of the client, which are not recorded: as long as the first report says.
+    pub(super) system: String,
     pub(super) messages: Vec<Value>,
     pub(super) calls: Vec<Call>,
 }
@@ -82,10 +87,27 @@ pub(super) fn read(path: &Path) -> Result<Conversation, String> {
             _ => {}
         }
     }
+    conversation.system = conversation.unrecorded()?;
     Ok(conversation)
 }
 
+impl Call {
+    /// All input tokens.
+    pub(super) const fn input(&self) -> u64 {
+        self.plain.saturating_add(self.written).saturating_add(self.read)
+    }
+}
+
 impl Conversation {
+    /// A text with as many bytes as the first call was longer than its messages.
+    fn unrecorded(&self) -> Result<String, String> {
+        let Some(first) = self.calls.first() else { return Ok(String::new()) };
+        let messages = self.messages.iter().take(first.messages).map(|it| it.to_string().len());
+        let recorded = u64::try_from(messages.sum::<usize>()).map_err(|error| error.to_string())?;
+        let bytes = first.input().saturating_mul(BYTES_OF_A_TOKEN).saturating_sub(recorded);
+        usize::try_from(bytes).map(|bytes| "x".repeat(bytes)).map_err(|error| error.to_string())
+    }
+
     /// Adds content to the last message, or a message of another role.
     fn add(&mut self, role: &str, content: Value) {
         let mut blocks = match content {

@@ -28,7 +28,8 @@ const MAX_CALLS: usize = 60;
 /// How the calls are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Nothing is cached, and the output cap is what the answer has: only the input can be held too high.
+    /// All input is written to the cache, which is what is reserved, and the output cap is what the answer has: only the
+    /// number of input tokens can be held too high.
     EqualClasses,
     /// Nothing is cached.
     Uncached,
@@ -41,7 +42,7 @@ impl Way {
 
     const fn name(self) -> &'static str {
         match self {
-            Self::EqualClasses => "input alone: nothing cached, the cap is the answer's length",
+            Self::EqualClasses => "equal price classes: all input written to the cache, the cap is the answer's length",
             Self::Uncached => "nothing cached, a cap of 32,000",
             Self::Cached => "cached as recorded, a cap of 32,000",
         }
@@ -96,7 +97,8 @@ pub(super) async fn table(files: &[PathBuf]) -> Result<String, String> {
     .to_owned();
     for way in Way::ALL {
         let mut pairs = Vec::new();
-        for file in files {
+        for (at, file) in files.iter().enumerate() {
+            eprintln!("{}: conversation {} of {}", way.name(), at.saturating_add(1), files.len());
             pairs.append(&mut play(Arc::new(read(file)?), way).await?);
         }
         let (begun, later): (Vec<Pair>, Vec<Pair>) =
@@ -173,29 +175,27 @@ async fn play(conversation: Arc<Conversation>, way: Way) -> Result<Vec<Pair>, St
 fn request(call: &Call, conversation: &Conversation, way: Way) -> Value {
     let mut messages: Vec<Value> =
         conversation.messages.iter().take(call.messages).cloned().collect();
-    if way == Way::Cached
+    if way != Way::Uncached
         && let Some(block) =
             messages.last_mut().and_then(|last| last["content"].as_array_mut()?.last_mut())
     {
         block["cache_control"] = json!({ "type": "ephemeral" });
     }
     let cap = if way == Way::EqualClasses { call.output.max(1) } else { CAP };
-    json!({ "model": call.model, "max_tokens": cap, "messages": messages })
+    let system = &conversation.system;
+    json!({ "model": call.model, "max_tokens": cap, "system": system, "messages": messages })
 }
 
 fn serve(call: &Call, conversation: &Conversation, way: Way) -> Serving {
-    let input = call.plain.saturating_add(call.written).saturating_add(call.read);
-    let mut body = reply::messages(input, call.output.max(1));
+    let (plain, written, read) = match way {
+        Way::EqualClasses => (0, call.input(), 0),
+        Way::Uncached => (call.input(), 0, 0),
+        Way::Cached => (call.plain, call.written, call.read),
+    };
+    let mut body = reply::messages(plain, call.output.max(1));
     reply::put(&mut body, &["model"], json!(call.model));
-    if way == Way::Cached {
-        let usage = json!({
-            "input_tokens": call.plain,
-            "cache_creation_input_tokens": call.written,
-            "cache_read_input_tokens": call.read,
-            "output_tokens": call.output.max(1),
-        });
-        reply::put(&mut body, &["usage"], usage);
-    }
+    reply::put(&mut body, &["usage", "cache_creation_input_tokens"], json!(written));
+    reply::put(&mut body, &["usage", "cache_read_input_tokens"], json!(read));
     if let Some(answer) = conversation.messages.get(call.messages) {
         reply::put(&mut body, &["content"], answer["content"].clone());
     }
