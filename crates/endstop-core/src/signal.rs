@@ -123,6 +123,8 @@ impl<'de> Deserialize<'de> for StopReason {
 pub(crate) const POLICY_SOURCE: &str = "policy:";
 /// The source of the signal that a driver raises for a response which a limit of the policy cut off.
 pub const LIMIT_SOURCE: &str = "limit";
+/// The [`StopSignal::source`] of a budget that refused what a run wanted to begin.
+pub const BUDGET_SOURCE: &str = "budget";
 
 /// Why a run should stop, with what the one who raised it wants to say.
 ///

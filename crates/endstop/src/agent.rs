@@ -123,6 +123,7 @@ struct Inner {
     parallel_tools: usize,
     max_output_tokens: Option<u64>,
     tells_model: bool,
+    fair_shares: bool,
     wall: Option<WallClock>,
 }
 

@@ -13,6 +13,9 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 /// The time of all hooks together that begin when the run is aborted already: enough to write something down.
 pub(crate) const HOOK_GRACE: Duration = Duration::from_secs(10);
 
+/// How often a call that waits for others in flight looks whether it fits: far more often than a model answers.
+pub(crate) const ADMISSION_RECHECK: Duration = Duration::from_millis(50);
+
 // Models.
 
 /// The most requests that are remembered; each holds a copy of its conversation.

@@ -83,6 +83,9 @@ pub struct AgentArgs {
     /// With --sub-agents: how deep they may nest [default: 2]
     #[arg(long, value_name = "N", requires = "sub_agents", value_parser = clap::value_parser!(u8).range(1..=8))]
     depth: Option<u8>,
+    /// Let parallel sub-agents wait for each other if their output caps do not fit together, instead of lowering the caps
+    #[arg(long)]
+    no_fair_shares: bool,
     /// Instructions before the conversation
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
@@ -336,6 +339,7 @@ impl Setup {
             .instructions(self.system.as_str())
             .tools(given)
             .tell_model_of_warnings()
+            .fair_shares(self.fair_shares)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use endstop_core::signal::StopSignal;
+use endstop_core::signal::{BUDGET_SOURCE, StopSignal};
 use endstop_core::units::Money;
 use endstop_runtime::ledger::{Budget, Limits};
 use endstop_runtime::store::RunId;
@@ -28,9 +28,6 @@ pub(crate) struct Registry {
     /// Counts uses, to know the longest idle.
     uses: AtomicU64,
 }
-
-/// The source of the signals of a shared budget that refused.
-const BUDGET_SOURCE: &str = "budget";
 
 /// Why there is no run for a call.
 #[derive(Debug, Error)]

@@ -140,6 +140,7 @@ pub struct OpenCall {
     holds_unknown: bool,
     is_capped: bool,
     lowered_by: Option<StopReason>,
+    is_by_others: bool,
     is_shared: bool,
     ends_step: bool,
     begun: Instant,
@@ -174,6 +175,13 @@ impl RunHandle {
         self.node().chain().step_waits(&planned, finishes)
     }
 
+    /// Whether model calls are in flight in any run that shares the outermost budget. Each of them is settled by itself, so a
+    /// call that waits for them begins later or is refused. Reservations of other things may wait for this call.
+    #[must_use]
+    pub fn are_calls_in_flight(&self) -> bool {
+        self.budget().are_calls_held()
+    }
+
     /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
     ///
     /// # Errors
@@ -185,7 +193,7 @@ impl RunHandle {
         let (model, provider) = (plan.pricing.model(), plan.pricing.provider());
         let begun = self.node().chain().begin_call(&planned, model, provider);
         match begun {
-            Ok(Admitted { hold, output, lowered_by, is_shared }) => Ok(OpenCall {
+            Ok(Admitted { hold, output, lowered_by, is_by_others, is_shared }) => Ok(OpenCall {
                 hold: Some(hold),
                 node: Arc::clone(self.node()),
                 pricing: plan.pricing.clone(),
@@ -197,6 +205,7 @@ impl RunHandle {
                 holds_unknown: self.node().chain().holds_unknown_usage(),
                 is_capped,
                 lowered_by,
+                is_by_others,
                 is_shared,
                 ends_step: false,
                 begun: Instant::now(),
@@ -217,9 +226,15 @@ impl OpenCall {
         self.is_capped.then_some(self.output)
     }
 
-    /// The limit that lowered the output cap below what was wanted.
+    /// The limit that lowered the output cap below what was wanted, without what other calls in flight hold.
     #[must_use]
     pub const fn lowered_by(&self) -> Option<StopReason> {
+        if self.is_by_others { None } else { self.lowered_by }
+    }
+
+    /// As [`OpenCall::lowered_by`], also where the limit did so only together with what other calls in flight hold.
+    #[must_use]
+    pub const fn lowered_beside_others(&self) -> Option<StopReason> {
         self.lowered_by
     }
 
@@ -231,10 +246,9 @@ impl OpenCall {
         self.is_shared && is_cut_off(finish)
     }
 
-    /// Whether the same call fits once more now with a larger output cap, next to all that is held for this one and for
-    /// others.
+    /// When the same call fits once more with a larger output cap, next to all that is held for this one.
     #[must_use]
-    pub fn can_be_repeated(&self) -> bool {
+    pub fn room_to_repeat(&self) -> CallRoom {
         let output = self.output.saturating_add(1);
         let run = RunHandle::of_node(Arc::clone(&self.node));
         run.room_for(&CallPlan {
@@ -247,7 +261,7 @@ impl OpenCall {
             is_wrap_up: false,
             is_final: true,
             takes_share: false,
-        }) == CallRoom::Now
+        })
     }
 
     /// When it began, or was sent ([`OpenCall::sent`]).

@@ -283,6 +283,8 @@ pub(crate) struct Admitted {
     pub(crate) output: u64,
     /// The limit that lowered the output cap below what was wanted.
     pub(crate) lowered_by: Option<StopReason>,
+    /// Whether it did so only together with what other calls in flight hold.
+    pub(crate) is_by_others: bool,
     /// Whether the output cap is a share, so that parallel calls fit too.
     pub(crate) is_shared: bool,
 }
@@ -404,8 +406,8 @@ impl LockedChain<'_> {
         if !fit.fits {
             self.note_refused(plan);
         }
-        let is_lowered = output < plan.max_output() && !is_by_others;
         let is_shared = is_by_others && fit.share.is_some();
+        let is_lowered = output < plan.max_output();
         let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
         let hold = match self.own_budget().reserve(plan.amounts(worst)) {
             Ok(hold) => hold,
@@ -433,7 +435,7 @@ impl LockedChain<'_> {
         };
         let begun = self.begin_held(worst, held, needs_reserve, detail);
         match begun {
-            Ok(()) => Ok(Admitted { hold, output, lowered_by, is_shared }),
+            Ok(()) => Ok(Admitted { hold, output, lowered_by, is_by_others, is_shared }),
             Err(directive) => {
                 hold.release();
                 Err(NotAdmitted::Core(directive))

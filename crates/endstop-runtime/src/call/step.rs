@@ -6,7 +6,7 @@ use endstop_core::condition::fact::normalized_finish;
 use endstop_core::event::EventKind;
 use endstop_core::policy::Action;
 use endstop_core::run::Directive;
-use endstop_core::signal::{LIMIT_SOURCE, StopReason, StopSignal};
+use endstop_core::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 
 use super::plan::{CallPlan, NotAdmitted};
 use crate::ledger::{Amounts, Dimension, Refused};
@@ -162,7 +162,7 @@ impl RunHandle {
                      ignore it"
                 );
                 let signal = StopSignal::new(StopReason::CostLimitReached).with_message(message);
-                self.raise_with(&signal.with_source("budget"));
+                self.raise_with(&signal.with_source(BUDGET_SOURCE));
             }
         }
     }
@@ -201,7 +201,7 @@ fn signal_of(refused: &Refused) -> StopSignal {
         .with_context("settled", refused.settled)
         .with_context("held", refused.held)
         .with_context("asked", refused.asked)
-        .with_source("budget")
+        .with_source(BUDGET_SOURCE)
 }
 
 /// Whether a response ended at its output cap, by the finish reason as the provider gave it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use endstop_core::Program;
 use endstop_core::event::{Event, EventKind};
 use endstop_core::run::Run;
+use endstop_core::signal::BUDGET_SOURCE;
 use endstop_core::units::{Cost, Money, TokenUsage};
 use endstop_core::wire::v1::trace::Line;
 
@@ -69,9 +70,6 @@ pub struct Replayed {
     is_estimate: bool,
     added: Vec<Event<'static>>,
 }
-
-/// The source of the signals of a budget that refused.
-const BUDGET_SOURCE: &str = "budget";
 
 /// Whether a budget that runs share stopped the run. Its limit can be higher by now, and the ledger refuses the next call
 /// if it is not.

@@ -101,6 +101,7 @@ pub struct AgentBuilder {
     parallel_tools: usize,
     max_output_tokens: Option<u64>,
     tells_model: bool,
+    fair_shares: bool,
     wall: Option<WallClock>,
     prices: &'static PriceTable,
 }
@@ -137,6 +138,7 @@ impl AgentBuilder {
             parallel_tools: DEFAULT_PARALLEL_TOOLS,
             max_output_tokens: None,
             tells_model: false,
+            fair_shares: true,
             wall: None,
             prices: PriceTable::embedded(),
         }
@@ -321,6 +323,14 @@ impl AgentBuilder {
         self
     }
 
+    /// Whether a call gets a lower output cap while other calls of the same budget are in flight, so that more of them fit in
+    /// parallel; they do unless this says otherwise. A response that such a cap cuts off is asked for once more, with all
+    /// that is left.
+    pub const fn fair_shares(mut self, are_taken: bool) -> Self {
+        self.fair_shares = are_taken;
+        self
+    }
+
     /// Wall time, for `now` and `deadline`.
     pub fn wall_clock(mut self, wall: WallClock) -> Self {
         self.wall = Some(wall);
@@ -384,6 +394,7 @@ impl AgentBuilder {
             parallel_tools: self.parallel_tools,
             max_output_tokens: self.max_output_tokens,
             tells_model: self.tells_model,
+            fair_shares: self.fair_shares,
             wall: self.wall,
         })))
     }

@@ -33,6 +33,7 @@ mod mended_25;
 mod mended_7;
 mod next;
 mod overrides;
+mod parallel;
 mod pause;
 mod pause_outside;
 #[cfg(feature = "models")]

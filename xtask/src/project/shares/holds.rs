@@ -42,7 +42,9 @@ impl Way {
 
     const fn name(self) -> &'static str {
         match self {
-            Self::EqualClasses => "equal price classes: all input written to the cache, the cap is the answer's length",
+            Self::EqualClasses => {
+                "equal price classes: all input written to the cache, the cap is the answer's length"
+            }
             Self::Uncached => "nothing cached, a cap of 32,000",
             Self::Cached => "cached as recorded, a cap of 32,000",
         }

@@ -49,6 +49,8 @@ pub(super) struct Setup {
     pub(super) system: String,
     /// 0 without sub-agents.
     pub(super) depth: u8,
+    /// Whether parallel sub-agents share the remaining budget instead of waiting for each other.
+    pub(super) fair_shares: bool,
 }
 
 impl Setup {
@@ -100,6 +102,7 @@ impl Setup {
             directory,
             system,
             depth,
+            fair_shares: !args.no_fair_shares,
         })
     }
 

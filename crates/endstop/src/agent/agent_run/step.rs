@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{About, AgentRun, Flow};
 use crate::agent::hooks::Trigger;
 use crate::agent::state::{OpenStep, Step};
+use crate::limits::ADMISSION_RECHECK;
 use crate::message::Message;
 use crate::observe::Detail;
 use endstop_runtime::{CallPlan, Charge, DEFAULT_MAX_OUTPUT_TOKENS, Pricing, WRAP_UP_NOTE};
@@ -26,6 +27,9 @@ impl AgentRun {
                     return self.flow();
                 }
                 loop {
+                    if self.wait_for_others().await != Flow::On {
+                        return self.flow();
+                    }
                     match self.begin_step() {
                         Flow::On => break,
                         Flow::Pause if self.resolve_pause().await == Flow::On => {}
@@ -76,6 +80,21 @@ impl AgentRun {
         self.hooks(Trigger::BeforeStep, About::default()).await;
         self.note_warnings();
         self.checkpoint().await
+    }
+
+    /// Waits while other calls in flight hold what the next call needs, or would make its step the wrap-up.
+    async fn wait_for_others(&mut self) -> Flow {
+        let agent = std::sync::Arc::clone(&self.agent);
+        while self.run().are_calls_in_flight() {
+            let plan = self.plan_beside_others(&agent.pricing, None, agent.fair_shares);
+            if !self.run().waits_for_others(&plan) {
+                break;
+            }
+            if !self.sleep(ADMISSION_RECHECK).await {
+                return self.flow();
+            }
+        }
+        Flow::On
     }
 
     /// Lets the step begin, for the run and all above it.
@@ -134,6 +153,17 @@ impl AgentRun {
             is_final: false,
             takes_share: false,
         }
+    }
+
+    /// As [`AgentRun::plan`], for a call that waits for others in flight, if there are any.
+    pub(super) fn plan_beside_others<'p>(
+        &mut self,
+        pricing: &'p Pricing,
+        messages: Option<&[Message]>,
+        takes_share: bool,
+    ) -> CallPlan<'p> {
+        let plan = self.plan(pricing, messages);
+        CallPlan { is_final: self.run().are_calls_in_flight(), takes_share, ..plan }
     }
 
     /// Closes the step: it counts, whatever cut it short, and so does what it spent.
