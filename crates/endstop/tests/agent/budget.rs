@@ -445,3 +445,26 @@ async fn max_usd_prices_calls_without_a_price_as_the_model_that_it_names() {
     let error = agent(&model, &stop("no-such-model")).build().unwrap_err().to_string();
     assert!(error.contains("no price for model `no-such-model`"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_says_the_least_output_that_a_call_is_sent_for() {
+    // The first call costs $0.40, and its output is $0.10 of input of the second: $0.10 is left for 10,000 tokens of output.
+    let calls_under = async |accounting: &str| {
+        let model = priced(|request, count| {
+            let cap = request.max_output_tokens.unwrap();
+            let output = if count == 0 { 40_000 } else { cap };
+            Reply::call("work", json!({})).usage(100, output.min(cap))
+        });
+        let text = format!("{accounting}\n[stop]\nwhen = \"cost >= $0.60\"\n");
+        let agent = under(&model, &text).max_output_tokens(40_000).tool(ok_tool("work"));
+        let state = agent.build().unwrap().run("Go.").await.unwrap();
+        assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached), "{}", state.explain());
+        assert!(state.cost().unwrap() <= usd("0.60"), "{}", state.explain());
+        model.requests().iter().map(|it| it.max_output_tokens.unwrap()).collect::<Vec<u64>>()
+    };
+    let lowered = calls_under("").await;
+    assert!(lowered[1..].iter().all(|cap| (16..10_000).contains(cap)), "{lowered:?}");
+    assert!(lowered.len() > 1, "{lowered:?}");
+    let refused = calls_under("[accounting]\nmin_output_tokens = 20000\n").await;
+    assert_eq!(refused, [40_000]);
+}
