@@ -222,9 +222,9 @@ pub enum EventKind<'a> {
         /// The new limit of the rule's leaves of one gauge; `None` disarms the rule for this run.
         limit: Option<NewLimit<'a>>,
     },
-    /// A person lets a run continue that had been stopped: cancellations no longer stand, and rules are judged anew, maybe
-    /// under a changed policy. If no signal stands then, the run continues with its counters; if its last step had ended by
-    /// itself, it ends by itself. Otherwise it stays stopped.
+    /// A person lets a run continue that had been stopped: cancellations are removed, and rules are evaluated again,
+    /// possibly under a changed policy. If no signal remains, the run continues with its counters; if its last step had ended
+    /// naturally, it ends naturally. Otherwise it stays stopped.
     Reopened {
         /// Who asks; kept in the override history.
         by: &'a str,

@@ -630,7 +630,7 @@ impl Meter {
         }
     }
 
-    /// Nobody cancels the run any more.
+    /// Removes the cancellation of the run.
     pub(crate) fn forget_cancellation(&mut self, program: &Program) {
         self.facts.forget_cancellation(program);
         self.compared.write_facts(program, &self.facts);

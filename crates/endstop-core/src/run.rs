@@ -383,7 +383,7 @@ impl Run {
             EventKind::ContinuationRequested { by } => self.request_continuation(by),
             EventKind::Approved { rule, limit } => self.approve(rule, limit.as_ref()),
             EventKind::Reopened { by } if event.source == Source::Own => self.reopen(by),
-            // What it waits for may also be a tool call, which the driver holds back.
+            // The run may also wait with a tool call, which the driver holds back.
             EventKind::Paused if self.state.pause.is_some() && self.state.ended.is_none() => {
                 self.state.status = Status::Paused;
             }

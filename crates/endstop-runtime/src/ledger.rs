@@ -196,7 +196,7 @@ impl Budget {
         held.tokens > 0 || held.cost > Money::ZERO
     }
 
-    /// Whether anybody who shares the outermost budget holds a model call.
+    /// Whether any run that shares the outermost budget holds a model call.
     pub(crate) fn are_calls_held(&self) -> bool {
         self.0.locked().held_at_root(self.0.slot()).attempts > 0
     }

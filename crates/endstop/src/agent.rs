@@ -398,7 +398,7 @@ impl Iteration {
     }
 
     /// The live run, for other tasks: to pause and resume it ([`RunHandle::pause`], [`RunHandle::resume`]), to set a signal
-    /// ([`RunHandle::signal`]), to look at it. A pause covers sub-agents; a stored run keeps it if the process ends, and is
+    /// ([`RunHandle::signal`]), to inspect it. A pause covers sub-agents; a stored run keeps it if the process ends, and is
     /// resumed by the next [`AgentLoop::resume`] or [`AgentLoop::execute`].
     ///
     /// ```

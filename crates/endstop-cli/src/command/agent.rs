@@ -214,7 +214,7 @@ fn answered(state: &AgentState) -> usize {
     state.messages.iter().filter(is_response).count()
 }
 
-/// Drives the run to its end, or to a pause that nobody resolves now.
+/// Drives the run to its end, or to a pause that is not resolved now.
 async fn execute(
     agent: &AgentLoop,
     state: AgentState,

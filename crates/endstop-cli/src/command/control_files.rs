@@ -48,10 +48,10 @@ pub(super) enum OutsideAct<'a> {
 }
 
 impl ControlFiles {
-    /// Looks at the files until it is dropped, and passes on what they say.
+    /// Watches the files until it is dropped, and passes their signals on.
     ///
     /// # Cancel safety
-    /// It begins anew if it is called again: a signal may be set twice, which changes nothing.
+    /// Calling it again starts from the beginning: setting a signal twice changes nothing.
     pub(super) async fn watch(&self, act: impl Fn(OutsideAct<'_>)) -> Infallible {
         if self.pause_file.is_none() && self.signals.is_empty() {
             return std::future::pending().await;
@@ -80,7 +80,7 @@ impl ControlFiles {
         }
     }
 
-    /// Says how the external signals of a policy are set here.
+    /// Tells how the external signals of a policy are set here.
     pub(super) fn tell_of_signals(&self, policy: &Policy) {
         for rule in &policy.rules {
             for name in rule.external_signals() {

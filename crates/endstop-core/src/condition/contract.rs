@@ -73,7 +73,7 @@ impl Contract {
                 "All four read the same with Anthropic messages and Gemini. Chat completions and \
                  responses do not mark a failed tool call: there the gateway counts it as a success. A \
                  call that a hook of the loop blocks is not made, and counts as no failure; of a \
-                 program that blocks calls by itself, the gateway sees a result."
+                 program that blocks calls on its own, the gateway sees a result."
             }
             Self::ToolNames => {
                 "The loop reads what a tool returns. The gateway recognizes a handoff by the tool \

@@ -71,7 +71,7 @@ impl Clocks {
         self.last_activity = before.last_activity;
     }
 
-    /// Stops or starts `active` where the event says so. A pause from outside is of the run that it was asked of.
+    /// Stops or starts `active` if the event does. A pause from outside belongs to the run that it was requested for.
     pub(crate) fn pause_by(&mut self, kind: &EventKind<'_>, own: bool) {
         match kind {
             EventKind::Paused => self.is_waiting = true,

@@ -58,7 +58,7 @@ impl Facts {
         any
     }
 
-    /// Nobody cancels the run any more.
+    /// Removes the cancellation of the run.
     pub(crate) fn forget_cancellation(&mut self, program: &Program) {
         for (fact, state) in program.facts().rows().iter().zip(self.0.rows_mut()) {
             if *fact == Fact::Cancelled {

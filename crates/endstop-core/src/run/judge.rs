@@ -223,7 +223,7 @@ const fn is_beside_wrap_up(kind: &EventKind<'_>, own: bool) -> bool {
     }
 }
 
-/// Whether a pause or a stop has hidden that the run ended by itself, and has just been approved or taken back.
+/// Whether a pause or a stop has hidden that the run ended naturally, and has just been approved or taken back.
 const fn is_end_paused(state: &State, kind: &EventKind<'_>) -> bool {
     let step = state.meter.step();
     let ends = !step.is_open() && step.ends_naturally();

@@ -1,4 +1,4 @@
-//! What a run says of itself. Nothing here changes it, but for notices that are handed out once.
+//! The readings of a run. Nothing here changes it, except notices that are returned once.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -19,7 +19,7 @@ use crate::trip_record::{PauseRequest, TripRecord};
 use crate::units::{Millis, Money};
 
 impl Run {
-    /// Where the run stands.
+    /// The status of the run.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.state.status
@@ -38,13 +38,13 @@ impl Run {
         self.state.pause.as_ref()
     }
 
-    /// Why the run ended; [`StopReason::Completed`] if it ended by itself, `None` while it goes on.
+    /// Why the run ended; [`StopReason::Completed`] if it ended naturally, `None` while it continues.
     #[must_use]
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.last_stop_signal().map(|signal| signal.reason)
     }
 
-    /// Whether the run has ended by itself. A rule or a raised signal with the reason `completed` is a stop.
+    /// Whether the run has ended naturally. A rule or a raised signal with the reason `completed` is a stop.
     #[must_use]
     pub fn ended_by_itself(&self) -> bool {
         self.state.ended.as_ref().is_some_and(Ended::is_natural)
@@ -111,13 +111,13 @@ impl Run {
         self.state.meter.tallies().total(Counter::ToolCalls)
     }
 
-    /// The offset of the last event: where a resumed run's clock goes on.
+    /// The offset of the last event: where a resumed run's clock continues.
     #[must_use]
     pub const fn at(&self) -> Millis {
         self.state.meter.clocks().at()
     }
 
-    /// Takes the warnings that have come up since the last call.
+    /// Takes the warnings since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         core::mem::take(&mut self.notices)
     }
@@ -133,7 +133,7 @@ impl Run {
         ExecutionContinuation { stop_signals, is_continuation_requested }
     }
 
-    /// The trip record: of the stop if the run has stopped, else of now.
+    /// The trip record: of the stop if the run has stopped, and of the current state if not.
     #[must_use]
     pub fn trip_record(&self) -> TripRecord {
         match &self.state.ended {
@@ -142,7 +142,7 @@ impl Run {
         }
     }
 
-    /// As [`Run::trip_record`], of a run that is no longer needed: nothing is copied.
+    /// Like [`Run::trip_record`], but consumes the run, so nothing is copied.
     #[must_use]
     pub fn into_trip_record(mut self) -> TripRecord {
         self.record_end();
@@ -163,7 +163,7 @@ impl Run {
         self.room(resource, Reserved::default(), actions)
     }
 
-    /// As [`Run::next_trip`], as if `reserved` were settled by the run itself: what fits beside it. A limit
+    /// Like [`Run::next_trip`], but as if the run itself had settled `reserved`: the room next to it. A limit
     /// admits exactly itself, so an amount of that distance still fits; 0 says that nothing more does.
     #[must_use]
     pub fn room(
@@ -198,7 +198,7 @@ impl Run {
     }
 
     /// A number by the name of its gauge, such as `steps` or `own.cost`, as it is now and in the gauge's
-    /// unit. `None` where it is not known in full, and for gauges that are not counted in every run: these
+    /// unit. `None` if it is not known in full, and for gauges that are not counted in every run: these
     /// are all but the counts, tokens, `context_tokens`, `cost`, `elapsed`, `active`, `idle` and `depth`.
     #[must_use]
     pub fn gauge(&self, gauge: &str) -> Option<u64> {

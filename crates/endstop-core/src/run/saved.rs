@@ -130,7 +130,7 @@ impl RunState {
         self.state.status
     }
 
-    /// Whether the run has ended by itself, as [`Run::ended_by_itself`](super::Run::ended_by_itself).
+    /// Whether the run has ended naturally, see [`Run::ended_by_itself`](super::Run::ended_by_itself).
     #[must_use]
     pub fn ended_by_itself(&self) -> bool {
         self.state.ended.as_ref().is_some_and(Ended::is_natural)

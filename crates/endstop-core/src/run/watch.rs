@@ -90,7 +90,7 @@ pub struct Watch {
     touched: Vec<RuleIx>,
     judged: bool,
     has_ended: bool,
-    /// A pause from outside lets nothing begin.
+    /// During a pause from outside, nothing is admitted.
     is_held: bool,
     is_exact: bool,
 }

@@ -175,7 +175,7 @@ impl RunHandle {
         self.node().chain().step_waits(&planned, finishes)
     }
 
-    /// Whether model calls are in flight in any run that shares the outermost budget. Each of them is settled by itself, so a
+    /// Whether model calls are in flight in any run that shares the outermost budget. Each of them is settled on its own, so a
     /// call that waits for them begins later or is refused. Reservations of other things may wait for this call.
     #[must_use]
     pub fn are_calls_in_flight(&self) -> bool {
@@ -232,7 +232,7 @@ impl OpenCall {
         if self.is_by_others { None } else { self.lowered_by }
     }
 
-    /// As [`OpenCall::lowered_by`], also where the limit did so only together with what other calls in flight hold.
+    /// Like [`OpenCall::lowered_by`], and also if the limit did so only together with what other calls in flight hold.
     #[must_use]
     pub const fn lowered_beside_others(&self) -> Option<StopReason> {
         self.lowered_by
@@ -282,7 +282,7 @@ impl OpenCall {
         self.pricing.cost(usage, self.at)
     }
 
-    /// As [`OpenCall::cost`], with the cost that the provider reports ([`Pricing::with_report`]).
+    /// Like [`OpenCall::cost`], but with the cost that the provider reports ([`Pricing::with_report`]).
     #[must_use]
     pub fn cost_with_report(&self, usage: &TokenUsage, reported: Option<Money>) -> Cost {
         self.pricing.with_report(reported, self.cost(usage))

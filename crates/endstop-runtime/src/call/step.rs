@@ -52,7 +52,7 @@ impl RunHandle {
         directive
     }
 
-    /// Lets a tool call begin, for the run and its ancestors. A call that has begun counts, whatever comes of it. While the
+    /// Lets a tool call begin, for the run and its ancestors. A call that has begun counts, whatever its outcome is. While the
     /// run is paused from outside none begins.
     pub fn begin_tool_call(&self, tool: &str, detail: Detail<'_>) -> Directive {
         if self.pause_request().is_some() {

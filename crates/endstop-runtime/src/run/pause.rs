@@ -1,4 +1,4 @@
-//! Pausing a run from outside, with everything below it.
+//! Pausing a run from outside, with its descendants.
 //!
 //! A file of its own because it needs none of the private fields of [`RunHandle`], which are seen by one file.
 
@@ -11,7 +11,7 @@ use super::wait::{CancelOn, Waited};
 
 impl RunHandle {
     /// Pauses the run for someone outside: until [`RunHandle::resume`] no step, model request or tool call of the run or a
-    /// descendant begins. What is in flight ends as usual. The clock `active` stands still, the others do not.
+    /// descendant begins. Calls in flight end as usual. The clock `active` stands still, the others do not.
     /// `by` says who asks, `why` may be empty.
     ///
     /// Returns `false` if nothing changed: the run has stopped or is paused from outside already.

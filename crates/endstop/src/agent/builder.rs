@@ -324,8 +324,8 @@ impl AgentBuilder {
     }
 
     /// Whether a call gets a lower output cap while other calls of the same budget are in flight, so that more of them fit in
-    /// parallel; they do unless this says otherwise. A response that such a cap cuts off is asked for once more, with all
-    /// that is left.
+    /// parallel; they do unless this says otherwise. A response that such a cap cuts off is requested once more, with
+    /// the whole remaining budget.
     pub const fn fair_shares(mut self, are_taken: bool) -> Self {
         self.fair_shares = are_taken;
         self

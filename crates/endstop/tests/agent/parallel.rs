@@ -20,7 +20,7 @@ const AGENTS: usize = 8;
 const CALLS: usize = 6;
 const CAP: u64 = 64_000;
 
-/// An answer of so many tokens, as far as its cap lets it, that takes a second.
+/// An answer of N tokens, as far as its cap lets it, that takes a second.
 fn answer(request: &ModelRequest<'_>, tokens: u64, calls: usize) -> Reply {
     let cap = request.max_output_tokens.unwrap_or(CAP);
     let is_last = replies_so_far(request) + 1 >= calls;
@@ -86,13 +86,13 @@ async fn eight_sub_agents_of_a_loop_take_shares_of_a_small_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_a_share_cut_off_is_asked_for_once_more() {
-    // The first call takes all that it wants, and the last ones begin with shares below 10,000 tokens.
+    // The first call takes everything that it wants, and the last ones begin with shares below 10,000 tokens.
     let (state, _) = eight("cost >= $2", true, 10_000, 1).await;
     assert_eq!(state.status(), Status::Completed, "{}", state.explain());
     assert_eq!(state.step_count(), steps(1), "{}", state.explain());
     let cost = state.cost().unwrap();
     assert!(cost <= usd("2"), "{cost}");
-    // What the cut responses cost counts as well: ten cents for each whole one, and less for a cut one.
+    // The cost of the cut responses counts as well: ten cents for each whole one, and less for a cut one.
     assert!(cost > usd("0.85"), "no response was cut off: {cost}");
     let (whole, _) = eight("steps >= 1000", true, 10_000, 1).await;
     assert!(whole.cost().unwrap() < usd("0.85"), "{}", whole.explain());

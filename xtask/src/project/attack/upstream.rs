@@ -40,7 +40,7 @@ pub(in crate::project) enum Sent {
 /// How it serves the request of this number, which counts model calls from 0.
 pub(in crate::project) type Serve = fn(&Arrival, u64) -> Serving;
 
-/// As [`Serve`], with values of its own.
+/// Like [`Serve`], but with its own values.
 trait ServeCall: Fn(&Arrival, u64) -> Serving + Send + Sync {}
 
 impl<F: Fn(&Arrival, u64) -> Serving + Send + Sync> ServeCall for F {}

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-/// Bytes of a token of English and code, about: as long as this is what was sent and not recorded.
+/// Bytes of a token of English and code, about. The length of the text that was not recorded is computed with it.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Where the runs are looked for, from the root of the project.
@@ -34,7 +34,7 @@ pub(super) struct Call {
     pub(super) output: u64,
 }
 
-/// The files, in the order of their names; `None` where there are none.
+/// The files, in the order of their names; `None` if there are none.
 ///
 /// # Errors
 /// If the directory cannot be read.

@@ -28,7 +28,7 @@ const MAX_CALLS: usize = 60;
 /// How the calls are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// All input is written to the cache, which is what is reserved, and the output cap is what the answer has: only the
+    /// All input is written to the cache, as it is reserved, and the output cap is what the answer has: only the
     /// number of input tokens can be held too high.
     EqualClasses,
     /// Nothing is cached.

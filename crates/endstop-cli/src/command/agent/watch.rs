@@ -8,7 +8,7 @@ use endstop::core::run::Notice;
 use endstop::ledger::{Amounts, Budget};
 use endstop::observe::{Observation, Observer, RunInfo, Screen, clean};
 
-/// Says each warning of a warn rule, and each pause from outside.
+/// Prints each warning of a warn rule, and each pause from outside.
 #[derive(Debug)]
 pub(super) struct Warnings(pub(super) Arc<Screen>);
 

@@ -50,7 +50,7 @@ impl Observer for Waiting {
             EventKind::ResumeRequested { by } => {
                 self.tell("resumed", &info.id, &format!("by {}", clean(by)));
             }
-            // A call waits for the end of a pause that was told.
+            // A call waits for the end of a pause that was printed.
             EventKind::Paused | EventKind::Resumed if observation.run.pause_request().is_some() => {
             }
             EventKind::Paused => {
@@ -78,5 +78,5 @@ impl Observer for Waiting {
 }
 
 fn resume_hint(run: &RunId) -> String {
-    format!("; POST /endstop/v1/runs/{run}/resume lets it go on")
+    format!("; POST /endstop/v1/runs/{run}/resume continues it")
 }

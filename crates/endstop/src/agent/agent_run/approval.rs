@@ -97,7 +97,7 @@ impl AgentRun {
         }
     }
 
-    /// Waits until someone outside resumes the run. What has happened is stored before: the wait may be long.
+    /// Waits until someone outside resumes the run. The state is stored before, because the wait may be long.
     async fn wait_while_paused(&mut self) -> Flow {
         self.run().record_plain(&EventKind::Paused);
         self.flush().await;
@@ -109,7 +109,7 @@ impl AgentRun {
         }
     }
 
-    /// Nothing begins: someone outside has paused the run, or a pause rule holds and a person is asked, if one can be.
+    /// Nothing begins: someone outside has paused the run, or a pause rule trips and a person is asked, if one can be.
     pub(in crate::agent) async fn resolve_pause(&mut self) -> Flow {
         if self.flow() != Flow::Stop && self.run().pause_request().is_some() {
             return self.wait_while_paused().await;

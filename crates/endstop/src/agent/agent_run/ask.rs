@@ -176,7 +176,7 @@ impl AgentRun {
             && call.room_to_repeat() != CallRoom::Never
     }
 
-    /// Settles an answer that is asked for once more: its usage is spent, and the conversation does not get it.
+    /// Settles an answer that is requested once more: its usage is spent, and the conversation does not get it.
     async fn discard(&mut self, mut answer: Answer, mut attempt: Attempt) {
         attempt.trial.record(true);
         let end = answer.end.take().unwrap_or_default();

@@ -82,7 +82,7 @@ pub(in crate::agent) fn root_at(
     let carried = state.execution.carried();
     let info = info_of(agent, &mut state, is_resumed);
     let run = RunHandle::resumed(info, run, carried, environment);
-    // Whoever executes it again resumes it.
+    // Executing it again resumes it.
     run.resume("execute");
     if std::mem::take(&mut state.execution.is_reopened) || run.look(Run::was_stopped_by_other_rules)
     {

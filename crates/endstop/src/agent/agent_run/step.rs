@@ -155,7 +155,7 @@ impl AgentRun {
         }
     }
 
-    /// As [`AgentRun::plan`], for a call that waits for others in flight, if there are any.
+    /// Like [`AgentRun::plan`], but the call waits for others if any are in flight.
     pub(super) fn plan_beside_others<'p>(
         &mut self,
         pricing: &'p Pricing,
