@@ -9,7 +9,7 @@ mod refused;
 mod step;
 
 pub use fit::CallRoom;
-pub use open::{Charge, NotBegun, OpenCall, Outcome, Received};
+pub use open::{CallCounts, Charge, NotBegun, OpenCall, Outcome, Received};
 pub(crate) use plan::settled;
 pub use plan::{CallPlan, WRAP_UP_NOTE, estimate_tokens};
 pub use pricing::{Modalities, Pricing, RESELLER};

@@ -196,9 +196,9 @@ impl Budget {
         held.tokens > 0 || held.cost > Money::ZERO
     }
 
-    /// Whether any run that shares the outermost budget holds a model call.
-    pub(crate) fn are_calls_held(&self) -> bool {
-        self.0.locked().held_at_root(self.0.slot()).attempts > 0
+    /// Attempts that all who share the outermost budget hold, and have settled.
+    pub(crate) fn attempts_at_root(&self) -> (u64, u64) {
+        self.0.locked().attempts_at_root(self.0.slot())
     }
 
     /// Settled and held together.

@@ -49,9 +49,9 @@ mod tool_call;
 pub mod trace;
 
 pub use call::{
-    BYTES_PER_TOKEN, CallPlan, CallRoom, Charge, DEFAULT_MAX_OUTPUT_TOKENS, MIN_OUTPUT_TOKENS,
-    Modalities, NotBegun, OpenCall, Outcome, Pricing, RESELLER, Received, WRAP_UP_NOTE,
-    WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
+    BYTES_PER_TOKEN, CallCounts, CallPlan, CallRoom, Charge, DEFAULT_MAX_OUTPUT_TOKENS,
+    MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Outcome, Pricing, RESELLER, Received,
+    WRAP_UP_NOTE, WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
 };
 pub use model_error::{ModelError, ModelErrorKind};
 pub use run::{CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, StopReach, Waited};

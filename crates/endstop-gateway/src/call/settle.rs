@@ -16,9 +16,7 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
 use endstop_runtime::ToolCall;
 use endstop_runtime::observe::Detail;
-use endstop_runtime::{
-    BYTES_PER_TOKEN, CallRoom, Charge, OpenCall, Outcome, Pricing, Received, RunHandle,
-};
+use endstop_runtime::{BYTES_PER_TOKEN, Charge, OpenCall, Outcome, Pricing, Received, RunHandle};
 use endstop_runtime::{ModelError, ModelErrorKind};
 use tokio::time::Instant;
 
@@ -299,7 +297,7 @@ impl InFlightCall {
     pub(super) fn replied(self: Box<Self>, seen: &CallResponse) -> SettledCall {
         let open = self.reservation.open.as_ref();
         let is_cut = open.is_some_and(|open| {
-            open.is_cut_by_share(seen.finish.as_deref()) && open.room_to_repeat() == CallRoom::Now
+            open.is_cut_by_share(seen.finish.as_deref()) && open.can_be_repeated()
         });
         let is_wanted = !self.client.is_gone() && stop_of_call(self.entry(), self.run()).is_none();
         if is_cut && is_wanted {

@@ -266,11 +266,17 @@ impl LockedChain<'_> {
         (low, true)
     }
 
-    /// What lowered the output cap: tokens, if they lower it without money too.
-    pub(super) fn lowered_by(&mut self, plan: &PlannedCall<'_>, needs_reserve: bool) -> StopReason {
-        let free = plan.free();
+    /// What lowered the output cap, maybe to a share: tokens, if they lower it without money too.
+    pub(super) fn lowered_by(
+        &mut self,
+        plan: &PlannedCall<'_>,
+        is_shared: bool,
+        needs_reserve: bool,
+    ) -> StopReason {
+        let shares = if is_shared { SHARES } else { 1 };
+        let free = plan.with_max_output(plan.max_output().saturating_mul(shares)).free();
         let (worst, _) = self.output_that_fits(&free, needs_reserve, Others::Count);
-        if worst.output < plan.max_output() {
+        if worst.output < free.max_output() {
             StopReason::TokenLimitReached
         } else {
             StopReason::CostLimitReached

@@ -123,6 +123,15 @@ pub enum NotBegun {
     Over(Status),
 }
 
+/// Counts of model calls. Two readings tell whether a wait for calls in flight makes progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallCounts {
+    /// Calls that are reserved and not settled.
+    pub in_flight: u64,
+    /// Calls that are settled, failed ones included.
+    pub settled: u64,
+}
+
 /// A call that has begun. It is settled exactly once; one that is dropped charges its worst case.
 ///
 /// See the example of [`CallPlan`].
@@ -175,11 +184,11 @@ impl RunHandle {
         self.node().chain().step_waits(&planned, finishes)
     }
 
-    /// Whether model calls are in flight in any run that shares the outermost budget. Each of them is settled on its own, so a
-    /// call that waits for them begins later or is refused. Reservations of other things may wait for this call.
+    /// The model calls of all runs that share the outermost budget.
     #[must_use]
-    pub fn are_calls_in_flight(&self) -> bool {
-        self.budget().are_calls_held()
+    pub fn calls_at_root(&self) -> CallCounts {
+        let (in_flight, settled) = self.budget().attempts_at_root();
+        CallCounts { in_flight, settled }
     }
 
     /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
@@ -246,9 +255,17 @@ impl OpenCall {
         self.is_shared && is_cut_off(finish)
     }
 
-    /// When the same call fits once more with a larger output cap, next to all that is held for this one.
+    /// Whether the output cap cut a response off, and is lower than wanted only together with what other calls in flight
+    /// hold, by a share or without.
     #[must_use]
-    pub fn room_to_repeat(&self) -> CallRoom {
+    pub fn is_cut_by_others(&self, finish: Option<&str>) -> bool {
+        self.is_by_others && is_cut_off(finish)
+    }
+
+    /// Whether the same call fits once more now with a larger output cap, next to all that is held for this one and for
+    /// others.
+    #[must_use]
+    pub fn can_be_repeated(&self) -> bool {
         let output = self.output.saturating_add(1);
         let run = RunHandle::of_node(Arc::clone(&self.node));
         run.room_for(&CallPlan {
@@ -261,7 +278,7 @@ impl OpenCall {
             is_wrap_up: false,
             is_final: true,
             takes_share: false,
-        })
+        }) == CallRoom::Now
     }
 
     /// When it began, or was sent ([`OpenCall::sent`]).

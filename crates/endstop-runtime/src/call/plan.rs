@@ -408,7 +408,7 @@ impl LockedChain<'_> {
         }
         let is_shared = is_by_others && fit.share.is_some();
         let is_lowered = output < plan.max_output();
-        let lowered_by = is_lowered.then(|| self.lowered_by(plan, needs_reserve));
+        let lowered_by = is_lowered.then(|| self.lowered_by(plan, is_shared, needs_reserve));
         let hold = match self.own_budget().reserve(plan.amounts(worst)) {
             Ok(hold) => hold,
             Err(refused) if plan.can_wait() && is_only_held(&refused) => {

@@ -270,13 +270,24 @@ impl BudgetTree {
 
     /// What is held at the root above a node, and so anywhere in the tree.
     pub(super) fn held_at_root(&self, slot: usize) -> Amounts {
+        self.root_of(slot).map_or(Amounts::ZERO, |root| Amounts::from_words(held(root)))
+    }
+
+    /// The attempts that are held and settled at the root above a node.
+    pub(super) fn attempts_at_root(&self, slot: usize) -> (u64, u64) {
+        let root = self.root_of(slot);
+        let of = |words: Words| Amounts::from_words(words).attempts;
+        root.map_or((0, 0), |root| (of(held(root)), of(root.settled)))
+    }
+
+    fn root_of(&self, slot: usize) -> Option<&Entry> {
         let mut root = None;
         let mut at = slot;
         while let Some(node) = self.entries.get(at) {
             root = Some(node);
             at = node.parent;
         }
-        root.map_or(Amounts::ZERO, |root| Amounts::from_words(held(root)))
+        root
     }
 
     pub(super) const fn is_overflowed(&self) -> bool {

@@ -1,15 +1,16 @@
 //! Sub-agents side by side under one small limit: they take shares, wait for each other, and never pass the limit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use endstop::agent::{AgentLoop, AgentState};
+use endstop::cancel::InMemoryCancellationSource;
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::ledger::{Amounts, Budget, Limits};
+use endstop::message::ToolOutcome;
 use endstop::model::{ModelRequest, Reply};
-use endstop::tool::{FunctionTool, ToolContext};
+use endstop::tool::{FunctionTool, ToolContext, ToolError};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -106,33 +107,30 @@ async fn a_call_waits_for_those_in_flight_instead_of_ending_its_run() {
     assert!(state.cost().unwrap() <= usd("1"));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_call_does_not_wait_for_a_reservation_that_waits_for_it() {
+/// A tool that holds amounts, and releases them when its helper is done. The helper makes one call, with what it gets.
+async fn holding(held: Amounts) -> (AgentState, Duration) {
     let budget = Budget::root(Limits { cost: Some(usd("1")), ..Limits::unlimited() });
     let child_model = priced(|request, _| {
         let cap = request.max_output_tokens.unwrap();
         Reply::text("a part").usage(100, cap).finish("length")
     });
     let child = AgentLoop::builder("child")
-        .model(Arc::clone(&child_model))
+        .model(child_model)
         .max_output_tokens(CAP)
         .stop_when(condition("steps >= 5"))
         .budget(budget.clone())
         .build()
         .unwrap();
-    let runs = Arc::new(AtomicU64::new(0));
     let tool = {
-        let (budget, runs) = (budget.clone(), Arc::clone(&runs));
+        let budget = budget.clone();
         FunctionTool::new("work", "Works.", move |_: serde_json::Value, _: ToolContext| {
-            let (child, budget, runs) = (child.clone(), budget.clone(), Arc::clone(&runs));
+            let (child, budget) = (child.clone(), budget.clone());
             async move {
-                // A tool that pays for something itself, and holds it until its helper is done.
-                let held = budget.reserve(Amounts { cost: usd("0.90"), ..Amounts::ZERO }).unwrap();
+                let held = budget.reserve(held).unwrap();
                 let state = child.run("Help.").await.unwrap();
                 assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached));
                 held.release();
-                runs.fetch_add(1, Ordering::Relaxed);
-                Ok::<_, endstop::tool::ToolError>("done")
+                Ok::<_, ToolError>("done")
             }
         })
     };
@@ -147,8 +145,72 @@ async fn a_call_does_not_wait_for_a_reservation_that_waits_for_it() {
         .budget(budget)
         .build()
         .unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(60), root.run("Go.")).await;
+    let begun = Instant::now();
+    let ended = tokio::time::timeout(Duration::from_secs(3_600), root.run("Go.")).await;
     let state = ended.expect("the tool waits for its own reservation").unwrap();
     assert_eq!(state.status(), Status::Completed, "{}", state.explain());
-    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    assert_eq!(outcomes(&state), [ToolOutcome::Succeeded], "{}", state.explain());
+    (state, begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_wait_for_a_reservation_that_waits_for_it() {
+    // A tool that pays for something itself.
+    let (_, took) = holding(Amounts { cost: usd("0.99"), ..Amounts::ZERO }).await;
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    // A model that runs an agent to answer: its call is in flight until the call of that agent is settled.
+    let (_, took) = holding(Amounts { cost: usd("0.99"), attempts: 1, ..Amounts::ZERO }).await;
+    let minutes = took.as_secs() / 60;
+    assert!((10..30).contains(&minutes), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_cancels_a_run_that_waits_for_calls_in_flight() {
+    let budget = Budget::root(Limits { cost: Some(usd("1")), ..Limits::unlimited() });
+    let held = Amounts { cost: usd("0.99"), attempts: 1, ..Amounts::ZERO };
+    let held = budget.reserve(held).unwrap();
+    let source = InMemoryCancellationSource::new();
+    let model = priced(|_, _| Reply::text("too late"));
+    let waiting = AgentLoop::builder("tested")
+        .model(Arc::clone(&model))
+        .max_output_tokens(CAP)
+        .stop_when(condition("steps >= 9"))
+        .cancellation(source.clone())
+        .budget(budget)
+        .build()
+        .unwrap();
+    let cancel = async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        source.cancel("enough");
+    };
+    let begun = Instant::now();
+    let (state, ()) = tokio::join!(waiting.run("Go."), cancel);
+    assert_eq!(state.unwrap().stop_reason(), Some(StopReason::UserRequested));
+    assert!(begun.elapsed() < Duration::from_secs(33), "{:?}", begun.elapsed());
+    assert_eq!(model.calls(), 0);
+    held.release();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_others_cut_off_stays_where_no_longer_one_fits() {
+    // Another call holds $0.02 of $0.10, so the share of $0.08 is 4,096 tokens; little more is left for a repetition.
+    let budget = Budget::root(Limits { cost: Some(usd("0.10")), ..Limits::unlimited() });
+    let held = Amounts { cost: usd("0.02"), attempts: 1, ..Amounts::ZERO };
+    let held = budget.reserve(held).unwrap();
+    let model = priced(|request, _| {
+        let cap = request.max_output_tokens.unwrap();
+        Reply::text("a long answer").usage(100, cap.min(20_000)).finish("length")
+    });
+    let agent = AgentLoop::builder("tested")
+        .model(Arc::clone(&model))
+        .max_output_tokens(CAP)
+        .stop_when(condition("steps >= 9"))
+        .budget(budget)
+        .build()
+        .unwrap();
+    let state = agent.run("Go.").await.unwrap();
+    assert_eq!(model.calls(), 1, "{}", state.explain());
+    assert_eq!(state.current_response(), Some("a long answer"), "{}", state.explain());
+    assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached), "{}", state.explain());
+    held.release();
 }

@@ -1,5 +1,6 @@
 //! The model phase of a step: attempts, streaming, settling.
 
+mod beside_others;
 mod failure;
 
 use std::collections::BTreeSet;
@@ -18,14 +19,12 @@ use failure::{do_not_send, panicked};
 use super::{About, AgentRun, Flow};
 use crate::agent::hooks::Trigger;
 use crate::agent::retry::{BreakerDecision, CircuitBreaker, Trial};
-use crate::limits::{ADMISSION_RECHECK, MAX_CALLS_OF_REPLY, MAX_REPLY_BYTES};
+use crate::limits::{MAX_CALLS_OF_REPLY, MAX_REPLY_BYTES};
 use crate::message::{Message, ToolCall};
 use crate::model::{
     Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
 };
-use endstop_runtime::{
-    CallRoom, CancelOn, Charge, NotBegun, OpenCall, Outcome, Pricing, Received, Waited,
-};
+use endstop_runtime::{CancelOn, Charge, OpenCall, Outcome, Pricing, Received, Waited};
 
 /// What has come of an answer.
 #[derive(Default)]
@@ -104,7 +103,7 @@ impl AgentRun {
     pub(super) async fn model_phase(&mut self) {
         let agent = Arc::clone(&self.agent);
         let mut failed = 0u32;
-        let mut takes_share = agent.fair_shares;
+        let mut is_repeated = false;
         loop {
             if self.checkpoint().await != Flow::On {
                 return;
@@ -116,9 +115,9 @@ impl AgentRun {
             }
             let pricing = Self::pricing(&agent, self.uses_retry_model);
             let messages = asked.messages.as_deref();
-            let Some(mut call) = self.begin_model_call(pricing, messages, takes_share).await else {
-                // A person may take a long time; others need not wait for that.
-                drop(trial);
+            let takes_share = agent.fair_shares && !is_repeated;
+            let begun = self.begin_beside_others(trial, pricing, messages, takes_share).await;
+            let Some((mut call, trial)) = begun else {
                 if self.resolve_pause().await == Flow::On {
                     continue;
                 }
@@ -140,8 +139,8 @@ impl AgentRun {
             let messages = asked.messages.as_deref().unwrap_or(&self.state.messages);
             let answer = self.stream(&*model, messages, output, begun).await;
             failed = if answer.error.is_some() { failed.saturating_add(1) } else { 0 };
-            if self.is_cut_by_share(&answer, &attempt.call) {
-                takes_share = false;
+            if !is_repeated && self.is_worth_repeating(&answer, &attempt.call).await {
+                is_repeated = true;
                 self.discard(answer, attempt).await;
                 continue;
             }
@@ -149,42 +148,6 @@ impl AgentRun {
                 return;
             }
         }
-    }
-
-    /// Begins a call once others in flight leave enough for it; `None` if the run stops or pauses.
-    async fn begin_model_call(
-        &mut self,
-        pricing: &Pricing,
-        messages: Option<&[Message]>,
-        takes_share: bool,
-    ) -> Option<OpenCall> {
-        loop {
-            let plan = self.plan_beside_others(pricing, messages, takes_share);
-            match self.run().begin_call(&plan) {
-                Ok(call) => return Some(call),
-                Err(NotBegun::OthersHold) if self.sleep(ADMISSION_RECHECK).await => {}
-                Err(_) => return None,
-            }
-        }
-    }
-
-    /// Whether a fair share cut the answer off, and the run goes on to ask for it once more.
-    fn is_cut_by_share(&self, answer: &Answer, call: &OpenCall) -> bool {
-        let finish = answer.end.as_ref().and_then(|end| end.finish.as_deref());
-        call.is_cut_by_share(finish)
-            && self.flow() == Flow::On
-            && call.room_to_repeat() != CallRoom::Never
-    }
-
-    /// Settles an answer that is requested once more: its usage is spent, and the conversation does not get it.
-    async fn discard(&mut self, mut answer: Answer, mut attempt: Attempt) {
-        attempt.trial.record(true);
-        let end = answer.end.take().unwrap_or_default();
-        let charge = answer.charge(&attempt.call, &end);
-        let error = ModelError::new(ModelErrorKind::Truncated, "a fair share cut the response off");
-        attempt.call.failed_at(&error, charge);
-        self.count_spent(&charge);
-        self.flush().await;
     }
 
     /// Waits while the breaker is open. `None` if the run ends while it waits, or by a breaker that fails fast.
@@ -206,7 +169,7 @@ impl AgentRun {
         }
     }
 
-    pub(super) async fn sleep(&mut self, wait: Duration) -> bool {
+    async fn sleep(&mut self, wait: Duration) -> bool {
         let mut sleep = std::pin::pin!(tokio::time::sleep(wait));
         let waited = self.run().wait(&mut sleep, CancelOn::Any).await;
         if waited == Waited::Done(()) {

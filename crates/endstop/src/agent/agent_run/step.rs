@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::{About, AgentRun, Flow};
 use crate::agent::hooks::Trigger;
 use crate::agent::state::{OpenStep, Step};
-use crate::limits::ADMISSION_RECHECK;
 use crate::message::Message;
 use crate::observe::Detail;
 use endstop_runtime::{CallPlan, Charge, DEFAULT_MAX_OUTPUT_TOKENS, Pricing, WRAP_UP_NOTE};
@@ -26,6 +25,7 @@ impl AgentRun {
                 if self.before_step().await != Flow::On {
                     return self.flow();
                 }
+                self.uses_retry_model = false;
                 loop {
                     if self.wait_for_others().await != Flow::On {
                         return self.flow();
@@ -82,21 +82,6 @@ impl AgentRun {
         self.checkpoint().await
     }
 
-    /// Waits while other calls in flight hold what the next call needs, or would make its step the wrap-up.
-    async fn wait_for_others(&mut self) -> Flow {
-        let agent = std::sync::Arc::clone(&self.agent);
-        while self.run().are_calls_in_flight() {
-            let plan = self.plan_beside_others(&agent.pricing, None, agent.fair_shares);
-            if !self.run().waits_for_others(&plan) {
-                break;
-            }
-            if !self.sleep(ADMISSION_RECHECK).await {
-                return self.flow();
-            }
-        }
-        Flow::On
-    }
-
     /// Lets the step begin, for the run and all above it.
     fn begin_step(&mut self) -> Flow {
         let agent = std::sync::Arc::clone(&self.agent);
@@ -119,7 +104,6 @@ impl AgentRun {
             ..Step::default()
         };
         self.state.execution.steps.push(step);
-        self.uses_retry_model = false;
         Flow::On
     }
 
@@ -153,17 +137,6 @@ impl AgentRun {
             is_final: false,
             takes_share: false,
         }
-    }
-
-    /// Like [`AgentRun::plan`], but the call waits for others if any are in flight.
-    pub(super) fn plan_beside_others<'p>(
-        &mut self,
-        pricing: &'p Pricing,
-        messages: Option<&[Message]>,
-        takes_share: bool,
-    ) -> CallPlan<'p> {
-        let plan = self.plan(pricing, messages);
-        CallPlan { is_final: self.run().are_calls_in_flight(), takes_share, ..plan }
     }
 
     /// Closes the step: it counts, whatever cut it short, and so does what it spent.
