@@ -95,10 +95,10 @@ impl CallRequest {
         self.fixed.iter().chain(&self.messages).any(|mark| mark.has_media)
     }
 
-    /// A bound of the input, twice where the provider may read it twice.
+    /// The input that the provider adds if it may read input of this bound once more, to compact it.
     #[must_use]
-    pub const fn with_compaction(&self, bound: u64) -> u64 {
-        if self.may_compact { bound.saturating_mul(2) } else { bound }
+    pub const fn added_by_compaction(&self, bound: u64) -> u64 {
+        if self.may_compact { bound } else { 0 }
     }
 }
 

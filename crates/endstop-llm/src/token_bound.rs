@@ -130,12 +130,19 @@ fields! {
 pub(crate) struct TokenBound {
     /// Most tokens of one image.
     image: u64,
+    /// Every part is read, whether or not a word in it says that it is more than text.
+    reads_all: bool,
 }
 
 impl TokenBound {
     pub(crate) fn of_model(model: &str) -> Self {
         let dear = DEAR_IMAGES.iter().find(|(name, _)| model.contains(name));
-        Self { image: dear.map_or(IMAGE_TOKENS, |(_, tokens)| *tokens) }
+        Self { image: dear.map_or(IMAGE_TOKENS, |(_, tokens)| *tokens), reads_all: false }
+    }
+
+    /// For an API whose parts are told apart by their keys alone: one in letters of another case has none of the words.
+    pub(crate) const fn reading_all(self) -> Self {
+        Self { reads_all: true, ..self }
     }
 
     /// What is kept of a message.
@@ -189,7 +196,7 @@ impl TokenBound {
         let tokens = length(value.json());
         let mut weight =
             Weight { image: self.image, tokens, is_open: false, has_media: false, elsewhere: 0 };
-        if may_have_media(value.json()) {
+        if self.reads_all || may_have_media(value.json()) {
             weight.part(value, MAX_PART_DEPTH)?;
         }
         Ok(weight)

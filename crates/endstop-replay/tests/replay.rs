@@ -217,6 +217,8 @@ fn recorded_reservations_count_only_as_live() {
         ("cost >= $0.44", None, Some(6)),
         ("tokens >= 53k", None, Some(1)),
         ("cost >= $1", None, None),
+        // A condition of its own, and no reservation of the limit.
+        ("next_cost >= $0.30", Some(1), Some(1)),
     ];
     for (limit, spent, live) in cases {
         let policy = Policy::stop(condition(limit));

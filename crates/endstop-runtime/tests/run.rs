@@ -13,7 +13,7 @@ use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
 use endstop_core::run::{Directive, Run, Status};
 use endstop_core::signal::{StopReason, StopSignal};
-use endstop_core::units::{Cost, Money, TokenUsage};
+use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::wire::v1::trace::Line;
 use endstop_price::PriceTable;
 use endstop_runtime::cancel::Urgency;
@@ -146,6 +146,33 @@ fn a_call_of_unknown_usage_is_charged_with_all_that_its_tools_at_the_provider_ca
     assert_eq!(run.budget().held().tokens, 201_050);
     open.failed(&ModelError::new(ModelErrorKind::Truncated, "cut"), &Received::default());
     assert_eq!(run.budget().settled().tokens, 201_050);
+}
+
+#[test]
+fn a_call_whose_input_was_reported_is_charged_with_the_rest_that_was_reserved() {
+    let (run, plain) = (root("tokens >= 1_000_000"), pricing());
+    let searching = plain.clone().with_searches(3);
+    let told = TokenUsage { input: 100, cache_read: 900, ..TokenUsage::default() };
+    let received = Received { usage: Some(told), ..Received::default() };
+    let cut = |plan: &CallPlan<'_>| {
+        assert!(run.begin_step(plan).admits());
+        let open = run.begin_call(plan).expect("a call that fits");
+        let charge = open.most(&received);
+        open.failed_at(&ModelError::new(ModelErrorKind::Truncated, "cut"), charge);
+        charge
+    };
+    // Text alone: its output is the rest.
+    let charge = cut(&call(&plain, 1_000, 50));
+    assert_eq!(charge.usage, TokenUsage { output: 50, ..told });
+    assert_eq!(charge.cost, plain.cost(&charge.usage, WallTime(0)));
+    // Searches have fees, and what they find is input.
+    let plan = CallPlan { tool_input: 100_000, ..call(&searching, 1_000, 50) };
+    let charge = cut(&plan);
+    assert_eq!(charge.usage, TokenUsage { input: 100_100, output: 50, ..told });
+    let Cost::Known(cost) = charge.cost else { panic!("a price") };
+    let Cost::Known(of_tokens) = plain.cost(&charge.usage, WallTime(0)) else { panic!("a price") };
+    assert!(cost >= of_tokens.saturating_add("$0.03".parse().expect("money")), "{cost}");
+    assert!(charge.unconfirmed > Money::ZERO && charge.unconfirmed < cost, "{charge:?}");
 }
 
 #[test]

@@ -66,8 +66,8 @@ impl Contract {
             }
             Self::Reservation => {
                 "The loop and the gateway read it while a call is reserved, each with its own bound \
-                 of the request. A dry run and replay do not know it; `replay --as-live` reads it \
-                 from a trace."
+                 of the request. A dry run and the replay of an Endstop trace read what that driver \
+                 reserved. Other transcripts do not record it."
             }
             Self::MarkedFailures => {
                 "All four read the same with Anthropic messages and Gemini. Chat completions and \

@@ -280,7 +280,11 @@ impl Admission<'_> {
         let tools = self.limit_tools(entry, &run, plan)?;
         let searching = (tools.searches > 0).then(|| pricing.clone().with_searches(tools.searches));
         let pricing_with_tools = searching.as_ref().unwrap_or(&pricing);
-        let mut call = CallPlan { pricing: pricing_with_tools, tool_input: tools.input, ..plan };
+        let mut call = CallPlan {
+            pricing: pricing_with_tools,
+            tool_input: plan.tool_input.saturating_add(tools.input),
+            ..plan
+        };
         if self.lacks_count(entry, &run, bound, &mut call) {
             return Err(AdmissionBlocked::Uncounted);
         }
@@ -310,8 +314,8 @@ impl Admission<'_> {
         });
         CallPlan {
             pricing,
-            input: request.with_compaction(bound.input),
-            tool_input: 0,
+            input: bound.input,
+            tool_input: request.added_by_compaction(bound.input),
             told: bound.told,
             max_output: wanted.saturating_mul(choices),
             min_output: min_output.saturating_mul(choices),

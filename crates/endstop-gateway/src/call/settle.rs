@@ -453,13 +453,11 @@ impl CallTerms {
         received: &Received,
         is_complete: bool,
     ) -> ResponseCost<'r> {
-        if !is_complete {
-            return ResponseCost { charge: open.most(received), counted: None };
-        }
         let price = |report: &ReportedUsage| self.price(report, seen.model.as_deref(), open.at());
         let reported = seen.usage.as_ref();
         // A report without output for a response with text is incomplete.
-        if let Some(counted) = reported.filter(|report| report.is_whole(seen.output_bytes)) {
+        let counted = reported.filter(|report| is_complete && report.is_whole(seen.output_bytes));
+        if let Some(counted) = counted {
             let charge = Charge {
                 usage: counted.tokens,
                 cost: price(counted),
@@ -468,7 +466,7 @@ impl CallTerms {
             };
             return ResponseCost { charge, counted: Some(counted) };
         }
-        let mut charge = open.unreported(received);
+        let mut charge = if is_complete { open.unreported(received) } else { open.most(received) };
         if let Some(half) = reported {
             // With the fees of the report.
             match (price(&half.with_tokens(&charge.usage)), charge.cost) {

@@ -94,7 +94,7 @@ impl CallTools<'_> {
         let output = self.least_output();
         self.run.room_for(&CallPlan {
             pricing: &pricing,
-            tool_input: fit.input,
+            tool_input: self.plan.tool_input.saturating_add(fit.input),
             max_output: output,
             ..self.plan
         })
@@ -106,7 +106,8 @@ impl CallTools<'_> {
     }
 
     fn with(&self, bounded: &ProviderTools, runs: u64, limit: ToolLimit) -> ToolsFit {
-        let CallPlan { input, max_output, .. } = self.plan;
+        let CallPlan { input, tool_input, max_output, .. } = self.plan;
+        let input = input.saturating_add(tool_input);
         let size = CallSize { input, output: max_output, window: self.window };
         let added = bounded.added_input(runs, size);
         let admitted = if *bounded == *self.tools { 0 } else { input };

@@ -31,7 +31,7 @@ pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["modalities"]),
     DecidingKey::of(&["web_search_options"]),
     DecidingKey::of(&["search_parameters"]),
-    DecidingKey::of(&["plugins"]),
+    DecidingKey::of(&["plugins"]).with(&[DecidingKey::of(&["id"])]),
 ];
 
 fields! {

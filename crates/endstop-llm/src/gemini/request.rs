@@ -156,7 +156,12 @@ pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
     if request.tools.is_some() {
         parsed.fixed.push(tool_instructions());
     }
-    conversation(&contents, bound, &mut parsed)?;
+    for (key, value) in &members {
+        if matches!(key.as_str(), "systemInstruction" | "system_instruction") {
+            bound.reading_all().mark_fixed(key.as_str(), *value)?;
+        }
+    }
+    conversation(&contents, bound.reading_all(), &mut parsed)?;
     Ok(parsed)
 }
 

@@ -143,6 +143,8 @@ pub struct OpenCall {
     pricing: Pricing,
     at: WallTime,
     input: u64,
+    /// The part of it that the provider may add after it has reported the rest.
+    added_input: u64,
     estimated_input: u64,
     output: u64,
     unpriced: OnUnpriced,
@@ -208,6 +210,7 @@ impl RunHandle {
                 pricing: plan.pricing.clone(),
                 at: planned.at(),
                 input: planned.most_input(),
+                added_input: plan.tool_input,
                 estimated_input: planned.estimated_input(),
                 output,
                 unpriced: planned.unpriced(),
@@ -375,8 +378,7 @@ impl OpenCall {
         };
         let output = if received.is_output_final { told.output } else { told.output.max(output) };
         if is_input_told {
-            let usage = TokenUsage { output, ..told };
-            return (usage, self.cost(&usage));
+            return self.most_beyond(told, output);
         }
         let input = if self.is_capped { self.input } else { self.estimated_input };
         let usage = TokenUsage { input, output, ..TokenUsage::default() };
@@ -386,6 +388,17 @@ impl OpenCall {
             self.cost(&usage)
         };
         (usage, cost)
+    }
+
+    /// The most usage where the input was reported: what else was reserved stays held.
+    fn most_beyond(&self, told: TokenUsage, output: u64) -> (TokenUsage, Cost) {
+        let usage = TokenUsage { output, ..told };
+        if !self.is_capped || self.added_input == 0 && !self.pricing.has_more_than_text() {
+            return (usage, self.cost(&usage));
+        }
+        let input = told.input.saturating_add(self.added_input);
+        let cost = self.pricing.worst_beyond(&told, self.added_input, output, self.at);
+        (TokenUsage { input, ..usage }, cost)
     }
 
     /// Output tokens that a model can have made since the request was sent.

@@ -67,7 +67,8 @@ pub struct CallPlan<'p> {
     pub pricing: &'p Pricing,
     /// An upper bound of the input tokens.
     pub input: u64,
-    /// The input tokens that tools which run at the provider can add at most.
+    /// The input tokens that the provider can add on its own at most: by tools that run there, or by reading the input
+    /// once more.
     pub tool_input: u64,
     /// The part of [`input`](Self::input) that the provider counted earlier.
     pub told: u64,

@@ -230,6 +230,33 @@ impl Pricing {
         })
     }
 
+    /// Whether searches or output other than text can come on top of the tokens of text.
+    pub(crate) fn has_more_than_text(&self) -> bool {
+        self.searches > 0 || self.modalities.output_units().next().is_some()
+    }
+
+    /// The most that a call can cost of which this input was reported: that, and the worst case of everything else.
+    pub(crate) fn worst_beyond(
+        &self,
+        told: &TokenUsage,
+        more_input: u64,
+        output: u64,
+        at: WallTime,
+    ) -> Cost {
+        let without_searches = Self { searches: 0, ..self.clone() };
+        let input = told.total_input();
+        let all = self.worst(input.saturating_add(more_input), output, at);
+        let of_told = without_searches.worst(input, 0, at);
+        let known = self.cost(&TokenUsage { output: 0, ..*told }, at);
+        match (all, of_told, known) {
+            (Cost::Known(all), Cost::Known(of_told), Cost::Known(known)) => {
+                // The whole is compared, because the price of a token can depend on how many there are.
+                Cost::Known(all.saturating_sub(of_told).checked_add(known).unwrap_or(all))
+            }
+            _ => Cost::Unpriced,
+        }
+    }
+
     /// The most for this input, with all searches, whatever the output is.
     fn worst_output(&self, usage: &TokenUsage, input: Option<(&str, u64)>, at: WallTime) -> Cost {
         let with = |output: Option<(&str, u64)>| {

@@ -2,7 +2,7 @@
 //!
 //! A [`DryRunObserver`] watches a run that goes on whatever happens, feeds every event of it to a core of its own
 //! with the real policy, and remembers where that would have stopped. The dry run sees what was settled, not
-//! what is reserved: a driver that obeys the policy stops at the same event, or up to one model call earlier.
+//! what is reserved: a driver that obeys the policy stops at the same event or earlier.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

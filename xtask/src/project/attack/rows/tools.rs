@@ -96,6 +96,22 @@ pub(super) const ROWS: &[Row] = &[
         ..BASE
     },
     Row {
+        name: "search-cut",
+        what: "streams with searches on the web break after `message_start`",
+        limit: 500,
+        request: |_| {
+            let tools = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
+            bodies::messages(json!({ "stream": true, "tools": tools })).to_string()
+        },
+        serve: |arrival, _| {
+            let runs = runs_of(arrival).min(ROUNDS);
+            let serving = read_much(reply::messages, arrival, runs, SEARCH, |_, _| {});
+            let begun = reply::stream(&[reply::message_start(arrival.tokens())]);
+            Serving { sent: Sent::Broken(begun), ..serving }
+        },
+        ..BASE
+    },
+    Row {
         name: "responses-search",
         what: "searches on the web in OpenAI's responses, without a limit",
         limit: 500,

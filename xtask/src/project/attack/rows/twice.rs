@@ -352,4 +352,29 @@ pub(super) const ROWS: &[Row] = &[
         expected: Expected::Refused(400, "`file_data` appears twice"),
         ..BASE
     },
+    Row {
+        name: "file-in-another-case",
+        what: "`FileData` in a part for Gemini",
+        path: GEMINI,
+        request: |_| {
+            json!({ "generationConfig": { "maxOutputTokens": 1_000 },
+                "contents": [{ "role": "user", "parts": [
+                    { "FileData": { "FileUri": "https://example.com/large" } }] }] })
+            .to_string()
+        },
+        serve: |arrival, _| dearest(reply::gemini, arrival),
+        expected: Expected::Refused(400, "`FileData`"),
+        ..BASE
+    },
+    Row {
+        name: "plugin-twice",
+        what: "`id` twice in a plugin of a chat",
+        path: CHAT,
+        request: |_| {
+            r#"{"model":"gpt-5","max_completion_tokens":1000,"plugins":[{"id":"file-parser","engine":"large","id":"web"}],"messages":[{"role":"user","content":"hello"}]}"#.to_owned()
+        },
+        serve: |arrival, _| dearest(reply::chat, arrival),
+        expected: Expected::Refused(400, "`id` appears twice"),
+        ..BASE
+    },
 ];
