@@ -20,7 +20,7 @@ use crate::limits::{DEFAULT_OVERRIDES, MAX_RULE_ID, MAX_RULES};
 use crate::signal::StopReason;
 use crate::units::{Millis, Money, TokenUsage};
 
-pub use accounting::{Accounting, OnClientGone, OnUnknownUsage};
+pub use accounting::{Accounting, OnClientGone, OnServerError, OnUnknownUsage};
 pub use bounds::{Bound, Bounds};
 pub use file::PolicyFile;
 #[cfg(feature = "schema")]

@@ -42,6 +42,7 @@ pub mod ledger;
 mod limits;
 mod model_error;
 pub mod observe;
+mod provider_api;
 mod run;
 pub mod store;
 mod sync;
@@ -53,6 +54,7 @@ pub use call::{
     MIN_OUTPUT_TOKENS, Modalities, NotBegun, OpenCall, Outcome, Pricing, RESELLER, Received,
     WRAP_UP_NOTE, WRAP_UP_OUTPUT_TOKENS, estimate_tokens,
 };
-pub use model_error::{ModelError, ModelErrorKind};
+pub use model_error::{ErrorBilling, ModelError, ModelErrorKind};
+pub use provider_api::{PROVIDER_APIS, ProviderApi};
 pub use run::{CancelOn, Carried, ExternalStop, RunEnvironment, RunHandle, StopReach, Waited};
 pub use tool_call::{ToolCall, ToolOutcome};

@@ -12,9 +12,9 @@ use thiserror::Error;
 /// use endstop_runtime::{ModelError, ModelErrorKind};
 ///
 /// let refused = ModelError::new(ModelErrorKind::Connection, "connection refused");
-/// assert!(refused.kind.is_retryable() && !refused.may_be_charged());
+/// assert!(refused.kind.is_retryable() && !refused.may_be_charged(false));
 /// let late = ModelError::new(ModelErrorKind::TimedOut, "no byte within 60s");
-/// assert!(late.may_be_charged(), "the provider may have answered");
+/// assert!(late.may_be_charged(false), "the provider may have answered");
 /// assert_eq!(late.to_string(), "no answer in time: no byte within 60s");
 /// ```
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -30,8 +30,36 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// Tokens that the provider says it charged for the failed request.
     pub usage: Option<TokenUsage>,
-    /// Whether the response was an error in the shape of the provider's own API, and not one of a proxy before it.
-    pub is_own_error: bool,
+    /// What is known of the charge for the response.
+    pub billing: ErrorBilling,
+}
+
+/// What is known of the charge for an error response.
+///
+/// ```
+/// use endstop_runtime::{ErrorBilling, ModelError, ModelErrorKind};
+///
+/// let busy = |billing| ModelError {
+///     status: Some(503),
+///     billing,
+///     ..ModelError::new(ModelErrorKind::Unavailable, "busy")
+/// };
+/// assert!(!busy(ErrorBilling::Free).may_be_charged(false));
+/// // A proxy may have asked a provider before it failed.
+/// assert!(busy(ErrorBilling::OfApi).may_be_charged(false));
+/// assert!(busy(ErrorBilling::Unknown).may_be_charged(true));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ErrorBilling {
+    /// Nothing: there was no response, or it is not in the shape of the API.
+    #[default]
+    Unknown,
+    /// It is in the shape of the API, and whoever sent it may call providers in its turn.
+    OfApi,
+    /// The provider does not charge for it ([`ProviderApi`](crate::ProviderApi)).
+    Free,
+    /// The provider charges for it ([`ProviderApi`](crate::ProviderApi)).
+    Charged,
 }
 
 /// What kind of failure (`error.type`).
@@ -110,14 +138,18 @@ impl ModelError {
             status: None,
             retry_after: None,
             usage: None,
-            is_own_error: false,
+            billing: ErrorBilling::Unknown,
         }
     }
 
     /// Whether the provider may charge for the request anyway (docs/semantics.md, "Charging when usage is
-    /// missing"): it was taken, and it was not refused.
+    /// missing"): it was taken, and it was not refused. `frees_errors` is true where the policy says that errors in the
+    /// shape of the API are free.
     #[must_use]
-    pub const fn may_be_charged(&self) -> bool {
+    pub const fn may_be_charged(&self, frees_errors: bool) -> bool {
+        if matches!(self.billing, ErrorBilling::Charged) {
+            return true;
+        }
         match (self.kind, self.status) {
             (
                 ModelErrorKind::Rejected | ModelErrorKind::RateLimited | ModelErrorKind::Connection,
@@ -127,10 +159,13 @@ impl ModelError {
                 ModelErrorKind::TimedOut | ModelErrorKind::Truncated | ModelErrorKind::Malformed,
                 _,
             ) => true,
-            // An error that a response carries instead of output.
-            (ModelErrorKind::Unavailable, None) => false,
-            (ModelErrorKind::Unavailable, Some(500 | 503 | 529)) => !self.is_own_error,
-            (ModelErrorKind::Unavailable, Some(status)) => status >= 500,
+            (ModelErrorKind::Unavailable, status) => match (self.billing, status) {
+                (ErrorBilling::Free, _) => false,
+                // Without a status, a response carries the error instead of output.
+                (ErrorBilling::OfApi, None | Some(500 | 503 | 529)) => !frees_errors,
+                (_, None) => false,
+                (_, Some(status)) => status >= 500,
+            },
         }
     }
 }

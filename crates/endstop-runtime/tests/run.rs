@@ -22,8 +22,8 @@ use endstop_runtime::observe::{Detail, Observation, Observer, RunInfo, SpendCert
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::{Recording, Replay};
 use endstop_runtime::{
-    CallPlan, Carried, MIN_OUTPUT_TOKENS, ModelError, ModelErrorKind, Outcome, Pricing, Received,
-    RunEnvironment, RunHandle,
+    CallPlan, Carried, ErrorBilling, MIN_OUTPUT_TOKENS, ModelError, ModelErrorKind, Outcome,
+    Pricing, Received, RunEnvironment, RunHandle,
 };
 
 fn program(condition: &str) -> Arc<Program> {
@@ -349,9 +349,9 @@ fn a_failed_call_is_charged_by_what_happened_and_replay_knows_the_unconfirmed_pa
         Connection, Malformed, RateLimited, Rejected, TimedOut, Truncated, Unavailable,
     };
     let of = |kind| ModelError::new(kind, "it failed");
-    let with = |kind, status, is_own_error| ModelError {
+    let with = |kind, status, is_free| ModelError {
         status: Some(status),
-        is_own_error,
+        billing: if is_free { ErrorBilling::Free } else { ErrorBilling::OfApi },
         ..ModelError::new(kind, "it failed")
     };
     for (error, is_charged) in [
@@ -363,7 +363,7 @@ fn a_failed_call_is_charged_by_what_happened_and_replay_knows_the_unconfirmed_pa
         (with(Unavailable, 503, true), false),
         (with(Unavailable, 529, true), false),
         (with(Unavailable, 500, false), true),
-        (with(Unavailable, 502, true), true),
+        (with(Unavailable, 502, false), true),
         (with(TimedOut, 408, true), true),
         (with(TimedOut, 504, true), true),
         (of(TimedOut), true),

@@ -28,7 +28,7 @@ use crate::tool::ToolSpec;
 pub use crate::limits::MAX_REMEMBERED;
 #[cfg(feature = "transcripts")]
 pub use crate::limits::MAX_REPLIES;
-pub use endstop_runtime::{ModelError, ModelErrorKind};
+pub use endstop_runtime::{ErrorBilling, ModelError, ModelErrorKind, ProviderApi};
 pub use names::{KnownProvider, PROVIDERS, known_provider};
 pub use open::{OpenOptions, open};
 pub use open_error::OpenModelError;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use endstop::cancel::FileKillSwitch;
 use endstop::core::Program;
-use endstop::core::policy::{Accounting, OnClientGone, OnUnknownUsage, Policy};
+use endstop::core::policy::{Accounting, OnClientGone, OnServerError, OnUnknownUsage, Policy};
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams};
@@ -48,6 +48,10 @@ pub(super) struct GatewayArgs {
     /// [default: the policy's value, or hold]
     #[arg(long, value_name = "HOW", value_parser = unknown_usage())]
     unknown_usage: Option<OnUnknownUsage>,
+    /// The charge for an error response (500, 503, 529) in the shape of the API: `auto`, nothing from a provider's own API
+    /// and the most that is possible from others, or `free` [default: the policy's value, or auto]
+    #[arg(long, value_name = "HOW", value_parser = server_errors())]
+    server_errors: Option<OnServerError>,
     /// How long a call of a paused run waits; then it gets the stop response
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "10m")]
     pub(super) pause_limit: Duration,
@@ -85,6 +89,11 @@ fn client_gone() -> impl TypedValueParser<Value = OnClientGone> {
 fn unknown_usage() -> impl TypedValueParser<Value = OnUnknownUsage> {
     let names = PossibleValuesParser::new(OnUnknownUsage::ALL.map(OnUnknownUsage::name));
     names.map(|name| named(&OnUnknownUsage::ALL, OnUnknownUsage::name, &name))
+}
+
+fn server_errors() -> impl TypedValueParser<Value = OnServerError> {
+    let names = PossibleValuesParser::new(OnServerError::ALL.map(OnServerError::name));
+    names.map(|name| named(&OnServerError::ALL, OnServerError::name, &name))
 }
 
 /// The value of a name, which the parser has checked.
@@ -184,6 +193,7 @@ impl GatewayArgs {
         accounting.allow_unmetered.extend(self.allow_unmetered.iter().cloned());
         accounting.on_client_gone = self.on_client_gone.or(accounting.on_client_gone);
         accounting.on_unknown_usage = self.unknown_usage.or(accounting.on_unknown_usage);
+        accounting.on_server_error = self.server_errors.or(accounting.on_server_error);
         accounting.min_output_tokens = self.min_output.or(accounting.min_output_tokens);
     }
 

@@ -23,6 +23,9 @@ pub struct Accounting {
     pub on_unknown_usage: Option<OnUnknownUsage>,
     /// The end of a call in a gateway if its client disconnects; [`OnClientGone::Auto`] if the policy says nothing.
     pub on_client_gone: Option<OnClientGone>,
+    /// The charge for an error response (500, 503, 529) of an upstream whose billing is not known;
+    /// [`OnServerError::Auto`] if the policy says nothing.
+    pub on_server_error: Option<OnServerError>,
     /// Names of things in requests that are sent although their cost cannot be bounded, as refusals name them;
     /// [`ALL`](Self::ALL) for everything.
     pub allow_unmetered: Vec<String>,
@@ -58,6 +61,25 @@ pub enum OnClientGone {
     Close,
 }
 
+/// The charge for an error response (500, 503, 529) in the shape of the API.
+///
+/// ```
+/// use endstop_core::Policy;
+/// use endstop_core::policy::OnServerError;
+///
+/// let text = "[stop]\nbudget = \"cost >= $2\"\n[accounting]\non_server_error = \"free\"\n";
+/// assert_eq!(Policy::from_toml(text)?.accounting.server_error(), OnServerError::Free);
+/// # Ok::<(), endstop_core::expr::Diagnostic>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnServerError {
+    /// Nothing if the upstream is the provider's own API; the most that is possible if it may be a proxy.
+    #[default]
+    Auto,
+    /// Nothing, except for providers that are known to charge for it.
+    Free,
+}
+
 impl OnUnknownUsage {
     /// Every value.
     pub const ALL: [Self; 2] = [Self::Hold, Self::Estimate];
@@ -87,6 +109,20 @@ impl OnClientGone {
     }
 }
 
+impl OnServerError {
+    /// Every value.
+    pub const ALL: [Self; 2] = [Self::Auto, Self::Free];
+
+    /// Its name in a policy file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Free => "free",
+        }
+    }
+}
+
 impl Accounting {
     /// The name in [`Accounting::allow_unmetered`] that stands for everything.
     pub const ALL: &'static str = "all";
@@ -101,6 +137,12 @@ impl Accounting {
     #[must_use]
     pub fn client_gone(&self) -> OnClientGone {
         self.on_client_gone.unwrap_or_default()
+    }
+
+    /// The charge for an error response of an upstream whose billing is not known.
+    #[must_use]
+    pub fn server_error(&self) -> OnServerError {
+        self.on_server_error.unwrap_or_default()
     }
 
     /// Whether requests with something that refusals call `name` are sent. O(names).
@@ -132,6 +174,10 @@ impl Accounting {
                 (one, _) => one,
             },
             on_client_gone: self.on_client_gone.or(narrower.on_client_gone),
+            on_server_error: match (self.on_server_error, narrower.on_server_error) {
+                (Some(_), Some(OnServerError::Auto)) => Some(OnServerError::Auto),
+                (one, _) => one,
+            },
             allow_unmetered,
             min_output_tokens: self.min_output_tokens.max(narrower.min_output_tokens),
         }
@@ -145,6 +191,9 @@ impl Accounting {
         }
         if let Some(value) = self.on_client_gone {
             lines.push(alloc::format!("on_client_gone = \"{}\"\n", value.name()));
+        }
+        if let Some(value) = self.on_server_error {
+            lines.push(alloc::format!("on_server_error = \"{}\"\n", value.name()));
         }
         if !self.allow_unmetered.is_empty() {
             let names = self.allow_unmetered.iter().map(|name| super::write::toml_string(name));
@@ -197,5 +246,14 @@ mod tests {
         assert_eq!(usage(estimate).merge(&usage(hold)).on_unknown_usage, hold);
         assert_eq!(usage(hold).merge(&usage(estimate)).on_unknown_usage, hold);
         assert_eq!(usage(None).merge(&usage(estimate)).unknown_usage(), OnUnknownUsage::Hold);
+    }
+
+    #[test]
+    fn a_narrower_policy_charges_errors_that_the_first_does_not() {
+        let errors = |on_server_error| Accounting { on_server_error, ..Accounting::default() };
+        let (auto, free) = (Some(OnServerError::Auto), Some(OnServerError::Free));
+        assert_eq!(errors(free).merge(&errors(auto)).on_server_error, auto);
+        assert_eq!(errors(auto).merge(&errors(free)).on_server_error, auto);
+        assert_eq!(errors(None).merge(&errors(free)).server_error(), OnServerError::Auto);
     }
 }

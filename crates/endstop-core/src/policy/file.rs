@@ -10,8 +10,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Accounting, Action, FallbackRates, Grant, OnClientGone, OnUnknownUsage, OnUnpriced, Policy,
-    Rule,
+    Accounting, Action, FallbackRates, Grant, OnClientGone, OnServerError, OnUnknownUsage,
+    OnUnpriced, Policy, Rule,
 };
 use crate::condition::gauge::Unit;
 use crate::diagnostic::{Diagnostic, did_you_mean};
@@ -78,6 +78,11 @@ struct AccountingText {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     on_client_gone: Option<Spanned<String>>,
+    /// The charge for an error response (500, 503, 529) in the shape of the API: "auto" (default), nothing from a
+    /// provider's own API and the most that is possible from others, or "free".
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    on_server_error: Option<Spanned<String>>,
     /// Names of things in requests that are sent although their cost cannot be bounded; "all" for everything.
     #[serde(default)]
     allow_unmetered: Vec<String>,
@@ -298,6 +303,7 @@ fn on_unpriced(text: &Spanned<Unpriced>) -> Result<OnUnpriced, Diagnostic> {
 fn accounting(text: &AccountingText) -> Result<Accounting, Diagnostic> {
     let usages = OnUnknownUsage::ALL.map(|value| (value.name(), value));
     let ends = OnClientGone::ALL.map(|value| (value.name(), value));
+    let errors = OnServerError::ALL.map(|value| (value.name(), value));
     Ok(Accounting {
         on_unknown_usage: text
             .on_unknown_usage
@@ -305,6 +311,7 @@ fn accounting(text: &AccountingText) -> Result<Accounting, Diagnostic> {
             .map(|it| one_of(it, &usages))
             .transpose()?,
         on_client_gone: text.on_client_gone.as_ref().map(|it| one_of(it, &ends)).transpose()?,
+        on_server_error: text.on_server_error.as_ref().map(|it| one_of(it, &errors)).transpose()?,
         allow_unmetered: text.allow_unmetered.clone(),
         min_output_tokens: text.min_output_tokens.as_ref().map(at_least_one).transpose()?,
     })

@@ -294,7 +294,9 @@ impl Admission<'_> {
         drop(state);
         let pricing = searching.unwrap_or(pricing);
         let prices = Arc::clone(context.prices());
-        Ok((open, CallTerms { run, pricing, prices, is_wrap_up }, tools.limit))
+        let inner_error = context.inner_error(self.parsed.route().family);
+        let terms = CallTerms { run, pricing, prices, is_wrap_up, inner_error };
+        Ok((open, terms, tools.limit))
     }
 
     /// The call without what its tools at the provider can add.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use endstop_core::policy::{Accounting, OnClientGone};
-use http::{HeaderMap, Uri};
+use endstop_runtime::{ErrorBilling, ProviderApi};
+use http::{HeaderMap, StatusCode, Uri};
 
 use super::count::NoCounting;
 use super::drain::Drains;
@@ -21,19 +22,6 @@ const OWN_HEADERS: &[&str] = &[
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
-];
-
-/// Providers whose prices differ from those of the vendors whose API they serve.
-const HOSTS: &[(&str, &str)] = &[
-    ("openrouter.ai", "openrouter"),
-    ("cerebras.ai", "cerebras"),
-    ("groq.com", "groq"),
-    ("deepseek.com", "deepseek"),
-    ("mistral.ai", "mistral"),
-    ("together.xyz", "together"),
-    ("x.ai", "x-ai"),
-    ("fireworks.ai", "fireworks"),
-    ("openai.azure.com", "azure"),
 ];
 
 /// Everything that calls share: configuration, runs, prices, the client for upstreams and what they refused before.
@@ -123,9 +111,37 @@ impl CallContext {
         }
     }
 
-    /// Whether the upstream calls providers in its turn, so that its errors do not tell what those charged.
-    pub(super) fn resells(&self, family: ApiFamily) -> bool {
-        self.provider(family) == endstop_runtime::RESELLER
+    /// The provider's own API that an API family's upstream is, if it is one.
+    fn api(&self, family: ApiFamily) -> Option<&'static ProviderApi> {
+        ProviderApi::at(self.upstream(family).host().unwrap_or_default())
+    }
+
+    /// What is known of the charge for an error response.
+    pub(super) fn billing(
+        &self,
+        family: ApiFamily,
+        status: StatusCode,
+        is_in_shape: bool,
+        body: &[u8],
+    ) -> ErrorBilling {
+        if self.config.upstreams.is_scripted && is_in_shape {
+            return ErrorBilling::Free;
+        }
+        ProviderApi::billing_of(self.api(family), status.as_u16(), is_in_shape, body)
+    }
+
+    /// What is known of the charge for an error that a success carries instead of output.
+    pub(super) fn inner_error(&self, family: ApiFamily) -> ErrorBilling {
+        match self.config.upstreams.is_scripted {
+            true => ErrorBilling::Free,
+            false => ProviderApi::billing_inside(self.api(family), None),
+        }
+    }
+
+    /// Whether the text of a refusal decides if the request is charged.
+    pub(super) fn may_charge_refused(&self, family: ApiFamily, status: StatusCode) -> bool {
+        let charged = self.api(family).and_then(|api| api.charged);
+        charged.is_some_and(|(charged, _)| charged == status.as_u16())
     }
 
     /// Whether the upstream is configured as an Endstop: the stops that its headers report are believed.
@@ -166,9 +182,5 @@ impl CallContext {
 }
 
 fn provider_of(base: &Uri, default: &'static str) -> &'static str {
-    let host = base.host().unwrap_or("");
-    let is_it = |name: &str| {
-        host.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
-    };
-    HOSTS.iter().find(|(name, _)| is_it(name)).map_or(default, |(_, provider)| provider)
+    ProviderApi::at(base.host().unwrap_or_default()).map_or(default, |api| api.provider)
 }

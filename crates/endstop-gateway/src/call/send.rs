@@ -133,7 +133,9 @@ impl<'p> Sending<'p> {
         if call.negotiation().is_concerned(parts.status) {
             return self.refused(call, parts.status, headers, body).await;
         }
-        if !parts.status.is_success() && error_of(parts.status).may_be_charged() {
+        let may_be_charged = error_of(parts.status).may_be_charged(false)
+            || context.may_charge_refused(parsed.route().family, parts.status);
+        if !parts.status.is_success() && may_be_charged {
             return Respond(self.broke(call, parts.status, headers, body).await);
         }
         if !parts.status.is_success() {
@@ -166,8 +168,7 @@ impl<'p> Sending<'p> {
             Waited::Done(Err(_)) => Bytes::new(),
         };
         let text = plain(&headers, &begun, MAX_REFUSAL);
-        let is_own_error = self.is_own_error(text.as_deref().unwrap_or_default());
-        let error = ModelError { is_own_error, ..error_of(status) };
+        let error = self.error(status, text.as_deref().unwrap_or_default());
         let settled = call.failed(&error, &CallResponse::default());
         let body = RawBody::after(begun, body).into_body_of(settled.run());
         with_head(status, headers, body)
@@ -190,7 +191,7 @@ impl<'p> Sending<'p> {
             Waited::Aborted => return Respond(self.cut(call)),
             Waited::Done(Ok(WholeBody::Complete(bytes))) => bytes,
             Waited::Done(Ok(WholeBody::TooLong(begun))) => {
-                let settled = call.failed(&error_of(status), &CallResponse::default());
+                let settled = call.failed(&self.error(status, &begun), &CallResponse::default());
                 let body = RawBody::after(begun, body).into_body_of(settled.run());
                 return Respond(with_head(status, headers, body));
             }
@@ -204,15 +205,17 @@ impl<'p> Sending<'p> {
         {
             return AttemptOutcome::RetryRequest(call, edits);
         }
-        call.failed(&error_of(status), &CallResponse::default());
+        let error = self.error(status, text.as_deref().unwrap_or_default());
+        call.failed(&error, &CallResponse::default());
         Respond(with_head(status, headers, Body::full(bytes)))
     }
 
-    /// Whether an error is the provider's own: in the shape of the API, and not from a server that calls providers in its
-    /// turn.
-    fn is_own_error(&self, body: &[u8]) -> bool {
-        let (context, route) = (self.context, self.parsed.route());
-        !context.resells(route.family) && self.parsed.dialect().is_error(body)
+    /// The error of a response with this status and body.
+    fn error(&self, status: StatusCode, body: &[u8]) -> ModelError {
+        let is_in_shape = self.parsed.dialect().is_error(body);
+        let family = self.parsed.route().family;
+        let billing = self.context.billing(family, status, is_in_shape, body);
+        ModelError { billing, ..error_of(status) }
     }
 
     /// The warnings of rules and of the gateway.

@@ -16,7 +16,9 @@ use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_llm::{Api, CallResponse, Edits, ReportedUsage};
 use endstop_runtime::ToolCall;
 use endstop_runtime::observe::Detail;
-use endstop_runtime::{BYTES_PER_TOKEN, Charge, OpenCall, Outcome, Pricing, Received, RunHandle};
+use endstop_runtime::{
+    BYTES_PER_TOKEN, Charge, ErrorBilling, OpenCall, Outcome, Pricing, Received, RunHandle,
+};
 use endstop_runtime::{ModelError, ModelErrorKind};
 use tokio::time::Instant;
 
@@ -65,6 +67,8 @@ pub(super) struct CallTerms {
     /// The prices of other models, which may respond instead.
     pub(super) prices: Arc<Prices>,
     pub(super) is_wrap_up: bool,
+    /// What is known of the charge for an error that a success carries instead of output.
+    pub(super) inner_error: ErrorBilling,
 }
 
 /// What settlement needs of a request.
@@ -320,7 +324,8 @@ impl InFlightCall {
         seen: &CallResponse,
     ) -> Result<Box<Self>, SettledCall> {
         let Some(words) = seen.error.as_deref() else { return Ok(self) };
-        let error = ModelError::new(ModelErrorKind::Unavailable, words);
+        let billing = self.terms.inner_error;
+        let error = ModelError { billing, ..ModelError::new(ModelErrorKind::Unavailable, words) };
         Err(self.failed(&error, seen))
     }
 

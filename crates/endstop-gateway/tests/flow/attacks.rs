@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use endstop_core::units::Cost;
+use endstop_core::units::{Cost, Money};
 use endstop_gateway::Gateway;
 use serde_json::{Value, json};
 
@@ -298,6 +298,28 @@ async fn no_attack_is_billed_more_than_its_limit_or_than_our_cost() {
     }
 }
 
+/// An upstream that is not known as a provider's own API may have called one before it failed.
+#[tokio::test]
+async fn errors_of_another_upstream_are_charged_unless_the_policy_says_that_they_are_free() {
+    let body = json!({ "error": { "message": "busy", "type": "server_error" } }).to_string();
+    for (value, status, is_charged) in [
+        ("auto", "503 Service Unavailable", true),
+        ("auto", "200 OK", true),
+        ("auto", "400 Bad Request", false),
+        ("free", "503 Service Unavailable", false),
+        ("free", "200 OK", false),
+        ("free", "502 Bad Gateway", true),
+    ] {
+        let body = body.clone();
+        let upstream = Fake::start(move |_, _| answer(status, &body)).await;
+        let limit = "[stop]\nlimit = \"cost >= $0.10\"\n[accounting]\non_server_error =";
+        let gateway = gateway(&format!("{limit} \"{value}\"\n"), &upstream).await;
+        chat(&gateway, &chat_body(json!({}))).await;
+        let spent = gateway.run(&id()).unwrap().cost() != Cost::Known(Money::ZERO);
+        assert_eq!(spent, is_charged, "{value}, {status}");
+    }
+}
+
 #[tokio::test]
 async fn errors_of_the_api_itself_are_free() {
     let upstream = Fake::start(|_, n| match n {
@@ -309,7 +331,8 @@ async fn errors_of_the_api_itself_are_free() {
         _ => answer("200 OK", &reply_text("Done.")),
     })
     .await;
-    let gateway = gateway("[stop]\nlimit = \"cost >= $0.01\"\n", &upstream).await;
+    let policy = "[stop]\nlimit = \"cost >= $0.01\"\n[accounting]\non_server_error = \"free\"\n";
+    let gateway = gateway(policy, &upstream).await;
     for turn in 0..21 {
         let got = chat(&gateway, &chat_body(json!({}))).await;
         assert_eq!(got.status == 200, turn == 20, "{turn}: {got:?}");

@@ -117,7 +117,7 @@ async fn an_error_that_comes_after_its_client_left_is_free() {
     let gate = Arc::new(Notify::new());
     let error = json!({ "error": { "message": "busy", "type": "server_error", "code": null } });
     let upstream = slow_upstream(&gate, "503 Service Unavailable", &error.to_string()).await;
-    let gateway = gateway(TOKENS, &upstream).await;
+    let gateway = gateway(&with("on_server_error = \"free\""), &upstream).await;
     drop(sent(&gateway, &upstream, &Agent::new("Answer.").request()).await);
     all_that_is_on_its_way().await;
     gate.notify_one();

@@ -406,7 +406,9 @@ async fn an_error_inside_a_success_is_a_failed_attempt_of_the_step() {
         ),
     ] {
         let upstream = Fake::start(move |_, _| answer.clone()).await;
-        let gateway = gateway("[stop]\nlimit = \"steps >= 9 or errors >= 2\"\n", &upstream).await;
+        let policy = "[stop]\nlimit = \"steps >= 9 or errors >= 2\"\n\
+                      [accounting]\non_server_error = \"free\"\n";
+        let gateway = gateway(policy, &upstream).await;
         let mut body = body;
         body["model"] = json!("gpt-4o-mini");
         for errors in 1..=2 {

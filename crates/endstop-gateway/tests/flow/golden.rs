@@ -161,7 +161,8 @@ async fn stored_run() {
     })
     .await;
     let keep = directory("golden");
-    let policy = "[stop]\nlimit = \"steps >= 3\"\nmoney = \"cost >= $1.00\"\n";
+    let policy = "[stop]\nlimit = \"steps >= 3\"\nmoney = \"cost >= $1.00\"\n\
+                  [accounting]\non_server_error = \"free\"\n";
     let make = || many(policy, upstream.addr, &keep);
     let gateway = start(make).await;
     let mut agent = Agent::new("Look.");

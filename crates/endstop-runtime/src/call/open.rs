@@ -149,6 +149,7 @@ pub struct OpenCall {
     output: u64,
     unpriced: OnUnpriced,
     holds_unknown: bool,
+    frees_errors: bool,
     is_capped: bool,
     lowered_by: Option<StopReason>,
     is_by_others: bool,
@@ -202,7 +203,11 @@ impl RunHandle {
         let planned = self.planned(plan);
         let is_capped = self.is_metered();
         let (model, provider) = (plan.pricing.model(), plan.pricing.provider());
-        let begun = self.node().chain().begin_call(&planned, model, provider);
+        let (begun, holds_unknown, frees_errors) = {
+            let mut chain = self.node().chain();
+            let begun = chain.begin_call(&planned, model, provider);
+            (begun, chain.holds_unknown_usage(), chain.frees_server_errors())
+        };
         match begun {
             Ok(Admitted { hold, output, lowered_by, is_by_others, is_shared }) => Ok(OpenCall {
                 hold: Some(hold),
@@ -214,7 +219,8 @@ impl RunHandle {
                 estimated_input: planned.estimated_input(),
                 output,
                 unpriced: planned.unpriced(),
-                holds_unknown: self.node().chain().holds_unknown_usage(),
+                holds_unknown,
+                frees_errors,
                 is_capped,
                 lowered_by,
                 is_by_others,
@@ -453,7 +459,9 @@ impl OpenCall {
                 unconfirmed: Money::ZERO,
                 is_estimate: false,
             }),
-            None => (has_come || error.may_be_charged()).then(|| self.most(received)),
+            None => {
+                (has_come || error.may_be_charged(self.frees_errors)).then(|| self.most(received))
+            }
         };
         self.fail(error, charge);
         charge

@@ -1,7 +1,7 @@
 //! The worst case of a model call before it is made: how much input it can be, how much output fits.
 
 use endstop_core::event::EventKind;
-use endstop_core::policy::{Action, FallbackRates, OnUnknownUsage, OnUnpriced};
+use endstop_core::policy::{Action, FallbackRates, OnServerError, OnUnknownUsage, OnUnpriced};
 use endstop_core::run::Directive;
 use endstop_core::run::next_trip::Resource;
 use endstop_core::signal::StopReason;
@@ -330,6 +330,14 @@ impl LockedChain<'_> {
         let said =
             self.cores().filter_map(|core| core.run.program().policy().accounting.on_unknown_usage);
         said.max_by_key(|usage| *usage == OnUnknownUsage::Hold) != Some(OnUnknownUsage::Estimate)
+    }
+
+    /// Whether an error response of an upstream whose billing is not known is free: a policy of the chain says so, and
+    /// none says otherwise.
+    pub(super) fn frees_server_errors(&self) -> bool {
+        let said =
+            self.cores().filter_map(|core| core.run.program().policy().accounting.on_server_error);
+        said.max_by_key(|it| *it == OnServerError::Auto) == Some(OnServerError::Free)
     }
 
     /// What a call without a price counts in the ledger, whose nodes have one amount for all: the dearest

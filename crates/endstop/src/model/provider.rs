@@ -33,7 +33,7 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden, ServiceTarget};
 
 use super::names::{KnownProvider, environment, known_provider};
-use super::{Model, ModelRequest, ModelStream, OpenModelError, Secret, Timeouts};
+use super::{Model, ModelRequest, ModelStream, OpenModelError, ProviderApi, Secret, Timeouts};
 
 /// A model of a provider: OpenAI (chat and responses), Anthropic, Gemini, Ollama, OpenRouter and others, or
 /// any server that speaks one of their protocols.
@@ -78,6 +78,8 @@ pub struct ProviderModel {
     kind: AdapterKind,
     /// Whether the provider itself is asked and no other server.
     is_own_server: bool,
+    /// The provider's own API that is asked, if it is one.
+    api: Option<&'static ProviderApi>,
     target: ServiceTarget,
     client: Client,
     key: Option<Secret>,
@@ -173,6 +175,10 @@ impl ProviderModelBuilder {
             None => AuthData::from_single("none"),
         };
         let is_own_server = base_url.is_none();
+        let api = match &base_url {
+            Some(url) => ProviderApi::at(host_of(url)),
+            None => ProviderApi::of(shown_name(known)),
+        };
         let endpoint = match base_url {
             Some(url) => Endpoint::from_owned(url),
             None => Endpoint::from_static(known.server),
@@ -185,6 +191,7 @@ impl ProviderModelBuilder {
             provider: shown_name(known),
             kind,
             is_own_server,
+            api,
             target: ServiceTarget { endpoint, auth, model },
             client,
             key,
@@ -295,6 +302,12 @@ impl fmt::Debug for ProviderModelBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProviderModelBuilder").field("model", &self.model).finish_non_exhaustive()
     }
+}
+
+/// The host of a base URL, without its port.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', ':']).next().unwrap_or_default()
 }
 
 /// Which protocol is spoken.

@@ -109,7 +109,11 @@ fn is_refusal(row: &Row, answer: &str) -> bool {
 }
 
 fn config(row: &Row, upstream: SocketAddr, id: &RunId) -> Result<Config, String> {
-    let text = format!("[stop]\nlimit = \"cost >= ${}.{:02}\"\n", row.limit / 100, row.limit % 100);
+    let mut text =
+        format!("[stop]\nlimit = \"cost >= ${}.{:02}\"\n", row.limit / 100, row.limit % 100);
+    if row.frees_errors {
+        text.push_str("[accounting]\non_server_error = \"free\"\n");
+    }
     let policy = Policy::from_toml(&text).map_err(|error| error.to_string())?;
     let program = Program::new(&policy, &Probes::new()).map_err(|error| error.to_string())?;
     let upstreams = Upstreams::all(&format!("http://{upstream}")).map_err(|it| it.to_string())?;

@@ -52,6 +52,8 @@ pub(super) struct Row {
     pub(super) limit: u64,
     pub(super) tries: u64,
     pub(super) client: Client,
+    /// Whether the policy says that errors of the upstream are free (`on_server_error`).
+    pub(super) frees_errors: bool,
     pub(super) path: &'static str,
     /// The body of the request of this number, from 0.
     pub(super) request: fn(u64) -> String,

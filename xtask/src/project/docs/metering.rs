@@ -7,6 +7,7 @@ use endstop_llm::{
     IMAGE_TOKENS, ImageData, OUTPUT_KINDS, PRICE_FIELDS, RunCap, STORED_CONVERSATION, TOOL_KINDS,
     ToolPlace, ToolReads, UNKNOWN_FILE,
 };
+use endstop_runtime::PROVIDER_APIS;
 
 const HEAD: &str = "# How requests are metered
 
@@ -74,6 +75,18 @@ The gateway holds the most that each tool at the provider can add to a call
 |---|---|---|---|---|---|
 ";
 
+const ERRORS: &str = "
+## Error responses
+
+The upstream is a provider's own API if its host is one of these, or ends in one of these after a dot. Statuses below are free
+if the response is in the shape of the API; so are refusals (4xx except 408), and errors that status 200 carries instead of
+output. Every other error is held at the most that is possible. So are these errors of any other upstream, unless
+`on_server_error = \"free\"` is set. Where no statement was found, the provider is taken to charge for output only.
+
+| host | provider | free | charged | statement |
+|---|---|---|---|---|
+";
+
 const SOURCES: &str = "
 ## Sources
 
@@ -89,6 +102,7 @@ pub(super) fn page() -> String {
     outputs(&mut page);
     price_fields(&mut page);
     tools(&mut page);
+    errors(&mut page);
     sources(&mut page);
     page
 }
@@ -308,6 +322,24 @@ const fn cap_text(api: Api, reads: ToolReads, cap: RunCap) -> &'static str {
         (RunCap::None, Api::Messages, _) => "10 of all tools",
         (RunCap::None, _, ToolReads::Nothing) => "no field; 10 are assumed",
         (RunCap::None, ..) => "no field; 5 are assumed",
+    }
+}
+
+fn errors(page: &mut String) {
+    page.push_str(ERRORS);
+    for api in PROVIDER_APIS {
+        let host = match api.host {
+            "" => "the user's own machine".to_owned(),
+            host => format!("`{host}`"),
+        };
+        let free: Vec<String> = api.free.iter().map(u16::to_string).collect();
+        let free = if free.is_empty() { "-".to_owned() } else { free.join(", ") };
+        let charged = match api.charged {
+            Some((status, text)) => format!("{status} with `{text}`"),
+            None => "-".to_owned(),
+        };
+        let source = if api.source.is_empty() { "-" } else { api.source };
+        row(page, &[&host, api.provider, &free, &charged, source]);
     }
 }
 

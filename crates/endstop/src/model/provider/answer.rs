@@ -61,7 +61,7 @@ async fn begin<'a>(
     let options = options.with_raw_frame_sink_arc(Arc::clone(&tap) as Arc<_>);
     let target = model.target.clone();
     let begun = model.client.exec_chat_stream(target, chat, Some(&options)).await;
-    let begun = begun.map_err(|error| failure::of(&error, None, model.key.as_ref()))?;
+    let begun = begun.map_err(|error| failure::of(&error, None, model))?;
     Ok(Answer { model, stream: begun.stream, tap, calls: Vec::new(), queue: VecDeque::new() })
 }
 
@@ -108,7 +108,7 @@ impl Answer<'_> {
                 Ok(Some(Ok(event))) => return Ok(Some(event)),
                 Ok(Some(Err(error))) => {
                     let told = self.tap.facts().error.clone();
-                    let error = failure::of(&error, told.as_ref(), self.model.key.as_ref());
+                    let error = failure::of(&error, told.as_ref(), self.model);
                     return Err(self.with_usage(error));
                 }
                 // Some frames bring no event, but they are signs of life.
@@ -143,7 +143,7 @@ impl Answer<'_> {
     fn end(&mut self, end: Option<StreamEnd>) -> Result<(), ModelError> {
         let error = self.tap.facts().error.clone();
         if let Some(error) = error {
-            return Err(self.with_usage(failure::of_body(&error)));
+            return Err(self.with_usage(failure::of_body(&error, self.model.api)));
         }
         if !self.is_whole(end.as_ref()) {
             return Err(self.with_usage(failure::truncated()));

@@ -6,10 +6,12 @@ use genai::Error;
 use serde_json::Value;
 
 use crate::limits::{MAX_ERROR_TEXT_BYTES, MAX_RETRY_AFTER_SECONDS};
-use crate::model::{ModelError, ModelErrorKind, Secret};
+use crate::model::provider::ProviderModel;
+use crate::model::{ModelError, ModelErrorKind, ProviderApi, Secret};
 
 /// The error of a stream. One that stood in its frames (`told`) counts for more than how `genai` puts it.
-pub(super) fn of(error: &Error, told: Option<&Value>, key: Option<&Secret>) -> ModelError {
+pub(super) fn of(error: &Error, told: Option<&Value>, model: &ProviderModel) -> ModelError {
+    let (key, api) = (model.key.as_ref(), model.api);
     let error = match error {
         Error::WebStream { error: inner, .. } => inner.downcast_ref().unwrap_or(error),
         _ => error,
@@ -22,12 +24,17 @@ pub(super) fn of(error: &Error, told: Option<&Value>, key: Option<&Secret>) -> M
             let message = inner.and_then(message_of).unwrap_or_else(|| body.clone());
             ModelError {
                 status: Some(status.as_u16()),
-                is_own_error: inner.is_some_and(|inner| message_of(inner).is_some()),
+                billing: ProviderApi::billing_of(
+                    api,
+                    status.as_u16(),
+                    inner.is_some_and(|inner| message_of(inner).is_some()),
+                    body.as_bytes(),
+                ),
                 ..ModelError::new(kind, message)
             }
         }
-        (_, Some(told)) => of_body(told),
-        (Error::ChatResponse { body, .. }, None) => of_body(body.get("error").unwrap_or(body)),
+        (_, Some(told)) => of_body(told, api),
+        (Error::ChatResponse { body, .. }, None) => of_body(body.get("error").unwrap_or(body), api),
         (Error::WebStream { error, cause, .. }, None) => {
             let is_text = error.downcast_ref::<std::string::FromUtf8Error>().is_some();
             let kind = match (is_text, is_unsent(&**error)) {
@@ -71,7 +78,7 @@ pub(super) fn truncated() -> ModelError {
 }
 
 /// An error object that came instead of the rest of an answer.
-pub(super) fn of_body(error: &Value) -> ModelError {
+pub(super) fn of_body(error: &Value, api: Option<&ProviderApi>) -> ModelError {
     let status = ["code", "status", "status_code"].iter().find_map(|key| error.get(key)?.as_u64());
     let status = status.and_then(|status| u16::try_from(status).ok());
     let status = status.filter(|status| (400..600).contains(status));
@@ -80,7 +87,8 @@ pub(super) fn of_body(error: &Value) -> ModelError {
         None => kind_of_body(error).unwrap_or(ModelErrorKind::Unavailable),
     };
     let message = message_of(error).unwrap_or_else(|| error.to_string());
-    ModelError { status, is_own_error: true, ..ModelError::new(kind, message) }
+    let billing = ProviderApi::billing_inside(api, status);
+    ModelError { status, billing, ..ModelError::new(kind, message) }
 }
 
 fn kind_of_status(status: u16, error: Option<&Value>) -> ModelErrorKind {
@@ -200,10 +208,16 @@ mod tests {
     #[test]
     fn an_error_inside_a_stream_is_the_providers_own_and_free() {
         let told = serde_json::json!({ "code": 500, "message": "overloaded" });
-        let error = of_body(&told);
-        assert_eq!((error.status, error.may_be_charged()), (Some(500), false));
-        let odd = of_body(&serde_json::json!({ "code": 504, "message": "timeout" }));
-        assert!(odd.may_be_charged(), "a timeout is charged in any shape");
+        let openai = ProviderApi::of("openai");
+        let error = of_body(&told, openai);
+        assert_eq!((error.status, error.may_be_charged(false)), (Some(500), false));
+        let odd = of_body(&serde_json::json!({ "code": 504, "message": "timeout" }), openai);
+        assert!(odd.may_be_charged(true), "a timeout is charged in any shape");
+        let words = serde_json::json!({ "message": "overloaded" });
+        for (api, is_charged) in [(openai, false), (ProviderApi::of("azure"), true), (None, true)] {
+            assert_eq!(of_body(&words, api).may_be_charged(false), is_charged, "{api:?}");
+        }
+        assert!(!of_body(&words, None).may_be_charged(true), "the policy says so");
     }
 
     #[test]

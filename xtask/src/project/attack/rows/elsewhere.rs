@@ -47,6 +47,7 @@ const BASE: Row = Row {
     limit: 5,
     tries: 10,
     client: Client::Reads,
+    frees_errors: false,
     path: MESSAGES,
     request: |_| String::new(),
     serve: |arrival, _| honest(reply::messages, arrival.tokens(), 10),

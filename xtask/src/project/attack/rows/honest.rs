@@ -12,6 +12,7 @@ const BASE: Row = Row {
     limit: 100,
     tries: 20,
     client: Client::Reads,
+    frees_errors: false,
     path: CHAT,
     request: |_| bodies::chat(json!({})).to_string(),
     serve: |arrival, _| honest(reply::chat, arrival.tokens(), 100),

@@ -64,6 +64,7 @@ const BASE: Row = Row {
     limit: 5,
     tries: 10,
     client: Client::Reads,
+    frees_errors: false,
     path: CHAT,
     request: |_| String::new(),
     serve: |arrival, _| honest(reply::chat, arrival.tokens(), 10),

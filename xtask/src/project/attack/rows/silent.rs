@@ -17,6 +17,7 @@ const fn hidden(name: &'static str, what: &'static str, serve: Serve) -> Row {
         limit: 100,
         tries: 60,
         client: Client::Reads,
+        frees_errors: false,
         path: CHAT,
         request: |_| bodies::chat(json!({})).to_string(),
         serve,
@@ -144,9 +145,10 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         expected: Expected::GoesOn,
+        frees_errors: true,
         ..hidden(
             "own-errors",
-            "two of three are 500 or 529 in the API's own shape, and free",
+            "two of three are 500 or 529 in the API's own shape, and free (`--server-errors free`)",
             |arrival, number| {
                 if number % 3 == 2 {
                     return honest(reply::chat, arrival.tokens(), 20);
@@ -160,10 +162,19 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         expected: Expected::RestsOn(Assumption::ErrorsAreFree),
-        ..hidden("billed-errors", "it bills for errors in the API's own shape", |arrival, _| {
-            with_status(arrival, "500 Internal Server Error", OWN_ERROR)
-        })
+        frees_errors: true,
+        ..hidden(
+            "billed-errors",
+            "it bills for errors in the API's own shape (`--server-errors free`)",
+            |arrival, _| with_status(arrival, "500 Internal Server Error", OWN_ERROR),
+        )
     },
+    hidden("proxy-errors", "a proxy's errors in the API's own shape are billed", |arrival, _| {
+        with_status(arrival, "500 Internal Server Error", OWN_ERROR)
+    }),
+    hidden("proxy-inner-errors", "a proxy's errors inside status 200 are billed", |arrival, _| {
+        with_status(arrival, "200 OK", OWN_ERROR)
+    }),
     Row {
         expected: Expected::RestsOn(Assumption::ReportsAreTrue),
         ..hidden("false-usage", "it bills more tokens than it reports", |arrival, _| Serving {
