@@ -5,8 +5,9 @@
 //!
 //! # Invariants
 //!
-//! 1. A token's signal is set once and never changes. Its urgency only rises.
-//! 2. A token that is cancelled has a signal: the signal is set before the urgency can be read and before
+//! 1. A token keeps its signals in order of arrival, each once and at most 64; the first never changes. Its urgency only
+//!    rises.
+//! 2. A token that is cancelled has a signal: it is there before the urgency can be read and before
 //!    anyone is woken.
 //! 3. A token is cancelled at least as urgently as its parent is. A child of a cancelled token is born
 //!    cancelled.
@@ -79,16 +80,22 @@ impl CancelToken {
 
     /// Cancels this token and all below it, and says whether this token was not cancelled before.
     ///
-    /// The first signal wins: a token that has one keeps it, here and below. A later [`Urgency::Now`] makes a
-    /// graceful cancellation urgent and keeps its signal; urgency never falls.
+    /// The first signal stays [the signal](Self::signal), here and below; later ones are [kept](Self::signals) too, up to
+    /// 64. A later [`Urgency::Now`] makes a graceful cancellation urgent; urgency never falls.
     pub fn cancel(&self, signal: StopSignal, urgency: Urgency) -> bool {
         self.handle.cancel(Arc::new(signal), urgency)
     }
 
-    /// Why it was cancelled.
+    /// Why it was cancelled first.
     #[must_use]
     pub fn signal(&self) -> Option<Arc<StopSignal>> {
         self.handle.signal()
+    }
+
+    /// Every cancellation that reached it, in order of arrival; equal ones once. O(signals), at most 64.
+    #[must_use]
+    pub fn signals(&self) -> Vec<Arc<StopSignal>> {
+        self.handle.signals()
     }
 
     /// How urgently it was cancelled.

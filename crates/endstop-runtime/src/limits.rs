@@ -36,6 +36,9 @@ pub(crate) const MAX_MESSAGE_BYTES: u64 = 1024;
 /// of zero does not keep a core busy.
 pub const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(1);
 
+/// How many cancellations a token keeps: a run's record has no more of them either.
+pub(crate) const MAX_CANCELLATIONS: usize = 64;
+
 /// Sub-agents that a report lists; further ones are counted.
 pub(crate) const MAX_CHILDREN: usize = 256;
 /// Runs that a reporter counts at the same time; it forgets the oldest of those that never ended.

@@ -99,6 +99,26 @@ fn a_child_that_was_cancelled_before_keeps_its_signal_and_takes_the_urgency() {
 }
 
 #[test]
+fn later_cancellations_are_kept_in_order_of_arrival_and_equal_ones_once() {
+    let root = CancelToken::new();
+    let child = root.child();
+    child.cancel(signal("child"), Urgency::Now);
+    for name in ["stop", "kill", "stop", "late"] {
+        root.cancel(signal(name), Urgency::Graceful);
+    }
+    let messages = |token: &CancelToken| {
+        token.signals().iter().map(|signal| signal.message.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(messages(&root), ["stop", "kill", "late"]);
+    assert_eq!(messages(&child), ["child", "stop", "kill", "late"]);
+    assert_eq!(messages(&root.child()), ["stop", "kill", "late"]);
+    for n in 0..1_000 {
+        root.cancel(signal(&n.to_string()), Urgency::Graceful);
+    }
+    assert_eq!((root.signals().len(), child.signals().len()), (64, 64));
+}
+
+#[test]
 fn below_a_gracefully_cancelled_child_of_a_root_that_is_cut_nothing_is_missed() {
     // The child is below the urgency of the root's cut, and its own child must be reached through it.
     let root = CancelToken::new();
@@ -343,6 +363,8 @@ fn a_source_keeps_the_first_message_until_it_is_reset() {
     let signal = clone.signal().unwrap();
     assert_eq!(signal.reason, StopReason::UserRequested);
     assert_eq!(signal.message, "stop that");
+    let messages: Vec<_> = source.signals().into_iter().map(|signal| signal.message).collect();
+    assert_eq!(messages, ["stop that", "and that"]);
 
     clone.reset();
     assert!(!source.is_cancellation_requested());
@@ -381,5 +403,10 @@ async fn a_source_tells_of_an_abort_alone_even_across_a_reset() {
     assert!(!waiting.is_finished(), "and a reset is no abort");
     source.cancel("first");
     source.abort("second");
-    assert_eq!(waiting.await.unwrap().message, "first", "the first message stands");
+    assert_eq!(waiting.await.unwrap().message, "first", "a run hears of the first at once");
+    assert_eq!(
+        source.signals().pop().unwrap().message,
+        "second",
+        "and of later ones where it asks"
+    );
 }

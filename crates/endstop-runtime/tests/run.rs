@@ -12,7 +12,7 @@ use endstop_core::expr::parse;
 use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
 use endstop_core::run::{Directive, Run, Status};
-use endstop_core::signal::{StopReason, StopSignal};
+use endstop_core::signal::{StopReason, StopSignal, StopSignals};
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 use endstop_core::wire::v1::trace::Line;
 use endstop_price::PriceTable;
@@ -93,12 +93,7 @@ fn a_limit_of_three_steps_admits_three_wherever_they_are_taken() {
     child.begin();
     assert!(step(&run, &pricing, 10, 10));
     assert!(step(&child, &pricing, 10, 10));
-    assert!(
-        step(&child, &pricing, 10, 10),
-        "{} {}",
-        run.look(|r| r.explain()),
-        child.look(|r| r.explain())
-    );
+    assert!(step(&child, &pricing, 10, 10), "{}", child.look(Run::explain));
     assert!(!step(&child, &pricing, 10, 10));
     assert_eq!(
         run.look(|run| run.last_stop_signal().expect("it stopped").reason),
@@ -312,6 +307,33 @@ fn a_person_stops_for_good_what_was_over() {
     assert_eq!(looser.status(), Status::Stopped);
     let reason = looser.look(|run| run.stop_reason());
     assert_eq!(reason, Some(StopReason::UserRequested));
+}
+
+#[test]
+fn cancellations_after_the_first_stand_in_the_record_once_each_and_those_after_the_stop_as_late() {
+    let (run, pricing) = (root("steps >= 9"), pricing());
+    let cancel = |message: &str| {
+        let signal = StopSignal::new(StopReason::UserRequested).with_message(message);
+        run.token().cancel(signal, Urgency::Graceful);
+    };
+    let call = call(&pricing, 10, 10);
+    assert!(run.begin_step(&call).admits());
+    let open = run.begin_call(&call).expect("a call that fits");
+    cancel("person");
+    run.checkpoint();
+    cancel("switch");
+    run.checkpoint();
+    open.replied(&Outcome::default());
+    run.record(&EventKind::StepEnd, Detail::None);
+    cancel("again");
+    run.checkpoint();
+    run.checkpoint();
+    let record = run.look(Run::trip_record);
+    let messages =
+        |signals: &StopSignals| signals.iter().map(|it| it.message.clone()).collect::<Vec<_>>();
+    assert_eq!(messages(&record.signals), ["person", "switch"]);
+    assert_eq!(messages(&record.late_signals), ["again"]);
+    assert_eq!(run.look(Run::stop_reason), Some(StopReason::UserRequested));
 }
 
 #[test]

@@ -39,12 +39,13 @@ impl InMemoryCancellationSource {
         Self::default()
     }
 
-    /// Requests a cancellation: what is in flight finishes. The first message stands until [`reset`](Self::reset).
+    /// Requests a cancellation: what is in flight finishes. The first message is that of the stop, until
+    /// [`reset`](Self::reset).
     pub fn cancel(&self, message: impl Into<String>) {
         self.request().cancel(signal(message), Urgency::Graceful);
     }
 
-    /// Requests that what is in flight is aborted as well. The message stands unless there is one already.
+    /// Requests that what is in flight is aborted as well.
     pub fn abort(&self, message: impl Into<String>) {
         self.request().cancel(signal(message), Urgency::Now);
     }
@@ -67,10 +68,17 @@ impl InMemoryCancellationSource {
         self.request().is_cancelled()
     }
 
-    /// The request as a signal with the reason `user_requested`.
+    /// The first request as a signal with the reason `user_requested`.
     #[must_use]
     pub fn signal(&self) -> Option<StopSignal> {
         self.request().signal().map(|signal| StopSignal::clone(&signal))
+    }
+
+    /// Every request since the last [`reset`](Self::reset) as a signal, the earliest first; equal ones once, and at
+    /// most 64.
+    #[must_use]
+    pub fn signals(&self) -> Vec<StopSignal> {
+        self.request().signals().iter().map(|signal| StopSignal::clone(signal)).collect()
     }
 
     /// Resolves when a cancellation is requested, at once if it already is; also if the request is taken back
@@ -83,7 +91,8 @@ impl InMemoryCancellationSource {
         self.request().cancelled().await;
     }
 
-    /// Resolves when an abort is requested, at once if it already is, with its signal.
+    /// Resolves when an abort is requested, at once if it already is, with the signal of the first
+    /// request.
     ///
     /// # Cancel safety
     ///

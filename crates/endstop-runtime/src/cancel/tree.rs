@@ -8,6 +8,7 @@ use std::task::Waker;
 use endstop_core::signal::StopSignal;
 
 use super::Urgency;
+use crate::limits::MAX_CANCELLATIONS;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard};
 
@@ -54,7 +55,8 @@ struct Node {
     parent: Option<u64>,
     children: BTreeSet<u64>,
     level: Arc<Level>,
-    signal: Option<std::sync::Arc<StopSignal>>,
+    /// In order of arrival.
+    signals: Vec<std::sync::Arc<StopSignal>>,
     waiters: BTreeMap<u64, Waiter>,
 }
 
@@ -74,16 +76,16 @@ impl Nodes {
 
     fn add(&mut self, parent: Option<u64>) -> (u64, Arc<Level>) {
         let id = self.next_key();
-        let mut signal = None;
+        let mut signals = Vec::new();
         let mut urgency = None;
         if let Some(parent) = parent.and_then(|parent| self.by_id.get_mut(&parent)) {
-            signal.clone_from(&parent.signal);
+            signals.clone_from(&parent.signals);
             urgency = parent.level.get();
             parent.children.insert(id);
         }
         let level = Arc::new(Level::new(urgency));
         let (children, waiters) = (BTreeSet::new(), BTreeMap::new());
-        let node = Node { parent, children, level: Arc::clone(&level), signal, waiters };
+        let node = Node { parent, children, level: Arc::clone(&level), signals, waiters };
         self.by_id.insert(id, node);
         (id, level)
     }
@@ -103,8 +105,8 @@ impl Nodes {
         Some(node)
     }
 
-    /// Raises a node and all below it to `urgency`, with `signal` where there is none. Who is to be woken is
-    /// added to `woken`.
+    /// Raises a node and all below it to `urgency`, with `signal` as their last one. Who is to be woken is added to
+    /// `woken`.
     fn raise(
         &mut self,
         id: u64,
@@ -115,13 +117,20 @@ impl Nodes {
         let mut pending = vec![id];
         while let Some(id) = pending.pop() {
             let Some(node) = self.by_id.get_mut(&id) else { continue };
-            if node.level.get() >= Some(urgency) {
+            let is_known = node.signals.len() >= MAX_CANCELLATIONS || node.signals.contains(signal);
+            let is_raised = node.level.get() >= Some(urgency);
+            if is_known && is_raised {
                 // So is everything below it.
                 continue;
             }
-            node.signal.get_or_insert_with(|| std::sync::Arc::clone(signal));
-            node.level.set(urgency);
-            woken.extend(node.waiters.extract_if(.., |_, w| w.least <= urgency).map(|(_, w)| w));
+            if !is_known {
+                node.signals.push(std::sync::Arc::clone(signal));
+            }
+            if !is_raised {
+                node.level.set(urgency);
+                let woken_here = node.waiters.extract_if(.., |_, w| w.least <= urgency);
+                woken.extend(woken_here.map(|(_, w)| w));
+            }
             pending.extend(&node.children);
         }
     }
@@ -165,7 +174,11 @@ impl Handle {
     }
 
     pub(super) fn signal(&self) -> Option<std::sync::Arc<StopSignal>> {
-        self.nodes().by_id.get(&self.id)?.signal.clone()
+        self.nodes().by_id.get(&self.id)?.signals.first().cloned()
+    }
+
+    pub(super) fn signals(&self) -> Vec<std::sync::Arc<StopSignal>> {
+        self.nodes().by_id.get(&self.id).map(|node| node.signals.clone()).unwrap_or_default()
     }
 
     /// Lists a waiter, in place of the one under `key` if that is still there, and returns its key; `None`

@@ -256,17 +256,18 @@ impl RunHandle {
         self.node.look_at_kill_switch();
     }
 
-    /// Records a cancellation that has reached the run. A run that is over does not take it.
-    pub fn take_cancellation(&self) {
-        self.node.take_cancellation();
+    /// Records the cancellations that have reached the run, each once: after the stop, as late signals. A run that
+    /// completed does not take them.
+    pub fn take_cancellations(&self) {
+        self.node.take_cancellations();
     }
 
     /// Looks at the kill switch and at cancellations, and returns the status then.
     pub fn checkpoint(&self) -> Status {
         self.node.look_at_kill_switch();
         if self.node.token.is_cancelled() {
-            self.node.take_cancellation();
-            self.node.take_late_cancellation();
+            self.node.take_cancellations();
+            self.node.take_late_cancellations();
         }
         self.status()
     }

@@ -70,6 +70,8 @@ pub(crate) struct RunCore {
     /// The pause from outside is that of an ancestor.
     pub(super) shares_pause: bool,
     pub(super) refused_call: Option<RefusedCall>,
+    /// Cancellations of the token that are recorded.
+    cancellations_taken: usize,
     /// The most output tokens that a provider counted of one call, of the run or a descendant, in this process.
     pub(super) largest_output: u64,
     last_wall: LastWall,
@@ -85,6 +87,7 @@ impl RunCore {
             is_out_of_budget: false,
             shares_pause: false,
             refused_call: None,
+            cancellations_taken: 0,
             largest_output: 0,
             last_wall: None,
         }
@@ -238,8 +241,9 @@ impl RunNode {
             next = node.parent.as_deref();
         }
         if let Some(message) = self.tree.kill.as_ref().and_then(|kill| kill.on()) {
-            self.tree.root.cancel(kill_signal(message), Urgency::Now);
-            self.token.cancel(kill_signal(String::new()), Urgency::Now);
+            let signal = kill_signal(message);
+            self.tree.root.cancel(signal.clone(), Urgency::Now);
+            self.token.cancel(signal, Urgency::Now);
         }
     }
 
@@ -249,9 +253,10 @@ impl RunNode {
             if let Some(message) = kill.and_then(|kill| kill.on()) {
                 self.token.cancel(kill_signal(message), Urgency::Now);
             }
-            let cancelled = token.and_then(|token| Some((token.signal()?, token.urgency()?)));
-            if let Some((signal, urgency)) = cancelled {
-                self.token.cancel((*signal).clone(), urgency);
+            if let Some((token, urgency)) = token.and_then(|it| it.urgency().map(|now| (it, now))) {
+                for signal in token.signals() {
+                    self.token.cancel((*signal).clone(), urgency);
+                }
             }
         }
     }
@@ -262,25 +267,38 @@ impl RunNode {
         self.look_at_in_flight(CancelToken::urgency) == Some(Urgency::Now)
     }
 
-    /// Records a cancellation that has reached the run. A run that is over does not take it.
-    pub(super) fn take_cancellation(&self) {
-        let Some(signal) = self.token.signal() else { return };
-        if !is_over(self.core().run.status()) {
+    /// Records the cancellations that have reached the run and are not recorded yet, late ones too. A run that completed
+    /// does not take them.
+    pub(super) fn take_cancellations(&self) {
+        let is_open = |status| status != Status::Completed;
+        for signal in self.new_cancellations(is_open) {
             self.record_cancellation(&signal);
         }
     }
 
-    /// Records a cancellation of a root run that is over but could continue with its next step or under another
-    /// policy: a run that a person cancelled does not.
-    pub(super) fn take_late_cancellation(&self) {
-        let Some(signal) = self.token.signal() else { return };
-        let is_new = {
-            let core = self.core();
-            is_over(core.run.status()) && !core.run.has_raised(StopReason::UserRequested)
-        };
-        if is_new && self.parent.is_none() && signal.reason == StopReason::UserRequested {
-            self.record_cancellation(&signal);
+    /// Records cancellations of a root run that completed but could continue with its next step or under another policy: a
+    /// run that a person cancelled does not.
+    pub(super) fn take_late_cancellations(&self) {
+        if self.parent.is_some() {
+            return;
         }
+        for signal in self.new_cancellations(is_over) {
+            if signal.reason == StopReason::UserRequested {
+                self.record_cancellation(&signal);
+            }
+        }
+    }
+
+    /// The cancellations that nobody has taken yet, if the run has such a status.
+    fn new_cancellations(&self, takes: impl Fn(Status) -> bool) -> Vec<Arc<StopSignal>> {
+        let mut signals = self.token.signals();
+        let mut core = self.core();
+        if !takes(core.run.status()) {
+            return Vec::new();
+        }
+        let taken = core.cancellations_taken.min(signals.len());
+        core.cancellations_taken = core.cancellations_taken.max(signals.len());
+        signals.split_off(taken)
     }
 
     fn record_cancellation(&self, signal: &StopSignal) {

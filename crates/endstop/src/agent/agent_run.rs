@@ -62,8 +62,6 @@ pub(in crate::agent) struct AgentRun {
     context: ContextBound,
     /// The retry model answers until the step is over.
     uses_retry_model: bool,
-    /// The core knows of the cancellation that has reached the run.
-    is_cancellation_told: bool,
     stored: Option<Stored>,
     /// The run had ended before it was executed, and nothing has let it continue.
     was_over: bool,
@@ -115,7 +113,7 @@ impl AgentRun {
         if is_new {
             self.run().look_at_kill_switch();
             if self.run().token().is_cancelled() {
-                self.take_cancellation();
+                self.run().take_cancellations();
             }
             let agent = Some(self.agent.name.as_str());
             let begin = EventKind::RunBegin { agent, depth: self.run().info().depth };
@@ -151,16 +149,9 @@ impl AgentRun {
         self.run().look_at_kill_switch();
         self.ask_sources().await;
         if self.run().token().is_cancelled() {
-            self.take_cancellation();
+            self.run().take_cancellations();
         }
         self.flow()
-    }
-
-    /// A cancellation that has reached the run. A run that has just ended by itself ends by it all the same.
-    fn take_cancellation(&mut self) {
-        if !std::mem::replace(&mut self.is_cancellation_told, true) {
-            self.run().take_cancellation();
-        }
     }
 
     /// Whether a continuation may be asked for: not against a cancellation, a parent, or an empty budget.
@@ -318,6 +309,7 @@ impl AgentRun {
     /// Everything is over, or paused.
     pub(super) async fn end(&mut self) {
         self.hooks(Trigger::AfterExecution, About::default()).await;
+        self.run().take_cancellations();
         if self.flow() == Flow::Stop {
             // Messages of hooks do not begin a new run when the state is executed again.
             self.state.execution.messages_told = self.state.messages.len();
@@ -384,10 +376,12 @@ impl AgentRun {
             next = node.parent.as_ref();
         }
         for (source, token) in sources {
-            let mut asked = source.cancellation_signal(&self.state);
-            let signal = self.wait_for_hooks(&mut asked, None).await;
-            if let Waited::Done(Some(signal)) = signal {
-                token.cancel(signal, Urgency::Graceful);
+            let mut asked = source.cancellation_signals(&self.state);
+            let signals = self.wait_for_hooks(&mut asked, None).await;
+            if let Waited::Done(signals) = signals {
+                signals.into_iter().for_each(|signal| {
+                    token.cancel(signal, Urgency::Graceful);
+                });
             }
         }
     }

@@ -19,12 +19,12 @@ use endstop_runtime::cancel::InMemoryCancellationSource;
 /// struct Revoked(Vec<&'static str>);
 ///
 /// impl CancellationSource for Revoked {
-///     fn cancellation_signal<'a>(
-///         &'a self,
-///         state: &'a AgentState,
-///     ) -> BoxFuture<'a, Option<StopSignal>> {
-///         let is_listed = self.0.contains(&state.label.as_str());
-///         Box::pin(async move { is_listed.then(|| StopSignal::new(StopReason::UserRequested)) })
+///     fn cancellation_signals<'a>(&'a self, state: &'a AgentState) -> BoxFuture<'a, Vec<StopSignal>> {
+///         let mut signals = Vec::new();
+///         if self.0.contains(&state.label.as_str()) {
+///             signals.push(StopSignal::new(StopReason::UserRequested));
+///         }
+///         Box::pin(async { signals })
 ///     }
 /// }
 ///
@@ -40,16 +40,14 @@ use endstop_runtime::cancel::InMemoryCancellationSource;
 /// # }
 /// ```
 pub trait CancellationSource: Send + Sync {
-    /// The signal to stop by, if there is one. Cooperative: what is in flight finishes. The state is that of the run
-    /// whose checkpoint it is: the agent's own, or one below it.
+    /// The signals to stop by, the earliest first; none to go on. The first decides, later ones are recorded, and equal
+    /// ones count once, so a source may give them at each checkpoint. Cooperative: what is in flight finishes. The state
+    /// is that of the run whose checkpoint it is: the agent's own, or one below it.
     ///
     /// # Cancel safety
     ///
     /// The loop drops the future if the run is aborted before it resolves, and makes another at the next checkpoint.
-    fn cancellation_signal<'a>(
-        &'a self,
-        state: &'a AgentState,
-    ) -> BoxFuture<'a, Option<StopSignal>>;
+    fn cancellation_signals<'a>(&'a self, state: &'a AgentState) -> BoxFuture<'a, Vec<StopSignal>>;
 
     /// Resolves when an abort is requested, so that calls in flight are aborted at once. Never, unless the source can
     /// tell.
@@ -63,8 +61,8 @@ pub trait CancellationSource: Send + Sync {
 }
 
 impl CancellationSource for InMemoryCancellationSource {
-    fn cancellation_signal<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>> {
-        Box::pin(std::future::ready(self.signal()))
+    fn cancellation_signals<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Vec<StopSignal>> {
+        Box::pin(std::future::ready(self.signals()))
     }
 
     fn aborted(&self) -> BoxFuture<'_, StopSignal> {

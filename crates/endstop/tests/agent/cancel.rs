@@ -62,14 +62,21 @@ fn enough(source: &str) -> StopSignal {
         .with_source(source)
 }
 
+/// The messages of all signals in the trip record, late ones too.
+fn recorded(state: &AgentState) -> Vec<String> {
+    let record = state.execution.trip_record.as_ref().unwrap();
+    let all = record.signals.iter().chain(&record.late_signals);
+    all.map(|signal| signal.message.clone()).collect()
+}
+
 #[derive(Clone, Default)]
 struct Flag(Arc<AtomicBool>);
 
 impl CancellationSource for Flag {
-    fn cancellation_signal<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>> {
+    fn cancellation_signals<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Vec<StopSignal>> {
         Box::pin(async {
             tokio::task::yield_now().await;
-            self.0.load(Ordering::SeqCst).then(|| enough("flag"))
+            self.0.load(Ordering::SeqCst).then(|| enough("flag")).into_iter().collect()
         })
     }
 }
@@ -78,8 +85,8 @@ impl CancellationSource for Flag {
 struct Bell(CancelToken);
 
 impl CancellationSource for Bell {
-    fn cancellation_signal<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>> {
-        Box::pin(std::future::ready(None))
+    fn cancellation_signals<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Vec<StopSignal>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 
     fn aborted(&self) -> BoxFuture<'_, StopSignal> {
@@ -583,7 +590,7 @@ async fn a_source_that_can_only_be_asked_reaches_runs_below() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_signal_wins() {
+async fn the_first_signal_decides_and_later_ones_are_recorded() {
     let model = streaming();
     let token = CancelToken::new();
     let source = InMemoryCancellationSource::new();
@@ -602,6 +609,8 @@ async fn the_first_signal_wins() {
     assert_eq!((signal.message.as_str(), signal.source.as_deref()), ("enough", Some("person")));
     // The second one is the more urgent one all the same.
     assert_eq!((model.dropped(), state.execution.at_ms), (1, 250));
+    let messages = recorded(&state);
+    assert_eq!(messages, ["enough", "something else"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -623,6 +632,10 @@ async fn ctrl_c_is_graceful_at_first_and_cuts_at_the_second() {
     assert_eq!((model.dropped(), state.execution.at_ms), (1, 480));
     let signal = state.last_stop_signal().unwrap();
     assert_eq!(signal.source.as_deref(), Some("interrupt"));
+    let mut again = Interrupts::new();
+    let pressed = [again.interrupt(), again.interrupt()];
+    let expected = pressed.map(|stage| stage.cancellation().unwrap().0.message);
+    assert_eq!(recorded(&state), expected);
     assert_eq!(signal.message, "interrupted; once more to stop at once");
     assert!(state.explain().contains("user_requested"), "{}", state.explain());
     assert_eq!(state.current_response(), Some("one   two   three four  "));

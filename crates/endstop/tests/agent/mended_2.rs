@@ -260,10 +260,10 @@ impl Hook for Hour {
 }
 
 impl CancellationSource for Hour {
-    fn cancellation_signal<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>> {
+    fn cancellation_signals<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Vec<StopSignal>> {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(3_600)).await;
-            None
+            Vec::new()
         })
     }
 }

@@ -19,8 +19,8 @@ impl Hook for Hangs {
 }
 
 impl CancellationSource for Hangs {
-    fn cancellation_signal<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Option<StopSignal>> {
-        tokio::time::sleep(Duration::from_secs(3_600)).map(|()| None).boxed()
+    fn cancellation_signals<'a>(&'a self, _: &'a AgentState) -> BoxFuture<'a, Vec<StopSignal>> {
+        tokio::time::sleep(Duration::from_secs(3_600)).map(|()| Vec::new()).boxed()
     }
 }
 

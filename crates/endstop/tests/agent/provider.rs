@@ -133,7 +133,10 @@ async fn too_many_requests_and_server_errors_are_asked_again_as_the_server_says(
         assert_eq!(state.final_response(), Some("All done."), "{shape}: {}", state.explain());
         assert_eq!((server.seen().len(), state.steps()[0].attempts), (3, 3));
         assert!(begun.elapsed() >= Duration::from_secs(1));
-        assert_eq!((state.usage().total(), state.steps()[0].errors.len()), (120, 2));
+        // The server is no provider's own API, so what its 500 cost is unknown and charged; its 429 is free.
+        let (usage, step) = (state.usage(), &state.steps()[0]);
+        assert!(usage.total() > 120 && usage.output == 20, "{shape}: {usage:?}");
+        assert_eq!((step.is_estimate, step.errors.len()), (true, 2), "{shape}");
         // What no attempt mends is asked once.
         let server = Server::start(vec![error(401)]).await;
         let state = asking(&server, shape, "steps >= 9").build().unwrap().run("Go.").await.unwrap();

@@ -148,7 +148,6 @@ fn agent_run(
         node: Arc::new(node),
         state,
         uses_retry_model: false,
-        is_cancellation_told: false,
         stored,
         was_over: false,
         unanswered: None,
@@ -266,7 +265,9 @@ fn look(tasks: &mut JoinSet<()>, agent: &Inner, outside: ExternalStop, token: &C
             let Some(signal) = outer.signal() else { return };
             token.cancel((*signal).clone(), Urgency::Graceful);
             outer.aborted().await;
-            token.cancel((*signal).clone(), Urgency::Now);
+            for signal in outer.signals() {
+                token.cancel((*signal).clone(), Urgency::Now);
+            }
         });
     }
     for source in &agent.sources {
