@@ -159,6 +159,13 @@ impl Gateway {
         self.registry.get(id).map(|entry| entry.handle().clone())
     }
 
+    /// Returns the fields of the requests of a run that Endstop does not know, each once. They passed, and may have changed
+    /// the price. None for an unknown run, and for one without a limit of tokens or cost.
+    #[must_use]
+    pub fn unknown_fields(&self, id: &RunId) -> Vec<String> {
+        self.registry.get(id).map(|entry| entry.unknown_fields().all()).unwrap_or_default()
+    }
+
     /// Returns every run in memory, in order of their ids.
     #[must_use]
     pub fn runs(&self) -> Vec<RunHandle> {

@@ -27,6 +27,8 @@ pub(crate) const MAX_METHOD: usize = 32;
 /// Levels of sub-agents that a request can name; a deeper one belongs to the last of these. Each level is a run with
 /// its own state.
 pub(crate) const MAX_CHILD_DEPTH: usize = 8;
+/// Unknown fields of requests that are kept of a run, to name them: more are noise.
+pub(crate) const MAX_UNKNOWN_FIELDS: usize = 32;
 /// Bytes of a command to the control API: a few short fields.
 pub(crate) const MAX_COMMAND: usize = 16 << 10;
 

@@ -16,6 +16,7 @@ mod prices;
 mod registry;
 mod response_history;
 mod run_log;
+mod unknown_fields;
 
 pub(crate) use conversation::{ConversationState, ConversationStep, stop_of};
 pub(crate) use conversation_memory::{InputBound, MessageDigests, RequestIdentity};

@@ -4,6 +4,7 @@
 //! than its bytes tell: images, documents with pages, recordings, and all that is only referred to.
 
 use crate::Api;
+use crate::price_fields::with_underscores;
 use crate::provider_tools::matches;
 
 /// Most tokens that an image is counted as, whatever its size: its bytes say nothing about them. Above what the
@@ -139,14 +140,17 @@ const fn keyed(name: &'static str) -> ContentKind {
     ContentKind { apis: GEMINI, mark: ContentMark::Key(name), hold: ContentHold::Parts }
 }
 
-/// The kinds of content. The first that fits counts. A part of any other kind is held as its bytes and the parts inside
-/// it.
+/// The kinds of content. The first that fits counts. A part with another `type`, and one of Gemini with another key, is
+/// refused by it; a part without either is held as its bytes and the parts inside it.
 ///
 /// Sources: the API references of OpenAI ("Create chat completion", "Create a model response"), Anthropic ("Create a
-/// message") and Google ("Content"). An image that a tool
+/// message") and Google ("Content"), as their clients for Python have them (`openai` and `anthropic` of August 2026,
+/// `google-genai` of August 2026); for `agent_message`, `configuration_update`, `context_compaction`,
+/// `compaction_summary` and `encrypted_content` the items that Codex sends. An image that a tool
 /// made is input again, by its id too (OpenAI's documentation, "Image generation"). `audio_url`, `video`, `video_url` and other addresses are of servers that copy
 /// OpenAI's APIs. Anthropic charges each page of a document as text and image (its documentation, "PDF support").
-/// Google counts recordings by the second, and videos by the frame too (its documentation, "Video understanding").
+/// Google counts recordings by the second, and videos by the frame too (its documentation, "Video understanding"). `reference` is of
+/// Mistral ("Citations and references").
 pub const CONTENT_KINDS: &[ContentKind] = {
     use ContentHold::{
         Bytes, Image, KeptItem, KeptOutput, KeptSpeech, MadeImage, Parts, Recording,
@@ -188,12 +192,21 @@ pub const CONTENT_KINDS: &[ContentKind] = {
         typed(&[Api::Chat, Api::Responses], "refusal", Parts),
         typed(&[Api::Chat, Api::Responses], "function", Parts),
         typed(CHAT, "custom", Parts),
+        typed(CHAT, "reference", Parts),
         typed(RESPONSES, "input_text", Parts),
         typed(RESPONSES, "output_text", Parts),
         typed(RESPONSES, "summary_text", Parts),
         typed(RESPONSES, "reasoning_text", Parts),
         typed(RESPONSES, "message", Parts),
         typed(RESPONSES, "compaction", Parts),
+        typed(RESPONSES, "compaction_summary", Parts),
+        typed(RESPONSES, "compaction_trigger", Parts),
+        typed(RESPONSES, "context_compaction", Parts),
+        typed(RESPONSES, "configuration_update", Parts),
+        typed(RESPONSES, "additional_tools", Parts),
+        typed(RESPONSES, "agent_message", Parts),
+        typed(RESPONSES, "encrypted_content", Parts),
+        typed(RESPONSES, "program", Parts),
         typed(RESPONSES, "mcp_list_tools", Parts),
         typed(RESPONSES, "mcp_approval_request", Parts),
         typed(RESPONSES, "mcp_approval_response", Parts),
@@ -202,16 +215,28 @@ pub const CONTENT_KINDS: &[ContentKind] = {
         typed(MESSAGES, "thinking", Parts),
         typed(MESSAGES, "redacted_thinking", Parts),
         typed(MESSAGES, "tool_reference", Parts),
+        typed(MESSAGES, "tool_addition", Parts),
+        typed(MESSAGES, "tool_removal", Parts),
+        typed(MESSAGES, "mid_conv_system", Parts),
+        typed(MESSAGES, "fallback", Parts),
         typed(MESSAGES, "compaction", Parts),
         typed(MESSAGES, "*tool_use", Parts),
         typed(MESSAGES, "*_result", Parts),
+        typed(MESSAGES, "*_output", Parts),
         typed(MESSAGES, "*_error", Parts),
         keyed("text"),
         keyed("functionCall"),
         keyed("functionResponse"),
         keyed("executableCode"),
         keyed("codeExecutionResult"),
+        keyed("toolCall"),
+        keyed("toolResponse"),
+        keyed("audioTranscription"),
+        keyed("thought"),
         keyed("thoughtSignature"),
+        keyed("videoMetadata"),
+        keyed("mediaResolution"),
+        keyed("partMetadata"),
     ]
 };
 
@@ -241,6 +266,25 @@ impl ContentMark {
             Self::IdIn(_) | Self::Key(_) => false,
         }
     }
+}
+
+/// Whether a `type` is one of a kind of content.
+pub(crate) fn is_known_type(own: &str) -> bool {
+    CONTENT_KINDS.iter().any(|kind| match kind.mark {
+        ContentMark::Type(pattern) => matches(pattern, own),
+        ContentMark::Source(name, _) => name == own,
+        _ => false,
+    })
+}
+
+/// Whether a key of a part of Gemini is one of a kind of content, in either spelling.
+pub(crate) fn is_known_key(own: &str) -> bool {
+    let has = |key: &str| key == own || own.contains('_') && with_underscores(key) == own;
+    CONTENT_KINDS.iter().any(|kind| match kind.mark {
+        ContentMark::Object(key) | ContentMark::Key(key) => has(key),
+        ContentMark::Inline(_) => has("inlineData"),
+        _ => false,
+    })
 }
 
 /// The hold of a part.

@@ -49,6 +49,7 @@ mod delta_template;
 mod dialect;
 mod gemini;
 mod json;
+mod known_fields;
 mod limits;
 mod messages;
 mod output_contract;
@@ -78,9 +79,11 @@ pub use content_kinds::{
 };
 pub use dialect::{Api, Dialect, ErrorKind, StopText, StreamReader, WrittenResponse, is_done};
 pub use json::JsonError;
+pub use known_fields::KNOWN_FIELDS;
 pub use output_kinds::{OUTPUT_KINDS, OutputClass, OutputKind, OutputKinds, SPEECH};
 pub use price_fields::{
-    BACKGROUND, FieldRule, HEADERS, PRICE_FIELDS, PriceField, PriceHeader, STORED_CONVERSATION,
+    Attempts, BACKGROUND, FieldRule, HEADERS, PRICE_FIELDS, PriceField, PriceHeader,
+    STORED_CONVERSATION,
 };
 pub use provider_tools::{
     CallSize, ProviderTools, RunCap, TOOL_KINDS, ToolKind, ToolLimit, ToolPlace, ToolReads,

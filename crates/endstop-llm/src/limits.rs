@@ -5,6 +5,10 @@
 pub(crate) const MAX_ITEMS: usize = 1 << 16;
 /// Levels of parts inside parts (an image in a tool's result). Deeper ones have an unknown size.
 pub(crate) const MAX_PART_DEPTH: u8 = 8;
+/// Kinds of content and fields without a row that are kept of a request, to name them.
+pub(crate) const MAX_UNKNOWN_KINDS: usize = 8;
+/// Characters that are kept of a name that a request gives to something.
+pub(crate) const MAX_SHOWN_NAME: usize = 64;
 /// Models that may answer in a model's stead. Each of them is priced, so more are refused.
 pub(crate) const MAX_FALLBACKS: usize = 64;
 

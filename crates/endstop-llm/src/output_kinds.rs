@@ -110,6 +110,12 @@ pub struct OutputKinds {
 }
 
 impl OutputKinds {
+    /// Whether a modality is one that a row of the table names.
+    pub(crate) fn has_word(word: &str) -> bool {
+        let mut words = OUTPUT_KINDS.iter().filter_map(|kind| kind.word);
+        words.any(|own| own.eq_ignore_ascii_case(word))
+    }
+
     /// The outputs of a request of an API that asks for these modalities.
     pub(crate) fn of(api: Api, words: &[impl AsRef<str>]) -> Self {
         let is_asked = |kind: &OutputKind| {

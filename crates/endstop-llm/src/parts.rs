@@ -6,9 +6,10 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use crate::json::{Changes, Entry, FromJson, Key, Object, Raw, fields, parse, parse_noting};
+use crate::known_fields::unknown_fields;
 use crate::provider_tools::{has_max_uses, is_of_client};
 use crate::token_bound::TokenBound;
-use crate::{Api, CountRequest, Edits, MessageMark, ReadError, ToolLimit, ToolsOff};
+use crate::{Api, CallRequest, CountRequest, Edits, MessageMark, ReadError, ToolLimit, ToolsOff};
 
 fields! {
     Part<'j> {
@@ -109,7 +110,7 @@ pub(crate) fn arguments_of(arguments: Raw<'_>) -> Cow<'_, str> {
 pub(crate) fn fixed_marks(
     members: &[(Key<'_>, Raw<'_>)],
     messages: &str,
-    bound: TokenBound,
+    bound: &mut TokenBound,
 ) -> Result<Vec<MessageMark>, ReadError> {
     let mut marks = Vec::with_capacity(members.len());
     for (key, value) in members.iter().filter(|(key, _)| key.as_str() != messages) {
@@ -122,6 +123,22 @@ pub(crate) fn fixed_marks(
         }
     }
     Ok(marks)
+}
+
+/// A request with what is known once all of it has been read: the members that no table has, and the kinds of content.
+pub(crate) fn complete(
+    mut request: CallRequest,
+    api: Api,
+    members: &[(Key<'_>, Raw<'_>)],
+    bound: TokenBound,
+) -> CallRequest {
+    // A summary, and each attempt, is as long as the cap allows.
+    request.choices = request.choices.saturating_mul(request.more_reads.saturating_add(1));
+    request.unknown_fields = unknown_fields(api, members);
+    for kind in bound.into_unknown_kinds() {
+        request.note_unbounded(kind);
+    }
+    request
 }
 
 /// The beginning of a change of a body.

@@ -14,6 +14,8 @@ use crate::{CallRequest, ReadError, Thread};
 
 /// The name in `allow_unmetered` of a conversation that the upstream keeps.
 pub const STORED_CONVERSATION: &str = "stored_conversation";
+/// The name in `allow_unmetered` of a cache with a life of unknown price.
+const CACHE_LIFE: &str = "cache_control.ttl";
 /// The name in `allow_unmetered` of responses that are made later.
 pub const BACKGROUND: &str = "background";
 
@@ -45,16 +47,29 @@ pub enum FieldRule {
     Choices,
     /// The outputs that the response may have. See [`OUTPUT_KINDS`](crate::OUTPUT_KINDS).
     Modalities,
-    /// A tier of service: the higher of its price and the usual one. `auto` has the price of `priority`.
-    Tier,
-    /// A speed: the higher of its price and the usual one.
-    Speed,
-    /// Models that may answer in the model's stead: the most expensive of them.
-    Fallbacks,
-    /// `1h` anywhere in the request: all input at the price of a cache for an hour, if that is higher.
-    CacheHour,
-    /// A word that begins so: the provider makes a summary first, so the input and the output count twice.
-    Compaction(&'static str),
+    /// A tier of service out of these, in any case: the higher of its price and the usual one. `auto` has the price of
+    /// `priority`. Any other is refused by the name of the field.
+    Tier(&'static [&'static str]),
+    /// A speed out of these: the higher of its price and the usual one. Any other is refused by the name of the field.
+    Speed(&'static [&'static str]),
+    /// Models that may answer in the model's stead: the most expensive of them. What is no list of models, and a model with
+    /// an output cap or a speed of its own, is refused by the name of the field.
+    Fallbacks(Attempts),
+    /// How long a cache lives, anywhere in the request. `1h`: all input at the price of that, if it is higher. Anything but
+    /// that and `5m` is refused by this name.
+    CacheLife(&'static str),
+    /// Each change that the provider makes to the conversation first. One that begins so is a summary: a request of its own,
+    /// so the input and the output count once more. Others out of the list are free, and any other is refused by the
+    /// first key of the path.
+    Changes {
+        /// The beginning of the name of a summary.
+        summary: &'static str,
+        /// What the names of free changes begin with.
+        free: &'static [&'static str],
+    },
+    /// If it has anything, the provider makes a summary: a request of its own, so the input and the output count once
+    /// more.
+    Summary,
     /// A response that the upstream keeps: the tokens that were counted for it. Refused where they are not known.
     StoredResponse,
     /// Input that the upstream keeps: refused.
@@ -76,24 +91,32 @@ pub enum FieldRule {
     Free,
 }
 
+/// Which attempts of a request that may fall back to other models are billed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempts {
+    /// That of the model that answers.
+    Last,
+    /// Each: the input and the output count once more for each model.
+    All,
+}
+
 impl FieldRule {
-    /// The name in `allow_unmetered` by which it may be refused.
-    #[must_use]
-    pub const fn refusal(self) -> Option<&'static str> {
+    /// The name of its own in `allow_unmetered`.
+    const fn refusal(self) -> Option<&'static str> {
         match self {
             Self::StoredResponse | Self::StoredInput | Self::StoredThread => {
                 Some(STORED_CONVERSATION)
             }
             Self::Background => Some(BACKGROUND),
-            Self::Only { name, .. } | Self::Refused(name) => Some(name),
+            Self::Only { name, .. } | Self::Refused(name) | Self::CacheLife(name) => Some(name),
             Self::OutputCap
             | Self::Choices
             | Self::Modalities
-            | Self::Tier
-            | Self::Speed
-            | Self::Fallbacks
-            | Self::CacheHour
-            | Self::Compaction(_)
+            | Self::Tier(_)
+            | Self::Speed(_)
+            | Self::Fallbacks(_)
+            | Self::Changes { .. }
+            | Self::Summary
             | Self::Free => None,
         }
     }
@@ -106,18 +129,24 @@ const fn field(api: Api, path: &'static str, rule: FieldRule) -> PriceField {
 /// OpenRouter's plugin that searches the web, which is a tool at the provider.
 pub(crate) const SEARCH_PLUGIN: &str = "web";
 
+/// Tiers of OpenAI and of those who copy its API: of Groq `on_demand`, which is the usual one.
+const OPENAI_TIERS: &[&str] =
+    &["auto", "default", "flex", "priority", "fast", "scale", "standard", "on_demand"];
+
 /// The fields that change the price. [`TOOL_KINDS`](crate::TOOL_KINDS) has those that stand for tools at the provider, and
 /// [`HEADERS`] has the headers.
 ///
 /// Sources: the API references of OpenAI ("Create chat completion", "Create a model response"), Anthropic ("Create a
 /// message") and Google ("GenerateContentRequest"), and OpenRouter's documentation ("Model Fallbacks", "Plugins": those that
-/// heal responses and compress contexts are free, others have fees that no price list has). Anthropic's documentation:
-/// "Service tiers", "Prompt caching", "Compaction", "Data residency" (`inference_geo: us` costs a tenth more).
+/// heal responses and compress contexts are free, others have fees that no price list has; of several models the one that
+/// answers is billed). Anthropic's documentation: "Service tiers", "Prompt caching", "Compaction", "Refusals and fallback"
+/// (`usage.iterations` has each attempt), "Data residency" (`inference_geo: us` costs a tenth more). OpenAI's documentation:
+/// "Fast mode" (`fast` is served as `priority`), "Compaction". For `ultrafast` no price is published.
 pub const PRICE_FIELDS: &[PriceField] = {
     use Api::{Chat, Gemini, Messages, Responses};
     use FieldRule::{
-        Background, CacheHour, Choices, Compaction, Fallbacks, Free, Modalities, Only, OutputCap,
-        Refused, Speed, StoredInput, StoredResponse, StoredThread, Tier,
+        Background, CacheLife, Changes, Choices, Fallbacks, Free, Modalities, Only, OutputCap,
+        Refused, Speed, StoredInput, StoredResponse, StoredThread, Summary, Tier,
     };
     &[
         field(Chat, "max_tokens", OutputCap),
@@ -125,10 +154,10 @@ pub const PRICE_FIELDS: &[PriceField] = {
         field(Chat, "n", Choices),
         field(Chat, "best_of", Choices),
         field(Chat, "modalities", Modalities),
-        field(Chat, "service_tier", Tier),
-        field(Chat, "models", Fallbacks),
-        field(Chat, "fallbacks", Fallbacks),
-        field(Chat, "cache_control.ttl", CacheHour),
+        field(Chat, "service_tier", Tier(OPENAI_TIERS)),
+        field(Chat, "models", Fallbacks(Attempts::Last)),
+        field(Chat, "fallbacks", Fallbacks(Attempts::Last)),
+        field(Chat, "cache_control.ttl", CacheLife(CACHE_LIFE)),
         field(
             Chat,
             "plugins[].id",
@@ -139,22 +168,28 @@ pub const PRICE_FIELDS: &[PriceField] = {
         ),
         field(Chat, "store", Free),
         field(Responses, "max_output_tokens", OutputCap),
-        field(Responses, "service_tier", Tier),
-        field(Responses, "models", Fallbacks),
-        field(Responses, "fallbacks", Fallbacks),
-        field(Responses, "cache_control.ttl", CacheHour),
+        field(Responses, "service_tier", Tier(OPENAI_TIERS)),
+        field(Responses, "models", Fallbacks(Attempts::Last)),
+        field(Responses, "fallbacks", Fallbacks(Attempts::Last)),
+        field(Responses, "cache_control.ttl", CacheLife(CACHE_LIFE)),
+        field(Responses, "context_management[].type", Changes { summary: "compaction", free: &[] }),
         field(Responses, "previous_response_id", StoredResponse),
         field(Responses, "conversation", StoredInput),
         field(Responses, "prompt", StoredInput),
         field(Responses, "background", Background),
         field(Responses, "store", Free),
         field(Messages, "max_tokens", OutputCap),
-        field(Messages, "service_tier", Tier),
-        field(Messages, "speed", Speed),
-        field(Messages, "models", Fallbacks),
-        field(Messages, "fallbacks", Fallbacks),
-        field(Messages, "cache_control.ttl", CacheHour),
-        field(Messages, "context_management.edits[].type", Compaction("compact")),
+        field(Messages, "service_tier", Tier(&["auto", "standard_only", "standard", "priority"])),
+        field(Messages, "speed", Speed(&["standard", "fast"])),
+        field(Messages, "models", Fallbacks(Attempts::Last)),
+        field(Messages, "fallbacks", Fallbacks(Attempts::All)),
+        field(Messages, "cache_control.ttl", CacheLife(CACHE_LIFE)),
+        field(
+            Messages,
+            "context_management.edits[].type",
+            Changes { summary: "compact", free: &["clear_tool_uses_", "clear_thinking_"] },
+        ),
+        field(Messages, "compaction", Summary),
         field(Messages, "thread", StoredThread),
         field(Messages, "container.skills", Refused("container.skills")),
         field(
@@ -165,7 +200,7 @@ pub const PRICE_FIELDS: &[PriceField] = {
         field(Gemini, "generationConfig.maxOutputTokens", OutputCap),
         field(Gemini, "generationConfig.candidateCount", Choices),
         field(Gemini, "generationConfig.responseModalities", Modalities),
-        field(Gemini, "serviceTier", Tier),
+        field(Gemini, "serviceTier", Tier(&["unspecified", "standard", "flex", "priority"])),
         field(Gemini, "cachedContent", StoredInput),
     ]
 };
@@ -208,8 +243,11 @@ pub(crate) fn read(
         ..CallRequest::default()
     };
     for field in PRICE_FIELDS.iter().filter(|field| field.api == api) {
-        if field.rule == FieldRule::CacheHour {
+        if let FieldRule::CacheLife(name) = field.rule {
             request.may_write_1h = may_write_1h(body);
+            if let Some(life) = unknown_cache_life(body) {
+                request.note_unbounded(format!("{name}: {life}"));
+            }
             continue;
         }
         let mut values = Vec::new();
@@ -230,6 +268,24 @@ impl PriceField {
         self.path.rsplit('.').next().unwrap_or(self.path)
     }
 
+    /// Its first key, which is its name in `allow_unmetered` if its rule has none of its own.
+    pub(crate) fn first_key(&self) -> &'static str {
+        let first = self.path.split('.').next().unwrap_or(self.path);
+        first.trim_end_matches("[]")
+    }
+
+    /// The name in `allow_unmetered` by which it may be refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&'static str> {
+        match self.rule {
+            FieldRule::Tier(_) | FieldRule::Speed(_) => Some(self.key()),
+            FieldRule::Fallbacks(_) | FieldRule::Changes { .. } | FieldRule::Modalities => {
+                Some(self.first_key())
+            }
+            rule => rule.refusal(),
+        }
+    }
+
     /// Notes what a value of the field means for a request.
     fn apply(&self, value: Raw<'_>, request: &mut CallRequest) -> Result<(), ReadError> {
         match self.rule {
@@ -242,16 +298,27 @@ impl PriceField {
             FieldRule::Modalities => {
                 let words: Vec<_> = list(value)?.iter().filter_map(|word| word.text()).collect();
                 request.outputs = OutputKinds::of(self.api, &words);
-            }
-            FieldRule::Tier => request.context.service_tier = word(value),
-            FieldRule::Speed => request.context.speed = word(value),
-            FieldRule::Fallbacks => request.fallbacks.extend(list(value)?.into_iter().map(model)),
-            FieldRule::Compaction(begin) => {
-                if value.text().is_some_and(|kind| kind.starts_with(begin)) {
-                    request.may_compact = true;
-                    // A summary is as long as the cap allows, and so is the answer.
-                    request.choices = request.choices.max(2);
+                if let Some(unknown) = words.iter().find(|word| !OutputKinds::has_word(word)) {
+                    self.refuse(unknown, request);
                 }
+            }
+            FieldRule::Tier(known) => {
+                request.context.service_tier = self.known_word(value, known, request);
+            }
+            FieldRule::Speed(known) => {
+                request.context.speed = self.known_word(value, known, request);
+            }
+            FieldRule::Fallbacks(billed) => self.add_fallbacks(value, billed, request)?,
+            FieldRule::Changes { summary, free } => {
+                let kind = value.text().unwrap_or_default();
+                if kind.starts_with(summary) {
+                    request.more_reads = request.more_reads.saturating_add(1);
+                } else if !free.iter().any(|begin| kind.starts_with(begin)) {
+                    self.refuse_value(value, request);
+                }
+            }
+            FieldRule::Summary if value.is_some() => {
+                request.more_reads = request.more_reads.saturating_add(1);
             }
             FieldRule::StoredResponse if value.is_some() => {
                 request.thread = Thread::Continues;
@@ -262,19 +329,14 @@ impl PriceField {
                 // The response before does not tell the size of this.
                 request.continues = None;
             }
-            FieldRule::StoredThread => {
-                let thread = Entry::of(value);
-                let continues = thread.get("type").text().as_deref() == Some("continue");
-                if continues || thread.get("previous_message_id").is_some() {
-                    request.thread = Thread::CanResend;
-                }
+            FieldRule::StoredThread if continues_thread(value) => {
+                request.thread = Thread::CanResend;
             }
             FieldRule::Background => request.is_background = value.is_truthy(),
-            FieldRule::Only { name, values } if value.json() != "null" => {
+            FieldRule::Only { values, .. } if value.json() != "null" => {
                 let text = value.text();
                 if !text.as_deref().is_some_and(|text| values.contains(&text)) {
-                    let shown = if value.is_some() { value.json() } else { "?" };
-                    request.note_unbounded(format!("{name}: {}", text.as_deref().unwrap_or(shown)));
+                    self.refuse_value(value, request);
                 }
             }
             FieldRule::Refused(name) => {
@@ -284,10 +346,64 @@ impl PriceField {
             }
             // `null` is nothing.
             FieldRule::StoredResponse | FieldRule::StoredInput | FieldRule::Only { .. } => {}
-            FieldRule::CacheHour | FieldRule::Free => {}
+            FieldRule::StoredThread | FieldRule::Summary => {}
+            FieldRule::CacheLife(_) | FieldRule::Free => {}
         }
         Ok(())
     }
+
+    /// A word in small letters, which has to be one of these.
+    fn known_word(
+        &self,
+        value: Raw<'_>,
+        known: &[&str],
+        request: &mut CallRequest,
+    ) -> Option<String> {
+        let lower = word(value).map(|word| word.to_ascii_lowercase());
+        let is_known = lower.as_deref().is_some_and(|word| known.contains(&word));
+        if value.json() != "null" && !is_known {
+            self.refuse_value(value, request);
+        }
+        lower
+    }
+
+    fn add_fallbacks(
+        &self,
+        value: Raw<'_>,
+        billed: Attempts,
+        request: &mut CallRequest,
+    ) -> Result<(), ReadError> {
+        if value.is_some() && !value.is_list() {
+            self.refuse_value(value, request);
+        }
+        let others = list(value)?;
+        if let Some(key) = others.iter().find_map(|other| own_terms(*other)) {
+            self.refuse(key, request);
+        }
+        if billed == Attempts::All {
+            let more = u64::try_from(others.len()).unwrap_or(u64::MAX);
+            request.more_reads = request.more_reads.saturating_add(more);
+        }
+        request.fallbacks.extend(others.into_iter().map(model));
+        Ok(())
+    }
+
+    fn refuse_value(&self, value: Raw<'_>, request: &mut CallRequest) {
+        let shown = if value.is_some() { value.json() } else { "?" };
+        self.refuse(value.text().as_deref().unwrap_or(shown), request);
+    }
+
+    fn refuse(&self, what: &str, request: &mut CallRequest) {
+        let name = self.refusal().unwrap_or(self.path);
+        request.note_unbounded(format!("{name}: {what}"));
+    }
+}
+
+/// Whether a thread continues one that the upstream keeps.
+fn continues_thread(value: Raw<'_>) -> bool {
+    let thread = Entry::of(value);
+    let continues = thread.get("type").text().as_deref() == Some("continue");
+    continues || thread.get("previous_message_id").is_some()
 }
 
 /// The values that a path leads to, below these members. An element of a list that lacks the key has an empty one.
@@ -330,12 +446,29 @@ fn may_write_1h(body: &[u8]) -> bool {
     FIND_1H.iter().any(|it| it.find(body).is_some())
 }
 
+const MARK: &str = r#""cache_control""#;
+static FIND_CACHE_MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MARK));
+
+/// A life of a cache whose price is not known.
+fn unknown_cache_life(body: &[u8]) -> Option<String> {
+    FIND_CACHE_MARK.find_iter(body).find_map(|at| {
+        let after = body.get(at..)?.get(MARK.len()..)?.trim_ascii_start();
+        let after = after.strip_prefix(b":")?.trim_ascii_start();
+        // The object is flat: it ends at its first brace.
+        let end = memchr::memchr(b'}', after).filter(|_| after.starts_with(b"{"))?;
+        let object = std::str::from_utf8(after.get(..=end)?).ok()?;
+        let life = Entry::of(Raw::of(object)).get("ttl");
+        let is_known = matches!(life.json(), "" | "null" | r#""5m""# | r#""1h""#);
+        (!is_known).then(|| life.text().unwrap_or_default().into_owned())
+    })
+}
+
 /// Whether a key is this one, which Gemini takes with underscores too.
 fn is_spelled(api: Api, name: &str, key: &str) -> bool {
     name == key || api == Api::Gemini && name.contains('_') && name == with_underscores(key)
 }
 
-fn with_underscores(key: &str) -> String {
+pub(crate) fn with_underscores(key: &str) -> String {
     let mut spelled = String::with_capacity(key.len().saturating_add(4));
     for letter in key.chars() {
         if letter.is_ascii_uppercase() {
@@ -355,6 +488,12 @@ fn list(value: Raw<'_>) -> Result<Vec<Raw<'_>>, ReadError> {
         return Ok(Vec::new());
     }
     Ok(parse::<List<Raw<'_>>>(value.json())?.0)
+}
+
+/// What a model that may answer in another's stead has of its own that the request's fields do not bound.
+fn own_terms(fallback: Raw<'_>) -> Option<&'static str> {
+    let own = Entry::of(fallback);
+    ["max_tokens", "speed"].into_iter().find(|key| own.get(key).is_some())
 }
 
 /// A model that may answer in another's stead: its name, or an object that has it. One that cannot be read has no price.

@@ -45,12 +45,14 @@ pub struct CallRequest {
     pub is_background: bool,
     /// Tools that run at the provider: what they read is input too, and is in no request.
     pub provider_tools: ProviderTools,
-    /// The provider may summarize the conversation first, with another request of the same input (Anthropic's
-    /// compaction).
-    pub may_compact: bool,
+    /// How often the provider may read the input once more, each time with an output of its own: to summarize the
+    /// conversation first, or with other models after a refusal.
+    pub more_reads: u64,
     /// What it asks for whose cost nothing here bounds, as the request names it: tools of the provider with a fee that
-    /// no price list has, and values of fields that change the price in an unknown way.
+    /// no price list has, unknown kinds of content, and values of fields that change the price in an unknown way.
     pub unbounded: Vec<String>,
+    /// Fields of it that Endstop does not know. Whether they change the price is not known either.
+    pub unknown_fields: Vec<String>,
     /// Something in it may be written to a cache for an hour, which costs more.
     pub may_write_1h: bool,
     /// The tier and speed that are parsed for, as they change the price.
@@ -95,10 +97,10 @@ impl CallRequest {
         self.fixed.iter().chain(&self.messages).any(|mark| mark.has_media)
     }
 
-    /// The input that the provider adds if it may read input of this bound once more, to compact it.
+    /// The input that the provider adds if it may read input of this bound more than once.
     #[must_use]
-    pub const fn added_by_compaction(&self, bound: u64) -> u64 {
-        if self.may_compact { bound } else { 0 }
+    pub const fn added_by_more_reads(&self, bound: u64) -> u64 {
+        bound.saturating_mul(self.more_reads)
     }
 }
 

@@ -9,10 +9,10 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::ambiguous_keys::{DecidingKey, check_members};
 use crate::content_kinds::{
     CONTENT_KINDS, ContentHold, ContentKind, ContentMark, DEAR_IMAGES, FILE_TOKENS, IMAGE_TOKENS,
-    ImageData, PartMarks, hold_of,
+    ImageData, PartMarks, hold_of, is_known_key, is_known_type,
 };
 use crate::json::{Entry, Key, Raw, fields};
-use crate::limits::MAX_PART_DEPTH;
+use crate::limits::{MAX_PART_DEPTH, MAX_SHOWN_NAME, MAX_UNKNOWN_KINDS};
 use crate::{MessageMark, ReadError};
 
 /// Tokens of instructions of their own that providers add where tools are offered.
@@ -94,6 +94,17 @@ const PART_KEYS: &[DecidingKey] = &[
 const INNER_KEYS: [&str; 5] =
     ["content", "output", "parts", "functionResponse", "function_response"];
 
+/// The key of what are parts of Gemini, which have no `type`.
+const GEMINI_PARTS: &str = "parts";
+
+/// Keys of a request beside its messages that have content like theirs.
+const INSTRUCTIONS: [&str; 4] =
+    ["system", "instructions", "systemInstruction", "system_instruction"];
+
+/// The word that each object with a `type` has, or the mark of an escape.
+static FIND_TYPE: LazyLock<[Finder<'static>; 2]> =
+    LazyLock::new(|| ["\"type\"", "\\u"].map(Finder::new));
+
 fields! {
     Part<'j> {
         kind: Raw<'j> = "type",
@@ -125,43 +136,56 @@ fields! {
     }
 }
 
-/// Reads what requests to one model have.
-#[derive(Clone, Copy, Debug)]
+/// Reads what a request to one model has.
+#[derive(Clone, Debug)]
 pub(crate) struct TokenBound {
     /// Most tokens of one image.
     image: u64,
     /// Every part is read, whether or not a word in it says that it is more than text.
     reads_all: bool,
+    /// What the parts are that no kind of content fits.
+    unknown_kinds: Vec<String>,
 }
 
 impl TokenBound {
     pub(crate) fn of_model(model: &str) -> Self {
         let dear = DEAR_IMAGES.iter().find(|(name, _)| model.contains(name));
-        Self { image: dear.map_or(IMAGE_TOKENS, |(_, tokens)| *tokens), reads_all: false }
+        let image = dear.map_or(IMAGE_TOKENS, |(_, tokens)| *tokens);
+        Self { image, reads_all: false, unknown_kinds: Vec::new() }
     }
 
     /// For an API whose parts are told apart by their keys alone: one in letters of another case has none of the words.
-    pub(crate) const fn reading_all(self) -> Self {
+    pub(crate) fn reading_all(self) -> Self {
         Self { reads_all: true, ..self }
+    }
+
+    /// What the parts are that no kind of content fits, each once.
+    pub(crate) fn into_unknown_kinds(self) -> Vec<String> {
+        self.unknown_kinds
     }
 
     /// What is kept of a message.
     ///
     /// # Errors
     /// Where two readers could read it in two ways.
-    pub(crate) fn mark(self, message: Raw<'_>, is_user: bool) -> Result<MessageMark, ReadError> {
+    pub(crate) fn mark(
+        &mut self,
+        message: Raw<'_>,
+        is_user: bool,
+    ) -> Result<MessageMark, ReadError> {
         self.mark_entry(&Entry::of(message), is_user)
     }
 
     /// As [`TokenBound::mark`], of a message whose members are known.
     pub(crate) fn mark_entry(
-        self,
+        &mut self,
         message: &Entry<'_>,
         is_user: bool,
     ) -> Result<MessageMark, ReadError> {
         check_members(message.members(), MESSAGE_KEYS)?;
         let digest = digest(message)?;
-        let Weight { tokens, is_open, has_media, elsewhere, .. } = self.weigh(message.raw())?;
+        let Weight { tokens, is_open, has_media, elsewhere, .. } =
+            self.weigh(message.raw(), true)?;
         let kept = kept_output(message);
         Ok(MessageMark {
             digest,
@@ -175,11 +199,16 @@ impl TokenBound {
     }
 
     /// What is kept of something beside the messages: a tool, a part of the instructions.
-    pub(crate) fn mark_fixed(self, key: &str, value: Raw<'_>) -> Result<MessageMark, ReadError> {
+    pub(crate) fn mark_fixed(
+        &mut self,
+        key: &str,
+        value: Raw<'_>,
+    ) -> Result<MessageMark, ReadError> {
         let mut hash = Xxh3::new();
         hash.update(key.as_bytes());
         digest_value(&mut hash, value);
-        let Weight { tokens, is_open, has_media, elsewhere, .. } = self.weigh(value)?;
+        let Weight { tokens, is_open, has_media, elsewhere, .. } =
+            self.weigh(value, INSTRUCTIONS.contains(&key))?;
         let bound = tokens.saturating_add(length(key)).saturating_add(AROUND_KEY);
         Ok(MessageMark {
             digest: hash.digest(),
@@ -192,12 +221,24 @@ impl TokenBound {
     }
 
     /// Most tokens that a value can be: no tokenizer makes more tokens than there are bytes.
-    fn weigh(self, value: Raw<'_>) -> Result<Weight, ReadError> {
-        let tokens = length(value.json());
-        let mut weight =
-            Weight { image: self.image, tokens, is_open: false, has_media: false, elsewhere: 0 };
-        if self.reads_all || may_have_media(value.json()) {
-            weight.part(value, MAX_PART_DEPTH)?;
+    fn weigh(&mut self, value: Raw<'_>, is_content: bool) -> Result<Weight, ReadError> {
+        let mut weight = Weight {
+            image: self.image,
+            tokens: length(value.json()),
+            is_open: false,
+            has_media: false,
+            elsewhere: 0,
+            is_content,
+            unknown: Vec::new(),
+        };
+        let may_have = |words: &[Finder<'_>]| may_have_one(words, value.json());
+        if self.reads_all || may_have(&*FIND_MEDIA) || is_content && may_have(&*FIND_TYPE) {
+            weight.part(value, MAX_PART_DEPTH, false)?;
+        }
+        for name in std::mem::take(&mut weight.unknown) {
+            if !self.unknown_kinds.contains(&name) {
+                self.unknown_kinds.push(name);
+            }
         }
         Ok(weight)
     }
@@ -247,12 +288,21 @@ impl Part<'_> {
     }
 }
 
+/// The beginning of a name that a request gives to something.
+pub(crate) fn shown(name: &str) -> String {
+    name.chars().take(MAX_SHOWN_NAME).collect()
+}
+
 fn length(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
+fn may_have_one(words: &[Finder<'_>], json: &str) -> bool {
+    words.iter().any(|word| word.find(json.as_bytes()).is_some())
+}
+
 fn may_have_media(json: &str) -> bool {
-    FIND_MEDIA.iter().any(|word| word.find(json.as_bytes()).is_some())
+    may_have_one(&*FIND_MEDIA, json)
 }
 
 struct Weight {
@@ -265,10 +315,15 @@ struct Weight {
     has_media: bool,
     /// Most tokens of images that are only referred to.
     elsewhere: u64,
+    /// Its parts are content, of which each kind has to be known.
+    is_content: bool,
+    /// The parts that no kind of content fits.
+    unknown: Vec<String>,
 }
 
 impl Weight {
-    fn part(&mut self, value: Raw<'_>, depth: u8) -> Result<(), ReadError> {
+    /// Takes in a part, or a list of parts. Those of Gemini are told apart by their keys.
+    fn part(&mut self, value: Raw<'_>, depth: u8, is_keyed: bool) -> Result<(), ReadError> {
         let Some(depth) = depth.checked_sub(1) else {
             // Nothing is known of what stands deeper.
             if value.is_object() || value.is_list() {
@@ -282,7 +337,7 @@ impl Weight {
                 // More than are read.
                 self.file(true);
             }
-            return items.into_iter().try_for_each(|item| self.part(item, depth));
+            return items.into_iter().try_for_each(|item| self.part(item, depth, is_keyed));
         }
         if !value.is_object() {
             return Ok(());
@@ -295,13 +350,19 @@ impl Weight {
         }
         check_members(&members, PART_KEYS)?;
         let part: Part<'_> = value.read();
+        if self.is_content {
+            self.note_unknown(&part, &members, is_keyed);
+        }
         match part.hold() {
             ContentHold::Parts | ContentHold::KeptOutput | ContentHold::KeptSpeech => {
                 // Which of several counts is for the server to say.
-                let inner = members.iter().filter(|(key, _)| INNER_KEYS.contains(&key.as_str()));
-                return inner.map(|(_, value)| *value).try_for_each(|it| self.part(it, depth));
+                let mut inner =
+                    members.iter().filter(|(key, _)| INNER_KEYS.contains(&key.as_str()));
+                return inner.try_for_each(|(key, value)| {
+                    self.part(*value, depth, key.as_str() == GEMINI_PARTS)
+                });
             }
-            ContentHold::SourceParts => return self.part(part.source.content, depth),
+            ContentHold::SourceParts => return self.part(part.source.content, depth, false),
             ContentHold::Bytes => {}
             ContentHold::RecordingBytes => self.has_media = true,
             ContentHold::Image(ImageData::Source) => self.image(part.source.data),
@@ -315,6 +376,20 @@ impl Weight {
             ContentHold::Window | ContentHold::KeptItem => self.file(true),
         }
         Ok(())
+    }
+
+    /// Notes a part that no kind of content fits: by its `type`, or by a key if it is one of Gemini.
+    fn note_unknown(&mut self, part: &Part<'_>, members: &[(Key<'_>, Raw<'_>)], is_keyed: bool) {
+        if part.kind.is_some() {
+            let own = part.kind.text();
+            if !own.as_deref().is_some_and(is_known_type) {
+                self.unknown.push(shown(own.as_deref().unwrap_or(part.kind.json())));
+            }
+        } else if is_keyed {
+            let unknown = members.iter().filter(|(key, _)| !is_known_key(key.as_str()));
+            self.unknown.extend(unknown.map(|(key, _)| shown(key.as_str())));
+        }
+        self.unknown.truncate(MAX_UNKNOWN_KINDS);
     }
 
     /// An image at an address, or inside it.

@@ -15,6 +15,7 @@ use super::{PriceTable, Provider};
 /// Where Anthropic lists the requests behind one response, and the kind of those that the totals include.
 const ITERATIONS: &str = "iterations";
 const INCLUDED: &str = "message";
+const FALLBACK: &str = "fallback_message";
 
 /// The flavor that a provider's first interface has.
 const DEFAULT_FLAVOR: &str = "default";
@@ -163,7 +164,9 @@ impl Extractor {
     /// Reads the usage object itself, with the further requests that it lists.
     ///
     /// The totals of Anthropic's report are the sum of its `iterations` of the kind `message`. Others, such as
-    /// `compaction` and `advisor_message`, are billed and stand in no total.
+    /// `compaction` and `advisor_message`, are billed and stand in no total. Where another model answered in the
+    /// model's stead, the kind of its iteration is `fallback_message`, and those of the kind `message` are requests
+    /// that were declined: further ones by a model of their own, in the totals or not.
     pub(crate) fn read_usage(&self, usage: &Value) -> Result<UsageCounts, UsageError> {
         let mut counts = self.read_one(usage)?;
         let iterations = usage.get(ITERATIONS).and_then(Value::as_array).map_or(&[][..], |all| all);
@@ -171,14 +174,25 @@ impl Extractor {
             let (found, most) = (iterations.len(), MAX_FURTHER);
             return Err(UsageError::TooMany { path: ITERATIONS, found, most });
         }
+        let (mut messages, mut answers, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for iteration in iterations {
-            if iteration.get("type").and_then(Value::as_str) == Some(INCLUDED) {
-                continue;
+            match iteration.get("type").and_then(Value::as_str) {
+                Some(INCLUDED) => messages.push(iteration),
+                Some(FALLBACK) => answers.push(self.read_further(iteration)?),
+                _ => others.push(self.read_further(iteration)?),
             }
-            let model = iteration.get("model").and_then(Value::as_str).map(str::to_owned);
-            counts.add_further(FurtherUsage { model, counts: self.read_one(iteration)? })?;
         }
+        if !answers.is_empty() {
+            let declined = messages.into_iter().map(|one| self.read_further(one));
+            counts.add_declined(declined.collect::<Result<_, _>>()?, answers)?;
+        }
+        others.into_iter().try_for_each(|further| counts.add_further(further))?;
         Ok(counts)
+    }
+
+    fn read_further(&self, iteration: &Value) -> Result<FurtherUsage, UsageError> {
+        let model = iteration.get("model").and_then(Value::as_str).map(str::to_owned);
+        Ok(FurtherUsage { model, counts: self.read_one(iteration)? })
     }
 
     fn read_one(&self, usage: &Value) -> Result<UsageCounts, UsageError> {

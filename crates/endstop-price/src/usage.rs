@@ -195,6 +195,33 @@ impl UsageCounts {
         Ok(())
     }
 
+    /// Adds requests that a model declined before another one answered. Counts that are large enough for both include
+    /// both; those that are large enough for the answer alone include that.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::NotACount`] beyond [`MAX_COUNT`].
+    pub(crate) fn add_declined(
+        &mut self,
+        declined: Vec<FurtherUsage>,
+        answered: Vec<FurtherUsage>,
+    ) -> Result<(), UsageError> {
+        if self.covers(answered.iter().chain(&declined)) {
+            self.further.extend(declined);
+            return Ok(());
+        }
+        let left_out = if self.covers(&answered) { Vec::new() } else { answered };
+        left_out.into_iter().chain(declined).try_for_each(|further| self.add_further(further))
+    }
+
+    /// Whether each count is at least the sum of theirs.
+    fn covers<'f>(&self, parts: impl IntoIterator<Item = &'f FurtherUsage>) -> bool {
+        let mut sum = Self::default();
+        let mut counts = parts.into_iter().flat_map(|part| part.counts.iter());
+        counts.try_for_each(|(unit, count)| sum.add(unit, count)).is_ok()
+            && sum.iter().all(|(unit, count)| self.get(unit).unwrap_or(0) >= count)
+    }
+
     pub(crate) fn further(&self) -> &[FurtherUsage] {
         &self.further
     }

@@ -172,6 +172,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         (snapshot.stopped.clone(), snapshot.held_by())
     };
     let refused = open.gateway.run(&id).and_then(|run| run.refused_call());
+    let unknown_fields = open.gateway.unknown_fields(&id);
     let counts = close(open, &id).await;
     if let Some((run, error)) = observers.trace.as_ref().and_then(|trace| trace.problems().first) {
         output::warn(&format!("the trace of run `{run}` is cut short: {error}"));
@@ -187,6 +188,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         pause_limit: args.gateway.pause_limit,
         preserves_status: args.preserve_status,
         counts,
+        unknown_fields,
         report,
         refused,
         options: args.limits.options(),

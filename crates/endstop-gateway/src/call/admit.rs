@@ -241,7 +241,11 @@ impl Admission<'_> {
         match self.begin(&permit) {
             Ok((open, terms, tools)) => {
                 let removed = (tools == ToolLimit::Remove).then(|| TOOLS_REMOVED.to_owned());
-                let all = removed.into_iter().chain(warnings(permit.run().handle()));
+                let run = permit.run();
+                let fields = &parsed.request().unknown_fields;
+                let is_metered = self.context.is_metered(run);
+                let unknown = is_metered.then(|| run.unknown_fields().note(fields)).flatten();
+                let all = removed.into_iter().chain(unknown).chain(warnings(run.handle()));
                 let warning = all.reduce(|all, one| format!("{all}; {one}"));
                 Ok(AdmittedCall { open, terms, tools, warning, permit })
             }
@@ -317,7 +321,7 @@ impl Admission<'_> {
         CallPlan {
             pricing,
             input: bound.input,
-            tool_input: request.added_by_compaction(bound.input),
+            tool_input: request.added_by_more_reads(bound.input),
             told: bound.told,
             max_output: wanted.saturating_mul(choices),
             min_output: min_output.saturating_mul(choices),

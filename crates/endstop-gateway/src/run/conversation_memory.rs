@@ -205,7 +205,7 @@ impl ConversationMemory {
             && elsewhere(&asked.fixed) == 0
             && asked.thread == Thread::Whole
             && asked.fallbacks.is_empty()
-            && !asked.may_compact
+            && asked.more_reads == 0
             && asked.provider_tools.is_empty();
         if asked.thread != Thread::Whole {
             // The size of another conversation says nothing about this one.

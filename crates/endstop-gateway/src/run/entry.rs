@@ -22,6 +22,7 @@ use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
 use super::response_history::ResponseHistory;
 use super::run_log::{OpenLogError, RunLogDir, RunLogFile};
+use super::unknown_fields::UnknownFields;
 use crate::config::Config;
 
 /// One run.
@@ -31,6 +32,7 @@ pub(crate) struct RunEntry {
     handle: RunHandle,
     counters: RunCounters,
     responses: ResponseHistory,
+    unknown_fields: UnknownFields,
     /// Where its events are written, if it is stored.
     log: Option<Arc<RunLogFile>>,
     is_log_failure_raised: AtomicBool,
@@ -94,6 +96,7 @@ impl RunEntry {
             handle,
             counters,
             responses: ResponseHistory::default(),
+            unknown_fields: UnknownFields::default(),
             log,
             is_log_failure_raised: AtomicBool::new(false),
             conversations,
@@ -123,6 +126,11 @@ impl RunEntry {
     /// The responses that a request may continue.
     pub(crate) const fn responses(&self) -> &ResponseHistory {
         &self.responses
+    }
+
+    /// The fields of its requests that no table has.
+    pub(crate) const fn unknown_fields(&self) -> &UnknownFields {
+        &self.unknown_fields
     }
 
     pub(super) const fn conversations(&self) -> &Conversations {

@@ -79,22 +79,40 @@ fn put(body: &mut Value, path: &str, value: Value) {
     }
 }
 
-/// A value that a field is refused for, or one that it is admitted with.
-fn value_of(field: &PriceField) -> Value {
+/// A value that a field is refused for.
+fn refused_value(field: &PriceField) -> Option<Value> {
     match field.rule {
-        FieldRule::OutputCap => json!(40),
-        FieldRule::Choices => json!(2),
-        FieldRule::Modalities => json!(["text"]),
-        FieldRule::Tier => json!("priority"),
-        FieldRule::Speed => json!("fast"),
-        FieldRule::Fallbacks => json!([priced(field.api)]),
-        FieldRule::CacheHour => json!("1h"),
-        FieldRule::Compaction(begin) => json!(begin),
-        FieldRule::StoredResponse | FieldRule::StoredInput => json!("kept_1"),
-        FieldRule::StoredThread => json!({ "type": "continue" }),
-        FieldRule::Only { .. } => json!("elsewhere"),
-        FieldRule::Refused(_) => json!([{ "id": "a" }]),
-        FieldRule::Background | FieldRule::Free => json!(true),
+        FieldRule::Modalities => Some(json!(["text", "smell"])),
+        FieldRule::Tier(_) => Some(json!("ultrafast")),
+        FieldRule::Speed(_) => Some(json!("warp")),
+        FieldRule::Fallbacks(_) => Some(json!("default")),
+        FieldRule::CacheLife(_) => Some(json!("24h")),
+        FieldRule::Changes { .. } => Some(json!("rewrite")),
+        FieldRule::StoredResponse | FieldRule::StoredInput => Some(json!("kept_1")),
+        FieldRule::StoredThread => Some(json!({ "type": "continue" })),
+        FieldRule::Only { .. } => Some(json!("elsewhere")),
+        FieldRule::Refused(_) => Some(json!([{ "id": "a" }])),
+        FieldRule::Background => Some(json!(true)),
+        FieldRule::OutputCap | FieldRule::Choices | FieldRule::Summary | FieldRule::Free => None,
+    }
+}
+
+/// The values that a field is admitted with.
+fn admitted_values(field: &PriceField) -> Vec<Value> {
+    let words = |words: &[&str]| words.iter().map(|word| json!(word)).collect();
+    match field.rule {
+        FieldRule::OutputCap => vec![json!(40)],
+        FieldRule::Choices => vec![json!(2)],
+        FieldRule::Modalities => vec![json!(["text"])],
+        FieldRule::Tier(known) | FieldRule::Speed(known) => words(known),
+        FieldRule::Fallbacks(_) => vec![json!([priced(field.api)])],
+        FieldRule::CacheLife(_) => words(&["5m", "1h"]),
+        FieldRule::Changes { summary, free } => words(&[&[summary], free].concat()),
+        FieldRule::Only { values, .. } => words(values),
+        FieldRule::Summary => vec![json!({})],
+        FieldRule::Free => vec![json!(true), json!("anything")],
+        FieldRule::StoredResponse | FieldRule::StoredInput | FieldRule::StoredThread => vec![],
+        FieldRule::Refused(_) | FieldRule::Background => vec![json!(null)],
     }
 }
 
@@ -103,12 +121,15 @@ async fn a_field_is_refused_by_the_name_of_its_row_and_passes_where_that_is_allo
     for field in PRICE_FIELDS {
         let (api, model) = (field.api, priced(field.api));
         let mut body = request(api, model, None);
-        put(&mut body, field.path, value_of(field));
+        for value in admitted_values(field) {
+            put(&mut body, field.path, value);
+            let (calls, got) = sent(DOLLARS, api, model, &body).await;
+            assert_eq!(calls, 1, "{field:?} {body} {got:?}");
+        }
+        assert_eq!(refused_value(field).is_some(), field.refusal().is_some(), "{field:?}");
+        let Some((name, value)) = field.refusal().zip(refused_value(field)) else { continue };
+        put(&mut body, field.path, value);
         let (calls, got) = sent(DOLLARS, api, model, &body).await;
-        let Some(name) = field.rule.refusal() else {
-            assert_eq!(calls, 1, "{field:?} {got:?}");
-            continue;
-        };
         // Threads are refused in the way that their clients know.
         let is_thread = field.rule == FieldRule::StoredThread;
         let status = if is_thread { 400 } else { 402 };
@@ -194,4 +215,56 @@ async fn content_of_unknown_size_holds_a_context_window_or_is_refused_by_its_nam
             assert_eq!(sent(&allowed, *api, model, &body).await.0, 1, "{kind:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn content_of_an_unknown_kind_is_refused_by_its_name_where_tokens_count() {
+    for api in [Api::Chat, Api::Responses, Api::Messages, Api::Gemini] {
+        let said = match api {
+            Api::Gemini => json!({ "hologram": { "depth": 3 } }),
+            _ => json!({ "type": "hologram", "depth": 3 }),
+        };
+        let model = priced(api);
+        let body = request(api, model, Some(said));
+        let (calls, got) = sent(DOLLARS, api, model, &body).await;
+        assert_eq!((calls, got.status), (0, 402), "{api:?} {got:?}");
+        assert!(got.text().contains("--allow-unmetered=hologram"), "{got:?}");
+        assert_eq!(sent(&allowing(DOLLARS, "hologram"), api, model, &body).await.0, 1);
+        assert_eq!(sent("[stop]\nsteps = \"steps >= 9\"\n", api, model, &body).await.0, 1);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_field_passes_and_is_reported_once_a_run() {
+    for api in [Api::Chat, Api::Responses, Api::Messages, Api::Gemini] {
+        let model = priced(api);
+        let mut body = request(api, model, None);
+        body["warp_factor"] = json!(9);
+        for (policy, is_metered) in [(DOLLARS, true), ("[stop]\nsteps = \"steps >= 9\"\n", false)] {
+            let upstream = Fake::start(|_, _| answer("200 OK", &reply_text("Done."))).await;
+            let gateway = gateway(policy, &upstream).await;
+            let mut warned = Vec::new();
+            for _ in 0..2 {
+                let got = post(&gateway, &path(api, model), &body).await;
+                let warning = got.header("x-endstop-warning").unwrap_or_default();
+                warned.push(warning.contains("unknown fields passed: `warp_factor`"));
+            }
+            assert_eq!((upstream.calls(), warned), (2, vec![is_metered, false]), "{api:?}");
+            let run = gateway.runs()[0].info().id.clone();
+            let known = gateway.unknown_fields(&run);
+            assert_eq!(known.len(), usize::from(is_metered), "{api:?} {known:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn tools_that_an_item_adds_are_held_as_those_of_the_request() {
+    let tools = json!([{ "type": "web_search" }]);
+    let item = json!({ "type": "additional_tools", "role": "developer", "tools": tools });
+    let body = request(Api::Responses, "gpt-4o", Some(item));
+    let (calls, got) = sent(CENTS, Api::Responses, "gpt-4o", &body).await;
+    assert_eq!((calls, got.status), (0, 402), "{got:?}");
+    assert!(got.text().contains("`web_search` runs at the provider"), "{got:?}");
+    assert!(got.text().contains("Not even one run fits"), "{got:?}");
+    assert_eq!(sent(DOLLARS, Api::Responses, "gpt-4o", &body).await.0, 1);
 }

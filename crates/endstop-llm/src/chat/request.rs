@@ -7,7 +7,7 @@ use crate::ambiguous_keys::{DecidingKey, FALLBACK_KEYS, TOOL_KEYS, check_members
 use crate::json::{Entry, List, Object, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{Kind, Noted, arguments_of, fixed_marks, read_noting, text_of};
+use crate::parts::{Kind, Noted, arguments_of, complete, fixed_marks, read_noting, text_of};
 use crate::price_fields::{self, SEARCH_PLUGIN};
 use crate::provider_tools::ProviderTools;
 use crate::token_bound::{TokenBound, tool_instructions};
@@ -116,14 +116,14 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     let Noted { text, value: request, members } = read_noting::<Request<'_>>(body)?;
     check_members(&members, KEYS)?;
     let model = request.model.text().unwrap_or_default();
-    let bound = TokenBound::of_model(&model);
+    let mut bound = TokenBound::of_model(&model);
     let mut parsed = CallRequest {
         model: model.into_owned(),
         is_stream: truth(request.stream, "stream")?,
         wants_usage: request.stream_options.include_usage.is_true(),
         contract: request.output_contract(),
         tools: request.offers().into_iter().map(|offer| offer.name.into_owned()).collect(),
-        fixed: fixed_marks(&members, "messages", bound)?,
+        fixed: fixed_marks(&members, "messages", &mut bound)?,
         root: Object::known(text, &members, edit::KEYS),
         ..price_fields::read(Api::Chat, body, &members)?
     };
@@ -131,8 +131,8 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     if !parsed.tools.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
-    conversation(&request.messages.0, bound, &mut parsed)?;
-    Ok(parsed)
+    conversation(&request.messages.0, &mut bound, &mut parsed)?;
+    Ok(complete(parsed, Api::Chat, &members, bound))
 }
 
 impl<'j> Request<'j> {
@@ -203,7 +203,7 @@ pub(crate) fn required_by_word(word: &str) -> ToolRequirement {
 /// Reads the messages, and what came after the model's last one.
 fn conversation(
     messages: &[Entry<'_>],
-    bound: TokenBound,
+    bound: &mut TokenBound,
     parsed: &mut CallRequest,
 ) -> Result<(), ReadError> {
     let mut calls: Vec<(Cow<'_, str>, Function<'_>)> = Vec::new();

@@ -28,10 +28,12 @@ const DOCUMENTED: &[(Api, &[&str])] = &[
     (
         Api::Responses,
         &[
+            "additional_tools",
             "apply_patch_call",
             "apply_patch_call_output",
             "code_interpreter_call",
             "compaction",
+            "compaction_trigger",
             "computer_call",
             "computer_call_output",
             "computer_screenshot",
@@ -53,33 +55,50 @@ const DOCUMENTED: &[(Api, &[&str])] = &[
             "mcp_list_tools",
             "message",
             "output_text",
+            "program",
+            "program_output",
             "reasoning",
             "reasoning_text",
             "refusal",
             "shell_call",
             "shell_call_output",
             "summary_text",
+            "tool_search_call",
+            "tool_search_output",
             "web_search_call",
         ],
     ),
     (
         Api::Messages,
         &[
+            "advisor_redacted_result",
+            "advisor_result",
+            "advisor_tool_result",
+            "advisor_tool_result_error",
+            "bash_code_execution_output",
+            "bash_code_execution_result",
             "bash_code_execution_tool_result",
+            "code_execution_output",
+            "code_execution_result",
             "code_execution_tool_result",
             "compaction",
             "container_upload",
             "document",
+            "encrypted_code_execution_result",
+            "fallback",
             "image",
             "mcp_tool_result",
             "mcp_tool_use",
+            "mid_conv_system",
             "redacted_thinking",
             "search_result",
             "server_tool_use",
             "text",
             "text_editor_code_execution_tool_result",
             "thinking",
+            "tool_addition",
             "tool_reference",
+            "tool_removal",
             "tool_result",
             "tool_search_tool_result",
             "tool_use",
@@ -98,8 +117,14 @@ const DOCUMENTED: &[(Api, &[&str])] = &[
             "functionCall",
             "functionResponse",
             "inlineData",
+            "mediaResolution",
+            "partMetadata",
             "text",
+            "thought",
             "thoughtSignature",
+            "toolCall",
+            "toolResponse",
+            "videoMetadata",
         ],
     ),
 ];
@@ -137,8 +162,8 @@ fn sample(kind: &ContentKind, is_far: bool) -> Value {
     }
 }
 
-/// The mark of a message of an API with a part.
-fn read(api: Api, part: &Value) -> (MessageMark, u64) {
+/// The key of the messages of an API, and one with a part.
+fn message_of(api: Api, part: &Value) -> (&'static str, Value) {
     let is_item = part.get("role").is_some() || api == Api::Responses;
     let message = match api {
         _ if is_item => part.clone(),
@@ -150,6 +175,12 @@ fn read(api: Api, part: &Value) -> (MessageMark, u64) {
         Api::Responses => "input",
         Api::Chat | Api::Messages => "messages",
     };
+    (key, message)
+}
+
+/// The mark of a message of an API with a part.
+fn read(api: Api, part: &Value) -> (MessageMark, u64) {
+    let (key, message) = message_of(api, part);
     let body = json!({ "model": "m", key: [message] }).to_string();
     let request = api.dialect().read("/v1beta/models/m:generateContent", body.as_bytes()).unwrap();
     let bytes = message.to_string().len() as u64;
@@ -277,10 +308,60 @@ fn a_row_that_an_earlier_one_hides_has_the_same_hold() {
     }
 }
 
+/// What a request of an API refuses about a part.
+fn refused(api: Api, part: &Value) -> Vec<String> {
+    let (key, message) = message_of(api, part);
+    let body = json!({ "model": "m", key: [message] }).to_string();
+    api.dialect().read("/v1beta/models/m:generateContent", body.as_bytes()).unwrap().unbounded
+}
+
 #[test]
-fn content_of_an_unknown_kind_is_held_as_its_bytes() {
-    for api in [Api::Chat, Api::Responses, Api::Messages, Api::Gemini] {
-        let (mark, bytes) = read(api, &json!({ "type": "hologram", "depth": data() }));
+fn content_of_an_unknown_kind_is_refused_by_its_name_and_held_as_its_bytes() {
+    for api in [Api::Chat, Api::Responses, Api::Messages] {
+        let part = json!({ "type": "hologram", "depth": data() });
+        let (mark, bytes) = read(api, &part);
         assert_eq!((mark.bound, mark.is_open, mark.has_media), (bytes, false, false), "{api:?}");
+        assert_eq!(refused(api, &part), ["hologram"], "{api:?}");
+        let inside = json!({ "type": "tool_result", "content": [part, { "type": 3 }] });
+        assert_eq!(refused(api, &inside), ["hologram", "3"], "{api:?}");
+        let of_model = json!({ "type": "tool_use", "input": { "content": [part], "type": "x" } });
+        assert!(refused(api, &of_model).is_empty(), "arguments are no content");
+    }
+    let body = json!({ "model": "m", "messages": [], "system": [{ "type": "hologram" }],
+        "thinking": { "type": "enabled" }, "tool_choice": { "type": "auto" } });
+    let request =
+        Api::Messages.dialect().read("/v1/messages", body.to_string().as_bytes()).unwrap();
+    assert_eq!(request.unbounded, ["hologram"]);
+    let escaped = r#"{"messages":[{"role":"user","content":[{"t\u0079pe":"hologr\u0061m"}]}]}"#;
+    let request = Api::Chat.dialect().read("/v1/chat/completions", escaped.as_bytes()).unwrap();
+    assert_eq!(request.unbounded, ["hologram"]);
+}
+
+#[test]
+fn a_part_of_gemini_is_refused_by_a_key_that_no_row_has() {
+    assert_eq!(refused(Api::Gemini, &json!({ "text": "a", "hologram": {} })), ["hologram"]);
+    let result = json!({ "functionResponse": { "name": "a", "response": { "x": 1 }, "parts": [{ "odd": {} }] } });
+    assert_eq!(refused(Api::Gemini, &result), ["odd"]);
+    for part in [
+        json!({ "inline_data": { "mime_type": "text/plain" } }),
+        json!({ "thought_signature": "a" }),
+    ] {
+        assert!(refused(Api::Gemini, &part).is_empty(), "{part}");
+    }
+}
+
+#[test]
+fn no_documented_kind_of_content_is_refused() {
+    for (api, names) in DOCUMENTED {
+        for name in *names {
+            let part =
+                if *api == Api::Gemini { json!({ *name: {} }) } else { json!({ "type": name }) };
+            assert!(refused(*api, &part).is_empty(), "{api:?} {name}");
+        }
+    }
+    for kind in CONTENT_KINDS {
+        for api in kind.apis {
+            assert!(refused(*api, &sample(kind, false)).is_empty(), "{kind:?}");
+        }
     }
 }

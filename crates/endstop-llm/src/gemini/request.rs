@@ -4,7 +4,7 @@ use crate::ambiguous_keys::{DecidingKey, check_members};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{Noted, fixed_marks, read_noting};
+use crate::parts::{Noted, complete, fixed_marks, read_noting};
 use crate::price_fields;
 use crate::provider_tools::ProviderTools;
 use crate::response_outline::FINAL_ANSWER;
@@ -141,7 +141,7 @@ pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
     let is_events = query.split('&').any(|pair| pair.eq_ignore_ascii_case("alt=sse"));
     let contents = listed(request.contents);
     let offers = request.offers();
-    let bound = TokenBound::of_model(&model_in(path));
+    let mut bound = TokenBound::of_model(&model_in(path));
     let mut parsed = CallRequest {
         model: model_in(path),
         is_stream: is_streamed && is_events,
@@ -149,20 +149,21 @@ pub(crate) fn read(path: &str, body: &[u8]) -> Result<CallRequest, ReadError> {
         wants_usage: true,
         contract: output_contract(&offers, &request.requirement(), request.wants_json()),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-        fixed: fixed_marks(&members, "contents", bound)?,
+        fixed: fixed_marks(&members, "contents", &mut bound)?,
         ..price_fields::read(Api::Gemini, body, &members)?
     };
     request.add_provider_tools(&mut parsed);
     if request.tools.is_some() {
         parsed.fixed.push(tool_instructions());
     }
+    let mut bound = bound.reading_all();
     for (key, value) in &members {
         if matches!(key.as_str(), "systemInstruction" | "system_instruction") {
-            bound.reading_all().mark_fixed(key.as_str(), *value)?;
+            bound.mark_fixed(key.as_str(), *value)?;
         }
     }
-    conversation(&contents, bound.reading_all(), &mut parsed)?;
-    Ok(parsed)
+    conversation(&contents, &mut bound, &mut parsed)?;
+    Ok(complete(parsed, Api::Gemini, &members, bound))
 }
 
 impl<'j> Request<'j> {
@@ -217,7 +218,7 @@ impl<'j> Request<'j> {
 /// only lately: without one, the first result of a name is that to the first call.
 fn conversation(
     contents: &[Raw<'_>],
-    bound: TokenBound,
+    bound: &mut TokenBound,
     parsed: &mut CallRequest,
 ) -> Result<(), ReadError> {
     let mut calls: Vec<Call<'_>> = Vec::new();

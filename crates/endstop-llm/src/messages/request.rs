@@ -7,8 +7,8 @@ use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
 use crate::parts::{
-    Formatted, Kind, Noted, ToolChoice, arguments_of, fixed_marks, read_noting, read_object,
-    text_of,
+    Formatted, Kind, Noted, ToolChoice, arguments_of, complete, fixed_marks, read_noting,
+    read_object, text_of,
 };
 use crate::price_fields;
 use crate::provider_tools::{ProviderTools, is_of_client};
@@ -37,6 +37,7 @@ pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["context_management"])
         .with(&[DecidingKey::of(&["edits"]).with(&[DecidingKey::of(&["type"])])]),
     DecidingKey::of(&["inference_geo"]),
+    DecidingKey::of(&["compaction"]),
 ];
 
 fields! {
@@ -87,7 +88,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     let Noted { value: request, members, .. } = read_noting::<Request<'_>>(body)?;
     check_members(&members, KEYS)?;
     let model = request.model.text().unwrap_or_default();
-    let bound = TokenBound::of_model(&model);
+    let mut bound = TokenBound::of_model(&model);
     let offers = request.offers();
     let formats = [request.format.kind, request.config.format.kind];
     let wants_json = formats.iter().any(|kind| kind.json() == "\"json_schema\"");
@@ -97,7 +98,7 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         wants_usage: true,
         contract: output_contract(&offers, &requirement(&request.tool_choice), wants_json),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-        fixed: fixed_marks(&members, "messages", bound)?,
+        fixed: fixed_marks(&members, "messages", &mut bound)?,
         ..price_fields::read(Api::Messages, body, &members)?
     };
     request.add_models_of_tools(&mut parsed);
@@ -105,8 +106,8 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
     if !parsed.tools.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
-    conversation(&request.messages.0, bound, &mut parsed)?;
-    Ok(parsed)
+    conversation(&request.messages.0, &mut bound, &mut parsed)?;
+    Ok(complete(parsed, Api::Messages, &members, bound))
 }
 
 /// Whether the API takes the request without its tools.
@@ -181,7 +182,7 @@ fn requirement(choice: &ToolChoice<'_>) -> ToolRequirement {
 /// Reads the messages, and what came after the model's last one.
 fn conversation(
     messages: &[Raw<'_>],
-    bound: TokenBound,
+    bound: &mut TokenBound,
     parsed: &mut CallRequest,
 ) -> Result<(), ReadError> {
     let mut calls: Vec<Block<'_>> = Vec::new();

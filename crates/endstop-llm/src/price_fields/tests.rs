@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{FieldRule, PRICE_FIELDS, PriceField, with_underscores};
+use super::{Attempts, FieldRule, PRICE_FIELDS, PriceField, with_underscores};
 use crate::ambiguous_keys::DecidingKey;
 use crate::{Api, CallRequest, ReadError, TOOL_KINDS, Thread, chat, gemini, messages, responses};
 
@@ -33,6 +33,7 @@ fn plain(api: Api) -> CallRequest {
 /// Values that change the price by a row, each with the request that they make of one that says nothing.
 fn changes(field: &PriceField) -> Vec<(Value, CallRequest)> {
     let plain = || plain(field.api);
+    let name = field.refusal().unwrap_or_default();
     let refused = |value: Value, name: &str| {
         (value, CallRequest { unbounded: vec![name.to_owned()], ..plain() })
     };
@@ -48,29 +49,25 @@ fn changes(field: &PriceField) -> Vec<(Value, CallRequest)> {
         FieldRule::Modalities => {
             let mut asked = plain();
             (asked.outputs.audio, asked.outputs.image) = (true, false);
-            vec![(json!(["text", "AUDIO"]), asked)]
+            let mut unknown = plain();
+            (unknown.outputs.image, unknown.unbounded) = (false, vec![format!("{name}: video")]);
+            vec![(json!(["text", "AUDIO"]), asked), (json!(["text", "video"]), unknown)]
         }
-        FieldRule::Tier | FieldRule::Speed => {
-            let mut asked = plain();
-            let context = &mut asked.context;
-            let word = Some("fast".to_owned());
-            *if field.rule == FieldRule::Tier {
-                &mut context.service_tier
-            } else {
-                &mut context.speed
-            } = word;
-            vec![(json!("fast"), asked)]
+        FieldRule::Tier(known) => changes_by_word(field, known, "ultrafast"),
+        FieldRule::Speed(known) => changes_by_word(field, known, "warp"),
+        FieldRule::Fallbacks(billed) => changes_by_fallbacks(field, billed),
+        FieldRule::CacheLife(_) => vec![
+            (json!("1h"), CallRequest { may_write_1h: true, ..plain() }),
+            refused(json!("24h"), &format!("{name}: 24h")),
+        ],
+        FieldRule::Changes { summary, .. } => {
+            let asked = CallRequest { more_reads: 1, choices: 2, ..plain() };
+            let unknown = refused(json!("rewrite_20270101"), &format!("{name}: rewrite_20270101"));
+            vec![(json!(format!("{summary}_20260112")), asked), unknown]
         }
-        FieldRule::Fallbacks => {
-            let fallbacks = vec!["a".to_owned(), "b".to_owned(), String::new()];
-            vec![(json!(["a", { "model": "b" }, 3]), CallRequest { fallbacks, ..plain() })]
-        }
-        FieldRule::CacheHour => {
-            vec![(json!("1h"), CallRequest { may_write_1h: true, ..plain() })]
-        }
-        FieldRule::Compaction(begin) => {
-            let asked = CallRequest { may_compact: true, choices: 2, ..plain() };
-            vec![(json!(format!("{begin}_20260112")), asked)]
+        FieldRule::Summary => {
+            let asked = CallRequest { more_reads: 1, choices: 2, ..plain() };
+            vec![(json!({ "type": "request" }), asked)]
         }
         FieldRule::StoredResponse => vec![continues(json!("resp_1"), Some("resp_1"))],
         FieldRule::StoredInput => vec![continues(json!("kept_1"), None)],
@@ -92,6 +89,47 @@ fn changes(field: &PriceField) -> Vec<(Value, CallRequest)> {
     }
 }
 
+/// The same, for each known word of a row and for one that nobody knows.
+fn changes_by_word(field: &PriceField, known: &[&str], unknown: &str) -> Vec<(Value, CallRequest)> {
+    let name = field.refusal().unwrap_or_default();
+    let asked = |word: Option<&str>, unbounded: &[&str]| {
+        let mut asked = plain(field.api);
+        asked.unbounded = unbounded.iter().map(|what| format!("{name}: {what}")).collect();
+        match field.rule {
+            FieldRule::Speed(_) => asked.context.speed = word.map(str::to_owned),
+            _ => asked.context.service_tier = word.map(str::to_owned),
+        }
+        asked
+    };
+    let known = known.iter().map(|word| (json!(word.to_ascii_uppercase()), asked(Some(word), &[])));
+    let others =
+        [(json!(unknown), asked(Some(unknown), &[unknown])), (json!(3), asked(None, &["3"]))];
+    known.chain(others).collect()
+}
+
+/// The same, for models to fall back on.
+fn changes_by_fallbacks(field: &PriceField, billed: Attempts) -> Vec<(Value, CallRequest)> {
+    let name = field.refusal().unwrap_or_default();
+    let asked = |fallbacks: &[&str], refused: Option<&str>| {
+        let fallbacks: Vec<_> = fallbacks.iter().map(|&model| model.to_owned()).collect();
+        let more = u64::try_from(fallbacks.len()).unwrap();
+        let more_reads = if billed == Attempts::All { more } else { 0 };
+        let unbounded = refused.map(|what| format!("{name}: {what}")).into_iter().collect();
+        CallRequest {
+            fallbacks,
+            more_reads,
+            choices: 1 + more_reads,
+            unbounded,
+            ..plain(field.api)
+        }
+    };
+    vec![
+        (json!(["a", { "model": "b" }, 3]), asked(&["a", "b", ""], None)),
+        (json!([{ "model": "a", "max_tokens": 90_000 }]), asked(&["a"], Some("max_tokens"))),
+        (json!("default"), asked(&[], Some("default"))),
+    ]
+}
+
 /// Values that change nothing by a row.
 fn harmless(rule: FieldRule) -> Vec<Value> {
     match rule {
@@ -101,13 +139,14 @@ fn harmless(rule: FieldRule) -> Vec<Value> {
         FieldRule::Background => vec![json!(false), Value::Null],
         FieldRule::StoredResponse | FieldRule::StoredInput => vec![Value::Null],
         FieldRule::StoredThread => vec![json!({ "type": "new" }), Value::Null],
-        FieldRule::Compaction(_) => vec![json!("clear_tool_uses_20250919")],
-        FieldRule::CacheHour => vec![json!("5m")],
+        FieldRule::Changes { free, .. } => {
+            free.iter().map(|begin| json!(format!("{begin}20250919"))).collect()
+        }
+        FieldRule::CacheLife(_) => vec![json!("5m"), Value::Null],
         FieldRule::Choices => vec![json!(1), Value::Null],
         FieldRule::Modalities => vec![json!([]), Value::Null],
-        FieldRule::OutputCap | FieldRule::Tier | FieldRule::Speed | FieldRule::Fallbacks => {
-            vec![Value::Null]
-        }
+        FieldRule::OutputCap | FieldRule::Tier(_) | FieldRule::Speed(_) => vec![Value::Null],
+        FieldRule::Fallbacks(_) | FieldRule::Summary => vec![Value::Null],
     }
 }
 
@@ -143,7 +182,7 @@ fn each_field_means_what_its_row_says() {
 #[test]
 fn a_field_that_stands_twice_is_refused() {
     for field in PRICE_FIELDS {
-        if matches!(field.rule, FieldRule::Free | FieldRule::CacheHour) {
+        if matches!(field.rule, FieldRule::Free | FieldRule::CacheLife(_)) {
             continue;
         }
         let (top, rest) = field.path.split_once('.').unwrap_or((field.path, ""));
@@ -221,6 +260,37 @@ fn an_element_without_the_key_is_refused_where_only_some_values_are_admitted() {
         let request = read(Api::Chat, &json!({ "plugins": [{ "id": "web" }, plugin] })).unwrap();
         assert_eq!(request.unbounded, ["plugins: ?"], "{plugin}");
     }
+}
+
+#[test]
+fn a_cache_of_unknown_life_is_refused_wherever_it_stands() {
+    let with = |mark: &str| {
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"\"cache_control\":{{\"ttl\":\"9h\"}}",{mark}}}]}}]}}"#
+        );
+        Api::Messages.dialect().read(PATH, body.as_bytes()).unwrap().unbounded
+    };
+    assert_eq!(
+        with(r#""cache_control" : {"type":"ephemeral", "ttl":"24h"}"#),
+        ["cache_control.ttl: 24h"]
+    );
+    assert_eq!(with(r#""cache_control":{"ttl":90}"#), ["cache_control.ttl: "]);
+    for known in [
+        r#""cache_control":{"type":"ephemeral"}"#,
+        r#""cache_control":null"#,
+        r#""a":{"ttl":"9h"}"#,
+    ] {
+        assert!(with(known).is_empty(), "{known}");
+    }
+}
+
+#[test]
+fn a_summary_that_an_item_asks_for_reads_the_input_once_more() {
+    let user = json!({ "role": "user", "content": "hi" });
+    let body = json!({ "max_output_tokens": 9, "input": [user, { "type": "compaction_trigger" }] });
+    let request = read(Api::Responses, &body).unwrap();
+    assert_eq!((request.added_by_more_reads(100), request.choices), (100, 2));
+    assert!(request.has_user_message);
 }
 
 #[test]

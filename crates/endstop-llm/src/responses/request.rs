@@ -8,7 +8,9 @@ use crate::content_kinds::{ContentHold, PartMarks, hold_of};
 use crate::json::{List, Raw, fields};
 use crate::limits::MAX_CALLS;
 use crate::output_contract::{Offer, ToolRequirement, output_contract};
-use crate::parts::{Formatted, Noted, ToolChoice, arguments_of, fixed_marks, read_noting, text_of};
+use crate::parts::{
+    Formatted, Noted, ToolChoice, arguments_of, complete, fixed_marks, read_noting, text_of,
+};
 use crate::price_fields;
 use crate::provider_tools::{ProviderTools, is_of_client};
 use crate::token_bound::{TokenBound, tool_instructions};
@@ -29,6 +31,7 @@ pub(crate) const KEYS: &[DecidingKey] = &[
     DecidingKey::of(&["fallbacks"]).with(FALLBACK_KEYS),
     DecidingKey::of(&["input"]),
     DecidingKey::of(&["instructions"]),
+    DecidingKey::of(&["context_management"]).with(&[DecidingKey::of(&["type"])]),
     DecidingKey::of(&["tools"]).with(TOOL_KEYS),
 ];
 
@@ -53,6 +56,12 @@ fields! {
 }
 
 fields! {
+    ItemTools<'j> {
+        tools: List<Tool<'j>> = "tools",
+    }
+}
+
+fields! {
     Item<'j> {
         kind: Raw<'j> = "type",
         role: Raw<'j> = "role",
@@ -64,6 +73,12 @@ fields! {
         content: Raw<'j> = "content",
     }
 }
+
+/// The item that asks for a summary of the conversation.
+const SUMMARY: &str = "compaction_trigger";
+
+/// Kinds of items that are from neither the model nor the user, and have no role that says so.
+const CONTROLS: [&str; 3] = [SUMMARY, "configuration_update", "agent_message"];
 
 /// Who an item is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +102,9 @@ impl Item<'_> {
             Some(_) => ItemSource::Other,
             None if kind.ends_with("_output") => ItemSource::Tool,
             None if kind == "mcp_approval_response" => ItemSource::User,
-            None if matches!(&*kind, "message" | "") => ItemSource::Other,
+            None if matches!(&*kind, "message" | "") || CONTROLS.contains(&&*kind) => {
+                ItemSource::Other
+            }
             None => ItemSource::Model,
         }
     }
@@ -111,10 +128,16 @@ fn read_list(input: Raw<'_>) -> Result<List<Raw<'_>>, ReadError> {
 
 /// Reads a request.
 pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
-    let Noted { value: request, members, .. } = read_noting::<Request<'_>>(body)?;
+    let Noted { value: mut request, members, .. } = read_noting::<Request<'_>>(body)?;
     check_members(&members, KEYS)?;
     let model = request.model.text().unwrap_or_default();
-    let bound = TokenBound::of_model(&model);
+    let mut bound = TokenBound::of_model(&model);
+    let items: List<Raw<'_>> =
+        if request.input.is_list() { read_list(request.input)? } else { List::default() };
+    let of_items = tools_of_items(&items.0);
+    // What stands in the conversation cannot be taken out of it.
+    let has_tools_in_items = !of_items.is_empty();
+    request.tools.0.extend(of_items);
     let offers = request.offers();
     let mut parsed = CallRequest {
         model: model.into_owned(),
@@ -122,21 +145,26 @@ pub(crate) fn read(body: &[u8]) -> Result<CallRequest, ReadError> {
         wants_usage: true,
         contract: output_contract(&offers, &requirement(request.tool_choice), request.wants_json()),
         tools: offers.into_iter().map(|offer| offer.name.into_owned()).collect(),
-        fixed: fixed_marks(&members, "input", bound)?,
+        fixed: fixed_marks(&members, "input", &mut bound)?,
         ..price_fields::read(Api::Responses, body, &members)?
     };
-    request.add_provider_tools(&mut parsed);
+    request.add_provider_tools(has_tools_in_items, &mut parsed);
     if !request.tools.0.is_empty() {
         parsed.fixed.push(tool_instructions());
     }
     if request.input.is_list() {
-        let items: List<Raw<'_>> = read_list(request.input)?;
-        conversation(&items.0, bound, &mut parsed)?;
+        conversation(&items.0, &mut bound, &mut parsed)?;
     } else if request.input.is_some() {
         parsed.messages.push(bound.mark(request.input, true)?);
         parsed.has_user_message = true;
     }
-    Ok(parsed)
+    Ok(complete(parsed, Api::Responses, &members, bound))
+}
+
+/// The tools that items of a conversation add to those of the request.
+fn tools_of_items<'j>(items: &[Raw<'j>]) -> Vec<Tool<'j>> {
+    let lists = items.iter().map(|item| item.read::<ItemTools<'j>>().tools.0);
+    lists.flatten().take(MAX_CALLS).collect()
 }
 
 impl<'j> Request<'j> {
@@ -149,7 +177,7 @@ impl<'j> Request<'j> {
     }
 
     /// Adds the tools that run at the provider, and the kinds of those that have no bound.
-    fn add_provider_tools(&self, parsed: &mut CallRequest) {
+    fn add_provider_tools(&self, are_in_items: bool, parsed: &mut CallRequest) {
         let mut tools = ProviderTools::default();
         let kinds = || self.tools.0.iter().filter_map(|tool| tool.kind.text());
         for kind in kinds() {
@@ -160,6 +188,7 @@ impl<'j> Request<'j> {
         tools.limit_together(self.most_runs.count());
         let has_others = kinds().any(|kind| is_of_client(Api::Responses, &kind));
         tools.are_removable = has_others
+            && !are_in_items
             && matches!(
                 requirement(self.tool_choice),
                 ToolRequirement::Free | ToolRequirement::Never
@@ -193,13 +222,16 @@ fn requirement(choice: Raw<'_>) -> ToolRequirement {
 /// Reads the items, and what came after the model's last one.
 fn conversation(
     items: &[Raw<'_>],
-    bound: TokenBound,
+    bound: &mut TokenBound,
     parsed: &mut CallRequest,
 ) -> Result<(), ReadError> {
     let mut calls: Vec<Item<'_>> = Vec::new();
     for raw in items {
         let item: Item<'_> = raw.read();
         let from = item.from();
+        if item.kind.text().as_deref() == Some(SUMMARY) {
+            parsed.more_reads = parsed.more_reads.saturating_add(1);
+        }
         parsed.messages.push(bound.mark(*raw, from == ItemSource::User)?);
         match from {
             ItemSource::Model => {

@@ -121,10 +121,10 @@ fn a_request_says_what_may_make_it_dearer() {
 fn a_conversation_that_may_be_summarized_first_is_read_twice() {
     let edits = json!({"edits": [{"type": "compact_20260112"}]});
     assert_eq!(
-        read(Api::Messages, &json!({"context_management": edits})).added_by_compaction(100),
+        read(Api::Messages, &json!({"context_management": edits})).added_by_more_reads(100),
         100
     );
-    assert_eq!(read(Api::Messages, &json!({"messages": []})).added_by_compaction(100), 0);
+    assert_eq!(read(Api::Messages, &json!({"messages": []})).added_by_more_reads(100), 0);
 }
 
 /// What a response and the stream of the same say of searches on the web, in files, and runs of code.

@@ -347,6 +347,19 @@ fn requests_that_a_provider_makes_by_itself_are_priced_beside_the_response() {
     let advice = read_usage(UsageShape::Anthropic, &one(2_000, 30)).unwrap();
     let advice = opus.total(&advice, at, &CallContext::default()).unwrap();
     assert_eq!(price(advised), price(one(200, 20)) + advice.picos());
+    // A declined request counts at its own model's price, whether the totals include it or not.
+    let declined = |input: u64, output: u64| {
+        json!({"input_tokens":input,"output_tokens":output,"iterations":[
+        {"type":"message","model":"claude-opus-4-8","input_tokens":2_000,"output_tokens":30},
+        {"type":"fallback_message","model":"claude-sonnet-4-5","input_tokens":2_100,"output_tokens":500}]})
+    };
+    for (input, output) in [(2_100, 500), (4_100, 530)] {
+        let usage = declined(input, output);
+        assert_eq!(total(&usage).0, 4_630, "{input}");
+        assert_eq!(price(usage), price(one(2_100, 500)) + advice.picos(), "{input}");
+    }
+    // Totals too small for the answer itself leave both out.
+    assert_eq!(total(&declined(2_000, 30)).0, 6_660);
     let unknown = json!({"input_tokens":1,"output_tokens":1,"iterations":[
         {"type":"advisor_message","model":"new","input_tokens":1,"output_tokens":1}]});
     let error = PriceError::UnknownModel { model: "new".to_owned() };

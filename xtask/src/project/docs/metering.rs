@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use endstop_llm::{
-    Api, CONTENT_KINDS, ContentHold, ContentMark, DEAR_IMAGES, FILE_TOKENS, FieldRule, HEADERS,
-    IMAGE_TOKENS, ImageData, OUTPUT_KINDS, PRICE_FIELDS, RunCap, STORED_CONVERSATION, TOOL_KINDS,
-    ToolPlace, ToolReads, UNKNOWN_FILE,
+    Api, Attempts, CONTENT_KINDS, ContentHold, ContentMark, DEAR_IMAGES, FILE_TOKENS, FieldRule,
+    HEADERS, IMAGE_TOKENS, ImageData, KNOWN_FIELDS, OUTPUT_KINDS, PRICE_FIELDS, RunCap,
+    STORED_CONVERSATION, TOOL_KINDS, ToolPlace, ToolReads, UNKNOWN_FILE,
 };
 use endstop_runtime::PROVIDER_APIS;
 
@@ -29,7 +29,8 @@ const CONTENT: &str = "## Content
 
 A message is held at its bytes, because no tokenizer makes more tokens than there are bytes. Some of its parts have another
 hold. The first row that fits a part counts, in the requests of every API and inside the results of tools too; the second
-column has the APIs that document it. Any other part is held at its bytes and the parts inside it.
+column has the APIs that document it. A part with another `type`, or one of Gemini with another key, is refused by that name;
+a part without either is held at its bytes and the parts inside it.
 
 A context window is that of the model in the price data, or that of the largest model if the data lack it. It is held again in
 each request, and so is an image at an address: there may be something else at the address the next time.
@@ -56,6 +57,12 @@ tier, speed or model than the hold assumed, the excess is overshoot.
 
 | API | field | held | settled | refused |
 |---|---|---|---|---|
+";
+
+const OTHER_FIELDS: &str = "
+These fields do not change the price of a token. Any further field of a request passes, and the response, the summary of
+`endstop run` and its `--json` name it: whether it changes the price is not known.
+
 ";
 
 const HEADER_ROWS: &str = "
@@ -230,15 +237,19 @@ fn price_fields(page: &mut String) {
     for field in PRICE_FIELDS {
         let (held, settled) = rule_text(field.rule);
         let path = match field.rule {
-            FieldRule::CacheHour => format!("`{}: 1h`, anywhere", field.path),
+            FieldRule::CacheLife(_) => format!("`{}`, anywhere", field.path),
             _ => format!("`{}`", field.path),
         };
         let refused = match field.rule {
             FieldRule::StoredThread => "`stored_conversation`; with status 400, after which clients send the whole conversation"
                 .to_owned(),
-            rule => refusal_text(rule.refusal()),
+            _ => refusal_text(field.refusal()),
         };
         row(page, &[api_text(field.api), &path, &held, settled, &refused]);
+    }
+    page.push_str(OTHER_FIELDS);
+    for (api, fields) in KNOWN_FIELDS {
+        let _ = writeln!(page, "- {}: {}", api_text(*api), words(fields));
     }
     page.push_str(HEADER_ROWS);
     for header in HEADERS {
@@ -246,6 +257,13 @@ fn price_fields(page: &mut String) {
         let held = format!("a context window of {} tokens", thousands(header.window));
         row(page, &[api_text(header.api), &name, &held]);
     }
+}
+
+const ONCE_MORE: &str = "the input and the output cap once more";
+
+fn words(values: &[&str]) -> String {
+    let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+    values.join(", ")
 }
 
 /// How a field is held and settled.
@@ -258,32 +276,40 @@ fn rule_text(rule: FieldRule) -> (String, &'static str) {
             ("the output cap that many times; the largest of several fields", "as reported")
         }
         FieldRule::Modalities => ("see outputs", "see outputs"),
-        FieldRule::Tier => (
-            "the higher of the price of the tier and the usual one; `auto` like `priority`",
-            "the tier that is reported",
-        ),
-        FieldRule::Speed => {
-            ("the higher of the price of the speed and the usual one", "the speed that is reported")
+        FieldRule::Tier(known) => {
+            let auto = if known.contains(&"auto") { "; `auto` like `priority`" } else { "" };
+            let held = format!("{}: the higher of its price and the usual one{auto}", words(known));
+            return (held, "the tier that is reported");
         }
-        FieldRule::Fallbacks => (
+        FieldRule::Speed(known) => {
+            let held = format!("{}: the higher of its price and the usual one", words(known));
+            return (held, "the speed that is reported");
+        }
+        FieldRule::Fallbacks(Attempts::Last) => (
             "the most expensive of the models; more than 64 are refused with status 400",
             "the more expensive of the requested model and the one that answered",
         ),
-        FieldRule::CacheHour => (
-            "all input as written to a cache for an hour, if that costs more",
+        FieldRule::Fallbacks(Attempts::All) => (
+            "the input and the output cap once more for each, at the price of the most expensive of the models; more than 64 are refused with status 400",
+            "each reported request at its own price",
+        ),
+        FieldRule::CacheLife(_) => (
+            "`5m`: no more; `1h`: all input as written to a cache for an hour, if that costs more",
             "the cache writes that are reported",
         ),
-        FieldRule::Compaction(begin) => {
-            let held = format!("`{begin}*`: the input and the output cap twice");
+        FieldRule::Changes { summary, free } => {
+            let free: Vec<String> =
+                free.iter().map(|begin| format!("; `{begin}*`: no more")).collect();
+            let held = format!("`{summary}*`: {ONCE_MORE}{}", free.concat());
             return (held, "each reported request at its own price");
         }
+        FieldRule::Summary => (ONCE_MORE, "each reported request at its own price"),
         FieldRule::StoredResponse => {
             ("the tokens of that response; refused if it is not one of the run", "as reported")
         }
         FieldRule::StoredInput | FieldRule::StoredThread | FieldRule::Background => ("-", "-"),
         FieldRule::Only { values, .. } => {
-            let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
-            return (format!("{}: no more", values.join(", ")), "as reported");
+            return (format!("{}: no more", words(values)), "as reported");
         }
         FieldRule::Refused(_) => ("-", "-"),
         FieldRule::Free => ("no more", "as reported"),

@@ -46,6 +46,8 @@ pub(super) struct RunOutcome<'s> {
     pub(super) pause_limit: Duration,
     pub(super) preserves_status: bool,
     pub(super) counts: Counts,
+    /// Fields of requests that no table has.
+    pub(super) unknown_fields: Vec<String>,
     pub(super) report: Option<Report>,
     /// The call that money or tokens did not admit.
     pub(super) refused: Option<RefusedCall>,
@@ -96,6 +98,13 @@ impl RunOutcome<'_> {
         }
         if let Some(text) = trip::overshoot(&report.overshoot) {
             output::note(&format!("overshoot: {text} beyond the limit, by what was in flight"));
+        }
+        if !self.unknown_fields.is_empty() {
+            let names = self.unknown_fields.join("`, `");
+            output::warn(&format!(
+                "requests had fields that Endstop does not know: `{}`; they passed, and may have changed the price",
+                endstop::observe::clean(&names)
+            ));
         }
         if self.had_no_request(report) {
             let text = output::wrapped(NO_CALLS, output::error_width(), "  ");
@@ -194,6 +203,7 @@ impl RunOutcome<'_> {
             "upstream_calls": self.counts.upstream_calls,
             "stop_responses": self.counts.stop_responses,
             "unmetered": self.counts.unmetered,
+            "unknown_fields": self.unknown_fields,
             "not_sent": self.refused_call().map(|refused| refused.text_for(&self.options)),
             "dry_run": dry_run,
             "report": self.report,

@@ -44,6 +44,15 @@ fn read_much(
     Serving { work, sent: Sent::Whole(reply::ok(&body)) }
 }
 
+/// Puts so many searches before the output of OpenAI's responses.
+fn put_searches(body: &mut Value, runs: u64) {
+    let search = json!({ "type": "web_search_call", "id": "ws", "status": "completed",
+        "action": { "type": "search", "query": "a" } });
+    let mut output = vec![search; usize::try_from(runs).unwrap_or_default()];
+    output.extend(body.get("output").and_then(Value::as_array).cloned().unwrap_or_default());
+    reply::put(body, &["output"], json!(output));
+}
+
 const BASE: Row = Row {
     name: "",
     what: "",
@@ -119,17 +128,7 @@ pub(super) const ROWS: &[Row] = &[
         path: RESPONSES,
         request: |_| bodies::responses(json!({ "tools": [{ "type": "web_search" }] })).to_string(),
         serve: |arrival, _| {
-            read_much(reply::responses, arrival, runs_of(arrival), SEARCH, |body, runs| {
-                let mut output = vec![
-                    json!({ "type": "web_search_call", "id": "ws", "status": "completed",
-                    "action": { "type": "search", "query": "a" } });
-                    usize::try_from(runs).unwrap_or_default()
-                ];
-                output.extend(
-                    body.get("output").and_then(Value::as_array).cloned().unwrap_or_default(),
-                );
-                reply::put(body, &["output"], json!(output));
-            })
+            read_much(reply::responses, arrival, runs_of(arrival), SEARCH, put_searches)
         },
         ..BASE
     },
@@ -223,6 +222,62 @@ pub(super) const ROWS: &[Row] = &[
             reply::put(&mut body, &["service_tier"], json!("priority"));
             reply::put(&mut body, &["model"], json!("gpt-5"));
             Serving { work, sent: Sent::Whole(reply::ok(&body)) }
+        },
+        ..BASE
+    },
+    Row {
+        name: "unknown-tier",
+        what: "a tier of service that no price is known of",
+        path: CHAT,
+        request: |_| bodies::chat(json!({ "service_tier": "ultrafast" })).to_string(),
+        expected: Expected::Refused(402, "--allow-unmetered=service_tier`"),
+        ..BASE
+    },
+    Row {
+        name: "unknown-content",
+        what: "content of a kind that no table has",
+        request: |_| {
+            let part = json!({ "type": "hologram", "hologram": { "id": "h_1" } });
+            bodies::messages(json!({ "messages": [{ "role": "user", "content": [part] }] }))
+                .to_string()
+        },
+        expected: Expected::Refused(402, "--allow-unmetered=hologram`"),
+        ..BASE
+    },
+    Row {
+        name: "declined",
+        what: "a model declines and another answers: both are billed, and the totals have the answer",
+        tries: 60,
+        request: |_| {
+            bodies::messages(json!({ "fallbacks": [{ "model": "claude-sonnet-4-5" }] })).to_string()
+        },
+        serve: |arrival, _| {
+            let (input, output) = (arrival.tokens(), arrival.cap());
+            let mut body = reply::messages(input, output);
+            let attempt = |kind: &str| {
+                json!({ "type": kind, "model": "claude-sonnet-4-5",
+                "input_tokens": input, "output_tokens": output })
+            };
+            let attempts = json!([attempt("message"), attempt("fallback_message")]);
+            reply::put(&mut body, &["usage", "iterations"], attempts);
+            let work = Work { input: 2 * input, output: 2 * output, ..Work::default() };
+            Serving { work, sent: Sent::Whole(reply::ok(&body)) }
+        },
+        ..BASE
+    },
+    Row {
+        name: "tools-in-an-item",
+        what: "searches by tools that an item of the conversation adds",
+        limit: 500,
+        path: RESPONSES,
+        request: |_| {
+            let item = json!({ "type": "additional_tools", "role": "developer",
+                "tools": [{ "type": "web_search" }] });
+            let input = json!([item, { "role": "user", "content": "Go." }]);
+            bodies::responses(json!({ "input": input })).to_string()
+        },
+        serve: |arrival, _| {
+            read_much(reply::responses, arrival, runs_of(arrival), SEARCH, put_searches)
         },
         ..BASE
     },

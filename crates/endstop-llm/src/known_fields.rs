@@ -1,0 +1,224 @@
+//! Fields of requests that do not change the price, so that those that nobody knows can be reported.
+
+use crate::dialect::Api;
+use crate::json::{Key, Raw};
+use crate::limits::MAX_UNKNOWN_KINDS;
+use crate::price_fields::{PRICE_FIELDS, with_underscores};
+use crate::provider_tools::TOOL_KINDS;
+use crate::token_bound::shown;
+
+/// The fields of requests that do not change the price of a token, by API. The tables of
+/// [fields that change the price](crate::PRICE_FIELDS) and of [tools](crate::TOOL_KINDS) have the others. Any
+/// further field passes, and [`CallRequest::unknown_fields`](crate::CallRequest::unknown_fields) names it.
+///
+/// Sources: those of [`PRICE_FIELDS`](crate::PRICE_FIELDS), and the documentation of OpenRouter ("Parameters"), vLLM
+/// ("OpenAI-Compatible Server"), Ollama ("OpenAI compatibility"), Mistral, Groq and DeepSeek ("Create chat completion").
+pub const KNOWN_FIELDS: &[(Api, &[&str])] = &[
+    (
+        Api::Chat,
+        &[
+            "messages",
+            "model",
+            "stream",
+            "stream_options",
+            "tools",
+            "tool_choice",
+            "functions",
+            "function_call",
+            "parallel_tool_calls",
+            "audio",
+            "frequency_penalty",
+            "presence_penalty",
+            "repetition_penalty",
+            "logit_bias",
+            "logprobs",
+            "top_logprobs",
+            "metadata",
+            "prediction",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "reasoning",
+            "reasoning_effort",
+            "reasoning_format",
+            "include_reasoning",
+            "response_format",
+            "safety_identifier",
+            "seed",
+            "random_seed",
+            "stop",
+            "temperature",
+            "top_p",
+            "top_k",
+            "top_a",
+            "min_p",
+            "user",
+            "verbosity",
+            "provider",
+            "route",
+            "transforms",
+            "usage",
+            "session_id",
+            "trace",
+            "cache_control",
+            "safe_prompt",
+            "prompt_mode",
+            "thinking",
+            "enable_thinking",
+            "chat_template_kwargs",
+            "options",
+            "keep_alive",
+            "think",
+            "format",
+            "guided_json",
+            "guided_regex",
+            "guided_choice",
+            "guided_grammar",
+            "ignore_eos",
+            "min_tokens",
+            "stop_token_ids",
+            "skip_special_tokens",
+            "echo",
+            "add_generation_prompt",
+            "continue_final_message",
+            "cache_prompt",
+            "tool_stream",
+        ],
+    ),
+    (
+        Api::Responses,
+        &[
+            "input",
+            "model",
+            "stream",
+            "stream_options",
+            "tools",
+            "tool_choice",
+            "parallel_tool_calls",
+            "max_tool_calls",
+            "include",
+            "instructions",
+            "metadata",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "reasoning",
+            "safety_identifier",
+            "temperature",
+            "text",
+            "top_logprobs",
+            "top_p",
+            "truncation",
+            "user",
+            "client_metadata",
+            "provider",
+            "session_id",
+            "trace",
+            "cache_control",
+            "frequency_penalty",
+            "presence_penalty",
+            "top_k",
+        ],
+    ),
+    (
+        Api::Messages,
+        &[
+            "messages",
+            "model",
+            "stream",
+            "system",
+            "tools",
+            "tool_choice",
+            "metadata",
+            "stop_sequences",
+            "temperature",
+            "top_k",
+            "top_p",
+            "thinking",
+            "output_config",
+            "output_format",
+            "container",
+            "context_management",
+            "cache_control",
+            "diagnostics",
+            "fallback_credit_token",
+            "provider",
+            "anthropic_beta",
+            "anthropic_version",
+        ],
+    ),
+    (
+        Api::Gemini,
+        &[
+            "contents",
+            "model",
+            "tools",
+            "toolConfig",
+            "safetySettings",
+            "systemInstruction",
+            "generationConfig",
+            "labels",
+        ],
+    ),
+];
+
+/// The fields of a request that no table has, as far as they are shown.
+pub(crate) fn unknown_fields(api: Api, members: &[(Key<'_>, Raw<'_>)]) -> Vec<String> {
+    let unknown = members.iter().map(|(key, _)| key.as_str()).filter(|key| !is_known(api, key));
+    unknown.take(MAX_UNKNOWN_KINDS).map(shown).collect()
+}
+
+fn is_known(api: Api, own: &str) -> bool {
+    let has = |key: &str| {
+        key == own || api == Api::Gemini && own.contains('_') && with_underscores(key) == own
+    };
+    let free = KNOWN_FIELDS.iter().filter(|(of, _)| *of == api).flat_map(|(_, keys)| *keys);
+    let priced =
+        PRICE_FIELDS.iter().filter(|field| field.api == api).map(|field| field.first_key());
+    let tools = TOOL_KINDS.iter().filter(|kind| kind.api == api).map(|kind| kind.pattern);
+    free.copied().chain(priced).chain(tools).any(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::Api;
+
+    /// The unknown fields of a request.
+    fn unknown(api: Api, body: &serde_json::Value) -> Vec<String> {
+        let body = body.to_string();
+        api.dialect()
+            .read("/v1beta/models/m:generateContent", body.as_bytes())
+            .unwrap()
+            .unknown_fields
+    }
+
+    #[test]
+    fn a_field_that_no_table_has_is_named() {
+        for api in [Api::Chat, Api::Responses, Api::Messages, Api::Gemini] {
+            assert_eq!(unknown(api, &json!({ "model": "m", "turbo": 9 })), ["turbo"], "{api:?}");
+        }
+        let long = "a".repeat(500);
+        assert_eq!(unknown(Api::Chat, &json!({ long: 1 })), ["a".repeat(64)]);
+        let many: serde_json::Map<_, _> = (0..50).map(|at| (format!("a{at}"), json!(1))).collect();
+        assert_eq!(unknown(Api::Chat, &many.into()).len(), 8);
+    }
+
+    #[test]
+    fn no_field_of_a_table_is_unknown() {
+        for (api, keys) in super::KNOWN_FIELDS {
+            for key in *keys {
+                assert!(super::is_known(*api, key), "{api:?} {key}");
+            }
+        }
+        for field in crate::PRICE_FIELDS {
+            assert!(super::is_known(field.api, field.first_key()), "{field:?}");
+        }
+        let gemini =
+            json!({ "system_instruction": {}, "generation_config": {}, "cached_content": null });
+        assert!(unknown(Api::Gemini, &gemini).is_empty());
+        let chat = json!({ "web_search_options": {}, "plugins": [], "n": 1, "cache_control": {} });
+        assert!(unknown(Api::Chat, &chat).is_empty());
+    }
+}
