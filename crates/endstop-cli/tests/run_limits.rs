@@ -215,6 +215,50 @@ fn a_signal_file_stops_the_command() {
 }
 
 #[test]
+fn a_rule_that_waits_for_a_signal_is_told_with_what_sets_it() {
+    let stop = ["--stop", "signal(\"review\") or steps >= 9"];
+    let (output, _) = run("signal-told", &stop, "exit 0");
+    let stderr = text(&output.stderr);
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let warning = "waits for the signal `review`, and nothing sets it: add --signal review=FILE";
+    assert!(words(&stderr).contains(warning), "{stderr}");
+    let (output, _) =
+        run("signal-set", &[&stop[..], &["--signal", "review=ok"]].concat(), "exit 0");
+    let stderr = text(&output.stderr);
+    assert!(
+        words(&stderr).contains("waits for the signal `review`: create `ok` to set it"),
+        "{stderr}"
+    );
+}
+
+/// A trace of the gateway has what was reserved, and reservations are no spend.
+#[test]
+fn the_trace_of_a_run_is_explained_swept_and_suggested_by_what_was_spent() {
+    let trace = directory("trace").join("a.jsonl");
+    let trace = trace.to_str().unwrap();
+    let agent = "\"$AGENT\" demo-agent --iterations 15 --searches 3";
+    let (_, told) = run("trace-run", &["--usd", "5", "--trace", trace], agent);
+    assert_eq!(told["upstream_calls"], 60, "{told}");
+    let whole: f64 = told["report"]["spend"]["usd"].as_str().unwrap().parse().unwrap();
+    let said = |arguments: &[&str]| {
+        let output = Command::new(snapbox::cmd::cargo_bin!("endstop")).args(arguments).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let explained = said(&["explain", trace, "--stop", "cost >= $0.10"]);
+    assert!(explained.contains("would have been stopped at step 6 of 60"), "{explained}");
+    assert!(explained.contains("after 6 steps"), "{explained}");
+    let swept = said(&["replay", trace, "--sweep", "cost=$0.10..$2.10:$1.00", "--json"]);
+    let swept: Value = serde_json::from_str(&swept).unwrap();
+    let points = swept["sweep"].as_array().unwrap().iter();
+    let stops: Vec<_> = points.map(|point| &point["effect"]["stopped"]).collect();
+    assert_eq!(stops, [1, 1, 0], "{swept}");
+    let suggested = said(&["replay", trace, "--suggest"]);
+    assert!(suggested.contains(&format!("${whole:.2} in all")), "{whole} {suggested}");
+}
+
+#[test]
 fn a_kill_file_is_real_in_a_dry_run_and_told_once() {
     let file = directory("dry-kill").join("stop");
     std::fs::write(&file, "enough").unwrap();

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 fn pauses_and_warnings_of_a_run_are_told() {
     let policy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-pause.toml");
     let text = "[stop]\nlimit = 'steps >= 20'\n[warn]\nsoon = 'steps >= 1'\n\
-                [pause]\nask = 'steps >= 2'\n";
+                [pause]\nask = 'steps >= 2'\n[finish]\nreviewed = 'signal(\"review\")'\n";
     std::fs::write(&policy, text).unwrap();
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let mut serve = Command::new(endstop)
@@ -38,6 +38,8 @@ fn pauses_and_warnings_of_a_run_are_told() {
     serve.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     serve.wait().unwrap();
     assert!(said.contains("SIGUSR1 does not say which run"), "{said}");
+    let waits = "rule reviewed waits for the signal `review`, and nothing sets it";
+    assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(waits), "{said}");
     assert!(said.contains("warning: run build-1: soon: "), "{said}");
     assert!(said.contains("run build-1: paused: ask: steps >= 2 is 2; with --control"), "{said}");
 }

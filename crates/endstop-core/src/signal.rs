@@ -129,7 +129,7 @@ pub const BUDGET_SOURCE: &str = "budget";
 /// Why a run should stop, with what the one who raised it wants to say.
 ///
 /// As JSON it always has the four keys `reason`, `message`, `context`, `source`. The reader takes `[]` or
-/// `{}` for an empty context, an empty `source` as none, a missing reason as `completed`, and ignores
+/// `{}` for an empty context, an empty `source` as none, a missing reason or `null` as `completed`, and ignores
 /// unknown keys.
 ///
 /// ```
@@ -151,7 +151,7 @@ pub const BUDGET_SOURCE: &str = "budget";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StopSignal {
     /// The reason.
-    #[serde(default = "completed")]
+    #[serde(default = "completed", deserialize_with = "null_as_completed")]
     pub reason: StopReason,
     /// Free text; may be empty.
     #[serde(default, deserialize_with = "null_as_default")]
@@ -166,6 +166,10 @@ pub struct StopSignal {
 
 const fn completed() -> StopReason {
     StopReason::Completed
+}
+
+fn null_as_completed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StopReason, D::Error> {
+    Ok(Option::<StopReason>::deserialize(deserializer)?.unwrap_or_else(completed))
 }
 
 fn null_as_default<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

@@ -6,7 +6,9 @@
 )]
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use endstop_core::condition::named::{idle, timeout};
 use endstop_core::event::Source;
 use endstop_core::expr::parse;
 use endstop_core::probe::Probes;
@@ -271,4 +273,17 @@ fn a_frozen_copy_keeps_what_a_probe_has_told() {
     frozen.observe(&Event::new(Millis(0), END));
     let told = frozen.trip_record().to_json();
     assert!(told.contains("\"1\"") || told.contains(":1"), "{told}");
+}
+
+/// A `Duration` counts in whole milliseconds, rounded up, and the longest one is as long as a time can be.
+#[test]
+fn times_of_conditions_are_durations_too() {
+    for (time, millis) in [
+        (Duration::from_secs(60), 60_000),
+        (Duration::from_micros(2_500), 3),
+        (Duration::MAX, u64::MAX),
+    ] {
+        assert_eq!(timeout(time), timeout(Millis(millis)));
+        assert_eq!(idle(time), idle(Millis(millis)));
+    }
 }

@@ -3,6 +3,9 @@
 //! A message is held at its bytes, as no tokenizer makes more tokens than there are bytes. Some content costs more
 //! than its bytes tell: images, documents with pages, recordings, and all that is only referred to.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use crate::Api;
 use crate::price_fields::with_underscores;
 use crate::provider_tools::matches;
@@ -268,13 +271,20 @@ impl ContentMark {
     }
 }
 
+/// Each `type` of a kind of content, and the patterns of those with a star: each part of a long conversation is looked up.
+static TYPES: LazyLock<(HashSet<&str>, Vec<&str>)> = LazyLock::new(|| {
+    let types = CONTENT_KINDS.iter().filter_map(|kind| match kind.mark {
+        ContentMark::Type(name) | ContentMark::Source(name, _) => Some(name),
+        _ => None,
+    });
+    let (patterns, names): (Vec<_>, Vec<_>) = types.partition(|name| name.contains('*'));
+    (names.into_iter().collect(), patterns)
+});
+
 /// Whether a `type` is one of a kind of content.
 pub(crate) fn is_known_type(own: &str) -> bool {
-    CONTENT_KINDS.iter().any(|kind| match kind.mark {
-        ContentMark::Type(pattern) => matches(pattern, own),
-        ContentMark::Source(name, _) => name == own,
-        _ => false,
-    })
+    let (names, patterns) = &*TYPES;
+    names.contains(own) || patterns.iter().any(|pattern| matches(pattern, own))
 }
 
 /// Whether a key of a part of Gemini is one of a kind of content, in either spelling.

@@ -101,9 +101,8 @@ const GEMINI_PARTS: &str = "parts";
 const INSTRUCTIONS: [&str; 4] =
     ["system", "instructions", "systemInstruction", "system_instruction"];
 
-/// The word that each object with a `type` has, or the mark of an escape.
-static FIND_TYPE: LazyLock<[Finder<'static>; 2]> =
-    LazyLock::new(|| ["\"type\"", "\\u"].map(Finder::new));
+/// The key of an object with a `type`, without escapes.
+static FIND_TYPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"type\""));
 
 fields! {
     Part<'j> {
@@ -231,8 +230,8 @@ impl TokenBound {
             is_content,
             unknown: Vec::new(),
         };
-        let may_have = |words: &[Finder<'_>]| may_have_one(words, value.json());
-        if self.reads_all || may_have(&*FIND_MEDIA) || is_content && may_have(&*FIND_TYPE) {
+        let json = value.json();
+        if self.reads_all || may_have_media(json) || is_content && may_have_unknown_type(json) {
             weight.part(value, MAX_PART_DEPTH, false)?;
         }
         for name in std::mem::take(&mut weight.unknown) {
@@ -297,12 +296,24 @@ fn length(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
-fn may_have_one(words: &[Finder<'_>], json: &str) -> bool {
-    words.iter().any(|word| word.find(json.as_bytes()).is_some())
+/// Whether something in it may be more than its bytes, or has an escape.
+fn may_have_media(json: &str) -> bool {
+    FIND_MEDIA.iter().any(|word| word.find(json.as_bytes()).is_some())
 }
 
-fn may_have_media(json: &str) -> bool {
-    may_have_one(&*FIND_MEDIA, json)
+/// Whether something in it, which has no escapes, may have a `type` that no kind of content has. One inside the data of a
+/// tool has a type too, so that a `true` says little.
+fn may_have_unknown_type(json: &str) -> bool {
+    let mut known = "";
+    FIND_TYPE.find_iter(json.as_bytes()).any(|key| {
+        let after = json.get(key + FIND_TYPE.needle().len()..).unwrap_or_default();
+        let own = after.trim_start().strip_prefix(':').map_or("", str::trim_start);
+        let own = own.strip_prefix('"').and_then(|own| own.split_once('"'));
+        let Some((own, _)) = own else { return true };
+        let is_known = own == known || is_known_type(own);
+        known = own;
+        !is_known
+    })
 }
 
 struct Weight {

@@ -343,9 +343,11 @@ pub fn deadline(at: WallTime) -> Condition {
     from_rust("deadline", alloc::vec![Literal::text(&wall_text(at))], meaning)
 }
 
-/// Stops a run in which nothing happened for so long. Example: `idle(30s)`. Trips as `time_limit`.
+/// Stops a run in which nothing happened for so long, a [`Millis`] or a [`Duration`](core::time::Duration). Example:
+/// `idle(30s)`. Trips as `time_limit`.
 #[must_use]
-pub fn idle(after: Millis) -> Condition {
+pub fn idle(after: impl Into<Millis>) -> Condition {
+    let after = after.into();
     let gauge = Gauge::of(GaugeId::Idle);
     let meaning = Condition::Compare(Comparison { gauge, op: CompareOp::Ge, value: after.0 });
     from_rust("idle", alloc::vec![Literal::duration(after)], meaning)

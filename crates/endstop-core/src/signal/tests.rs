@@ -60,6 +60,7 @@ fn a_signal_is_read_leniently() {
     for text in [
         json!({"context": [], "source": "", "extra": 1}),
         json!({"context": null}),
+        json!({"reason": null}),
         json!({"reason": "completed", "message": null, "context": {}, "source": null}),
     ] {
         let signal: StopSignal = serde_json::from_value(text).unwrap();

@@ -1,4 +1,5 @@
-//! `endstop run` with a small budget and a large first request: counted, the request fits; by its bytes it does not.
+//! `endstop run` and single requests: a large first one under a small budget, which fits once it is counted, and one
+//! with an unknown field.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn directory(test: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_large_requests").join(test);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_requests").join(test);
     drop(std::fs::remove_dir_all(&path));
     std::fs::create_dir_all(&path).unwrap();
     path
@@ -90,4 +91,13 @@ fn a_first_request_of_53_000_tokens_makes_its_call() {
         assert!(input > Some(52_000), "{name}: {input:?}");
         assert!(told["report"].get("overshoot").is_none(), "{name}: {told}");
     }
+}
+
+#[test]
+fn an_unknown_field_is_named_at_the_end() {
+    let body = json!({ "model": "gpt-4o", "max_completion_tokens": 50, "warp_factor": 9,
+        "messages": [{ "role": "user", "content": "Go." }] });
+    let (response, told) = ask_within("unknown-field", "0.50", "/v1/chat/completions", &body);
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    assert_eq!(told["unknown_fields"], json!(["warp_factor"]), "{told}");
 }
