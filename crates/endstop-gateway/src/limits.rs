@@ -49,6 +49,10 @@ pub(crate) const MAX_CAP_RETRIES: u32 = 3;
 pub(crate) const MIN_RETRY_CAP: u64 = 16;
 /// Bytes of a refusal that are read: error messages of the known providers have less than one tenth of it.
 pub(crate) const MAX_REFUSAL: usize = 64 << 10;
+
+/// How long the rest of an error's body is waited for before it is passed on. Providers send such bodies at once, in one or
+/// two pieces; one that takes longer counts as an error of unknown shape.
+pub(crate) const ERROR_WITHIN: Duration = Duration::from_secs(2);
 /// Models that a cache remembers. A client that invents names must not fill the memory.
 pub(crate) const MAX_CACHED_MODELS: usize = 1_024;
 /// Longest name of a model that a cache remembers, in bytes.

@@ -23,7 +23,7 @@ use thiserror::Error;
 
 pub(crate) use body::UpstreamBody;
 pub(crate) use error::UpstreamError;
-pub(crate) use headers::{forwardable, only_forwardable};
+pub(crate) use headers::forwardable;
 
 use connect::{Connector, TrustError};
 use pool::Pools;

@@ -121,9 +121,12 @@ fields! {
     }
 }
 
-/// An object with an `error` that has a message: the shape of all the APIs.
+/// An object with an `error` that has a message: the shape of all the APIs. Where Gemini streams a list, its error is the
+/// only object of one.
 fn has_error(body: &[u8]) -> bool {
-    let read = read_object::<ErrorBody<'_>>(body);
+    let body = body.trim_ascii();
+    let inner = body.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
+    let read = read_object::<ErrorBody<'_>>(inner.unwrap_or(body));
     read.is_ok_and(|body| body.error.message.text().is_some())
 }
 

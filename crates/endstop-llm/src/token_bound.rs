@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use endstop_price::TOOL_INSTRUCTION_TOKENS;
 use memchr::memmem::Finder;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -14,9 +15,6 @@ use crate::content_kinds::{
 use crate::json::{Entry, Key, Raw, fields};
 use crate::limits::{MAX_PART_DEPTH, MAX_SHOWN_NAME, MAX_UNKNOWN_KINDS};
 use crate::{MessageMark, ReadError};
-
-/// Tokens of instructions of their own that providers add where tools are offered.
-pub(crate) const TOOL_INSTRUCTIONS: u64 = 1_000;
 
 /// Bytes around the key of a member: quotes, colon and comma.
 const AROUND_KEY: u64 = 4;
@@ -245,8 +243,8 @@ impl TokenBound {
 
 /// What stands for the instructions that providers add where tools are offered.
 pub(crate) fn tool_instructions() -> MessageMark {
-    let digest = TOOL_INSTRUCTIONS;
-    MessageMark { digest, bound: TOOL_INSTRUCTIONS, ..MessageMark::default() }
+    let digest = TOOL_INSTRUCTION_TOKENS;
+    MessageMark { digest, bound: TOOL_INSTRUCTION_TOKENS, ..MessageMark::default() }
 }
 
 fields! {

@@ -57,7 +57,7 @@ pub use calculate::{Line, ListedRate, ModelPrice, PriceError, Priced, UnitRate};
 pub use cost_is::CostIs;
 pub use decimal::DecimalError;
 pub use file::{PriceFileError, PriceProblem};
-pub use limits::MAX_COUNT;
+pub use limits::{MAX_COUNT, TOOL_INSTRUCTION_TOKENS};
 pub use shape::{
     UsageShape, context_of, detect_shape, model_of, read_response, read_usage, usage_of,
 };

@@ -3,6 +3,10 @@
 /// Counts stay below this, so that a count times a rate fits 128 bits.
 pub const MAX_COUNT: u64 = 1 << 58;
 
+/// Tokens of instructions of their own that providers add, and bill, if a request offers tools. Anthropic publishes at most
+/// 530 ("Tool use", pricing), and the others publish nothing.
+pub const TOOL_INSTRUCTION_TOKENS: u64 = 1_000;
+
 /// The largest exponent that is read; a price or an amount with more is a mistake.
 pub(crate) const MAX_EXPONENT: i32 = 400;
 

@@ -397,7 +397,9 @@ fn a_failed_call_is_charged_by_what_happened_and_replay_knows_the_unconfirmed_pa
         run.begin_step(&call(&pricing, 1_000, 100));
         let open = run.begin_call(&call(&pricing, 1_000, 100)).expect("it begins");
         let worst = run.budget().held().cost;
-        let charge = open.failed(&error, &Received::default());
+        // An error response came instead of a stream, so no stream was closed.
+        let is_stream = error.status.is_some();
+        let charge = open.failed(&error, &Received { is_stream, ..Received::default() });
         run.record(&EventKind::StepEnd, Detail::None);
         let expected = if is_charged { worst } else { Money::ZERO };
         assert_eq!(charge.is_some(), is_charged, "{error:?}");

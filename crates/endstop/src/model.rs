@@ -102,8 +102,30 @@ pub enum ModelEvent {
     Reasoning(String),
     /// A whole tool call.
     ToolCall(ToolCall),
+    /// Tokens as far as the provider has reported them, such as the input at the start of a stream. The last report counts,
+    /// and only if the answer does not come to its end.
+    Usage(ReportedTokens),
     /// The answer is complete. Nothing follows.
     End(ModelEnd),
+}
+
+/// Tokens that a provider reports before an answer is complete.
+///
+/// ```
+/// use endstop::core::units::TokenUsage;
+/// use endstop::model::{ModelEvent, ReportedTokens};
+///
+/// // Anthropic reports the input first.
+/// let tokens = TokenUsage { input: 2_000, ..TokenUsage::default() };
+/// let event = ModelEvent::Usage(ReportedTokens { tokens, is_output_final: false });
+/// # assert!(matches!(event, ModelEvent::Usage(told) if told.tokens.input == 2_000));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedTokens {
+    /// The tokens.
+    pub tokens: TokenUsage,
+    /// Whether the output that is reported is all of it.
+    pub is_output_final: bool,
 }
 
 /// How an answer ended.

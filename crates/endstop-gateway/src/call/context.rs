@@ -9,20 +9,31 @@ use http::{HeaderMap, StatusCode, Uri};
 use super::count::NoCounting;
 use super::drain::Drains;
 use super::negotiate::QuirkCache;
+use super::respond::{CHARGED_HEADER, REASON_HEADER};
 use crate::config::Config;
 use crate::route::{self, ApiFamily, Route};
 use crate::run::{NoRun, Prices, Registry, RunEntry};
-use crate::upstream::{HttpClient, only_forwardable};
+use crate::upstream::{HttpClient, forwardable};
 
 /// Headers that are for the gateway, or that make another method of a request than the one that was checked.
 const OWN_HEADERS: &[&str] = &[
     route::RUN_HEADER,
     route::CHILD_HEADER,
-    super::respond::REASON_HEADER,
+    REASON_HEADER,
+    CHARGED_HEADER,
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
 ];
+
+/// A stop of an upstream that is an Endstop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UpstreamStop {
+    /// Instead of the call: it was not made.
+    Free,
+    /// After the call was made.
+    Charged,
+}
 
 /// Everything that calls share: configuration, runs, prices, the client for upstreams and what they refused before.
 #[derive(Debug)]
@@ -144,8 +155,24 @@ impl CallContext {
         charged.is_some_and(|(charged, _)| charged == status.as_u16())
     }
 
-    /// Whether the upstream is configured as an Endstop: the stops that its headers report are believed.
-    pub(super) fn is_endstop(&self, family: ApiFamily) -> bool {
+    /// The stop that the headers of a response report, if its upstream is configured as an Endstop: no other is believed.
+    pub(super) fn stop_of(&self, family: ApiFamily, headers: &HeaderMap) -> Option<UpstreamStop> {
+        let is_stop = self.is_endstop(family) && headers.contains_key(REASON_HEADER);
+        is_stop.then(|| match headers.contains_key(CHARGED_HEADER) {
+            true => UpstreamStop::Charged,
+            false => UpstreamStop::Free,
+        })
+    }
+
+    /// The headers of a response that its client gets. It may be an Endstop too, and believe those of this one.
+    pub(super) fn returned(&self, family: ApiFamily, headers: HeaderMap) -> HeaderMap {
+        let own: &[&str] =
+            if self.is_endstop(family) { &[] } else { &[REASON_HEADER, CHARGED_HEADER] };
+        forwardable(headers, own)
+    }
+
+    /// Whether the upstream is configured as an Endstop.
+    fn is_endstop(&self, family: ApiFamily) -> bool {
         let endstop = self.config.upstreams.endstop.as_ref();
         endstop.is_some_and(|own| own.authority() == self.upstream(family).authority())
     }
@@ -172,7 +199,7 @@ impl CallContext {
 
     /// The headers of a request that its upstream gets.
     pub(super) fn forwarded(&self, route: &Route, headers: &HeaderMap) -> HeaderMap {
-        let mut sent = only_forwardable(headers.clone(), OWN_HEADERS);
+        let mut sent = forwardable(headers.clone(), OWN_HEADERS);
         if route.has_issued_key {
             route::strip_keys(&mut sent);
             route::use_key(&mut sent, route.family, &self.config.upstream_keys);

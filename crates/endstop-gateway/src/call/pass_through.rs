@@ -17,7 +17,7 @@ use super::upstream_response::with_head;
 use crate::body::Body;
 use crate::route::{Endpoint, Route};
 use crate::run::RunEntry;
-use crate::upstream::{UpstreamBody, forwardable};
+use crate::upstream::UpstreamBody;
 
 /// Passes a request on whose usage cannot be read, or that costs nothing.
 pub(super) async fn pass_through(
@@ -64,7 +64,7 @@ pub(super) async fn pass_through(
         Waited::Done(Err(refused)) => return *refused,
         Waited::Done(Ok(response)) => response.into_parts(),
     };
-    let headers = forwardable(&parts.headers);
+    let headers = context.returned(route.family, parts.headers.clone());
     let raw = RawBody::new(body);
     let raw = match guard {
         Some(handle) => raw.into_body_of(handle),

@@ -18,6 +18,8 @@ use crate::run::{NoRun, RunEntry};
 
 /// The stop reason, in responses of the gateway's own.
 pub(super) const REASON_HEADER: &str = "x-endstop-reason";
+/// Beside [`REASON_HEADER`]: the call was made before it was stopped, so that it has a cost.
+pub(super) const CHARGED_HEADER: &str = "x-endstop-charged";
 /// The texts of warn rules that tripped.
 pub(super) const WARNING_HEADER: &str = "x-endstop-warning";
 /// The SDKs of OpenAI and Anthropic follow it.
@@ -131,11 +133,24 @@ pub(super) fn stop(
     signal: &StopSignal,
     with: StopWith,
 ) -> Response<Body> {
-    stop_after(run, dialect, request, signal, with, "")
+    stop_response(run, dialect, request, signal, with, "")
 }
 
 /// Like [`stop`], instead of a model response with this text, which comes first.
 pub(super) fn stop_after(
+    run: &RunEntry,
+    dialect: &dyn Dialect,
+    request: Option<&CallRequest>,
+    signal: &StopSignal,
+    with: StopWith,
+    said: &str,
+) -> Response<Body> {
+    let mut response = stop_response(run, dialect, request, signal, with, said);
+    response.headers_mut().insert(CHARGED_HEADER, HeaderValue::from_static("true"));
+    response
+}
+
+fn stop_response(
     run: &RunEntry,
     dialect: &dyn Dialect,
     request: Option<&CallRequest>,
@@ -191,7 +206,7 @@ pub(super) fn cut(
     let is_by_user = signal.reason == StopReason::UserRequested
         && handle.token().urgency() == Some(Urgency::Now);
     let with = if is_by_user { StopWith::Error } else { stop_with };
-    stop(run, dialect, request, &signal, with)
+    stop_after(run, dialect, request, &signal, with, "")
 }
 
 /// The signal for a call that has waited for an approval as long as it may.

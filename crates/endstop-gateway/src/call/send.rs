@@ -4,23 +4,25 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use endstop_llm::{CallResponse, Edits, ErrorKind, ReadError};
-use endstop_runtime::{CancelOn, ModelError, ModelErrorKind, Waited};
+use endstop_runtime::{CancelOn, ErrorBilling, ModelError, ModelErrorKind, Waited};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use thiserror::Error;
 
 use super::admit::AdmittedCall;
-use super::context::CallContext;
+use super::context::{CallContext, UpstreamStop};
 use super::drain::ClientPresence;
 use super::parse::ParsedCall;
 use super::relay::raw_body::RawBody;
 use super::relay::{cut, relay};
 use super::respond;
 use super::settle::{InFlightCall, SettledCall};
-use super::upstream_response::{WholeBody, error_of, plain, read_whole, with_head};
+use super::upstream_response::{
+    WholeBody, error_of, plain, read_error, read_whole, with_head,
+};
 use crate::body::Body;
 use crate::limits::MAX_REFUSAL;
-use crate::upstream::{UpstreamBody, UpstreamError, only_forwardable};
+use crate::upstream::{UpstreamBody, UpstreamError};
 
 /// The outcome of one attempt.
 enum AttemptOutcome<'p> {
@@ -119,13 +121,12 @@ impl<'p> Sending<'p> {
             Waited::Done(Ok(response)) => response,
         };
         let (parts, body) = response.into_parts();
-        let is_stopped = context.is_endstop(parsed.route().family)
-            && parts.headers.contains_key(respond::REASON_HEADER);
-        let mut headers = only_forwardable(parts.headers, &[]);
+        let stop = context.stop_of(parsed.route().family, &parts.headers);
+        let mut headers = context.returned(parsed.route().family, parts.headers);
         if let Some(warning) = self.warning(&call).as_deref().and_then(respond::header_text) {
             headers.insert(respond::WARNING_HEADER, warning);
         }
-        if is_stopped {
+        if stop == Some(UpstreamStop::Free) {
             let settled = call.stopped_upstream();
             let body = RawBody::new(body).into_body_of(settled.run());
             return Respond(with_head(parts.status, headers, body));
@@ -139,7 +140,11 @@ impl<'p> Sending<'p> {
             return Respond(self.broke(call, parts.status, headers, body).await);
         }
         if !parts.status.is_success() {
-            let settled = call.failed(&error_of(parts.status), &CallResponse::default());
+            let mut error = error_of(parts.status);
+            if stop == Some(UpstreamStop::Charged) {
+                error.billing = ErrorBilling::Charged;
+            }
+            let settled = call.failed(&error, &CallResponse::default());
             let body = RawBody::new(body).into_body_of(settled.run());
             return Respond(with_head(parts.status, headers, body));
         }
@@ -151,8 +156,8 @@ impl<'p> Sending<'p> {
         }
     }
 
-    /// Passes on an error that may have been charged. Whether it is the provider's own, its first piece tells: such
-    /// errors are short.
+    /// Passes on an error that may have been charged. Whether it is the provider's own, its body tells: such errors are
+    /// short.
     async fn broke(
         &self,
         call: Box<InFlightCall>,
@@ -160,12 +165,10 @@ impl<'p> Sending<'p> {
         headers: HeaderMap,
         mut body: UpstreamBody,
     ) -> Response<Body> {
-        let mut received = 0;
-        let reading = read_whole(&mut body, 0, &mut received);
+        let reading = read_error(&mut body);
         let begun = match call.run().wait(&mut pin!(reading), CancelOn::Abort).await {
             Waited::Aborted => return self.cut(call),
-            Waited::Done(Ok(WholeBody::Complete(bytes) | WholeBody::TooLong(bytes))) => bytes,
-            Waited::Done(Err(_)) => Bytes::new(),
+            Waited::Done(begun) => begun,
         };
         let text = plain(&headers, &begun, MAX_REFUSAL);
         let error = self.error(status, text.as_deref().unwrap_or_default());

@@ -329,6 +329,14 @@ impl InFlightCall {
         Err(self.failed(&error, seen))
     }
 
+    /// Settles a response that did not come to its end: by the error that it carries, or else for this reason.
+    pub(super) fn broken(self: Box<Self>, seen: &CallResponse, why: &str) -> SettledCall {
+        match self.failed_inside(seen) {
+            Ok(call) => call.failed(&ModelError::new(ModelErrorKind::Truncated, why), seen),
+            Err(settled) => settled,
+        }
+    }
+
     /// Settles a response that is made elsewhere and whose usage is never reported here. Its output counts as all that is
     /// reserved for it, or as none if nothing is.
     pub(super) fn only_begun(self: Box<Self>, seen: &CallResponse) -> SettledCall {

@@ -4,9 +4,11 @@ use bytes::{Bytes, BytesMut};
 use endstop_runtime::{ModelError, ModelErrorKind};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::Body;
 use crate::decode::Decoder;
+use crate::limits::{ERROR_WITHIN, MAX_REFUSAL};
 use crate::upstream::{UpstreamBody, UpstreamError};
 
 /// The body of a response, read.
@@ -46,6 +48,20 @@ pub(super) async fn read_whole(
         }
     }
     Ok(WholeBody::TooLong(all.freeze()))
+}
+
+/// Reads the body of an error: all of it, if it is short and comes in time, or else what has come.
+pub(super) async fn read_error(body: &mut UpstreamBody) -> Bytes {
+    let Some(Ok(first)) = body.data().await else { return Bytes::new() };
+    let mut all = BytesMut::from(first);
+    let deadline = Instant::now() + ERROR_WITHIN;
+    while all.len() <= MAX_REFUSAL {
+        match timeout_at(deadline, body.data()).await {
+            Ok(Some(Ok(next))) => all.extend_from_slice(&next),
+            _ => break,
+        }
+    }
+    all.freeze()
 }
 
 pub(super) fn bytes_of(bytes: &[u8]) -> u64 {

@@ -31,13 +31,8 @@ fn is_of_one_hop(name: &HeaderName) -> bool {
 }
 
 /// The fields of a message that are passed on, in either direction: all but those of its connection and framing,
-/// those that `Connection` names, and `Host`. The length is set anew from the body that is really sent.
-pub(crate) fn forwardable(headers: &HeaderMap) -> HeaderMap {
-    only_forwardable(headers.clone(), &[])
-}
-
-/// As [`forwardable`], of headers that are needed no more, and without those of these names.
-pub(crate) fn only_forwardable(headers: HeaderMap, but: &[&str]) -> HeaderMap {
+/// those that `Connection` names, `Host`, and those of these names. The length is set anew from the body that is sent.
+pub(crate) fn forwardable(headers: HeaderMap, but: &[&str]) -> HeaderMap {
     let mut passed = headers;
     let mut dropped: Vec<HeaderName> = Vec::new();
     for named in passed.get_all(CONNECTION) {

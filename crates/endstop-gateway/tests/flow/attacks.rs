@@ -10,7 +10,7 @@ use endstop_gateway::Gateway;
 use serde_json::{Value, json};
 
 use crate::counting::is_count;
-use crate::fake::{Act, Arrived, Fake, json as answer};
+use crate::fake::{Act, Arrived, Fake, chunk, json as answer, sse_end, sse_head};
 use crate::kit::*;
 
 const CENT: u64 = 10_000_000_000;
@@ -339,6 +339,55 @@ async fn errors_of_the_api_itself_are_free() {
     }
     let cost = gateway.run(&id()).unwrap().cost();
     assert!(matches!(cost, Cost::Known(money) if money.picos() == of(MINI, 100, 10)), "{cost:?}");
+}
+
+#[tokio::test]
+async fn an_error_in_a_stream_in_a_list_or_in_pieces_is_as_free_as_any_other() {
+    fn event(text: &str) -> Vec<Act> {
+        vec![sse_head(), chunk(text.as_bytes()), sse_end()]
+    }
+    const OWN: &str = r#"{"error":{"message":"busy","type":"server_error"}}"#;
+    let gemini = json!({ "contents": [{ "parts": [{ "text": "Go." }] }],
+        "generationConfig": { "maxOutputTokens": 10_000 } });
+    let cases: [(&str, Value, Acts); 6] = [
+        (CHAT, chat_body(json!({ "stream": true })), |_| event(&format!("data: {OWN}\n\n"))),
+        (MESSAGES, messages_body(json!({ "stream": true })), |_| {
+            let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"busy"}}"#;
+            event(&format!("event: error\ndata: {error}\n\n"))
+        }),
+        (RESPONSES, json!({ "model": "gpt-4o-mini", "input": "Go.", "stream": true }), |_| {
+            let error = r#"{"type":"error","code":"server_error","message":"busy"}"#;
+            event(&format!("event: error\ndata: {error}\n\n"))
+        }),
+        ("/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse", gemini.clone(), |_| {
+            event("data: {\"error\":{\"code\":503,\"message\":\"busy\"}}\n\n")
+        }),
+        ("/v1beta/models/gemini-2.5-flash:streamGenerateContent", gemini, |_| {
+            answer("503 Service Unavailable", r#"[{"error":{"code":503,"message":"busy"}}]"#)
+        }),
+        (CHAT, chat_body(json!({})), |_| {
+            let (begin, end) = OWN.split_at(20);
+            let head = format!(
+                "HTTP/1.1 503 Busy\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                OWN.len()
+            );
+            let wait = Act::Wait(Duration::from_millis(50));
+            vec![Act::Send((head + begin).into_bytes()), wait, Act::Send(end.into())]
+        }),
+    ];
+    for (path, body, acts) in cases {
+        let upstream = Fake::start(move |arrived, _| acts(arrived)).await;
+        let policy = |free: &str| format!("[stop]\nlimit = \"cost >= $1\"\n{free}");
+        for (policy, is_free) in
+            [(policy("[accounting]\non_server_error = \"free\"\n"), true), (policy(""), false)]
+        {
+            let gateway = gateway(&policy, &upstream).await;
+            let got = post(&gateway, path, &body).await;
+            assert!(got.text().contains("busy"), "{path}: {got:?}");
+            let cost = gateway.run(&id()).unwrap().cost();
+            assert_eq!(cost == Cost::Known(Money::ZERO), is_free, "{path}: {cost:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -372,15 +372,15 @@ impl OpenCall {
     }
 
     fn most_of(&self, received: &Received) -> (TokenUsage, Cost) {
-        let by_bytes = received.output_bytes.div_ceil(BYTES_PER_TOKEN);
         let told = received.usage.unwrap_or_default();
         let is_input_told = told.total_input() > 0;
         let output = if self.is_capped {
             let made = self.made_until_now().saturating_mul(received.choices.max(1));
             let made = if received.is_stream { made } else { self.output };
-            made.max(by_bytes).min(self.output)
+            // A token has at least one byte.
+            made.max(received.output_bytes).min(self.output)
         } else {
-            by_bytes
+            received.output_bytes.div_ceil(BYTES_PER_TOKEN)
         };
         let output = if received.is_output_final { told.output } else { told.output.max(output) };
         if is_input_told {
@@ -452,6 +452,9 @@ impl OpenCall {
     /// arrived. `None` if it costs nothing.
     pub fn failed(mut self, error: &ModelError, received: &Received) -> Option<Charge> {
         let has_come = received.usage.is_some() || received.output_bytes > 0;
+        // An error response came instead of a stream, so nothing was closed: behind a proxy, the provider may go on.
+        let is_stream = received.is_stream && (has_come || error.status.is_none());
+        let received = &Received { is_stream, ..*received };
         let charge = match error.usage {
             Some(usage) => Some(Charge {
                 usage,

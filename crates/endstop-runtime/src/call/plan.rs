@@ -444,7 +444,10 @@ impl LockedChain<'_> {
         };
         let begun = self.begin_held(worst, held, needs_reserve, detail);
         match begun {
-            Ok(()) => Ok(Admitted { hold, output, lowered_by, is_by_others, is_shared }),
+            Ok(()) => {
+                self.set_refused_call(None);
+                Ok(Admitted { hold, output, lowered_by, is_by_others, is_shared })
+            }
             Err(directive) => {
                 hold.release();
                 Err(NotAdmitted::Core(directive))

@@ -51,7 +51,7 @@ impl LockedChain<'_> {
     /// run that has stopped has nothing left.
     pub(super) fn note_refused(&mut self, plan: &PlannedCall<'_>) {
         if let Some(refused) = self.refused_call(plan) {
-            self.set_refused_call(&refused);
+            self.set_refused_call(Some(&refused));
         }
     }
 

@@ -79,9 +79,9 @@ impl<'s> LockedChain<'s> {
         above.chain([&mut *self.core])
     }
 
-    /// Remembers a call that was not sent, for every run concerned.
-    pub(crate) fn set_refused_call(&mut self, refused: &RefusedCall) {
-        self.all_cores().for_each(|core| core.refused_call = Some(refused.clone()));
+    /// Remembers a call that was not sent, or that the last one was, for every run concerned.
+    pub(crate) fn set_refused_call(&mut self, refused: Option<&RefusedCall>) {
+        self.all_cores().for_each(|core| core.refused_call = refused.cloned());
     }
 
     /// Adds what was spent, to every run concerned.

@@ -19,7 +19,7 @@ use super::{AgentLoop, Inner};
 use crate::model::Model;
 use crate::observe::Observer;
 use crate::tool::{Tool, ToolSet, ToolSetError};
-use endstop_price::{PriceTable, UnknownPriceModel, with_unpriced_model};
+use endstop_price::{PriceTable, TOOL_INSTRUCTION_TOKENS, UnknownPriceModel, with_unpriced_model};
 use endstop_runtime::Pricing;
 use endstop_runtime::cancel::{CancelToken, KillSwitch};
 use endstop_runtime::clock::WallClock;
@@ -412,7 +412,8 @@ fn fixed_tokens(instructions: &str, tools: &ToolSet) -> u64 {
         spec.name.len() + spec.description.len() + spec.parameters.to_string().len() + PER_TOOL
     });
     let bytes = instructions.len() + PER_TOOL + of_tools.sum::<usize>();
-    u64::try_from(bytes).unwrap_or(u64::MAX)
+    let added = if tools.specs().is_empty() { 0 } else { TOOL_INSTRUCTION_TOKENS };
+    u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(added)
 }
 
 /// [`DEFAULT_POLICY`] as a value.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use endstop_core::units::{Money, TokenUsage};
 use serde_json::Value;
 
-use super::{ModelEnd, ModelError, ModelErrorKind};
+use super::{ModelEnd, ModelError, ModelErrorKind, ReportedTokens};
 use crate::message::ToolCall;
 
 /// One answer of a [`ScriptedModel`](super::ScriptedModel): what it says, asks for and reports, how fast,
@@ -37,6 +37,7 @@ pub struct Reply {
     pub(super) reasoning: String,
     pub(super) text: String,
     pub(super) calls: Vec<ToolCall>,
+    pub(super) reported: Option<ReportedTokens>,
     pub(super) ending: Ending,
     /// 0 for whole texts.
     pub(super) piece_bytes: usize,
@@ -60,6 +61,7 @@ impl Default for Reply {
             reasoning: String::new(),
             text: String::new(),
             calls: Vec::new(),
+            reported: None,
             ending: Ending::End(ModelEnd::default()),
             piece_bytes: 0,
             delay: Duration::ZERO,
@@ -112,6 +114,13 @@ impl Reply {
     #[must_use]
     pub fn reasoning(mut self, reasoning: impl Into<String>) -> Self {
         self.reasoning = reasoning.into();
+        self
+    }
+
+    /// Reports these tokens before it says anything, as providers do that count the input first.
+    #[must_use]
+    pub const fn reports_early(mut self, reported: ReportedTokens) -> Self {
+        self.reported = Some(reported);
         self
     }
 

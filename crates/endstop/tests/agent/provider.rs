@@ -122,6 +122,47 @@ async fn a_cut_stream_is_charged_and_asked_again() {
     }
 }
 
+/// The provider reports the input and one token of output before it makes the rest.
+#[tokio::test]
+async fn a_preliminary_report_of_a_stream_that_fails_confirms_no_output() {
+    let begun = vec![messages::start(json!({ "input_tokens": 100, "output_tokens": 1 }))];
+    let said = [begun.clone(), messages::text(0, &["words ".repeat(100).as_str()])].concat();
+    let failed = [said.clone(), vec![messages::error("overloaded_error", "busy")]].concat();
+    for cut in [
+        Answer::events(begun.clone()).reset(),
+        Answer::events(said).reset(),
+        Answer::events(failed),
+        // Whole, but the report of its output never comes.
+        Answer::events(
+            [begun, messages::text(0, &["All done."]), messages::end("end_turn", json!({}))]
+                .concat(),
+        ),
+    ] {
+        let server = Server::start(vec![cut.clone()]).await;
+        let once = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
+        let agent = asking(&server, "anthropic", "steps >= 9 or tokens >= 20k");
+        let agent = agent.retry(once).max_output_tokens(300).build().unwrap();
+        let state = agent.run("Go.").await.unwrap();
+        // Whatever came in how little time: the report of the input is believed, that of the output is not.
+        let usage = state.usage();
+        assert_eq!(usage.total_input(), 100, "{usage:?} {cut:?}");
+        assert!(usage.output > 9, "{usage:?} {cut:?}");
+        assert!(state.steps()[0].is_estimate, "{cut:?}");
+    }
+}
+
+/// The run ends in the middle of an answer whose input was reported.
+#[tokio::test]
+async fn the_reported_input_of_an_aborted_answer_is_confirmed() {
+    let begun = vec![messages::start(json!({ "input_tokens": 100, "output_tokens": 1 }))];
+    let silent = Answer::events([begun, messages::text(0, &["All STOP "])].concat()).silent();
+    let server = Server::start(vec![silent]).await;
+    let agent = asking(&server, "anthropic", "steps >= 9 or tokens >= 20k or said(\"STOP\")");
+    let state = agent.max_output_tokens(300).build().unwrap().run("Go.").await.unwrap();
+    assert_eq!(state.stop_reason(), Some(StopReason::ConditionMet), "{}", state.explain());
+    assert_eq!(state.usage().total_input(), 100, "{:?}", state.usage());
+}
+
 #[tokio::test]
 async fn too_many_requests_and_server_errors_are_asked_again_as_the_server_says() {
     for shape in SHAPES {

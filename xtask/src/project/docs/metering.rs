@@ -355,7 +355,7 @@ fn errors(page: &mut String) {
     page.push_str(ERRORS);
     for api in PROVIDER_APIS {
         let host = match api.host {
-            "" => "the user's own machine".to_owned(),
+            "" => "the user's own machine, in the agent loop".to_owned(),
             host => format!("`{host}`"),
         };
         let free: Vec<String> = api.free.iter().map(u16::to_string).collect();

@@ -14,8 +14,8 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_llm::StreamSplitter;
 use endstop_llm::sse::SseEvent;
 use endstop_llm::{Api, CallResponse, EventContent, OutputContract, StreamReader, is_done};
+use endstop_runtime::CancelOn;
 use endstop_runtime::observe::Detail;
-use endstop_runtime::{CancelOn, ModelError, ModelErrorKind};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use tokio::time::Instant;
@@ -477,8 +477,7 @@ impl StreamRelay {
             if seen.is_whole || seen.finish.is_some() || self.unread.is_some() {
                 call.delivered(&seen);
             } else {
-                let text = seen.error.as_deref().unwrap_or("the stream ended without its end");
-                call.failed(&ModelError::new(ModelErrorKind::Truncated, text), &seen);
+                call.broken(&seen, "the stream ended without its end");
             }
         }
         let bytes =
@@ -488,8 +487,7 @@ impl StreamRelay {
 
     fn broken(&mut self, why: &str) -> BodyPart {
         if let Some(call) = self.phase.end() {
-            let seen = self.seen();
-            call.failed(&ModelError::new(ModelErrorKind::Truncated, why), &seen);
+            call.broken(&self.seen(), why);
         }
         Poll::Ready(Some(Err(BodyError::Cut)))
     }
@@ -502,7 +500,7 @@ impl Drop for StreamRelay {
         if seen.is_whole || seen.finish.is_some() {
             // The client has all that it waits for.
             call.delivered(&seen);
-        } else {
+        } else if let Ok(call) = call.failed_inside(&seen) {
             call.abandoned(&seen);
         }
     }

@@ -60,7 +60,7 @@ async fn relayed(
     let mut onward = Request::new(body);
     *onward.method_mut() = head.method;
     *onward.uri_mut() = head.uri;
-    *onward.headers_mut() = forwardable(&head.headers);
+    *onward.headers_mut() = forwardable(head.headers.clone(), &[]);
     match client.send(&base, onward).await {
         Ok(answer) => {
             let (head, body) = answer.into_parts();
@@ -72,7 +72,7 @@ async fn relayed(
             };
             let mut answer = Response::new(body);
             *answer.status_mut() = head.status;
-            *answer.headers_mut() = forwardable(&head.headers);
+            *answer.headers_mut() = forwardable(head.headers.clone(), &[]);
             answer
         }
         Err(_) => {

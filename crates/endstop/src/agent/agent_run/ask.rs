@@ -22,7 +22,8 @@ use crate::agent::retry::{BreakerDecision, CircuitBreaker, Trial};
 use crate::limits::{MAX_CALLS_OF_REPLY, MAX_REPLY_BYTES};
 use crate::message::{Message, ToolCall};
 use crate::model::{
-    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ToolChoice,
+    Model, ModelEnd, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ReportedTokens,
+    ToolChoice,
 };
 use endstop_runtime::{CancelOn, Charge, OpenCall, Outcome, Pricing, Received, Waited};
 
@@ -32,6 +33,8 @@ struct Answer {
     text: String,
     calls: Vec<ToolCall>,
     reasoning_bytes: usize,
+    /// The last report of its usage before its end.
+    reported: Option<ReportedTokens>,
     first_piece_after: Option<Duration>,
     end: Option<ModelEnd>,
     error: Option<ModelError>,
@@ -42,15 +45,22 @@ struct Answer {
 }
 
 impl Answer {
-    /// The received part, without the usage that the provider reports at the end. A stream that is dropped is closed.
+    /// The received part. A stream that is dropped is closed.
     fn received(&self) -> Received {
         let calls = self.calls.iter().map(|call| call.tool.len() + call.arguments.len() + 16);
         let bytes = self.text.len() + self.reasoning_bytes + calls.sum::<usize>();
         Received {
+            usage: self.reported.map(|reported| reported.tokens),
             output_bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
             is_stream: true,
             ..Received::default()
         }
+    }
+
+    /// The parts of a complete answer.
+    fn received_whole(&self) -> Received {
+        let is_output_final = self.reported.is_some_and(|reported| reported.is_output_final);
+        Received { is_output_final, ..self.received() }
     }
 
     /// The charge for the answer, if it did not fail.
@@ -68,7 +78,7 @@ impl Answer {
             return call.most(&received);
         }
         let Some(usage) = end.usage else {
-            return call.charge_with_report(call.unreported(&received), end.cost);
+            return call.charge_with_report(call.unreported(&self.received_whole()), end.cost);
         };
         Charge {
             usage,
@@ -213,7 +223,7 @@ impl AgentRun {
             };
             match piece {
                 Some(Ok(event)) => {
-                    if !matches!(event, ModelEvent::End(_)) {
+                    if !matches!(event, ModelEvent::End(_) | ModelEvent::Usage(_)) {
                         answer.first_piece_after.get_or_insert_with(|| begun.elapsed());
                     }
                     if self.take_piece(&mut answer, event) {
@@ -248,6 +258,10 @@ impl AgentRun {
             ModelEvent::ToolCall(call) => {
                 answer.calls.push(call);
                 self.run().record_plain(&EventKind::Piece { text: "" })
+            }
+            ModelEvent::Usage(reported) => {
+                answer.reported = Some(reported);
+                return false;
             }
             ModelEvent::End(end) => {
                 answer.end = Some(end);

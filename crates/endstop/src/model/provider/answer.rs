@@ -13,7 +13,9 @@ use super::facts::{Tap, is_chat};
 use super::{ProviderModel, failure, request};
 use crate::limits::MAX_RESPONSE_BYTES;
 use crate::message::ToolCall;
-use crate::model::{ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream};
+use crate::model::{
+    ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelStream, ReportedTokens,
+};
 
 /// What is said of a stream whose frames came apart.
 const TORN: &str = "a line end came in two pieces, and a part of the answer may be lost";
@@ -50,6 +52,10 @@ struct Answer<'a> {
     /// The tool calls so far, as the pieces of the stream told them.
     calls: Vec<WireCall>,
     queue: VecDeque<ModelEvent>,
+    /// The last report of usage that was passed on.
+    reported: Option<ReportedTokens>,
+    /// Why the stream failed, once what it reported before is passed on.
+    failed: Option<ModelError>,
 }
 
 async fn begin<'a>(
@@ -62,7 +68,15 @@ async fn begin<'a>(
     let target = model.target.clone();
     let begun = model.client.exec_chat_stream(target, chat, Some(&options)).await;
     let begun = begun.map_err(|error| failure::of(&error, None, model))?;
-    Ok(Answer { model, stream: begun.stream, tap, calls: Vec::new(), queue: VecDeque::new() })
+    Ok(Answer {
+        model,
+        stream: begun.stream,
+        tap,
+        calls: Vec::new(),
+        queue: VecDeque::new(),
+        reported: None,
+        failed: None,
+    })
 }
 
 impl Answer<'_> {
@@ -71,21 +85,40 @@ impl Answer<'_> {
             if let Some(event) = self.queue.pop_front() {
                 return Ok(event);
             }
-            match self.receive().await? {
-                Some(ChatStreamEvent::Chunk(piece)) if !piece.content.is_empty() => {
-                    return Ok(ModelEvent::Text(piece.content));
-                }
-                Some(ChatStreamEvent::ReasoningChunk(piece)) if !piece.content.is_empty() => {
-                    return Ok(ModelEvent::Reasoning(piece.content));
-                }
-                Some(ChatStreamEvent::ToolCallChunk(piece)) if !is_chat(self.model.kind) => {
-                    self.note(piece.tool_call);
-                }
-                Some(ChatStreamEvent::End(end)) => self.end(Some(end))?,
-                Some(_) => {}
-                None => self.end(None)?,
+            if let Some(error) = self.failed.take() {
+                return Err(error);
             }
+            let received = self.receive().await;
+            let reported = self.tap.facts().reported();
+            if reported != self.reported {
+                self.reported = reported;
+                self.queue.extend(reported.map(ModelEvent::Usage));
+            }
+            let taken = match received {
+                Ok(event) => self.take(event),
+                Err(error) => Err(error),
+            };
+            self.failed = taken.err();
         }
+    }
+
+    /// Queues what an event brings.
+    fn take(&mut self, event: Option<ChatStreamEvent>) -> Result<(), ModelError> {
+        match event {
+            Some(ChatStreamEvent::Chunk(piece)) if !piece.content.is_empty() => {
+                self.queue.push_back(ModelEvent::Text(piece.content));
+            }
+            Some(ChatStreamEvent::ReasoningChunk(piece)) if !piece.content.is_empty() => {
+                self.queue.push_back(ModelEvent::Reasoning(piece.content));
+            }
+            Some(ChatStreamEvent::ToolCallChunk(piece)) if !is_chat(self.model.kind) => {
+                self.note(piece.tool_call);
+            }
+            Some(ChatStreamEvent::End(end)) => self.end(Some(end))?,
+            Some(_) => {}
+            None => self.end(None)?,
+        }
+        Ok(())
     }
 
     /// The next event of the stream, in time.
@@ -126,7 +159,7 @@ impl Answer<'_> {
         (facts.frames, facts.bytes)
     }
 
-    /// What the provider has reported of a failed request is what it charges.
+    /// What the provider has reported of a failed request is what it charges, if the report is complete.
     fn with_usage(&self, mut error: ModelError) -> ModelError {
         error.usage = self.tap.facts().usage();
         error

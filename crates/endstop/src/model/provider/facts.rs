@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::limits::MAX_OPAQUE;
 use crate::message::ToolCall;
-use crate::model::ModelEnd;
+use crate::model::{ModelEnd, ReportedTokens};
 
 /// Whether a provider speaks the chat protocol of OpenAI.
 pub(super) const fn is_chat(kind: AdapterKind) -> bool {
@@ -133,9 +133,22 @@ impl Facts {
         self.reader.response()
     }
 
-    /// The usage as far as it is known.
+    /// The usage as far as it is reported.
+    pub(super) fn reported(&self) -> Option<ReportedTokens> {
+        let usage = self.response().usage.as_ref()?;
+        let is_output_final = usage.tokens.output > 0 && !usage.is_preliminary;
+        Some(ReportedTokens { tokens: usage.tokens, is_output_final })
+    }
+
+    /// The usage, if the answer has come to its end and the report is complete: one without output for an answer with words
+    /// is not.
     pub(super) fn usage(&self) -> Option<TokenUsage> {
-        self.response().usage.as_ref().map(|usage| usage.tokens)
+        let response = self.response();
+        if response.finish.is_none() && !response.is_whole {
+            return None;
+        }
+        let usage = response.usage.as_ref().filter(|usage| usage.is_whole(response.output_bytes));
+        usage.map(|usage| usage.tokens)
     }
 
     /// The tool calls of a chat, each with an id.

@@ -30,6 +30,7 @@ pub(super) struct Answer<'a> {
 #[derive(Default)]
 struct Played {
     pieces: u64,
+    has_reported: bool,
     reasoning: usize,
     text: usize,
     calls: usize,
@@ -52,6 +53,11 @@ impl Answer<'_> {
     fn next_event(&mut self, reply: &Reply) -> Poll<Option<Result<ModelEvent, ModelError>>> {
         let counts = &self.model.counts;
         self.played.pieces = self.played.pieces.saturating_add(1);
+        if !std::mem::replace(&mut self.played.has_reported, true)
+            && let Some(reported) = reply.reported
+        {
+            return Poll::Ready(Some(Ok(ModelEvent::Usage(reported))));
+        }
         if let Some(piece) = piece(&reply.reasoning, &mut self.played.reasoning, reply.piece_bytes)
         {
             return Poll::Ready(Some(Ok(ModelEvent::Reasoning(piece))));

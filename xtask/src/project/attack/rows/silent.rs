@@ -25,6 +25,11 @@ const fn hidden(name: &'static str, what: &'static str, serve: Serve) -> Row {
     }
 }
 
+/// The same, asked for as a stream.
+const fn streamed(row: Row) -> Row {
+    Row { request: |_| bodies::chat(json!({ "stream": true })).to_string(), ..row }
+}
+
 /// Reasoning until the cap.
 fn thought(arrival: &Arrival) -> Work {
     Work { input: arrival.tokens(), output: arrival.cap(), ..Work::default() }
@@ -81,6 +86,9 @@ pub(super) const ROWS: &[Row] = &[
     hidden("status-504", "it answers 504", |arrival, _| {
         with_status(arrival, "504 Gateway Timeout", OWN_ERROR)
     }),
+    streamed(hidden("status-504-stream", "it answers a stream with 504", |arrival, _| {
+        with_status(arrival, "504 Gateway Timeout", OWN_ERROR)
+    })),
     hidden("status-408", "it answers 408", |arrival, _| {
         with_status(arrival, "408 Request Timeout", OWN_ERROR)
     }),
@@ -90,6 +98,11 @@ pub(super) const ROWS: &[Row] = &[
     hidden("foreign-500", "it answers 500 in its own shape", |arrival, _| {
         with_status(arrival, "500 Internal Server Error", "<html>oops</html>")
     }),
+    streamed(hidden(
+        "foreign-500-stream",
+        "it answers a stream with 500 in its own shape",
+        |a, _| with_status(a, "500 Internal Server Error", "<html>oops</html>"),
+    )),
     hidden("no-usage", "it reports no usage", |arrival, _| {
         with_change(arrival, "", |body| reply::put(body, &["usage"], Value::Null))
     }),
