@@ -173,6 +173,15 @@ impl Run {
         directive
     }
 
+    /// Whether a step that begins with `event` would be the wrap-up, if it and the wrap-up after it may spend what `reserve`
+    /// says. Nothing begins, like [`Run::would`]; also while a step is open.
+    pub fn would_finish(&mut self, reserve: &EventKind<'_>, event: &Event<'_>) -> bool {
+        let before = core::mem::replace(&mut self.state.ahead, WorstCase::of(reserve));
+        let directive = self.would(event);
+        self.state.ahead = before;
+        directive == Directive::Finish
+    }
+
     /// As [`Run::would`], once calls of the tools `before` had begun too: so a driver knows of a batch, before it
     /// is whole, which of its calls will begin.
     pub fn would_after(&mut self, before: &[&str], event: &Event<'_>) -> Directive {

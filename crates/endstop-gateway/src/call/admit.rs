@@ -292,7 +292,7 @@ impl Admission<'_> {
         if self.lacks_count(entry, &run, bound, &mut call) {
             return Err(AdmissionBlocked::Uncounted);
         }
-        let open = begin_call(&mut state, &mut call, parsed.body_digest(), blocked)?;
+        let open = begin_call(&mut state, &mut call, parsed.body_digest(), &blocked)?;
         state.memory_mut().remember_request(request, parsed.digests());
         let is_wrap_up = call.is_wrap_up;
         drop(state);
@@ -497,7 +497,7 @@ fn begin_call(
     state: &mut ConversationState,
     call: &mut CallPlan<'_>,
     digest: u64,
-    blocked: impl Fn() -> AdmissionBlocked,
+    blocked: &dyn Fn() -> AdmissionBlocked,
 ) -> Result<OpenCall, AdmissionBlocked> {
     match state.step() {
         ConversationStep::AwaitingResponse { is_wrap_up, .. } => call.is_wrap_up = is_wrap_up,
@@ -520,6 +520,11 @@ fn begin_call(
         }
         // The step stays open for it.
         Err(NotBegun::OthersHold) => Err(AdmissionBlocked::ByOthers),
+        // Each time a step begins, so that the limit of steps ends it at the latest.
+        Err(NotBegun::WrapUpDue) => {
+            state.close_step();
+            begin_call(state, call, digest, blocked)
+        }
         Err(NotBegun::Over(_)) => {
             let blocked = blocked();
             if !matches!(blocked, AdmissionBlocked::Paused) {

@@ -17,9 +17,7 @@ use super::relay::raw_body::RawBody;
 use super::relay::{cut, relay};
 use super::respond;
 use super::settle::{InFlightCall, SettledCall};
-use super::upstream_response::{
-    WholeBody, error_of, plain, read_error, read_whole, with_head,
-};
+use super::upstream_response::{WholeBody, error_of, plain, read_error, read_whole, with_head};
 use crate::body::Body;
 use crate::limits::MAX_REFUSAL;
 use crate::upstream::{UpstreamBody, UpstreamError};

@@ -49,6 +49,35 @@ async fn an_upstream_that_takes_no_choice_of_none_gets_the_wrap_up_without_tools
     assert!(seen[2].body.contains("last turn") && !seen[2].body.contains("parallel_tool_calls"));
 }
 
+/// Attempts that fail without a report are charged, until a further one would leave no room for the wrap-up. Nothing that
+/// was sent is said to be not sent.
+#[tokio::test]
+async fn a_further_attempt_gives_way_to_the_wrap_up_that_fits_no_longer_beside_it() {
+    let upstream = Fake::start(|request, _| match request.body.contains("last turn") {
+        true => json("200 OK", &reply_text("As far as I came.")),
+        false => json("504 Gateway Timeout", "{}"),
+    })
+    .await;
+    let policy = "[finish]\nwrap = \"tokens >= 19k\"\n[stop]\nlimit = \"tokens >= 20k\"\n";
+    let gateway = gateway(policy, &upstream).await;
+    let mut agent = Agent::new("Look.");
+    agent.extra = json!({ "max_tokens": 4_000 });
+    let mut answers = Vec::new();
+    while answers.len() < 9 {
+        answers.push(chat(&gateway, &agent.request()).await);
+        if answers.last().is_some_and(|got| got.status == 200) {
+            break;
+        }
+    }
+    assert_eq!(answers.last().unwrap().words(), "As far as I came.", "{answers:?}");
+    assert!(answers.len() > 2 && answers.len() == upstream.calls(), "{answers:?}");
+    assert_eq!((status(&gateway), reading(&gateway, "steps")), (Status::Stopped, 2));
+    assert!(reading(&gateway, "tokens") <= 20_000);
+    let run = gateway.run(&id()).unwrap();
+    assert!(run.refused_call().is_none(), "{:?}", run.refused_call());
+    assert!(!chat(&gateway, &agent.request()).await.text().contains("Not sent"));
+}
+
 #[tokio::test]
 async fn a_refusal_of_something_else_is_passed_on() {
     let upstream = Fake::start(|request, n| picky(request, n, "the messages are wrong")).await;

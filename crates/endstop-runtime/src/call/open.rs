@@ -119,6 +119,9 @@ pub enum NotBegun {
     /// The call would fit if other calls in flight were settled, of the run or of what shares its budget. Nothing was
     /// recorded: ask again once one of them is settled. None is in the way for ever, as each is settled once.
     OthersHold,
+    /// The limits leave room for this call or for the wrap-up after it, not for both, because attempts of the step have
+    /// failed and are charged. End the step: the next one begins as the wrap-up.
+    WrapUpDue,
     /// The run has stopped or is paused.
     Over(Status),
 }
@@ -229,6 +232,7 @@ impl RunHandle {
                 begun: Instant::now(),
             }),
             Err(NotAdmitted::OthersHold) => Err(NotBegun::OthersHold),
+            Err(NotAdmitted::WrapUpDue) => Err(NotBegun::WrapUpDue),
             Err(why) => {
                 self.not_admitted(&why, model);
                 Err(NotBegun::Over(self.status()))

@@ -303,6 +303,8 @@ pub(crate) enum NotAdmitted {
     Unpriced,
     /// It would fit if other calls in flight were settled; nobody was told anything.
     OthersHold,
+    /// It does not fit together with the wrap-up after it, and the next step would be that wrap-up.
+    WrapUpDue,
 }
 
 impl RunHandle {
@@ -387,11 +389,24 @@ impl LockedChain<'_> {
     }
 
     pub(super) fn look_ahead_beside(&mut self, plan: &PlannedCall<'_>, held: Amounts) {
+        let kind = self.ahead_beside(plan, held);
+        self.record_own(&kind, Detail::None);
+    }
+
+    /// What the next ordinary step and the wrap-up after it may spend, beside what is held.
+    fn ahead_beside(&mut self, plan: &PlannedCall<'_>, held: Amounts) -> EventKind<'static> {
         let CallPlan { min_output, max_output, .. } = plan.plan;
         let output = max_output.min(min_output.max(WRAP_UP_OUTPUT_TOKENS));
         let unpriced = self.own_core().unpriced();
-        let kind = plan.worst_with_wrap_up(output).beside_held(held, unpriced);
-        self.record_own(&kind, Detail::None);
+        plan.worst_with_wrap_up(output).beside_held(held, unpriced)
+    }
+
+    /// Whether a step that begins now would be the wrap-up. So it is for a further attempt if the first ones have spent what
+    /// was kept for it.
+    fn is_wrap_up_due(&mut self, plan: &PlannedCall<'_>) -> bool {
+        let held = self.own_budget().held();
+        let reserve = self.ahead_beside(plan, held);
+        self.would_finish(&reserve)
     }
 
     /// Reserves the worst case of a call, its output cap lowered to what fits, and lets the attempt begin.
@@ -413,6 +428,9 @@ impl LockedChain<'_> {
             return Err(NotAdmitted::OthersHold);
         }
         if !fit.fits {
+            if plan.keeps_wrap_up() && self.is_wrap_up_due(plan) {
+                return Err(NotAdmitted::WrapUpDue);
+            }
             self.note_refused(plan);
         }
         let is_shared = is_by_others && fit.share.is_some();

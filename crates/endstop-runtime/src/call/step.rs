@@ -149,7 +149,7 @@ impl RunHandle {
             NotAdmitted::Core(Directive::Refuse) => {
                 self.raise_own(StopReason::StopRequested, "no request can begin now");
             }
-            NotAdmitted::Core(_) | NotAdmitted::OthersHold => {}
+            NotAdmitted::Core(_) | NotAdmitted::OthersHold | NotAdmitted::WrapUpDue => {}
             NotAdmitted::Both => self.node().set_out_of_budget(),
             NotAdmitted::Ledger(refused) => {
                 self.node().set_out_of_budget();

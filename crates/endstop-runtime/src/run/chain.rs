@@ -134,6 +134,12 @@ impl<'s> LockedChain<'s> {
         self.core.run.would(&event)
     }
 
+    /// Whether a step of the run that begins now would be the wrap-up, if it may spend what `reserve` says.
+    pub(crate) fn would_finish(&mut self, reserve: &EventKind<'_>) -> bool {
+        let event = self.own.event(&mut self.core, self.now, Source::Own, &EventKind::StepBegin);
+        self.core.run.would_finish(reserve, &event)
+    }
+
     /// Lets something begin for the run and all its ancestors, or for none.
     pub(crate) fn try_begin(&mut self, kind: &EventKind<'_>, detail: Detail<'_>) -> Directive {
         self.try_begin_each(|_, _| kind.clone(), detail)

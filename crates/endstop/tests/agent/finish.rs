@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use endstop::agent::RetryPolicy;
 use endstop::core::run::Status;
 use endstop::core::signal::StopReason;
 use endstop::message::{Message, ToolOutcome};
-use endstop::model::{Reply, ScriptedModel, ToolChoice};
+use endstop::model::{ModelError, ModelErrorKind, Reply, ScriptedModel, ToolChoice};
 use endstop::observe::{Recorded, Recording};
 use serde_json::json;
 
@@ -95,6 +96,31 @@ async fn a_wrap_up_by_money_or_tokens_has_its_budget_reserved() {
         );
         assert_eq!(state.status(), Status::Stopped, "{rules}");
         assert_all_answered(&state);
+    }
+}
+
+/// Attempts that fail without a report are charged, until a further one would leave no room for the wrap-up.
+#[tokio::test(start_paused = true)]
+async fn a_further_attempt_gives_way_to_the_wrap_up_that_fits_no_longer_beside_it() {
+    for limits in ["tokens >= 20k", "cost >= $0.10"] {
+        let model = priced(|request, _| match request.tools.is_empty() {
+            true => Reply::text("All I have.").usage(150, 40),
+            false => Reply::default().fail_with(ModelError {
+                status: Some(504),
+                ..ModelError::new(ModelErrorKind::TimedOut, "the gateway gave up")
+            }),
+        });
+        let finish = limits.replace("20k", "19k").replace("0.10", "0.095");
+        let rules = format!("[stop]\nlimit = \"{limits}\"\n[finish]\nwrap_up = \"{finish}\"\n");
+        let retry = RetryPolicy { max_attempts: 99, ..RetryPolicy::default() };
+        let agent = under(&model, &rules).tool(ok_tool("look")).max_output_tokens(4_000);
+        let state = agent.retry(retry).build().unwrap().run("Go.").await.unwrap();
+        assert_eq!(state.current_response(), Some("All I have."), "{limits}: {}", state.explain());
+        let wraps: Vec<bool> = state.steps().iter().map(|step| step.is_wrap_up).collect();
+        assert_eq!(wraps, [false, true], "{limits}");
+        assert!(state.steps()[0].attempts > 1 && state.steps()[1].attempts == 1, "{limits}");
+        assert_eq!(state.status(), Status::Stopped, "{limits}");
+        assert!(state.usage().total() <= 20_000 || state.cost().unwrap() <= usd("0.10"));
     }
 }
 

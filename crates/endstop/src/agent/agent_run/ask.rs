@@ -128,7 +128,8 @@ impl AgentRun {
             let takes_share = agent.fair_shares && !is_repeated;
             let begun = self.begin_beside_others(trial, pricing, messages, takes_share).await;
             let Some((mut call, trial)) = begun else {
-                if self.resolve_pause().await == Flow::On {
+                // While the run continues, the step ends for the wrap-up.
+                if self.flow() != Flow::On && self.resolve_pause().await == Flow::On {
                     continue;
                 }
                 return;

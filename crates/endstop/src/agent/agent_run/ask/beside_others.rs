@@ -41,7 +41,8 @@ impl AgentRun {
         }
     }
 
-    /// Begins a call once others in flight leave enough for it; `None` if the run stops or pauses.
+    /// Begins a call once others in flight leave enough for it; `None` if the run stops or pauses, or if the step ends for
+    /// the wrap-up.
     pub(super) async fn begin_beside_others(
         &mut self,
         mut trial: Trial,
@@ -62,7 +63,7 @@ impl AgentRun {
                     }
                     trial = self.breaker_lets().await?;
                 }
-                Err(NotBegun::Over(_)) => return None,
+                Err(NotBegun::Over(_) | NotBegun::WrapUpDue) => return None,
             }
         }
     }
