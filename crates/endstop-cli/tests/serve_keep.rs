@@ -113,9 +113,15 @@ fn endstop(arguments: &[&str]) -> Command {
 }
 
 fn serve(sim: &Listening, keep: &Path, flags: &[&str]) -> Command {
+    let mut command = serve_in_memory(sim, flags);
+    command.arg("--keep").arg(keep);
+    command
+}
+
+fn serve_in_memory(sim: &Listening, flags: &[&str]) -> Command {
     let upstream = format!("http://{}", sim.addr);
     let mut command = endstop(&["serve", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
-    command.args(["--control-token-env", "ENDSTOP_TEST_TOKEN", "--keep"]).arg(keep).args(flags);
+    command.args(["--control-token-env", "ENDSTOP_TEST_TOKEN"]).args(flags);
     command
 }
 
@@ -251,13 +257,22 @@ fn all_runs_together_are_held_to_their_total_over_restarts() {
     panic!("the total was never reached: {calls} calls");
 }
 
-/// A run that the total refused continues after the total is raised, without a restart.
+/// A run that the total refused continues after the total is raised, without a restart, whether it is stored or not.
 #[test]
 fn a_raised_total_lets_refused_runs_go_on() {
-    let keep = directory("raised");
-    let sim = Listening::sim();
-    let flags = ["--steps", "400", "--total-usd", "0.0002"];
-    let gateway = Listening::start(&mut serve(&sim, &keep, &flags));
+    for is_stored in [true, false] {
+        let sim = Listening::sim();
+        let flags = ["--steps", "400", "--total-usd", "0.0002"];
+        let mut command = if is_stored {
+            serve(&sim, &directory("raised"), &flags)
+        } else {
+            serve_in_memory(&sim, &flags)
+        };
+        goes_on_with_a_raised_total(&sim, &Listening::start(&mut command));
+    }
+}
+
+fn goes_on_with_a_raised_total(sim: &Listening, gateway: &Listening) {
     while gateway.chat("a") == Some(Ok(())) {
         assert!(sim.upstream_calls() <= 10_000);
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_RAISED;
-use crate::signal::{LIMIT_SOURCE, StopReason, StopSignal};
+use crate::signal::{BUDGET_SOURCE, LIMIT_SOURCE, StopReason, StopSignal};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Raised {
@@ -66,12 +66,14 @@ impl RaisedSignals {
         self.standing.len() < before
     }
 
-    /// Clears what a reopening takes back: cancellations, and stops for responses that a limit cut off. Whether there were
-    /// such responses.
+    /// Clears what a reopening takes back: cancellations, refusals of a shared budget, and stops for responses that a limit
+    /// cut off. Whether there were such responses.
     pub(super) fn clear_for_reopening(&mut self) -> bool {
         let is_cut = self.signals().any(is_of_limit);
         self.standing.retain(|raised| {
-            raised.signal.reason != StopReason::UserRequested && !is_of_limit(&raised.signal)
+            raised.signal.reason != StopReason::UserRequested
+                && raised.signal.source.as_deref() != Some(BUDGET_SOURCE)
+                && !is_of_limit(&raised.signal)
         });
         is_cut
     }

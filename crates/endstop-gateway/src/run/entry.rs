@@ -339,6 +339,14 @@ impl RunEntry {
         self.is_end_reported.store(true, Ordering::Release);
     }
 
+    /// Lets a run continue that the total of all runs refused. Its end will be reported again.
+    pub(super) fn reopen(&self) {
+        if self.handle.reopen_refused("total") {
+            self.is_end_reported.store(false, Ordering::Release);
+            self.pause.notify();
+        }
+    }
+
     /// Whether nothing uses the run but the registry, which holds `self`.
     pub(super) fn is_idle(self: &Arc<Self>) -> bool {
         self.calls() == 0 && Arc::strong_count(self) == 1 && Arc::strong_count(&self.traffic) == 1

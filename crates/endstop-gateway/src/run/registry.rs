@@ -174,8 +174,8 @@ impl Registry {
         self.config.environment.budget.as_ref().filter(|budget| budget.limits().cost.is_some())
     }
 
-    /// Replaces the limit of the total of all runs. Stored runs that it refused continue from their logs. Returns `false`
-    /// if there is no total.
+    /// Replaces the limit of the total of all runs. Runs that it refused continue with their next call, stored ones from
+    /// their logs. Returns `false` if there is no total.
     pub(crate) fn set_total(&self, limit: Money) -> bool {
         let Some(total) = self.total() else { return false };
         // A run that is named now is found as it was, or read back.
@@ -190,6 +190,8 @@ impl Registry {
                 entry.is_stored() && entry.is_idle() && is_refused(entry) && entry.is_log_written();
             if is_forgotten {
                 entry.close_log();
+            } else if is_refused(entry) && !entry.is_stored() {
+                entry.reopen();
             }
             !is_forgotten
         });

@@ -118,7 +118,7 @@ impl RunHandle {
                 directive
             }
             Err(refused) => {
-                self.node().set_out_of_budget();
+                self.node().set_out_of_budget(true);
                 // The cores know the limit of a rule more exactly, and the run whose limit it is stops.
                 self.refusal_of(kind, detail).unwrap_or_else(|| self.refused_by_budget(&refused))
             }
@@ -150,13 +150,13 @@ impl RunHandle {
                 self.raise_own(StopReason::StopRequested, "no request can begin now");
             }
             NotAdmitted::Core(_) | NotAdmitted::OthersHold | NotAdmitted::WrapUpDue => {}
-            NotAdmitted::Both => self.node().set_out_of_budget(),
+            NotAdmitted::Both => self.node().set_out_of_budget(true),
             NotAdmitted::Ledger(refused) => {
-                self.node().set_out_of_budget();
+                self.node().set_out_of_budget(true);
                 self.refused_by_budget(refused);
             }
             NotAdmitted::Unpriced => {
-                self.node().set_out_of_budget();
+                self.node().set_out_of_budget(true);
                 let message = format!(
                     "the budget limits money, and `{model}` has no price: give rates by `on_unpriced`, or \
                      ignore it"

@@ -185,6 +185,18 @@ impl RunHandle {
         self.node.renew_in_flight();
     }
 
+    /// Lets the run continue if a budget that it shares with others stopped it, because the limit of that was raised.
+    /// Returns whether it continues. The next call asks the budget again.
+    pub fn reopen_refused(&self, by: &str) -> bool {
+        self.record_plain(&EventKind::Reopened { by });
+        if self.is_over() {
+            return false;
+        }
+        self.node.set_out_of_budget(false);
+        self.node.renew_in_flight();
+        true
+    }
+
     /// Whether nothing may be sent or run any more; looks at the kill switch first.
     #[must_use]
     pub fn is_aborted(&self) -> bool {

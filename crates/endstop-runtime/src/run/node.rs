@@ -144,8 +144,8 @@ impl RunNode {
         self.core().is_out_of_budget
     }
 
-    pub(crate) fn set_out_of_budget(&self) {
-        self.core().is_out_of_budget = true;
+    pub(crate) fn set_out_of_budget(&self, is_out: bool) {
+        self.core().is_out_of_budget = is_out;
     }
 
     /// Resolves when a run of the tree is no longer paused from outside.
