@@ -150,6 +150,9 @@ fn a_dry_run_stops_nothing_and_says_what_would_have_stopped() {
     assert_eq!((&dry["would_have_stopped"], &dry["steps"]), (&true.into(), &5.into()));
     assert_eq!(dry["reason"], "steps_limit");
     assert!(stderr.contains("dry run: it would have been stopped after"), "{stderr}");
+    // Nothing was stopped or refused, so the record says neither.
+    assert!(stderr.contains("would have stopped: steps_limit"), "{stderr}");
+    assert!(!stderr.lines().any(|it| it.starts_with("stopped: ") || it.starts_with("refused: ")));
     let (_, told) = run("dry-none", &["--dry-run", "--steps", "500"], AGENT);
     assert_eq!(told["dry_run"]["would_have_stopped"], false);
 }

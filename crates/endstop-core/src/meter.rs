@@ -439,6 +439,9 @@ impl Meter {
             EventKind::ToolBegin { tool } => {
                 self.step.begin_tool(own);
                 self.begin_tool(program, own, tool);
+                if own {
+                    self.progress.begin_tool(program.needs(), self.clocks.at());
+                }
             }
             EventKind::ChildBegin { .. } => self.tallies.count(own, Counter::Subagents),
             EventKind::HandOff { to } => {
@@ -526,7 +529,7 @@ impl Meter {
                 }
             }
             EventKind::ToolEnd { tool, arguments, result, failed } => {
-                self.tool_end(program, own, (tool, arguments, result), *failed);
+                self.tool_end(program, event, (tool, arguments, result), *failed);
             }
             EventKind::ToolRefused { .. } => self.tallies.count(own, Counter::Messages),
             EventKind::StepEnd if closes_step => self.end_own_step(program),
@@ -587,10 +590,11 @@ impl Meter {
     fn tool_end(
         &mut self,
         program: &Program,
-        own: bool,
+        event: &Event<'_>,
         (tool, arguments, result): (&str, &str, &str),
         failed: bool,
     ) {
+        let own = event.source == Source::Own;
         self.tallies.count(own, Counter::Messages);
         if failed {
             self.tallies.count(own, Counter::ToolErrors);
@@ -605,7 +609,8 @@ impl Meter {
             Fact::Errored => failed,
             _ => false,
         });
-        self.progress.result(program.needs(), tool, arguments, result);
+        let texts = (tool, arguments, result);
+        self.progress.result(program.needs(), texts, failed, self.clocks.at());
     }
 
     fn end_own_step(&mut self, program: &Program) {

@@ -163,20 +163,24 @@ fn saved_state_of_version_1_with_stale() {
     let policy = Policy::stop(parse("stale >= 70").unwrap());
     let program = Arc::new(Program::new(&policy, &Probes::new()).unwrap());
     let mut run = Run::new(Arc::clone(&program));
-    let end =
-        |arguments, result| EventKind::ToolEnd { tool: "list", arguments, result, failed: false };
-    let long = "no such directory here, nor above, nor below; ask for another one, please";
-    let steps = [end("a", "empty"), end("a", "empty"), end("b", long), end("c", long)];
-    let kinds = steps.into_iter().flat_map(|call| [EventKind::StepBegin, call, EventKind::StepEnd]);
-    let open = [EventKind::StepBegin, end("d", long)];
+    let end = |arguments, result, failed| {
+        let tool = "list";
+        let call = EventKind::ToolEnd { tool, arguments, result, failed };
+        [EventKind::StepBegin, EventKind::ToolBegin { tool }, call]
+    };
+    let (empty, failed) = (end("a", "empty", false), end("b", "no such directory", true));
+    let steps = [empty.clone(), empty.clone(), empty.clone(), failed, empty];
+    let kinds = steps.into_iter().flat_map(|call| call.into_iter().chain([EventKind::StepEnd]));
+    let open = end("c", "no such directory", true);
     for (second, kind) in (0u64..).zip(kinds.chain(open)) {
         see(&mut run, second, Source::Own, kind);
     }
     let stored = golden("state-v1-stale.json", &run.save().unwrap(), &[]);
     let mut read = Run::restore(Arc::clone(&program), &stored).unwrap();
     assert_eq!(read.save().unwrap(), stored);
-    see(&mut read, 20, Source::Own, EventKind::StepEnd);
-    assert_eq!(read.trip_record().rules[0].tree.observed.as_deref(), Some("60"), "3 of 5 steps");
+    see(&mut read, 30, Source::Own, EventKind::StepEnd);
+    let observed = read.trip_record().rules[0].tree.observed.clone();
+    assert_eq!(observed.as_deref(), Some("58"), "7 halves of 6 steps");
     assert!(!running().save().unwrap().contains("\"stale\""));
 }
 

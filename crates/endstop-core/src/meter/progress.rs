@@ -8,8 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::stale::Stale;
-use crate::limits::{CYCLE_PERIOD, DISTINCT_RESULTS};
+use crate::limits::{CYCLE_PERIOD, DISTINCT_RESULTS, WAIT_MS};
 use crate::program::Needs;
+use crate::units::Millis;
 
 /// Cells of the index: twice the digests, so that a search is short.
 const INDEX: usize = 2 * DISTINCT_RESULTS;
@@ -36,6 +37,12 @@ pub(crate) struct Progress {
     no_progress: u64,
     /// Whether the step, or a user since the last one, brought something new.
     brought_news: bool,
+    /// When the last own call of a tool began, in the open step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_begun: Option<Millis>,
+    /// Whether a call of the open step has waited.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    has_waited: bool,
 }
 
 impl Progress {
@@ -80,10 +87,26 @@ impl Progress {
         self.brought_news = true;
     }
 
-    /// Takes in the result of an own call.
-    pub(crate) fn result(&mut self, needs: Needs, tool: &str, arguments: &str, result: &str) {
+    /// An own call of a tool has begun.
+    pub(crate) fn begin_tool(&mut self, needs: Needs, at: Millis) {
+        self.tool_begun = Some(at).filter(|_| needs.digests || needs.seen || needs.stale);
+    }
+
+    /// Takes in the result of an own call. One that has waited says nothing of progress.
+    pub(crate) fn result(
+        &mut self,
+        needs: Needs,
+        (tool, arguments, result): (&str, &str, &str),
+        failed: bool,
+        at: Millis,
+    ) {
+        let took = self.tool_begun.map_or(0, |begun| at.0.saturating_sub(begun.0));
+        if !failed && took >= WAIT_MS {
+            self.has_waited = true;
+            return;
+        }
         if let Some(stale) = &mut self.stale {
-            stale.result(tool, arguments, result);
+            stale.result(tool, arguments, result, failed);
         }
         if needs.digests || needs.seen {
             let digest = digest(tool, arguments, result);
@@ -99,7 +122,11 @@ impl Progress {
         if let Some(stale) = &mut self.stale {
             stale.end_step();
         }
+        self.tool_begun = None;
         let news = core::mem::take(&mut self.brought_news);
+        if core::mem::take(&mut self.has_waited) && !news {
+            return;
+        }
         // Without the results, nothing is known of what was new.
         let is_idle = self.seen.is_some() && !news;
         self.no_progress = if is_idle { self.no_progress.saturating_add(1) } else { 0 };

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use serde::{Deserialize, Serialize};
 
 use super::progress::{SeenResults, digest};
-use crate::limits::{STALE_MIN_STEPS, STALE_MIN_WORDS};
+use crate::limits::{STALE_IN_A_ROW, STALE_MIN_HALVES};
 
 /// Steps since the user last spoke, and what they got.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,11 +18,15 @@ pub(crate) struct Stale {
     seen: Box<SeenResults>,
     /// Steps that got results.
     judged: u64,
-    /// Those of them that got nothing else than what was already seen.
-    stale: u64,
-    /// Whether the open step got a result, and one that was not seen before.
+    /// Twice the number of those that got nothing else than what was already seen, and once of those among them that only
+    /// failed.
+    stale_halves: u64,
+    /// Stale steps in a row.
+    in_a_row: u64,
+    /// Whether the open step got a result, one that was not seen before, and one that did not fail.
     got_result: bool,
     got_news: bool,
+    got_success: bool,
     /// What the user has been told since is not known: the run was restored from a state without this.
     unknown: bool,
 }
@@ -33,19 +37,29 @@ impl Stale {
         Self { unknown: begun, ..Self::default() }
     }
 
-    /// Takes in a result of an own call.
-    pub(crate) fn result(&mut self, tool: &str, arguments: &str, result: &str) {
-        let arguments = if has_words(result) { "" } else { arguments };
+    /// Takes in a result of an own call. The same result of another call is an acknowledgement, unless it says that the
+    /// call failed.
+    pub(crate) fn result(&mut self, tool: &str, arguments: &str, result: &str, failed: bool) {
+        let (arguments, tool) = if failed { (FAILED, tool) } else { (arguments, tool) };
         self.got_result = true;
+        self.got_success |= !failed;
         self.got_news |= self.seen.insert(digest(tool, arguments, result));
     }
 
     /// The own step that was open is over.
     pub(crate) fn end_step(&mut self) {
-        if core::mem::take(&mut self.got_result) {
-            self.judged = self.judged.saturating_add(1);
-            let news = core::mem::take(&mut self.got_news);
-            self.stale = self.stale.saturating_add(u64::from(!news));
+        let news = core::mem::take(&mut self.got_news);
+        let success = core::mem::take(&mut self.got_success);
+        if !core::mem::take(&mut self.got_result) {
+            return;
+        }
+        self.judged = self.judged.saturating_add(1);
+        if news {
+            self.in_a_row = 0;
+        } else {
+            self.in_a_row = self.in_a_row.saturating_add(1);
+            let halves = if success { 2 } else { 1 };
+            self.stale_halves = self.stale_halves.saturating_add(halves);
         }
     }
 
@@ -61,30 +75,31 @@ impl Stale {
 
     /// Stale steps of a hundred, rounded down.
     pub(crate) const fn percent(&self) -> u64 {
-        match self.stale.saturating_mul(100).checked_div(self.judged) {
-            Some(percent) if self.stale >= STALE_MIN_STEPS => percent,
+        if self.in_a_row >= STALE_IN_A_ROW {
+            return 100;
+        }
+        match self.stale_halves.saturating_mul(50).checked_div(self.judged) {
+            Some(percent) if self.stale_halves >= STALE_MIN_HALVES => percent,
             _ => 0,
         }
     }
 }
 
-/// Whether the text has at least [`STALE_MIN_WORDS`] words of letters and digits. O(the first of them).
-fn has_words(text: &str) -> bool {
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.take(STALE_MIN_WORDS).count() == STALE_MIN_WORDS
-}
+/// What stands for the arguments of a call that failed. No arguments are so written: it is no JSON.
+const FAILED: &str = "\u{0}failed";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LONG: &str = "one two three four five six seven eight nine ten eleven twelve";
+    const OK: &str = "The file /a/b/c.go has been updated successfully, as it was asked for.";
 
-    fn after(steps: &[&[(&str, &str)]]) -> Stale {
+    /// Steps of results: the arguments, the result, whether it failed.
+    fn after(steps: &[&[(&str, &str, bool)]]) -> Stale {
         let mut stale = Stale::default();
         for step in steps {
-            for (arguments, result) in *step {
-                stale.result("tool", arguments, result);
+            for (arguments, result, failed) in *step {
+                stale.result("tool", arguments, result, *failed);
             }
             stale.end_step();
         }
@@ -92,32 +107,39 @@ mod tests {
     }
 
     #[test]
-    fn eleven_words_are_short_and_twelve_are_not() {
-        assert!(has_words(LONG));
-        assert!(!has_words(LONG.strip_suffix("twelve").unwrap_or("")));
-        assert!(has_words("1-2-3-4-5-6-7-8-9-10-11-12"));
-        assert!(!has_words("[[[ ((( {{{ ;;; ,,, ... !!! ??? --- === +++ *** ///"));
+    fn a_result_is_known_again_with_its_call_and_a_failure_without() {
+        let edits: [&[_]; 4] =
+            [&[("a", OK, false)], &[("b", OK, false)], &[("c", OK, false)], &[("d", OK, false)]];
+        assert_eq!(after(&edits).stale_halves, 0, "an acknowledgement, however long");
+        assert_eq!(after(&[edits[0]; 4]).stale_halves, 6);
+        let errors: [&[_]; 4] = [
+            &[("a", "no", true)],
+            &[("b", "no", true)],
+            &[("c", "no", true)],
+            &[("d", "no", true)],
+        ];
+        assert_eq!(after(&errors).stale_halves, 3, "failures count half");
+        assert_eq!(after(&[&[("a", "no", false)], errors[0]]).stale_halves, 0);
     }
 
     #[test]
     fn a_share_is_of_the_steps_that_got_results() {
-        let (first, again): (&[_], &[_]) = (&[("a", LONG)], &[("b", LONG)]);
-        assert_eq!(after(&[first, again, again]).percent(), 0, "two are too few");
-        assert_eq!(after(&[first, again, again, again]).percent(), 75);
-        assert_eq!(after(&[first, again, &[], again, again]).percent(), 75);
-        assert_eq!(
-            after(&[first, again, again, again, &[("b", LONG), ("b", "new")]]).percent(),
-            60
-        );
+        let (news, again): (&[_], &[_]) = (&[("b", "2", false)], &[("a", "1", false)]);
+        assert_eq!(after(&[again, again, again, again]).percent(), 0, "three are too few");
+        assert_eq!(after(&[again, again, again, news, again, again]).percent(), 66);
+        assert_eq!(after(&[again, again, again, &[], news, again, again]).percent(), 66);
+        let mixed: &[_] = &[("a", "1", false), ("c", "3", false)];
+        assert_eq!(after(&[again, again, again, news, again, again, mixed]).percent(), 57);
     }
 
     #[test]
-    fn a_short_result_is_told_apart_by_its_call() {
-        let writes: Vec<&[(&str, &str)]> =
-            alloc::vec![&[("a", "ok")], &[("b", "ok")], &[("c", "ok")], &[("d", "ok")]];
-        assert_eq!(after(&writes).stale, 0);
-        assert_eq!(after(&[writes[0]; 4]).stale, 3);
+    fn five_in_a_row_are_all_there_is() {
+        let failed: &[_] = &[("a", "no", true)];
+        let in_a_row = |n: usize| after(&alloc::vec![failed; n + 1]).percent();
+        assert_eq!((in_a_row(4), in_a_row(5)), (0, 100));
+        let news: &[_] = &[("b", "2", false)];
+        let mut steps = alloc::vec![failed; 6];
+        steps.push(news);
+        assert_eq!(after(&steps).percent(), 0, "five halves of seven");
     }
-
-    use alloc::vec::Vec;
 }

@@ -328,20 +328,36 @@ fn last_sign_of_life(view: View<'_, '_>) -> u64 {
 
 type Triple<'a> = (&'a str, &'a str, &'a str);
 
-fn triple<'a>(event: &Event<'a>) -> Option<Triple<'a>> {
-    match event.kind {
-        EventKind::ToolEnd { tool, arguments, result, .. } => Some((tool, arguments, result)),
-        _ => None,
+/// A result of a call that did not wait.
+#[derive(Clone, Copy)]
+struct Judged<'a> {
+    triple: Triple<'a>,
+    failed: bool,
+}
+
+/// `None` for events that are no result, and for results of calls that have waited ten seconds without a failure.
+fn judged<'a>(view: View<'_, 'a>, index: usize, event: &Event<'a>) -> Option<Judged<'a>> {
+    let EventKind::ToolEnd { tool, arguments, result, failed } = event.kind else { return None };
+    let (mut begun, mut in_step) = (None, false);
+    for (at, event) in view.own().take_while(|(at, _)| *at < index) {
+        match event.kind {
+            EventKind::StepBegin => in_step = true,
+            EventKind::StepEnd if in_step => (begun, in_step) = (None, false),
+            EventKind::ToolBegin { .. } => begun = Some(view.elapsed_at(at)),
+            _ => {}
+        }
     }
+    let waited = begun.is_some_and(|begun| view.elapsed_at(index) - begun >= 10_000);
+    (failed || !waited).then_some(Judged { triple: (tool, arguments, result), failed })
 }
 
 fn triples_since_user<'a>(view: View<'_, 'a>) -> Vec<Triple<'a>> {
     let mut triples = Vec::new();
-    for (_, event) in view.own() {
+    for (index, event) in view.own() {
         if event.kind == EventKind::UserMessage {
             triples.clear();
         }
-        triples.extend(triple(event));
+        triples.extend(judged(view, index, event).map(|it| it.triple));
     }
     triples
 }
@@ -366,15 +382,20 @@ fn cycles(triples: &[Triple<'_>]) -> u64 {
 
 fn no_progress(view: View<'_, '_>) -> u64 {
     let mut seen: BTreeSet<Triple<'_>> = BTreeSet::new();
-    let (mut steps, mut brought, mut in_step) = (0, false, false);
-    for (_, event) in view.own() {
+    let (mut steps, mut brought, mut waited, mut in_step) = (0, false, false, false);
+    for (index, event) in view.own() {
         match event.kind {
             EventKind::StepBegin => in_step = true,
             EventKind::UserMessage => (steps, brought) = (0, true),
-            EventKind::ToolEnd { .. } => brought |= triple(event).is_some_and(|t| seen.insert(t)),
+            EventKind::ToolEnd { .. } => match judged(view, index, event) {
+                Some(it) => brought |= seen.insert(it.triple),
+                None => waited = true,
+            },
             EventKind::StepEnd if in_step => {
-                steps = if brought { 0 } else { steps + 1 };
-                (brought, in_step) = (false, false);
+                if brought || !waited {
+                    steps = if brought { 0 } else { steps + 1 };
+                }
+                (brought, waited, in_step) = (false, false, false);
             }
             _ => {}
         }
@@ -383,12 +404,12 @@ fn no_progress(view: View<'_, '_>) -> u64 {
     steps
 }
 
-/// Of a hundred steps with results since the user last spoke, those whose every result is one of an earlier
-/// such step.
+/// Of a hundred steps with results since the user last spoke, those whose every result is one of an earlier such step; those
+/// that only failed count half.
 fn stale(view: View<'_, '_>) -> u64 {
-    let mut steps: Vec<Vec<Triple<'_>>> = Vec::new();
+    let mut steps: Vec<Vec<Judged<'_>>> = Vec::new();
     let (mut results, mut in_step) = (Vec::new(), false);
-    for (_, event) in view.own() {
+    for (index, event) in view.own() {
         match event.kind {
             EventKind::UserMessage => {
                 steps.clear();
@@ -401,24 +422,27 @@ fn stale(view: View<'_, '_>) -> u64 {
                     steps.push(std::mem::take(&mut results));
                 }
             }
-            _ => results.extend(triple(event)),
+            _ => results.extend(judged(view, index, event)),
         }
     }
-    let known = |i: usize, triple: &Triple<'_>| {
-        steps[..i].iter().flatten().any(|earlier| is_same(earlier, triple))
+    let known = |i: usize, one: &Judged<'_>| {
+        steps[..i].iter().flatten().any(|earlier| is_same(earlier, one))
     };
-    let all_known = |i: &usize| steps[*i].iter().all(|triple| known(*i, triple));
-    let stale = (0..steps.len()).filter(all_known).count();
-    if stale < 3 { 0 } else { (stale * 100 / steps.len()) as u64 }
+    let is_stale = |i: usize| steps[i].iter().all(|one| known(i, one));
+    let all: Vec<bool> = (0..steps.len()).map(is_stale).collect();
+    if all.iter().rev().take_while(|is| **is).count() >= 5 {
+        return 100;
+    }
+    let halves = |i: usize| if steps[i].iter().all(|one| one.failed) { 1 } else { 2 };
+    let halves: usize = (0..steps.len()).filter(|i| all[*i]).map(halves).sum();
+    if halves < 7 { 0 } else { (halves * 50 / steps.len()) as u64 }
 }
 
-/// A result of twelve words and more is recognized whatever was asked.
-fn is_same(one: &Triple<'_>, other: &Triple<'_>) -> bool {
-    let mut words = 0;
-    let mut inside = false;
-    for c in one.2.chars() {
-        words += usize::from(c.is_alphanumeric() && !inside);
-        inside = c.is_alphanumeric();
-    }
-    one.0 == other.0 && one.2 == other.2 && (words >= 12 || one.1 == other.1)
+/// A failure is recognized whatever was asked.
+fn is_same(one: &Judged<'_>, other: &Judged<'_>) -> bool {
+    let ((tool, arguments, result), (as_tool, as_arguments, as_result)) =
+        (one.triple, other.triple);
+    let is_call =
+        if one.failed { other.failed } else { !other.failed && arguments == as_arguments };
+    tool == as_tool && result == as_result && is_call
 }
