@@ -51,11 +51,9 @@ pub(crate) const MAX_NFA_BYTES: usize = 1024 * 1024;
 pub(crate) const DISTINCT_RESULTS: usize = 4_096;
 /// The longest period that counts as a cycle: longer ones are rarely loops.
 pub(crate) const CYCLE_PERIOD: usize = 4;
-/// Halves of stale steps below which there is no share of them: looking at something again, and twice more, is checking. A
+/// Halves of stale steps below which there is no share of them: looking at something again, and once more, is checking. A
 /// step that only failed again counts one half, because agents do get out of errors.
-pub(crate) const STALE_MIN_HALVES: u64 = 7;
-/// Stale steps in a row that are a loop whatever came before. No recorded coding run has four.
-pub(crate) const STALE_IN_A_ROW: u64 = 5;
+pub(crate) const STALE_MIN_HALVES: u64 = 6;
 /// A call that took as long, in milliseconds, and did not fail has waited for something. Waiting is no loop.
 pub(crate) const WAIT_MS: u64 = 10_000;
 /// Replies that a new one is compared with.

@@ -157,7 +157,7 @@ gauges! {
     NoProgress "no_progress" Count Always NoProgress false false None Same
         "steps in a row that brought no new tool result and no user message";
     Stale "stale" Count Always NoProgress false false None Same
-        "percent of the steps with results, since a user last spoke, that got only results seen before; only failures count half; 0 below 3.5 such steps, 100 from the fifth in a row on";
+        "percent of the steps with results, since a user last spoke, that got only results seen before; a step of failures alone counts half; 0 below three such steps";
     Fact "fact" Count Always ConditionMet false false Required Program
         "a number that the user's program reports";
     Probe "probe" Count Always ConditionMet false false Required Program

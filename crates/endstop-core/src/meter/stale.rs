@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use serde::{Deserialize, Serialize};
 
 use super::progress::{SeenResults, digest};
-use crate::limits::{STALE_IN_A_ROW, STALE_MIN_HALVES};
+use crate::limits::STALE_MIN_HALVES;
 
 /// Steps since the user last spoke, and what they got.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,8 +21,6 @@ pub(crate) struct Stale {
     /// Twice the number of those that got nothing else than what was already seen, and once of those among them that only
     /// failed.
     stale_halves: u64,
-    /// Stale steps in a row.
-    in_a_row: u64,
     /// Whether the open step got a result, one that was not seen before, and one that did not fail.
     got_result: bool,
     got_news: bool,
@@ -54,10 +52,7 @@ impl Stale {
             return;
         }
         self.judged = self.judged.saturating_add(1);
-        if news {
-            self.in_a_row = 0;
-        } else {
-            self.in_a_row = self.in_a_row.saturating_add(1);
+        if !news {
             let halves = if success { 2 } else { 1 };
             self.stale_halves = self.stale_halves.saturating_add(halves);
         }
@@ -75,9 +70,6 @@ impl Stale {
 
     /// Stale steps of a hundred, rounded down.
     pub(crate) const fn percent(&self) -> u64 {
-        if self.in_a_row >= STALE_IN_A_ROW {
-            return 100;
-        }
         match self.stale_halves.saturating_mul(50).checked_div(self.judged) {
             Some(percent) if self.stale_halves >= STALE_MIN_HALVES => percent,
             _ => 0,
@@ -125,21 +117,13 @@ mod tests {
     #[test]
     fn a_share_is_of_the_steps_that_got_results() {
         let (news, again): (&[_], &[_]) = (&[("b", "2", false)], &[("a", "1", false)]);
-        assert_eq!(after(&[again, again, again, again]).percent(), 0, "three are too few");
-        assert_eq!(after(&[again, again, again, news, again, again]).percent(), 66);
-        assert_eq!(after(&[again, again, again, &[], news, again, again]).percent(), 66);
+        assert_eq!(after(&[again, again, again]).percent(), 0, "two are too few");
+        assert_eq!(after(&[again, again, again, news, again]).percent(), 60);
+        assert_eq!(after(&[again, again, again, &[], news, again]).percent(), 60);
         let mixed: &[_] = &[("a", "1", false), ("c", "3", false)];
-        assert_eq!(after(&[again, again, again, news, again, again, mixed]).percent(), 57);
-    }
-
-    #[test]
-    fn five_in_a_row_are_all_there_is() {
+        assert_eq!(after(&[again, again, again, news, again, mixed]).percent(), 50);
         let failed: &[_] = &[("a", "no", true)];
-        let in_a_row = |n: usize| after(&alloc::vec![failed; n + 1]).percent();
-        assert_eq!((in_a_row(4), in_a_row(5)), (0, 100));
-        let news: &[_] = &[("b", "2", false)];
-        let mut steps = alloc::vec![failed; 6];
-        steps.push(news);
-        assert_eq!(after(&steps).percent(), 0, "five halves of seven");
+        assert_eq!(after(&[failed; 6]).percent(), 0, "five halves");
+        assert_eq!(after(&[failed; 7]).percent(), 42);
     }
 }

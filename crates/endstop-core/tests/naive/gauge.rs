@@ -430,12 +430,9 @@ fn stale(view: View<'_, '_>) -> u64 {
     };
     let is_stale = |i: usize| steps[i].iter().all(|one| known(i, one));
     let all: Vec<bool> = (0..steps.len()).map(is_stale).collect();
-    if all.iter().rev().take_while(|is| **is).count() >= 5 {
-        return 100;
-    }
     let halves = |i: usize| if steps[i].iter().all(|one| one.failed) { 1 } else { 2 };
     let halves: usize = (0..steps.len()).filter(|i| all[*i]).map(halves).sum();
-    if halves < 7 { 0 } else { (halves * 50 / steps.len()) as u64 }
+    if halves < 6 { 0 } else { (halves * 50 / steps.len()) as u64 }
 }
 
 /// A failure is recognized whatever was asked.

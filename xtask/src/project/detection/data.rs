@@ -8,61 +8,76 @@ use endstop_transcript::{Transcript, walk};
 use serde_json::Value;
 
 /// Where the runs are looked for, from the root of the project.
-pub(super) const DIRECTORY: &str = "../shared/traces";
+pub(super) const DIRECTORY: &str = "../shared";
 
 /// Recorded runs of one kind.
 #[derive(Debug)]
 pub(super) struct Set {
-    /// The directory.
-    pub(super) name: &'static str,
+    /// The name in the tables.
+    name: &'static str,
     /// What the runs are.
-    pub(super) what: &'static str,
+    what: &'static str,
+    /// The file or directory.
+    path: &'static str,
     /// A file of outcomes beside the runs.
     outcomes: Option<&'static str>,
     /// Runs whose file is called so are demonstrations, which succeeded.
     demonstrations: Option<&'static str>,
-    /// Whether it is large enough to be cut in halves.
-    pub(super) is_split: bool,
+    kind: Kind,
 }
 
-/// The kinds, in the order of the table.
-pub(super) const SETS: &[Set] = &[
+/// How the tables count a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Tasks of InterCode.
+    Intercode,
+    /// Other tasks with a known outcome.
+    Tasks,
+    /// Sessions of people, whose outcome is not known.
+    Sessions,
+}
+
+const fn tasks(name: &'static str, what: &'static str, path: &'static str) -> Set {
+    Set { name, what, path, outcomes: None, demonstrations: None, kind: Kind::Tasks }
+}
+
+const fn intercode(name: &'static str, what: &'static str, path: &'static str) -> Set {
+    Set { kind: Kind::Intercode, ..tasks(name, what, path) }
+}
+
+/// The sets, in the order of the tables.
+const SETS: &[Set] = &[
+    intercode("sql gpt-4", "InterCode, SQL, GPT-4", "traces/intercode"),
+    intercode(
+        "sql react",
+        "InterCode, SQL, ReAct with GPT-3.5",
+        "recorded/intercode/ic_sql_react_10_turns.json",
+    ),
+    intercode(
+        "sql davinci",
+        "InterCode, SQL, text-davinci-003",
+        "recorded/intercode/ic_sql_multiturn_text-davinci-003_10_turns.json",
+    ),
+    intercode(
+        "bash vicuna",
+        "InterCode, Bash, Vicuna",
+        "recorded/intercode/ic_bash_multiturn_vicuna_10_turns_fs_3.json",
+    ),
     Set {
-        name: "intercode",
-        what: "InterCode, SQL, GPT-4",
-        outcomes: None,
-        demonstrations: None,
-        is_split: true,
-    },
-    Set {
-        name: "mini-swe-agent",
-        what: "mini-SWE-agent on SWE-bench Verified",
         outcomes: Some("outcomes.json"),
-        demonstrations: None,
-        is_split: false,
+        ..tasks("mini-swe-agent", "mini-SWE-agent on SWE-bench Verified", "traces/mini-swe-agent")
     },
     Set {
-        name: "swe-agent",
-        what: "SWE-agent demonstrations",
-        outcomes: None,
         demonstrations: Some("demonstrations"),
-        is_split: false,
+        ..tasks("swe-agent", "SWE-agent demonstrations", "traces/swe-agent")
     },
+    tasks("tau-bench", "tau-bench, airline", "traces/openai-chat"),
+    tasks("inspect", "Inspect logs", "traces/inspect_ai"),
+    tasks("tau2", "tau2", "traces/tau2"),
     Set {
-        name: "openai-chat",
-        what: "tau-bench, airline",
-        outcomes: None,
-        demonstrations: None,
-        is_split: false,
+        kind: Kind::Sessions,
+        ..tasks("sessions", "Claude Code sessions of one team", "recorded/claude-code")
     },
-    Set {
-        name: "inspect_ai",
-        what: "Inspect logs",
-        outcomes: None,
-        demonstrations: None,
-        is_split: false,
-    },
-    Set { name: "tau2", what: "tau2", outcomes: None, demonstrations: None, is_split: false },
 ];
 
 /// The runs of a set, found.
@@ -70,6 +85,7 @@ pub(super) const SETS: &[Set] = &[
 pub(super) struct Labelled {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
+    pub(super) kind: Kind,
     pub(super) transcripts: Vec<Transcript>,
     pub(super) outcomes: BTreeMap<String, bool>,
 }
@@ -77,19 +93,17 @@ pub(super) struct Labelled {
 /// Every set, or none where one of them is absent.
 pub(super) fn read(root: &Path) -> Result<Option<Vec<Labelled>>, String> {
     let directory = root.join(DIRECTORY);
-    if SETS.iter().any(|set| !directory.join(set.name).is_dir()) {
+    if SETS.iter().any(|set| !directory.join(set.path).exists()) {
         return Ok(None);
     }
-    SETS.iter()
-        .map(|set| labelled(set, &directory.join(set.name)))
-        .collect::<Result<_, _>>()
-        .map(Some)
+    let sets = SETS.iter().map(|set| labelled(set, &directory.join(set.path)));
+    sets.collect::<Result<_, _>>().map(Some)
 }
 
-fn labelled(set: &Set, directory: &Path) -> Result<Labelled, String> {
-    let transcripts = walk(&[directory.to_path_buf()]).map_err(|e| e.to_string())?.transcripts;
+fn labelled(set: &Set, path: &Path) -> Result<Labelled, String> {
+    let transcripts = walk(&[path.to_path_buf()]).map_err(|e| e.to_string())?.transcripts;
     let mut outcomes = match set.outcomes {
-        Some(file) => from_file(&directory.join(file))?,
+        Some(file) => from_file(&path.join(file))?,
         None => BTreeMap::new(),
     };
     if let Some(word) = set.demonstrations {
@@ -97,7 +111,8 @@ fn labelled(set: &Set, directory: &Path) -> Result<Labelled, String> {
         let shown = stems.filter(|stem| stem.contains(word));
         outcomes.extend(shown.map(|stem| (stem.to_owned(), true)));
     }
-    Ok(Labelled { name: set.name, what: set.what, transcripts, outcomes })
+    let Set { name, what, kind, .. } = *set;
+    Ok(Labelled { name, what, kind, transcripts, outcomes })
 }
 
 fn from_file(path: &Path) -> Result<BTreeMap<String, bool>, String> {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use endstop_replay::RunReport;
 
-use super::data::Labelled;
+use super::data::{Kind, Labelled};
 
 /// What a form did to runs. A run of one step cannot be cut: those are counted apart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,8 +13,14 @@ pub(super) struct Tally {
     pub(super) lost: u64,
     pub(super) failed: u64,
     pub(super) caught: u64,
+    /// Steps of the failed runs, and those after the first trip.
+    failed_steps: u64,
+    steps_after: u64,
+    /// Of unknown outcome.
+    pub(super) unknown: u64,
+    pub(super) stopped: u64,
     /// Of a single step, whatever became of them.
-    pub(super) short: u64,
+    short: u64,
 }
 
 impl Tally {
@@ -23,7 +29,7 @@ impl Tally {
         for run in runs {
             let stopped = u64::from(run.stopped_at_step.is_some());
             match run.outcome {
-                Some(_) if run.steps < 2 => tally.short += 1,
+                _ if run.steps < 2 => tally.short += u64::from(run.steps > 0),
                 Some(true) => {
                     tally.succeeded += 1;
                     tally.lost += stopped;
@@ -31,12 +37,38 @@ impl Tally {
                 Some(false) => {
                     tally.failed += 1;
                     tally.caught += stopped;
+                    tally.failed_steps += run.steps;
+                    tally.steps_after += run.stopped_at_step.map_or(0, |at| run.steps - at);
                 }
-                None => {}
+                None => {
+                    tally.unknown += 1;
+                    tally.stopped += stopped;
+                }
             }
         }
         tally
     }
+
+    /// Of several sets together.
+    pub(super) fn sum<'a>(tallies: impl Iterator<Item = &'a Self>) -> Self {
+        tallies.fold(Self::default(), |sum, one| Self {
+            succeeded: sum.succeeded + one.succeeded,
+            lost: sum.lost + one.lost,
+            failed: sum.failed + one.failed,
+            caught: sum.caught + one.caught,
+            failed_steps: sum.failed_steps + one.failed_steps,
+            steps_after: sum.steps_after + one.steps_after,
+            unknown: sum.unknown + one.unknown,
+            stopped: sum.stopped + one.stopped,
+            short: sum.short + one.short,
+        })
+    }
+}
+
+/// What a form did to each set: to all of it, to its even runs and to its odd ones.
+pub(super) struct Row<'a> {
+    pub(super) form: &'a str,
+    pub(super) sets: Vec<[Tally; 3]>,
 }
 
 /// An interval for a share, in per cent, at 95 %.
@@ -77,91 +109,103 @@ fn cell(hits: u64, all: u64) -> String {
         0 => "none".to_owned(),
         _ if hits == 0 => {
             let Wilson { high, .. } = Wilson::of(0, all);
-            format!("0 (at most {high:.digits$} %)")
+            format!("0 (at most {high:.digits$}%)")
         }
         _ => {
             let Wilson { low, high } = Wilson::of(hits, all);
             let share = 100.0 * to_f64(hits) / to_f64(all);
-            format!("{hits}: {share:.digits$} % ({low:.digits$} to {high:.digits$})")
+            format!("{hits}: {share:.digits$}% ({low:.digits$} to {high:.digits$})")
         }
     }
 }
 
-type Row<'a> = (&'a str, Vec<Tally>);
-
-/// Everything between the marks of the page.
-pub(super) fn page(sets: &[Labelled], rows: &[Row<'_>], halves: &[Row<'_>]) -> String {
+/// Everything between the marks of the page: the last form set by set, and all forms over the sets together.
+pub(super) fn page(sets: &[Labelled], rows: &[Row<'_>]) -> String {
     let mut text = String::new();
-    runs(&mut text, sets, rows);
-    let heads: Vec<String> = sets.iter().map(|set| format!("`{}`", set.name)).collect();
-    grid(&mut text, "Successes lost", &heads, rows, |tally| cell(tally.lost, tally.succeeded));
-    grid(&mut text, "Failures caught", &heads, rows, |tally| cell(tally.caught, tally.failed));
-    let heads = ["lost, even", "lost, odd", "caught, even", "caught, odd"].map(str::to_owned);
-    header(&mut text, "InterCode in halves, every second task", &heads);
-    for (form, tallies) in halves {
-        let lost = tallies.iter().map(|tally| cell(tally.lost, tally.succeeded));
-        let caught = tallies.iter().map(|tally| cell(tally.caught, tally.failed));
-        let cells: Vec<String> = lost.chain(caught).collect();
-        let _ = writeln!(text, "| `{form}` | {} |", cells.join(" | "));
+    let Some(last) = rows.last() else { return text };
+    set_by_set(&mut text, sets, last);
+    let title = format!("`{}` in halves, every second run", last.form);
+    header(&mut text, &title, "runs", &["lost, even", "lost, odd", "caught, even", "caught, odd"]);
+    for (set, [_, even, odd]) in of_tasks(sets, last) {
+        let lost = [even, odd].map(|tally| cell(tally.lost, tally.succeeded));
+        let caught = [even, odd].map(|tally| cell(tally.caught, tally.failed));
+        line(&mut text, set, &[lost, caught].concat());
     }
-    choices(&mut text, rows, halves);
+    let heads =
+        ["InterCode, lost", "InterCode, caught", "other successes lost", "sessions stopped"];
+    header(&mut text, "Other forms", "form", &heads);
+    for row in rows {
+        let of = |kind| {
+            let tallies = sets.iter().zip(&row.sets).filter(move |(set, _)| set.kind == kind);
+            Tally::sum(tallies.map(|(_, [all, ..])| all))
+        };
+        let (intercode, others) = (of(Kind::Intercode), of(Kind::Tasks));
+        let sessions = of(Kind::Sessions);
+        let cells = [
+            cell(intercode.lost, intercode.succeeded),
+            cell(intercode.caught, intercode.failed),
+            cell(others.lost, others.succeeded),
+            cell(sessions.stopped, sessions.unknown),
+        ];
+        line(&mut text, row.form, &cells);
+    }
     text
 }
 
-/// What one half alone would have chosen, and what that does to the other.
-fn choices(text: &mut String, rows: &[Row<'_>], halves: &[Row<'_>]) {
-    text.push('\n');
-    for (chooser, judge, name) in [(0, 1, "even"), (1, 0, "odd")] {
-        let is_harmless = |row: &Row<'_>| {
-            let others = row.1.iter().skip(1);
-            others.map(|tally| tally.lost).sum::<u64>() == 0
-        };
-        let known = rows.iter().zip(halves).filter(|(row, _)| is_harmless(row));
-        let usable = known.filter_map(|(_, (form, tallies))| {
-            let chosen = tallies.get(chooser).filter(|tally| tally.lost <= 1)?;
-            Some((chosen.caught, *form, tallies.get(judge)?))
-        });
-        let Some((_, form, other)) = usable.max_by_key(|(caught, ..)| *caught) else { continue };
-        let _ = writeln!(
-            text,
-            "- Of these forms, the {name} tasks alone choose `{form}` (most failures caught, at most one \
-             success lost, none in the other sets); of the other tasks it loses {} and catches {}.",
-            cell(other.lost, other.succeeded),
-            cell(other.caught, other.failed),
-        );
+/// The sets whose outcomes are known, and InterCode together.
+fn of_tasks<'a>(
+    sets: &'a [Labelled],
+    row: &'a Row<'_>,
+) -> impl Iterator<Item = (&'a str, [Tally; 3])> {
+    let tasks = sets.iter().zip(&row.sets).filter(|(set, _)| set.kind != Kind::Sessions);
+    let together = [0, 1, 2].map(|part: usize| {
+        let intercode = sets.iter().zip(&row.sets).filter(|(set, _)| set.kind == Kind::Intercode);
+        Tally::sum(intercode.filter_map(|(_, tallies)| tallies.get(part)))
+    });
+    tasks.map(|(set, tallies)| (set.name, *tallies)).chain([("InterCode together", together)])
+}
+
+fn set_by_set(text: &mut String, sets: &[Labelled], row: &Row<'_>) {
+    let title = format!("`{}`, set by set", row.form);
+    let heads =
+        ["", "of one step", "successes lost", "failures caught", "steps after the first trip"];
+    header(text, &title, "runs", &heads);
+    let what = |name: &str| sets.iter().find(|set| set.name == name).map_or("", |set| set.what);
+    for (name, [all, ..]) in of_tasks(sets, row) {
+        let cells = [
+            what(name).to_owned(),
+            all.short.to_string(),
+            of_all(all.lost, all.succeeded),
+            of_all(all.caught, all.failed),
+            share_of(all.steps_after, all.failed_steps),
+        ];
+        line(text, name, &cells);
+    }
+    for (set, [all, ..]) in sets.iter().zip(&row.sets) {
+        if set.kind == Kind::Sessions {
+            let stopped = of_all(all.stopped, all.unknown);
+            let _ = writeln!(text, "\nOf the {}, it stops {stopped}.", set.what);
+        }
     }
 }
 
-fn runs(text: &mut String, sets: &[Labelled], rows: &[Row<'_>]) {
-    text.push_str(
-        "| runs | | succeeded | failed | of one step |\n| --- | --- | --- | --- | --- |\n",
-    );
-    let Some((_, tallies)) = rows.first() else { return };
-    for (set, tally) in sets.iter().zip(tallies) {
-        let Tally { succeeded, failed, short, .. } = tally;
-        let (name, what) = (set.name, set.what);
-        let _ = writeln!(text, "| `{name}` | {what} | {succeeded} | {failed} | {short} |");
-    }
+fn of_all(hits: u64, all: u64) -> String {
+    format!("{} of {all}", cell(hits, all))
+}
+
+/// The share of the steps of failed runs.
+fn share_of(part: u64, all: u64) -> String {
+    if all == 0 { "none".to_owned() } else { format!("{:.0}%", 100.0 * to_f64(part) / to_f64(all)) }
 }
 
 /// Writing to a string cannot fail.
-fn header(text: &mut String, title: &str, heads: &[String]) {
+fn header(text: &mut String, title: &str, first: &str, heads: &[&str]) {
     let rule = vec!["---"; heads.len() + 1].join(" | ");
-    let _ = write!(text, "\n### {title}\n\n| form | {} |\n| {rule} |\n", heads.join(" | "));
+    let _ = write!(text, "\n### {title}\n\n| {first} | {} |\n| {rule} |\n", heads.join(" | "));
 }
 
-fn grid(
-    text: &mut String,
-    title: &str,
-    heads: &[String],
-    rows: &[Row<'_>],
-    show: impl Fn(&Tally) -> String,
-) {
-    header(text, title, heads);
-    for (form, tallies) in rows {
-        let cells: Vec<String> = tallies.iter().map(&show).collect();
-        let _ = writeln!(text, "| `{form}` | {} |", cells.join(" | "));
-    }
+fn line(text: &mut String, name: &str, cells: &[String]) {
+    let _ = writeln!(text, "| `{name}` | {} |", cells.join(" | "));
 }
 
 #[cfg(test)]
@@ -171,7 +215,7 @@ mod tests {
     #[test]
     fn a_share_of_nothing_is_not_a_number() {
         assert_eq!(cell(0, 0), "none");
-        assert_eq!(cell(0, 762), "0 (at most 0.50 %)");
-        assert_eq!(cell(133, 272), "133: 49 % (43 to 55)");
+        assert_eq!(cell(0, 762), "0 (at most 0.50%)");
+        assert_eq!(cell(133, 272), "133: 49% (43 to 55)");
     }
 }
