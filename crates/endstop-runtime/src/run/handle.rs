@@ -262,13 +262,11 @@ impl RunHandle {
         self.node.take_cancellations();
     }
 
-    /// Looks at the kill switch and at cancellations, and returns the status then.
+    /// Looks at the kill switch and at cancellations, late ones of a run that completed too, and returns the status then.
     pub fn checkpoint(&self) -> Status {
         self.node.look_at_kill_switch();
-        if self.node.token.is_cancelled() {
-            self.node.take_cancellations();
-            self.node.take_late_cancellations();
-        }
+        self.node.take_cancellations();
+        self.node.take_late_cancellations();
         self.status()
     }
 
