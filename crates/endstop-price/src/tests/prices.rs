@@ -333,7 +333,7 @@ fn a_bad_price_file_says_where() {
     assert_eq!(error, "provider `p`, model `m`: the regular expression `(` cannot be used");
 }
 
-/// docs/semantics.md#units
+/// docs/semantics.md#1-units
 #[test]
 fn requests_that_a_provider_makes_by_itself_are_priced_beside_the_response() {
     let sonnet = PriceTable::embedded().find(Some("anthropic"), "claude-sonnet-4-5").unwrap();
