@@ -137,7 +137,7 @@ impl Run {
                     return Directive::Proceed;
                 }
             }
-            _ if judge::is_judged_first(&event.kind) => return self.intend(event),
+            _ if judge::is_judged_first(&event.kind) => return self.try_begin(event),
             _ => {
                 if after_step {
                     self.state.overrides.lapse();
@@ -154,7 +154,7 @@ impl Run {
     /// begins, is counted or is told: only the clock moves on to the event. So a driver asks every ancestor
     /// before it lets a descendant's thing begin at any of them. Any other event is answered with
     /// [`Directive::Proceed`]. O(conditions); allocates at the first call, and where finish rules are.
-    pub fn would(&mut self, event: &Event<'_>) -> Directive {
+    pub fn would_admit(&mut self, event: &Event<'_>) -> Directive {
         if !event.kind.is_intention() {
             return Directive::Proceed;
         }
@@ -173,21 +173,21 @@ impl Run {
         directive
     }
 
-    /// As [`Run::would`], once calls of the tools `before` had begun too: so a driver knows of a batch, before it
+    /// As [`Run::would_admit`], once calls of the tools `before` had begun too: so a driver knows of a batch, before it
     /// is whole, which of its calls will begin.
-    pub fn would_after(&mut self, before: &[&str], event: &Event<'_>) -> Directive {
+    pub fn would_admit_after(&mut self, before: &[&str], event: &Event<'_>) -> Directive {
         if before.is_empty() {
-            return self.would(event);
+            return self.would_admit(event);
         }
         let own = event.source == Source::Own;
         let counted = self.state.meter.count_tools(&self.program, own, before);
-        let directive = self.would(event);
+        let directive = self.would_admit(event);
         self.state.meter.uncount(counted);
         directive
     }
 
     /// Judges what is about to begin; counts it if it is admitted.
-    fn intend(&mut self, event: &Event<'_>) -> Directive {
+    fn try_begin(&mut self, event: &Event<'_>) -> Directive {
         let begins_step = matches!(event.kind, EventKind::StepBegin);
         if begins_step && event.source == Source::Own {
             self.revive_completed();

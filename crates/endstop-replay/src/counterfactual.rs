@@ -102,7 +102,7 @@ impl Counterfactual {
 
     /// Takes what did not begin when it was recorded: it counts where this policy, too, does not let it begin.
     pub(super) fn take_refused(&mut self, event: &Event<'_>, known: Money) {
-        if self.tripped.is_some() || !self.run.would(event).admits() {
+        if self.tripped.is_some() || !self.run.would_admit(event).admits() {
             self.take(event, known);
         }
     }

@@ -242,7 +242,7 @@ impl RunHandle {
     /// The directive for a tool call, once calls of the tools `before` had begun. Nothing is counted.
     #[must_use]
     pub fn would_call(&self, before: &[&str], tool: &str) -> Directive {
-        self.node.chain().would_after(before, |_, _| EventKind::ToolBegin { tool })
+        self.node.chain().would_admit_after(before, |_, _| EventKind::ToolBegin { tool })
     }
 
     /// Whether a descendant's step is refused only because the run's next one is to be its wrap-up, or is it already.
