@@ -11,6 +11,7 @@ mod raised;
 mod reading;
 mod saved;
 mod state;
+mod unstopped;
 pub mod watch;
 
 use alloc::format;
@@ -33,6 +34,7 @@ use judge::{Answer, Decision, Judgement, StopCause, answer, judge, standing};
 use overrides::Cover;
 pub use saved::{RestoreError, RunState, SaveError, VERSION};
 use state::State;
+pub use unstopped::UnstoppedRun;
 
 /// A warn rule that began to trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
