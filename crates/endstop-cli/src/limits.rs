@@ -10,13 +10,14 @@ pub(crate) const MAX_PROMPT_BYTES: u64 = 4 << 20;
 /// The largest file of keys that is read, in bytes: some ten thousand keys.
 pub(crate) const MAX_KEYS_BYTES: usize = 1 << 20;
 
-/// The longest response that the demo's agent reads, in bytes.
+/// The longest response that the demo's agent reads, in bytes: the scripted model writes some hundred, and the address
+/// may be that of anything else.
 pub(crate) const MAX_DEMO_RESPONSE_BYTES: usize = 1 << 20;
 
-/// The longest reason of a pause that is read from its file, in bytes.
+/// The longest reason of a pause that is read from its file, in bytes: it is a line for a person.
 pub(crate) const MAX_REASON_BYTES: u64 = 1 << 10;
 
-/// The most stored runs that are listed for people.
+/// The most stored runs that are listed for people: a screen of a small terminal. `--json` lists all.
 pub(crate) const MAX_LISTED_RUNS: usize = 20;
 
 /// How many characters of a run's name are in a file's name: file systems take 255 bytes.

@@ -60,7 +60,7 @@ fn people_see_both_acts_and_the_trip_record() {
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     for part in [
         "1. Nothing is stopped",
-        "agent: the cap of 3 iterations",
+        "agent: the limit of 3 iterations",
         "2. The same program",
         "agent: Endstop stopped this run",
         "Saved $",

@@ -205,7 +205,7 @@ fn stored_runs_of_agent() {
 
 /// More steps than before, by the same runs.
 #[test]
-fn replay_drift_json() {
+fn replay_drift() {
     let place = Place::new("drift");
     let runs = format!("{SAMPLE}/agents.jsonl");
     let mut before: Value =
@@ -215,6 +215,8 @@ fn replay_drift_json() {
     let before = place.file("before.json", &before.to_string());
     let output = run(&place, &["replay", &runs, "--quiet", "--json", "--drift", &before]);
     golden("drift.json", &stdout(&output, 1), &[]);
+    let output = run(&place, &["replay", &runs, "--quiet", "--drift", &before]);
+    golden("drift.txt", &stdout(&output, 1), &[]);
 }
 
 #[test]

@@ -3,6 +3,9 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../../../tests/support/golden.rs"]
+mod file;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -10,6 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+use file::golden;
 
 /// How long the command may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,4 +105,6 @@ fn an_unknown_field_is_named_at_the_end() {
     let (response, told) = ask_within("unknown-field", "0.50", "/v1/chat/completions", &body);
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     assert_eq!(told["unknown_fields"], json!(["warp_factor"]), "{told}");
+    let written = told.to_string().replace(told["run"].as_str().unwrap(), "RUN");
+    golden("run-unknown-field.json", &written, &[("at_ms", "0"), ("elapsed_ms", "0")]);
 }

@@ -13,7 +13,8 @@ pub const MAX_FILE: usize = 1024 * 1024;
 pub const MAX_RULES: usize = 256;
 /// Longest rule id, in bytes: it stands in every signal and trip record.
 pub const MAX_RULE_ID: usize = 128;
-/// How often in a row a rule may be overridden, unless it says otherwise.
+/// How often in a row a rule may be overridden, unless it says otherwise: a critic may ask for a correction more than
+/// once, and a hook that always asks does not void the limit.
 pub const DEFAULT_OVERRIDES: u32 = 3;
 /// Most stamps that a count over a window keeps: bounds the operator's memory.
 pub const MAX_COUNT: u64 = 1_024;
@@ -21,9 +22,11 @@ pub const MAX_COUNT: u64 = 1_024;
 pub const MAX_PROBE_STATE: usize = 4 * 1024;
 /// Longest saved run that is read, in bytes: above what a policy of the largest size writes.
 pub const MAX_STATE: usize = 16 * 1024 * 1024;
-/// How often in a row a reply is dropped before a retry rule stops the run.
+/// How often in a row a reply is dropped before a retry rule stops the run: each is charged, and a third reply of the
+/// same kind shows that asking again does not help.
 pub const MAX_REPLY_RETRIES: u32 = 2;
-/// Overrides and approvals that a trip record keeps; earlier ones are only counted.
+/// Overrides and approvals that a trip record keeps; earlier ones are only counted. They are saved with the run and
+/// printed with its record, so they are no log of a run that is approved at every step.
 pub const MAX_OVERRIDE_RECORDS: usize = 64;
 /// The largest amount that is accepted when read: $9,000,000.
 ///
@@ -39,9 +42,10 @@ pub(crate) const MAX_LEAVES_IN_MESSAGE: usize = 3;
 /// Longest string or pattern in a condition, in bytes: names, phrases and patterns are short, and the matcher's
 /// size follows from it.
 pub(crate) const MAX_STRING: usize = 4_096;
-/// Largest automaton of one pattern, in bytes.
+/// Largest automaton of one pattern, in bytes: a policy may have many patterns, and each stays in memory.
 pub(crate) const MAX_PATTERN_BYTES: usize = 4 * 1024 * 1024;
-/// Most memory that building one pattern may take, in bytes.
+/// Most memory that building one pattern may take, in bytes: four times its largest automaton, because states are made
+/// that the finished one does not keep.
 pub(crate) const MAX_BUILD_BYTES: usize = 16 * 1024 * 1024;
 /// Largest automaton before it is made deterministic, in bytes: `\w{200}{200}` would take seconds to build.
 pub(crate) const MAX_NFA_BYTES: usize = 1024 * 1024;
@@ -56,11 +60,13 @@ pub(crate) const CYCLE_PERIOD: usize = 4;
 pub(crate) const STALE_MIN_HALVES: u64 = 6;
 /// A call that took as long, in milliseconds, and did not fail has waited for something. Waiting is no loop.
 pub(crate) const WAIT_MS: u64 = 10_000;
-/// Replies that a new one is compared with.
+/// Replies that a new one is compared with: a run that repeats itself does so within a few replies, and each is one
+/// word of the state.
 pub(crate) const SIMILAR_REPLIES: usize = 8;
 /// Shorter replies are agreement, not repetition.
 pub(crate) const SIMILAR_MIN_WORDS: u32 = 12;
-/// Bits of 64 in which the hashes of nearly equal replies may differ.
+/// Bits of 64 in which the hashes of nearly equal replies may differ: a changed word changes a few triples and so a few
+/// bits, while the hashes of unrelated replies differ in about half of them.
 pub(crate) const SIMILAR_BITS: u32 = 3;
 /// Longest word that is told apart, in bytes; longer ones (base64 and the like) are hashed by their head.
 pub(crate) const SIMILAR_WORD_BYTES: usize = 64;

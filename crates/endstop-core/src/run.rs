@@ -11,6 +11,7 @@ mod raised;
 mod reading;
 mod saved;
 mod state;
+mod unstopped;
 pub mod watch;
 
 use alloc::format;
@@ -33,6 +34,7 @@ use judge::{Answer, Decision, Judgement, StopCause, answer, judge, standing};
 use overrides::Cover;
 pub use saved::{RestoreError, RunState, SaveError, VERSION};
 use state::State;
+pub use unstopped::UnstoppedRun;
 
 /// A warn rule that began to trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +139,7 @@ impl Run {
                     return Directive::Proceed;
                 }
             }
-            _ if judge::is_judged_first(&event.kind) => return self.intend(event),
+            _ if judge::is_judged_first(&event.kind) => return self.try_begin(event),
             _ => {
                 if after_step {
                     self.state.overrides.lapse();
@@ -154,7 +156,7 @@ impl Run {
     /// begins, is counted or is told: only the clock moves on to the event. So a driver asks every ancestor
     /// before it lets a descendant's thing begin at any of them. Any other event is answered with
     /// [`Directive::Proceed`]. O(conditions); allocates at the first call, and where finish rules are.
-    pub fn would(&mut self, event: &Event<'_>) -> Directive {
+    pub fn would_admit(&mut self, event: &Event<'_>) -> Directive {
         if !event.kind.is_intention() {
             return Directive::Proceed;
         }
@@ -174,29 +176,29 @@ impl Run {
     }
 
     /// Whether a step that begins with `event` would be the wrap-up, if it and the wrap-up after it may spend what `reserve`
-    /// says. Nothing begins, like [`Run::would`]; also while a step is open.
+    /// says. Nothing begins, like [`Run::would_admit`]; also while a step is open.
     pub fn would_finish(&mut self, reserve: &EventKind<'_>, event: &Event<'_>) -> bool {
         let before = core::mem::replace(&mut self.state.ahead, WorstCase::of(reserve));
-        let directive = self.would(event);
+        let directive = self.would_admit(event);
         self.state.ahead = before;
         directive == Directive::Finish
     }
 
-    /// As [`Run::would`], once calls of the tools `before` had begun too: so a driver knows of a batch, before it
+    /// As [`Run::would_admit`], once calls of the tools `before` had begun too: so a driver knows of a batch, before it
     /// is whole, which of its calls will begin.
-    pub fn would_after(&mut self, before: &[&str], event: &Event<'_>) -> Directive {
+    pub fn would_admit_after(&mut self, before: &[&str], event: &Event<'_>) -> Directive {
         if before.is_empty() {
-            return self.would(event);
+            return self.would_admit(event);
         }
         let own = event.source == Source::Own;
         let counted = self.state.meter.count_tools(&self.program, own, before);
-        let directive = self.would(event);
+        let directive = self.would_admit(event);
         self.state.meter.uncount(counted);
         directive
     }
 
     /// Judges what is about to begin; counts it if it is admitted.
-    fn intend(&mut self, event: &Event<'_>) -> Directive {
+    fn try_begin(&mut self, event: &Event<'_>) -> Directive {
         let begins_step = matches!(event.kind, EventKind::StepBegin);
         if begins_step && event.source == Source::Own {
             self.revive_completed();

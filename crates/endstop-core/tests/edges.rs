@@ -227,7 +227,7 @@ fn the_trip_record_of_a_run_that_ended_by_itself_is_of_that_moment() {
     run.observe(&later);
     assert_eq!(run.trip_record(), at_once, "nobody had asked for it before");
     let mut run = ended();
-    run.would(&Event { kind: STEP, ..later });
+    run.would_admit(&Event { kind: STEP, ..later });
     assert_eq!(run.trip_record(), at_once, "to ask what would be changes nothing");
     let state = ended().save().unwrap();
     let restored = Run::restore(Arc::clone(run.program()), &state).unwrap();

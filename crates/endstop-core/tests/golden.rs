@@ -14,6 +14,7 @@ use endstop_core::probe::Probes;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::{Cost, Millis, Money, TokenUsage, WallTime};
+use endstop_core::wire::v1::trace::Line;
 use endstop_core::{Condition, Directive, Event, EventKind, Policy, Program, Run, TripRecord};
 
 use file::golden;
@@ -134,6 +135,18 @@ fn paused() -> Run {
     run
 }
 
+/// The same run, paused from outside.
+fn paused_from_outside() -> Run {
+    let mut run = running();
+    see(&mut run, 40, Source::Own, reply(1));
+    see(&mut run, 41, Source::Own, EventKind::StepEnd);
+    see(&mut run, 42, Source::Own, EventKind::PauseRequested { by: "ann", why: "lunch" });
+    assert_eq!(see(&mut run, 43, Source::Own, EventKind::StepBegin), Directive::Pause);
+    see(&mut run, 43, Source::Own, EventKind::Paused);
+    assert_eq!(run.status(), Status::Paused);
+    run
+}
+
 /// One of every shape.
 fn condition() -> Condition {
     let text = r#"max_steps(25) or (cost >= $2.00 and not said("x", from="critic"))
@@ -155,6 +168,36 @@ fn saved_state_of_version_1() {
     let mut read = Run::restore(program(), &stored).unwrap();
     let last = see(&mut read, 40, Source::Own, EventKind::Piece { text: "WER is 42" });
     assert_eq!(last, Directive::Stop, "the phrase began before it was saved");
+}
+
+#[test]
+fn saved_state_of_version_1_that_is_paused_from_outside() {
+    let run = paused_from_outside();
+    let stored = golden("state-v1-paused.json", &run.save().unwrap(), &[]);
+    let mut read = Run::restore(program(), &stored).unwrap();
+    assert_eq!(read.save().unwrap(), stored);
+    assert_eq!(see(&mut read, 44, Source::Own, EventKind::StepBegin), Directive::Pause);
+    see(&mut read, 45, Source::Own, EventKind::ResumeRequested { by: "bob" });
+    assert!(see(&mut read, 46, Source::Own, EventKind::StepBegin).admits());
+}
+
+/// The kinds of events that `trace-v1.jsonl` has not: those by which somebody outside acts on the run.
+#[test]
+fn trace_of_version_1_with_acts_from_outside() {
+    let kinds = [
+        EventKind::PauseRequested { by: "ann", why: "lunch" },
+        EventKind::ResumeRequested { by: "bob" },
+        EventKind::ContinuationRequested { by: "critic" },
+        EventKind::Kill { message: "maintenance" },
+        EventKind::Reopened { by: "ann" },
+    ];
+    let events: Vec<Event<'_>> =
+        (0u64..).zip(kinds).map(|(at, kind)| Event::new(Millis(at), kind)).collect();
+    let lines = events.iter().map(|event| serde_json::to_string(&Line::from_event(event)).unwrap());
+    let stored = golden("trace-v1-control.jsonl", &lines.collect::<Vec<_>>().join("\n"), &[]);
+    let read: Vec<Line<'_>> =
+        stored.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read.iter().map(Line::as_event).collect::<Vec<_>>(), events);
 }
 
 /// A policy that asks for `stale` keeps what it is counted from; one that does not keeps nothing of it.

@@ -11,7 +11,7 @@
 //! 4. [`relay`]: the response is passed on, as a whole or while it comes.
 //! 5. [`settle`]: whatever happens, the call is settled once. [`SettledCall`](settle::SettledCall)
 //!
-//! A client may disconnect at any time; [`drain`] decides how its call ends then.
+//! A client may disconnect at any time; [`outliving`] decides how its call ends then.
 //!
 //! Requests that are no model calls pass through ([`pass_through`]).
 
@@ -20,6 +20,7 @@ mod context;
 mod count;
 mod drain;
 mod negotiate;
+mod outliving;
 mod parse;
 mod pass_through;
 mod relay;
@@ -27,6 +28,7 @@ mod respond;
 mod send;
 mod settle;
 mod tools;
+mod uncounted;
 mod upstream_response;
 
 use std::sync::Arc;
@@ -63,7 +65,7 @@ impl CallService {
     /// Answers a request.
     ///
     /// # Cancel safety
-    /// Dropped when the client disconnects: the call in flight is settled, now or after its response has arrived ([`drain`]).
+    /// Dropped when the client disconnects: the call in flight is settled, now or after its response has arrived ([`outliving`]).
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, incoming) = request.into_parts();
         let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
@@ -112,7 +114,7 @@ impl CallService {
                 Ok(admitted) => admitted,
                 Err(refused) => return *refused,
             };
-            match drain::send(context, admitted, &parsed).await {
+            match outliving::send(context, admitted, &parsed).await {
                 Ok(response) => return response,
                 // The conversation is free for the next attempt.
                 Err(settled) => takes_share &= !settled.is_cut_by_share(),

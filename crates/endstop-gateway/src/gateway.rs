@@ -8,7 +8,7 @@ use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
-use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency};
+use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency, poll_kill_switch};
 use endstop_runtime::store::RunId;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -282,11 +282,10 @@ impl Service {
 
 /// Cuts what is in flight once the kill switch is on. Calls that begin check it themselves.
 async fn watch_kill(registry: Arc<Registry>, kill: Arc<dyn KillSwitch>) {
-    loop {
-        tokio::time::sleep(KILL_SWITCH_INTERVAL).await;
-        let Some(message) = kill.on() else { continue };
+    poll_kill_switch(kill, KILL_SWITCH_INTERVAL, |signal| {
         for entry in registry.all() {
-            entry.kill(message.clone());
+            entry.kill(signal.clone());
         }
-    }
+    })
+    .await;
 }

@@ -13,7 +13,8 @@ pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the gateway still reads from a client whose request it did not read to its end. A socket that is closed
 /// with unread bytes is reset, and the client loses the response.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
-/// How many bytes it still reads then.
+/// How many bytes it still reads then: most requests end within it, and a refused client sends no more than this for
+/// nothing.
 pub(crate) const LINGER_BYTES: usize = 1 << 20;
 /// Longest line before a chunk, with its extension: no client of a model API sends extensions.
 pub(crate) const MAX_CHUNK_LINE: usize = 256;
@@ -55,7 +56,7 @@ pub(crate) const MAX_REFUSAL: usize = 64 << 10;
 pub(crate) const ERROR_WITHIN: Duration = Duration::from_secs(2);
 /// Models that a cache remembers. A client that invents names must not fill the memory.
 pub(crate) const MAX_CACHED_MODELS: usize = 1_024;
-/// Longest name of a model that a cache remembers, in bytes.
+/// Longest name of a model that a cache remembers, in bytes: with [`MAX_CACHED_MODELS`], a quarter of a megabyte.
 pub(crate) const MAX_CACHED_NAME: usize = 256;
 /// Tool calls of one response that are counted: each begins a tool, which takes time and memory.
 pub(crate) const MAX_TOOL_CALLS: usize = 1_024;
@@ -75,7 +76,8 @@ pub(crate) const STREAM_END_GRACE: Duration = Duration::from_millis(100);
 
 // Runs.
 
-/// Responses of a run that a request can continue by their id; the oldest is forgotten first.
+/// Responses of a run that a request can continue by their id; the oldest is forgotten first. Clients continue the last
+/// response of each of their conversations, of which a run has few.
 pub(crate) const MAX_RESPONSES: usize = 256;
 /// Longest response id that is remembered, in bytes: ten times what providers give.
 pub(crate) const MAX_RESPONSE_ID: usize = 512;
@@ -94,7 +96,8 @@ pub(crate) const STOPPED_PER_RUN: usize = 16;
 
 // The gateway.
 
-/// How long calls in flight may go on once the gateway shuts down; then they are cut.
+/// How long calls in flight may go on once the gateway shuts down; then they are cut. A container
+/// runtime usually kills a process ten seconds after it asked it to end.
 pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How long a call continues without its client. Most responses are complete by then, and its hold should not outlast
 /// its use for longer.
@@ -131,7 +134,8 @@ pub(crate) const DEFAULT_OUTPUT: u64 = 32_000;
 /// calls and their reservations forever.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// Tools and parts of the instructions that a conversation knows again. Further ones are bounded anew each time.
+/// Tools and parts of the instructions that a conversation knows again: more than providers take in a request. Further
+/// ones are bounded anew each time.
 pub(crate) const MAX_FIXED_PARTS: usize = 1_024;
 
 // HTTP to upstreams.
@@ -146,12 +150,13 @@ pub(crate) const MAX_IDLE_TIME: Duration = Duration::from_secs(50);
 pub(crate) const MAX_IDLE_CONNECTIONS: usize = 256;
 /// A peer that is gone without a word is noticed after this and some probes; a model may be silent for long.
 pub(crate) const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
-/// Time between those probes.
+/// Time between those probes: a peer that is gone is noticed within minutes and not after hours, the default of most
+/// systems.
 pub(crate) const TCP_PROBE: Duration = Duration::from_secs(10);
 /// Bytes of the head of an upstream's response over HTTP/1.1; a longer one breaks the exchange. Providers send less
 /// than 8 KiB.
 pub(crate) const MAX_RESPONSE_HEAD: usize = 256 << 10;
-/// The same over HTTP/2.
+/// The same over HTTP/2, where it stays in memory for each of up to hundreds of streams of a connection.
 pub(crate) const MAX_H2_HEAD: u32 = 64 << 10;
 /// Bytes of the head of a proxy's answer to `CONNECT`, which says little.
 pub(crate) const MAX_PROXY_HEAD: usize = 64 << 10;
@@ -167,12 +172,15 @@ pub(crate) const H2_CONNECTION_WINDOW: u32 = 16 << 20;
 /// A shared connection with calls on it is asked whether it still lives after so long without a frame: a model may
 /// think for minutes.
 pub(crate) const H2_PING_AFTER: Duration = Duration::from_secs(20);
-/// Without an answer in this time it is dead, and its calls fail.
+/// Without an answer in this time it is dead, and its calls fail. The server's HTTP/2 answers, not the model, so a live
+/// one takes a round trip; a network that loses its packets for some seconds recovers within this.
 pub(crate) const H2_PING_WITHIN: Duration = Duration::from_secs(20);
 
-/// Calls that continue without their clients, in one gateway. Beyond that a call is closed when its client disconnects.
+/// Calls that continue without their clients, in one gateway: each keeps a connection open, and that is all that a
+/// process usually may have. Beyond that a call is closed when its client disconnects.
 pub(crate) const MAX_DRAINS: usize = 1_024;
 /// The context window of a model whose own is not known: the largest that is sold.
 pub(crate) const LARGEST_CONTEXT_WINDOW: u64 = 2_000_000;
-/// Output tokens that tools at the provider leave room for.
+/// Output tokens that tools at the provider leave room for: fewer searches are of more use than a response that is cut
+/// off, and most responses of agents are shorter.
 pub(crate) const LEAST_OUTPUT_WITH_TOOLS: u64 = 4_096;

@@ -2,15 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use endstop_runtime::ProviderApi;
 use http::Uri;
 use http::uri::Scheme;
 
 use crate::config::{Upstreams, UpstreamsError};
 
 const OPENAI: &str = "https://api.openai.com/v1";
-const OPENAI_HOST: &str = "api.openai.com";
-/// The end of the hosts of its regions, such as `eu.api.openai.com`.
-const OPENAI_REGION: &str = ".api.openai.com";
 const ANTHROPIC: &str = "https://api.anthropic.com";
 const GEMINI: &str = "https://generativelanguage.googleapis.com";
 
@@ -73,8 +71,8 @@ impl Upstreams {
     /// Whether chat completions are counted by OpenAI's tokenizers: its own API, or the scripted model. A server that only
     /// speaks the API can have models of the same names with other tokenizers.
     pub(crate) fn has_openai_tokens(&self) -> bool {
-        let host = self.openai.host().unwrap_or_default().to_ascii_lowercase();
-        self.is_scripted || host == OPENAI_HOST || host.ends_with(OPENAI_REGION)
+        let api = ProviderApi::at(self.openai.host().unwrap_or_default());
+        self.is_scripted || api.is_some_and(|api| api.provider == "openai")
     }
 
     /// Refuses bases that point at `listen`, the gateway's own address: calls would go round forever. Does not look up

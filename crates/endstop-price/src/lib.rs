@@ -58,6 +58,7 @@ pub use cost_is::CostIs;
 pub use decimal::DecimalError;
 pub use file::{PriceFileError, PriceProblem};
 pub use limits::{MAX_COUNT, TOOL_INSTRUCTION_TOKENS};
+pub use lookup::RESELLER;
 pub use shape::{
     UsageShape, context_of, detect_shape, model_of, read_response, read_usage, usage_of,
 };

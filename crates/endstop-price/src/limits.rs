@@ -10,13 +10,13 @@ pub const TOOL_INSTRUCTION_TOKENS: u64 = 1_000;
 /// The largest exponent that is read; a price or an amount with more is a mistake.
 pub(crate) const MAX_EXPONENT: i32 = 400;
 
-/// A dimension is one bit of a word.
+/// The most dimensions by which units differ: a set of them is one 64-bit word.
 pub(crate) const MAX_DIMENSIONS: usize = 64;
 
 /// Names are shorter; a longer one is no name.
 pub(crate) const MAX_NAME: usize = 512;
 
-/// How many names a hint shows.
+/// How many names a hint shows: they stand in one line, and the one that was meant is among the nearest or is not near.
 pub(crate) const MAX_HINTS: usize = 3;
 
 /// Further requests in one usage report; real ones have a handful.

@@ -7,19 +7,27 @@ use super::limits::MAX_HINTS;
 use super::limits::MAX_NAME;
 use super::{Model, PriceTable, Provider};
 
-/// Names that the OpenTelemetry conventions give to providers and no rule of the data matches rightly.
-const OTHER_NAMES: [(&str, &str); 4] = [
-    ("azure.ai.inference", "azure"),
-    ("azure.ai.openai", "azure"),
+/// Other names of providers that no rule of the data matches rightly: those of the OpenTelemetry conventions, and
+/// those of Inspect.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("az.ai.inference", AZURE),
+    ("az.ai.openai", AZURE),
     ("gcp.gen_ai", "google"),
     ("x_ai", "x-ai"),
+    ("grok", "x-ai"),
+    ("cf", "cloudflare"),
 ];
+
+/// Instrumentations call it `azure.ai.openai`, `azure-openai.chat` or `azureai`: always with this at the beginning. The
+/// rule of the data for OpenAI would match some of these names.
+const AZURE: &str = "azure";
 
 /// The provider under which LiteLLM reports every call; the model's prefix names the real one.
 const LITELLM: &str = "litellm";
 
-/// The provider that resells models at the vendor's price, with the vendor before a slash in their names.
-const RESELLER: &str = "openrouter";
+/// The provider that resells models at the vendor's price, with the vendor before a slash in their names. It passes
+/// requests on to others, and bills by the costs that its responses report.
+pub const RESELLER: &str = "openrouter";
 
 impl PriceTable {
     /// The model with its prices, or `None` where the table has no price for it: the cost is then unknown,
@@ -86,8 +94,11 @@ impl PriceTable {
             return None;
         }
         let name = name.trim().to_lowercase();
-        let alias = OTHER_NAMES.iter().find(|(other, _)| *other == name);
-        let name = alias.map_or(name.as_str(), |(_, id)| id);
+        let name = match OTHER_NAMES.iter().find(|(other, _)| *other == name) {
+            Some((_, id)) => id,
+            None if name.starts_with(AZURE) => AZURE,
+            None => name.as_str(),
+        };
         self.list().providers.iter().find(|provider| provider.id == name).or_else(|| {
             let matches =
                 |p: &&Provider| p.provider_match.as_ref().is_some_and(|c| c.is_match(name));

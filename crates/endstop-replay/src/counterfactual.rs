@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
+use endstop_core::run::UnstoppedRun;
 use endstop_core::units::Money;
-use endstop_core::{Action, Directive, Event, Run, TripRecord};
+use endstop_core::{Event, TripRecord};
 
 use super::needs::Testable;
 
@@ -22,14 +23,11 @@ pub struct StopPoint {
 /// A policy that follows a run.
 pub(super) struct Counterfactual {
     testable: Arc<Testable>,
-    run: Run,
+    unstopped: UnstoppedRun,
     /// A stop that has ended nothing yet. A run that the policy would have stopped after its last event does not count
     /// as stopped, because nothing that was recorded would have been prevented.
     tripped: Option<StopPoint>,
     is_cut: bool,
-    /// Calls that did not begin: a refusal takes the place of their results.
-    refused_calls: Vec<String>,
-    pub(super) paused: Vec<String>,
     pub(super) warned: Vec<String>,
 }
 
@@ -38,11 +36,9 @@ impl Counterfactual {
     pub(super) fn new(testable: &Arc<Testable>) -> Self {
         Self {
             testable: Arc::clone(testable),
-            run: Run::new(Arc::clone(&testable.program)),
+            unstopped: UnstoppedRun::new(Arc::clone(&testable.program)),
             tripped: None,
             is_cut: false,
-            refused_calls: Vec::new(),
-            paused: Vec::new(),
             warned: Vec::new(),
         }
     }
@@ -59,7 +55,12 @@ impl Counterfactual {
 
     /// The record at the stop, or at the end where there was none: after a stop, the run sees no more.
     pub(super) fn into_trip_record(self) -> TripRecord {
-        self.run.into_trip_record()
+        self.unstopped.into_trip_record()
+    }
+
+    /// Rules that would have paused the run.
+    pub(super) fn paused_by(&self) -> &[String] {
+        self.unstopped.paused_by()
     }
 
     /// Whether the policy has stopped the run.
@@ -78,64 +79,27 @@ impl Counterfactual {
             // Nothing else would begin: limits that the last step reached do not stand again.
             return;
         }
-        let refusal = self.refusal_for(event);
-        let event = refusal.as_ref().unwrap_or(event);
-        match self.run.observe(event) {
-            Directive::Stop | Directive::Abort if !self.ended_by_itself() => {
-                self.tripped = Some(StopPoint {
-                    step: self.run.step_count(),
-                    tokens: self.run.tokens(),
-                    spent: self.run.cost().unwrap_or(known),
-                });
-                self.is_cut = event.kind.is_intention();
-            }
-            Directive::Pause => self.approve(event),
-            Directive::Refuse => {
-                if let EventKind::ToolBegin { tool } = event.kind {
-                    self.refused_calls.push(tool.to_owned());
-                }
-            }
-            _ => {}
+        if self.unstopped.take(event) {
+            let run = self.unstopped.run();
+            self.tripped = Some(StopPoint {
+                step: run.step_count(),
+                tokens: run.tokens(),
+                spent: run.cost().unwrap_or(known),
+            });
+            self.is_cut = event.kind.is_intention();
         }
-        self.warned.extend(self.run.take_notices().into_iter().map(|notice| notice.rule));
+        self.warned.extend(self.unstopped.take_notices().into_iter().map(|notice| notice.rule));
     }
 
     /// Takes what did not begin when it was recorded: it counts where this policy, too, does not let it begin.
     pub(super) fn take_refused(&mut self, event: &Event<'_>, known: Money) {
-        if self.tripped.is_some() || !self.run.would(event).admits() {
+        if self.tripped.is_some() || !self.unstopped.would_admit(event).admits() {
             self.take(event, known);
         }
     }
 
     /// Natural ends, of a turn or of the run, are not stops of the policy.
     fn ended_by_itself(&self) -> bool {
-        self.run.ended_by_itself()
-    }
-
-    /// A person would be asked here; replay says yes, counts it, and goes on.
-    fn approve(&mut self, event: &Event<'_>) {
-        let rules = self.testable.program.policy().rules.iter();
-        let trip_record = self.run.trip_record();
-        for rule in rules.filter(|rule| rule.action == Action::Pause) {
-            let holds = trip_record.rules.iter().any(|record| record.id == rule.id && record.trips);
-            if holds && !self.paused.contains(&rule.id) {
-                self.paused.push(rule.id.clone());
-                let kind = EventKind::Approved { rule: &rule.id, limit: None };
-                self.run.observe(&Event { kind, ..event.clone() });
-            }
-        }
-        if event.kind.is_intention() {
-            self.run.observe(event);
-        }
-    }
-
-    /// The answer that the model would have read instead of the result of a call that did not begin.
-    fn refusal_for<'e>(&mut self, event: &Event<'e>) -> Option<Event<'e>> {
-        let (EventKind::ToolEnd { tool, .. } | EventKind::ToolRefused { tool }) = event.kind else {
-            return None;
-        };
-        let found = self.refused_calls.iter().position(|refused| refused == tool)?;
-        self.refused_calls.swap_remove(found);
-        Some(Event { kind: EventKind::ToolRefused { tool }, ..event.clone() })
+        self.unstopped.run().ended_by_itself()
     }
 }

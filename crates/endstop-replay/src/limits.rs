@@ -3,7 +3,8 @@
 /// The most policies of one replay: a table that long is not read, and each is a run to follow.
 pub const MAX_CANDIDATES: usize = 1_000;
 
-/// How many values looser than the tightest that would do a family goes at most.
+/// How many values looser than the tightest that would do a family goes at most: looser values lose fewer runs that
+/// were not seen, and each is one more pass over all folds, with less to save.
 pub const MAX_HEADROOM: usize = 4;
 
 /// The most threads of a replay; far more than there are cores.

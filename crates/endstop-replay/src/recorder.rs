@@ -118,7 +118,7 @@ impl<'a> Recorder<'a> {
         mut counterfactual: Counterfactual,
     ) -> Option<TripRecord> {
         report.not_testable = counterfactual.left_out().to_vec();
-        report.paused = std::mem::take(&mut counterfactual.paused);
+        report.paused = counterfactual.paused_by().to_vec();
         report.warned = std::mem::take(&mut counterfactual.warned);
         let cut = counterfactual.cut();
         if cut.is_none() && self.detail != Detail::TripRecords {

@@ -76,7 +76,8 @@ pub struct SuggestedRule {
     /// What it is for.
     pub purpose: &'static str,
     /// Whether it is proposed, or why not.
-    pub verdict: Proposed,
+    #[serde(rename = "verdict")]
+    pub proposed: Proposed,
     /// On the runs that chose it.
     pub effect: Effect,
     /// On runs that did not: what to expect.
@@ -217,7 +218,7 @@ impl Chooser {
                 id: family.id,
                 condition: shown.and_then(|value| family.condition(value)),
                 purpose: family.purpose,
-                verdict: self.verdict(index, value, &effect),
+                proposed: self.proposed(index, value, &effect),
                 effect,
                 held_out: self.held_out(index),
             }
@@ -237,7 +238,7 @@ impl Chooser {
         }
     }
 
-    fn verdict(&self, index: usize, value: Option<usize>, effect: &Effect) -> Proposed {
+    fn proposed(&self, index: usize, value: Option<usize>, effect: &Effect) -> Proposed {
         let is_limit = FAMILIES.get(index).is_some_and(|family| family.is_limit);
         // Where no value would do, its loosest tells whether any could be tested.
         let last = FAMILIES.get(index).and_then(|family| family.values.len().checked_sub(1));

@@ -33,8 +33,10 @@ use std::task::{Context, Poll};
 use endstop_core::signal::{StopReason, StopSignal};
 
 pub use crate::limits::MIN_WATCH_INTERVAL;
+pub(crate) use kill::look_at;
 pub use kill::{
-    FileKillSwitch, KillSwitch, MemoryKillSwitch, NoKillSwitch, kill_signal, watch_kill_switch,
+    FileKillSwitch, KillSwitch, MemoryKillSwitch, NoKillSwitch, kill_signal, poll_kill_switch,
+    watch_kill_switch,
 };
 pub use source::InMemoryCancellationSource;
 use tree::Handle;

@@ -2,29 +2,34 @@
 
 use std::time::Duration;
 
-/// Output tokens below which a call is not worth making.
+/// Output tokens below which a call is not worth making: not even a short tool call fits.
 pub const MIN_OUTPUT_TOKENS: u64 = 16;
-/// The output that is reserved for a call if neither the agent nor the model sets a cap.
+/// The output that is reserved for a call if neither the agent nor the model sets a cap: more than nearly all
+/// responses of agents take, and little beside a usual limit.
 pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 8_192;
 /// The output that is kept for a wrap-up: an answer of some paragraphs.
 pub const WRAP_UP_OUTPUT_TOKENS: u64 = 1_024;
 /// The output for which a refusal suggests a limit: a short answer. A call is admitted with less, and then it is cut off.
 pub(crate) const SHORT_ANSWER_TOKENS: u64 = 500;
-/// Tokens of tool results that are expected before a wrap-up.
+/// Tokens of tool results that are expected before a wrap-up: some pages. They are not known before the tools have run.
 pub(crate) const WRAP_UP_RESULTS_TOKENS: u64 = 2_048;
 /// Bytes of output that a token has at least, in an estimate: JSON and code have fewer than text.
 pub const BYTES_PER_TOKEN: u64 = 3;
-/// Output that can be under way when a stream is closed.
+/// Output that can be under way when a stream is closed: the model makes more until the provider learns of it, and the
+/// first tokens come at once (docs/semantics.md, "Charging when usage is missing").
 pub(crate) const OUTPUT_AHEAD: u64 = 256;
-/// The part of the output that a call could have alone, below which it waits for others.
+/// A call waits for others if it would get less than one part in so many of the output that it could have alone: a
+/// response that is cut off costs as much as a wait, and is of no use.
 pub(crate) const WORTH_A_PART: u64 = 4;
-/// A share is the remaining budget divided by this, and at least the largest output so far multiplied by it.
+/// A share is the remaining budget divided by this, and at least the largest output so far multiplied by it: so some
+/// calls fit beside each other, and a response can be some times as long as any before.
 pub(crate) const SHARES: u64 = 4;
 /// The least share of a call, in output tokens: most responses of agents are shorter.
 pub(crate) const MIN_SHARE: u64 = 4_096;
 /// The largest context window that is sold, in tokens, for models that are listed without theirs.
 pub(crate) const LARGEST_WINDOW: u64 = 2 << 20;
-/// How long a rule in time that trips and is overridden is left alone.
+/// How long a rule in time that trips and is overridden is left alone: its distance is zero, and asking again at once
+/// would keep a core busy.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Far more calls than one run has in flight; a table that is full is one that nobody closes.
@@ -39,20 +44,21 @@ pub const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(1);
 /// How many cancellations a token keeps: a run's record has no more of them either.
 pub(crate) const MAX_CANCELLATIONS: usize = 64;
 
-/// Sub-agents that a report lists; further ones are counted.
+/// Sub-agents that a report lists: more than a person reads, and some kilobytes of JSON. Further ones are counted.
 pub(crate) const MAX_CHILDREN: usize = 256;
-/// Runs that a reporter counts at the same time; it forgets the oldest of those that never ended.
+/// Runs that a reporter counts at the same time, in some megabytes; it forgets the oldest of those that never ended.
 pub(crate) const MAX_COUNTED_RUNS: usize = 4_096;
 
 /// Traces that are open at the same time: half of the descriptors that a process usually may have.
 pub(crate) const MAX_OPEN_TRACES: usize = 512;
-/// Paused runs that a recorder remembers, so that they get no second header when they continue.
+/// Paused runs that a recorder remembers, so that they get no second header when they continue: far more than people
+/// approve.
 pub(crate) const MAX_PAUSED_RUNS: usize = 4_096;
 /// The longest line of a trace file that is read back, in bytes: a tool result is at most one whole request.
 pub(crate) const MAX_TRACE_LINE: usize = 256 << 20;
 /// The memory that stays reserved for the next line of each open trace, in bytes: a usual line fits.
 pub(crate) const TRACE_ROOM_BYTES: usize = 4 << 10;
-/// How much of a trace file is read at a time, in bytes.
+/// How much of a trace file is read at a time, in bytes: some hundred lines, so that a system call is rare.
 pub(crate) const TRACE_READ_BYTES: usize = 64 << 10;
 /// Entries that a recording keeps unless told otherwise: a long test, and not a process that fills up.
 pub(crate) const DEFAULT_RECORDING: usize = 100_000;

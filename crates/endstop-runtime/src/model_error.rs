@@ -6,6 +6,9 @@ use std::time::Duration;
 use endstop_core::units::TokenUsage;
 use thiserror::Error;
 
+/// Statuses by which an API says that it failed or is overloaded (docs/semantics.md, "Charging when usage is missing").
+pub(crate) const FAILED_STATUSES: &[u16] = &[500, 503, 529];
+
 /// Why a request failed.
 ///
 /// ```
@@ -146,7 +149,7 @@ impl ModelError {
     /// missing"): it was taken, and it was not refused. `frees_errors` is true where the policy says that errors in the
     /// shape of the API are free.
     #[must_use]
-    pub const fn may_be_charged(&self, frees_errors: bool) -> bool {
+    pub fn may_be_charged(&self, frees_errors: bool) -> bool {
         if matches!(self.billing, ErrorBilling::Charged) {
             return true;
         }
@@ -162,7 +165,10 @@ impl ModelError {
             (ModelErrorKind::Unavailable, status) => match (self.billing, status) {
                 (ErrorBilling::Free, _) => false,
                 // Without a status, a response carries the error instead of output.
-                (ErrorBilling::OfApi, None | Some(500 | 503 | 529)) => !frees_errors,
+                (ErrorBilling::OfApi, None) => !frees_errors,
+                (ErrorBilling::OfApi, Some(status)) if FAILED_STATUSES.contains(&status) => {
+                    !frees_errors
+                }
                 (_, None) => false,
                 (_, Some(status)) => status >= 500,
             },

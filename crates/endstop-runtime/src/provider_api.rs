@@ -8,7 +8,7 @@
 //!
 //! A file of its own because it is data with sources, which both drivers read.
 
-use crate::model_error::ErrorBilling;
+use crate::model_error::{ErrorBilling, FAILED_STATUSES};
 
 /// What a provider's own API is known by, and which of its error responses are free.
 ///
@@ -36,14 +36,11 @@ pub struct ProviderApi {
     pub source: &'static str,
 }
 
-/// Statuses by which an API says that it failed or is overloaded (docs/semantics.md, "Charging when usage is missing").
-const FAILED: &[u16] = &[500, 503, 529];
-
 /// What an error without a status is taken for.
 const FAILED_STATUS: u16 = 500;
 
 const fn own(host: &'static str, provider: &'static str) -> ProviderApi {
-    ProviderApi { host, provider, free: FAILED, charged: None, source: "" }
+    ProviderApi { host, provider, free: FAILED_STATUSES, charged: None, source: "" }
 }
 
 /// The APIs that are known.

@@ -10,10 +10,10 @@ pub(crate) const MAX_CONNECTIONS: usize = 4_096;
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Model calls that the log keeps; the oldest is dropped first. Longer than any test looks back.
 pub(crate) const MAX_LOGGED_CALLS: usize = 1_000;
-/// Responses to one request; a request that asks for more gets this many.
+/// Responses to one request; a request that asks for more gets this many. Tests ask for two or three.
 pub(crate) const MAX_CHOICES: u64 = 16;
 
-/// Responses that a client can continue by their id; the oldest is dropped first.
+/// Responses that a client can continue by their id; the oldest is dropped first. A test continues its last ones.
 pub(crate) const MAX_THREADS: usize = 256;
 /// Tools that are kept with such a response: the most that a provider accepts.
 pub(crate) const MAX_THREAD_TOOLS: usize = 128;

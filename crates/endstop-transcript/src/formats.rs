@@ -38,7 +38,7 @@ pub static FORMATS: &[Format] = &[
         companions: Some(claude_code::companions),
         ..Format::new(
             "claude-code",
-            "Claude Code sessions, `~/.claude/projects/<folder>/<session>.jsonl`",
+            "Claude Code sessions, `~/.claude/projects/<directory>/<session>.jsonl`",
             claude_code::detect,
             claude_code::read,
         )
@@ -128,7 +128,7 @@ pub static FORMATS: &[Format] = &[
     },
     Format {
         supplies: Supplies { tool_failures: true, finish: true, ..Supplies::USAGE_AND_TIME },
-        kept: "the file or folder of `--output`",
+        kept: "the file or directory of `--output`",
         ..Format::new(
             "mini-swe-agent",
             "mini-SWE-agent trajectories, `<instance>.traj.json`",

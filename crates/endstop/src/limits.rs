@@ -4,9 +4,9 @@ use std::time::Duration;
 
 // The loop.
 
-/// The longest reply that is kept, in bytes; a longer one is cut.
+/// The longest reply that is kept, in bytes: far beyond the output cap of any model. A longer one is cut.
 pub(crate) const MAX_REPLY_BYTES: usize = 16 * 1024 * 1024;
-/// The most tool calls of one reply; a reply with more is cut.
+/// The most tool calls of one reply: far more than a model asks for at once. A reply with more is cut.
 pub(crate) const MAX_CALLS_OF_REPLY: usize = 1_024;
 /// The longest answer that is kept of a tool call, in bytes: more than a model reads. The rest is cut.
 pub(crate) const MAX_ANSWER_BYTES: usize = 1024 * 1024;
@@ -80,7 +80,8 @@ pub(crate) const MAX_COMPARED_CHARS: usize = 64;
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 /// The longest arguments of a call in bytes: twice what the longest replies of today's models hold.
 pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
-/// The deepest nesting of arguments. A schema that refers to itself is followed as deep as they go.
+/// The deepest nesting of arguments: no tool in use needs a tenth of it, and every recursive walk is safe. A schema
+/// that refers to itself is followed as deep as they go.
 pub const MAX_ARGUMENTS_DEPTH: usize = 64;
 /// The problems that are told at once: more than that, and the model has misread the tool.
 pub const MAX_PROBLEMS: usize = 5;

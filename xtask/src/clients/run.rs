@@ -16,7 +16,7 @@ use super::list::Client;
 const STEPS: u64 = 3;
 /// What `endstop run` exits with when it stopped the run.
 const STOPPED: i32 = 124;
-/// What stands in every stop answer.
+/// What stands in every stop response.
 const STOP_WORD: &str = "Endstop";
 /// A client has this long, and some take half of it to load.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -11,7 +11,7 @@ pub(super) fn line(ended: &Ended) -> String {
     let calls = count(ended.calls);
     let stops = count(ended.stop_responses);
     format!(
-        "{mark:<6} {:<21} {:<10} {mode:<6} calls {calls}, stop answers {stops}, {}",
+        "{mark:<6} {:<21} {:<10} {mode:<6} calls {calls}, stop responses {stops}, {}",
         ended.client,
         ended.api,
         how(ended)
@@ -21,7 +21,7 @@ pub(super) fn line(ended: &Ended) -> String {
 /// The table.
 pub(super) fn page(rows: &[Ended]) -> String {
     let mut text = "\
-| client | version | interface | stream | calls upstream | stop answers | tools run | exit code | how it ended |
+| client | version | interface | stream | calls upstream | stop responses | tools run | exit code | how it ended |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 "
     .to_owned();

@@ -1,6 +1,7 @@
 //! The house rules that a program can check. `cargo xtask tidy` lists what breaks them, and a test runs
 //! the same checks.
 
+mod anchors;
 mod circles;
 mod core_purity;
 mod directions;
@@ -43,6 +44,7 @@ const RULES: &[(&str, Check)] = &[
     ("the core builds without the standard library", |p| core_purity::check_build(p.tree)),
     ("texts fit every machine", |p| Ok(texts::check(p.tree))),
     ("links lead somewhere", |p| Ok(links::check(p.tree))),
+    ("places within pages that are cited exist", |p| Ok(anchors::check(p.tree))),
     ("a checkout builds the same everywhere", |p| manifests::check(p.tree)),
     ("generated pages are up to date", |p| Ok(docs::check(p.tree))),
     ("no file has more than 600 lines of code", |p| Ok(sizes::check_large(p.tree))),

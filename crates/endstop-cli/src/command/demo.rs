@@ -41,7 +41,7 @@ pub struct DemoArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The cap of the planner
+    /// The limit of the planner
     #[arg(long, value_name = "N", default_value_t = 50, hide = true)]
     iterations: u64,
 }

@@ -1,6 +1,6 @@
 //! `endstop demo-agent`: the agent of `endstop demo`, a program that knows of no limit.
 //!
-//! It plans in a loop with a cap, and every iteration gives the work to a sub-agent with a loop of its own.
+//! It plans in a loop with a limit, and every iteration gives the work to a sub-agent with a loop of its own.
 //! It speaks Anthropic messages to where ANTHROPIC_BASE_URL says, over plain HTTP, as any agent does.
 
 use std::io::Write;
@@ -37,7 +37,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct DemoAgentArgs {
-    /// The cap of the planner
+    /// The limit of the planner
     #[arg(long, value_name = "N", default_value_t = 50)]
     iterations: u64,
     /// Searches after which a sub-agent gives up by itself
@@ -64,7 +64,7 @@ pub fn run(args: &DemoAgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     Ok(ExitCode::SUCCESS)
 }
 
-/// The planner: its loop ends when the model says something, or at its cap.
+/// The planner: its loop ends when the model says something, or at its limit.
 async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
     let base = std::env::var("ANTHROPIC_BASE_URL")
         .map_err(|_| "ANTHROPIC_BASE_URL is not set; `endstop run` sets it".to_owned())?;
@@ -85,7 +85,7 @@ async fn plan(args: &DemoAgentArgs) -> Result<String, String> {
         let found = research(args, &mut model, &place.unwrap_or_default()).await?;
         planner.add(&call, &found);
     }
-    Ok(format!("the cap of {} iterations is reached, and nothing was found", args.iterations))
+    Ok(format!("the limit of {} iterations is reached, and nothing was found", args.iterations))
 }
 
 /// A sub-agent: its loop ends when the model says something, or when it gives up.

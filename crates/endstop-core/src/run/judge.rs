@@ -1,6 +1,6 @@
 //! The decision at a checkpoint (docs/semantics.md, section 5): a pure function of the state and the event.
 //!
-//! [`Run::observe`](super::Run::observe) commits what it says, [`Run::would`](super::Run::would) drops it, and
+//! [`Run::observe`](super::Run::observe) commits what it says, [`Run::would_admit`](super::Run::would_admit) drops it, and
 //! [`Watch`](super::watch::Watch) asks the same questions for many policies.
 
 use serde::{Deserialize, Serialize};

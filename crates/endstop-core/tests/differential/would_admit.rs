@@ -17,22 +17,27 @@ fn check(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCaseError
             let now = Event { at: run.at(), wall: WallTime(0), ..event.clone() };
             let (before, shown) = (run.save(), run.trip_record().to_json());
             let answer = restored(&program, &run).observe(&now);
-            prop_assert_eq!(run.would(&now), answer, "at {}: {:?}", index, event);
+            prop_assert_eq!(run.would_admit(&now), answer, "at {}: {:?}", index, event);
             prop_assert_eq!(&run.save(), &before, "at {}: {:?}", index, event);
             prop_assert_eq!(run.trip_record().to_json(), shown, "at {}: {:?}", index, event);
             if let EventKind::ToolBegin { tool } = event.kind {
                 let mut ahead = restored(&program, &run);
                 if (0..2).all(|_| ahead.observe(&now).admits()) {
                     let answer = ahead.observe(&now);
-                    prop_assert_eq!(run.would_after(&[tool, tool], &now), answer, "at {}", index);
+                    prop_assert_eq!(
+                        run.would_admit_after(&[tool, tool], &now),
+                        answer,
+                        "at {}",
+                        index
+                    );
                 }
                 prop_assert_eq!(run.save(), before, "after a batch, at {}", index);
             }
             // Later, the clocks move on with the question; the run is then asked in vain.
             let answer = restored(&program, &run).observe(event);
-            prop_assert_eq!(run.would(event), answer, "later, at {}: {:?}", index, event);
+            prop_assert_eq!(run.would_admit(event), answer, "later, at {}: {:?}", index, event);
         } else {
-            prop_assert_eq!(run.would(event), Directive::Proceed);
+            prop_assert_eq!(run.would_admit(event), Directive::Proceed);
         }
         prop_assert_eq!(run.observe(event), unasked.observe(event), "at {}: {:?}", index, event);
         prop_assert_eq!(run.save(), unasked.save(), "after {}: {:?}", index, event);

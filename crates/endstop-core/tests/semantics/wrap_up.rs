@@ -142,7 +142,7 @@ fn asking_about_a_step_foretells_its_wrap_up() {
     let mut driver = Driver::after(ALONE, "0.40");
     driver.reserve(0, 0, usd("0.61"));
     let begin = endstop_core::Event::new(driver.run.at(), EventKind::StepBegin);
-    assert_eq!(driver.run.would(&begin), Directive::Finish);
+    assert_eq!(driver.run.would_admit(&begin), Directive::Finish);
     assert_eq!(driver.run.finishing(), None);
     assert_eq!(driver.run.observe(&begin), Directive::Finish);
 }
@@ -179,7 +179,7 @@ fn a_sub_agent_leaves_room_for_the_wrap_up() {
         let below = Source::Descendant;
         let begin = endstop_core::Event::new(driver.run.at(), EventKind::StepBegin);
         let asked = endstop_core::Event { source: below, ..begin };
-        assert_eq!(driver.run.would(&asked), Directive::Refuse, "{rules}");
+        assert_eq!(driver.run.would_admit(&asked), Directive::Refuse, "{rules}");
         driver.see(EventKind::ChildEnd);
         assert_eq!(driver.see(EventKind::StepEnd), Directive::Proceed, "{rules}");
         assert_eq!(driver.begin(), Directive::Finish, "{rules}");

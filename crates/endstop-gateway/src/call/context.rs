@@ -6,10 +6,10 @@ use endstop_core::policy::{Accounting, OnClientGone};
 use endstop_runtime::{ErrorBilling, ProviderApi};
 use http::{HeaderMap, StatusCode, Uri};
 
-use super::count::NoCounting;
 use super::drain::Drains;
 use super::negotiate::QuirkCache;
 use super::respond::{CHARGED_HEADER, REASON_HEADER};
+use super::uncounted::NoCounting;
 use crate::config::Config;
 use crate::route::{self, ApiFamily, Route};
 use crate::run::{NoRun, Prices, Registry, RunEntry};

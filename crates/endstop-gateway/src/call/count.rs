@@ -5,51 +5,20 @@
 
 mod local;
 
-use std::collections::BTreeSet;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use endstop_llm::Api;
 use endstop_runtime::{CancelOn, Waited};
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderValue, Method, Request, StatusCode};
 
 use super::context::CallContext;
 use super::parse::ParsedCall;
+use super::uncounted::NoCounting;
 use super::upstream_response::{WholeBody, plain, read_whole};
-use crate::limits::{
-    COUNT_MARGIN, COUNT_TIMEOUT, LOCAL_COUNT_MARGIN, MAX_COUNT_RESPONSE, MAX_UNCOUNTED_MODELS,
-};
+use crate::limits::{COUNT_MARGIN, COUNT_TIMEOUT, LOCAL_COUNT_MARGIN, MAX_COUNT_RESPONSE};
 use crate::route::ApiFamily;
 use crate::run::RunEntry;
-
-/// Models that an upstream does not count, by API: it is asked once. By model, because an unknown model is answered like
-/// an unknown endpoint.
-#[derive(Debug, Default)]
-pub(super) struct NoCounting(Mutex<BTreeSet<u64>>);
-
-impl NoCounting {
-    fn key(api: Api, model: &str) -> u64 {
-        xxhash_rust::xxh3::xxh3_64(format!("{api:?} {model}").as_bytes())
-    }
-
-    fn has(&self, key: u64) -> bool {
-        self.known().contains(&key)
-    }
-
-    fn add(&self, key: u64) {
-        let mut known = self.known();
-        if known.len() >= MAX_UNCOUNTED_MODELS {
-            known.clear();
-        }
-        known.insert(key);
-    }
-
-    fn known(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The most input tokens of a call by the count of its upstream or of its tokenizer. `None` if neither counts.
 ///

@@ -9,7 +9,7 @@ use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
-use endstop_runtime::cancel::{Urgency, kill_signal};
+use endstop_runtime::cancel::Urgency;
 use endstop_runtime::observe::{Observer, RunInfo};
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::TraceHole;
@@ -292,8 +292,8 @@ impl RunEntry {
     }
 
     /// Cuts the run because the kill switch is on.
-    pub(crate) fn kill(&self, message: String) {
-        self.cancel_with(kill_signal(message), Urgency::Now);
+    pub(crate) fn kill(&self, signal: StopSignal) {
+        self.cancel_with(signal, Urgency::Now);
     }
 
     fn cancel_with(&self, signal: StopSignal, urgency: Urgency) {

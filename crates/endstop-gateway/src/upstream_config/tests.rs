@@ -14,6 +14,10 @@ fn without_variables_calls_go_to_the_providers() {
     assert_eq!(upstreams.openai, "https://api.openai.com/v1");
     assert_eq!(upstreams.anthropic, "https://api.anthropic.com");
     assert_eq!(upstreams.gemini, "https://generativelanguage.googleapis.com");
+    let provider = |base: &Uri| ProviderApi::at(base.host().unwrap()).map(|api| api.provider);
+    assert_eq!(provider(&upstreams.openai), Some("openai"));
+    assert_eq!(provider(&upstreams.anthropic), Some("anthropic"));
+    assert_eq!(provider(&upstreams.gemini), Some("google"));
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use endstop_core::run::Status;
+use endstop_core::units::Money;
 use endstop_gateway::{Gateway, Key, PauseLimit};
+use endstop_runtime::RunEnvironment;
+use endstop_runtime::ledger::{Budget, Limits};
 use futures_util::future::join;
 use serde_json::json;
 
@@ -114,6 +117,34 @@ async fn control_api_that_ends_a_run() {
         text.push_str(&log.text);
     }
     golden("control-api-ends.txt", &text, &TIMES);
+}
+
+/// The total of all runs: without one, and with one before and after a call.
+#[tokio::test]
+async fn control_api_of_the_total() {
+    const TOTAL: &str = "/endstop/v1/total";
+    let upstream = Fake::start(|_, _| json("200 OK", &reply_text("Done."))).await;
+    let mut text = String::new();
+    for dollars in [None, Some("0.50")] {
+        let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
+        config.control_token = Some(Key::new("control-1"));
+        let cost = dollars.map(|dollars| dollars.parse::<Money>().unwrap());
+        let budget = cost.map(|_| Budget::root(Limits { cost, ..Limits::unlimited() }));
+        config.environment = RunEnvironment { budget, ..RunEnvironment::default() };
+        let gateway = Gateway::start(config).await.unwrap();
+        let mut log = Log { gateway: &gateway, text: String::new() };
+        log.ask("GET", TOTAL, "").await;
+        if dollars.is_some() {
+            assert_eq!(chat(&gateway, &Agent::new("Look.").request()).await.status, 200);
+            log.ask("GET", TOTAL, "").await;
+            log.ask("DELETE", TOTAL, "").await;
+            log.ask("POST", TOTAL, "").await;
+            log.ask("POST", TOTAL, "{\"limit\":\"much\"}").await;
+        }
+        log.ask("POST", TOTAL, "{\"limit\":\"100.00\"}").await;
+        text.push_str(&log.text);
+    }
+    golden("control-api-total.txt", &text, &[]);
 }
 
 /// The head with `..` for the date and the length, which differ from answer to answer.

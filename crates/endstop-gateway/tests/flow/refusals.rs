@@ -1,5 +1,5 @@
 //! Refusals by cost and token limits: their parts, and a suggestion that admits the same request
-//! (`docs/semantics.md`, "Calls that do not fit").
+//! (`docs/semantics.md`, "Reserve, settle, release").
 
 use serde_json::{Value, json};
 

@@ -236,7 +236,18 @@ fn models_are_found_by_the_names_that_are_sent() {
         find(Some("gcp.vertex_ai"), "gemini-2.5-pro").map(|f| f.0),
         Some("google".to_owned())
     );
-    assert_eq!(find(Some("x_ai"), "grok-4").map(|f| f.0), Some("x-ai".to_owned()));
+    for (name, model, provider) in [
+        ("x_ai", "grok-4", "x-ai"),
+        ("grok", "grok-4", "x-ai"),
+        ("az.ai.openai", "gpt-5", "azure"),
+        ("azureai", "gpt-5", "azure"),
+        ("azure-openai.chat", "gpt-5", "azure"),
+    ] {
+        assert_eq!(find(Some(name), model).map(|f| f.0), Some(provider.to_owned()), "{name}");
+    }
+    for (name, provider) in [("cf", "cloudflare"), ("together", "together")] {
+        assert_eq!(table.provider(name).map(|found| found.id.as_str()), Some(provider), "{name}");
+    }
     assert_eq!(find(None, "my-own-model"), None);
     assert_eq!(find(Some("nobody"), "gpt-5"), None);
     assert_eq!(find(None, ""), None);
@@ -322,7 +333,7 @@ fn a_bad_price_file_says_where() {
     assert_eq!(error, "provider `p`, model `m`: the regular expression `(` cannot be used");
 }
 
-/// docs/semantics.md#units
+/// docs/semantics.md#1-units
 #[test]
 fn requests_that_a_provider_makes_by_itself_are_priced_beside_the_response() {
     let sonnet = PriceTable::embedded().find(Some("anthropic"), "claude-sonnet-4-5").unwrap();

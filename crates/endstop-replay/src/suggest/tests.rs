@@ -63,7 +63,7 @@ fn a_limit_stays_clear_of_every_success() {
     let rule = steps_rule(&suggestion);
     // 40 is the tightest that loses none, and unseen parts lose none by it either.
     assert_eq!(rule.condition.as_deref(), Some("steps >= 40"));
-    assert_eq!(rule.verdict, Proposed::Yes);
+    assert_eq!(rule.proposed, Proposed::Yes);
     assert_eq!((rule.effect.succeeded_stopped, rule.effect.failed_stopped), (0, 10));
     assert_eq!((rule.held_out.runs, rule.held_out.failed_stopped), (50, 10));
     assert_eq!(suggestion.together_held_out.succeeded_stopped, 0);
@@ -110,12 +110,12 @@ fn where_no_outcome_is_known_no_run_is_to_be_lost() {
     assert!(!suggestion.knows_outcomes);
     assert_eq!(suggestion.folds, 3);
     assert_eq!(steps_rule(&suggestion).condition.as_deref(), Some("steps >= 80"));
-    let detectors = suggestion.rules.iter().filter(|rule| rule.verdict == Proposed::StopsNothing);
+    let detectors = suggestion.rules.iter().filter(|rule| rule.proposed == Proposed::StopsNothing);
     assert_eq!(detectors.count(), FAMILIES.iter().filter(|family| !family.is_limit).count());
 }
 
 #[test]
 fn nothing_is_suggested_from_nothing() {
     let suggestion = Chooser::new(Comparison::default(), 0.01).choose();
-    assert!(suggestion.rules.iter().all(|rule| rule.verdict == Proposed::NotTestable));
+    assert!(suggestion.rules.iter().all(|rule| rule.proposed == Proposed::NotTestable));
 }

@@ -215,7 +215,7 @@ impl LockedChain<'_> {
         }
         let mut finishes_beside = |held| {
             self.look_ahead_beside(plan, held);
-            self.would_own(&EventKind::StepBegin) == Directive::Finish
+            self.would_admit_own(&EventKind::StepBegin) == Directive::Finish
         };
         finishes_beside(held) && !finishes_beside(Amounts::ZERO)
     }
@@ -223,7 +223,7 @@ impl LockedChain<'_> {
     /// The worst case with the largest output cap that every core and every budget lets begin, and true; with the
     /// least one and false if none fits, so that the refusal shows it.
     ///
-    /// The cores themselves are asked, by [`Run::would`](endstop_core::Run::would) of a reserve, instead of computing
+    /// The cores themselves are asked, by [`Run::would_admit`](endstop_core::Run::would_admit) of a reserve, instead of computing
     /// the cap from the distance to the next trip: prices have tiers, and every ancestor has another policy.
     pub(super) fn output_that_fits(
         &mut self,

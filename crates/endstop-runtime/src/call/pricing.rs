@@ -5,7 +5,7 @@ use std::sync::Arc;
 use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
-use endstop_price::{CallContext, ModelPrice, PriceTable, Unit, UsageCounts};
+use endstop_price::{CallContext, ModelPrice, PriceTable, RESELLER, Unit, UsageCounts};
 
 use crate::limits::LARGEST_WINDOW;
 
@@ -80,8 +80,6 @@ pub struct Pricing {
 /// What a provider may serve a request at that leaves the tier to it.
 const LEFT_TO_THE_PROVIDER: &str = "auto";
 const DEAREST_TIER: &str = "priority";
-/// The provider that passes requests on to others, and bills by the costs that its responses report.
-pub const RESELLER: &str = "openrouter";
 
 impl Pricing {
     /// For the calls of a model; `provider` may be empty. Looks the model up, which is slow where no table has

@@ -45,6 +45,11 @@ pub fn kill_signal(message: impl Into<String>) -> StopSignal {
     StopSignal::new(StopReason::UserRequested).with_message(message).with_source("kill switch")
 }
 
+/// Looks at a switch once: its signal, while it is on.
+pub(crate) fn look_at(switch: &dyn KillSwitch) -> Option<StopSignal> {
+    switch.on().map(kill_signal)
+}
+
 /// A switch that is never on.
 ///
 /// See the example of [`KillSwitch`] for one that can be on.
@@ -206,9 +211,34 @@ fn first_line(bytes: &[u8]) -> String {
     text.trim().to_owned()
 }
 
-/// Looks at `switch` at once and then at every interval, and when it is on cancels `token` with
-/// [`Urgency::Now`] and returns. It also returns when the token is cut by somebody else. An interval below
-/// [`MIN_WATCH_INTERVAL`] is taken as that.
+/// Looks at `switch` at once and then at every interval, and calls `while_on` with its signal at every look at which it
+/// is on. Never returns. An interval below [`MIN_WATCH_INTERVAL`] is taken as that.
+///
+/// To be run as a task next to all the runs that it watches; [`watch_kill_switch`] watches a single one.
+///
+/// # Panics
+///
+/// Outside a tokio runtime with time.
+///
+/// # Cancel safety
+///
+/// It may be dropped at any time; from then on nobody looks.
+pub async fn poll_kill_switch(
+    switch: Arc<dyn KillSwitch>,
+    every: Duration,
+    mut while_on: impl FnMut(StopSignal),
+) {
+    let every = every.max(MIN_WATCH_INTERVAL);
+    loop {
+        if let Some(signal) = look_at(&*switch) {
+            while_on(signal);
+        }
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// Like [`poll_kill_switch`], for one run: when the switch is on, cancels `token` with [`Urgency::Now`] and returns.
+/// It also returns when the token is cut by somebody else.
 ///
 /// To be run as a task next to the run that it watches.
 ///
@@ -220,13 +250,9 @@ fn first_line(bytes: &[u8]) -> String {
 ///
 /// It may be dropped at any time; from then on nobody looks.
 pub async fn watch_kill_switch(switch: Arc<dyn KillSwitch>, token: CancelToken, every: Duration) {
-    let every = every.max(MIN_WATCH_INTERVAL);
-    loop {
-        if let Some(message) = switch.on() {
-            token.cancel(kill_signal(message), Urgency::Now);
-        }
-        if token.run_until_aborted(tokio::time::sleep(every)).await.is_err() {
-            return;
-        }
-    }
+    let polling = poll_kill_switch(switch, every, |signal| {
+        token.cancel(signal, Urgency::Now);
+    });
+    // Only an abort ends it.
+    let _ = token.run_until_aborted(polling).await;
 }

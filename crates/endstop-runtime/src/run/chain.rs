@@ -105,11 +105,11 @@ impl<'s> LockedChain<'s> {
         &mut self,
         kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
     ) -> bool {
-        self.would_after(&[], kind_of).admits()
+        self.would_admit_after(&[], kind_of).admits()
     }
 
     /// The answer of the first core that would not let it begin, once calls of the tools `before` had begun.
-    pub(super) fn would_after<'k>(
+    pub(super) fn would_admit_after<'k>(
         &mut self,
         before: &[&str],
         kind_of: impl Fn(&Budget, OnUnpriced) -> EventKind<'k>,
@@ -123,15 +123,15 @@ impl<'s> LockedChain<'s> {
         let mut answers = all.map(|(node, source, core)| {
             let kind = kind_of(&node.budget, core.unpriced());
             let event = node.event(core, now, source, &kind);
-            core.run.would_after(before, &event)
+            core.run.would_admit_after(before, &event)
         });
         answers.find(|directive| !directive.admits()).unwrap_or(Directive::Proceed)
     }
 
     /// The answer of the run's own core.
-    pub(crate) fn would_own(&mut self, kind: &EventKind<'_>) -> Directive {
+    pub(crate) fn would_admit_own(&mut self, kind: &EventKind<'_>) -> Directive {
         let event = self.own.event(&mut self.core, self.now, Source::Own, kind);
-        self.core.run.would(&event)
+        self.core.run.would_admit(&event)
     }
 
     /// Whether a step of the run that begins now would be the wrap-up, if it may spend what `reserve` says.
@@ -227,7 +227,7 @@ impl<'s> LockedChain<'s> {
     pub(super) fn refuses_step_below(&mut self) -> bool {
         let kind = EventKind::StepBegin;
         let event = self.own.event(&mut self.core, self.now, Source::Descendant, &kind);
-        self.core.run.would(&event) == Directive::Refuse
+        self.core.run.would_admit(&event) == Directive::Refuse
     }
 
     /// The stop signal of the ancestor that does not let it begin, if that is a reason to stop. Its core records what
@@ -240,7 +240,7 @@ impl<'s> LockedChain<'s> {
         for (node, core) in &mut self.ancestors {
             let kind = kind_of(&node.budget, core.unpriced());
             let event = node.event(core, self.now, Source::Descendant, &kind);
-            if core.run.would(&event).admits() {
+            if core.run.would_admit(&event).admits() {
                 continue;
             }
             let directive = node.take_in(core, self.now, Source::Descendant, &kind, detail);

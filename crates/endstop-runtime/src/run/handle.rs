@@ -254,7 +254,7 @@ impl RunHandle {
     /// The directive for a tool call, once calls of the tools `before` had begun. Nothing is counted.
     #[must_use]
     pub fn would_call(&self, before: &[&str], tool: &str) -> Directive {
-        self.node.chain().would_after(before, |_, _| EventKind::ToolBegin { tool })
+        self.node.chain().would_admit_after(before, |_, _| EventKind::ToolBegin { tool })
     }
 
     /// Whether a descendant's step is refused only because the run's next one is to be its wrap-up, or is it already.
@@ -274,13 +274,11 @@ impl RunHandle {
         self.node.take_cancellations();
     }
 
-    /// Looks at the kill switch and at cancellations, and returns the status then.
+    /// Looks at the kill switch and at cancellations, late ones of a run that completed too, and returns the status then.
     pub fn checkpoint(&self) -> Status {
         self.node.look_at_kill_switch();
-        if self.node.token.is_cancelled() {
-            self.node.take_cancellations();
-            self.node.take_late_cancellations();
-        }
+        self.node.take_cancellations();
+        self.node.take_late_cancellations();
         self.status()
     }
 

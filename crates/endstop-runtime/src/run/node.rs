@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::chain::LockedChain;
 use super::ends::EndQueue;
 use super::environment::{Carried, ExternalStop, StopReach};
-use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal};
+use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal, look_at};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
 use crate::observe::{CostUncertainty, Detail, Observation, Observer, RefusedCall, RunInfo};
@@ -240,8 +240,7 @@ impl RunNode {
             node.look_at_external();
             next = node.parent.as_deref();
         }
-        if let Some(message) = self.tree.kill.as_ref().and_then(|kill| kill.on()) {
-            let signal = kill_signal(message);
+        if let Some(signal) = self.tree.kill.as_deref().and_then(look_at) {
             self.tree.root.cancel(signal.clone(), Urgency::Now);
             self.token.cancel(signal, Urgency::Now);
         }
@@ -250,8 +249,8 @@ impl RunNode {
     fn look_at_external(&self) {
         let all = self.external.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for ExternalStop { kill, token } in all {
-            if let Some(message) = kill.and_then(|kill| kill.on()) {
-                self.token.cancel(kill_signal(message), Urgency::Now);
+            if let Some(signal) = kill.as_deref().and_then(look_at) {
+                self.token.cancel(signal, Urgency::Now);
             }
             if let Some((token, urgency)) = token.and_then(|it| it.urgency().map(|now| (it, now))) {
                 for signal in token.signals() {
@@ -270,6 +269,9 @@ impl RunNode {
     /// Records the cancellations that have reached the run and are not recorded yet, late ones too. A run that completed
     /// does not take them.
     pub(super) fn take_cancellations(&self) {
+        if !self.token.is_cancelled() {
+            return;
+        }
         let is_open = |status| status != Status::Completed;
         for signal in self.new_cancellations(is_open) {
             self.record_cancellation(&signal);
@@ -279,7 +281,7 @@ impl RunNode {
     /// Records cancellations of a root run that completed but could continue with its next step or under another policy: a
     /// run that a person cancelled does not.
     pub(super) fn take_late_cancellations(&self) {
-        if self.parent.is_some() {
+        if self.parent.is_some() || !self.token.is_cancelled() {
             return;
         }
         for signal in self.new_cancellations(is_over) {

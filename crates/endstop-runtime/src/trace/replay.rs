@@ -116,7 +116,7 @@ impl Replay {
         if is_of_shared_budget(&event.kind) {
             return;
         }
-        if !(line.refused && self.run.would(&event).admits()) {
+        if !(line.refused && self.run.would_admit(&event).admits()) {
             let unconfirmed = match line.unconfirmed {
                 Some(Cost::Known(money)) => money,
                 _ => Money::ZERO,

@@ -10,10 +10,6 @@ use crate::reading::Reading;
 use crate::step::{CostSource, Reply};
 use crate::time::Time;
 
-/// Inspect's names of providers that the price table calls otherwise.
-const PROVIDERS: [(&str, &str); 4] =
-    [("grok", "x-ai"), ("azureai", "azure"), ("together", "together-ai"), ("cf", "cloudflare")];
-
 /// Services that offer a provider's models at prices of their own: `anthropic/bedrock/..`.
 const SERVICES: [&str; 3] = ["azure", "bedrock", "vertex"];
 
@@ -60,12 +56,10 @@ pub(super) fn fill_kept(reply: &mut Reply) {
 
 fn names_of(name: &str) -> (&str, &str) {
     let (provider, model) = name.split_once('/').unwrap_or(("", name));
-    let (provider, model) = match model.split_once('/') {
+    match model.split_once('/') {
         Some((service, model)) if SERVICES.contains(&service) => (service, model),
         _ => (provider, model),
-    };
-    let known = PROVIDERS.iter().find(|(own, _)| *own == provider);
-    (known.map_or(provider, |(_, known)| *known), model)
+    }
 }
 
 /// The report in a shape of a provider. The input is without the cached tokens; older versions gave that of
@@ -152,7 +146,7 @@ mod tests {
             ("openai/gpt-4o", ("openai", "gpt-4o")),
             ("anthropic/bedrock/anthropic.claude-x", ("bedrock", "anthropic.claude-x")),
             ("openrouter/anthropic/claude-x", ("openrouter", "anthropic/claude-x")),
-            ("grok/grok-4", ("x-ai", "grok-4")),
+            ("grok/grok-4", ("grok", "grok-4")),
             ("gpt-4o", ("", "gpt-4o")),
         ] {
             assert_eq!(names_of(name), names);

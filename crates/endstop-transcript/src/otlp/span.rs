@@ -255,20 +255,11 @@ fn model_of(attributes: &Attributes) -> ModelSpan {
         name: string(attributes, &name).or(string(attributes, &asked)).map(str::to_owned),
         provider: string(attributes, &provider)
             .or(string(attributes, &["ai.model.provider"]))
-            .map(listed_provider),
+            .map(str::to_owned),
         usage: usage_of(attributes),
         finish: finish_of(attributes),
         said: messages::output(attributes),
         told: messages::input(attributes),
-    }
-}
-
-/// The name of the price list, where it is not the one of the conventions.
-fn listed_provider(name: &str) -> String {
-    match name {
-        "x_ai" => "x-ai".to_owned(),
-        name if name.starts_with("azure") || name == "az.ai.openai" => "azure".to_owned(),
-        name => name.to_owned(),
     }
 }
 

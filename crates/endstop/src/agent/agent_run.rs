@@ -112,9 +112,7 @@ impl AgentRun {
         self.unanswered = is_unanswered.then_some(self.state.execution.steps.len());
         if is_new {
             self.run().look_at_kill_switch();
-            if self.run().token().is_cancelled() {
-                self.run().take_cancellations();
-            }
+            self.run().take_cancellations();
             let agent = Some(self.agent.name.as_str());
             let begin = EventKind::RunBegin { agent, depth: self.run().info().depth };
             let messages = self.state.messages.len();
@@ -145,12 +143,13 @@ impl AgentRun {
 
     /// The moment at which everything outside is asked: kill switch, cancellation. What is asked does not
     /// depend on signals that stand already.
+    ///
+    /// It is not [`RunHandle::checkpoint`], because the sources are asked after the kill switch, whose signal comes
+    /// first, and because a loop that completed takes no late cancellation.
     async fn checkpoint(&mut self) -> Flow {
         self.run().look_at_kill_switch();
         self.ask_sources().await;
-        if self.run().token().is_cancelled() {
-            self.run().take_cancellations();
-        }
+        self.run().take_cancellations();
         self.flow()
     }
 

@@ -143,6 +143,7 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ProviderApi;
 
     #[test]
     fn names_are_unique_and_found_in_any_case() {
@@ -154,6 +155,17 @@ mod tests {
         assert_eq!(names.len(), count);
         assert_eq!(known_provider("Gemini").map(|row| row.name), Some("google"));
         assert_eq!(known_provider("gem"), None);
+    }
+
+    /// The hosts of these servers stand in [`ProviderApi`] too, by which errors are charged.
+    #[test]
+    fn each_server_is_the_providers_own_api() {
+        for row in PROVIDERS.iter().filter(|row| row.name != "ollama") {
+            let host = row.server.strip_prefix("https://").and_then(|rest| rest.split('/').next());
+            let api = ProviderApi::at(host.unwrap()).map(|api| api.provider);
+            let name = if row.name.starts_with("openai") { "openai" } else { row.name };
+            assert_eq!(api, Some(name), "{}", row.server);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use endstop_core::Program;
 use endstop_core::Run;
 use endstop_core::event::{Event, EventKind};
 use endstop_core::policy::Action;
-use endstop_core::run::Directive;
+use endstop_core::run::UnstoppedRun;
 use endstop_core::run::next_trip::Resource;
 use endstop_core::signal::StopSignal;
 use endstop_core::trip_record::TripRecord;
@@ -68,13 +68,10 @@ pub struct DryRunObserver {
 }
 
 struct State {
-    run: Run,
+    unstopped: UnstoppedRun,
     first: Option<DryRunStop>,
     /// It has stopped, or a person ended the run: nothing after that counts.
     is_closed: bool,
-    paused: Vec<String>,
-    /// Calls that would not have begun: a refusal takes the place of their results.
-    refused: Vec<String>,
 }
 
 impl fmt::Debug for DryRunObserver {
@@ -87,8 +84,8 @@ impl DryRunObserver {
     /// Follows a run that is about to begin.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Self {
-        let (first, paused, refused) = (None, Vec::new(), Vec::new());
-        let state = State { run: Run::new(program), first, is_closed: false, paused, refused };
+        let unstopped = UnstoppedRun::new(program);
+        let state = State { unstopped, first: None, is_closed: false };
         Self { state: Mutex::new(state) }
     }
 
@@ -101,12 +98,12 @@ impl DryRunObserver {
     /// Pause rules that would have held the run up before that, by id; they were taken to be approved.
     #[must_use]
     pub fn paused_by(&self) -> Vec<String> {
-        self.lock().paused.clone()
+        self.lock().unstopped.paused_by().to_vec()
     }
 
     /// Looks at the core that the policy decides on, under the observer's lock. After the first stop it stands still.
     pub fn look<T>(&self, look: impl FnOnce(&Run) -> T) -> T {
-        look(&self.lock().run)
+        look(self.lock().unstopped.run())
     }
 
     /// When the policy could stop the run next by time alone, from the last event on; none once it has. Whoever
@@ -117,7 +114,7 @@ impl DryRunObserver {
         if state.is_closed {
             return None;
         }
-        let trip = state.run.next_trip(Resource::Time, &[Action::Stop]);
+        let trip = state.unstopped.run().next_trip(Resource::Time, &[Action::Stop]);
         trip.map(|trip| Millis(trip.distance))
     }
 
@@ -128,7 +125,7 @@ impl DryRunObserver {
         state
             .first
             .as_ref()
-            .map_or_else(|| state.run.trip_record(), |stop| stop.trip_record.clone())
+            .map_or_else(|| state.unstopped.run().trip_record(), |stop| stop.trip_record.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -146,64 +143,21 @@ impl State {
         if self.is_closed {
             return;
         }
-        let refusal = self.refusal_for(event);
-        let event = refusal.as_ref().unwrap_or(event);
-        match self.run.observe(event) {
-            Directive::Stop | Directive::Abort => self.stopped(event.at),
-            Directive::Pause => self.approve(event),
-            Directive::Refuse => {
-                if let EventKind::ToolBegin { tool } = event.kind {
-                    self.refused.push(tool.to_owned());
-                }
-            }
-            _ => {}
+        if !self.unstopped.take(event) {
+            return;
         }
-    }
-
-    fn stopped(&mut self, at: Millis) {
-        let signal = self.run.last_stop_signal().cloned();
-        // A natural end is no stop of the policy.
-        if let Some(signal) = signal.filter(|_| !self.run.ended_by_itself()) {
+        let run = self.unstopped.run();
+        if let Some(signal) = run.last_stop_signal().cloned() {
             self.is_closed = true;
             self.first = Some(DryRunStop {
-                at,
+                at: event.at,
                 signal,
-                steps: self.run.step_count(),
-                tokens: self.run.tokens(),
-                cost: self.run.cost(),
-                trip_record: self.run.trip_record(),
+                steps: run.step_count(),
+                tokens: run.tokens(),
+                cost: run.cost(),
+                trip_record: run.trip_record(),
             });
         }
-    }
-
-    /// A person would be asked here; the run went on, so the answer is taken to be yes.
-    fn approve(&mut self, event: &Event<'_>) {
-        let rules = self.run.trip_record().rules.into_iter();
-        let held = rules.filter(|rule| rule.action == Action::Pause && rule.trips);
-        for rule in held.map(|rule| rule.id).collect::<Vec<_>>() {
-            if self.paused.contains(&rule) {
-                continue;
-            }
-            let kind = EventKind::Approved { rule: &rule, limit: None };
-            self.run.observe(&Event { kind, ..event.clone() });
-            self.paused.push(rule);
-        }
-        if event.kind.is_intention() {
-            match self.run.observe(event) {
-                Directive::Stop | Directive::Abort => self.stopped(event.at),
-                _ => {}
-            }
-        }
-    }
-
-    /// The answer that the model would have read instead of the result of a call that did not begin.
-    fn refusal_for<'e>(&mut self, event: &Event<'e>) -> Option<Event<'e>> {
-        let (EventKind::ToolEnd { tool, .. } | EventKind::ToolRefused { tool }) = event.kind else {
-            return None;
-        };
-        let found = self.refused.iter().position(|refused| refused == tool)?;
-        self.refused.swap_remove(found);
-        Some(Event { kind: EventKind::ToolRefused { tool }, ..event.clone() })
     }
 }
 
@@ -274,7 +228,7 @@ mod tests {
         let mut state = dry_run("[stop]\nlimit = 'steps >= 4'\n[pause]\nask = 'steps >= 2'\n");
         (0..3).for_each(|n| step(&mut state, n, "search"));
         assert_eq!(
-            (state.paused.as_slice(), state.first.is_none()),
+            (state.unstopped.paused_by(), state.first.is_none()),
             (&["ask".to_owned()][..], true)
         );
         (3..6).for_each(|n| step(&mut state, n, "search"));

@@ -48,16 +48,12 @@ fn check_crate(package: &str, modules: &[&Module<'_>]) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     for (parent, uses) in &levels {
-        for circle in circles(uses) {
-            let is_directory = |name: &String| {
-                let path = [parent.as_slice(), std::slice::from_ref(name)].concat();
-                map.modules
-                    .iter()
-                    .any(|module| module.len() > path.len() && module.starts_with(&path))
-            };
-            if circle.iter().any(is_directory) {
-                findings.extend(told(package, parent, &circle, uses));
-            }
+        let is_directory = |name: &String| {
+            let path = [parent.as_slice(), std::slice::from_ref(name)].concat();
+            map.modules.iter().any(|module| module.len() > path.len() && module.starts_with(&path))
+        };
+        for circle in circles(uses, is_directory) {
+            findings.extend(told(package, parent, &circle, uses));
         }
     }
     findings
@@ -83,38 +79,30 @@ fn told(package: &str, parent: &[String], circle: &[String], uses: &Uses<'_>) ->
     Some(Finding::new(file, line, format!("directories of `{within}` use each other: {text}")))
 }
 
-/// One circle, the shortest, of each set of modules that all lead to each other.
-fn circles(uses: &Uses<'_>) -> Vec<Vec<String>> {
-    let mut found = Vec::new();
-    let mut told: BTreeSet<&String> = BTreeSet::new();
-    for from in uses.keys() {
-        if told.contains(from) {
-            continue;
-        }
-        if let Some(circle) = shortest(uses, from) {
-            let reached = reached(uses, from);
-            told.extend(reached.iter().filter(|name| self::reached(uses, name).contains(from)));
+/// A circle, the shortest, for each use of or by a directory that lies on one. A use that is part of a circle
+/// found before has none of its own.
+fn circles(uses: &Uses<'_>, is_directory: impl Fn(&String) -> bool) -> Vec<Vec<String>> {
+    let mut found: Vec<Vec<String>> = Vec::new();
+    let mut covered: BTreeSet<(String, String)> = BTreeSet::new();
+    for (from, targets) in uses {
+        for to in targets.keys() {
+            let crosses = is_directory(from) || is_directory(to);
+            if !crosses || covered.contains(&(from.clone(), to.clone())) {
+                continue;
+            }
+            let Some(circle) = shortest(uses, from, to) else { continue };
+            let nexts = circle.iter().cycle().skip(1).cloned();
+            covered.extend(circle.iter().cloned().zip(nexts));
             found.push(circle);
         }
     }
     found
 }
 
-fn reached<'u>(uses: &'u Uses<'_>, from: &String) -> BTreeSet<&'u String> {
-    let mut reached = BTreeSet::new();
-    let mut next: Vec<&'u String> = uses.get(from).into_iter().flat_map(BTreeMap::keys).collect();
-    while let Some(name) = next.pop() {
-        if reached.insert(name) {
-            next.extend(uses.get(name).into_iter().flat_map(BTreeMap::keys));
-        }
-    }
-    reached
-}
-
-/// The shortest way from a module back to itself.
-fn shortest(uses: &Uses<'_>, from: &String) -> Option<Vec<String>> {
-    let mut ways: Vec<Vec<&String>> = vec![vec![from]];
-    let mut seen = BTreeSet::new();
+/// The shortest way from a module back to itself that begins with its use of another.
+fn shortest(uses: &Uses<'_>, from: &String, to: &String) -> Option<Vec<String>> {
+    let mut ways: Vec<Vec<&String>> = vec![vec![from, to]];
+    let mut seen = BTreeSet::from([to]);
     while !ways.is_empty() {
         let mut longer = Vec::new();
         for way in ways {
@@ -290,6 +278,29 @@ mod tests {
             [
                 "crates/a/src/b/e.rs:1: directories of `a` use each other: b -> c (crates/a/src/b/e.rs:1) \
               -> d (crates/a/src/c.rs:2) -> b (crates/a/src/d.rs:1)"
+            ]
+        );
+    }
+
+    /// The shortest circle of these modules is one of plain files, which is allowed.
+    #[test]
+    fn each_circle_of_folders_is_found_beside_a_shorter_one() {
+        let found = found(&[
+            ("crates/a/src/lib.rs", "mod b; mod c; mod d; mod f;"),
+            ("crates/a/src/b.rs", "use crate::c::C;"),
+            ("crates/a/src/c.rs", "use crate::b::B; use crate::d::D; use crate::f::F;"),
+            ("crates/a/src/d.rs", "mod e; use crate::b::B;"),
+            ("crates/a/src/d/e.rs", ""),
+            ("crates/a/src/f.rs", "mod g; use crate::c::C;"),
+            ("crates/a/src/f/g.rs", ""),
+        ]);
+        assert_eq!(
+            found,
+            [
+                "crates/a/src/c.rs:1: directories of `a` use each other: c -> d (crates/a/src/c.rs:1) \
+                 -> b (crates/a/src/d.rs:1) -> c (crates/a/src/b.rs:1)",
+                "crates/a/src/c.rs:1: directories of `a` use each other: c -> f (crates/a/src/c.rs:1) \
+                 -> c (crates/a/src/f.rs:1)",
             ]
         );
     }

@@ -14,7 +14,7 @@ pub(super) struct Stage {
     /// The limits.
     pub(super) usd: Money,
     pub(super) steps: u64,
-    /// The planner's own cap.
+    /// The planner's own limit.
     pub(super) iterations: u64,
     /// People watch: the second act takes its time.
     pub(super) is_watched: bool,

@@ -46,7 +46,7 @@ impl Page {
         let mut table = figures(act).to_vec();
         table.push(("cost", money(act.cost)));
         let moral = format!(
-            "The cap held: {} iterations. But it counts only the planner's own, and the money went below it.",
+            "The limit held: {} iterations. But it counts only the planner's own, and the money went below it.",
             count(stage.iterations)
         );
         format!("\n{}\n{}\n", rows(&table), self.paragraph(&moral))
@@ -170,7 +170,7 @@ mod tests {
                 assert!(line.chars().count() <= columns, "{columns}: {line}");
             }
             let in_one = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(in_one.contains("The cap held: 50 iterations."), "{text}");
+            assert!(in_one.contains("The limit held: 50 iterations."), "{text}");
             assert!(in_one.contains("Saved $197.72 of $199.60 (99 %)."), "{text}");
         }
     }

@@ -61,7 +61,7 @@ fn policy_file(suggested: &Suggestion) -> String {
     let measure = Measure::of(&suggested.runs);
     let mut text = head(suggested, measure);
     text.push_str("name = \"suggested\"\n\n[stop]\n");
-    let proposed = |rule: &&SuggestedRule| rule.verdict == Proposed::Yes;
+    let proposed = |rule: &&SuggestedRule| rule.proposed == Proposed::Yes;
     for rule in suggested.rules.iter().filter(proposed) {
         let _ = write!(
             text,
@@ -161,7 +161,7 @@ fn too_few(all: &Effect, lose_at_most: f64) -> Option<String> {
 
 fn left_out(rule: &SuggestedRule, measure: Measure) -> Option<String> {
     let condition = rule.condition.as_deref().unwrap_or("no value of it would do");
-    let why = match rule.verdict {
+    let why = match rule.proposed {
         Proposed::Yes => return None,
         Proposed::StopsNothing => "stops none of these runs\n".to_owned(),
         Proposed::NotTestable => "these transcripts do not record it\n".to_owned(),

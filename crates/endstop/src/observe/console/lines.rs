@@ -320,12 +320,12 @@ fn with_words(what: &str, words: &str) -> String {
     if words.is_empty() { what.to_owned() } else { format!("{what}: {words}") }
 }
 
-fn approved(rule: &str, cap: Option<&NewLimit<'_>>) -> String {
-    match cap {
-        Some(cap) if matches!(cap.gauge, "cost" | "own.cost" | "next_cost") => {
-            format!("{rule} approved up to {}", Money::from_picos(cap.limit))
+fn approved(rule: &str, limit: Option<&NewLimit<'_>>) -> String {
+    match limit {
+        Some(new) if matches!(new.gauge, "cost" | "own.cost" | "next_cost") => {
+            format!("{rule} approved up to {}", Money::from_picos(new.limit))
         }
-        Some(cap) => format!("{rule} approved up to {} {}", cap.limit, clean_to(cap.gauge, NAME)),
+        Some(new) => format!("{rule} approved up to {} {}", new.limit, clean_to(new.gauge, NAME)),
         None => format!("{rule} approved"),
     }
 }
