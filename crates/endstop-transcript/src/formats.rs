@@ -1,4 +1,9 @@
 //! The formats: what each is called, where its tool keeps files, what it tells, and its reader.
+//!
+//! A reader is records and a mapping, of about 250 lines. Some are longer because of their format: Inspect's logs are
+//! archives or documents whose events refer to each other, spans come in any order under four naming conventions, OpenHands
+//! and ATIF have two layouts each, Claude Code, Codex and Gemini CLI write streams with corrections, and Endstop's own
+//! traces are read in pieces by several threads.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

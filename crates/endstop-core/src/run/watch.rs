@@ -9,6 +9,10 @@
 //! refuses a sub-agent, changes what happens next, as does a person who lets a run go on; see
 //! [`Watch::is_exact`].
 //!
+//! The questions are those of `judge`: which rules stand, whether a step ended by itself, what is held back. The way
+//! through the events is written here a second time, because a run commits what it decides at each event, and here
+//! nothing is decided until a limit is passed. The differential tests compare both on generated policies and runs.
+//!
 //! ```
 //! use std::sync::Arc;
 //! use endstop_core::probe::Probes;

@@ -370,7 +370,7 @@ impl AgentBuilder {
         }
         let by_name = |agent: AgentLoop| (agent.name().to_owned(), agent);
         Ok(AgentLoop(Arc::new(Inner {
-            fixed_tokens: fixed_tokens(&self.instructions, &tools),
+            fixed_tokens: fixed_tokens(model.provider(), &self.instructions, &tools),
             pricing: pricing_of(&*model, self.prices),
             retry_pricing,
             name: self.name,
@@ -404,15 +404,17 @@ fn pricing_of(model: &dyn Model, table: &'static PriceTable) -> Pricing {
     Pricing::new(model.provider(), model.name(), table)
 }
 
-/// A bound of the tokens of instructions and tools, which go with every request.
-fn fixed_tokens(instructions: &str, tools: &ToolSet) -> u64 {
+/// A bound of the tokens of instructions and tools, which go with every request. Providers add instructions of their own
+/// for tools.
+fn fixed_tokens(provider: &str, instructions: &str, tools: &ToolSet) -> u64 {
     /// What a tool weighs beside its text.
     const PER_TOOL: usize = 64;
     let of_tools = tools.specs().iter().map(|spec| {
         spec.name.len() + spec.description.len() + spec.parameters.to_string().len() + PER_TOOL
     });
     let bytes = instructions.len() + PER_TOOL + of_tools.sum::<usize>();
-    let added = if tools.specs().is_empty() { 0 } else { TOOL_INSTRUCTION_TOKENS };
+    let has_instructions = !provider.is_empty() && !tools.specs().is_empty();
+    let added = if has_instructions { TOOL_INSTRUCTION_TOKENS } else { 0 };
     u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(added)
 }
 

@@ -181,12 +181,12 @@ async fn hard_rules_are_not_overridden() {
             StopReason::StepsLimitReached,
             2,
         ),
-        ("[stop]\nlimit = \"tokens >= 250\"\n", StopReason::TokenLimitReached, 1),
-        ("[stop]\nlimit = \"cost >= $0.0001\"\n", StopReason::CostLimitReached, 1),
-        ("[stop]\nlimit = \"steps >= 9 or cost >= $0.0001\"\n", StopReason::CostLimitReached, 1),
+        ("[stop]\nlimit = \"tokens >= 1_300\"\n", StopReason::TokenLimitReached, 1),
+        ("[stop]\nlimit = \"cost >= $0.0003\"\n", StopReason::CostLimitReached, 1),
+        ("[stop]\nlimit = \"steps >= 9 or cost >= $0.0003\"\n", StopReason::CostLimitReached, 1),
     ];
     for (rules, reason, at_least) in cases {
-        let reply = Reply::call("look", json!({})).usage(100, 10);
+        let reply = Reply::call("look", json!({})).usage(300, 10);
         let model = ScriptedModel::new("gpt-4o-mini").provider_name("openai");
         let model = Arc::new(model.reply(reply).repeat_last());
         let builder = AgentLoop::builder("tested")
