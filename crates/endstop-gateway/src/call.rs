@@ -82,6 +82,16 @@ impl CallService {
                 return respond::error(dialect, status, ErrorKind::Invalid, &text);
             }
         };
+        if route.has_issued_key && route.endpoint == Endpoint::Other {
+            let path = route.rest.split('?').next().unwrap_or("");
+            let text = format!(
+                "a key that this gateway has issued is for model calls, counts of tokens and lists of models: {} {path} is \
+                 none of these",
+                head.method
+            );
+            let dialect = respond::dialect_for(route.family);
+            return respond::error(dialect, StatusCode::FORBIDDEN, ErrorKind::Invalid, &text);
+        }
         match route.endpoint {
             Endpoint::ModelCall(api) => self.model_call(route, head, incoming, api).await,
             Endpoint::CountTokens | Endpoint::Models | Endpoint::Other => {

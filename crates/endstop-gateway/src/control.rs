@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::body::Body;
 use crate::config::Config;
 use crate::limits::MAX_COMMAND;
+use crate::origin::ForeignRequest;
 use crate::route::{bearer, is_same};
 use crate::run::{OpenLogError, Registry, RunEntry};
 use crate::server::read_body;
@@ -120,6 +121,11 @@ pub(crate) async fn answer(
         }
         _ => not_allowed(),
     }
+}
+
+/// Refuses a request that no program of this machine has sent.
+pub(crate) fn refuse(why: &ForeignRequest) -> Response<Body> {
+    reply(StatusCode::FORBIDDEN, &json!({ "error": { "message": why.to_string() } }))
 }
 
 /// Answers with the total of all runs, and replaces its limit if the request has one.

@@ -22,7 +22,7 @@ use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry};
 use crate::server::PeerInfo;
 use crate::upstream::HttpClient;
-use crate::{control, server};
+use crate::{control, origin, server};
 
 /// Why a gateway does not start.
 #[derive(Debug, Error)]
@@ -60,7 +60,7 @@ pub enum StartError {
 ///
 /// # async fn call(addr: std::net::SocketAddr) -> std::io::Result<String> {
 /// #     let body = r#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}]}"#;
-/// #     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n";
+/// #     let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
 /// #     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
 /// #     let mut client = tokio::net::TcpStream::connect(addr).await?;
 /// #     client.write_all(request.as_bytes()).await?;
@@ -130,6 +130,7 @@ impl Gateway {
             calls,
             config: Arc::clone(&config),
             registry: Arc::clone(&registry),
+            is_local: addr.ip().is_loopback(),
         });
         let stop = CancelToken::new();
         let handler = move |request, _: PeerInfo| {
@@ -269,10 +270,17 @@ struct Service {
     calls: CallService,
     config: Arc<Config>,
     registry: Arc<Registry>,
+    /// Whether it listens on loopback, where web pages of any site could reach it through the user's browser.
+    is_local: bool,
 }
 
 impl Service {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if self.is_local
+            && let Err(foreign) = origin::check(request.uri(), request.headers())
+        {
+            return control::refuse(&foreign);
+        }
         if control::owns(request.uri().path()) {
             return control::answer(&self.config, &self.registry, request).await;
         }

@@ -52,6 +52,7 @@ pub mod config;
 mod control;
 mod decode;
 mod limits;
+mod origin;
 mod route;
 mod run;
 mod server;

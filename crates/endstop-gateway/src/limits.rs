@@ -10,6 +10,8 @@ use std::time::Duration;
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a client may be silent within the body of its request. Clients write bodies without a pause.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the whole body of a request may take: a client that sends a byte at a time must not hold a connection forever.
+pub(crate) const BODY_DEADLINE: Duration = Duration::from_secs(300);
 /// How long the gateway still reads from a client whose request it did not read to its end. A socket that is closed
 /// with unread bytes is reset, and the client loses the response.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);

@@ -28,10 +28,11 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::body::Body;
 use crate::config::Bounds;
-use crate::limits::{BODY_TIMEOUT, HEAD_TIMEOUT};
+use crate::limits::{BODY_DEADLINE, BODY_TIMEOUT, HEAD_TIMEOUT};
 use guard::Guarded;
 
 /// The interval of a timer that is due before the timeouts of heads. The runtime wakes itself with a system call for a
@@ -142,7 +143,7 @@ async fn connection<H, F>(
 /// Reads the whole body of a request, up to `max` bytes.
 ///
 /// # Errors
-/// If it is larger, broken, or its sender is silent for half a minute. The connection should then be closed with the
+/// If it is larger, broken, or its sender is silent for half a minute or takes five minutes in all. The connection should then be closed with the
 /// response; hyper does so if the body was not read to its end.
 pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, TooLargeOrBroken> {
     let told = incoming.size_hint();
@@ -152,7 +153,8 @@ pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, T
     let mut incoming = incoming;
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
-    while let Some(frame) = next_frame(&mut incoming).await? {
+    let deadline = Instant::now() + BODY_DEADLINE;
+    while let Some(frame) = next_frame(&mut incoming, deadline).await? {
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + all.len() + data.len() > max {
             return Err(TooLargeOrBroken::TooLarge);
@@ -175,9 +177,11 @@ pub(crate) async fn read_body(incoming: Incoming, max: usize) -> Result<Bytes, T
 
 async fn next_frame(
     incoming: &mut Incoming,
+    deadline: Instant,
 ) -> Result<Option<http_body::Frame<Bytes>>, TooLargeOrBroken> {
     // The timer only starts if there is something to wait for.
-    let frame = tokio::time::timeout(BODY_TIMEOUT, incoming.frame()).await;
+    let until = deadline.min(Instant::now() + BODY_TIMEOUT);
+    let frame = tokio::time::timeout_at(until, incoming.frame()).await;
     let frame = frame.map_err(|_| TooLargeOrBroken::Broken)?;
     frame.transpose().map_err(|_| TooLargeOrBroken::Broken)
 }

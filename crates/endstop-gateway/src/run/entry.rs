@@ -10,6 +10,7 @@ use endstop_core::signal::{StopReason, StopSignal};
 use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
+use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Observer, RunInfo};
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::TraceHole;
@@ -40,12 +41,16 @@ pub(crate) struct RunEntry {
     traffic: Arc<CallTraffic>,
     pause: Pause,
     is_end_reported: AtomicBool,
+    /// Somebody has paused it, approved a rule or set a signal.
+    is_controlled: AtomicBool,
     last_used: AtomicU64,
 }
 
 /// How easily a run can be forgotten; see [`RunEntry::eviction`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
+    /// Nothing was spent in it, and it waits for nothing: it begins anew as it was.
+    Untouched,
     /// It ended by itself.
     Ended,
     /// It was stopped, or failed.
@@ -103,6 +108,7 @@ impl RunEntry {
             traffic: Arc::default(),
             pause: Pause::default(),
             is_end_reported: AtomicBool::new(false),
+            is_controlled: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
         })
     }
@@ -216,6 +222,7 @@ impl RunEntry {
 
     /// Pauses the run for someone outside. Returns `false` if it has stopped or is paused from outside already.
     pub(crate) fn pause(&self, by: &str, why: &str) -> bool {
+        self.is_controlled.store(true, Ordering::Relaxed);
         let is_new = self.handle.pause(by, why);
         self.flush_log();
         self.pause.notify();
@@ -262,6 +269,7 @@ impl RunEntry {
             let met = rules.filter(|rule| rule.action == Action::Pause && rule.trips);
             met.map(|rule| rule.id.clone()).collect()
         };
+        self.is_controlled.store(true, Ordering::Relaxed);
         self.pause.resume(&self.handle);
         let approved = rules.iter().filter(|rule| self.handle.approve(rule, limit)).count();
         self.flush_log();
@@ -271,6 +279,7 @@ impl RunEntry {
 
     /// Approves one rule by its name.
     pub(crate) fn approve_rule(&self, rule: &str, limit: Option<Money>) -> bool {
+        self.is_controlled.store(true, Ordering::Relaxed);
         self.pause.resume(&self.handle);
         let is_approved = self.handle.approve(rule, limit);
         self.flush_log();
@@ -280,6 +289,7 @@ impl RunEntry {
 
     /// Sets an external signal of the run.
     pub(crate) fn signal(&self, name: &str) {
+        self.is_controlled.store(true, Ordering::Relaxed);
         self.handle.signal(name);
         self.flush_log();
         self.notify();
@@ -352,12 +362,20 @@ impl RunEntry {
         self.calls() == 0 && Arc::strong_count(self) == 1 && Arc::strong_count(&self.traffic) == 1
     }
 
+    /// Whether it has used nothing that a limit counts, and nobody has set or paused anything.
+    fn is_untouched(&self) -> bool {
+        let budget = self.handle.budget();
+        let is_unspent = budget.settled() == Amounts::ZERO && budget.held() == Amounts::ZERO;
+        is_unspent && !self.is_controlled.load(Ordering::Relaxed)
+    }
+
     /// How far the run is.
     pub(super) fn eviction(&self) -> Eviction {
         match self.handle.status() {
             // A rule may stop a run at its own end.
             Status::Completed if self.stop().is_none() => Eviction::Ended,
             Status::Completed | Status::Stopped | Status::Failed => Eviction::Stopped,
+            Status::Pending | Status::InProgress if self.is_untouched() => Eviction::Untouched,
             Status::Pending | Status::InProgress | Status::Paused => Eviction::Running,
         }
     }

@@ -259,9 +259,9 @@ struct Room<'c> {
     for_stopped: bool,
 }
 
-/// Returns the run that can be forgotten: the longest idle one of those that ended by themselves, otherwise of those that
-/// were stopped, which stay stopped. A run that is named again begins anew if it is not stored, so one that has not ended
-/// is forgotten only if it is stored.
+/// Returns the run that can be forgotten: the longest idle one of those in which nothing was spent, otherwise of those that
+/// ended by themselves, otherwise of those that were stopped, which stay stopped. A run that is named again begins anew if it is not stored, so another one that has not
+/// ended is forgotten only if it is stored.
 fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<RunId> {
     let rank = |id: &RunId, run: &RunEntry| {
         if run.has_log_problem() {
@@ -272,9 +272,10 @@ fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<
             return None;
         }
         match run.eviction() {
-            Eviction::Ended => Some(0u8),
-            Eviction::Stopped => (is_stored || room.for_stopped).then_some(1),
-            Eviction::Running => is_stored.then_some(2),
+            Eviction::Untouched => Some(0u8),
+            Eviction::Ended => Some(1),
+            Eviction::Stopped => (is_stored || room.for_stopped).then_some(2),
+            Eviction::Running => is_stored.then_some(3),
         }
     };
     let idle = runs.iter().filter(|(_, run)| run.is_idle());

@@ -217,7 +217,7 @@ async fn the_stop_of_a_gateway_further_on_is_passed_on_and_costs_nothing() {
 async fn a_method_that_costs_nothing_costs_with_a_body() {
     let upstream = answering().await;
     let gateway = gateway(TOKENS, &upstream).await;
-    let head = "GET /v1/files HTTP/1.1\r\nhost: x\r\nconnection: close\r\n";
+    let head = "GET /v1/files HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
     let got = raw(&gateway, &format!("{head}content-length: 2\r\n\r\n{{}}")).await;
     assert_eq!((got.status, upstream.calls()), (402, 0));
     let got = raw(&gateway, &format!("{head}x-http-method-override: POST\r\n\r\n")).await;
@@ -234,7 +234,7 @@ async fn a_preflight_passes_a_stopped_run_and_a_head_keeps_its_length() {
     .await;
     let gateway = gateway(TOKENS, &upstream).await;
     let of = |method: &str| {
-        format!("{method} /v1/files HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        format!("{method} /v1/files HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
     };
     let got = raw(&gateway, &of("HEAD")).await;
     assert_eq!((got.status, got.header("content-length").as_deref()), (200, Some("77")));

@@ -34,5 +34,6 @@ mod runs;
 mod shares;
 mod stored_runs;
 mod streams;
+mod tenants;
 mod transparent;
 mod usage;

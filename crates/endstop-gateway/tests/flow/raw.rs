@@ -125,7 +125,8 @@ async fn a_kill_or_a_limit_in_time_ends_a_request_that_is_still_coming() {
         let upstream = Fake::start(|_, _| json("200 OK", "{}")).await;
         let gateway = gateway(policy, &upstream).await;
         let mut stream = TcpStream::connect(gateway.addr()).await.unwrap();
-        let head = format!("POST {SPEECH} HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\n");
+        let head =
+            format!("POST {SPEECH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(b"half").await.unwrap();
         all_that_is_on_its_way().await;

@@ -231,7 +231,7 @@ pub(crate) async fn ask(
     let mut stream = tokio::net::TcpStream::connect(gateway.addr()).await.unwrap();
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: x\r\n{token}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{token}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     receive(stream).await
