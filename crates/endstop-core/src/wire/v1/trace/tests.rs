@@ -141,3 +141,17 @@ fn version_1_of_the_trace_is_read_for_ever() {
         assert_eq!(Line::from_event(&line.as_event()), line);
     }
 }
+
+#[test]
+fn a_tools_cost_is_written_in_dollars() {
+    for text in [
+        r#"{"at":952,"event":"tool_reserve","tool":"search","cost":"0.05","held":"0.02"}"#,
+        r#"{"at":953,"descendant":true,"event":"tool_reserve","tool":"search","cost":"0.05"}"#,
+        r#"{"at":960,"unconfirmed":"0.05","event":"tool_cost","tool":"search","cost":"0.05"}"#,
+    ] {
+        let line: Line<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&line).unwrap(), text);
+    }
+    let wrong = r#"{"at":960,"event":"tool_cost","tool":"search","cost":"unpriced"}"#;
+    assert!(serde_json::from_str::<Line<'_>>(wrong).is_err());
+}
