@@ -227,8 +227,8 @@ impl OpenWork {
                 tell(source, EventKind::AttemptFailed { usage: None, cost: None });
             }
         }
-        for ToolHold { source, cost, .. } in self.tool_holds.0.drain(..) {
-            tell(source, EventKind::ToolCost { tool: "", cost });
+        for hold in self.tool_holds.0.drain(..).filter(|hold| !hold.is_ahead) {
+            tell(hold.source, EventKind::ToolCost { tool: "", cost: hold.cost });
         }
         for _ in 0..self.children {
             tell(Source::Own, EventKind::ChildEnd);
