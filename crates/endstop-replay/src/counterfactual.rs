@@ -78,6 +78,10 @@ impl Counterfactual {
             // Nothing else would begin: limits that the last step reached do not stand again.
             return;
         }
+        if matches!(event.kind, EventKind::ToolCost { tool, .. } if self.has_refused(tool)) {
+            // A call that did not begin costs nothing.
+            return;
+        }
         let refusal = self.refusal_for(event);
         let event = refusal.as_ref().unwrap_or(event);
         match self.run.observe(event) {
@@ -127,6 +131,10 @@ impl Counterfactual {
         if event.kind.is_intention() {
             self.run.observe(event);
         }
+    }
+
+    fn has_refused(&self, tool: &str) -> bool {
+        self.refused_calls.iter().any(|refused| refused == tool)
     }
 
     /// The answer that the model would have read instead of the result of a call that did not begin.

@@ -146,6 +146,10 @@ impl State {
         if self.is_closed {
             return;
         }
+        if matches!(event.kind, EventKind::ToolCost { tool, .. } if self.has_refused(tool)) {
+            // A call that did not begin costs nothing.
+            return;
+        }
         let refusal = self.refusal_for(event);
         let event = refusal.as_ref().unwrap_or(event);
         match self.run.observe(event) {
@@ -194,6 +198,10 @@ impl State {
                 _ => {}
             }
         }
+    }
+
+    fn has_refused(&self, tool: &str) -> bool {
+        self.refused.iter().any(|refused| refused == tool)
     }
 
     /// The answer that the model would have read instead of the result of a call that did not begin.
