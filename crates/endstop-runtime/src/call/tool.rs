@@ -49,7 +49,7 @@ pub enum ToolNotBegun {
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use endstop_core::{Policy, Program, condition::named::max_cost, probe::Probes};
+/// # use endstop_core::{Policy, Program, condition::named::max_usd, probe::Probes};
 /// # use endstop_runtime::{RunHandle, observe::{Detail, RunInfo}, store::RunId};
 /// # let (agent, model, provider) = ("main".to_owned(), String::new(), String::new());
 /// # let id = RunId::new();
@@ -59,7 +59,7 @@ pub enum ToolNotBegun {
 /// use endstop_runtime::{RunEnvironment, ToolNotBegun};
 ///
 /// let cents = |n: u64| Money::from_picos(n * 10_000_000_000);
-/// let policy = Policy::from(max_cost(cents(50)));
+/// let policy = Policy::from(max_usd("0.50")?);
 /// let program = Arc::new(Program::new(&policy, &Probes::new())?);
 /// let run = RunHandle::root(info, program, RunEnvironment::default());
 /// run.begin();

@@ -111,7 +111,6 @@ impl FunctionTool {
     /// ```
     /// use std::sync::Arc;
     /// use endstop::agent::AgentLoop;
-    /// use endstop::core::condition::named::{max_cost, max_steps};
     /// use endstop::core::signal::StopReason;
     /// use endstop::core::units::Money;
     /// use endstop::model::{Reply, ScriptedModel};
@@ -125,14 +124,13 @@ impl FunctionTool {
     /// let search = FunctionTool::without_arguments("search", "Searches.", move |_| async move {
     ///     Ok::<_, ToolError>(ToolOutput::text("three pages").with_cost(cents(2)))
     /// });
-    /// # let price = "on_unpriced = \"ignore\"\n";
-    /// # let policy = format!("{price}[stop]\nmoney = \"cost >= $0.10\"\nsteps = \"steps >= 50\"");
+    /// # let free = "on_unpriced = { input = \"$0/M\", output = \"$0/M\" }\n";
+    /// # let policy = format!("{free}[stop]\nmoney = \"cost >= $0.10\"\n");
     /// # let policy = endstop::core::Policy::from_toml(&policy)?;
     /// let agent = AgentLoop::builder("researcher")
     ///     .model(ScriptedModel::new("scripted").reply(Reply::call("search", json!({}))).repeat_last())
     ///     .tool(search.cost_at_most(cents(5)))
-    ///     // At most $0.10 and 50 steps.
-    ///     .policy(policy)
+    ///     .policy(policy) // cost >= $0.10, and the model is free
     ///     .build()?;
     /// let state = agent.run("Find it.").await?;
     /// // After three searches 4 cents are left: a fourth does not begin.
