@@ -124,10 +124,29 @@ pub enum EventKind<'a> {
         /// How many tool calls the reply asks for, malformed ones included.
         tool_calls: u32,
     },
+    /// A call of a tool that declares a cost of its own is about to be dispatched: announced before
+    /// [`EventKind::ToolBegin`]. A checkpoint that counts nothing. Money is compared, tokens are not: they are the model's.
+    /// Stop rules see what is settled with both amounts on top, as for [`EventKind::Reserve`].
+    ToolReserve {
+        /// The tool's name.
+        tool: &'a str,
+        /// The most that the call can cost.
+        cost: Money,
+        /// What is held for other calls in flight, of the run and its descendants.
+        held: Money,
+    },
     /// A tool call is about to be dispatched. A checkpoint.
     ToolBegin {
         /// The tool's name.
         tool: &'a str,
+    },
+    /// A dispatched tool call has cost money of its own. It is settled, and compared before the next call that can
+    /// cost something. At most one for each call, before its [`EventKind::ToolEnd`].
+    ToolCost {
+        /// The tool's name.
+        tool: &'a str,
+        /// The cost.
+        cost: Money,
     },
     /// A dispatched tool call has its result. A checkpoint.
     ToolEnd {
@@ -285,6 +304,7 @@ impl EventKind<'_> {
                 | Self::StepBegin
                 | Self::AttemptBegin { .. }
                 | Self::Reserve { .. }
+                | Self::ToolReserve { .. }
                 | Self::ToolBegin { .. }
                 | Self::ChildBegin { .. }
         )

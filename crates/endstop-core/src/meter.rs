@@ -222,6 +222,16 @@ impl Meter {
         }
     }
 
+    /// Brings settled money up to date, and no tokens.
+    fn sync_money(&mut self, program: &Program) {
+        for gauge in program.gauges_of(Class::Settled) {
+            let read = program.gauges().at(gauge).read;
+            if matches!(read, Read::Counter { counter: Counter::Cost, .. }) {
+                self.sync_gauge(program, gauge);
+            }
+        }
+    }
+
     /// Brings every count up to date.
     fn sync_counts(&mut self, program: &Program) {
         for gauge in program.counts() {
@@ -370,6 +380,8 @@ impl Meter {
         let own = event.source == Source::Own;
         if event.kind.begins_request() {
             self.sync(program, Class::Settled);
+        } else if matches!(event.kind, EventKind::ToolReserve { .. }) {
+            self.sync_money(program);
         }
         if self.compares_counts(event) {
             self.sync_counts(program);
@@ -527,6 +539,9 @@ impl Meter {
                     self.step.reply(*tool_calls > 0);
                     self.own_reply(program, *usage, *finish);
                 }
+            }
+            EventKind::ToolCost { cost, .. } => {
+                self.tallies.settle(own, None, Charge::Known(*cost));
             }
             EventKind::ToolEnd { tool, arguments, result, failed } => {
                 self.tool_end(program, event, (tool, arguments, result), *failed);

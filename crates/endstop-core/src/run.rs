@@ -542,10 +542,11 @@ impl Run {
 
     /// What was in flight when the run stopped is in the trip record once it is settled.
     fn settle_late(&mut self, event: &Event<'_>) {
-        let settles =
+        let is_response =
             matches!(event.kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. });
+        let settles = is_response || matches!(event.kind, EventKind::ToolCost { .. });
         if settles && let Some(ended) = &mut self.state.ended {
-            ended.settle(Sight::of(&self.program, &self.state.meter));
+            ended.settle(Sight::of(&self.program, &self.state.meter), is_response);
         }
     }
 

@@ -18,6 +18,8 @@ mod progress;
 mod reopen;
 #[path = "semantics/reserve.rs"]
 mod reserve;
+#[path = "semantics/tool_cost.rs"]
+mod tool_cost;
 #[path = "semantics/wrap_up.rs"]
 mod wrap_up;
 

@@ -150,7 +150,9 @@ impl RunSink for Recorder<'_> {
         let Some(replaying) = &mut self.current else { return };
         self.record.usage.count(event);
         replaying.count(event);
-        if !self.as_live && matches!(event.kind, EventKind::Reserve { .. }) {
+        let is_reserve =
+            matches!(event.kind, EventKind::Reserve { .. } | EventKind::ToolReserve { .. });
+        if !self.as_live && is_reserve {
             // A worst case under the prices and caps of that run: what the policy would have admitted is not known.
             return;
         }
@@ -197,6 +199,7 @@ impl Replaying {
             EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
                 (usage, cost)
             }
+            EventKind::ToolCost { cost, .. } => (&None, &Some(Cost::Known(*cost))),
             _ => return,
         };
         if let Some(usage) = usage {

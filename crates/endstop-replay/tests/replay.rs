@@ -307,3 +307,49 @@ fn the_report_of_large_files_does_not_depend_on_the_number_of_threads() {
         assert!(text(&other) == text(&one), "{jobs} threads");
     }
 }
+
+/// A tool's own cost is spend like a model's; what it declares counts as other reservations do.
+#[test]
+fn the_cost_of_tools_counts_and_their_reservations_only_as_live() {
+    let step = "{\"at\":1,\"event\":\"step_begin\"}\n\
+        {\"at\":1,\"event\":\"reply\",\"model\":\"m\",\"cost\":\"0.01\",\"tool_calls\":1}\n\
+        {\"at\":1,\"event\":\"tool_reserve\",\"tool\":\"buy\",\"cost\":\"0.40\",\"held\":\"0.05\"}\n\
+        {\"at\":1,\"event\":\"tool_begin\",\"tool\":\"buy\"}\n\
+        {\"at\":1,\"event\":\"tool_cost\",\"tool\":\"buy\",\"cost\":\"0.09\"}\n\
+        {\"at\":1,\"event\":\"tool_end\",\"tool\":\"buy\",\"arguments\":\"{}\",\"result\":\"ok\"}\n\
+        {\"at\":1,\"event\":\"step_end\"}\n";
+    let text = format!("{{\"endstop_trace\":1,\"run\":\"a\"}}\n{}", step.repeat(4));
+    let main = Part::bytes("a.jsonl", text.into_bytes());
+    let inputs = [Transcript { format: format("endstop").unwrap(), main, children: Vec::new() }];
+    let outcomes = BTreeMap::new();
+    for (limit, spent, live) in [
+        ("cost >= $0.20", Some(2), Some(1)),
+        ("cost >= $0.60", None, Some(3)),
+        ("cost >= $1", None, None),
+    ] {
+        let policy = Policy::stop(condition(limit));
+        let prices = PriceTable::embedded();
+        for (as_live, stopped) in [(false, spent), (true, live)] {
+            let options =
+                Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1, as_live };
+            let report = replay(&inputs, &options, &|_| ()).unwrap();
+            let run = &report.per_run[0];
+            assert_eq!(run.stopped_at_step, stopped, "{limit}, live {as_live}");
+            assert_eq!(report.cost.to_decimal(), "0.4", "{limit}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_a_policy_does_not_let_begin_costs_nothing() {
+    let events = "{\"at\":1,\"event\":\"step_begin\"}\n\
+        {\"at\":1,\"event\":\"reply\",\"model\":\"m\",\"cost\":\"0.01\",\"tool_calls\":1}\n\
+        {\"at\":1,\"event\":\"tool_begin\",\"tool\":\"buy\"}\n\
+        {\"at\":1,\"event\":\"tool_cost\",\"tool\":\"buy\",\"cost\":\"0.09\"}\n\
+        {\"at\":1,\"event\":\"tool_end\",\"tool\":\"buy\",\"arguments\":\"{}\",\"result\":\"ok\"}\n\
+        {\"at\":1,\"event\":\"step_end\"}\n";
+    let record = explained("[finish]\nlimit = 'steps >= 0'", events);
+    assert_eq!(record.cost_usd.as_deref(), Some("0.01"));
+    let record = explained("[stop]\nlimit = 'steps >= 9'", events);
+    assert_eq!(record.cost_usd.as_deref(), Some("0.1"));
+}

@@ -161,6 +161,11 @@ pub enum Detail<'a> {
         /// How long it ran.
         took: Duration,
     },
+    /// Beside `ToolCost`.
+    ToolCost {
+        /// The part of the cost that the tool did not report: its call failed, and the declared cost is charged.
+        unconfirmed: Money,
+    },
     /// Beside `ChildBegin` and `ChildEnd`.
     Child {
         /// The sub-agent's name.
@@ -188,11 +193,13 @@ impl Detail<'_> {
         )
     }
 
-    /// The part of a settled cost that no provider confirmed.
+    /// The part of a settled cost that no provider and no tool confirmed.
     #[must_use]
     pub const fn unconfirmed(&self) -> Money {
         match self {
-            Self::Reply { unconfirmed, .. } | Self::Failure { unconfirmed, .. } => *unconfirmed,
+            Self::Reply { unconfirmed, .. }
+            | Self::Failure { unconfirmed, .. }
+            | Self::ToolCost { unconfirmed } => *unconfirmed,
             _ => Money::ZERO,
         }
     }

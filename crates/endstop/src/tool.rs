@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::signal::{AgentStop, StopSignal};
+use endstop_core::units::Money;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::limits::MAX_CAUSES;
 use crate::message::ToolCall;
+use endstop_runtime::CostReport;
 use endstop_runtime::cancel::CancelToken;
 use endstop_runtime::store::RunId;
 
@@ -69,6 +71,8 @@ pub struct ToolContext {
     pub cancel: CancelToken,
     /// The loop's own record of the calling run; a sub-agent's run begins below it.
     pub(crate) caller: Option<Arc<dyn Any + Send + Sync>>,
+    /// What the call has cost so far, if the tool has said it.
+    pub(crate) cost: CostReport,
 }
 
 impl ToolContext {
@@ -81,7 +85,14 @@ impl ToolContext {
             depth: 0,
             cancel: CancelToken::default(),
             caller: None,
+            cost: CostReport::default(),
         }
+    }
+
+    /// Reports the cost of the whole call so far, in place of an earlier report. It is charged if the call fails, panics
+    /// or is aborted, and if its output reports no cost ([`ToolOutput::with_cost`]).
+    pub fn report_cost(&self, cost: Money) {
+        self.cost.set(cost);
     }
 }
 
@@ -151,6 +162,15 @@ pub trait Tool: Send + Sync {
         true
     }
 
+    /// The most that one call can cost, beside the tokens of the model: what a search service, an image model or a paid
+    /// API charges. Before the call begins, this amount is reserved in the budgets of the run and its ancestors. If it does
+    /// not fit, the call is refused and the run stops with `cost_limit`. The call is charged what it reports
+    /// ([`ToolOutput::with_cost`]), and this amount if it reports nothing. `None`: it costs nothing, or only what it
+    /// reports.
+    fn cost_at_most(&self) -> Option<Money> {
+        None
+    }
+
     /// Whether the call begins a run of its own, which draws on this run's ledger.
     fn is_agent(&self) -> bool {
         false
@@ -175,6 +195,8 @@ pub struct ToolOutput {
     pub handoff: Option<Handoff>,
     /// The call counts as failed, and the model reads the text as it is. An error of the tool is shortened.
     pub is_failed: bool,
+    /// What the call cost, beside the tokens of the model; `None`: what the tool declares ([`Tool::cost_at_most`]).
+    pub cost: Option<Money>,
 }
 
 /// The agent that is to continue, on the same ledger.
@@ -204,6 +226,13 @@ impl ToolOutput {
     #[must_use]
     pub fn with_fact(mut self, name: impl Into<String>, value: u64) -> Self {
         self.facts.push((name.into(), value));
+        self
+    }
+
+    /// Reports what the call cost, beside the tokens of the model. More than the tool declares is charged in full.
+    #[must_use]
+    pub const fn with_cost(mut self, cost: Money) -> Self {
+        self.cost = Some(cost);
         self
     }
 }

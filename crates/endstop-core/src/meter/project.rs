@@ -7,7 +7,7 @@ use crate::policy::OnUnpriced;
 use crate::program::{Part, Program, Projected};
 use crate::units::{Cost, Money, TokenUsage};
 
-/// What a model request may spend at most, as a driver announces it.
+/// What a model request, or a call of a tool with a cost of its own, may spend at most, as a driver announces it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct WorstCase {
@@ -20,12 +20,20 @@ pub(crate) struct WorstCase {
 impl WorstCase {
     /// What the event announces, if it is of that kind.
     pub(crate) const fn of(kind: &EventKind<'_>) -> Option<Self> {
-        let EventKind::Reserve { input_tokens, output_tokens, cost } = *kind else { return None };
-        let cost_picos = match cost {
-            Some(Cost::Known(cost)) => Some(cost.picos()),
-            Some(Cost::Unpriced) | None => None,
-        };
-        Some(Self { input_tokens, output_tokens, cost_picos })
+        match *kind {
+            EventKind::Reserve { input_tokens, output_tokens, cost } => {
+                let cost_picos = match cost {
+                    Some(Cost::Known(cost)) => Some(cost.picos()),
+                    Some(Cost::Unpriced) | None => None,
+                };
+                Some(Self { input_tokens, output_tokens, cost_picos })
+            }
+            EventKind::ToolReserve { cost, held, .. } => {
+                let cost_picos = Some(cost.saturating_add(held).picos());
+                Some(Self { input_tokens: 0, output_tokens: 0, cost_picos })
+            }
+            _ => None,
+        }
     }
 
     /// The money, where it is known under a policy.

@@ -92,9 +92,9 @@ impl Ended {
         self.has_late_response
     }
 
-    /// What was in flight at the end is settled.
-    pub(super) fn settle(&mut self, sight: Sight<'_>) {
-        self.has_late_response |= !self.natural;
+    /// What was in flight at the end is settled: a response of a model, or the cost of a tool.
+    pub(super) fn settle(&mut self, sight: Sight<'_>, is_response: bool) {
+        self.has_late_response |= is_response && !self.natural;
         if let Some(record) = &mut self.record {
             record.settle(sight);
         }
@@ -116,7 +116,9 @@ pub(super) fn refused_text(event: &Event<'_>, steps: u64) -> String {
         EventKind::AttemptBegin { .. } | EventKind::Reserve { .. } => {
             format!("a model request of step {steps}")
         }
-        EventKind::ToolBegin { tool } => format!("a call of `{tool}` in step {steps}"),
+        EventKind::ToolReserve { tool, .. } | EventKind::ToolBegin { tool } => {
+            format!("a call of `{tool}` in step {steps}")
+        }
         EventKind::ChildBegin { depth } => format!("a sub-agent at depth {depth}"),
         _ => String::new(),
     }

@@ -218,7 +218,7 @@ fn without_signals(
 const fn is_beside_wrap_up(kind: &EventKind<'_>, own: bool) -> bool {
     match kind {
         EventKind::StepBegin | EventKind::ChildBegin { .. } => true,
-        EventKind::ToolBegin { .. } => own,
+        EventKind::ToolReserve { .. } | EventKind::ToolBegin { .. } => own,
         _ => false,
     }
 }

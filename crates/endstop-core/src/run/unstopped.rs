@@ -49,6 +49,11 @@ impl UnstoppedRun {
     ///
     /// After a stop the policy decides nothing any more: the caller gives it no further events.
     pub fn take(&mut self, event: &Event<'_>) -> bool {
+        if matches!(event.kind, EventKind::ToolCost { tool, .. } if self.refused.iter().any(|it| it == tool))
+        {
+            // A call that did not begin costs nothing.
+            return false;
+        }
         let refusal = self.refusal_for(event);
         let event = refusal.as_ref().unwrap_or(event);
         let mut directive = self.run.observe(event);

@@ -62,8 +62,10 @@ fn check_bounds(policy: &Policy, events: &[Event<'static>]) -> Result<(), TestCa
             event.kind,
             EventKind::StepBegin | EventKind::AttemptBegin { .. } | EventKind::Reserve { .. }
         );
-        if begins && is_request {
+        if begins && (is_request || matches!(event.kind, EventKind::ToolReserve { .. })) {
             prop_assert!(money < limit(&bounds.cost), "it began at {money}: {event:?}");
+        }
+        if begins && is_request {
             prop_assert!(tokens < limit(&bounds.tokens), "it began at {tokens} tokens: {event:?}");
         }
         if begins {

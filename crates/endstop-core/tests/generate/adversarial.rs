@@ -9,7 +9,7 @@ use endstop_core::{Event, EventKind};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::stream::{cost, reserve, stream, usage};
+use super::stream::{cost, money, reserve, stream, usage};
 use super::vocabulary::{
     AGENTS, ARGUMENTS, FINISHES, GAPS_MS, REPORTED, RESULTS, SIGNALS, TEXTS, TOOLS, WALL_START_MS,
 };
@@ -132,7 +132,10 @@ fn flow() -> impl Strategy<Value = EventKind<'static>> {
             .prop_map(|(usage, cost, finish, tool_calls)| EventKind::Reply {
                 model: None, usage, cost, finish, tool_calls,
             }),
+        1 => (tool(), money(), money())
+            .prop_map(|(tool, cost, held)| EventKind::ToolReserve { tool, cost, held }),
         2 => tool().prop_map(|tool| EventKind::ToolBegin { tool }),
+        1 => (tool(), money()).prop_map(|(tool, cost)| EventKind::ToolCost { tool, cost }),
         2 => (tool(), select(&ARGUMENTS[..]), select(&RESULTS[..]), any::<bool>()).prop_map(
             |(tool, arguments, result, failed)| EventKind::ToolEnd {
                 tool, arguments, result, failed,

@@ -54,8 +54,17 @@ struct AttemptPlan {
 
 #[derive(Clone, Debug)]
 enum CallPlan {
-    Dispatched { tool: &'static str, arguments: &'static str, result: &'static str, failed: bool },
-    Refused { tool: &'static str },
+    Dispatched {
+        tool: &'static str,
+        arguments: &'static str,
+        result: &'static str,
+        failed: bool,
+        /// The declared cost, with what is held beside it, and the settled one.
+        costs: (Option<(Money, Money)>, Option<Money>),
+    },
+    Refused {
+        tool: &'static str,
+    },
 }
 
 /// What may happen between the steps and during one.
@@ -136,9 +145,12 @@ fn attempt(fails: f64) -> impl Strategy<Value = AttemptPlan> {
         })
 }
 
+pub(super) fn money() -> impl Strategy<Value = Money> {
+    select(&COSTS_PICOS[..]).prop_map(Money::from_picos)
+}
+
 pub(super) fn cost() -> impl Strategy<Value = Cost> {
-    let known = select(&COSTS_PICOS[..]).prop_map(|picos| Cost::Known(Money::from_picos(picos)));
-    prop_oneof![40 => known, 1 => Just(Cost::Unpriced)]
+    prop_oneof![40 => money().prop_map(Cost::Known), 1 => Just(Cost::Unpriced)]
 }
 
 /// Amounts that land on a limit, and beside one.
@@ -165,12 +177,14 @@ fn call() -> impl Strategy<Value = CallPlan> {
         select(&ARGUMENTS[..]),
         select(&RESULTS[..]),
         prop::bool::weighted(0.2),
+        (prop::option::weighted(0.3, (money(), money())), prop::option::weighted(0.3, money())),
     )
-        .prop_map(|(tool, arguments, result, failed)| CallPlan::Dispatched {
+        .prop_map(|(tool, arguments, result, failed, costs)| CallPlan::Dispatched {
             tool,
             arguments,
             result,
             failed,
+            costs,
         });
     let refused = select(&TOOLS[..]).prop_map(|tool| CallPlan::Refused { tool });
     prop_oneof![8 => dispatched, 1 => refused]
@@ -277,14 +291,20 @@ impl Layout {
     }
 
     fn begin(&mut self, source: Source, call: &CallPlan) {
-        if let CallPlan::Dispatched { tool, .. } = *call {
+        if let CallPlan::Dispatched { tool, costs: (most, _), .. } = *call {
+            if let Some((cost, held)) = most {
+                self.push(source, EventKind::ToolReserve { tool, cost, held });
+            }
             self.push(source, EventKind::ToolBegin { tool });
         }
     }
 
     fn end(&mut self, source: Source, call: &CallPlan) {
         let kind = match *call {
-            CallPlan::Dispatched { tool, arguments, result, failed } => {
+            CallPlan::Dispatched { tool, arguments, result, failed, costs: (_, settled) } => {
+                if let Some(cost) = settled {
+                    self.push(source, EventKind::ToolCost { tool, cost });
+                }
                 EventKind::ToolEnd { tool, arguments, result, failed }
             }
             CallPlan::Refused { tool } => EventKind::ToolRefused { tool },

@@ -68,6 +68,10 @@ fn reserved(gauge: &Gauge, view: View<'_, '_>) -> Option<Option<u64>> {
     if gauge.own && event.source == Source::Descendant {
         return None;
     }
+    if let EventKind::ToolReserve { cost, held, .. } = event.kind {
+        // A tool has no tokens.
+        return (gauge.id == GaugeId::Cost).then_some(Some(cost.picos() + held.picos()));
+    }
     let EventKind::Reserve { input_tokens, output_tokens, cost } = event.kind else { return None };
     match gauge.id {
         GaugeId::Tokens => Some(Some(input_tokens + output_tokens)),
@@ -105,7 +109,8 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
     match gauge.row().compared {
         Compared::Always => as_it_stands(gauge, view),
         Compared::WhenARequestBegins => {
-            let last = (0..=view.last()).rev().find(|&i| begins_request(view.back_at(i)));
+            let is_money = gauge.id == GaugeId::Cost;
+            let last = (0..=view.last()).rev().find(|&i| spends(view.back_at(i), is_money));
             // Nothing has been spent before the first request.
             last.map_or(Reading::Known(0), |i| as_it_stands(gauge, view.back_at(i)))
         }
@@ -131,12 +136,13 @@ fn reading(gauge: &Gauge, view: View<'_, '_>) -> Reading {
     }
 }
 
-/// Whether a model request would begin, of the run or of a descendant.
-fn begins_request(view: View<'_, '_>) -> bool {
-    matches!(
-        view.judged().kind,
-        EventKind::StepBegin | EventKind::AttemptBegin { .. } | EventKind::Reserve { .. }
-    )
+/// Whether a model request would begin, of the run or of a descendant. Money may be a tool's too.
+fn spends(view: View<'_, '_>, is_money: bool) -> bool {
+    match view.judged().kind {
+        EventKind::StepBegin | EventKind::AttemptBegin { .. } | EventKind::Reserve { .. } => true,
+        EventKind::ToolReserve { .. } => is_money,
+        _ => false,
+    }
 }
 
 /// Whether a count is compared at the event that is judged: between own steps and at the end of every
@@ -274,7 +280,8 @@ fn cost(gauge: &Gauge, view: View<'_, '_>) -> Reading {
     for (_, event) in view.counted().filter(|(_, e)| !gauge.own || e.source == Source::Own) {
         match &event.kind {
             EventKind::Reply { cost: Some(Cost::Known(money)), .. }
-            | EventKind::AttemptFailed { cost: Some(Cost::Known(money)), .. } => {
+            | EventKind::AttemptFailed { cost: Some(Cost::Known(money)), .. }
+            | EventKind::ToolCost { cost: money, .. } => {
                 sum += money.picos();
             }
             EventKind::Reply { .. }

@@ -47,12 +47,16 @@ impl<'l, 'a> View<'l, 'a> {
         Self { shows_reserve: true, ..self }
     }
 
-    /// What the request that is judged may spend; what the next step may spend is not judged.
+    /// What the request or the tool call that is judged may spend; what the next step may spend is not judged.
     pub(crate) fn reserve(self) -> Option<&'l Event<'a>> {
         let event = self.judged();
         let is_request = event.source == Source::Descendant || self.is_in_step();
-        let is_reserve = matches!(event.kind, EventKind::Reserve { .. });
-        (self.shows_reserve && is_request && is_reserve).then_some(event)
+        let is_reserve = match event.kind {
+            EventKind::Reserve { .. } => is_request,
+            EventKind::ToolReserve { .. } => true,
+            _ => false,
+        };
+        (self.shows_reserve && is_reserve).then_some(event)
     }
 
     pub(crate) fn shows_depth(self) -> bool {

@@ -33,7 +33,7 @@ impl Others {
         }
     }
 
-    fn room(self, budget: &Budget) -> Limits {
+    pub(super) fn room(self, budget: &Budget) -> Limits {
         match self {
             Self::Count => budget.room(),
             Self::Ignore => unheld_room(budget),

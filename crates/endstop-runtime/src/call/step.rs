@@ -117,6 +117,15 @@ impl RunHandle {
                 }
                 directive
             }
+            // Something that the call does not draw on is overdrawn. That ends the run before its next model call; the
+            // tools of a reply that was paid for run.
+            Err(refused) if is_tool_in_debt(&refused, kind) => {
+                let directive = self.try_begin(kind, detail);
+                if directive.admits() {
+                    self.budget().charge(one);
+                }
+                directive
+            }
             Err(refused) => {
                 self.node().set_out_of_budget(true);
                 // The cores know the limit of a rule more exactly, and the run whose limit it is stops.
@@ -184,6 +193,11 @@ impl RunHandle {
         };
         self.record(&EventKind::StopRaised { signal }, detail)
     }
+}
+
+/// Whether a tool call is refused only because a budget is overdrawn by something else.
+const fn is_tool_in_debt(refused: &Refused, kind: &EventKind<'_>) -> bool {
+    refused.asked == 0 && matches!(kind, EventKind::ToolBegin { .. })
 }
 
 /// The stop signal of a budget that refused.

@@ -10,7 +10,7 @@ pub struct CostUncertainty {
     pub unpriced: u64,
     /// Whose tokens no provider told.
     pub estimated: u64,
-    /// Of these, calls with an amount that no provider confirmed.
+    /// Calls of models and tools with an amount that was not confirmed. Those of models are among the estimated.
     pub unconfirmed_calls: u64,
     /// The sum of these amounts.
     pub unconfirmed: Money,
@@ -33,6 +33,7 @@ impl CostUncertainty {
         let is_unpriced = match kind {
             EventKind::Reply { cost, .. } => !matches!(cost, Some(Cost::Known(_))),
             EventKind::AttemptFailed { cost, .. } => *cost == Some(Cost::Unpriced),
+            EventKind::ToolCost { .. } => false,
             _ => return,
         };
         self.unpriced = self.unpriced.saturating_add(u64::from(is_unpriced));

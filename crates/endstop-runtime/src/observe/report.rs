@@ -102,7 +102,7 @@ pub struct Totals {
     pub elapsed_ms: u64,
 }
 
-/// What a run cost.
+/// What a run cost: model calls, and tools that cost money of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spend {
     /// Dollars as a decimal.
@@ -113,8 +113,8 @@ pub struct Spend {
     pub unpriced_calls: u64,
     /// Calls whose tokens were counted here, because the provider told none.
     pub estimated_calls: u64,
-    /// The part of it that no provider confirmed, in dollars as a decimal: what calls without reported usage can have
-    /// cost at most.
+    /// The part of it that no provider and no tool confirmed, in dollars as a decimal: what calls without reported usage
+    /// or cost can have cost at most.
     #[serde(default, with = "decimal", skip_serializing_if = "Money::is_zero")]
     pub unconfirmed_usd: Money,
     /// How many calls that part is of.
@@ -149,7 +149,8 @@ const fn is_zero(number: &u64) -> bool {
 pub enum SpendCertainty {
     /// Exactly.
     Known,
-    /// Some of it from tokens that were counted here, or by the policy's rates for calls without a price.
+    /// Some of it from tokens that were counted here, by the policy's rates for calls without a price, or at the declared
+    /// cost of tools that failed.
     Estimate,
     /// At least this: some call has no price.
     LowerBound,
@@ -273,7 +274,7 @@ fn spend_of(run: &Run, settled: Money, tally: &Tally) -> Spend {
     let has_rates = matches!(run.program().policy().on_unpriced, Some(OnUnpriced::Rates(_)));
     let is = if cost.is_none() || (unpriced_calls > 0 && !has_rates) {
         SpendCertainty::LowerBound
-    } else if estimated_calls > 0 || unpriced_calls > 0 {
+    } else if estimated_calls > 0 || unpriced_calls > 0 || doubtful.unconfirmed_calls > 0 {
         SpendCertainty::Estimate
     } else {
         SpendCertainty::Known
@@ -450,7 +451,11 @@ impl Observer for Reporter {
             return;
         }
         let (kind, detail) = (&observation.event.kind, &observation.detail);
-        if !matches!(kind, EventKind::Reply { .. } | EventKind::AttemptFailed { .. }) {
+        let settles = matches!(
+            kind,
+            EventKind::Reply { .. } | EventKind::AttemptFailed { .. } | EventKind::ToolCost { .. }
+        );
+        if !settles {
             return;
         }
         tally(&mut self.lock(), &observation.info.id).own.take(

@@ -273,7 +273,9 @@ fn seen_above<'e>(kind: &EventKind<'e>) -> Option<EventKind<'e>> {
         | EventKind::AttemptBegin { .. }
         | EventKind::AttemptFailed { .. }
         | EventKind::Reply { .. }
+        | EventKind::ToolReserve { .. }
         | EventKind::ToolBegin { .. }
+        | EventKind::ToolCost { .. }
         | EventKind::ToolEnd { .. }
         | EventKind::ToolRefused { .. }
         | EventKind::StepEnd

@@ -79,12 +79,62 @@ fn times(usage: TokenUsage, count: u64) -> TokenUsage {
     }
 }
 
+/// What a tool call can cost at most.
+#[derive(Debug)]
+struct ToolHold {
+    source: Source,
+    tool: String,
+    cost: Money,
+    /// Announced, and not begun.
+    is_ahead: bool,
+}
+
+/// Tools that have begun, or are about to, and have not been charged.
+#[derive(Debug, Default)]
+struct ToolHolds(Vec<ToolHold>);
+
+impl ToolHolds {
+    fn note(&mut self, event: &Event<'_>, was_refused: bool) {
+        let source = event.source;
+        let is_of = |hold: &ToolHold, tool: &str| hold.source == source && hold.tool == tool;
+        match event.kind {
+            EventKind::ToolReserve { tool, cost, .. } if !was_refused => {
+                let hold = ToolHold { source, tool: tool.to_owned(), cost, is_ahead: true };
+                self.0.push(hold);
+                return;
+            }
+            EventKind::ToolBegin { tool } if !was_refused => {
+                let begun = self.0.iter_mut().rfind(|hold| is_of(hold, tool) && hold.is_ahead);
+                begun.into_iter().for_each(|hold| hold.is_ahead = false);
+            }
+            EventKind::ToolCost { tool, cost } => {
+                // A load before this one has charged a call without its name.
+                let is_charged = |hold: &ToolHold| {
+                    let is_of_load = tool.is_empty() && hold.source == source && hold.cost == cost;
+                    is_of(hold, tool) || is_of_load
+                };
+                if let Some(place) = self.0.iter().position(is_charged) {
+                    self.0.swap_remove(place);
+                }
+            }
+            _ => {}
+        }
+        // The event after the announcement lets the call begin, or the call was refused.
+        self.0.retain(|hold| !hold.is_ahead);
+    }
+
+    fn picos(&self) -> u64 {
+        self.0.iter().map(|hold| hold.cost.picos()).fold(0, u64::saturating_add)
+    }
+}
+
 /// Work that is open after the events so far.
 #[derive(Debug, Default)]
 pub(super) struct OpenWork {
     last: Option<(Millis, WallTime)>,
     own: InFlight,
     descendants: InFlight,
+    tool_holds: ToolHolds,
     /// Tools of the run itself that have begun.
     tools: Vec<String>,
     children: u64,
@@ -101,13 +151,15 @@ impl OpenWork {
         Self { is_step_open, ..Self::default() }
     }
 
-    pub(super) fn note(&mut self, event: &Event<'_>, directive: Directive) {
+    /// `was_refused` says that the run did not let it begin when it was recorded.
+    pub(super) fn note(&mut self, event: &Event<'_>, directive: Directive, was_refused: bool) {
         self.last = Some((event.at, event.wall));
         let is_own = event.source == Source::Own;
         // What a person was asked about, or was refused while the run went on, did not begin.
         if matches!(directive, Directive::Pause | Directive::Refuse) && event.kind.is_intention() {
             return;
         }
+        self.tool_holds.note(event, was_refused);
         let out = if is_own { &mut self.own } else { &mut self.descendants };
         match &event.kind {
             EventKind::StepBegin if is_own => self.is_step_open = true,
@@ -117,7 +169,13 @@ impl OpenWork {
                 self.own = InFlight::default();
             }
             EventKind::Reserve { input_tokens, output_tokens, cost } => {
-                out.announce(*input_tokens, *output_tokens, *cost);
+                // Together with what is held for tools, which are charged by themselves.
+                let of_tools = Money::from_picos(self.tool_holds.picos());
+                let cost = match *cost {
+                    Some(Cost::Known(cost)) => Some(Cost::Known(cost.saturating_sub(of_tools))),
+                    other => other,
+                };
+                out.announce(*input_tokens, *output_tokens, cost);
             }
             EventKind::AttemptBegin { next_cost } => out.begin(*next_cost),
             EventKind::Reply { usage, .. } | EventKind::AttemptFailed { usage, .. } => {
@@ -168,6 +226,9 @@ impl OpenWork {
             for _ in 1..out.count {
                 tell(source, EventKind::AttemptFailed { usage: None, cost: None });
             }
+        }
+        for hold in self.tool_holds.0.drain(..).filter(|hold| !hold.is_ahead) {
+            tell(hold.source, EventKind::ToolCost { tool: "", cost: hold.cost });
         }
         for _ in 0..self.children {
             tell(Source::Own, EventKind::ChildEnd);

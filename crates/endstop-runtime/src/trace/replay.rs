@@ -121,18 +121,24 @@ impl Replay {
                 Some(Cost::Known(money)) => money,
                 _ => Money::ZERO,
             };
-            self.take_event(&event, line.estimate, unconfirmed);
+            self.take_event(&event, line.refused, line.estimate, unconfirmed);
         }
     }
 
     /// Takes in the next event.
     pub fn observe(&mut self, event: &Event<'_>) {
-        self.take_event(event, false, Money::ZERO);
+        self.take_event(event, false, false, Money::ZERO);
     }
 
-    fn take_event(&mut self, event: &Event<'_>, is_estimate: bool, unconfirmed: Money) {
+    fn take_event(
+        &mut self,
+        event: &Event<'_>,
+        was_refused: bool,
+        is_estimate: bool,
+        unconfirmed: Money,
+    ) {
         let directive = self.run.observe(event);
-        self.work.note(event, directive);
+        self.work.note(event, directive, was_refused);
         // The usage of a failed attempt is an estimate: no provider told it.
         let is_estimate = match &event.kind {
             EventKind::AttemptFailed { usage, .. } => usage.is_some(),
@@ -147,6 +153,7 @@ impl Replay {
                     self.work.last_usage = usage.or(self.work.last_usage);
                 }
             }
+            EventKind::ToolCost { cost, .. } => self.settle_tool(*cost),
             EventKind::Paused => self.is_paused = true,
             EventKind::Resumed => self.is_paused = false,
             EventKind::Approved { .. } => self.is_approved = true,
@@ -162,18 +169,29 @@ impl Replay {
         self.spent = self.spent.saturating_add(&amounts);
     }
 
+    fn settle_tool(&mut self, cost: Money) {
+        self.spent = self.spent.saturating_add(&Amounts { cost, ..Amounts::ZERO });
+    }
+
     /// Ends what is open, and the pause of a process that is no more.
     #[must_use]
     pub fn finish(mut self) -> Replayed {
         let mut added = self.work.close(&mut self.run);
         for event in &added {
-            if let EventKind::AttemptFailed { usage, cost } = &event.kind {
-                self.settle(*usage, *cost);
-                let worst = match cost {
-                    Some(Cost::Known(cost)) => *cost,
-                    _ => Money::ZERO,
-                };
-                self.uncertainty.take(&event.kind, usage.is_some(), worst);
+            match &event.kind {
+                EventKind::AttemptFailed { usage, cost } => {
+                    self.settle(*usage, *cost);
+                    let worst = match cost {
+                        Some(Cost::Known(cost)) => *cost,
+                        _ => Money::ZERO,
+                    };
+                    self.uncertainty.take(&event.kind, usage.is_some(), worst);
+                }
+                EventKind::ToolCost { cost, .. } => {
+                    self.settle_tool(*cost);
+                    self.uncertainty.take(&event.kind, false, *cost);
+                }
+                _ => {}
             }
         }
         if self.is_paused && self.is_whole {

@@ -216,6 +216,17 @@ impl<'b> Cursor<'b> {
                 let tool = self.name()?;
                 *kind = EventKind::ToolBegin { tool };
             }
+            b't' if self.eat(b"tool_reserve\",\"tool\":\"").is_some() => {
+                let tool = self.name()?;
+                let cost = self.dollars(b",\"cost\":\"")??;
+                let held = self.dollars(b",\"held\":\"")?.unwrap_or(Money::ZERO);
+                *kind = EventKind::ToolReserve { tool, cost, held };
+            }
+            b't' if self.eat(b"tool_cost\",\"tool\":\"").is_some() => {
+                let tool = self.name()?;
+                let cost = self.dollars(b",\"cost\":\"")??;
+                *kind = EventKind::ToolCost { tool, cost };
+            }
             b't' if self.eat(b"tool_end\",\"tool\":\"").is_some() => {
                 let tool = self.name()?;
                 self.eat(b",\"arguments\":\"")?;
@@ -273,6 +284,15 @@ impl<'b> Cursor<'b> {
             None => Cost::Known(self.money()?),
         };
         self.eat(b"\"").map(|()| Some(cost))
+    }
+
+    /// An amount that may be there, with its quotes.
+    fn dollars<const N: usize>(&mut self, key: &[u8; N]) -> Option<Option<Money>> {
+        if self.eat(key).is_none() {
+            return Some(None);
+        }
+        let money = self.money()?;
+        self.eat(b"\"").map(|()| Some(money))
     }
 
     /// Dollars and their decimals; few enough digits that nothing can overflow.

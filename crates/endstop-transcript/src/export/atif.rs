@@ -85,7 +85,7 @@ impl Builder {
         match (&event.kind, event.source) {
             (EventKind::RunBegin { .. } | EventKind::RunEnd { .. } | EventKind::Tick, _) => {}
             // As of `next_cost`: nothing came of it that is not told elsewhere.
-            (EventKind::Reserve { .. }, _) => {}
+            (EventKind::Reserve { .. } | EventKind::ToolReserve { .. }, _) => {}
             (EventKind::ChildBegin { depth }, _) => self.child(*depth, wall),
             (EventKind::ChildEnd, _) => {
                 let last = self.children.iter_mut().rev().find(|child| child.is_open);

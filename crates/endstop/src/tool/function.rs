@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use endstop_core::units::Money;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use schemars::generate::SchemaSettings;
@@ -49,6 +50,7 @@ pub struct FunctionTool {
     run: Function,
     timeout: Option<Duration>,
     can_abort: bool,
+    most: Option<Money>,
 }
 
 impl FunctionTool {
@@ -94,13 +96,52 @@ impl FunctionTool {
 
     fn made(name: String, description: String, parameters: Value, run: Function) -> Self {
         let spec = ToolSpec { name, description, parameters };
-        Self { spec, run, timeout: None, can_abort: true }
+        Self { spec, run, timeout: None, can_abort: true, most: None }
     }
 
     /// Lets a call take this long, and no longer.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
+        self
+    }
+
+    /// Declares the most that one call can cost, beside the tokens of the model ([`Tool::cost_at_most`]).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use endstop::agent::AgentLoop;
+    /// use endstop::core::signal::StopReason;
+    /// use endstop::core::units::Money;
+    /// use endstop::model::{Reply, ScriptedModel};
+    /// use endstop::tool::{FunctionTool, ToolError, ToolOutput};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let cents = |n: u64| Money::from_picos(n * 10_000_000_000);
+    /// // A search costs at most 5 cents, and this one costs 2.
+    /// let search = FunctionTool::without_arguments("search", "Searches.", move |_| async move {
+    ///     Ok::<_, ToolError>(ToolOutput::text("three pages").with_cost(cents(2)))
+    /// });
+    /// # let free = "on_unpriced = { input = \"$0/M\", output = \"$0/M\" }\n";
+    /// # let policy = format!("{free}[stop]\nmoney = \"cost >= $0.10\"\n");
+    /// # let policy = endstop::core::Policy::from_toml(&policy)?;
+    /// let agent = AgentLoop::builder("researcher")
+    ///     .model(ScriptedModel::new("scripted").reply(Reply::call("search", json!({}))).repeat_last())
+    ///     .tool(search.cost_at_most(cents(5)))
+    ///     .policy(policy) // cost >= $0.10, and the model is free
+    ///     .build()?;
+    /// let state = agent.run("Find it.").await?;
+    /// // After three searches 4 cents are left: a fourth does not begin.
+    /// assert_eq!((state.cost(), state.step_count()), (Some(cents(6)), 4));
+    /// assert_eq!(state.stop_reason(), Some(StopReason::CostLimitReached));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn cost_at_most(mut self, cost: Money) -> Self {
+        self.most = Some(cost);
         self
     }
 
@@ -130,6 +171,10 @@ impl Tool for FunctionTool {
     fn can_abort(&self) -> bool {
         self.can_abort
     }
+
+    fn cost_at_most(&self) -> Option<Money> {
+        self.most
+    }
 }
 
 impl fmt::Debug for FunctionTool {
@@ -138,6 +183,7 @@ impl fmt::Debug for FunctionTool {
             .field("spec", &self.spec)
             .field("timeout", &self.timeout)
             .field("can_abort", &self.can_abort)
+            .field("most", &self.most)
             .finish_non_exhaustive()
     }
 }

@@ -43,4 +43,5 @@ mod reopen;
 mod resume;
 mod retry;
 mod support;
+mod tool_cost;
 mod tree;

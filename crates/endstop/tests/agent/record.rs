@@ -83,7 +83,7 @@ impl RunSink for Replay {
 }
 
 /// Runs an agent under a recorder and replays every run; how many there were, and how the root ended.
-async fn check(agent: AgentBuilder, what: &str) -> (usize, Status) {
+pub(crate) async fn check(agent: AgentBuilder, what: &str) -> (usize, Status) {
     let all = All::default();
     let files = all.clone();
     let recorder = Arc::new(TraceRecorder::file_per_run(move |info| {

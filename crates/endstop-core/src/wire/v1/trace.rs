@@ -13,7 +13,6 @@ use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::{Event, Source};
@@ -139,9 +138,23 @@ pub enum Kind<'a> {
         #[serde(default)]
         tool_calls: u32,
     },
+    ToolReserve {
+        #[serde(borrow)]
+        tool: Cow<'a, str>,
+        #[serde(with = "money")]
+        cost: Money,
+        #[serde(default, with = "money", skip_serializing_if = "Money::is_zero")]
+        held: Money,
+    },
     ToolBegin {
         #[serde(borrow)]
         tool: Cow<'a, str>,
+    },
+    ToolCost {
+        #[serde(borrow)]
+        tool: Cow<'a, str>,
+        #[serde(with = "money")]
+        cost: Money,
     },
     ToolEnd {
         #[serde(borrow)]
@@ -262,6 +275,23 @@ fn is_blank(text: &str) -> bool {
     text.is_empty()
 }
 
+mod money {
+    use super::*;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(money: &Money, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&money.to_decimal())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Money, D::Error> {
+        read(&String::deserialize(from)?)
+    }
+
+    pub(super) fn read<E: serde::de::Error>(text: &str) -> Result<Money, E> {
+        text.parse::<Money>().map_err(|error| E::custom(format!("`{text}`: {error}")))
+    }
+}
+
 mod cost {
     use super::*;
 
@@ -283,10 +313,7 @@ mod cost {
         if text == UNPRICED {
             return Ok(Some(Cost::Unpriced));
         }
-        let money = text.parse::<Money>();
-        money
-            .map(|money| Some(Cost::Known(money)))
-            .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
+        money::read(&text).map(|money| Some(Cost::Known(money)))
     }
 }
 

@@ -46,7 +46,11 @@ impl<'a> Kind<'a> {
                 finish: finish.map(text),
                 tool_calls: *tool_calls,
             },
+            EventKind::ToolReserve { tool, cost, held } => {
+                Self::ToolReserve { tool: text(tool), cost: *cost, held: *held }
+            }
             EventKind::ToolBegin { tool } => Self::ToolBegin { tool: text(tool) },
+            EventKind::ToolCost { tool, cost } => Self::ToolCost { tool: text(tool), cost: *cost },
             EventKind::ToolEnd { tool, arguments, result, failed } => Self::ToolEnd {
                 tool: text(tool),
                 arguments: text(arguments),
@@ -126,7 +130,11 @@ impl<'a> Kind<'a> {
                 finish: finish.as_deref(),
                 tool_calls: *tool_calls,
             },
+            Self::ToolReserve { tool, cost, held } => {
+                EventKind::ToolReserve { tool, cost: *cost, held: *held }
+            }
             Self::ToolBegin { tool } => EventKind::ToolBegin { tool },
+            Self::ToolCost { tool, cost } => EventKind::ToolCost { tool, cost: *cost },
             Self::ToolEnd { tool, arguments, result, failed } => {
                 EventKind::ToolEnd { tool, arguments, result, failed: *failed }
             }

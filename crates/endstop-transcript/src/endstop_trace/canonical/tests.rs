@@ -58,7 +58,7 @@ fn usage() -> impl Strategy<Value = Option<TokenUsage>> {
 fn line() -> impl Strategy<Value = (String, bool)> {
     let texts = (text(), text(), prop::option::of(text()));
     let numbers = (number(), prop_oneof![Just(0), number()], any::<bool>(), any::<u32>());
-    (texts, numbers, usage(), cost(), 0..18u8).prop_map(
+    (texts, numbers, usage(), cost(), 0..20u8).prop_map(
         |((a, b, c), (at, wall, flag, count), usage, cost, which)| {
             let kind = match which {
                 0 => EventKind::StepBegin,
@@ -81,6 +81,11 @@ fn line() -> impl Strategy<Value = (String, bool)> {
                 14 => EventKind::ChildEnd,
                 15 => EventKind::ChildBegin { depth: count },
                 16 => EventKind::Reserve { input_tokens: at, output_tokens: wall, cost },
+                17 => EventKind::ToolReserve { tool: "buy", cost: known(cost), held: Money::ZERO },
+                18 if flag => {
+                    EventKind::ToolReserve { tool: "buy", cost: known(cost), held: known(cost) }
+                }
+                18 => EventKind::ToolCost { tool: "buy", cost: known(cost) },
                 _ => EventKind::HandOff { to: &a },
             };
             let is_read = !matches!(kind, EventKind::HandOff { .. });
@@ -89,6 +94,14 @@ fn line() -> impl Strategy<Value = (String, bool)> {
             (serde_json::to_string(&Line::from_event(&event)).unwrap(), is_read)
         },
     )
+}
+
+/// A tool's cost is always known.
+fn known(cost: Option<Cost>) -> Money {
+    match cost {
+        Some(Cost::Known(money)) => money,
+        _ => Money::from_picos(50_000_000_000),
+    }
 }
 
 fn read<'b>(

@@ -27,7 +27,7 @@ use crate::limits::MAX_ANSWER_BYTES;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::{Handoff, Tool, ToolContext, ToolEntry, ToolError, ToolOutput, answers};
-use endstop_runtime::{CancelOn, Waited};
+use endstop_runtime::{CancelOn, OpenToolCall, Waited};
 
 /// A call that runs.
 type Running = BoxFuture<'static, Ran>;
@@ -115,7 +115,7 @@ impl AgentRun {
         let Some(call) = calls.get(place) else { return Flow::On };
         let admitted = self.admit_or_ask(call);
         match beside(&mut batch.running, &mut batch.done, admitted).await {
-            Ok(()) => self.dispatch(batch, place, call).await,
+            Ok(open) => self.dispatch(batch, place, call, open).await,
             Err(Refusal::Paused) => return Flow::Pause,
             Err(Refusal::Failed(outcome, text)) => {
                 // It has begun for the limits: a model that keeps inventing tools or arguments meets them.
@@ -139,10 +139,17 @@ impl AgentRun {
     }
 
     /// Runs an admitted call.
-    async fn dispatch(&mut self, batch: &mut Batch, place: usize, call: &ToolCall) {
+    async fn dispatch(
+        &mut self,
+        batch: &mut Batch,
+        place: usize,
+        call: &ToolCall,
+        open: OpenToolCall,
+    ) {
         self.flush().await;
         if self.flow() == Flow::Stop {
             // What has begun could not be recorded: it must not happen either.
+            open.not_made();
             let text = answers::not_executed(&call.tool, &self.why_stopped());
             let outcome = ToolOutcome::NotExecuted;
             let answered = Answered { outcome, text, took: Duration::ZERO };
@@ -150,13 +157,14 @@ impl AgentRun {
             return self.answered(batch, place, answered).await;
         }
         let agent = Arc::clone(&self.agent);
-        let Some(entry) = agent.tools.get(&call.tool) else { return };
+        let Some(entry) = agent.tools.get(&call.tool) else { return open.not_made() };
         let is_agent = entry.tool.is_agent();
         if is_agent {
             let depth = self.run().info().depth.saturating_add(1);
             let detail = Detail::Child { agent: &call.tool };
             let directive = self.run().try_begin(&EventKind::ChildBegin { depth }, detail);
             if !directive.admits() {
+                open.not_made();
                 let text = self.refused_text(&call.tool);
                 let answered =
                     Answered { outcome: ToolOutcome::Refused, text, took: Duration::ZERO };
@@ -167,13 +175,19 @@ impl AgentRun {
         }
         let begun =
             Begun { at: Instant::now(), is_agent, can_abort: entry.tool.can_abort() || is_agent };
-        batch.running.push(self.run_tool(entry, place, call.clone()));
+        batch.running.push(self.run_tool(entry, place, call.clone(), open));
         if let Some(slot) = batch.begun.get_mut(place) {
             *slot = Some(begun);
         }
     }
 
-    fn run_tool(&self, entry: &ToolEntry, place: usize, call: ToolCall) -> Running {
+    fn run_tool(
+        &self,
+        entry: &ToolEntry,
+        place: usize,
+        call: ToolCall,
+        open: OpenToolCall,
+    ) -> Running {
         let tool = Arc::clone(&entry.tool);
         let context = ToolContext {
             run: self.state.id.clone(),
@@ -181,6 +195,7 @@ impl AgentRun {
             depth: self.run().info().depth,
             cancel: self.run().in_flight(),
             caller: Some(Arc::clone(&self.node) as Arc<dyn Any + Send + Sync>),
+            cost: open.report(),
         };
         let limit = tool.timeout().filter(|_| !tool.is_agent());
         let runs_alone = !tool.can_abort() && !tool.is_agent();
@@ -200,6 +215,8 @@ impl AgentRun {
                     Err(_) => (Ok(ToolOutput::default()), ToolOutcome::TimedOut),
                 },
             };
+            // Here and not with the answer: a call that waits for the amount goes on while a hook or a person takes time.
+            settle(open, &result, outcome);
             Ran { place, result, outcome, took: begun.elapsed() }
         }
         .boxed()
@@ -373,6 +390,18 @@ fn capped(mut text: String) -> String {
         ));
     }
     text
+}
+
+/// Settles what a call cost. One whose future is dropped is settled by that.
+fn settle(open: OpenToolCall, result: &Result<ToolOutput, ToolError>, outcome: ToolOutcome) {
+    match result {
+        Ok(output) if outcome == ToolOutcome::Succeeded && !output.is_failed => {
+            open.succeeded(output.cost);
+        }
+        Ok(output) => open.failed(output.cost),
+        Err(ToolError::Stop(_)) => open.succeeded(None),
+        Err(ToolError::Failed(_)) => open.failed(None),
+    }
 }
 
 /// Runs a tool; a panic of it is a failure of the call.

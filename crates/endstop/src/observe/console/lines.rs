@@ -13,7 +13,7 @@ use endstop_core::{Run, Truth};
 use super::super::text::{clean_to, money, took};
 use super::super::{Detail, Observation, clean};
 use super::kind::{Kind, Line};
-use super::tool::{calling, tool_end, tool_refused};
+use super::tool::{calling, tool_cost, tool_end, tool_refused};
 use super::{Options, Time};
 use endstop_runtime::ledger::Budget;
 
@@ -56,6 +56,7 @@ impl Seen {
                 None
             }
             EventKind::ToolBegin { tool } => calling(options, observation, tool),
+            EventKind::ToolCost { tool, cost } => Some(tool_cost(&observation.detail, tool, *cost)),
             EventKind::ToolEnd { tool, result, failed, .. } => {
                 self.tool_calls += 1;
                 self.errors += u64::from(*failed);

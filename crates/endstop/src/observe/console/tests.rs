@@ -251,3 +251,17 @@ fn runs_that_never_end_do_not_pile_up() {
     }
     assert_eq!(observer.lock().len(), MAX_OBSERVED_RUNS);
 }
+
+#[test]
+fn a_tools_own_cost_has_a_line() {
+    let (observer, shared) = console();
+    let mut play = Play::new(&observer, ID, policy("steps >= 10"));
+    let cost = "0.05".parse().unwrap();
+    for unconfirmed in [Money::ZERO, cost] {
+        let detail = Detail::ToolCost { unconfirmed };
+        play.tell(1, EventKind::ToolCost { tool: "search", cost }, detail);
+    }
+    let text = shared.text();
+    assert!(text.contains("search costs $0.05\n"), "{text}");
+    assert!(text.contains("search costs $0.05, unconfirmed\n"), "{text}");
+}

@@ -1,11 +1,12 @@
 //! What the console says of tool calls.
 
-use super::super::text::{clean_to, took};
+use super::super::text::{clean_to, money, took};
 use super::super::{Detail, Observation};
 use super::Options;
 use super::kind::{Kind, Line};
 use super::lines::NAME;
 use crate::message::ToolOutcome;
+use endstop_core::units::Money;
 
 /// Columns of the arguments of a tool call.
 const ARGUMENTS: usize = 120;
@@ -25,6 +26,11 @@ pub(super) fn calling(
         _ => String::new(),
     };
     Some(Line::new(Kind::Tool, format!("Calling {}{arguments}", clean_to(tool, NAME))))
+}
+
+pub(super) fn tool_cost(detail: &Detail<'_>, tool: &str, cost: Money) -> Line {
+    let doubt = if detail.unconfirmed().is_zero() { "" } else { ", unconfirmed" };
+    Line::new(Kind::Tool, format!("{} costs {}{doubt}", clean_to(tool, NAME), money(cost)))
 }
 
 pub(super) fn tool_end(

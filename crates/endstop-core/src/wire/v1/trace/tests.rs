@@ -25,7 +25,8 @@ fn every_kind_is_read_as_it_was_written() {
     let signal = StopSignal::new(StopReason::ErrorForbade).with_message("disk full");
     let usage =
         TokenUsage { input: 1, cache_read: 2, cache_write: 3, cache_write_1h: 4, output: 5 };
-    let cost = Some(Cost::Known(Money::from_picos(1)));
+    let picos = Money::from_picos;
+    let cost = Some(Cost::Known(picos(1)));
     for kind in [
         EventKind::RunBegin { agent: Some("planner"), depth: 2 },
         EventKind::UserMessage,
@@ -43,7 +44,10 @@ fn every_kind_is_read_as_it_was_written() {
             tool_calls: 3,
         },
         EventKind::Reply { model: None, usage: None, cost: None, finish: None, tool_calls: 0 },
+        EventKind::ToolReserve { tool: "search", cost: picos(7), held: picos(1) },
+        EventKind::ToolReserve { tool: "search", cost: picos(7), held: Money::ZERO },
         EventKind::ToolBegin { tool: "read" },
+        EventKind::ToolCost { tool: "search", cost: picos(9_000_000_000_000_000_000) },
         EventKind::ToolEnd { tool: "read", arguments: "{\"a\":1}", result: "\u{0}", failed: true },
         EventKind::ToolRefused { tool: "rm" },
         EventKind::StepEnd,
@@ -136,4 +140,18 @@ fn version_1_of_the_trace_is_read_for_ever() {
         assert_eq!(serde_json::to_string(&line).unwrap(), text);
         assert_eq!(Line::from_event(&line.as_event()), line);
     }
+}
+
+#[test]
+fn a_tools_cost_is_written_in_dollars() {
+    for text in [
+        r#"{"at":952,"event":"tool_reserve","tool":"search","cost":"0.05","held":"0.02"}"#,
+        r#"{"at":953,"descendant":true,"event":"tool_reserve","tool":"search","cost":"0.05"}"#,
+        r#"{"at":960,"unconfirmed":"0.05","event":"tool_cost","tool":"search","cost":"0.05"}"#,
+    ] {
+        let line: Line<'_> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&line).unwrap(), text);
+    }
+    let wrong = r#"{"at":960,"event":"tool_cost","tool":"search","cost":"unpriced"}"#;
+    assert!(serde_json::from_str::<Line<'_>>(wrong).is_err());
 }

@@ -1,13 +1,17 @@
 //! Whether a tool call may begin.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::event::EventKind;
 use endstop_core::run::Directive;
+use endstop_core::units::Money;
+use endstop_runtime::{CancelOn, OpenToolCall, ToolNotBegun};
 
 use super::super::{About, AgentRun, Flow};
 use crate::agent::hooks::Trigger;
+use crate::limits::ADMISSION_RECHECK;
 use crate::message::{ToolCall, ToolOutcome};
 use crate::observe::Detail;
 use crate::tool::answers;
@@ -22,7 +26,7 @@ pub(super) enum Refusal {
 
 impl AgentRun {
     /// As [`AgentRun::admit`]; a person is asked first where one can be.
-    pub(super) async fn admit_or_ask(&mut self, call: &ToolCall) -> Result<(), Refusal> {
+    pub(super) async fn admit_or_ask(&mut self, call: &ToolCall) -> Result<OpenToolCall, Refusal> {
         self.checkpoint().await;
         loop {
             match self.admit(call).await {
@@ -37,7 +41,7 @@ impl AgentRun {
     }
 
     /// Whether the call may begin: tool, arguments, hooks, limits, in this order.
-    async fn admit(&mut self, call: &ToolCall) -> Result<(), Refusal> {
+    async fn admit(&mut self, call: &ToolCall) -> Result<OpenToolCall, Refusal> {
         match self.flow() {
             // Hooks see the call once it can begin.
             Flow::On if self.run().pause_request().is_none() => {}
@@ -70,7 +74,30 @@ impl AgentRun {
         {
             return Err(refusal);
         }
-        self.begin_tool_call(call)
+        self.begin_with_cost(call, entry.tool.cost_at_most()).await
+    }
+
+    /// Begins a call once those in flight leave enough for the most that it can cost. They come to their end meanwhile.
+    async fn begin_with_cost(
+        &mut self,
+        call: &ToolCall,
+        most: Option<Money>,
+    ) -> Result<OpenToolCall, Refusal> {
+        loop {
+            let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
+            match self.run().begin_tool_call_at_most(&call.tool, most, detail) {
+                Ok(open) => return Ok(open),
+                Err(ToolNotBegun::Refused(directive)) => return Err(self.refusal(call, directive)),
+                Err(ToolNotBegun::OthersHold) => {}
+            }
+            let mut moment = pin!(tokio::time::sleep(ADMISSION_RECHECK));
+            self.run().wait(&mut moment, CancelOn::Any).await;
+            match self.checkpoint().await {
+                Flow::On => {}
+                Flow::Pause => return Err(Refusal::Paused),
+                Flow::Stop => return Err(self.not_executed(&call.tool)),
+            }
+        }
     }
 
     /// Why a sub-agent may not begin. Asked before the call counts: what is refused was not dispatched, and
@@ -79,22 +106,20 @@ impl AgentRun {
         let depth = self.run().info().depth.saturating_add(1);
         let begin = EventKind::ChildBegin { depth };
         let directive = self.run().refusal_of(&begin, Detail::Child { agent: &call.tool })?;
-        Some(match directive {
-            Directive::Pause => Refusal::Paused,
-            _ => Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)),
-        })
+        Some(self.refusal(call, directive))
     }
 
     fn begin_tool_call(&mut self, call: &ToolCall) -> Result<(), Refusal> {
         let detail = Detail::Tool { call, outcome: None, took: Duration::ZERO };
         let directive = self.run().begin_tool_call(&call.tool, detail);
-        if directive.admits() {
-            return Ok(());
-        }
-        Err(match directive {
+        if directive.admits() { Ok(()) } else { Err(self.refusal(call, directive)) }
+    }
+
+    fn refusal(&self, call: &ToolCall, directive: Directive) -> Refusal {
+        match directive {
             Directive::Pause => Refusal::Paused,
             _ => Refusal::Answer(ToolOutcome::Refused, self.refused_text(&call.tool)),
-        })
+        }
     }
 
     /// Which limit refused the call, for the model.
