@@ -165,6 +165,11 @@ impl Tallies {
         self.overflowed |= !(fits && share_fits);
     }
 
+    /// Settles what a tool cost.
+    pub(crate) fn spend(&mut self, own: bool, money: Money) {
+        self.settle(own, None, Charge::Known(money));
+    }
+
     /// A reply came without its tokens: unknown, not zero.
     pub(crate) const fn miss_tokens(&mut self, own: bool) {
         self.total.tokens_unknown = true;
