@@ -36,6 +36,7 @@ pub static FORMATS: &[Format] = &[
         }],
         parent: Some(claude_code::parent),
         companions: Some(claude_code::companions),
+        beside: &[".meta.json", "sessions-index.json"],
         ..Format::new(
             "claude-code",
             "Claude Code sessions, `~/.claude/projects/<folder>/<session>.jsonl`",
@@ -64,6 +65,7 @@ pub static FORMATS: &[Format] = &[
         parent: Some(gemini_cli::parent),
         companions: Some(gemini_cli::companions),
         shadowed_by: Some(gemini_cli::shadowed_by),
+        beside: &["logs.json"],
         ..Format::new(
             "gemini-cli",
             "Gemini CLI sessions, `~/.gemini/tmp/<project>/chats/session-*.json` and `.jsonl`",
@@ -231,6 +233,7 @@ pub struct Format {
     parent: Option<fn(&Path, &Head<'_>) -> Option<PathBuf>>,
     companions: Option<fn(&Path) -> Vec<PathBuf>>,
     shadowed_by: Option<fn(&Path) -> Option<PathBuf>>,
+    beside: &'static [&'static str],
     pieces: Option<fn(&Part, u64) -> Vec<Part>>,
     read: Reader,
 }
@@ -255,6 +258,7 @@ impl Format {
             parent: None,
             companions: None,
             shadowed_by: None,
+            beside: &[],
             pieces: None,
             read,
         }
@@ -312,6 +316,12 @@ impl Format {
     #[must_use]
     pub fn shadowed_by(&self, path: &Path) -> Option<PathBuf> {
         (self.shadowed_by?)(path)
+    }
+
+    /// How the names of files end that the tool keeps beside its transcripts and that hold no run.
+    #[must_use]
+    pub const fn beside(&self) -> &'static [&'static str] {
+        self.beside
     }
 
     /// The file in pieces of about this many bytes or more, to be read on several threads: read one after

@@ -89,7 +89,7 @@ mod writer;
 use endstop_core::Event;
 use endstop_price::PriceTable;
 
-pub use discover::{DiscoverError, Found, default_homes, walk};
+pub use discover::{DiscoverError, Found, default_homes, detect, walk};
 pub use endstop_price::CostIs;
 pub use formats::{FORMATS, Format, Home, format};
 pub use head::Head;

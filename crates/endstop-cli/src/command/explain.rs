@@ -10,7 +10,9 @@ use endstop_price::PriceTable;
 use endstop_replay::{Explained, Options, explain};
 use serde_json::json;
 
-use super::replay::input::{prices, transcripts, warn_folded, with_prices};
+use super::replay::input::{
+    Recordings, nothing_read, prices, recordings, warn_folded, with_prices,
+};
 use crate::error::{CliError, causes};
 use crate::policy_source::{load_expression, load_file};
 
@@ -27,7 +29,7 @@ seen and how much was left.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// The transcript
+    /// The transcript; `-` is standard input
     #[arg(value_name = "TRANSCRIPT")]
     path: PathBuf,
     /// The policy file (TOML)
@@ -66,7 +68,8 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     let outcomes = BTreeMap::new();
     let options =
         Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1, as_live: args.as_live };
-    let (transcripts, mut warnings, _) = transcripts(std::slice::from_ref(&args.path))?;
+    let paths = std::slice::from_ref(&args.path);
+    let Recordings { transcripts, mut warnings, .. } = recordings(paths);
     let mut shown = 0u64;
     for transcript in &transcripts {
         let (runs, said) =
@@ -85,7 +88,7 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
             Err(CliError::new(format!("there is no run `{id}` in `{}`", args.path.display()))
                 .with_hint("`endstop replay --per-run PATH` lists the runs"))
         }
-        (None, 0) => Err(CliError::new(format!("there is no run in `{}`", args.path.display()))),
+        (None, 0) => Err(nothing_read(paths)),
         _ => Ok(ExitCode::SUCCESS),
     }
 }

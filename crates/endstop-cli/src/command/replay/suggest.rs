@@ -9,7 +9,7 @@ use endstop_replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, sugg
 use serde_json::{Value, json};
 
 use super::measure::{Measure, of, percent};
-use super::{Inputs, ReplayArgs};
+use super::{Inputs, ReplayArgs, has_read};
 use crate::error::CliError;
 use crate::output::{self, count, counted};
 
@@ -28,9 +28,8 @@ pub(super) fn run(
         inputs.with_progress(|done| suggest(&inputs.transcripts, &options, share, done));
     let suggested = suggested.map_err(|error| CliError::new(error.to_string()))?;
     if suggested.runs.is_empty() {
-        return Err(CliError::new("there are no runs to suggest limits from").with_hint(
-            "name files or directories of transcripts; `endstop replay --formats` lists what is read",
-        ));
+        inputs.tell_nothing(&suggested.warnings, args.json, out)?;
+        return has_read(args, 0);
     }
     if args.json {
         writeln!(out, "{}", to_json(&suggested, inputs))?;

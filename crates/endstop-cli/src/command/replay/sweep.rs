@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Row};
 use super::measure::{Measure, of, percent};
-use super::{Inputs, ReplayArgs};
+use super::{Inputs, ReplayArgs, has_read};
 use crate::error::CliError;
 use crate::output::{self, count, counted, table};
 use crate::policy_source::{load_expression, load_text, read_file};
@@ -57,9 +57,13 @@ pub(super) fn run(
     }
     if args.json {
         writeln!(out, "{}", to_json(&rows, inputs, &compared))?;
-        return Ok(ExitCode::SUCCESS);
+        return has_read(args, compared.runs.len() as u64);
     }
     inputs.tell_of_sample();
+    if compared.runs.is_empty() {
+        inputs.warn(&compared.runs, &compared.warnings);
+        return has_read(args, 0);
+    }
     writeln!(out, "{answer}\n\n{}", rows_table(&rows, measure))?;
     out.flush()?;
     inputs.warn(&compared.runs, &compared.warnings);
