@@ -28,3 +28,6 @@ pub(crate) const MAX_PIPED_BYTES: usize = 512 << 20;
 
 /// The most paths that an error names: a shell may have put thousands in place of one pattern.
 pub(crate) const MAX_NAMED_PATHS: usize = 3;
+
+/// The most models without a price that a warning names; `--json` has all of them.
+pub(crate) const MAX_NAMED_MODELS: usize = 5;

@@ -242,6 +242,104 @@ fn standard_input_is_a_transcript_like_any_other() {
     }
 }
 
+/// A session of so many calls of this model, a thousand tokens each.
+fn session(id: &str, model: &str, calls: u64) -> String {
+    let head = |kind: &str, at: u64| {
+        format!(
+            "{{\"type\":\"{kind}\",\"sessionId\":\"{id}\",\"timestamp\":\"2026-11-01T00:00:{at:02}Z\","
+        )
+    };
+    let mut text =
+        format!("{}\"message\":{{\"role\":\"user\",\"content\":\"hi\"}}}}\n", head("user", 0));
+    for call in 1..=calls {
+        text.push_str(&format!(
+            "{}\"requestId\":\"r{call}\",\"message\":{{\"id\":\"m{call}\",\"role\":\"assistant\",\"model\":\"{model}\",\
+             \"content\":[{{\"type\":\"text\",\"text\":\"step {call}\"}}],\
+             \"usage\":{{\"input_tokens\":1000,\"output_tokens\":0}}}}}}\n",
+            head("assistant", call)
+        ));
+    }
+    text
+}
+
+/// The directory of a test with these files in it.
+fn files(name: &str, files: &[(&str, &str)]) -> String {
+    let directory = place(name);
+    let _ = std::fs::remove_dir_all(&directory);
+    for (name, text) in files {
+        let path = Path::new(&directory).join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    directory
+}
+
+#[test]
+fn no_headline_sweep_or_suggestion_rests_on_calls_without_a_price() {
+    let (priced, unpriced) = (session("s1", "claude-sonnet-4-5", 9), session("s2", "acme-9", 9));
+    let directory = files("unpriced", &[("s1.jsonl", &priced), ("s2.jsonl", &unpriced)]);
+    let report = json(&["replay", "--json", "--stop", "steps >= 3", &directory]);
+    assert_eq!(
+        report["unpriced"],
+        serde_json::json!({"runs": 1, "calls": 9, "models": ["acme-9"]})
+    );
+    assert_eq!(report["per_run"][1]["unpriced_calls"], 9);
+    let output = endstop(&["replay", "--stop", "steps >= 3", &directory]);
+    // Nine calls of $0.003 each, of the run that has prices.
+    assert!(
+        stdout(&output).contains("stopped 2 of 2 runs, saved $0.02 of $0.03"),
+        "{}",
+        stdout(&output)
+    );
+    let said = stderr(&output);
+    assert!(said.contains("1 of 2 runs with 9 calls without a price (`acme-9`)"), "{said}");
+
+    // A rule on money would stop that run at its first call: it is not testable there.
+    let sweep = json(&["replay", "--json", "--sweep", "cost=$0.01", &directory]);
+    let effect = &sweep["sweep"][0]["effect"];
+    assert_eq!((&effect["stopped"], &effect["not_testable"]), (&1.into(), &1.into()));
+    assert_eq!((&effect["cost_usd"], &sweep["unpriced"]["calls"]), (&"0.027".into(), &9.into()));
+    let suggested = json(&["replay", "--json", "--suggest", &directory]);
+    let rules = suggested["suggestion"]["rules"].as_array().unwrap();
+    let cost = rules.iter().find(|rule| rule["id"] == "cost").unwrap();
+    assert_eq!(cost["effect"]["not_testable"], 1);
+    assert!(
+        suggested["policy"]
+            .as_str()
+            .unwrap()
+            .contains("# 1 of 2 runs with 9 calls without a price")
+    );
+
+    // Without any price, what is saved is told in tokens.
+    let file = format!("{directory}/s2.jsonl");
+    let said = stdout(&endstop(&["replay", "--quiet", "--stop", "steps >= 3", &file]));
+    assert!(said.contains("saved 6.0k of 9.0k tokens"), "{said}");
+}
+
+#[test]
+fn runs_of_equal_ids_are_told_apart_by_their_files() {
+    let (short, long) =
+        (session("s1", "claude-sonnet-4-5", 2), session("s1", "claude-sonnet-4-5", 9));
+    let directory = files("equal", &[("a/s1.jsonl", &short), ("b/s1.jsonl", &long)]);
+    let report = json(&["replay", "--json", &directory]);
+    let of = |run: usize| report["per_run"][run]["file"].as_str().unwrap().to_owned();
+    assert!(of(0).ends_with("a/s1.jsonl") && of(1).ends_with("b/s1.jsonl"), "{} {}", of(0), of(1));
+
+    let outcomes = format!("{directory}/outcomes.txt");
+    std::fs::write(&outcomes, "{\"s1\": true}").unwrap();
+    let arguments = ["replay", "--stop", "steps >= 5", "--per-run", "--outcomes", &outcomes];
+    let output = endstop(&[&arguments, [directory.as_str()].as_slice()].concat());
+    let said = stderr(&output);
+    assert!(
+        said.contains("1 of 1 outcome are of more than one run each, such as `s1` of `"),
+        "{said}"
+    );
+    // The table breaks long names over lines.
+    assert!(stdout(&output).matches("s1 (").count() == 2, "{}", stdout(&output));
+    let explained = stdout(&endstop(&["explain", &directory, "--stop", "steps >= 5"]));
+    assert!(explained.contains("in ") && explained.contains("b/s1.jsonl"), "{explained}");
+}
+
 #[test]
 fn charts_are_files_that_fetch_nothing() {
     for name in ["chart.svg", "chart.html"] {

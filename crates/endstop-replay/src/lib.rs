@@ -68,7 +68,7 @@ pub use compare::{Comparison, Effect, compare};
 pub use counterfactual::StopPoint;
 pub use drift::{Baseline, BaselineError, Change, Figure, Group, Unit, drift};
 pub use limits::{MAX_CANDIDATES, MAX_HEADROOM};
-pub use report::{Outcomes, Report, RuleReport, RunReport, warning_json};
+pub use report::{Outcomes, Report, RuleReport, RunReport, Unpriced, warning_json};
 pub use suggest::{FOLDS, Proposed, SuggestedRule, Suggestion, suggest};
 pub use sweep::{Candidate, Sweep, SweepError, candidates};
 pub use usage::{KindUsage, ModelUsage, ToolUsage, Usage};

@@ -150,7 +150,7 @@ impl<'a> Recorder<'a> {
 impl RunSink for Recorder<'_> {
     fn begin(&mut self, header: &RunHeader<'_>) {
         self.end_run(&UNFINISHED);
-        let mut report = RunReport::new(header.id, header.format);
+        let mut report = RunReport::new(header.id, header.format, header.file);
         report.model = header.model.map(str::to_owned);
         self.current = Some(Replaying {
             report,
@@ -209,9 +209,13 @@ impl Replaying {
                 self.report.steps += 1;
                 return;
             }
-            EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
+            EventKind::Reply { model, usage, cost, .. } => {
+                if let Some(Cost::Unpriced) = cost {
+                    self.report.unpriced(*model);
+                }
                 (usage, cost)
             }
+            EventKind::AttemptFailed { usage, cost } => (usage, cost),
             _ => return,
         };
         if let Some(usage) = usage {

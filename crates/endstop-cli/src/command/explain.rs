@@ -77,7 +77,7 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
         warnings.extend(said);
         for explained in runs.iter().filter(|e| args.run.as_ref().is_none_or(|id| *id == e.run.id))
         {
-            show(explained, args.json, shown > 0, out)?;
+            show(explained, args.json, shown > 0, transcripts.len() > 1, out)?;
             shown += 1;
         }
     }
@@ -97,6 +97,7 @@ fn show(
     explained: &Explained,
     as_json: bool,
     not_first: bool,
+    with_file: bool,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let run = &explained.run;
@@ -109,6 +110,9 @@ fn show(
     }
     let model = run.model.as_deref().map_or_else(String::new, |model| format!(", {model}"));
     writeln!(out, "run {} ({}{model})", run.id, run.format)?;
+    if with_file {
+        writeln!(out, "in {}", run.file)?;
+    }
     match run.stopped_at_step {
         Some(step) => writeln!(out, "would have been stopped at step {step} of {}", run.steps)?,
         None => writeln!(out, "would not have been stopped; this is the record at its end")?,

@@ -24,6 +24,7 @@ use crate::error::{CliError, causes};
 use crate::output;
 use crate::policy_source::{load_expression, load_file, load_text};
 use input::{Recordings, nothing_read, outcomes, prices, recordings, warn_folded, with_prices};
+use measure::without_price;
 
 /// The policy that is replayed where none is given and nobody said which runs to count.
 const DEFAULT_POLICY: &str = include_str!("../../data/default-policy.toml");
@@ -165,6 +166,17 @@ impl Inputs {
 
     /// What comes after the answer: warnings, each kind once.
     fn warn(&self, runs: &[RunReport], more: &[endstop_transcript::Warning]) {
+        self.warn_of_outcomes(runs);
+        if let Some(unpriced) = without_price(runs) {
+            output::warn(&unpriced);
+        }
+        let all: Vec<endstop_transcript::Warning> =
+            self.warnings.iter().chain(more).cloned().collect();
+        warn_folded(&all);
+    }
+
+    /// Outcomes that are of no run, or of more than one.
+    fn warn_of_outcomes(&self, runs: &[RunReport]) {
         let known: BTreeSet<&str> = runs.iter().map(|run| run.id.as_str()).collect();
         let mut strange = self.outcomes.keys().filter(|id| !known.contains(id.as_str()));
         if let Some(first) = strange.next() {
@@ -174,9 +186,18 @@ impl Inputs {
                 output::counted(self.outcomes.len() as u64, "outcome"),
             ));
         }
-        let all: Vec<endstop_transcript::Warning> =
-            self.warnings.iter().chain(more).cloned().collect();
-        warn_folded(&all);
+        let shared = text::shared_ids(runs);
+        let mut several = self.outcomes.keys().filter(|id| shared.contains(id.as_str()));
+        if let Some(first) = several.next() {
+            let files: Vec<&str> =
+                runs.iter().filter(|run| run.id == *first).map(|run| run.file.as_str()).collect();
+            output::warn(&format!(
+                "{} of {} are of more than one run each, such as `{first}` of `{}`",
+                output::count(several.count() as u64 + 1),
+                output::counted(self.outcomes.len() as u64, "outcome"),
+                files.into_iter().take(2).collect::<Vec<_>>().join("` and `"),
+            ));
+        }
     }
 
     /// What an answer about runs says if there are none: the warnings alone.
@@ -239,6 +260,7 @@ fn one_policy(
     if args.json {
         report.warnings = [inputs.warnings.as_slice(), &report.warnings].concat();
         writeln!(out, "{}", report.to_json())?;
+        inputs.warn_of_outcomes(&report.per_run);
         return has_read(args, report.runs);
     }
     inputs.tell_of_sample();

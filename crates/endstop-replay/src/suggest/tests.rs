@@ -17,7 +17,7 @@ fn runs(lengths: &[(u64, bool)]) -> Comparison {
     let times = |steps: u64| Money::from_picos(cent.picos() * steps);
     let mut comparison = Comparison::default();
     for (index, (length, succeeded)) in lengths.iter().enumerate() {
-        let mut run = RunReport::new(&format!("run-{index}"), "endstop");
+        let mut run = RunReport::new(&format!("run-{index}"), "endstop", "runs.jsonl");
         (run.steps, run.outcome, run.known_cost) = (*length, Some(*succeeded), times(*length));
         (run.cost, run.cost_is) = (Some(times(*length)), CostIs::Billed);
         let mut cuts: Vec<Option<StopPoint>> = vec![None; all];

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use endstop::core::Policy;
-use endstop_replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, suggest};
+use endstop_replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, Unpriced, suggest};
 use serde_json::{Value, json};
 
-use super::measure::{Measure, of, percent};
+use super::measure::{Measure, of, percent, without_price};
 use super::{Inputs, ReplayArgs, has_read};
 use crate::error::CliError;
 use crate::output::{self, count, counted};
@@ -51,6 +51,7 @@ fn to_json(suggested: &Suggestion, inputs: &Inputs) -> Value {
         "version": 1,
         "suggestion": suggested,
         "policy": policy_file(suggested),
+        "unpriced": Unpriced::of(&suggested.runs),
         "warnings": warnings.map(endstop_replay::warning_json).collect::<Vec<_>>(),
     })
 }
@@ -102,6 +103,9 @@ fn head(suggested: &Suggestion, measure: Measure) -> String {
             "# No run's outcome is known, so every run counts as one that must not be lost; --outcomes FILE tells\n\
              # which ones failed, and lets limits be tighter.\n",
         );
+    }
+    if let Some(unpriced) = without_price(&suggested.runs) {
+        let _ = writeln!(text, "# {unpriced}.");
     }
     let _ = writeln!(text, "#\n# All rules together:\n{}", figures(all, measure).trim_end());
     if let Some(note) = too_few(all, suggested.lose_at_most) {

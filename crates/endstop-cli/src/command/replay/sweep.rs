@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use endstop::core::Policy;
 use endstop::core::policy::{Action, Rule};
-use endstop_replay::{Candidate, Comparison, RunReport, Sweep, SweepError, candidates, compare};
+use endstop_replay::{
+    Candidate, Comparison, RunReport, Sweep, SweepError, Unpriced, candidates, compare,
+};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Row};
@@ -214,6 +216,7 @@ fn to_json(rows: &[Row], inputs: &Inputs, compared: &Comparison) -> Value {
     json!({
         "version": 1,
         "sweep": rows.iter().map(row).collect::<Vec<_>>(),
+        "unpriced": Unpriced::of(&compared.runs),
         "warnings": warnings.map(endstop_replay::warning_json).collect::<Vec<_>>(),
     })
 }
