@@ -226,12 +226,24 @@ impl Walk {
             Ok(_) => match self.file(path) {
                 Err(error) => self.warnings.push(Warning::unreadable(&name, &error)),
                 Ok(Look::Known(format)) => {
+                    self.whole_of(path, format);
                     for companion in format.companions(path) {
                         self.companion(&companion, path);
                     }
                 }
                 Ok(_) => self.warnings.push(Warning::unknown_format(&name)),
             },
+        }
+    }
+
+    /// A file that is read as a part of another one wherever that is there brings it along, with its other parts.
+    fn whole_of(&mut self, path: &Path, format: &Format) {
+        let parent = self.items.last().filter(|item| item.path == path && format.joins());
+        let Some(parent) = parent.and_then(|item| item.parent.clone()) else { return };
+        if let Ok(Look::Known(format)) = self.file(&parent) {
+            for companion in format.companions(&parent) {
+                self.companion(&companion, &parent);
+            }
         }
     }
 

@@ -131,6 +131,26 @@ fn unknown_files_of_a_directory_are_one_counted_warning_that_names_the_largest()
     assert!(text.ends_with("session.db: not read, of no known format (and 21 other files)"));
 }
 
+/// The conversation of a task is read with the bill that lies beside it, whichever of the two is named.
+#[test]
+fn a_part_that_is_named_brings_its_whole_along() {
+    let directory = Directory::new("whole");
+    let bill = r#"[{"ts":1793700000000,"type":"say","say":"task","text":"hi"}]"#;
+    let talk = r#"[{"role":"user","content":[{"type":"tool_result","tool_use_id":"x"}]}]"#;
+    let bill = directory.put("tasks/1/ui_messages.json", bill);
+    let talk = directory.put("tasks/1/api_conversation_history.json", talk);
+    let expected = [(
+        "tasks/1/ui_messages.json".to_owned(),
+        "cline",
+        vec!["tasks/1/api_conversation_history.json".to_owned()],
+    )];
+    for paths in [vec![directory.0.clone()], vec![bill.clone()], vec![talk.clone()]] {
+        assert_eq!(shape(&directory, &walk(&paths).unwrap()), expected, "{paths:?}");
+    }
+    fs::remove_file(bill).unwrap();
+    assert_eq!(walk(&[talk]).unwrap().transcripts[0].format.id(), "anthropic-messages");
+}
+
 #[test]
 fn a_directory_without_a_transcript_says_so() {
     let directory = Directory::new("empty");
@@ -176,16 +196,19 @@ fn homes_follow_the_environment() {
         let homes = homes_from(|name| pairs.get(name).map(OsString::from));
         homes.iter().map(|home| home.to_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(
-        with(&[("HOME", "/h")]),
-        [
-            "/h/.claude/projects",
-            "/h/.config/claude/projects",
-            "/h/.codex/sessions",
-            "/h/.codex/archived_sessions",
-            "/h/.gemini/tmp"
-        ]
-    );
+    let below_home = with(&[("HOME", "/h")]);
+    for expected in [
+        "/h/.claude/projects",
+        "/h/.config/claude/projects",
+        "/h/.codex/sessions",
+        "/h/.codex/archived_sessions",
+        "/h/.gemini/tmp",
+        "/h/.qwen/projects",
+        "/h/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
+        "/h/.openhands/conversations",
+    ] {
+        assert!(below_home.iter().any(|home| home == expected), "{expected}: {below_home:?}");
+    }
     assert_eq!(
         with(&[("CLAUDE_CONFIG_DIR", "/a, /b,"), ("CODEX_HOME", "/c"), ("GEMINI_CLI_HOME", "/g")]),
         ["/a/projects", "/b/projects", "/c/sessions", "/c/archived_sessions", "/g/.gemini/tmp"]
