@@ -22,3 +22,13 @@ pub(crate) const MAX_LISTED_RUNS: usize = 20;
 
 /// How many characters of a run's name are in a file's name: file systems take 255 bytes.
 pub(crate) const MAX_FILE_NAME_CHARS: usize = 120;
+
+/// The longest transcript that is read from standard input, in bytes: it is held in memory, because readers go through
+/// a transcript more than once. The largest recorded sessions have some hundred megabytes.
+pub(crate) const MAX_PIPED_BYTES: usize = 512 << 20;
+
+/// The most paths that an error names: a shell may have put thousands in place of one pattern.
+pub(crate) const MAX_NAMED_PATHS: usize = 3;
+
+/// The most models without a price that a warning names; `--json` has all of them.
+pub(crate) const MAX_NAMED_MODELS: usize = 5;

@@ -101,12 +101,12 @@ fn replay_says_that_claude_code_costs_are_lower_bounds() {
 #[test]
 fn finding_nothing_is_said() {
     let output = endstop(&["replay", "docs", "--json"]);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(
-        stderr(&output).contains("no transcripts were found; `endstop replay --formats` lists")
-    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("error: there is no run in `docs`"), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["runs"], 0);
+    assert_eq!(report["warnings"][0]["kind"], "no_runs");
+    assert_eq!(report["warnings"][0]["message"], "no transcript is in this directory");
 }
 
 #[test]
@@ -283,6 +283,8 @@ fn explain_shows_the_leaf_the_value_and_the_margins() {
 fn what_is_no_transcript_is_an_error_when_it_is_named() {
     let output = endstop(&["replay", "Cargo.toml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("claude-code"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("Cargo.toml: not read, of no known format"), "{said}");
+    assert!(said.contains("`endstop replay --formats` lists what is read"), "{said}");
     assert_eq!(endstop(&["replay", "no/such/directory"]).status.code(), Some(2));
 }

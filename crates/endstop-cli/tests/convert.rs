@@ -120,8 +120,11 @@ hint: `--out DIR` writes a file for each
 fn what_cannot_be_read_or_written_is_an_error() {
     std::fs::write(directory("nothing").join("empty.txt"), "").unwrap();
     for (arguments, expected) in [
-        (&["convert", "nothing", "--to", "atif"][..], "error: there is no run in `nothing`\n"),
-        (&["convert", "absent", "--to", "atif"], "error: cannot read `absent`"),
+        (
+            &["convert", "nothing", "--to", "atif"][..],
+            "warning: nothing: no transcript is in this directory\nerror: there is no run in `nothing`\n",
+        ),
+        (&["convert", "absent", "--to", "atif"], "warning: absent: cannot be read: "),
         (&["convert", "nothing", "--to", "csv"], "error: invalid value 'csv' for '--to <FORMAT>'"),
         (&["convert", "--to", "atif"], "error: the following required arguments were not provided"),
     ] {

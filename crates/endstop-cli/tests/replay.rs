@@ -163,6 +163,183 @@ fn what_is_saved_is_told_in_what_the_runs_tell() {
     assert!(said.contains("| steps saved |") && !said.contains('$'), "{said}");
 }
 
+/// What `replay` says of what it did not read: the exit code, the JSON's warnings as kind and count, and stderr.
+fn unread(paths: &[&str]) -> (Option<i32>, Vec<(String, u64)>, String) {
+    let with_json = endstop(&[&["replay", "--json"], paths].concat());
+    let report: Value = serde_json::from_slice(&with_json.stdout).unwrap();
+    let warnings = report["warnings"].as_array().unwrap().iter();
+    let warnings = warnings
+        .map(|w| (w["kind"].as_str().unwrap().to_owned(), w["count"].as_u64().unwrap()))
+        .collect();
+    let said = stderr(&endstop(&[&["replay", "--stop", "steps >= 9"], paths].concat()));
+    (with_json.status.code(), warnings, said)
+}
+
+#[test]
+fn what_is_not_read_is_counted_and_named() {
+    let directory = place("unread");
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    let put = |name: &str, text: &str| {
+        let path = format!("{directory}/{name}");
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    put("a.json", "{\"cost\":30}");
+    put("b.json", "{\"cost\":3}");
+    let empty = put(
+        "empty.jsonl",
+        "{\"timestamp\":\"2026-11-01T00:00:00Z\",\"type\":\"session_meta\",\"payload\":{\"id\":\"c1\"}}\n",
+    );
+    let of = |kind: &str, count: u64| (kind.to_owned(), count);
+
+    // Beside what is read, it is a warning.
+    let (code, warnings, said) = unread(&[SAMPLE, &directory, "/nonexistent.jsonl"]);
+    assert_eq!(code, Some(0), "{said}");
+    let expected = [of("unreadable", 1), of("unknown_format", 2), of("no_runs", 1)];
+    assert!(expected.iter().all(|one| warnings.contains(one)), "{warnings:?}");
+    assert!(said.contains("a.json: not read, of no known format (and 1 other file)"), "{said}");
+    assert!(said.contains("empty.jsonl: no run is in this file"), "{said}");
+    assert!(said.contains("/nonexistent.jsonl: cannot be read"), "{said}");
+
+    // With nothing beside it, it is an error, which the JSON tells too.
+    let (code, warnings, said) = unread(&[&empty]);
+    assert_eq!((code, warnings), (Some(2), vec![of("no_runs", 1)]));
+    assert!(said.contains("error: there is no run in `"), "{said}");
+    let (code, warnings, _) = unread(&["/nonexistent.jsonl"]);
+    assert_eq!((code, warnings), (Some(2), vec![of("unreadable", 1)]));
+    for mode in [vec!["--sweep", "steps=1,2"], vec!["--suggest"]] {
+        let output = endstop(&[&["replay", "--json", &empty], mode.as_slice()].concat());
+        assert_eq!(output.status.code(), Some(2), "{mode:?}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["warnings"][0]["kind"], "no_runs", "{mode:?}");
+    }
+}
+
+#[test]
+fn standard_input_is_a_transcript_like_any_other() {
+    let session = std::fs::read(root().join(SAMPLE).join("claude-code-session.jsonl")).unwrap();
+    let piped = |arguments: &[&str], bytes: &[u8]| {
+        let input = place(&format!("piped-{}", arguments[0]));
+        std::fs::write(&input, bytes).unwrap();
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        command.stdin(std::fs::File::open(&input).unwrap());
+        command.args(arguments).current_dir(root()).output().unwrap()
+    };
+    let file = format!("{SAMPLE}/claude-code-session.jsonl");
+    for command in
+        [vec!["replay", "--json"], vec!["explain", "--json"], vec!["convert", "--to", "endstop"]]
+    {
+        let output = piped(&[command.as_slice(), &["-"]].concat(), &session);
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {}", stderr(&output));
+        let named = endstop(&[command.as_slice(), &[&file]].concat());
+        let id = "\"run\":\"";
+        assert_eq!(stdout(&output).matches(id).count(), stdout(&named).matches(id).count());
+        let nothing = piped(&[command.as_slice(), &["-"]].concat(), b"no transcript");
+        assert_eq!(nothing.status.code(), Some(2), "{command:?}");
+        let said = stderr(&nothing);
+        assert!(said.contains("error: there is no run in standard input"), "{said}");
+    }
+}
+
+/// A session of so many calls of this model, a thousand tokens each.
+fn session(id: &str, model: &str, calls: u64) -> String {
+    let head = |kind: &str, at: u64| {
+        format!(
+            "{{\"type\":\"{kind}\",\"sessionId\":\"{id}\",\"timestamp\":\"2026-11-01T00:00:{at:02}Z\","
+        )
+    };
+    let mut text =
+        format!("{}\"message\":{{\"role\":\"user\",\"content\":\"hi\"}}}}\n", head("user", 0));
+    for call in 1..=calls {
+        text.push_str(&format!(
+            "{}\"requestId\":\"r{call}\",\"message\":{{\"id\":\"m{call}\",\"role\":\"assistant\",\"model\":\"{model}\",\
+             \"content\":[{{\"type\":\"text\",\"text\":\"step {call}\"}}],\
+             \"usage\":{{\"input_tokens\":1000,\"output_tokens\":0}}}}}}\n",
+            head("assistant", call)
+        ));
+    }
+    text
+}
+
+/// The directory of a test with these files in it.
+fn files(name: &str, files: &[(&str, &str)]) -> String {
+    let directory = place(name);
+    let _ = std::fs::remove_dir_all(&directory);
+    for (name, text) in files {
+        let path = Path::new(&directory).join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    directory
+}
+
+#[test]
+fn no_headline_sweep_or_suggestion_rests_on_calls_without_a_price() {
+    let (priced, unpriced) = (session("s1", "claude-sonnet-4-5", 9), session("s2", "acme-9", 9));
+    let directory = files("unpriced", &[("s1.jsonl", &priced), ("s2.jsonl", &unpriced)]);
+    let report = json(&["replay", "--json", "--stop", "steps >= 3", &directory]);
+    assert_eq!(
+        report["unpriced"],
+        serde_json::json!({"runs": 1, "calls": 9, "models": ["acme-9"]})
+    );
+    assert_eq!(report["per_run"][1]["unpriced_calls"], 9);
+    let output = endstop(&["replay", "--stop", "steps >= 3", &directory]);
+    // Nine calls of $0.003 each, of the run that has prices.
+    assert!(
+        stdout(&output).contains("stopped 2 of 2 runs, saved $0.02 of $0.03"),
+        "{}",
+        stdout(&output)
+    );
+    let said = stderr(&output);
+    assert!(said.contains("1 of 2 runs with 9 calls without a price (`acme-9`)"), "{said}");
+
+    // A rule on money would stop that run at its first call: it is not testable there.
+    let sweep = json(&["replay", "--json", "--sweep", "cost=$0.01", &directory]);
+    let effect = &sweep["sweep"][0]["effect"];
+    assert_eq!((&effect["stopped"], &effect["not_testable"]), (&1.into(), &1.into()));
+    assert_eq!((&effect["cost_usd"], &sweep["unpriced"]["calls"]), (&"0.027".into(), &9.into()));
+    let suggested = json(&["replay", "--json", "--suggest", &directory]);
+    let rules = suggested["suggestion"]["rules"].as_array().unwrap();
+    let cost = rules.iter().find(|rule| rule["id"] == "cost").unwrap();
+    assert_eq!(cost["effect"]["not_testable"], 1);
+    assert!(
+        suggested["policy"]
+            .as_str()
+            .unwrap()
+            .contains("# 1 of 2 runs with 9 calls without a price")
+    );
+
+    // Without any price, what is saved is told in tokens.
+    let file = format!("{directory}/s2.jsonl");
+    let said = stdout(&endstop(&["replay", "--quiet", "--stop", "steps >= 3", &file]));
+    assert!(said.contains("saved 6.0k of 9.0k tokens"), "{said}");
+}
+
+#[test]
+fn runs_of_equal_ids_are_told_apart_by_their_files() {
+    let (short, long) =
+        (session("s1", "claude-sonnet-4-5", 2), session("s1", "claude-sonnet-4-5", 9));
+    let directory = files("equal", &[("a/s1.jsonl", &short), ("b/s1.jsonl", &long)]);
+    let report = json(&["replay", "--json", &directory]);
+    let of = |run: usize| report["per_run"][run]["file"].as_str().unwrap().to_owned();
+    assert!(of(0).ends_with("a/s1.jsonl") && of(1).ends_with("b/s1.jsonl"), "{} {}", of(0), of(1));
+
+    let outcomes = format!("{directory}/outcomes.txt");
+    std::fs::write(&outcomes, "{\"s1\": true}").unwrap();
+    let arguments = ["replay", "--stop", "steps >= 5", "--per-run", "--outcomes", &outcomes];
+    let output = endstop(&[&arguments, [directory.as_str()].as_slice()].concat());
+    let said = stderr(&output);
+    assert!(
+        said.contains("1 of 1 outcome are of more than one run each, such as `s1` of `"),
+        "{said}"
+    );
+    // The table breaks long names over lines.
+    assert!(stdout(&output).matches("s1 (").count() == 2, "{}", stdout(&output));
+    let explained = stdout(&endstop(&["explain", &directory, "--stop", "steps >= 5"]));
+    assert!(explained.contains("in ") && explained.contains("b/s1.jsonl"), "{explained}");
+}
+
 #[test]
 fn charts_are_files_that_fetch_nothing() {
     for name in ["chart.svg", "chart.html"] {
@@ -210,7 +387,7 @@ fn a_suggestion_is_a_policy_that_is_bounded() {
 fn nothing_is_suggested_from_no_runs() {
     let output = endstop(&["replay", "docs", "--quiet", "--suggest"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("there are no runs to suggest limits from"));
+    assert!(stderr(&output).contains("there is no run in `docs`"));
 }
 
 /// The sample's runs as an earlier replay told of them, with every number under a key changed.
@@ -264,7 +441,7 @@ fn no_runs_are_no_answer_to_drift() {
     let path = baseline("runs.json", "steps", |steps| steps);
     let output = endstop(&["replay", "docs", "--quiet", "--drift", &path]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("no runs were found"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("there is no run in `docs`"), "{}", stderr(&output));
 }
 
 #[test]

@@ -22,8 +22,39 @@ const OTHER_NAMES: [(&str, &str); 6] = [
 /// rule of the data for OpenAI would match some of these names.
 const AZURE: &str = "azure";
 
-/// The provider under which LiteLLM reports every call; the model's prefix names the real one.
-const LITELLM: &str = "litellm";
+/// The providers under which LiteLLM reports every call; the model's prefix names the real one.
+const LITELLM: [&str; 2] = ["litellm", "litellm_proxy"];
+
+/// What stands before a model's name and says only how it was reached: through LiteLLM, or as a resource of Gemini's API.
+const ROUTES: [&str; 3] = ["litellm_proxy/", "litellm/", "models/"];
+
+/// Amazon's provider, who resells the models of others.
+const AMAZON: &str = "aws";
+
+/// What an id of Bedrock may begin with: where the request may run.
+const REGIONS: [&str; 9] = ["us", "us-gov", "eu", "apac", "ap", "jp", "au", "ca", "global"];
+
+/// Whose models Bedrock has: its ids are `vendor.model`, such as `anthropic.claude-sonnet-4-5-20250929-v1:0`.
+const BEDROCK_VENDORS: [&str; 18] = [
+    "ai21",
+    "amazon",
+    "anthropic",
+    "cohere",
+    "deepseek",
+    "google",
+    "luma",
+    "meta",
+    "minimax",
+    "mistral",
+    "moonshot",
+    "nvidia",
+    "openai",
+    "qwen",
+    "stability",
+    "twelvelabs",
+    "writer",
+    "zai",
+];
 
 /// The provider that resells models at the vendor's price, with the vendor before a slash in their names. It passes
 /// requests on to others, and bills by the costs that its responses report.
@@ -35,20 +66,31 @@ impl PriceTable {
     ///
     /// With a provider only its list is searched, and those it falls back to: the same model may cost
     /// something else elsewhere. Without one the vendor prefix decides (`openrouter/google/gemini-3-pro`,
-    /// `anthropic/claude-sonnet-4-5`), else the first provider that claims such names.
+    /// `anthropic/claude-sonnet-4-5`), an id of Bedrock is Amazon's (`us.anthropic.claude-sonnet-4-5-20250929-v1:0`), and
+    /// else the first provider that claims such names has it. What only tells how a model was reached is passed over:
+    /// `litellm_proxy/`, `models/`.
     #[must_use]
     pub fn find(&self, provider: Option<&str>, model: &str) -> Option<ModelPrice<'_>> {
         if model.len() > MAX_NAME {
             return None;
         }
         let model = model.trim().to_lowercase();
-        let provider = provider.filter(|name| !name.trim().eq_ignore_ascii_case(LITELLM));
+        let is_litellm = |name: &str| LITELLM.iter().any(|it| name.trim().eq_ignore_ascii_case(it));
+        let provider = provider.filter(|name| !is_litellm(name));
+        let model = without_route(&model);
+        if let Some(id) = bedrock_id(model).filter(|_| provider.is_none()) {
+            return self.find_at(self.provider(AMAZON)?, id);
+        }
         match provider {
-            Some(name) => self.find_at(self.provider(name)?, &model),
-            None => self.find_by_prefix(&model).or_else(|| {
+            Some(name) => {
+                let provider = self.provider(name)?;
+                let own = || model.strip_prefix(&provider.id)?.strip_prefix('/');
+                self.find_at(provider, model).or_else(|| self.find_at(provider, own()?))
+            }
+            None => self.find_by_prefix(model).or_else(|| {
                 let claims =
-                    |p: &&Provider| p.model_match.as_ref().is_some_and(|c| c.is_match(&model));
-                self.find_at(self.list().providers.iter().find(claims)?, &model)
+                    |p: &&Provider| p.model_match.as_ref().is_some_and(|c| c.is_match(model));
+                self.find_at(self.list().providers.iter().find(claims)?, model)
             }),
         }
     }
@@ -67,25 +109,37 @@ impl PriceTable {
         })
     }
 
-    /// The known models whose names are most like `model`, as `provider/model`, best first.
+    /// The known models whose names are most like `model`, best first, each by a name under which [`PriceTable::find`]
+    /// finds that model of `provider`: `provider/model`, or the model's alone.
     #[must_use]
     pub fn nearest(&self, provider: Option<&str>, model: &str) -> Vec<String> {
         let model: String = model.to_lowercase().chars().take(MAX_NAME).collect();
         let only = provider.and_then(|name| self.provider(name)).map(|found| found.id.as_str());
         let bare = model.rsplit('/').next().unwrap_or(&model);
         let limit = bare.len() / 2;
-        let mut near: Vec<(usize, String)> = self
+        let mut near: Vec<(usize, &str, &str)> = self
             .models()
             .filter(|(provider, _)| only.is_none_or(|only| only == *provider))
             .map(|(provider, id)| {
                 let known = id.rsplit('/').next().unwrap_or(id).to_lowercase();
-                (edits(bare, &known), format!("{provider}/{id}"))
+                (edits(bare, &known), provider, id)
             })
-            .filter(|(distance, _)| *distance <= limit)
+            .filter(|(distance, ..)| *distance <= limit)
             .collect();
         // The sort is stable: among equals the order of the table stands.
-        near.sort_by_key(|(distance, _)| *distance);
-        near.into_iter().take(MAX_HINTS).map(|(_, name)| name).collect()
+        near.sort_by_key(|(distance, ..)| *distance);
+        let names =
+            near.into_iter().filter_map(|(_, seller, id)| self.name_of(provider, seller, id));
+        names.take(MAX_HINTS).collect()
+    }
+
+    /// A name under which this model is found; `None` if each of them means another one.
+    pub(crate) fn name_of(&self, provider: Option<&str>, seller: &str, id: &str) -> Option<String> {
+        let is_it = |name: &String| {
+            let found = self.find(provider, name);
+            found.is_some_and(|found| found.provider_id() == seller && found.model_id() == id)
+        };
+        [format!("{seller}/{id}"), id.to_owned()].into_iter().find(is_it)
     }
 
     /// A provider by its id, else by the first rule that matches the name.
@@ -134,6 +188,30 @@ impl Provider {
     pub(crate) fn model(&self, name: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.clause.is_match(name))
     }
+}
+
+/// The name without what tells how the model was reached.
+fn without_route(mut model: &str) -> &str {
+    while let Some(rest) = ROUTES.iter().find_map(|route| model.strip_prefix(route)) {
+        model = rest;
+    }
+    model
+}
+
+/// The id that Bedrock gives to a model, if the name is one or is the resource of one (`arn:aws:bedrock:..`).
+fn bedrock_id(model: &str) -> Option<&str> {
+    let id = match model.split_once(":bedrock:") {
+        Some((partition, resource)) if partition.starts_with("arn:aws") => {
+            resource.rsplit('/').next()?
+        }
+        _ => model,
+    };
+    let (first, rest) = id.split_once('.')?;
+    let vendor = match REGIONS.contains(&first) {
+        true => rest.split_once('.')?.0,
+        false => first,
+    };
+    BEDROCK_VENDORS.contains(&vendor).then_some(id)
 }
 
 /// `gpt-5.2-20251211` as `gpt-5.2-2025-12-11`: gateways shorten dates that the data writes with dashes.

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use endstop_core::Policy;
-use endstop_core::policy::PolicyError;
+use endstop_core::policy::{OnUnpriced, PolicyError};
 use endstop_core::units::Money;
 use serde::Serialize;
 
 use super::counterfactual::StopPoint;
+use super::needs::needs;
 use super::policy_set::PolicySet;
 use super::recorder::Detail;
 use super::report::{RunReport, dollars, sum};
@@ -45,6 +46,9 @@ pub struct Comparison {
     pub warnings: Vec<Warning>,
     /// For each format of a run, whether each policy can be tested on it as a whole.
     pub(super) testable: BTreeMap<&'static str, Vec<bool>>,
+    /// Whether each policy looks at money and has no price to put in place of one that is missing: on a run with calls
+    /// without a price it is then not testable.
+    pub(super) needs_prices: Vec<bool>,
 }
 
 /// Replays all `policies` over `inputs` in one pass; `options.policy` is not looked at.
@@ -59,8 +63,9 @@ pub fn compare(
     options: &Options<'_>,
     progress: &Progress<'_>,
 ) -> Result<Comparison, PolicyError> {
+    let needs_prices = policies.iter().map(needs_prices).collect();
     let policies = PolicySet::new(policies)?;
-    let mut comparison = Comparison::default();
+    let mut comparison = Comparison { needs_prices, ..Comparison::default() };
     for record in record(inputs, &policies, options, Detail::Cuts, progress) {
         comparison.usage.merge(&record.usage);
         comparison.warnings.extend(record.warnings);
@@ -74,6 +79,11 @@ pub fn compare(
         comparison.testable.entry(run.format).or_insert_with(known);
     }
     Ok(comparison)
+}
+
+fn needs_prices(policy: &Policy) -> bool {
+    let looks_at_money = policy.rules.iter().any(|rule| needs(&rule.condition).money);
+    looks_at_money && !matches!(policy.unpriced(), OnUnpriced::Rates { .. })
 }
 
 impl Comparison {
@@ -93,12 +103,17 @@ impl Comparison {
         let mut effect = Effect::default();
         let runs = self.runs.iter().zip(&self.cuts).enumerate();
         for (_, (run, cuts)) in runs.filter(|(index, (run, _))| select(*index, run)) {
-            let cut = indices.iter().filter_map(|&index| cuts.get(index)?.as_ref());
+            let lacks_price = |index: &usize| {
+                run.unpriced_calls > 0 && self.needs_prices.get(*index) == Some(&true)
+            };
+            let priced = indices.iter().filter(|index| !lacks_price(index));
+            let cut = priced.filter_map(|&index| cuts.get(index)?.as_ref());
             let cut = cut.min_by_key(|cut| (cut.step, cut.spent));
             effect.add(run, cut);
             let testable = self.testable.get(run.format);
-            let is_testable =
-                |index: &usize| testable.is_some_and(|all| all.get(*index) == Some(&true));
+            let is_testable = |index: &usize| {
+                !lacks_price(index) && testable.is_some_and(|all| all.get(*index) == Some(&true))
+            };
             if indices.is_empty() || indices.iter().any(is_testable) {
                 effect.add_outcome(run.outcome, cut.is_some());
             } else {
@@ -118,10 +133,10 @@ pub struct Effect {
     pub runs: u64,
     /// Runs that it would have stopped.
     pub stopped: u64,
-    /// Dollars of all runs, as far as they are known.
+    /// Dollars of the runs whose calls all have a price.
     #[serde(rename = "cost_usd", serialize_with = "dollars")]
     pub cost: Money,
-    /// Dollars that it would have saved.
+    /// Dollars that it would have saved of those.
     #[serde(rename = "saved_usd", serialize_with = "dollars")]
     pub saved: Money,
     /// Tokens of all runs.
@@ -144,8 +159,8 @@ pub struct Effect {
     pub unknown: u64,
     /// Of those, how many it would have stopped.
     pub unknown_stopped: u64,
-    /// Runs whose format cannot show all that the policy looks at; they are in none of the counts of
-    /// outcomes, for nothing was tested on them.
+    /// Runs that cannot show all that the policy looks at, because their format does not record it or their calls have
+    /// no price; they are in none of the counts of outcomes, for nothing was tested on them.
     pub not_testable: u64,
 }
 
@@ -154,11 +169,12 @@ impl Effect {
         let stopped = u64::from(cut.is_some());
         self.runs += 1;
         self.stopped += stopped;
-        self.cost = sum(self.cost, run.known_cost);
+        self.cost = sum(self.cost, run.priced_cost().unwrap_or_default());
         self.tokens = self.tokens.saturating_add(run.tokens);
         self.steps = self.steps.saturating_add(run.steps);
         if let Some(cut) = cut {
-            self.saved = sum(self.saved, run.known_cost.saturating_sub(cut.spent));
+            let saved = run.priced_cost().map(|cost| cost.saturating_sub(cut.spent));
+            self.saved = sum(self.saved, saved.unwrap_or_default());
             let tokens = run.tokens.saturating_sub(cut.tokens);
             self.tokens_saved = self.tokens_saved.saturating_add(tokens);
             self.steps_saved = self.steps_saved.saturating_add(run.steps.saturating_sub(cut.step));

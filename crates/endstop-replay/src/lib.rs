@@ -68,7 +68,7 @@ pub use compare::{Comparison, Effect, compare};
 pub use counterfactual::StopPoint;
 pub use drift::{Baseline, BaselineError, Change, Figure, Group, Unit, drift};
 pub use limits::{MAX_CANDIDATES, MAX_HEADROOM};
-pub use report::{Outcomes, Report, RuleReport, RunReport, warning_json};
+pub use report::{Outcomes, Report, RuleReport, RunReport, Unpriced, warning_json};
 pub use suggest::{FOLDS, Proposed, SuggestedRule, Suggestion, suggest};
 pub use sweep::{Candidate, Sweep, SweepError, candidates};
 pub use usage::{KindUsage, ModelUsage, ToolUsage, Usage};
@@ -146,7 +146,7 @@ fn record(
     match pool {
         Ok(pool) => pool.install(|| record_in_pieces(inputs, PIECE_BYTES, one, progress)),
         // Without threads the work is the same, only slower.
-        Err(_) => inputs.iter().map(|input| (one(input), progress(input)).0).collect(),
+        Err(_) => inputs.iter().map(|input| (one(input).of(input), progress(input)).0).collect(),
     }
 }
 
@@ -175,7 +175,7 @@ fn record_in_pieces(
     let mut found = parts.par_iter().map(read).collect::<Vec<_>>().into_iter();
     let joined = |input: &Pieces<'_>| {
         let parts = found.by_ref().take(input.parts().len());
-        input.join(parts).unwrap_or_else(|| one(input.whole))
+        input.join(parts).unwrap_or_else(|| one(input.whole)).of(input.whole)
     };
     inputs.iter().map(joined).collect()
 }
@@ -202,7 +202,7 @@ pub fn explain(
         Recorder::new(policies.plan(input.format), options.outcomes, Detail::TripRecords)
             .with_reservations(options.as_live);
     input.read(options.prices, &mut recorder);
-    let record = recorder.finish();
+    let record = recorder.finish().of(input);
     let explained =
         |run: Recorded| Some(Explained { run: run.report, trip_record: run.trip_record? });
     Ok((record.runs.into_iter().filter_map(explained).collect(), record.warnings))

@@ -11,7 +11,9 @@ use super::counterfactual::{Counterfactual, StopPoint};
 use super::policy_set::{Counterfactuals, Plan};
 use super::report::RunReport;
 use super::usage::Usage;
-use endstop_transcript::{CostIs, RunFooter, RunHeader, RunSink, Wants, Warning};
+use endstop_transcript::{
+    CostIs, RunFooter, RunHeader, RunSink, Transcript, Wants, Warning, WarningKind,
+};
 
 /// The end of a run whose reader stopped in its middle.
 const UNFINISHED: RunFooter<'_> =
@@ -47,6 +49,19 @@ pub(super) struct Record {
     pub(super) warnings: Vec<Warning>,
     /// Whether policies that were watched together did what each would have done alone, in every run.
     pub(super) is_exact: bool,
+}
+
+impl Record {
+    /// The record of this whole transcript: if it held no run and nothing says why, that is told.
+    pub(super) fn of(mut self, transcript: &Transcript) -> Self {
+        let file = transcript.main.name();
+        let is_told =
+            |warning: &Warning| warning.kind == WarningKind::Unreadable && warning.file == file;
+        if self.runs.is_empty() && !self.warnings.iter().any(is_told) {
+            self.warnings.push(Warning::no_runs(file));
+        }
+        self
+    }
 }
 
 pub(super) struct Recorder<'a> {
@@ -135,7 +150,7 @@ impl<'a> Recorder<'a> {
 impl RunSink for Recorder<'_> {
     fn begin(&mut self, header: &RunHeader<'_>) {
         self.end_run(&UNFINISHED);
-        let mut report = RunReport::new(header.id, header.format);
+        let mut report = RunReport::new(header.id, header.format, header.file);
         report.model = header.model.map(str::to_owned);
         self.current = Some(Replaying {
             report,
@@ -196,10 +211,14 @@ impl Replaying {
                 self.report.steps += 1;
                 return;
             }
-            EventKind::Reply { usage, cost, .. } | EventKind::AttemptFailed { usage, cost } => {
+            EventKind::Reply { model, usage, cost, .. } => {
+                if let Some(Cost::Unpriced) = cost {
+                    self.report.unpriced(*model);
+                }
                 (usage, cost)
             }
             EventKind::ToolCost { cost, .. } => (&None, &Some(Cost::Known(*cost))),
+            EventKind::AttemptFailed { usage, cost } => (usage, cost),
             _ => return,
         };
         if let Some(usage) = usage {

@@ -1,13 +1,14 @@
 //! What a replay found, for machines; the command line makes it readable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use endstop_core::units::Money;
 use endstop_core::{Policy, TripRecord};
 use serde::{Deserialize, Serialize};
 
 use super::counterfactual::StopPoint;
-use super::usage::Usage;
+use super::limits::MAX_NAMES;
+use super::usage::{UNNAMED, Usage};
 use endstop_transcript::{CostIs, Warning};
 
 /// Version of the report's JSON.
@@ -18,6 +19,8 @@ const VERSION: u32 = 1;
 pub struct RunReport {
     /// Its id: the session, the instance, or the file's name.
     pub id: String,
+    /// The file it was read from: runs of different files may have the same id.
+    pub file: String,
     /// The format it was read from.
     pub format: &'static str,
     /// The model it used most.
@@ -32,6 +35,8 @@ pub struct RunReport {
     /// What the amount is.
     #[serde(serialize_with = "cost_is")]
     pub cost_is: CostIs,
+    /// Calls that the price table has no price for and nobody billed.
+    pub unpriced_calls: u64,
     /// Whether it succeeded, where known.
     pub outcome: Option<bool>,
     /// The step at which the policy would have stopped it; none if it would not.
@@ -55,18 +60,23 @@ pub struct RunReport {
     pub warned: Vec<String>,
     #[serde(skip)]
     pub(crate) known_cost: Money,
+    /// The models of the calls without a price.
+    #[serde(skip)]
+    pub(crate) unpriced_models: BTreeSet<String>,
 }
 
 impl RunReport {
-    pub(super) fn new(id: &str, format: &'static str) -> Self {
+    pub(super) fn new(id: &str, format: &'static str, file: &str) -> Self {
         Self {
             id: id.to_owned(),
+            file: file.to_owned(),
             format,
             model: None,
             steps: 0,
             tokens: 0,
             cost: None,
             cost_is: CostIs::Unknown,
+            unpriced_calls: 0,
             outcome: None,
             stopped_at_step: None,
             rule: None,
@@ -78,7 +88,23 @@ impl RunReport {
             paused: Vec::new(),
             warned: Vec::new(),
             known_cost: Money::ZERO,
+            unpriced_models: BTreeSet::new(),
         }
+    }
+
+    /// A call was made that has no price.
+    pub(super) fn unpriced(&mut self, model: Option<&str>) {
+        self.unpriced_calls = self.unpriced_calls.saturating_add(1);
+        let model = model.unwrap_or(UNNAMED);
+        if !self.unpriced_models.contains(model) && self.unpriced_models.len() < MAX_NAMES {
+            self.unpriced_models.insert(model.to_owned());
+        }
+    }
+
+    /// Its dollars, if each of its calls has a price. A run of which some calls cost an unknown amount says nothing
+    /// about money: what is known of it would look cheap.
+    pub(super) fn priced_cost(&self) -> Option<Money> {
+        (self.unpriced_calls == 0).then_some(self.known_cost)
     }
 
     pub(super) fn stop(&mut self, trip_record: &TripRecord, cut: &StopPoint) {
@@ -88,6 +114,34 @@ impl RunReport {
         self.evidence = trip_record.primary.as_ref().map(|signal| signal.message.clone());
         self.tokens_saved = Some(self.tokens.saturating_sub(cut.tokens));
         self.saved = Some(self.known_cost.saturating_sub(cut.spent));
+    }
+}
+
+/// Runs with calls that have no price.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unpriced {
+    /// Runs with such calls.
+    pub runs: u64,
+    /// The calls.
+    pub calls: u64,
+    /// Their models, in order of their names.
+    pub models: BTreeSet<String>,
+}
+
+impl Unpriced {
+    /// Those among these runs.
+    #[must_use]
+    pub fn of(runs: &[RunReport]) -> Self {
+        let mut unpriced = Self::default();
+        runs.iter().for_each(|run| unpriced.add(run));
+        unpriced
+    }
+
+    fn add(&mut self, run: &RunReport) {
+        self.runs += u64::from(run.unpriced_calls > 0);
+        self.calls = self.calls.saturating_add(run.unpriced_calls);
+        let room = MAX_NAMES.saturating_sub(self.models.len());
+        self.models.extend(run.unpriced_models.iter().take(room).cloned());
     }
 }
 
@@ -150,6 +204,8 @@ pub struct Report {
     /// Dollars that it would have saved.
     #[serde(rename = "saved_usd", serialize_with = "dollars")]
     pub saved: Money,
+    /// Runs with calls that have no price.
+    pub unpriced: Unpriced,
     /// How the runs ended.
     pub outcomes: Outcomes,
     /// What the runs used, by model, tool and kind of run.
@@ -174,6 +230,7 @@ impl Report {
             cost: Money::ZERO,
             stopped: 0,
             saved: Money::ZERO,
+            unpriced: Unpriced::default(),
             outcomes: Outcomes::default(),
             usage: Usage::default(),
             rules: rules.collect(),
@@ -191,6 +248,7 @@ impl Report {
         self.cost = sum(self.cost, run.known_cost);
         self.stopped += u64::from(stopped);
         self.saved = sum(self.saved, saved);
+        self.unpriced.add(&run);
         let outcomes = &mut self.outcomes;
         match run.outcome {
             Some(true) => {

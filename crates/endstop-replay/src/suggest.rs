@@ -2,11 +2,14 @@
 //!
 //! Each family of rules is one condition at many values, from tight to loose. On a set of runs a family
 //! chooses the tightest value that loses no more successes than allowed, and goes some values looser where
-//! the next run asks for it, which is not among those seen. A run whose outcome is not known counts as one
-//! that must not be lost. To judge honestly, the runs are dealt into [`FOLDS`]
+//! the next run asks for it, which is not among those seen. A run whose outcome is not known may have been a success, so
+//! stopping it counts as a loss; it is never called one. To judge honestly, the runs are dealt into [`FOLDS`]
 //! parts: each part is judged by rules that were chosen on the others alone, and the parts are added up.
-//! How much looser (at most [`MAX_HEADROOM`]) is the least with which that loses no more than allowed. A
-//! detector that loses more even so is left out; a limit stays, for something has to bound a run.
+//! How much looser (at most [`MAX_HEADROOM`]) is the least with which that loses no more than allowed.
+//!
+//! What stops none of the runs is left out, a limit too: that it bounds runs which nobody saw is no reason to choose
+//! its value. So is what stops successes and no failure. No limit on time is proposed from runs of formats that count a
+//! person's absence ([`Format::is_attended`](endstop_transcript::Format::is_attended)).
 
 mod families;
 
@@ -19,7 +22,7 @@ use super::limits::MAX_HEADROOM;
 use super::report::RunReport;
 use super::usage::Usage;
 use super::{Options, Progress};
-use endstop_transcript::{Transcript, Warning};
+use endstop_transcript::{Format, Transcript, Warning, format};
 use families::FAMILIES;
 
 /// Into how many parts the runs are dealt: what is left to choose on is most of them.
@@ -43,7 +46,7 @@ pub const FOLDS: usize = 5;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
-    /// Whether any run's outcome is known; where none is, every run counts as one not to lose.
+    /// Whether any run's outcome is known; where none is, no run may be stopped that might have succeeded.
     pub knows_outcomes: bool,
     /// The share of successes that may be lost.
     pub lose_at_most: f64,
@@ -75,6 +78,8 @@ pub struct SuggestedRule {
     pub condition: Option<String>,
     /// What it is for.
     pub purpose: &'static str,
+    /// Formats among the runs that do not tell what it looks at, or not truthfully: it is not judged on their runs.
+    pub not_told_by: Vec<&'static str>,
     /// Whether it is proposed, or why not.
     #[serde(rename = "verdict")]
     pub proposed: Proposed,
@@ -92,8 +97,12 @@ pub enum Proposed {
     Yes,
     /// It would have stopped none of these runs.
     StopsNothing,
+    /// It would have stopped successes and no failure, or saved nothing.
+    OnlyHarms,
     /// On runs that did not choose it, it loses more than is allowed.
     LosesTooMuch,
+    /// Alone it would do, but with the rules before it more is lost than is allowed.
+    LosesTooMuchTogether,
     /// What it looks at is not recorded.
     NotTestable,
 }
@@ -109,12 +118,48 @@ pub fn suggest(
     progress: &Progress<'_>,
 ) -> Result<Suggestion, PolicyError> {
     let policies: Vec<Policy> = families::policies();
-    let comparison = compare(inputs, &policies, options, progress)?;
+    let mut comparison = compare(inputs, &policies, options, progress)?;
+    forget_time_of_people(&mut comparison);
     Ok(Chooser::new(comparison, lose_at_most).choose())
+}
+
+/// Whether a person's absence counts as the run's time.
+fn is_attended(run: &RunReport) -> bool {
+    format(run.format).is_some_and(Format::is_attended)
+}
+
+/// Takes out what rules on time did to runs whose time is a person's, too.
+fn forget_time_of_people(comparison: &mut Comparison) {
+    let mut offset = 0;
+    for family in FAMILIES {
+        let values = offset..offset + family.values.len();
+        offset = values.end;
+        if !family.is_time {
+            continue;
+        }
+        for (run, cuts) in comparison.runs.iter().zip(&mut comparison.cuts) {
+            if is_attended(run) {
+                cuts.get_mut(values.clone()).into_iter().flatten().for_each(|cut| *cut = None);
+            }
+        }
+        let is_untrue = |id: &str| format(id).is_some_and(Format::is_attended);
+        let untrue = comparison.testable.iter_mut().filter(|(id, _)| is_untrue(id));
+        for (_, testable) in untrue {
+            testable.get_mut(values.clone()).into_iter().flatten().for_each(|one| *one = false);
+        }
+    }
 }
 
 /// Which runs are looked at, by index.
 type Select<'s> = &'s dyn Fn(usize) -> bool;
+
+/// What is known of a family that is left out.
+#[derive(Clone, Debug)]
+struct LeftOut {
+    verdict: Proposed,
+    value: Option<usize>,
+    held_out: Effect,
+}
 
 struct Chooser {
     comparison: Comparison,
@@ -122,6 +167,8 @@ struct Chooser {
     knows_outcomes: bool,
     /// How many values looser each family goes; none where it is left out.
     headroom: Vec<Option<usize>>,
+    /// Families that would keep to what may be lost, and are left out for another reason.
+    left_out: Vec<Option<LeftOut>>,
     /// The part that each run was dealt into.
     fold: Vec<usize>,
     /// The first policy of each family.
@@ -129,11 +176,8 @@ struct Chooser {
 }
 
 impl Chooser {
-    fn new(mut comparison: Comparison, lose_at_most: f64) -> Self {
+    fn new(comparison: Comparison, lose_at_most: f64) -> Self {
         let knows_outcomes = comparison.runs.iter().any(|run| run.outcome.is_some());
-        if !knows_outcomes {
-            comparison.runs.iter_mut().for_each(|run| run.outcome = Some(true));
-        }
         let fold = deal(&comparison.runs);
         let lengths = FAMILIES.iter().map(|family| family.values.len());
         let starts = |sum: &mut usize, length: usize| {
@@ -147,6 +191,7 @@ impl Chooser {
             lose_at_most,
             knows_outcomes,
             headroom: vec![Some(0); FAMILIES.len()],
+            left_out: vec![None; FAMILIES.len()],
             fold,
             offsets,
         }
@@ -172,7 +217,29 @@ impl Chooser {
                 break;
             }
         }
+        while self.leave_out() {}
         self.suggestion()
+    }
+
+    /// Leaves out a family that stops nothing, or only what should not be. False if there is none.
+    fn leave_out(&mut self) -> bool {
+        let everywhere = |_: usize| true;
+        for (index, value) in self.together(&everywhere).into_iter().enumerate() {
+            let effect = self.effect(&self.indices(&[(index, value)]), &everywhere);
+            let verdict = match self.left_out.get(index) {
+                Some(None) if value.is_some() => self.proposed(index, value, &effect),
+                _ => continue,
+            };
+            if !matches!(verdict, Proposed::Yes | Proposed::LosesTooMuch) {
+                let held_out = self.held_out(index);
+                self.set_headroom(index, None);
+                if let Some(place) = self.left_out.get_mut(index) {
+                    *place = Some(LeftOut { verdict, value, held_out });
+                }
+                return true;
+            }
+        }
+        false
     }
 
     fn set_headroom(&mut self, family: usize, headroom: Option<usize>) {
@@ -211,16 +278,25 @@ impl Chooser {
         let everywhere = |_: usize| true;
         let together = self.together(&everywhere);
         let rules = FAMILIES.iter().enumerate().map(|(index, family)| {
+            let left_out = self.left_out.get(index).cloned().flatten();
             let value = together.get(index).copied().flatten();
-            let shown = value.or_else(|| self.alone_in(index, &everywhere));
+            let shown = match &left_out {
+                Some(left_out) => left_out.value,
+                None => value.or_else(|| self.alone_in(index, &everywhere)),
+            };
             let effect = self.effect(&self.indices(&[(index, shown)]), &everywhere);
+            let (verdict, held_out) = match left_out {
+                Some(left_out) => (left_out.verdict, left_out.held_out),
+                None => (self.proposed(index, value, &effect), self.held_out(index)),
+            };
             SuggestedRule {
                 id: family.id,
                 condition: shown.and_then(|value| family.condition(value)),
                 purpose: family.purpose,
-                proposed: self.proposed(index, value, &effect),
+                not_told_by: self.not_told_by(index),
+                proposed: verdict,
                 effect,
-                held_out: self.held_out(index),
+                held_out,
             }
         });
         let rules: Vec<SuggestedRule> = rules.collect();
@@ -238,17 +314,32 @@ impl Chooser {
         }
     }
 
+    /// Formats of these runs on which the family cannot be tested.
+    fn not_told_by(&self, index: usize) -> Vec<&'static str> {
+        let first = self.offsets.get(index).copied().unwrap_or_default();
+        let testable = self.comparison.testable.iter();
+        let untold = testable.filter(|(_, testable)| testable.get(first) != Some(&true));
+        untold.map(|(format, _)| *format).collect()
+    }
+
     fn proposed(&self, index: usize, value: Option<usize>, effect: &Effect) -> Proposed {
-        let is_limit = FAMILIES.get(index).is_some_and(|family| family.is_limit);
         // Where no value would do, its loosest tells whether any could be tested.
         let last = FAMILIES.get(index).and_then(|family| family.values.len().checked_sub(1));
         let loosest = self.effect(&self.indices(&[(index, last)]), &|_| true);
-        if loosest.not_testable == loosest.runs {
+        // Live, the limit would not count a person's absence: what a replay of it says would be of another rule.
+        let is_time = FAMILIES.get(index).is_some_and(|family| family.is_time);
+        let is_persons = is_time && self.comparison.runs.iter().any(is_attended);
+        if loosest.not_testable == loosest.runs || is_persons {
             Proposed::NotTestable
         } else if value.is_none() {
-            Proposed::LosesTooMuch
-        } else if effect.stopped == 0 && !is_limit {
+            match self.is_allowed(&self.held_out(index)) {
+                true => Proposed::LosesTooMuchTogether,
+                false => Proposed::LosesTooMuch,
+            }
+        } else if effect.stopped == 0 {
             Proposed::StopsNothing
+        } else if only_harms(effect) {
+            Proposed::OnlyHarms
         } else {
             Proposed::Yes
         }
@@ -312,6 +403,13 @@ impl Chooser {
     fn allowed(&self, successes: u64) -> u64 {
         (successes as f64 * self.lose_at_most + 1e-9) as u64
     }
+}
+
+/// Whether it stops successes and no failure, or stops runs and saves nothing.
+const fn only_harms(effect: &Effect) -> bool {
+    let loses =
+        effect.succeeded_stopped > 0 && effect.failed_stopped == 0 && effect.unknown_stopped == 0;
+    loses || (effect.saved.picos() == 0 && effect.tokens_saved == 0 && effect.steps_saved == 0)
 }
 
 /// Deals the runs into [`FOLDS`] parts, fewer where there are fewer runs: successes, failures and the

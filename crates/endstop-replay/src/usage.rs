@@ -14,7 +14,7 @@ use super::report::{RunReport, dollars, dollars_from, sum};
 const OTHERS: &str = "(others)";
 
 /// The name of a model that the transcript does not name.
-const UNNAMED: &str = "(unnamed)";
+pub(super) const UNNAMED: &str = "(unnamed)";
 
 /// What runs used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

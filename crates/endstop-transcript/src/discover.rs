@@ -10,7 +10,6 @@ use thiserror::Error;
 
 use super::head::ends_of;
 use super::limits::MAX_DIRECTORY_DEPTH;
-use super::warning::{WarningKind, Warnings};
 use super::{FORMATS, Format, Head, Home, Part, Transcript, Warning};
 
 /// What [`walk`] found.
@@ -33,58 +32,50 @@ use super::{FORMATS, Format, Head, Home, Part, Transcript, Warning};
 pub struct Found {
     /// The transcripts, in order of their paths within each path that was named.
     pub transcripts: Vec<Transcript>,
-    /// Files and directories that could not be looked at.
+    /// What could not be read, or is of no known format.
     pub warnings: Vec<Warning>,
 }
 
-/// Why a path that was named cannot be read.
+/// Nothing that was named can be read: no path holds a transcript.
+///
+/// ```
+/// use endstop_transcript::walk;
+///
+/// let error = walk(&["/nonexistent.jsonl".into()]).unwrap_err();
+/// assert!(error.to_string().starts_with("/nonexistent.jsonl: cannot be read"));
+/// ```
 #[derive(Debug, Error)]
-pub enum DiscoverError {
-    /// It is not there, or may not be read.
-    #[error("cannot read `{path}`")]
-    Unreadable {
-        /// The path.
-        path: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// It is a file of no known format.
-    #[error("`{path}` is no transcript that is known; known are {known}")]
-    NotATranscript {
-        /// The path.
-        path: String,
-        /// The formats, by name.
-        known: String,
-    },
+#[error("{}", self.text())]
+pub struct DiscoverError {
+    /// Why, at least one for each path.
+    pub warnings: Vec<Warning>,
 }
 
-/// Finds the transcripts in files and directories. Directories are searched to their ends, in order of names; what
-/// is no transcript there is passed over. Files of one run become one transcript.
+impl DiscoverError {
+    fn text(&self) -> String {
+        let all: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
+        if all.is_empty() { "no path is named".to_owned() } else { all.join("; ") }
+    }
+}
+
+/// Finds the transcripts in files and directories. Directories are searched to their ends, in order of names, except
+/// those in of version control and of dependencies. Files of one run become one transcript.
+///
+/// A path that cannot be read and a named file of no known format are warnings, for the other paths are read all the
+/// same. So are files of unknown formats in directories: those whose names or first bytes
+/// make them look like records, as one warning with their number.
 ///
 /// # Errors
 ///
-/// [`DiscoverError`] where a path that is named is absent, or a file that is named is no transcript.
+/// [`DiscoverError`] if no path holds a transcript.
 pub fn walk(paths: &[PathBuf]) -> Result<Found, DiscoverError> {
     let mut walk = Walk::default();
-    for path in paths {
-        let unreadable =
-            |source| DiscoverError::Unreadable { path: path.display().to_string(), source };
-        let metadata = path.metadata().map_err(unreadable)?;
-        if metadata.is_dir() {
-            walk.directory(path, 0);
-            continue;
-        }
-        let Some(format) = walk.file(path).map_err(unreadable)? else {
-            let known: Vec<&str> = FORMATS.iter().map(|format| format.id()).collect();
-            let (path, known) = (path.display().to_string(), known.join(", "));
-            return Err(DiscoverError::NotATranscript { path, known });
-        };
-        for companion in format.companions(path) {
-            walk.companion(&companion, path);
-        }
+    paths.iter().for_each(|path| walk.named(path));
+    let found = walk.group();
+    if found.transcripts.is_empty() {
+        return Err(DiscoverError { warnings: found.warnings });
     }
-    Ok(walk.group())
+    Ok(found)
 }
 
 /// Where the known tools keep transcripts on this machine: directories that exist.
@@ -113,6 +104,69 @@ fn homes_from(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     homes
 }
 
+/// Directories that are not entered: what programs keep there is never a transcript, and there is much of it.
+const PASSED_OVER: [&str; 6] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv"];
+
+fn is_passed_over(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| PASSED_OVER.contains(&name))
+}
+
+/// What agents and their tools end the names of records with.
+const ENDINGS: [&str; 10] =
+    ["json", "jsonl", "ndjson", "eval", "traj", "log", "db", "sqlite", "sqlite3", "vscdb"];
+
+/// Whether a file of no known format might be a transcript all the same: by its name, or because it begins as JSON
+/// does. Sources, prose, pictures and programs are not.
+fn might_be_transcript(path: &Path, head: &[u8]) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let is_json = match head.split_first() {
+        Some((b'{', rest)) => rest.trim_ascii_start().first() == Some(&b'"'),
+        Some((b'[', rest)) => rest.trim_ascii_start().first() == Some(&b'{'),
+        _ => false,
+    };
+    is_json || ENDINGS.contains(&ending.to_ascii_lowercase().as_str())
+}
+
+/// Whether a tool whose transcripts are read keeps this file beside them.
+fn is_beside(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    FORMATS.iter().flat_map(|format| format.beside()).any(|ending| name.ends_with(ending))
+}
+
+/// The format of a file that begins and ends like this.
+fn format_of(head: &[u8], tail: &[u8]) -> Option<&'static Format> {
+    let head = Head::new(head, tail);
+    FORMATS.iter().find(|format| format.detect(&head))
+}
+
+/// The format of a part that is no file to be found, such as what came through a pipe; `None` if it is of none.
+///
+/// # Errors
+///
+/// If the part cannot be read.
+///
+/// ```
+/// use endstop_transcript::{Part, detect};
+///
+/// let part = Part::bytes("-", &b"{\"endstop_trace\":1,\"run\":\"nightly-17\"}\n"[..]);
+/// assert_eq!(detect(&part)?.map(|format| format.id()), Some("endstop"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn detect(part: &Part) -> io::Result<Option<&'static Format>> {
+    let (head, tail) = ends_of(part)?;
+    Ok(format_of(&head, &tail))
+}
+
+/// What a file looks like.
+enum Look {
+    Known(&'static Format),
+    /// It might be a transcript of a format that is not known.
+    MightBe,
+    Other,
+}
+
 /// A file whose format is known.
 struct Item {
     path: PathBuf,
@@ -126,15 +180,83 @@ struct Walk {
     items: Vec<Item>,
     /// Files that were seen, by their real paths.
     seen: BTreeSet<PathBuf>,
-    warnings: Warnings,
+    /// How many files of known formats were looked at.
+    known: u64,
+    /// Files in directories that might be transcripts of unknown formats.
+    unknown: Unknown,
+    warnings: Vec<Warning>,
+}
+
+/// How many there are, and the largest: it is what a reader of the warning would miss most.
+#[derive(Default)]
+struct Unknown {
+    count: u64,
+    largest: Option<(u64, PathBuf)>,
+}
+
+impl Unknown {
+    fn add(&mut self, path: &Path) {
+        self.count += 1;
+        let length = path.metadata().map_or(0, |metadata| metadata.len());
+        if self.largest.as_ref().is_none_or(|(most, _)| length > *most) {
+            self.largest = Some((length, path.to_owned()));
+        }
+    }
+
+    fn warning(&self) -> Option<Warning> {
+        let (_, path) = self.largest.as_ref()?;
+        let warning = Warning::unknown_format(&path.display().to_string());
+        Some(Warning { count: self.count, ..warning })
+    }
 }
 
 impl Walk {
-    fn directory(&mut self, path: &Path, depth: usize) {
-        let is_new = path.canonicalize().is_ok_and(|real| self.seen.insert(real));
-        if !is_new || depth > MAX_DIRECTORY_DEPTH {
-            return;
+    /// A path that the caller named: whatever is wrong with it is told.
+    fn named(&mut self, path: &Path) {
+        let name = path.display().to_string();
+        match path.metadata() {
+            Err(error) => self.warnings.push(Warning::unreadable(&name, &error)),
+            Ok(metadata) if metadata.is_dir() => {
+                let (before, warned) = (self.known, self.warnings.len());
+                let is_new = self.directory(path, 0);
+                if is_new && self.known == before && self.warnings.len() == warned {
+                    self.warnings.push(Warning::no_transcripts(&name));
+                }
+            }
+            Ok(_) => match self.file(path) {
+                Err(error) => self.warnings.push(Warning::unreadable(&name, &error)),
+                Ok(Look::Known(format)) => {
+                    self.whole_of(path, format);
+                    for companion in format.companions(path) {
+                        self.companion(&companion, path);
+                    }
+                }
+                Ok(_) => self.warnings.push(Warning::unknown_format(&name)),
+            },
         }
+    }
+
+    /// A file that is read as a part of another one wherever that is there brings it along, with its other parts.
+    fn whole_of(&mut self, path: &Path, format: &Format) {
+        let parent = self.items.last().filter(|item| item.path == path && format.joins());
+        let Some(parent) = parent.and_then(|item| item.parent.clone()) else { return };
+        if let Ok(Look::Known(format)) = self.file(&parent) {
+            for companion in format.companions(&parent) {
+                self.companion(&companion, &parent);
+            }
+        }
+    }
+
+    /// False if it was searched before.
+    fn directory(&mut self, path: &Path, depth: usize) -> bool {
+        let is_new = path.canonicalize().is_ok_and(|real| self.seen.insert(real));
+        if is_new && depth <= MAX_DIRECTORY_DEPTH {
+            self.entries(path, depth);
+        }
+        is_new
+    }
+
+    fn entries(&mut self, path: &Path, depth: usize) {
         let entries = match path.read_dir() {
             Ok(entries) => entries,
             Err(error) => return self.unreadable(path, &error),
@@ -143,31 +265,37 @@ impl Walk {
         paths.sort();
         for path in paths {
             if path.is_dir() {
-                self.directory(&path, depth + 1);
-            } else if path.is_file()
-                && let Err(error) = self.file(&path)
-            {
-                self.unreadable(&path, &error);
+                if !is_passed_over(&path) {
+                    self.directory(&path, depth + 1);
+                }
+            } else if path.is_file() {
+                match self.file(&path) {
+                    Ok(Look::MightBe) => self.unknown.add(&path),
+                    Ok(_) => {}
+                    Err(error) => self.unreadable(&path, &error),
+                }
             }
         }
     }
 
-    /// Looks at a file; its format, or `None` where it is of none.
-    fn file(&mut self, path: &Path) -> io::Result<Option<&'static Format>> {
+    fn file(&mut self, path: &Path) -> io::Result<Look> {
         let (head, tail) = ends_of(&Part::file(path))?;
-        let head = Head::new(&head, &tail);
-        let format = FORMATS.iter().find(|format| format.detect(&head));
-        if let Some(format) = format
-            && self.seen.insert(path.canonicalize()?)
-        {
-            let parent = format.parent(path, &head);
+        let Some(format) = format_of(&head, &tail) else {
+            let might_be = might_be_transcript(path, &head) && !is_beside(path);
+            return Ok(if might_be { Look::MightBe } else { Look::Other });
+        };
+        self.known += 1;
+        if self.seen.insert(path.canonicalize()?) {
+            let parent = format.parent(path, &Head::new(&head, &tail));
             self.items.push(Item { path: path.to_owned(), format, parent });
         }
-        Ok(format)
+        Ok(Look::Known(format))
     }
 
     /// Looks at what may belong to a file that was named, and keeps only what does.
     fn companion(&mut self, companion: &Path, main: &Path) {
+        // Nobody named what else lies there.
+        let unknown = std::mem::take(&mut self.unknown);
         let before = self.items.len();
         if companion.is_dir() {
             self.directory(companion, 0);
@@ -186,15 +314,15 @@ impl Walk {
                 self.seen.remove(&real);
             }
         }
+        self.unknown = unknown;
     }
 
     fn unreadable(&mut self, path: &Path, error: &io::Error) {
-        let name = path.display().to_string();
-        let message = || format!("cannot be read: {error}");
-        self.warnings.add(WarningKind::Unreadable, &name, None, message);
+        self.warnings.push(Warning::unreadable(&path.display().to_string(), error));
     }
 
-    fn group(self) -> Found {
+    fn group(mut self) -> Found {
+        self.warnings.extend(self.unknown.warning());
         let paths: BTreeSet<PathBuf> = self.items.iter().map(|item| item.path.clone()).collect();
         let mut children: BTreeMap<PathBuf, Vec<Part>> = BTreeMap::new();
         let mut mains = Vec::new();
@@ -212,7 +340,7 @@ impl Walk {
             let children = children.remove(&path).unwrap_or_default();
             Transcript { format, main: Part::file(path), children }
         });
-        Found { transcripts: transcripts.collect(), warnings: self.warnings.into_list() }
+        Found { transcripts: transcripts.collect(), warnings: self.warnings }
     }
 }
 

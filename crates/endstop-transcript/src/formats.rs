@@ -14,9 +14,9 @@ use super::reading::Reading;
 use super::supplies::Supplies;
 use super::warning::Warnings;
 use super::{
-    RunSink, Source, anthropic, atif, autogen, claude_code, codex, endstop_trace, gemini_cli,
-    inspect_ai, intercode, litellm, mast_ag2, mini_swe_agent, openai_chat, openhands, otlp,
-    swe_agent, tau2,
+    RunSink, Source, anthropic, atif, autogen, claude_code, cline, codex, endstop_trace,
+    gemini_cli, inspect_ai, intercode, litellm, mast_ag2, mini_swe_agent, openai_chat, openhands,
+    openhands_calls, openhands_events, otlp, qwen_code, swe_agent, tau2,
 };
 
 /// Every format that is read. The first that recognizes a file reads it.
@@ -33,6 +33,24 @@ pub static FORMATS: &[Format] = &[
         )
     },
     Format {
+        supplies: Supplies {
+            tool_failures: true,
+            retries: true,
+            subagents: true,
+            ..Supplies::USAGE_AND_TIME
+        },
+        homes: &[Home { variable: "", otherwise: &[".qwen"], below: &["projects"] }],
+        parent: Some(qwen_code::parent),
+        companions: Some(qwen_code::companions),
+        attended: true,
+        ..Format::new(
+            "qwen-code",
+            "Qwen Code sessions, `~/.qwen/projects/<folder>/chats/<session>.jsonl`",
+            qwen_code::detect,
+            qwen_code::read,
+        )
+    },
+    Format {
         supplies: Supplies::EVERY_CALL,
         homes: &[Home {
             variable: "CLAUDE_CONFIG_DIR",
@@ -41,6 +59,8 @@ pub static FORMATS: &[Format] = &[
         }],
         parent: Some(claude_code::parent),
         companions: Some(claude_code::companions),
+        beside: &[".meta.json", "sessions-index.json"],
+        attended: true,
         ..Format::new(
             "claude-code",
             "Claude Code sessions, `~/.claude/projects/<directory>/<session>.jsonl`",
@@ -56,6 +76,7 @@ pub static FORMATS: &[Format] = &[
             below: &[codex::ACTIVE, codex::ARCHIVE],
         }],
         shadowed_by: Some(codex::shadowed_by),
+        attended: true,
         ..Format::new(
             "codex",
             "Codex rollouts, `~/.codex/sessions/<year>/<month>/<day>/rollout-*.jsonl`",
@@ -69,11 +90,40 @@ pub static FORMATS: &[Format] = &[
         parent: Some(gemini_cli::parent),
         companions: Some(gemini_cli::companions),
         shadowed_by: Some(gemini_cli::shadowed_by),
+        beside: &["logs.json"],
+        attended: true,
         ..Format::new(
             "gemini-cli",
             "Gemini CLI sessions, `~/.gemini/tmp/<project>/chats/session-*.json` and `.jsonl`",
             gemini_cli::detect,
             gemini_cli::read,
+        )
+    },
+    Format {
+        supplies: Supplies { retries: true, ..Supplies::USAGE_AND_TIME },
+        homes: &[
+            Home {
+                variable: "",
+                otherwise: &[
+                    ".config/Code/User/globalStorage",
+                    "Library/Application Support/Code/User/globalStorage",
+                ],
+                below: &[
+                    "saoudrizwan.claude-dev/tasks",
+                    "rooveterinaryinc.roo-cline/tasks",
+                    "kilocode.kilo-code/tasks",
+                ],
+            },
+            Home { variable: "", otherwise: &[".cline/data"], below: &["tasks"] },
+        ],
+        companions: Some(cline::companions),
+        beside: &["task_metadata.json", "context_history.json", "history_item.json"],
+        attended: true,
+        ..Format::new(
+            "cline",
+            "tasks of Cline, Roo Code and Kilo Code, `tasks/<task>/ui_messages.json` with the conversation beside it",
+            cline::detect,
+            cline::read,
         )
     },
     Format {
@@ -163,15 +213,46 @@ pub static FORMATS: &[Format] = &[
     Format {
         supplies: Supplies { tool_failures: true, finish: true, ..Supplies::USAGE_AND_TIME },
         kept: "`data/simulations/` of the checkout",
+        parent: Some(tau2::parent),
+        companions: Some(tau2::companions),
+        joins: true,
         ..Format::new(
             "tau2",
-            "tau2-bench results, `data/simulations/*.json`",
+            "tau2-bench results, `data/simulations/*.json`, or a directory with `results.json` and `simulations/`",
             tau2::detect,
             tau2::read,
         )
     },
     Format {
+        supplies: Supplies { retries: true, finish: true, ..Supplies::USAGE_AND_TIME },
+        kept: "the directory of `log_completions_folder`",
+        parent: Some(openhands_calls::parent),
+        companions: Some(openhands_calls::companions),
+        joins: true,
+        ..Format::new(
+            "openhands-calls",
+            "model calls that the OpenHands SDK logs, a directory of `<model>-<time>.json` for a run",
+            openhands_calls::detect,
+            openhands_calls::read,
+        )
+    },
+    Format {
+        supplies: Supplies { tool_failures: true, ..Supplies::USAGE_AND_TIME },
+        homes: &[Home { variable: "", otherwise: &[".openhands"], below: &["conversations"] }],
+        parent: Some(openhands_events::parent),
+        companions: Some(openhands_events::companions),
+        joins: true,
+        ..Format::new(
+            "openhands-events",
+            "conversations of the OpenHands SDK, `base_state.json` with `events/event-*.json`",
+            openhands_events::detect,
+            openhands_events::read,
+        )
+    },
+    Format {
         supplies: Supplies { tool_failures: true, ..Supplies::NONE },
+        parent: Some(cline::bill_beside),
+        joins: true,
         ..Format::new(
             "anthropic-messages",
             "lists of Anthropic messages, bare, as {\"messages\": [...]}, or one a line",
@@ -187,6 +268,8 @@ pub static FORMATS: &[Format] = &[
             finish: true,
             ..Supplies::NONE
         },
+        parent: Some(cline::bill_beside),
+        joins: true,
         ..Format::new(
             "anthropic-responses",
             "lists of Anthropic messages with API responses, as JSON or one a line",
@@ -209,12 +292,16 @@ pub static FORMATS: &[Format] = &[
             openhands::read,
         )
     },
-    Format::new(
-        "openai-chat",
-        "lists of OpenAI chat messages, bare or as {\"messages\": [...]}, also one a line; tau-bench results",
-        openai_chat::detect,
-        openai_chat::read,
-    ),
+    Format {
+        parent: Some(cline::bill_beside),
+        joins: true,
+        ..Format::new(
+            "openai-chat",
+            "lists of OpenAI chat messages, bare or as {\"messages\": [...]}, also one a line; tau-bench results",
+            openai_chat::detect,
+            openai_chat::read,
+        )
+    },
 ];
 
 /// The row of [`FORMATS`] with this name.
@@ -236,6 +323,9 @@ pub struct Format {
     parent: Option<fn(&Path, &Head<'_>) -> Option<PathBuf>>,
     companions: Option<fn(&Path) -> Vec<PathBuf>>,
     shadowed_by: Option<fn(&Path) -> Option<PathBuf>>,
+    beside: &'static [&'static str],
+    joins: bool,
+    attended: bool,
     pieces: Option<fn(&Part, u64) -> Vec<Part>>,
     read: Reader,
 }
@@ -260,6 +350,9 @@ impl Format {
             parent: None,
             companions: None,
             shadowed_by: None,
+            beside: &[],
+            joins: false,
+            attended: false,
             pieces: None,
             read,
         }
@@ -317,6 +410,25 @@ impl Format {
     #[must_use]
     pub fn shadowed_by(&self, path: &Path) -> Option<PathBuf> {
         (self.shadowed_by?)(path)
+    }
+
+    /// How the names of files end that the tool keeps beside its transcripts and that hold no run.
+    #[must_use]
+    pub const fn beside(&self) -> &'static [&'static str] {
+        self.beside
+    }
+
+    /// Whether a person works in such runs and their absence is not recorded: the time between an answer and the next
+    /// user turn then counts as the run's, so `active` and `elapsed` are longer than the agent worked.
+    #[must_use]
+    pub const fn is_attended(&self) -> bool {
+        self.attended
+    }
+
+    /// Whether a part of a run brings the whole along where only the part is named. Otherwise it is a run of its own then,
+    /// as a sub-agent is.
+    pub(super) const fn joins(&self) -> bool {
+        self.joins
     }
 
     /// The file in pieces of about this many bytes or more, to be read on several threads: read one after

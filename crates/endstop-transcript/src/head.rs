@@ -87,13 +87,10 @@ pub(super) fn ends_of(part: &Part) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut head = Vec::new();
     part.open()?.take(HEAD_BYTES).read_to_end(&mut head)?;
     let mut tail = Vec::new();
-    if let Some(path) = part.path() {
-        let mut file = std::fs::File::open(path)?;
-        let length = file.metadata()?.len();
-        if length > HEAD_BYTES {
-            file.seek(SeekFrom::Start(length - TAIL_BYTES.min(length)))?;
-            file.take(TAIL_BYTES).read_to_end(&mut tail)?;
-        }
+    if let Some(length) = part.length().filter(|length| *length > HEAD_BYTES) {
+        let mut whole = part.open_to_seek()?;
+        whole.seek(SeekFrom::Start(length - TAIL_BYTES.min(length)))?;
+        whole.take(TAIL_BYTES).read_to_end(&mut tail)?;
     }
     Ok((head, tail))
 }

@@ -1,6 +1,7 @@
 //! One file while it is read: what its reader needs to know, and where its warnings go.
 
 use std::fmt::Display;
+use std::io::Read as _;
 
 use endstop_price::PriceTable;
 use serde::Deserialize;
@@ -9,7 +10,7 @@ use serde_json::value::RawValue;
 use super::Source;
 use super::call_charge::{CallCharge, ModelCall, charge_of};
 use super::document::{Element, Wanted, each_element, look_for};
-use super::limits::MAX_CHILD_FILES;
+use super::limits::{MAX_CHILD_FILES, MAX_ELEMENT_BYTES};
 use super::lines::JsonLines;
 use super::part::Part;
 use super::step::Reply;
@@ -86,6 +87,33 @@ impl<'s> Reading<'s> {
                 take(item);
             }
         });
+    }
+
+    /// Hands over the one document that the file is, as a whole, for formats that keep many small files. A cut or a
+    /// fault is a warning.
+    pub(crate) fn whole(&self, take: &mut dyn FnMut(&RawValue)) {
+        let most = u64::try_from(MAX_ELEMENT_BYTES).unwrap_or(u64::MAX);
+        let mut bytes = Vec::new();
+        let read = self.part.open();
+        let read = read.and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes));
+        if let Err(error) = read {
+            return self.warn(WarningKind::Unreadable, || format!("cannot be read: {error}"));
+        }
+        if bytes.len() > MAX_ELEMENT_BYTES {
+            let limit = MAX_ELEMENT_BYTES >> 20;
+            return self.warn(WarningKind::TooLarge, || format!("larger than {limit} MiB"));
+        }
+        let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+        match serde_json::from_slice::<&RawValue>(text) {
+            Ok(document) => take(document),
+            // Every document that is whole ends with a bracket.
+            Err(error) if error.is_eof() || !text.trim_ascii_end().ends_with(b"}") => {
+                self.warn(WarningKind::Truncated, || {
+                    "the file ends in the middle of its document".to_owned()
+                });
+            }
+            Err(error) => self.warn(WarningKind::Malformed, || format!("not a document: {error}")),
+        }
     }
 
     /// Looks for keys beside the list. Faults are told when the list is read.

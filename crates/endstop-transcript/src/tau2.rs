@@ -1,4 +1,5 @@
-//! tau2-bench results: one JSON document, in which each of the `simulations` is a run.
+//! tau2-bench results: one JSON document, in which each of the `simulations` is a run; or `results.json` without them,
+//! beside a directory `simulations` with a document for each.
 //!
 //! - An assistant message is one model call. The greeting with which the harness opens a conversation is
 //!   none: it has neither usage nor a raw reply.
@@ -10,6 +11,7 @@
 //! - A run succeeded if its reward is 1.
 
 use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 
 use endstop_core::units::{Cost, Money};
 use endstop_price::{UsageShape, billed_cost};
@@ -19,6 +21,7 @@ use serde_json::value::RawValue;
 
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
+use super::head::first_keys;
 use super::openai_chat::{ChatChoice, finish_of_first};
 use super::reading::Reading;
 use super::step::{CostSource, Full, Reply};
@@ -30,23 +33,52 @@ use super::{Head, RunSink};
 /// Who asks for the tools of the simulated user.
 const USER: &str = "user";
 
+/// The key of the simulations, and the directory that has them instead.
+const SIMULATIONS: &str = "simulations";
+
+/// Keys of a simulation in a file of its own.
+const SIMULATION: [&str; 3] = ["task_id", "start_time", "termination_reason"];
+
 pub(crate) fn detect(head: &Head<'_>) -> bool {
     let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
+    if keys.have(&SIMULATION) {
+        return true;
+    }
     // The tasks come before the simulations, and may fill the head.
     keys.have(&["info"])
         && (keys.have(&["simulations"]) || keys.have(&["tasks"]))
         && (head.mentions("\"agent_info\"") || head.mentions("\"reward_info\""))
 }
 
+/// The results that a simulation in a file of its own belongs to.
+pub(crate) fn parent(path: &Path, head: &Head<'_>) -> Option<PathBuf> {
+    let keys = head.document().filter(|keys| !keys.in_list && keys.have(&SIMULATION));
+    let directory = path
+        .parent()
+        .filter(|directory| directory.file_name().is_some_and(|name| name == SIMULATIONS))?;
+    keys.and(Some(directory.parent()?.join("results.json")))
+}
+
+pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
+    path.parent().map(|directory| directory.join(SIMULATIONS)).into_iter().collect()
+}
+
 pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let mut model = None;
     reading.look_for(&["info"], &mut |_, info| model = model_of(info));
-    reading.each_item(&["simulations"], &mut |item| {
+    let mut take = |item: &RawValue, reading: Reading<'_>| {
         let wrong = "a simulation is not of this format";
         if let Some(simulation) = reading.parse::<Simulation<'_>>(item, wrong) {
             read_simulation(&simulation, model.as_deref(), reading, sink);
         }
-    });
+    };
+    if first_keys(reading.part).is_some_and(|keys| keys.have(&SIMULATION)) {
+        return reading.whole(&mut |document| take(document, reading));
+    }
+    reading.each_item(&[SIMULATIONS], &mut |item| take(item, reading));
+    for file in reading.child_files() {
+        file.whole(&mut |document| take(document, file));
+    }
 }
 
 fn model_of(info: &RawValue) -> Option<String> {
@@ -137,6 +169,11 @@ fn read_simulation(
     let messages: Vec<Message<'_>> = messages
         .filter_map(|message| reading.parse(message, "a message is not of this format"))
         .collect();
+    if messages.is_empty() {
+        return reading.warn(WarningKind::NoRuns, || {
+            "a simulation without messages, as of voice agents, is not read".to_owned()
+        });
+    }
     let name = |value: &Option<Value>| name_of(value.as_ref());
     let place = || {
         let (task, trial) = (name(&simulation.task_id), name(&simulation.trial));

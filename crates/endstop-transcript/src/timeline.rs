@@ -163,6 +163,11 @@ impl AgentTimeline {
         self.open.get_or_insert_with(|| Step::begin(begun))
     }
 
+    /// The open step was none after all.
+    pub(crate) fn give_up(&mut self) {
+        self.open = None;
+    }
+
     /// The open step.
     pub(crate) const fn step(&mut self) -> Option<&mut Step> {
         self.open.as_mut()

@@ -27,6 +27,11 @@ pub enum WarningKind {
     LowerBound,
     /// A number was taken otherwise than its format says, because it makes no sense as that.
     Reinterpreted,
+    /// A file that might be a transcript, of a format that is not known: nothing of it was read. The files of one
+    /// search are one warning, which names the largest.
+    UnknownFormat,
+    /// A file of a known format, or a directory, in which no run is.
+    NoRuns,
 }
 
 impl WarningKind {
@@ -43,6 +48,8 @@ impl WarningKind {
             Self::UnknownVersion => "unknown_version",
             Self::LowerBound => "lower_bound",
             Self::Reinterpreted => "reinterpreted",
+            Self::UnknownFormat => "unknown_format",
+            Self::NoRuns => "no_runs",
         }
     }
 }
@@ -63,17 +70,53 @@ pub struct Warning {
 }
 
 impl fmt::Display for Warning {
-    /// `file:line: message (12 times)`.
+    /// `file:line: message (12 times)`; of files of unknown formats, `file: message (and 11 other files)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
         write!(f, ": {}", self.message)?;
-        if self.count > 1 {
-            write!(f, " ({} times)", self.count)?;
+        match (self.kind, self.count.saturating_sub(1)) {
+            (_, 0) => Ok(()),
+            (WarningKind::UnknownFormat, 1) => f.write_str(" (and 1 other file)"),
+            (WarningKind::UnknownFormat, others) => write!(f, " (and {others} other files)"),
+            _ => write!(f, " ({} times)", self.count),
         }
-        Ok(())
+    }
+}
+
+impl Warning {
+    /// A warning about a whole file.
+    fn of_file(kind: WarningKind, file: &str, message: impl Into<String>) -> Self {
+        Self { kind, file: file.to_owned(), line: None, count: 1, message: message.into() }
+    }
+
+    /// A file, or what stands in its place, is of no known format.
+    ///
+    /// ```
+    /// let warning = endstop_transcript::Warning::unknown_format("notes.json");
+    /// assert_eq!(warning.to_string(), "notes.json: not read, of no known format");
+    /// ```
+    #[must_use]
+    pub fn unknown_format(file: &str) -> Self {
+        Self::of_file(WarningKind::UnknownFormat, file, "not read, of no known format")
+    }
+
+    /// A file of a known format held no run.
+    #[must_use]
+    pub fn no_runs(file: &str) -> Self {
+        Self::of_file(WarningKind::NoRuns, file, "no run is in this file")
+    }
+
+    /// A directory held no transcript.
+    pub(super) fn no_transcripts(directory: &str) -> Self {
+        Self::of_file(WarningKind::NoRuns, directory, "no transcript is in this directory")
+    }
+
+    /// A file cannot be read.
+    pub(super) fn unreadable(file: &str, error: &dyn fmt::Display) -> Self {
+        Self::of_file(WarningKind::Unreadable, file, format!("cannot be read: {error}"))
     }
 }
 

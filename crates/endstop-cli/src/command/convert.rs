@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use endstop_price::PriceTable;
+use endstop_transcript::Warning;
 use endstop_transcript::export::{Exported, Target, export};
 
-use super::replay::input::{prices, transcripts, warn_folded};
+use super::replay::input::{Recordings, nothing_read, prices, recordings, warn_folded};
 use crate::error::CliError;
 use crate::limits::MAX_FILE_NAME_CHARS;
 use crate::output;
@@ -29,7 +30,7 @@ an empty message.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct ConvertArgs {
-    /// Transcripts, or directories of them
+    /// Transcripts, directories of them, or `-` for standard input
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
     /// The format to write
@@ -67,7 +68,7 @@ impl To {
 /// If a path or the prices cannot be read, a file cannot be written, there is no run, or there are several
 /// where one is asked for.
 pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
-    let (transcripts, mut warnings, _) = transcripts(&args.paths)?;
+    let Recordings { transcripts, mut warnings, .. } = recordings(&args.paths);
     let table = prices(args.prices.as_deref())?;
     let prices = table.as_ref().unwrap_or_else(|| PriceTable::embedded());
     let target = args.to.target();
@@ -79,7 +80,7 @@ pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     let mut dropped = 0u64;
     let bar = output::progress(u64::try_from(transcripts.len()).unwrap_or(u64::MAX), "files");
     for transcript in &transcripts {
-        let mut written = Ok(());
+        let (before, mut written) = (place.runs(), Ok(()));
         warnings.extend(export(transcript, prices, target, &mut |run| {
             dropped = dropped.saturating_add(run.dropped);
             if written.is_ok() {
@@ -87,6 +88,9 @@ pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
             }
         }));
         written?;
+        if place.runs() == before {
+            warnings.push(Warning::no_runs(transcript.main.name()));
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -108,9 +112,7 @@ pub fn run(args: &ConvertArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
         output::warn(&format!("{events} have no place in {} and were dropped", target.value()));
     }
     if runs == 0 {
-        let paths: Vec<String> =
-            args.paths.iter().map(|path| format!("`{}`", path.display())).collect();
-        return Err(CliError::new(format!("there is no run in {}", paths.join(", "))));
+        return Err(nothing_read(&args.paths));
     }
     Ok(ExitCode::SUCCESS)
 }

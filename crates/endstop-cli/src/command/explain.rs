@@ -10,7 +10,9 @@ use endstop_price::PriceTable;
 use endstop_replay::{Explained, Options, explain};
 use serde_json::json;
 
-use super::replay::input::{prices, transcripts, warn_folded, with_prices};
+use super::replay::input::{
+    Recordings, nothing_read, prices, recordings, warn_folded, with_prices,
+};
 use crate::error::{CliError, causes};
 use crate::policy_source::{load_expression, load_file};
 
@@ -27,7 +29,7 @@ seen and how much was left.";
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// The transcript
+    /// The transcript; `-` is standard input
     #[arg(value_name = "TRANSCRIPT")]
     path: PathBuf,
     /// The policy file (TOML)
@@ -66,7 +68,8 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
     let outcomes = BTreeMap::new();
     let options =
         Options { policy: &policy, outcomes: &outcomes, prices, jobs: 1, as_live: args.as_live };
-    let (transcripts, mut warnings, _) = transcripts(std::slice::from_ref(&args.path))?;
+    let paths = std::slice::from_ref(&args.path);
+    let Recordings { transcripts, mut warnings, .. } = recordings(paths);
     let mut shown = 0u64;
     for transcript in &transcripts {
         let (runs, said) =
@@ -74,7 +77,7 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
         warnings.extend(said);
         for explained in runs.iter().filter(|e| args.run.as_ref().is_none_or(|id| *id == e.run.id))
         {
-            show(explained, args.json, shown > 0, out)?;
+            show(explained, args.json, shown > 0, transcripts.len() > 1, out)?;
             shown += 1;
         }
     }
@@ -85,7 +88,7 @@ pub fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<ExitCode, CliError
             Err(CliError::new(format!("there is no run `{id}` in `{}`", args.path.display()))
                 .with_hint("`endstop replay --per-run PATH` lists the runs"))
         }
-        (None, 0) => Err(CliError::new(format!("there is no run in `{}`", args.path.display()))),
+        (None, 0) => Err(nothing_read(paths)),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
@@ -94,6 +97,7 @@ fn show(
     explained: &Explained,
     as_json: bool,
     not_first: bool,
+    with_file: bool,
     out: &mut dyn Write,
 ) -> Result<(), CliError> {
     let run = &explained.run;
@@ -106,6 +110,9 @@ fn show(
     }
     let model = run.model.as_deref().map_or_else(String::new, |model| format!(", {model}"));
     writeln!(out, "run {} ({}{model})", run.id, run.format)?;
+    if with_file {
+        writeln!(out, "in {}", run.file)?;
+    }
     match run.stopped_at_step {
         Some(step) => writeln!(out, "would have been stopped at step {step} of {}", run.steps)?,
         None => writeln!(out, "would not have been stopped; this is the record at its end")?,

@@ -18,11 +18,13 @@ use endstop::core::policy::Policy;
 use endstop_price::PriceTable;
 use endstop_replay::{Options, Report, RunReport, replay};
 use endstop_transcript::{self, Transcript};
+use serde_json::json;
 
 use crate::error::{CliError, causes};
 use crate::output;
 use crate::policy_source::{load_expression, load_file, load_text};
-use input::{outcomes, prices, transcripts, warn_folded, with_prices};
+use input::{Recordings, nothing_read, outcomes, prices, recordings, warn_folded, with_prices};
+use measure::without_price;
 
 /// The policy that is replayed where none is given and nobody said which runs to count.
 const DEFAULT_POLICY: &str = include_str!("../../data/default-policy.toml");
@@ -36,6 +38,7 @@ Examples:
   endstop replay --sweep 'cost=$0.25..$2.00:$0.25' --chart limits.html runs/
   endstop replay --stop 'no_progress({k}) or repeats >= {k}' --sweep 'k=2..8:1' runs/
   endstop replay --suggest --lose-at-most 1% --outcomes outcomes.json runs/ > policy.toml
+  ssh build cat session.jsonl | endstop replay --stop 'steps >= 50' -
   endstop replay --json runs/ > baseline.json
   endstop replay --drift baseline.json --tolerance 10% new-runs/
   endstop replay --formats
@@ -47,7 +50,8 @@ its runs: it is counted as such and stops none. Pause rules are approved, and co
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct ReplayArgs {
-    /// Transcripts, or directories of them; by default where the known tools keep theirs, else a sample
+    /// Transcripts, directories of them, or `-` for standard input; by default where the known tools keep
+    /// theirs, else a sample
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The policy file (TOML)
@@ -126,12 +130,7 @@ struct Inputs {
 
 impl Inputs {
     fn find(args: &ReplayArgs) -> Result<Self, CliError> {
-        let (transcripts, warnings, is_sample) = transcripts(&args.paths)?;
-        if transcripts.is_empty() {
-            output::warn(
-                "no transcripts were found; `endstop replay --formats` lists what is read",
-            );
-        }
+        let Recordings { transcripts, warnings, is_sample } = recordings(&args.paths);
         let outcomes = match &args.outcomes {
             Some(path) => outcomes(path)?,
             None => BTreeMap::new(),
@@ -167,6 +166,17 @@ impl Inputs {
 
     /// What comes after the answer: warnings, each kind once.
     fn warn(&self, runs: &[RunReport], more: &[endstop_transcript::Warning]) {
+        self.warn_of_outcomes(runs);
+        if let Some(unpriced) = without_price(runs) {
+            output::warn(&unpriced);
+        }
+        let all: Vec<endstop_transcript::Warning> =
+            self.warnings.iter().chain(more).cloned().collect();
+        warn_folded(&all);
+    }
+
+    /// Outcomes that are of no run, or of more than one.
+    fn warn_of_outcomes(&self, runs: &[RunReport]) {
         let known: BTreeSet<&str> = runs.iter().map(|run| run.id.as_str()).collect();
         let mut strange = self.outcomes.keys().filter(|id| !known.contains(id.as_str()));
         if let Some(first) = strange.next() {
@@ -176,9 +186,35 @@ impl Inputs {
                 output::counted(self.outcomes.len() as u64, "outcome"),
             ));
         }
-        let all: Vec<endstop_transcript::Warning> =
-            self.warnings.iter().chain(more).cloned().collect();
-        warn_folded(&all);
+        let shared = text::shared_ids(runs);
+        let mut several = self.outcomes.keys().filter(|id| shared.contains(id.as_str()));
+        if let Some(first) = several.next() {
+            let files: Vec<&str> =
+                runs.iter().filter(|run| run.id == *first).map(|run| run.file.as_str()).collect();
+            output::warn(&format!(
+                "{} of {} are of more than one run each, such as `{first}` of `{}`",
+                output::count(several.count() as u64 + 1),
+                output::counted(self.outcomes.len() as u64, "outcome"),
+                files.into_iter().take(2).collect::<Vec<_>>().join("` and `"),
+            ));
+        }
+    }
+
+    /// What an answer about runs says if there are none: the warnings alone.
+    fn tell_nothing(
+        &self,
+        more: &[endstop_transcript::Warning],
+        as_json: bool,
+        out: &mut dyn Write,
+    ) -> Result<(), CliError> {
+        if !as_json {
+            self.warn(&[], more);
+            return Ok(());
+        }
+        let warnings = self.warnings.iter().chain(more).map(endstop_replay::warning_json);
+        let warnings: Vec<_> = warnings.collect();
+        writeln!(out, "{}", json!({ "version": 1, "runs": 0, "warnings": warnings }))?;
+        Ok(())
     }
 
     fn tell_of_sample(&self) {
@@ -224,15 +260,30 @@ fn one_policy(
     if args.json {
         report.warnings = [inputs.warnings.as_slice(), &report.warnings].concat();
         writeln!(out, "{}", report.to_json())?;
-        return Ok(ExitCode::SUCCESS);
+        inputs.warn_of_outcomes(&report.per_run);
+        return has_read(args, report.runs);
     }
     inputs.tell_of_sample();
+    if report.runs == 0 {
+        inputs.warn(&report.per_run, &report.warnings);
+        return has_read(args, 0);
+    }
     write!(out, "{}", text::report(&report, &policy, args.per_run))?;
     // The answer comes first on a terminal too.
     out.flush()?;
     inputs.warn(&report.per_run, &report.warnings);
     output::note(&text::more(&report, &policy, args.per_run));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Success, unless paths were named and no run was found in them. What is wrong with each was told before.
+fn has_read(args: &ReplayArgs, runs: u64) -> Result<ExitCode, CliError> {
+    match runs {
+        0 if !args.paths.is_empty() => Err(nothing_read(&args.paths)),
+        0 => Err(CliError::new("there is no run where the known tools keep their transcripts")
+            .with_hint("name files or directories of transcripts")),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Replays one policy.

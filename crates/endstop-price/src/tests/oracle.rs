@@ -172,6 +172,11 @@ fn unknown_models_of_the_oracle_have_no_price() {
         let read = read_response(Some(provider), Some(text(row, "api_flavor")), &row["body"]);
         let model = read.unwrap().0.unwrap();
         let found = PriceTable::embedded().find(Some(provider), &model);
+        if let Some(name) = model.strip_prefix("models/") {
+            // The oracle does not know that a resource of Gemini's API is the model of that name.
+            assert_eq!(found.unwrap().model_id(), name);
+            continue;
+        }
         assert!(found.is_none(), "{provider} {model} is {found:?}");
     }
 }

@@ -260,6 +260,80 @@ fn models_are_found_by_the_names_that_are_sent() {
 }
 
 #[test]
+fn names_of_gateways_and_clouds_find_their_models() {
+    let table = PriceTable::embedded();
+    for (name, provider, id) in [
+        (
+            "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "aws",
+            "regional.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        ),
+        (
+            "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "aws",
+            "regional.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        ),
+        (
+            "global.anthropic.claude-sonnet-4-5-20250929-v1:0",
+            "aws",
+            "global.anthropic.claude-sonnet-4-5-20250929-v1:0",
+        ),
+        ("us.amazon.nova-pro-v1:0", "aws", "amazon.nova-pro-v1:0"),
+        ("amazon.nova-lite-v1:0", "aws", "amazon.nova-lite-v1:0"),
+        (
+            "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.amazon.nova-pro-v1:0",
+            "aws",
+            "amazon.nova-pro-v1:0",
+        ),
+        ("models/gemini-2.5-pro", "google", "gemini-2.5-pro"),
+        ("azure_ai/gpt-5", "openai", "gpt-5"),
+        ("litellm_proxy/anthropic/claude-sonnet-4-5", "anthropic", "claude-sonnet-4-5"),
+        ("litellm_proxy/gpt-5", "openai", "gpt-5"),
+        ("litellm/models/gemini-2.5-pro", "google", "gemini-2.5-pro"),
+    ] {
+        let found = table.find(None, name).unwrap_or_else(|| panic!("no price for {name}"));
+        let found = (found.provider_id(), found.model_id());
+        assert!(
+            found == (provider, id) || (found.0 == "azure" && found.1 == id),
+            "{name}: {found:?}"
+        );
+    }
+    let proxied = table.find(Some("litellm_proxy"), "anthropic/claude-sonnet-4-5").unwrap();
+    assert_eq!(proxied.provider_id(), "anthropic");
+    // A dot alone makes no id of Bedrock.
+    for name in ["us.claude", "nobody.model-1", "us.", ".", "arn:aws:s3:::x/us.amazon"] {
+        assert!(table.find(None, name).is_none(), "{name}");
+    }
+}
+
+#[test]
+fn every_hint_is_found_when_it_is_typed() {
+    let table = PriceTable::embedded();
+    let (mut all, mut nameless) = (0, Vec::new());
+    for (provider, id) in table.models() {
+        all += 1;
+        match table.name_of(None, provider, id) {
+            Some(name) => {
+                let found = table.find(None, &name).unwrap();
+                assert_eq!((found.provider_id(), found.model_id()), (provider, id), "{name}");
+            }
+            None => nameless.push(format!("{provider}/{id}")),
+        }
+        // A name is compared with every other: some of them are enough.
+        if all % 50 == 0 {
+            let typed = format!("{id}x");
+            for at in [None, Some(provider)] {
+                for hint in table.nearest(at, &typed) {
+                    assert!(table.find(at, &hint).is_some(), "{typed} at {at:?}: {hint}");
+                }
+            }
+        }
+    }
+    // Models whose own names mean another row of the table are never hinted.
+    assert!(nameless.len() * 10 < all, "{} of {all}: {:?}", nameless.len(), &nameless[..9]);
+}
+
+#[test]
 fn the_vendor_stands_in_for_what_openrouter_no_longer_lists() {
     let table = PriceTable::embedded();
     let retired = "google/gemini-3-pro-preview";

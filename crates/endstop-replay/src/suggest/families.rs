@@ -15,8 +15,11 @@ pub(super) struct Family {
     pub(super) values: &'static [&'static str],
     /// What it is for.
     pub(super) purpose: &'static str,
-    /// Whether it is proposed even where it stops nothing: a limit bounds the runs that are to come.
+    /// Whether it is proposed although it loses more than is allowed: the loosest value, for something has to bound a
+    /// run.
     pub(super) is_limit: bool,
+    /// Whether it looks at time.
+    pub(super) is_time: bool,
 }
 
 impl Family {
@@ -36,6 +39,7 @@ pub(super) const FAMILIES: &[Family] = &[
         values: &[""],
         purpose: "loops, by the limits that docs/detection.md measured",
         is_limit: false,
+        is_time: false,
     },
     Family {
         id: "stale",
@@ -43,6 +47,7 @@ pub(super) const FAMILIES: &[Family] = &[
         values: &["20", "25", "30", "40", "50", "60", "80"],
         purpose: "percent of steps that got only what was already seen",
         is_limit: false,
+        is_time: false,
     },
     Family {
         id: "repeats",
@@ -50,6 +55,7 @@ pub(super) const FAMILIES: &[Family] = &[
         values: COUNTS,
         purpose: "the same call with the same result again and again",
         is_limit: false,
+        is_time: false,
     },
     Family {
         id: "cycles",
@@ -57,6 +63,7 @@ pub(super) const FAMILIES: &[Family] = &[
         values: COUNTS,
         purpose: "two to four calls in turn, with the same results",
         is_limit: false,
+        is_time: false,
     },
     Family {
         id: "no_progress",
@@ -64,6 +71,7 @@ pub(super) const FAMILIES: &[Family] = &[
         values: COUNTS,
         purpose: "steps in a row that brought nothing new",
         is_limit: false,
+        is_time: false,
     },
     Family {
         id: "near_duplicate",
@@ -71,6 +79,7 @@ pub(super) const FAMILIES: &[Family] = &[
         values: COUNTS,
         purpose: "replies that say what was said before",
         is_limit: false,
+        is_time: false,
     },
     Family {
         id: "errors",
@@ -78,6 +87,7 @@ pub(super) const FAMILIES: &[Family] = &[
         values: COUNTS,
         purpose: "steps in a row in which something failed",
         is_limit: false,
+        is_time: false,
     },
     Family {
         id: "steps",
@@ -89,6 +99,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ],
         purpose: "model calls",
         is_limit: true,
+        is_time: false,
     },
     Family {
         id: "cost",
@@ -101,6 +112,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ],
         purpose: "money",
         is_limit: true,
+        is_time: false,
     },
     Family {
         id: "tokens",
@@ -112,6 +124,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ],
         purpose: "tokens, input and output",
         is_limit: true,
+        is_time: false,
     },
     Family {
         id: "time",
@@ -122,6 +135,7 @@ pub(super) const FAMILIES: &[Family] = &[
         ],
         purpose: "time, pauses not counted",
         is_limit: true,
+        is_time: true,
     },
 ];
 

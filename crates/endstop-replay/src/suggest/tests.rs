@@ -17,7 +17,7 @@ fn runs(lengths: &[(u64, bool)]) -> Comparison {
     let times = |steps: u64| Money::from_picos(cent.picos() * steps);
     let mut comparison = Comparison::default();
     for (index, (length, succeeded)) in lengths.iter().enumerate() {
-        let mut run = RunReport::new(&format!("run-{index}"), "endstop");
+        let mut run = RunReport::new(&format!("run-{index}"), "endstop", "runs.jsonl");
         (run.steps, run.outcome, run.known_cost) = (*length, Some(*succeeded), times(*length));
         (run.cost, run.cost_is) = (Some(times(*length)), CostIs::Billed);
         let mut cuts: Vec<Option<StopPoint>> = vec![None; all];
@@ -110,8 +110,38 @@ fn where_no_outcome_is_known_no_run_is_to_be_lost() {
     assert!(!suggestion.knows_outcomes);
     assert_eq!(suggestion.folds, 3);
     assert_eq!(steps_rule(&suggestion).condition.as_deref(), Some("steps >= 80"));
-    let detectors = suggestion.rules.iter().filter(|rule| rule.proposed == Proposed::StopsNothing);
-    assert_eq!(detectors.count(), FAMILIES.iter().filter(|family| !family.is_limit).count());
+    // What stops nothing is not proposed, be it a limit: such as `active >= 168h`.
+    assert!(suggestion.rules.iter().all(|rule| rule.proposed == Proposed::StopsNothing));
+    assert_eq!(suggestion.together, Effect { unknown: 3, ..suggestion.together.clone() });
+    assert_eq!(suggestion.together.succeeded, 0, "an unknown outcome is no success");
+}
+
+#[test]
+fn what_stops_successes_alone_is_not_proposed() {
+    let lengths: Vec<(u64, bool)> = (1..=100).map(|steps| (steps, true)).collect();
+    let suggestion = Chooser::new(runs(&lengths), 0.5).choose();
+    let rule = steps_rule(&suggestion);
+    assert_eq!((rule.proposed, rule.effect.succeeded_stopped), (Proposed::OnlyHarms, 50));
+    assert_eq!(suggestion.together.stopped, 0);
+}
+
+#[test]
+fn time_is_not_judged_where_it_is_a_persons() {
+    let time = FAMILIES.iter().position(|family| family.is_time).unwrap();
+    let offset: usize = FAMILIES.iter().take(time).map(|family| family.values.len()).sum();
+    let mut comparison = runs(&[(5, true), (50, false)]);
+    let all = comparison.cuts[0].len();
+    for (run, cuts) in comparison.runs.iter_mut().zip(&mut comparison.cuts) {
+        run.format = "claude-code";
+        cuts[offset] = Some(StopPoint { step: 1, tokens: 0, spent: Money::ZERO });
+    }
+    comparison.testable = BTreeMap::from([("claude-code", vec![true; all])]);
+    forget_time_of_people(&mut comparison);
+    let suggestion = Chooser::new(comparison, 0.0).choose();
+    let rule = suggestion.rules.iter().find(|rule| rule.id == "time").unwrap();
+    assert_eq!((rule.proposed, rule.effect.stopped), (Proposed::NotTestable, 0));
+    assert_eq!(rule.not_told_by, ["claude-code"]);
+    assert!(steps_rule(&suggestion).not_told_by.is_empty());
 }
 
 #[test]

@@ -64,7 +64,8 @@ fn files_of_sub_agents_are_children_of_their_session() {
 
     let found = walk(std::slice::from_ref(&directory.0)).unwrap();
     assert_eq!(shape(&directory, &found), [lost, session.clone()]);
-    assert!(found.warnings.is_empty());
+    let unknown = [("unknown_format", "outcomes.json".to_owned(), 1)];
+    assert_eq!(warned(&found.warnings), unknown);
 
     let named = walk(&[directory.0.join("p/s1.jsonl")]).unwrap();
     let (main, _, mut children) = shape(&directory, &named).remove(0);
@@ -75,14 +76,89 @@ fn files_of_sub_agents_are_children_of_their_session() {
     assert_eq!(shape(&directory, &alone)[0].0, "p/s1/subagents/agent-b.jsonl");
 }
 
+/// Kinds, files without their directories, and counts.
+fn warned(warnings: &[Warning]) -> Vec<(&'static str, String, u64)> {
+    let name = |file: &str| file.rsplit(['/', '\\']).next().unwrap().to_owned();
+    warnings.iter().map(|w| (w.kind.value(), name(&w.file), w.count)).collect()
+}
+
 #[test]
-fn a_named_file_that_is_no_transcript_is_an_error_that_lists_the_formats() {
+fn a_path_that_cannot_be_read_does_not_abort_the_others() {
     let directory = Directory::new("named");
-    let path = directory.put("results.json", "{\"total\":3}");
-    let error = walk(&[path]).unwrap_err().to_string();
-    assert!(error.contains("results.json") && error.contains("claude-code, codex"), "{error}");
-    let error = walk(&[directory.0.join("absent")]).unwrap_err().to_string();
-    assert!(error.starts_with("cannot read `"), "{error}");
+    let unknown = directory.put("results.json", "{\"total\":3}");
+    let absent = directory.0.join("absent.jsonl");
+    let session = directory.put("s1.jsonl", SESSION);
+
+    let found = walk(&[unknown.clone(), absent.clone(), session]).unwrap();
+    assert_eq!(found.transcripts.len(), 1);
+    let expected = [
+        ("unknown_format", "results.json".to_owned(), 1),
+        ("unreadable", "absent.jsonl".to_owned(), 1),
+    ];
+    assert_eq!(warned(&found.warnings), expected);
+
+    let error = walk(&[unknown, absent]).unwrap_err();
+    assert_eq!(warned(&error.warnings), expected);
+    let text = error.to_string();
+    assert!(text.contains("results.json: not read, of no known format; "), "{text}");
+    assert!(text.contains("absent.jsonl: cannot be read: "), "{text}");
+}
+
+#[test]
+fn unknown_files_of_a_directory_are_one_counted_warning_that_names_the_largest() {
+    let directory = Directory::new("unknown");
+    directory.put("s1.jsonl", SESSION);
+    for number in 0..20 {
+        directory.put(&format!("notes/{number}.json"), "{\"a\":1}");
+    }
+    directory.put("costly/session.db", &"SQLite format 3".repeat(100));
+    directory.put("without-an-ending", "[ {\"prompt\":\"hi\"} ]");
+    // What cannot be a transcript is not counted.
+    for (name, text) in [
+        ("main.rs", "fn main() {}"),
+        ("README.md", "# [{ no JSON"),
+        ("picture.png", "\u{89}PNG"),
+        ("style.css", "{ }"),
+        (".git/config.json", "{\"a\":1}"),
+        ("node_modules/x/package.json", "{\"a\":1}"),
+        ("p/agent-1.meta.json", "{\"agentType\":\"x\"}"),
+    ] {
+        directory.put(name, text);
+    }
+    let found = walk(std::slice::from_ref(&directory.0)).unwrap();
+    assert_eq!(warned(&found.warnings), [("unknown_format", "session.db".to_owned(), 22)]);
+    let text = found.warnings[0].to_string();
+    assert!(text.ends_with("session.db: not read, of no known format (and 21 other files)"));
+}
+
+/// The conversation of a task is read with the bill that lies beside it, whichever of the two is named.
+#[test]
+fn a_part_that_is_named_brings_its_whole_along() {
+    let directory = Directory::new("whole");
+    let bill = r#"[{"ts":1793700000000,"type":"say","say":"task","text":"hi"}]"#;
+    let talk = r#"[{"role":"user","content":[{"type":"tool_result","tool_use_id":"x"}]}]"#;
+    let bill = directory.put("tasks/1/ui_messages.json", bill);
+    let talk = directory.put("tasks/1/api_conversation_history.json", talk);
+    let expected = [(
+        "tasks/1/ui_messages.json".to_owned(),
+        "cline",
+        vec!["tasks/1/api_conversation_history.json".to_owned()],
+    )];
+    for paths in [vec![directory.0.clone()], vec![bill.clone()], vec![talk.clone()]] {
+        assert_eq!(shape(&directory, &walk(&paths).unwrap()), expected, "{paths:?}");
+    }
+    fs::remove_file(bill).unwrap();
+    assert_eq!(walk(&[talk]).unwrap().transcripts[0].format.id(), "anthropic-messages");
+}
+
+#[test]
+fn a_directory_without_a_transcript_says_so() {
+    let directory = Directory::new("empty");
+    directory.put("README.md", "nothing here");
+    let error = walk(std::slice::from_ref(&directory.0)).unwrap_err();
+    assert_eq!(error.warnings.len(), 1);
+    assert_eq!(error.warnings[0].kind.value(), "no_runs");
+    assert!(walk(&[]).unwrap_err().warnings.is_empty());
 }
 
 #[test]
@@ -120,16 +196,19 @@ fn homes_follow_the_environment() {
         let homes = homes_from(|name| pairs.get(name).map(OsString::from));
         homes.iter().map(|home| home.to_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(
-        with(&[("HOME", "/h")]),
-        [
-            "/h/.claude/projects",
-            "/h/.config/claude/projects",
-            "/h/.codex/sessions",
-            "/h/.codex/archived_sessions",
-            "/h/.gemini/tmp"
-        ]
-    );
+    let below_home = with(&[("HOME", "/h")]);
+    for expected in [
+        "/h/.claude/projects",
+        "/h/.config/claude/projects",
+        "/h/.codex/sessions",
+        "/h/.codex/archived_sessions",
+        "/h/.gemini/tmp",
+        "/h/.qwen/projects",
+        "/h/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
+        "/h/.openhands/conversations",
+    ] {
+        assert!(below_home.iter().any(|home| home == expected), "{expected}: {below_home:?}");
+    }
     assert_eq!(
         with(&[("CLAUDE_CONFIG_DIR", "/a, /b,"), ("CODEX_HOME", "/c"), ("GEMINI_CLI_HOME", "/g")]),
         ["/a/projects", "/b/projects", "/c/sessions", "/c/archived_sessions", "/g/.gemini/tmp"]

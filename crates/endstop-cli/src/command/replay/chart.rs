@@ -38,6 +38,8 @@ struct Series {
 struct Point {
     /// To the right: what it loses, in percent.
     x: f64,
+    /// Between these it may be, by chance; none where it is no share of successes.
+    interval: Option<(f64, f64)>,
     /// Upwards: what it saves, in percent.
     y: f64,
     /// What tells it from the others of its series.
@@ -56,7 +58,13 @@ pub(super) fn check_name(path: &Path) -> Result<(), CliError> {
 }
 
 impl Chart {
-    pub(super) fn new(rows: &[Row], measure: Measure, answer: &str) -> Self {
+    /// `condition` is what the swept values are put into, if it was written as one.
+    pub(super) fn new(
+        rows: &[Row],
+        measure: Measure,
+        answer: &str,
+        condition: Option<&str>,
+    ) -> Self {
         let knows_outcomes = rows.iter().any(|row| row.effect.succeeded > 0);
         let x_title = match knows_outcomes {
             true => "successes lost, % of all successes",
@@ -70,10 +78,10 @@ impl Chart {
         let mut series: Vec<Series> = Vec::new();
         for row in rows {
             let point = Point::of(row, measure, knows_outcomes);
-            let name = &row.candidate.series;
-            match series.iter_mut().find(|series| series.name == *name) {
+            let name = legend(&row.candidate, condition);
+            match series.iter_mut().find(|series| series.name == name) {
                 Some(series) => series.points.push(point),
-                None => series.push(Series { name: name.clone(), points: vec![point] }),
+                None => series.push(Series { name, points: vec![point] }),
             }
         }
         Self { answer: answer.to_owned(), x_title, y_title, series }
@@ -98,8 +106,10 @@ impl Point {
             false => share(effect.stopped, effect.runs),
         };
         let value = row.candidate.values.last().map_or("", |(_, value)| value.as_str());
+        let lost = effect.lost().filter(|_| knows_outcomes);
         Self {
             x,
+            interval: lost.map(|lost| (lost.low * 100.0, lost.high * 100.0)),
             y: share(saved, spent),
             label: value.to_owned(),
             cells: vec![
@@ -111,6 +121,18 @@ impl Point {
                 of(effect.failed_stopped, effect.failed),
             ],
         }
+    }
+}
+
+/// What a line is of: the condition, with the swept value left open.
+fn legend(candidate: &Candidate, condition: Option<&str>) -> String {
+    if candidate.added.is_some() {
+        return format!("{} >= ..", candidate.series);
+    }
+    match condition {
+        Some(condition) if !candidate.series.contains('=') => condition.to_owned(),
+        Some(condition) => format!("{condition}, {}", candidate.series),
+        None => candidate.series.clone(),
     }
 }
 

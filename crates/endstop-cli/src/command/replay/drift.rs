@@ -10,7 +10,7 @@ use endstop::core::units::{Money, PICOS_PER_DOLLAR};
 use endstop_replay::{Baseline, Change, Figure, Group, Unit, drift};
 use serde_json::json;
 
-use super::{Inputs, ReplayArgs, counted as replayed};
+use super::{Inputs, ReplayArgs, counted as replayed, has_read};
 use crate::error::{CliError, ExitMeaning};
 use crate::input::read_text;
 use crate::limits::MAX_JSON_BYTES;
@@ -33,11 +33,13 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, CliError> {
     let report = replayed(inputs, &Policy::default())?;
-    if report.runs == 0 || before.runs == 0 {
-        let which =
-            if report.runs == 0 { "no runs were found" } else { "the baseline has no runs" };
-        return Err(CliError::new(format!("{which}, so there is nothing to compare"))
-            .with_hint("name files or directories of transcripts"));
+    if report.runs == 0 {
+        inputs.tell_nothing(&report.warnings, args.json, out)?;
+        return has_read(args, 0);
+    }
+    if before.runs == 0 {
+        return Err(CliError::new("the baseline has no runs, so there is nothing to compare")
+            .with_hint("make one with `endstop replay --json PATH... > baseline.json`"));
     }
     let now = Baseline { runs: report.runs, usage: report.usage };
     let figures = drift(before, &now, args.tolerance);

@@ -1,21 +1,25 @@
 //! What a replay reads: transcripts, outcomes, prices; and what the readers had to say.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use endstop::core::policy::Policy;
 use endstop_price::{PriceTable, with_unpriced_model};
-use endstop_transcript::Transcript;
+use endstop_transcript::{Part, Transcript, Warning, WarningKind};
 use serde_json::Value;
 
 use crate::error::{CliError, causes};
 use crate::input::read_text;
-use crate::limits::MAX_JSON_BYTES;
+use crate::limits::{MAX_JSON_BYTES, MAX_NAMED_PATHS, MAX_PIPED_BYTES};
 use crate::output;
 
+/// What warnings call standard input.
+const PIPE: &str = "stdin";
+
 /// Says each kind of warning once: with hundreds of files, the same line for each would hide the others.
-pub(crate) fn warn_folded(warnings: &[endstop_transcript::Warning]) {
-    let mut folded: BTreeMap<(&str, &str), (&endstop_transcript::Warning, u64)> = BTreeMap::new();
+pub(crate) fn warn_folded(warnings: &[Warning]) {
+    let mut folded: BTreeMap<(&str, &str), (&Warning, u64)> = BTreeMap::new();
     for warning in warnings {
         let key = (warning.kind.value(), warning.message.as_str());
         folded.entry(key).or_insert((warning, 0)).1 += 1;
@@ -29,22 +33,82 @@ pub(crate) fn warn_folded(warnings: &[endstop_transcript::Warning]) {
     }
 }
 
-/// The transcripts to read, what their discovery had to say, and whether they are the sample.
-pub(crate) fn transcripts(
-    paths: &[PathBuf],
-) -> Result<(Vec<Transcript>, Vec<endstop_transcript::Warning>, bool), CliError> {
-    let homes;
-    let (paths, is_default) = if paths.is_empty() {
-        homes = endstop_transcript::default_homes();
-        (homes.as_slice(), true)
-    } else {
-        (paths, false)
-    };
-    let found = endstop_transcript::walk(paths).map_err(|error| CliError::new(causes(&error)))?;
-    if is_default && found.transcripts.is_empty() {
-        return Ok((endstop_transcript::sample(), found.warnings, true));
+/// What a command has to read.
+#[derive(Debug, Default)]
+pub(crate) struct Recordings {
+    pub(crate) transcripts: Vec<Transcript>,
+    /// Paths and files that could not be read.
+    pub(crate) warnings: Vec<Warning>,
+    /// Whether it is the sample, because this machine has no transcripts.
+    pub(crate) is_sample: bool,
+}
+
+/// The transcripts in these paths, `-` for standard input; without paths, those that the known tools keep. What cannot
+/// be read is a warning: [`nothing_read`] is for the caller that finds no run.
+pub(crate) fn recordings(paths: &[PathBuf]) -> Recordings {
+    if paths.is_empty() {
+        let mut found = walked(&endstop_transcript::default_homes());
+        if found.transcripts.is_empty() {
+            found.transcripts = endstop_transcript::sample();
+            found.is_sample = true;
+        }
+        return found;
     }
-    Ok((found.transcripts, found.warnings, false))
+    let (pipes, files): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.iter().cloned().partition(|path| path == Path::new("-"));
+    let mut found = if files.is_empty() { Recordings::default() } else { walked(&files) };
+    if !pipes.is_empty() {
+        match piped(io::stdin().lock()) {
+            Ok(transcript) => found.transcripts.push(transcript),
+            Err(warning) => found.warnings.push(warning),
+        }
+    }
+    found
+}
+
+fn walked(paths: &[PathBuf]) -> Recordings {
+    let (transcripts, warnings) = match endstop_transcript::walk(paths) {
+        Ok(found) => (found.transcripts, found.warnings),
+        Err(error) => (Vec::new(), error.warnings),
+    };
+    Recordings { transcripts, warnings, is_sample: false }
+}
+
+/// The transcript that comes through a pipe.
+fn piped(stream: impl Read) -> Result<Transcript, Warning> {
+    let unreadable = |message: String| Warning {
+        kind: WarningKind::Unreadable,
+        file: PIPE.to_owned(),
+        line: None,
+        count: 1,
+        message,
+    };
+    let most = u64::try_from(MAX_PIPED_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    let read = stream.take(most.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+    if bytes.len() > MAX_PIPED_BYTES {
+        return Err(unreadable(format!("more than {} MiB: name the file", MAX_PIPED_BYTES >> 20)));
+    }
+    let main = Part::bytes(PIPE, bytes);
+    let format = endstop_transcript::detect(&main).ok().flatten();
+    let format = format.ok_or_else(|| Warning::unknown_format(PIPE))?;
+    Ok(Transcript { format, main, children: Vec::new() })
+}
+
+/// The error of a command that was given paths and found no run in them.
+pub(crate) fn nothing_read(paths: &[PathBuf]) -> CliError {
+    let name = |path: &PathBuf| match path {
+        path if path == Path::new("-") => "standard input".to_owned(),
+        path => format!("`{}`", path.display()),
+    };
+    let names: Vec<String> = paths.iter().take(MAX_NAMED_PATHS).map(name).collect();
+    let more = match paths.len().saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    CliError::new(format!("there is no run in {}{more}", names.join(", ")))
+        .with_hint("`endstop replay --formats` lists what is read")
 }
 
 /// `{id: bool}` or `{id: {"resolved": bool, ..}}`; other keys are ignored.

@@ -2,9 +2,10 @@
 
 use endstop::core::units::Money;
 use endstop_price::CostIs;
-use endstop_replay::{Effect, RunReport};
+use endstop_replay::{Effect, RunReport, Unpriced};
 
-use crate::output::{count, money, short};
+use crate::limits::MAX_NAMED_MODELS;
+use crate::output::{count, counted, money, short};
 
 /// A measure of what runs spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +76,32 @@ impl Measure {
     }
 }
 
-/// Formats without usage tell nothing of money, which is not the same as nothing spent.
+/// Whether some runs tell of money. Formats without usage tell nothing of it, which is not the same as nothing spent;
+/// neither does a run with calls that have no price.
 pub(super) fn knows_money(runs: &[RunReport]) -> bool {
-    runs.iter().any(|run| run.cost_is != CostIs::Unknown || run.cost.is_some())
+    let tells = |run: &RunReport| run.cost_is != CostIs::Unknown || run.cost.is_some();
+    runs.iter().any(|run| run.unpriced_calls == 0 && tells(run))
+}
+
+/// `3 of 40 runs have 41 calls without a price (`x`, `y`): no dollars count them`; none if each call has one.
+pub(super) fn without_price(runs: &[RunReport]) -> Option<String> {
+    let Unpriced { runs: some, calls, models } = Unpriced::of(runs);
+    if calls == 0 {
+        return None;
+    }
+    let names: Vec<String> =
+        models.iter().take(MAX_NAMED_MODELS).map(|model| format!("`{model}`")).collect();
+    let more = match models.len().saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "{} of {} with {} without a price ({}{more}): their dollars are not in what is saved",
+        count(some),
+        counted(runs.len() as u64, "run"),
+        counted(calls, "call"),
+        names.join(", "),
+    ))
 }
 
 /// A share for people: `21 %`, `0.4 %`, `0 %`; none of nothing is `-`.

@@ -5,11 +5,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use endstop::core::Policy;
-use endstop_replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, suggest};
+use endstop_replay::{Effect, Interval, Proposed, SuggestedRule, Suggestion, Unpriced, suggest};
+use endstop_transcript::Format;
 use serde_json::{Value, json};
 
-use super::measure::{Measure, of, percent};
-use super::{Inputs, ReplayArgs};
+use super::measure::{Measure, of, percent, without_price};
+use super::{Inputs, ReplayArgs, has_read};
 use crate::error::CliError;
 use crate::output::{self, count, counted};
 
@@ -28,9 +29,8 @@ pub(super) fn run(
         inputs.with_progress(|done| suggest(&inputs.transcripts, &options, share, done));
     let suggested = suggested.map_err(|error| CliError::new(error.to_string()))?;
     if suggested.runs.is_empty() {
-        return Err(CliError::new("there are no runs to suggest limits from").with_hint(
-            "name files or directories of transcripts; `endstop replay --formats` lists what is read",
-        ));
+        inputs.tell_nothing(&suggested.warnings, args.json, out)?;
+        return has_read(args, 0);
     }
     if args.json {
         writeln!(out, "{}", to_json(&suggested, inputs))?;
@@ -52,6 +52,7 @@ fn to_json(suggested: &Suggestion, inputs: &Inputs) -> Value {
         "version": 1,
         "suggestion": suggested,
         "policy": policy_file(suggested),
+        "unpriced": Unpriced::of(&suggested.runs),
         "warnings": warnings.map(endstop_replay::warning_json).collect::<Vec<_>>(),
     })
 }
@@ -65,11 +66,17 @@ fn policy_file(suggested: &Suggestion) -> String {
     for rule in suggested.rules.iter().filter(proposed) {
         let _ = write!(
             text,
-            "# {}\n{}{} = \"{}\"\n\n",
+            "# {}\n{}{}{} = \"{}\"\n\n",
             rule.purpose,
             figures(&rule.held_out, measure),
+            not_told_by(rule),
             rule.id,
             rule.condition.as_deref().unwrap_or_default()
+        );
+    }
+    if !suggested.rules.iter().any(|rule| rule.proposed == Proposed::Yes) {
+        text.push_str(
+            "# Nothing is proposed: no rule would have stopped a run that it should stop.\n",
         );
     }
     let left_out: Vec<String> =
@@ -90,7 +97,11 @@ fn head(suggested: &Suggestion, measure: Measure) -> String {
     }
     let spent = measure.spent(all);
     let _ = writeln!(text, ", {}{} in all.", measure.amount(spent), measure.noun());
-    let whom = if suggested.knows_outcomes { "successes" } else { "runs" };
+    let whom = if suggested.knows_outcomes {
+        "successes"
+    } else {
+        "runs, each of which may have succeeded"
+    };
     let _ = writeln!(
         text,
         "# Chosen to lose at most {share} of {whom}. What a rule would have done is counted on runs that did not\n\
@@ -100,9 +111,12 @@ fn head(suggested: &Suggestion, measure: Measure) -> String {
     );
     if !suggested.knows_outcomes {
         text.push_str(
-            "# No run's outcome is known, so every run counts as one that must not be lost; --outcomes FILE tells\n\
+            "# No run's outcome is known, so a run that is stopped may have been a success; --outcomes FILE tells\n\
              # which ones failed, and lets limits be tighter.\n",
         );
+    }
+    if let Some(unpriced) = without_price(&suggested.runs) {
+        let _ = writeln!(text, "# {unpriced}.");
     }
     let _ = writeln!(text, "#\n# All rules together:\n{}", figures(all, measure).trim_end());
     if let Some(note) = too_few(all, suggested.lose_at_most) {
@@ -132,6 +146,10 @@ fn figures(effect: &Effect, measure: Measure) -> String {
     let lost = effect.lost().map(|interval| share("loses", "successes", interval));
     let caught = effect.caught().map(|interval| share("cuts", "failures", interval));
     let known: Vec<String> = lost.into_iter().chain(caught).collect();
+    let unknown = (effect.unknown_stopped > 0).then(|| {
+        format!("stops {} runs of unknown outcome", of(effect.unknown_stopped, effect.unknown))
+    });
+    let known: Vec<String> = known.into_iter().chain(unknown).collect();
     if !known.is_empty() {
         let _ = writeln!(text, "#   {}", known.join(", "));
     }
@@ -164,10 +182,34 @@ fn left_out(rule: &SuggestedRule, measure: Measure) -> Option<String> {
     let why = match rule.proposed {
         Proposed::Yes => return None,
         Proposed::StopsNothing => "stops none of these runs\n".to_owned(),
-        Proposed::NotTestable => "these transcripts do not record it\n".to_owned(),
-        Proposed::LosesTooMuch => format!("loses too much\n{}", figures(&rule.held_out, measure)),
+        Proposed::NotTestable => "these transcripts do not tell it\n".to_owned(),
+        Proposed::OnlyHarms => {
+            format!("stops no failure, or saves nothing\n{}", figures(&rule.effect, measure))
+        }
+        Proposed::LosesTooMuch => format!(
+            "on runs that did not choose it, it may lose too much\n{}",
+            figures(&rule.held_out, measure)
+        ),
+        Proposed::LosesTooMuchTogether => {
+            "alone it would do, but with the rules above too much may be lost\n".to_owned()
+        }
     };
-    Some(format!("# {}, {condition}: {why}", rule.id))
+    Some(format!("# {}, {condition}: {why}{}", rule.id, not_told_by(rule)))
+}
+
+/// Which formats of these runs do not tell what the rule looks at; a line of comment, or nothing.
+fn not_told_by(rule: &SuggestedRule) -> String {
+    if rule.not_told_by.is_empty() {
+        return String::new();
+    }
+    let formats = rule.not_told_by.join(", ");
+    let is_attended = |id: &&str| endstop_transcript::format(id).is_some_and(Format::is_attended);
+    match rule.id == "time" && rule.not_told_by.iter().any(is_attended) {
+        true => format!(
+            "#   not judged on runs of {formats}: the time of a person's absence counts there\n"
+        ),
+        false => format!("#   not judged on runs of {formats}, which do not record it\n"),
+    }
 }
 
 /// A share for people, to a tenth of a percent where that says something.

@@ -1,6 +1,5 @@
 //! `--sweep`: a row for each limit, the answer first.
 
-use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
@@ -8,12 +7,14 @@ use std::process::ExitCode;
 
 use endstop::core::Policy;
 use endstop::core::policy::{Action, Rule};
-use endstop_replay::{Candidate, Comparison, RunReport, Sweep, SweepError, candidates, compare};
+use endstop_replay::{
+    Candidate, Comparison, RunReport, Sweep, SweepError, Unpriced, candidates, compare,
+};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Row};
 use super::measure::{Measure, of, percent};
-use super::{Inputs, ReplayArgs};
+use super::{Inputs, ReplayArgs, has_read};
 use crate::error::CliError;
 use crate::output::{self, count, counted, table};
 use crate::policy_source::{load_expression, load_text, read_file};
@@ -53,13 +54,17 @@ pub(super) fn run(
     let measure = Measure::of(&compared.runs);
     let answer = answer(&rows, &compared.runs, measure);
     if let Some(path) = &args.chart {
-        draw(path, &rows, measure, &answer)?;
+        draw(path, &rows, measure, &answer, args.stop.as_deref())?;
     }
     if args.json {
         writeln!(out, "{}", to_json(&rows, inputs, &compared))?;
-        return Ok(ExitCode::SUCCESS);
+        return has_read(args, compared.runs.len() as u64);
     }
     inputs.tell_of_sample();
+    if compared.runs.is_empty() {
+        inputs.warn(&compared.runs, &compared.warnings);
+        return has_read(args, 0);
+    }
     writeln!(out, "{answer}\n\n{}", rows_table(&rows, measure))?;
     out.flush()?;
     inputs.warn(&compared.runs, &compared.warnings);
@@ -101,16 +106,27 @@ fn policies(
     Ok((candidates, policies))
 }
 
-/// The row that saves most without losing a success; where none saves anything so, the one that loses
-/// least of those that do.
+/// How many times more than the limit that loses nothing another one must save to be the better answer: a limit that
+/// hardly stops anything loses nothing either.
+const WORTH: u64 = 100;
+
+/// The row that saves most without losing a success. If that saves next to nothing, the row that saves most for what it
+/// loses: by the difference of the shares.
 fn best(rows: &[Row], measure: Measure) -> Option<&Row> {
-    let worth = |row: &&Row| {
-        let effect = &row.effect;
-        let saved = measure.saved(effect);
-        (saved > 0, Reverse(effect.succeeded_stopped), saved, effect.failed_stopped)
-    };
+    let saved = |row: &&Row| (measure.saved(&row.effect), row.effect.failed_stopped);
     // Of equals the first: the tighter limit.
-    rows.iter().rev().max_by_key(worth)
+    let safe = rows.iter().rev().filter(|row| row.effect.succeeded_stopped == 0).max_by_key(saved);
+    let gain = |row: &Row| {
+        let effect = &row.effect;
+        let share = |part: u64, whole: u64| i128::from(part) * 1_000_000 / i128::from(whole.max(1));
+        share(measure.saved(effect), measure.spent(effect))
+            - share(effect.succeeded_stopped, effect.succeeded)
+    };
+    let balanced = rows.iter().rev().max_by_key(|row| gain(row))?;
+    let is_trivial = |row: &&Row| {
+        measure.saved(&row.effect).saturating_mul(WORTH) < measure.saved(&balanced.effect)
+    };
+    Some(safe.filter(|row| !is_trivial(row)).unwrap_or(balanced))
 }
 
 /// One sentence on the runs, one on the best limit.
@@ -124,17 +140,31 @@ fn answer(rows: &[Row], runs: &[RunReport], measure: Measure) -> String {
             text,
             "; no run's outcome is known, so what a limit loses is not (--outcomes FILE)."
         );
-        if measure.saved(effect) == 0 {
+        let saves = |row: &&Row| measure.saved(&row.effect);
+        let (Some(most), Some(least)) =
+            (rows.iter().rev().max_by_key(saves), rows.iter().min_by_key(saves))
+        else {
+            return text;
+        };
+        if measure.saved(&most.effect) == 0 {
             text.push_str("\nNone of these limits would have saved anything.");
             return text;
         }
-        let _ = write!(
-            text,
-            "\n`{}` saves most: it stops {} and saves {}.",
-            best.candidate.label,
-            counted(effect.stopped, "run"),
-            measure.saved_of(effect)
-        );
+        // The tightest limit saves most whatever the runs were: that is no answer.
+        let told = |row: &Row| {
+            let effect = &row.effect;
+            let stopped = counted(effect.stopped, "run");
+            format!(
+                "`{}` stops {stopped} and saves {}",
+                row.candidate.label,
+                measure.saved_of(effect)
+            )
+        };
+        let _ = write!(text, "\n{}", told(least));
+        if most.candidate.label != least.candidate.label {
+            let _ = write!(text, "; {}", told(most));
+        }
+        text.push('.');
         return text;
     }
     let ended = |how: bool| runs.iter().filter(|run| run.outcome == Some(how)).count() as u64;
@@ -146,7 +176,7 @@ fn answer(rows: &[Row], runs: &[RunReport], measure: Measure) -> String {
     }
     let what = match effect.succeeded_stopped {
         0 => "saves most without losing a known success",
-        _ => "loses fewest successes of those that save something",
+        _ => "saves most for what it loses",
     };
     let _ = write!(
         text,
@@ -210,12 +240,19 @@ fn to_json(rows: &[Row], inputs: &Inputs, compared: &Comparison) -> Value {
     json!({
         "version": 1,
         "sweep": rows.iter().map(row).collect::<Vec<_>>(),
+        "unpriced": Unpriced::of(&compared.runs),
         "warnings": warnings.map(endstop_replay::warning_json).collect::<Vec<_>>(),
     })
 }
 
-fn draw(path: &Path, rows: &[Row], measure: Measure, answer: &str) -> Result<(), CliError> {
-    let chart = Chart::new(rows, measure, answer);
+fn draw(
+    path: &Path,
+    rows: &[Row],
+    measure: Measure,
+    answer: &str,
+    condition: Option<&str>,
+) -> Result<(), CliError> {
+    let chart = Chart::new(rows, measure, answer, condition);
     std::fs::write(path, chart.render(path)).map_err(|error| {
         CliError::new(format!("cannot write the chart `{}`: {error}", path.display()))
     })

@@ -1,8 +1,10 @@
 //! The report of a replay, for people: the answer first, then the table.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use endstop::core::Policy;
+use endstop::core::units::Money;
 use endstop_price::CostIs;
 use endstop_replay::{Effect, Report, RuleReport, RunReport};
 
@@ -50,15 +52,20 @@ fn answer(report: &Report, policy: &Policy) -> String {
 fn effect(report: &Report) -> Effect {
     let steps =
         |run: &RunReport| run.steps.saturating_sub(run.stopped_at_step.unwrap_or(run.steps));
+    let priced = || report.per_run.iter().filter(|run| run.unpriced_calls == 0);
     Effect {
-        cost: report.cost,
-        saved: report.saved,
+        cost: sum(priced().filter_map(|run| run.cost)),
+        saved: sum(priced().filter_map(|run| run.saved)),
         tokens: report.tokens,
         tokens_saved: report.per_run.iter().filter_map(|run| run.tokens_saved).sum(),
         steps: report.steps,
         steps_saved: report.per_run.iter().map(steps).sum(),
         ..Effect::default()
     }
+}
+
+fn sum(amounts: impl Iterator<Item = Money>) -> Money {
+    amounts.fold(Money::ZERO, |sum, amount| sum.checked_add(amount).unwrap_or(sum))
 }
 
 /// How to see more.
@@ -123,7 +130,7 @@ fn rules(report: &Report) -> String {
             id.clone(),
             count(rule.stopped),
             at_steps(rule),
-            saved(report, id, rule, measure),
+            saved(report, id, measure),
             of(rule.succeeded_stopped, report.outcomes.succeeded),
             of(rule.failed_stopped, report.outcomes.failed),
             count(rule.not_testable),
@@ -143,12 +150,14 @@ fn rules(report: &Report) -> String {
 }
 
 /// What a rule saved, in the best measure that the runs tell of.
-fn saved(report: &Report, id: &str, rule: &RuleReport, measure: Measure) -> String {
+fn saved(report: &Report, id: &str, measure: Measure) -> String {
     let runs = report.per_run.iter().filter(|run| run.rule.as_deref() == Some(id));
     let steps =
         |run: &RunReport| run.steps.saturating_sub(run.stopped_at_step.unwrap_or(run.steps));
     measure.amount(match measure {
-        Measure::Money => rule.saved.picos(),
+        Measure::Money => {
+            sum(runs.filter(|run| run.unpriced_calls == 0).filter_map(|run| run.saved)).picos()
+        }
         Measure::Tokens => runs.filter_map(|run| run.tokens_saved).sum(),
         Measure::Steps => runs.map(steps).sum(),
     })
@@ -171,9 +180,14 @@ fn at_steps(rule: &RuleReport) -> String {
 fn runs(report: &Report) -> String {
     let header = ["run", "format", "steps", "tokens", "cost", "outcome", "stopped at", "why"];
     let mut table = table(&header, &[2, 3, 4, 6]);
+    let shared = shared_ids(&report.per_run);
     for run in &report.per_run {
+        let name = match shared.contains(run.id.as_str()) {
+            true => format!("{} ({})", run.id, run.file),
+            false => run.id.clone(),
+        };
         table.add_row([
-            run.id.clone(),
+            name,
             run.format.to_owned(),
             count(run.steps),
             short(run.tokens),
@@ -189,6 +203,12 @@ fn runs(report: &Report) -> String {
         ]);
     }
     table.to_string()
+}
+
+/// Ids that more than one run has.
+pub(super) fn shared_ids(runs: &[RunReport]) -> BTreeSet<&str> {
+    let mut seen = BTreeSet::new();
+    runs.iter().map(|run| run.id.as_str()).filter(|id| !seen.insert(*id)).collect()
 }
 
 fn cost(run: &RunReport) -> String {

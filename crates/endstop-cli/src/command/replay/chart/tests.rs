@@ -22,7 +22,7 @@ fn row(series: &str, value: &str, lost: u64, saved: u64) -> Row {
         series: series.to_owned(),
         values: vec![(series.to_owned(), value.to_owned())],
         text: None,
-        added: None,
+        added: Some(format!("{series} >= {value}")),
     };
     Row { candidate, effect }
 }
@@ -34,7 +34,7 @@ fn chart() -> Chart {
         row("cost", "$1.00", 0, 10),
         row("tool_calls(\"<a&b>\")", "5", 1, 22),
     ];
-    Chart::new(&rows, Measure::Money, "4 limits over 50 runs\n`cost >= $1.00` <saves> most")
+    Chart::new(&rows, Measure::Money, "4 limits over 50 runs\n`cost >= $1.00` <saves> most", None)
 }
 
 /// The numbers after `name="`.
@@ -88,13 +88,43 @@ fn the_page_has_the_table() {
 
 #[test]
 fn a_chart_without_points_or_outcomes_is_still_one() {
-    let none = Chart::new(&[], Measure::Steps, "nothing");
+    let none = Chart::new(&[], Measure::Steps, "nothing", None);
     assert!(none.render(Path::new("x.svg")).ends_with("</svg>\n"));
     let mut unknown = row("steps", "5", 0, 0);
     (unknown.effect.succeeded, unknown.effect.failed) = (0, 0);
-    let svg = Chart::new(&[unknown], Measure::Money, "x").render(Path::new("x.svg"));
+    let svg = Chart::new(&[unknown], Measure::Money, "x", None).render(Path::new("x.svg"));
     assert!(svg.contains("runs stopped, % of all runs"));
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
+}
+
+#[test]
+fn the_drawing_has_a_title_intervals_and_the_condition() {
+    let svg = chart().render(Path::new("x.svg"));
+    assert!(
+        svg.contains(">What limits would have saved, against what they would have lost</text>")
+    );
+    assert!(svg.contains(">cost &gt;= ..</text>"), "the legend has the condition");
+    assert_eq!(svg.matches("stroke-opacity=\".35\"").count(), 4, "an interval for each point");
+    let mut swept = row("{k}", "3", 1, 20);
+    swept.candidate.added = None;
+    let written = Some("no_progress({k}) or repeats >= {k}");
+    let svg = Chart::new(&[swept], Measure::Money, "x", written).render(Path::new("x.svg"));
+    assert!(svg.contains(">no_progress({k}) or repeats &gt;= {k}</text>"));
+}
+
+#[test]
+fn points_that_crowd_are_on_a_log_scale() {
+    assert!(!chart().render(Path::new("x.svg")).contains("log scale"));
+    let mut rows: Vec<Row> =
+        (1..=8).map(|lost| row("cost", &format!("${lost}"), lost, 10 * lost)).collect();
+    for row in &mut rows {
+        row.effect.succeeded = 4_000;
+    }
+    let mut far = row("cost", "$0.01", 3_000, 90);
+    far.effect.succeeded = 4_000;
+    rows.push(far);
+    let svg = Chart::new(&rows, Measure::Money, "x", None).render(Path::new("x.svg"));
+    assert!(svg.contains("successes lost, % of all successes (log scale)"));
 }
 
 #[test]

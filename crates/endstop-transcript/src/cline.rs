@@ -1,0 +1,314 @@
+//! Tasks of Cline and of the extensions made from it (Roo Code, Kilo Code): a directory with `ui_messages.json`, and
+//! beside it the conversation, `api_conversation_history.json`.
+//!
+//! - `api_req_started` is one model call. Its text says what the call used and cost, once that is known.
+//! - What the model said and the tools that it called are the messages up to the next call. The next call's request, or
+//!   the conversation, holds their results.
+//! - A call that was given up before the model said anything is a failed attempt of the next one.
+//! - `cost` is what the extension computed; 0 is what it writes where it knows no price, so the price table computes that.
+//!   Calls that were deleted from the task, those of sub-agents and those that condensed the conversation were paid for
+//!   all the same: each such message is one call.
+//! - Without `ui_messages.json` the conversation is a list of messages like any other, without usage.
+
+mod results;
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use endstop_core::units::Cost;
+use endstop_price::{UsageShape, billed_cost};
+use serde::Deserialize;
+use serde_json::{Map, Number, Value, json};
+
+use self::results::{History, results_in};
+use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
+use super::limits::MAX_STEP_ITEMS;
+use super::reading::Reading;
+use super::step::{CostSource, Full, Reply};
+use super::time::Time;
+use super::{Head, RunSink};
+
+/// The file of the messages with the bill, and that of the conversation.
+const MESSAGES: &str = "ui_messages.json";
+const CONVERSATION: &str = "api_conversation_history.json";
+
+/// Messages that are a call of a tool: their kind, and the tool if their text does not name it.
+const TOOLS: [(&str, &str); 5] = [
+    ("tool", "tool"),
+    ("command", "execute_command"),
+    ("use_mcp_server", "use_mcp_tool"),
+    ("browser_action_launch", "browser_action"),
+    ("browser_action", "browser_action"),
+];
+
+/// Messages with words of the model.
+const WORDS: [&str; 4] = ["text", "completion_result", "plan_mode_respond", "followup"];
+
+/// Messages that sum up calls which no other message tells of.
+const SUMMED_UP: [&str; 2] = ["deleted_api_reqs", "subagent_usage"];
+
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let keys = head.document().filter(|keys| keys.in_list);
+    keys.is_some_and(|keys| {
+        keys.have(&["ts", "type"]) && (keys.have(&["say"]) || keys.have(&["ask"]))
+    })
+}
+
+/// The messages with the bill that lie beside a conversation.
+pub(crate) fn bill_beside(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
+    path.file_name().filter(|name| *name == CONVERSATION)?;
+    Some(path.with_file_name(MESSAGES)).filter(|messages| messages.is_file())
+}
+
+pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
+    vec![path.with_file_name(CONVERSATION)]
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let history = reading.child_files().next().map(History::of).unwrap_or_default();
+    let run = RunBuilder::new(reading, sink).named(directory_of(reading.part.name()));
+    let model = history.model.clone();
+    let mut task = Task { run, history, model, open: None, failures: Vec::new() };
+    reading.each_item(&["messages"], &mut |item| {
+        if let Some(message) = reading.parse::<Message<'_>>(item, "not a message of this format") {
+            let added = task.message(&message);
+            task.run.check(added);
+        }
+    });
+    let closed = task.close();
+    task.run.check(closed);
+    task.run.end();
+}
+
+/// The name of the task's directory.
+fn directory_of(name: &str) -> Option<String> {
+    let mut parts = name.rsplit(['/', '\\']).skip(1);
+    parts.next().filter(|directory| !directory.is_empty()).map(str::to_owned)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Message<'a> {
+    ts: Option<Number>,
+    #[serde(borrow)]
+    say: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    ask: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    /// It is still being written: what it became follows, or nothing did.
+    partial: Option<bool>,
+    model_info: Option<ModelInfo>,
+    context_condense: Option<Map<String, Value>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ModelInfo {
+    model_id: Option<String>,
+}
+
+/// The text of `api_req_started`, and of the messages that sum up calls.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    #[serde(borrow)]
+    request: Option<Cow<'a, str>>,
+    tokens_in: Option<Value>,
+    tokens_out: Option<Value>,
+    cache_writes: Option<Value>,
+    cache_reads: Option<Value>,
+    cost: Option<Value>,
+    #[serde(borrow)]
+    api_protocol: Option<Cow<'a, str>>,
+}
+
+/// A model call whose messages are read.
+struct OpenCall {
+    reply: Reply,
+    begun: Time,
+    /// The last message that tells of it.
+    last: Time,
+    /// The model said something or called a tool.
+    has_content: bool,
+    has_usage: bool,
+}
+
+struct Task<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    history: History,
+    model: Option<String>,
+    open: Option<OpenCall>,
+    /// Calls that were given up since the last one that was answered.
+    failures: Vec<Time>,
+}
+
+impl Task<'_, '_> {
+    fn message(&mut self, message: &Message<'_>) -> Result<(), Full> {
+        let time = message.ts.as_ref().and_then(Number::as_u64);
+        if let Some(model) = message.model_info.as_ref().and_then(|info| info.model_id.as_ref()) {
+            self.model = Some(model.clone());
+        }
+        let kind = message.say.as_deref().or(message.ask.as_deref()).unwrap_or_default();
+        let text = message.text.as_deref().unwrap_or_default();
+        let is_said = message.say.is_some();
+        match kind {
+            _ if message.partial == Some(true) => Ok(()),
+            "api_req_started" => self.begin(text, time),
+            "condense_context" => self.condensed(message.context_condense.as_ref(), time),
+            kind if SUMMED_UP.contains(&kind) => self.summed_up(text, time),
+            "task" | "user_feedback" | "user_feedback_diff" if is_said => self.user(time),
+            // The task itself, in earlier versions.
+            "text" if is_said && self.open.is_none() => self.user(time),
+            kind if WORDS.contains(&kind) && !text.is_empty() => self.say(text, time),
+            kind => match TOOLS.iter().find(|(tool, _)| *tool == kind) {
+                Some((_, tool)) => self.call(tool, text, time),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn user(&mut self, time: Time) -> Result<(), Full> {
+        let closed = self.close();
+        self.run.user(time);
+        self.run.seen(time);
+        closed
+    }
+
+    fn begin(&mut self, text: &str, time: Time) -> Result<(), Full> {
+        let wrong = "not a request of this format";
+        let request: Request<'_> = self.run.reading.parse_text(text, wrong).unwrap_or_default();
+        self.settle(&request, time)?;
+        self.close()?;
+        if let Some(model) = request.request.as_deref().and_then(results::model_in) {
+            self.model = Some(model.to_owned());
+        }
+        let (reply, has_usage) = self.reply_of(&request, time);
+        // The step began with the first request for it.
+        let (begun, last) = (self.failures.first().copied().flatten().or(time), None);
+        self.run.step_at(begun);
+        self.open = Some(OpenCall { reply, begun, last, has_content: false, has_usage });
+        Ok(())
+    }
+
+    /// Ends the open call.
+    fn close(&mut self) -> Result<(), Full> {
+        let Some(OpenCall { reply, begun, last, has_content, has_usage }) = self.open.take() else {
+            return Ok(());
+        };
+        if !has_content && !has_usage {
+            self.run.own().give_up();
+            if self.failures.len() < MAX_STEP_ITEMS {
+                self.failures.push(begun);
+            }
+            return Ok(());
+        }
+        let failures = std::mem::take(&mut self.failures);
+        let step = self.run.step_or_begin(begun);
+        failures.into_iter().try_for_each(|failure| step.fail(failure))?;
+        step.answer(last.or(begun), reply);
+        self.run.close();
+        Ok(())
+    }
+
+    /// The tools that the open call asked for have their results in the next request.
+    fn settle(&mut self, request: &Request<'_>, time: Time) -> Result<(), Full> {
+        let mut results = request.request.as_deref().map(results_in).unwrap_or_default();
+        if results.is_empty() {
+            results = self.history.results_at(time);
+        }
+        let Some(step) = self.run.step() else { return Ok(()) };
+        for result in results {
+            if !step.next_result(time, result, false)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, text: &str, time: Time) -> Result<(), Full> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        (open.last, open.has_content) = (time, true);
+        self.run.step_or_begin(time).say(time, text.to_owned())
+    }
+
+    fn call(&mut self, otherwise: &str, text: &str, time: Time) -> Result<(), Full> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        (open.last, open.has_content) = (open.last.or(time), true);
+        let fields: Map<String, Value> = serde_json::from_str(text).unwrap_or_default();
+        let name = ["toolName", "tool"].iter().find_map(|key| fields.get(*key)?.as_str());
+        let (tool, arguments) = (name.unwrap_or(otherwise).to_owned(), text.to_owned());
+        self.run.step_or_begin(time).call(time, None, tool, arguments)
+    }
+
+    /// Calls that are told of as a sum.
+    fn summed_up(&mut self, text: &str, time: Time) -> Result<(), Full> {
+        let wrong = "not a sum of calls of this format";
+        let sum: Option<Request<'_>> = self.run.reading.parse_text(text, wrong);
+        let Some((reply, true)) = sum.map(|sum| self.reply_of(&sum, time)) else { return Ok(()) };
+        self.close()?;
+        self.run.reply(time, reply);
+        self.run.close();
+        Ok(())
+    }
+
+    fn condensed(&mut self, condense: Option<&Map<String, Value>>, time: Time) -> Result<(), Full> {
+        let cost = condense.and_then(|condense| condense.get("cost"));
+        let cost = cost.and_then(|cost| billed_cost(&json!({ "cost": cost })));
+        let Some(cost) = cost.filter(|cost| cost.picos() > 0) else { return Ok(()) };
+        self.close()?;
+        let (cost, source) = (Some(Cost::Known(cost)), CostSource::Billed);
+        self.run.reply(time, Reply { model: self.model.clone(), cost, source, ..Reply::default() });
+        self.run.close();
+        Ok(())
+    }
+
+    /// What a call used and cost, and whether anything is told of it.
+    fn reply_of(&self, request: &Request<'_>, time: Time) -> (Reply, bool) {
+        let mut reply = Reply::unpriced(self.model.clone());
+        let counts =
+            [&request.tokens_in, &request.tokens_out, &request.cache_writes, &request.cache_reads];
+        let is_none =
+            |count: &Option<Value>| count.as_ref().is_none_or(|it| it.as_f64() == Some(0.0));
+        if counts.into_iter().chain([&request.cost]).all(is_none) {
+            return (reply, false);
+        }
+        let usage = usage_of(request);
+        let call = ModelCall { time, ..ModelCall::new(UsageShape::Anthropic, &usage) };
+        self.run.reading.price(&mut reply, &call, "usage of a request");
+        (reply, true)
+    }
+}
+
+/// The counts in the form of Anthropic's API, whose input excludes what was cached, as it does here. In the protocol of
+/// OpenAI the input includes it.
+fn usage_of(request: &Request<'_>) -> Value {
+    let count = |value: &Option<Value>| value.clone().unwrap_or_else(|| json!(0));
+    let number = |value: &Option<Value>| value.as_ref().map_or(Some(0), Value::as_u64);
+    let mut input = count(&request.tokens_in);
+    if request.api_protocol.as_deref() == Some("openai")
+        && let (Some(all), Some(read), Some(written)) = (
+            number(&request.tokens_in),
+            number(&request.cache_reads),
+            number(&request.cache_writes),
+        )
+        && let Some(rest) = all.checked_sub(read.saturating_add(written))
+    {
+        input = json!(rest);
+    }
+    let mut usage = json!({
+        "input_tokens": input,
+        "output_tokens": count(&request.tokens_out),
+        "cache_read_input_tokens": count(&request.cache_reads),
+        "cache_creation_input_tokens": count(&request.cache_writes),
+    });
+    let cost = request.cost.clone().filter(|cost| !cost.is_null() && cost.as_f64() != Some(0.0));
+    if let (Some(usage), Some(cost)) = (usage.as_object_mut(), cost) {
+        usage.insert("cost".to_owned(), cost);
+    }
+    usage
+}
+
+#[cfg(test)]
+mod tests;

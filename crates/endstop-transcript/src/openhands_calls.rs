@@ -1,0 +1,200 @@
+//! Logged model calls of the OpenHands SDK (`log_completions`): a directory with one JSON document for each call, which
+//! holds the request and the response. The directory is one run.
+//!
+//! - Calls are in the order of their times. Results of tools stand in the messages of later calls.
+//! - `cost` is what the SDK computed when it made the call; 0 is what it writes where it knows no price, so the price
+//!   table computes that.
+//! - A document with an error in place of a response is a failed attempt.
+//! - Calls that are made beside the agent's, such as those of a condenser, are calls of the run.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use endstop_price::UsageShape;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Number, Value, json};
+
+use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
+use super::messages::{list_of, said_in, told_in};
+use super::reading::Reading;
+use super::step::{Full, Reply};
+use super::text::{present, value_of};
+use super::time::{Time, of_seconds};
+use super::{Head, RunSink};
+
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
+    // What comes behind the messages may be in the file's end alone.
+    let says = |key: &str| keys.have(&[key]) || head.mentions(&format!("\"{key}\""));
+    let is_request = keys.have(&["messages"]) || keys.have(&["input"]);
+    is_request && ["context_window", "timestamp", "latency_sec"].into_iter().all(says)
+}
+
+/// The first call of the directory stands for the run.
+pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
+    let first = calls_beside(path).into_iter().min()?;
+    (first != path).then_some(first)
+}
+
+pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
+    calls_beside(path)
+}
+
+fn calls_beside(path: &Path) -> Vec<PathBuf> {
+    let Some(Ok(entries)) = path.parent().map(std::fs::read_dir) else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|ending| ending == "json")).collect()
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let mut calls: Vec<(Time, Reading<'_>)> = std::iter::once(reading)
+        .chain(reading.child_files())
+        .map(|file| (time_of(file), file))
+        .collect();
+    // The sort is stable: calls without a time stay in the order of their files.
+    calls.sort_by_key(|(time, _)| *time);
+    let mut run = RunBuilder::new(reading, sink).named(directory_of(reading.part.name()));
+    for (_, file) in calls {
+        file.whole(&mut |document| {
+            if let Some(call) = file.parse::<LoggedCall<'_>>(document, "not a call of this format")
+            {
+                let added = add(&mut run, &call, file);
+                run.check(added);
+                run.write_own();
+            }
+        });
+    }
+    let finished = run.own().finish();
+    run.check(finished);
+    run.write_own();
+    run.end();
+}
+
+/// The name of the directory that a file is in.
+fn directory_of(name: &str) -> Option<String> {
+    let mut parts = name.rsplit(['/', '\\']).skip(1);
+    parts.next().filter(|directory| !directory.is_empty()).map(str::to_owned)
+}
+
+fn time_of(file: Reading<'_>) -> Time {
+    let mut time = None;
+    file.look_for(&["timestamp"], &mut |_, value| time = seconds(Some(value)));
+    time
+}
+
+fn seconds(raw: Option<&RawValue>) -> Time {
+    let number: Number = serde_json::from_str(raw?.get()).ok()?;
+    of_seconds(&number)
+}
+
+/// A document.
+#[derive(Deserialize)]
+struct LoggedCall<'a> {
+    #[serde(borrow)]
+    messages: Option<&'a RawValue>,
+    /// In place of `messages` where the API is that of responses.
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    response: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    cost: Option<&'a RawValue>,
+    #[serde(borrow)]
+    timestamp: Option<&'a RawValue>,
+    #[serde(borrow)]
+    latency_sec: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Response<'a> {
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    choices: Option<Vec<Value>>,
+    output: Option<Vec<Value>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    service_tier: Option<Cow<'a, str>>,
+}
+
+fn add(run: &mut RunBuilder<'_, '_>, call: &LoggedCall<'_>, file: Reading<'_>) -> Result<(), Full> {
+    let ended = seconds(call.timestamp);
+    let took = seconds(call.latency_sec).unwrap_or(0);
+    let begun = ended.map(|ended| ended.saturating_sub(took));
+    let messages = value_of(call.messages.or(call.input));
+    let messages: Vec<Value> = list_of(messages.as_ref()).into_iter().map(as_message).collect();
+    run.own().ask(&told_in(&messages), begun)?;
+    let response = present(call.response).filter(|_| present(call.error).is_none());
+    let wrong = "not a response of this format";
+    let response = response.and_then(|text| file.parse_text::<Response<'_>>(text, wrong));
+    let Some(response) = response else {
+        run.own().fail(ended);
+        return Ok(());
+    };
+    let reply = reply_of(call, &response, ended, file);
+    let first = response.choices.into_iter().flatten().next();
+    let said = match first.and_then(|choice| choice.get("message").cloned()) {
+        Some(message) => vec![message],
+        None => response.output.into_iter().flatten().map(as_message).collect(),
+    };
+    run.own().answer(ended, reply, &said_in(&said))
+}
+
+fn reply_of(
+    call: &LoggedCall<'_>,
+    response: &Response<'_>,
+    time: Time,
+    file: Reading<'_>,
+) -> Reply {
+    const USAGE: &str = "usage of a response";
+    let mut reply = Reply::unpriced(response.model.as_deref().map(str::to_owned));
+    let finish = |choice: &Value| choice.get("finish_reason")?.as_str().map(str::to_owned);
+    reply.finish = response.choices.iter().flatten().next().and_then(finish);
+    let Some(mut usage) = file.usage::<Value>(response.usage, USAGE) else { return reply };
+    let cost = value_of(call.cost).filter(|cost| cost.as_f64() != Some(0.0));
+    if let (Some(usage), Some(cost)) = (usage.as_object_mut(), cost) {
+        usage.insert("cost".to_owned(), cost);
+    }
+    let shape = match usage.get("prompt_tokens") {
+        Some(_) => UsageShape::OpenAiChat,
+        None => UsageShape::OpenAiResponses,
+    };
+    let service_tier = response.service_tier.as_deref();
+    let call = ModelCall { time, service_tier, ..ModelCall::new(shape, &usage) };
+    file.price(&mut reply, &call, USAGE);
+    reply
+}
+
+/// An item of the API of responses as a message; anything else as it is.
+fn as_message(item: Value) -> Value {
+    let field = |name: &str| item.get(name).cloned().unwrap_or_default();
+    match item.get("type").and_then(Value::as_str) {
+        Some("function_call") => json!({ "role": "assistant", "tool_calls": [{
+            "type": "function",
+            "id": field("call_id"),
+            "function": { "name": field("name"), "arguments": field("arguments") },
+        }] }),
+        Some("function_call_output") => json!({
+            "role": "tool", "tool_call_id": field("call_id"), "content": field("output"),
+        }),
+        Some("message") => json!({ "role": field("role"), "content": words_of(&field("content")) }),
+        _ => item,
+    }
+}
+
+/// Words of a content of the API of responses, whose parts are `input_text` and `output_text`.
+fn words_of(content: &Value) -> String {
+    match content {
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part.get("text")?.as_str())
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Value::String(text) => text.clone(),
+        _ => String::new(),
+    }
+}

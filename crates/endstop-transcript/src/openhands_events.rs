@@ -1,0 +1,332 @@
+//! Conversations of the OpenHands SDK: a directory with `base_state.json` and one JSON document for each event in
+//! `events/`. The directory is one run.
+//!
+//! - Actions with one `llm_response_id` are one model call, and so is a message of the agent. Observations and errors
+//!   answer them by the id of the tool call.
+//! - What calls used and cost is in `base_state.json`, by the id of the response; without it, that is unknown. Usage
+//!   there that belongs to no event, such as that of a condenser, makes tokens and cost lower bounds.
+//! - Times carry no zone; they are taken as UTC.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use endstop_price::UsageShape;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
+use super::head::first_keys;
+use super::reading::Reading;
+use super::step::{Full, Reply};
+use super::text::{text_of, text_or_json};
+use super::time::{Time, parse_civil};
+use super::warning::WarningKind;
+use super::{Head, RunSink};
+
+/// The file that holds what is known of a conversation as a whole, and the directory of its events.
+const STATE: &str = "base_state.json";
+const EVENTS: &str = "events";
+
+/// Keys of an event.
+const EVENT: [&str; 4] = ["id", "timestamp", "source", "kind"];
+
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let Some(keys) = head.document().filter(|keys| !keys.in_list) else { return false };
+    let is_state = keys.have(&["id", "agent"])
+        && (head.mentions("\"usage_to_metrics\"") || head.mentions("\"execution_status\""));
+    is_state || (keys.have(&EVENT) && head.mentions("Event\""))
+}
+
+pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
+    let events = path.parent().filter(|it| it.file_name().is_some_and(|name| name == EVENTS))?;
+    let state = events.parent()?.join(STATE);
+    if state.is_file() {
+        return Some(state);
+    }
+    // Without the state, the first event stands for the run.
+    let first = events.read_dir().ok()?.flatten().map(|entry| entry.path()).min()?;
+    (first != path).then_some(first)
+}
+
+pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
+    let directory = path.parent();
+    let is_event = directory.is_some_and(|it| it.file_name().is_some_and(|name| name == EVENTS));
+    let events = directory.map(|directory| match is_event {
+        true => directory.to_owned(),
+        false => directory.join(EVENTS),
+    });
+    events.into_iter().collect()
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let is_state = !first_keys(reading.part).is_some_and(|keys| keys.have(&EVENT));
+    let mut state = State::default();
+    if is_state {
+        reading.whole(&mut |document| {
+            let wrong = "not a state of this format";
+            state =
+                reading.parse::<RecordedState>(document, wrong).map(State::of).unwrap_or_default();
+        });
+    }
+    let own = (!is_state).then_some(reading);
+    let mut files: Vec<Reading<'_>> = own.into_iter().chain(reading.child_files()).collect();
+    files.sort_by(|one, other| one.part.name().cmp(other.part.name()));
+    let run = RunBuilder::new(reading, sink).named(state.id.take()).with_model(state.model.clone());
+    let mut chat = Conversation { run, state, response: None };
+    for file in files {
+        file.whole(&mut |document| {
+            if let Some(event) =
+                file.parse::<RecordedEvent<'_>>(document, "not an event of this format")
+            {
+                let added = chat.event(event, file);
+                chat.run.check(added);
+            }
+        });
+    }
+    let left = !chat.state.usage.is_empty();
+    if left {
+        reading.warn(WarningKind::LowerBound, || {
+            "calls that no event tells of are not counted: tokens and cost are lower bounds"
+                .to_owned()
+        });
+    }
+    chat.run.is_lower_bound(left);
+    chat.run.end();
+}
+
+#[derive(Deserialize)]
+struct RecordedState {
+    id: Option<String>,
+    agent: Option<Agent>,
+    stats: Option<Stats>,
+}
+
+#[derive(Deserialize)]
+struct Agent {
+    llm: Option<Llm>,
+}
+
+#[derive(Deserialize)]
+struct Llm {
+    model: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Stats {
+    usage_to_metrics: Option<BTreeMap<String, Metrics>>,
+}
+
+#[derive(Deserialize)]
+struct Metrics {
+    costs: Option<Vec<Cost>>,
+    token_usages: Option<Vec<Value>>,
+}
+
+#[derive(Deserialize)]
+struct Cost {
+    cost: Option<Value>,
+}
+
+/// What the state tells of calls.
+#[derive(Default)]
+struct State {
+    id: Option<String>,
+    model: Option<String>,
+    /// By the id of the response, with what it cost as `cost`.
+    usage: BTreeMap<String, Value>,
+}
+
+impl State {
+    fn of(recorded: RecordedState) -> Self {
+        let metrics = recorded.stats.and_then(|stats| stats.usage_to_metrics);
+        let mut usage = BTreeMap::new();
+        for metrics in metrics.into_iter().flat_map(BTreeMap::into_values) {
+            let usages = metrics.token_usages.unwrap_or_default();
+            let costs = metrics.costs.unwrap_or_default();
+            // Costs name no response: they are told apart by their order, where each call has one.
+            let has_costs = costs.len() == usages.len();
+            let costs = costs.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+            for (mut one, cost) in usages.into_iter().zip(costs) {
+                let cost = cost.and_then(|cost| cost.cost).filter(|it| it.as_f64() != Some(0.0));
+                let id =
+                    one.get("response_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+                if let (Some(one), Some(cost), true) = (one.as_object_mut(), cost, has_costs) {
+                    one.insert("cost".to_owned(), cost);
+                }
+                usage.insert(id, one);
+            }
+        }
+        let model = recorded.agent.and_then(|agent| agent.llm).and_then(|llm| llm.model);
+        Self { id: recorded.id, model, usage }
+    }
+}
+
+/// An event.
+#[derive(Deserialize)]
+struct RecordedEvent<'a> {
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    source: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    timestamp: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    llm_response_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    llm_message: Option<LlmMessage<'a>>,
+    #[serde(borrow)]
+    thought: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    tool_call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    tool_call: Option<ToolCall<'a>>,
+    #[serde(borrow)]
+    observation: Option<Observation<'a>>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    rejection_reason: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct LlmMessage<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    /// Where earlier versions kept the arguments.
+    #[serde(borrow)]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Function<'a> {
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Observation<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    /// Where earlier versions kept the result.
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    is_error: Option<bool>,
+}
+
+struct Conversation<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    state: State,
+    /// The response that the open step is of.
+    response: Option<String>,
+}
+
+impl Conversation<'_, '_> {
+    fn event(&mut self, event: RecordedEvent<'_>, file: Reading<'_>) -> Result<(), Full> {
+        let time = event.timestamp.as_deref().and_then(parse_civil);
+        self.run.note(time);
+        let is_agent = event.source.as_deref() == Some("agent");
+        match event.kind.as_deref() {
+            Some("MessageEvent") if is_agent => {
+                let words = event.llm_message.and_then(|message| text_of(message.content));
+                self.reply(event.llm_response_id, time, words, file)
+            }
+            Some("MessageEvent") if event.source.as_deref() == Some("user") => {
+                self.run.user(time);
+                self.run.seen(time);
+                self.response = None;
+                Ok(())
+            }
+            Some("ActionEvent") => {
+                let words = text_of(event.thought);
+                self.reply(event.llm_response_id, time, words, file)?;
+                let asked = event.tool_call;
+                let arguments = asked.and_then(|asked| {
+                    asked.arguments.or(asked.function.and_then(|function| function.arguments))
+                });
+                let id = event.tool_call_id.map(Cow::into_owned);
+                let tool = event.tool_name.unwrap_or_default().into_owned();
+                let step = self.run.step_or_begin(time);
+                step.call(time, id, tool, text_or_json(arguments))
+            }
+            Some("ObservationEvent") => {
+                let seen = event.observation;
+                let failed = seen.as_ref().is_some_and(|seen| seen.is_error == Some(true));
+                let result = seen.and_then(|seen| text_of(seen.content.or(seen.output)));
+                self.result(event.tool_call_id.as_deref(), time, result.unwrap_or_default(), failed)
+            }
+            Some("AgentErrorEvent") => {
+                let result = text_or_json(event.error);
+                self.result(event.tool_call_id.as_deref(), time, result, true)
+            }
+            Some("UserRejectObservation") => {
+                let result = event.rejection_reason.unwrap_or_default().into_owned();
+                self.result(event.tool_call_id.as_deref(), time, result, true)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn result(
+        &mut self,
+        id: Option<&str>,
+        time: Time,
+        result: String,
+        failed: bool,
+    ) -> Result<(), Full> {
+        self.run.seen(time);
+        self.run.result(id, time, result, failed)
+    }
+
+    /// The response that an event comes from is answered, unless its step is open.
+    fn reply(
+        &mut self,
+        id: Option<Cow<'_, str>>,
+        time: Time,
+        words: Option<String>,
+        file: Reading<'_>,
+    ) -> Result<(), Full> {
+        const USAGE: &str = "usage of a response";
+        let id = id.map(Cow::into_owned);
+        if id.is_none() || self.response != id || self.run.step().is_none() {
+            let mut reply = Reply::unpriced(self.run.model().map(str::to_owned));
+            let usage = id.as_ref().and_then(|id| self.state.usage.remove(id));
+            if let Some(usage) = usage {
+                let model = usage.get("model").and_then(Value::as_str).filter(|it| !it.is_empty());
+                reply.model = model.map(str::to_owned).or(reply.model);
+                let usage = as_chat_usage(usage);
+                let call = ModelCall { time, ..ModelCall::new(UsageShape::OpenAiChat, &usage) };
+                file.price(&mut reply, &call, USAGE);
+            }
+            self.run.reply(time, reply);
+            self.response = id;
+        }
+        match (words.filter(|words| !words.is_empty()), self.run.step()) {
+            (Some(words), Some(step)) => step.say(time, words),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The SDK's own names of counts, as chat completions have them. Its input includes what was cached.
+fn as_chat_usage(mut usage: Value) -> Value {
+    let Some(fields) = usage.as_object_mut() else { return usage };
+    let mut details = serde_json::Map::new();
+    for (from, to) in
+        [("cache_read_tokens", "cached_tokens"), ("cache_write_tokens", "cache_write_tokens")]
+    {
+        details.extend(fields.remove(from).map(|count| (to.to_owned(), count)));
+    }
+    fields.insert("prompt_tokens_details".to_owned(), Value::Object(details));
+    usage
+}

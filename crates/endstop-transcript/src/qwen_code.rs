@@ -1,0 +1,287 @@
+//! Qwen Code sessions: JSON lines, one file for a session and one for each of its sub-agents.
+//!
+//! - A line of type `assistant` is one model call, in the form of Gemini's API: words, thoughts and tool calls are
+//!   `parts`, and `usageMetadata` is what it used.
+//! - Most models are reached in the form of OpenAI, whose output includes the thoughts. Where prompt and output alone
+//!   make the total, the thoughts are in the output.
+//! - A line of type `tool_result` answers a call by its id; it failed if its status is `error` or `cancelled`.
+//! - `system` lines are telemetry. An API error among them is a failed attempt of the next call.
+//! - What a person typed for the tool itself, such as `/compress`, is no turn.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use endstop_price::UsageShape;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
+use super::limits::MAX_STEP_ITEMS;
+use super::merge::Untimed;
+use super::reading::Reading;
+use super::step::{Full, Reply};
+use super::text::compact;
+use super::time::{Time, parse_time};
+use super::timeline::AgentTimeline;
+use super::{Head, RunSink};
+
+/// The directories of a project's sessions and of their sub-agents.
+const CHATS: &str = "chats";
+const SUBAGENTS: &str = "subagents";
+
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let mut lines = head.lines();
+    // Claude Code has the first three, too.
+    let is_line = lines.any(|keys| {
+        keys.have(&["uuid", "sessionId", "type", "cwd"])
+            && !keys.have(&["isSidechain"])
+            && !keys.have(&["userType"])
+    });
+    is_line && (head.mentions("\"parts\"") || head.mentions("\"systemPayload\""))
+}
+
+/// `<project>/subagents/<session>/agent-*.jsonl` is of `<project>/chats/<session>.jsonl`.
+pub(crate) fn parent(path: &Path, _: &Head<'_>) -> Option<PathBuf> {
+    let session = path.parent()?;
+    let subagents = session.parent().filter(|it| it.file_name().is_some_and(|n| n == SUBAGENTS))?;
+    let name = format!("{}.jsonl", session.file_name()?.to_str()?);
+    Some(subagents.parent()?.join(CHATS).join(name))
+}
+
+pub(crate) fn companions(path: &Path) -> Vec<PathBuf> {
+    let project = path.parent().and_then(Path::parent);
+    let session = path.file_stem();
+    let found = project.zip(session).map(|(project, name)| project.join(SUBAGENTS).join(name));
+    found.into_iter().collect()
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let mut run = RunBuilder::new(reading, sink);
+    let is_alone = reading.children.is_empty();
+    QwenFile::new(reading, false).read(&mut |file| {
+        run.set_id(|| file.id.clone());
+        file.agent.take().into_iter().for_each(|entry| run.own().push(entry));
+        if is_alone {
+            run.write_own();
+        }
+    });
+    let child = |file| {
+        let mut agent = QwenFile::new(file, true).read(&mut |_| {});
+        agent.end_child();
+        agent
+    };
+    run.write_with(reading.child_files().map(child).collect(), Untimed::Last);
+    run.end();
+}
+
+/// A line.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    subtype: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    session_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    timestamp: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+    #[serde(borrow)]
+    usage_metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_call_result: Option<ToolCallResult<'a>>,
+    #[serde(borrow)]
+    system_payload: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    parts: Option<Vec<Part<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    thought: Option<bool>,
+    #[serde(borrow)]
+    function_call: Option<FunctionCall<'a>>,
+    function_response: Option<FunctionResponse>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall<'a> {
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct FunctionResponse {
+    id: Option<String>,
+    response: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct ToolCallResult<'a> {
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+}
+
+/// One file while it is read.
+struct QwenFile<'s> {
+    reading: Reading<'s>,
+    id: Option<String>,
+    is_child: bool,
+    /// Requests that failed since the last reply.
+    failures: Vec<Time>,
+    agent: AgentTimeline,
+}
+
+impl<'s> QwenFile<'s> {
+    fn new(reading: Reading<'s>, is_child: bool) -> Self {
+        let (failures, agent) = (Vec::new(), AgentTimeline::default());
+        Self { reading, id: None, is_child, failures, agent }
+    }
+
+    /// Reads the file. What it did so far may be taken after each line.
+    fn read(mut self, after: &mut dyn FnMut(&mut Self)) -> AgentTimeline {
+        let mut lines = self.reading.lines();
+        while lines.advance() {
+            if let Some(line) = lines.parse::<Line<'_>>() {
+                self.reading.line = Some(lines.number());
+                if self.line(line) == Err(Full) {
+                    self.reading.warn_full();
+                }
+                after(&mut self);
+            }
+        }
+        self.agent.close();
+        after(&mut self);
+        self.agent
+    }
+
+    fn line(&mut self, line: Line<'_>) -> Result<(), Full> {
+        if let Some(id) = &line.session_id {
+            self.id.get_or_insert_with(|| id.clone().into_owned());
+        }
+        let time = line.timestamp.as_deref().and_then(parse_time);
+        match line.kind.as_deref() {
+            Some("user") if line.subtype.is_none() => self.user(&line, time),
+            Some("assistant") => return self.reply(line, time),
+            Some("tool_result") => return self.result(line, time),
+            Some("system") if is_api_error(&line) && self.failures.len() < MAX_STEP_ITEMS => {
+                self.failures.push(time);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, time: Time) {
+        if self.is_child {
+            self.agent.begin_child(time, 1);
+        }
+    }
+
+    fn user(&mut self, line: &Line<'_>, time: Time) {
+        let parts = line.message.iter().flat_map(|message| message.parts.iter().flatten());
+        let mut words = parts.filter_map(|part| part.text.as_deref());
+        if words.any(|text| !text.trim().is_empty()) {
+            self.begin(time);
+            self.agent.user(time);
+            self.agent.seen(time);
+        }
+    }
+
+    fn reply(&mut self, line: Line<'_>, time: Time) -> Result<(), Full> {
+        const USAGE: &str = "usageMetadata";
+        let parts = line.message.and_then(|message| message.parts).unwrap_or_default();
+        // A turn that was given up before the model said anything has no usage either.
+        if parts.is_empty() && line.usage_metadata.is_none() {
+            return Ok(());
+        }
+        let mut reply = Reply::unpriced(line.model.map(Cow::into_owned));
+        if let Some(usage) = self.reading.usage::<Value>(line.usage_metadata, USAGE) {
+            let usage = without_counted_thoughts(usage);
+            let call = ModelCall { time, ..ModelCall::new(UsageShape::Gemini, &usage) };
+            self.reading.price(&mut reply, &call, USAGE);
+        }
+        let begun = self.agent.last().or(time);
+        self.begin(begun);
+        self.agent.seen(time);
+        let failures = std::mem::take(&mut self.failures);
+        let step = self.agent.begin(begun);
+        failures.into_iter().try_for_each(|failure| step.fail(failure))?;
+        step.answer(time, reply);
+        for part in parts {
+            match (part.function_call, part.text) {
+                (Some(call), _) => {
+                    let id = call.id.map(Cow::into_owned);
+                    let tool = call.name.unwrap_or_default().into_owned();
+                    step.call(time, id, tool, compact(call.args))?;
+                }
+                (None, Some(text)) if part.thought != Some(true) && !text.is_empty() => {
+                    step.say(time, text.into_owned())?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, line: Line<'_>, time: Time) -> Result<(), Full> {
+        let status = line.tool_call_result.and_then(|result| result.status);
+        let failed = matches!(status.as_deref(), Some("error" | "cancelled"));
+        let parts = line.message.and_then(|message| message.parts).into_iter().flatten();
+        let Some(step) = self.agent.step() else { return Ok(()) };
+        for response in parts.filter_map(|part| part.function_response) {
+            let result = answer_of(response.response);
+            match response.id {
+                Some(id) => step.result_of(&id, time, result, failed)?,
+                None => step.next_result(time, result, failed)?,
+            };
+        }
+        self.agent.seen(time);
+        Ok(())
+    }
+}
+
+fn is_api_error(line: &Line<'_>) -> bool {
+    let is_error = |payload: &&RawValue| payload.get().contains("qwen-code.api_error");
+    line.subtype.as_deref() == Some("ui_telemetry")
+        && line.system_payload.as_ref().is_some_and(is_error)
+}
+
+/// The usage with its thoughts left out where the output includes them.
+fn without_counted_thoughts(mut usage: Value) -> Value {
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+    let sum = count("promptTokenCount")
+        .zip(count("candidatesTokenCount"))
+        .and_then(|(input, output)| input.checked_add(output));
+    if sum.is_some()
+        && sum == count("totalTokenCount")
+        && let Some(usage) = usage.as_object_mut()
+    {
+        usage.remove("thoughtsTokenCount");
+    }
+    usage
+}
+
+/// What a tool answered, without the keys around it, so that equal results compare equal.
+fn answer_of(response: Option<Value>) -> String {
+    let Some(response) = response else { return String::new() };
+    let said = ["output", "error"].iter().find_map(|key| response.get(key)?.as_str());
+    said.map_or_else(|| response.to_string(), str::to_owned)
+}
