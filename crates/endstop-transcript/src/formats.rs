@@ -16,7 +16,7 @@ use super::warning::Warnings;
 use super::{
     RunSink, Source, anthropic, atif, autogen, claude_code, cline, codex, endstop_trace,
     gemini_cli, inspect_ai, intercode, litellm, mast_ag2, mini_swe_agent, openai_chat, openhands,
-    openhands_calls, openhands_events, otlp, qwen_code, swe_agent, tau2,
+    openhands_calls, openhands_events, otlp, pi, qwen_code, swe_agent, tau2,
 };
 
 /// Every format that is read. The first that recognizes a file reads it.
@@ -124,6 +124,25 @@ pub static FORMATS: &[Format] = &[
             "tasks of Cline, Roo Code and Kilo Code, `tasks/<task>/ui_messages.json` with the conversation beside it",
             cline::detect,
             cline::read,
+        )
+    },
+    Format {
+        supplies: Supplies {
+            tool_failures: true,
+            retries: true,
+            finish: true,
+            ..Supplies::USAGE_AND_TIME
+        },
+        homes: &[
+            Home { variable: "", otherwise: &[".pi/agent"], below: &["sessions"] },
+            Home { variable: "", otherwise: &[".openclaw"], below: &["agents"] },
+        ],
+        attended: true,
+        ..Format::new(
+            "pi",
+            "sessions of the coding agent pi and of OpenClaw, `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`",
+            pi::detect,
+            pi::read,
         )
     },
     Format {

@@ -76,6 +76,7 @@ mod openhands_calls;
 mod openhands_events;
 mod otlp;
 mod part;
+mod pi;
 mod qwen_code;
 mod reading;
 mod recent;

@@ -1,0 +1,190 @@
+//! Sessions of the coding agent pi, and of OpenClaw, which is built on it: JSON lines that begin with a line of type
+//! `session`.
+//!
+//! - A line of type `message` has the message of a `user`, of the `assistant` or of a tool (`toolResult`). An assistant's
+//!   message is one model call. It carries its usage, and what pi computed as its cost; 0 is what pi writes where it
+//!   knows no price, so the price table computes that.
+//! - A message whose `stopReason` is `error` or `aborted` and that used nothing is a failed attempt of the next call.
+//! - Entries form a tree: a session that went back has the calls of every branch, which were all paid for.
+
+use std::borrow::Cow;
+
+use endstop_price::UsageShape;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
+use super::limits::MAX_STEP_ITEMS;
+use super::reading::Reading;
+use super::step::{Full, Reply};
+use super::text::{compact, present, whole_text};
+use super::time::{Time, parse_time};
+use super::{Head, RunSink};
+
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let mut lines = head.lines();
+    lines.any(|keys| keys.have(&["type", "id", "timestamp", "cwd"]) && !keys.have(&["sessionId"]))
+        && head.mentions("\"session\"")
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let run = RunBuilder::new(reading, sink);
+    let mut session = Session { run, failures: Vec::new() };
+    let mut lines = reading.lines();
+    while lines.advance() {
+        if let Some(line) = lines.parse::<Line<'_>>() {
+            session.run.at_line(lines.number());
+            let added = session.line(line);
+            session.run.check(added);
+        }
+    }
+    session.run.end();
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    timestamp: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Message<'a> {
+    #[serde(borrow)]
+    role: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    provider: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stop_reason: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    tool_call_id: Option<Cow<'a, str>>,
+    is_error: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+struct Session<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    /// Calls that failed since the last reply.
+    failures: Vec<Time>,
+}
+
+impl Session<'_, '_> {
+    fn line(&mut self, line: Line<'_>) -> Result<(), Full> {
+        let time = present(line.timestamp)
+            .and_then(|text| serde_json::from_str::<Cow<'_, str>>(text).ok())
+            .and_then(|text| parse_time(&text));
+        if line.kind.as_deref() == Some("session") {
+            let id = line.id.map(Cow::into_owned);
+            self.run.set_id(|| id);
+            return Ok(());
+        }
+        let Some(message) = line.message.filter(|_| line.kind.as_deref() == Some("message")) else {
+            return Ok(());
+        };
+        match message.role.as_deref() {
+            Some("user") => {
+                self.run.user(time);
+                self.run.seen(time);
+                Ok(())
+            }
+            Some("assistant") => self.reply(message, time),
+            Some("toolResult") => {
+                let (id, failed) =
+                    (message.tool_call_id.as_deref(), message.is_error == Some(true));
+                self.run.seen(time);
+                self.run.result(id, time, whole_text(message.content), failed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn reply(&mut self, message: Message<'_>, time: Time) -> Result<(), Full> {
+        const USAGE: &str = "usage of a message";
+        let reading = self.run.reading;
+        let usage = reading.usage::<Value>(message.usage, USAGE);
+        let count = |name: &&str| usage.as_ref().and_then(|usage| usage.get(*name)?.as_u64());
+        // Earlier versions have no total.
+        let used = ["input", "output", "cacheRead", "cacheWrite"].iter().filter_map(count).max();
+        if matches!(message.stop_reason.as_deref(), Some("error" | "aborted"))
+            && used.unwrap_or(0) == 0
+        {
+            if self.failures.len() < MAX_STEP_ITEMS {
+                self.failures.push(time);
+            }
+            return Ok(());
+        }
+        let mut reply = Reply::unpriced(message.model.map(Cow::into_owned));
+        reply.finish = message.stop_reason.map(Cow::into_owned);
+        if let Some(usage) = usage {
+            let usage = as_anthropic(&usage);
+            let providers = &[message.provider.as_deref(), None];
+            let call =
+                ModelCall { providers, time, ..ModelCall::new(UsageShape::Anthropic, &usage) };
+            reading.price(&mut reply, &call, USAGE);
+        }
+        let blocks = message.content.map_or("[]", RawValue::get);
+        let wrong = "content is not of this format";
+        let blocks: Vec<Block<'_>> = reading.parse_text(blocks, wrong).unwrap_or_default();
+        let failures = std::mem::take(&mut self.failures);
+        let step = self.run.reply(time, reply);
+        failures.into_iter().try_for_each(|failure| step.fail(failure))?;
+        for block in blocks {
+            match (block.kind.as_deref(), block.text, block.name) {
+                (Some("text"), Some(text), _) if !text.is_empty() => {
+                    step.say(time, text.into_owned())?
+                }
+                (Some("toolCall"), _, Some(name)) => {
+                    let (id, arguments) = (block.id.map(Cow::into_owned), compact(block.arguments));
+                    step.call(time, id, name.into_owned(), arguments)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// pi's own names of counts, whose input excludes what was cached, in the form of Anthropic's API, with the cost.
+fn as_anthropic(usage: &Value) -> Value {
+    let count = |name: &str| usage.get(name).cloned().unwrap_or_else(|| json!(0));
+    let mut counts = json!({
+        "input_tokens": count("input"),
+        "output_tokens": count("output"),
+        "cache_read_input_tokens": count("cacheRead"),
+        "cache_creation_input_tokens": count("cacheWrite"),
+    });
+    let cost = usage.get("cost").and_then(|cost| cost.get("total"));
+    if let (Some(counts), Some(cost)) =
+        (counts.as_object_mut(), cost.filter(|it| it.as_f64() != Some(0.0)))
+    {
+        counts.insert("cost".to_owned(), cost.clone());
+    }
+    counts
+}
