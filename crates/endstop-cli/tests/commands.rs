@@ -124,7 +124,7 @@ fn replay_without_paths_takes_the_sample() {
     let output = endstop(&["replay"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(
-        stdout(&output).starts_with("This policy would have stopped 3 of 10 runs"),
+        stdout(&output).starts_with("This policy would have stopped 2 of 10 runs"),
         "{}",
         stdout(&output)
     );

@@ -258,6 +258,10 @@ fn memory_does_not_grow_with_the_file() {
                 continue;
             };
             let small = read(format, name, &pattern, SMALL);
+            if small.count.runs == 0 && !transcript.children.is_empty() {
+                println!("skipped: {}/{name} has its runs in other files", format.id());
+                continue;
+            }
             let large = read(format, name, &pattern, large_mib << 20);
             println!(
                 "{:<16} {name:<28} peak {:>6} KiB at 1 MiB, {:>6} KiB at {large_mib} MiB; {:>4.0} MB/s",

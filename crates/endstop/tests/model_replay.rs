@@ -144,7 +144,7 @@ fn what_cannot_answer_says_why() {
     let error = ReplayModel::read(&silent, None).expect_err("nobody answered");
     assert_eq!(error.to_string(), "`silent.json` has no reply of a model");
     let error = ReplayModel::open(Path::new("no/such/file"), None).expect_err("no file");
-    assert_eq!(error.to_string(), "cannot read `no/such/file`");
+    assert!(error.to_string().starts_with("no/such/file: cannot be read: "), "{error}");
     assert_ne!(UNRECORDED_TOOL, "");
 }
 

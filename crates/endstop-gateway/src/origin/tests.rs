@@ -1,3 +1,5 @@
+//! What is foreign, and what is not.
+
 use super::*;
 
 fn is_taken(host: &str, origin: Option<&str>) -> bool {

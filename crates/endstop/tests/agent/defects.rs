@@ -329,7 +329,7 @@ async fn observers_are_told_the_status_of_the_state() {
 
 #[tokio::test(start_paused = true)]
 async fn every_step_that_begins_ends_and_a_refused_one_does_not_begin() {
-    for (stop, steps) in [("steps >= 0", 0), ("steps >= 3", 3), ("tokens >= 1500", 3)] {
+    for (stop, steps) in [("steps >= 0", 0), ("steps >= 3", 3), ("tokens >= 500", 3)] {
         let told = Arc::new(Told::default());
         let model = caller("look");
         let builder = agent(&model, stop).stop_when(condition("steps >= 9")).tool(ok_tool("look"));

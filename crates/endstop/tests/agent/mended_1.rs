@@ -51,7 +51,7 @@ async fn what_one_model_made_of_the_bytes_bounds_no_other_model() {
     ]);
     // A token for each byte.
     let other = replies([Reply::text("Here it is.").usage(3_000, 5)]);
-    let rules = "[stop]\nlimit = \"tokens >= 3_600\"\nmore = \"steps >= 9\"\n[retry]\nbad = \"said('I cannot')\"\n";
+    let rules = "[stop]\nlimit = \"tokens >= 2_500\"\nmore = \"steps >= 9\"\n[retry]\nbad = \"said('I cannot')\"\n";
     let long = FunctionTool::without_arguments("look", "Looks.", |_| async {
         Ok::<_, ToolError>("y".repeat(1_000))
     });
