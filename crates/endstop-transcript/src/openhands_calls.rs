@@ -17,11 +17,13 @@ use serde_json::{Number, Value, json};
 
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
+use super::limits::MAX_HISTORY_BYTES;
 use super::messages::{list_of, said_in, told_in};
 use super::reading::Reading;
 use super::step::{Full, Reply};
 use super::text::{present, value_of};
 use super::time::{Time, of_seconds};
+use super::warning::WarningKind;
 use super::{Head, RunSink};
 
 pub(crate) fn detect(head: &Head<'_>) -> bool {
@@ -125,7 +127,18 @@ fn add(run: &mut RunBuilder<'_, '_>, call: &LoggedCall<'_>, file: Reading<'_>) -
     let ended = seconds(call.timestamp);
     let took = seconds(call.latency_sec).unwrap_or(0);
     let begun = ended.map(|ended| ended.saturating_sub(took));
-    let messages = value_of(call.messages.or(call.input));
+    // A call is held as a whole, and its messages read take many times their length.
+    let messages = call.messages.or(call.input);
+    let messages = messages.filter(|raw| {
+        let is_read = raw.get().len() <= MAX_HISTORY_BYTES;
+        if !is_read {
+            file.warn(WarningKind::TooLarge, || {
+                format!("the messages of a call have more than {MAX_HISTORY_BYTES} bytes; they are not read")
+            });
+        }
+        is_read
+    });
+    let messages = value_of(messages);
     let messages: Vec<Value> = list_of(messages.as_ref()).into_iter().map(as_message).collect();
     run.own().ask(&told_in(&messages), begun)?;
     let response = present(call.response).filter(|_| present(call.error).is_none());
