@@ -28,6 +28,11 @@ pub(crate) const SHARES: u64 = 4;
 pub(crate) const MIN_SHARE: u64 = 4_096;
 /// The largest context window that is sold, in tokens, for models that are listed without theirs.
 pub(crate) const LARGEST_WINDOW: u64 = 2 << 20;
+/// Models that responded in the stead of one model and whose prices are remembered: a router has some dozens. Names come
+/// from upstream, so that they must not fill the memory.
+pub(crate) const MAX_RESPONDED_MODELS: usize = 64;
+/// Longest such name that is remembered, in bytes: with [`MAX_RESPONDED_MODELS`], 16 kilobytes per model.
+pub(crate) const MAX_RESPONDED_NAME: usize = 256;
 /// How long a rule in time that trips and is overridden is left alone: its distance is zero, and asking again at once
 /// would keep a core busy.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);

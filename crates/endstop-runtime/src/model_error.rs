@@ -79,6 +79,8 @@ pub enum ModelErrorKind {
     Connection,
     /// The connection broke after the request was sent, or the stream ended without its end.
     Truncated,
+    /// The client of a gateway left before the response was complete.
+    ClientLeft,
     /// The provider refuses this request: wrong key, unknown model, request too long, not paid.
     Rejected,
     /// The answer cannot be read.
@@ -95,6 +97,7 @@ impl ModelErrorKind {
             Self::TimedOut => "timed_out",
             Self::Connection => "connection",
             Self::Truncated => "truncated",
+            Self::ClientLeft => "client_left",
             Self::Rejected => "rejected",
             Self::Malformed => "malformed",
         }
@@ -126,6 +129,7 @@ impl fmt::Display for ModelErrorKind {
             Self::TimedOut => "no answer in time",
             Self::Connection => "the connection failed",
             Self::Truncated => "the answer was cut short",
+            Self::ClientLeft => "the client left",
             Self::Rejected => "the provider refused the request",
             Self::Malformed => "the answer cannot be read",
         })
@@ -159,7 +163,10 @@ impl ModelError {
                 _,
             ) => false,
             (
-                ModelErrorKind::TimedOut | ModelErrorKind::Truncated | ModelErrorKind::Malformed,
+                ModelErrorKind::TimedOut
+                | ModelErrorKind::Truncated
+                | ModelErrorKind::ClientLeft
+                | ModelErrorKind::Malformed,
                 _,
             ) => true,
             (ModelErrorKind::Unavailable, status) => match (self.billing, status) {

@@ -29,10 +29,12 @@ use crate::model_error::ModelError;
 use crate::store::RunId;
 use crate::tool_call::{ToolCall, ToolOutcome};
 
-pub use cost_uncertainty::CostUncertainty;
+pub(crate) use cost_uncertainty::Unconfirmed;
+pub use cost_uncertainty::{CostUncertainty, UnconfirmedCause};
 pub use refused_call::{Lack, LimitOwner, RefusedCall, Shortage};
 pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
 pub use text::clean;
+pub(crate) use text::counted;
 
 /// What is fixed about a run.
 ///
@@ -210,9 +212,10 @@ impl<'a> Observation<'a> {
     #[must_use]
     pub fn line(&self) -> Line<'a> {
         let estimate = self.detail.is_estimate();
-        let unconfirmed = Some(self.detail.unconfirmed()).filter(|money| *money > Money::ZERO);
-        let unconfirmed = unconfirmed.map(Cost::Known);
-        Line { estimate, unconfirmed, ..Line::answered(self.event, self.directive) }
+        let unconfirmed = Unconfirmed::of(&self.detail);
+        let cause = unconfirmed.map(|it| it.cause.to_string().into());
+        let unconfirmed = unconfirmed.map(|it| Cost::Known(it.amount));
+        Line { estimate, unconfirmed, cause, ..Line::answered(self.event, self.directive) }
     }
 }
 

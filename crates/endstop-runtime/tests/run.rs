@@ -368,7 +368,7 @@ fn a_report_says_what_is_an_estimate_also_after_a_replay() {
 #[test]
 fn a_failed_call_is_charged_by_what_happened_and_replay_knows_the_unconfirmed_part() {
     use ModelErrorKind::{
-        Connection, Malformed, RateLimited, Rejected, TimedOut, Truncated, Unavailable,
+        ClientLeft, Connection, Malformed, RateLimited, Rejected, TimedOut, Truncated, Unavailable,
     };
     let of = |kind| ModelError::new(kind, "it failed");
     let with = |kind, status, is_free| ModelError {
@@ -376,22 +376,24 @@ fn a_failed_call_is_charged_by_what_happened_and_replay_knows_the_unconfirmed_pa
         billing: if is_free { ErrorBilling::Free } else { ErrorBilling::OfApi },
         ..ModelError::new(kind, "it failed")
     };
-    for (error, is_charged) in [
-        (of(Connection), false),
-        (with(Rejected, 400, true), false),
-        (with(RateLimited, 429, true), false),
-        (of(Unavailable), false),
-        (with(Unavailable, 500, true), false),
-        (with(Unavailable, 503, true), false),
-        (with(Unavailable, 529, true), false),
-        (with(Unavailable, 500, false), true),
-        (with(Unavailable, 502, false), true),
-        (with(TimedOut, 408, true), true),
-        (with(TimedOut, 504, true), true),
-        (of(TimedOut), true),
-        (of(Truncated), true),
-        (of(Malformed), true),
+    for (error, cause) in [
+        (of(Connection), None),
+        (with(Rejected, 400, true), None),
+        (with(RateLimited, 429, true), None),
+        (of(Unavailable), None),
+        (with(Unavailable, 500, true), None),
+        (with(Unavailable, 503, true), None),
+        (with(Unavailable, 529, true), None),
+        (with(Unavailable, 500, false), Some("answered 500")),
+        (with(Unavailable, 502, false), Some("answered 502")),
+        (with(TimedOut, 408, true), Some("answered 408")),
+        (with(TimedOut, 504, true), Some("answered 504")),
+        (of(TimedOut), Some("timed out")),
+        (of(Truncated), Some("cut off")),
+        (of(ClientLeft), Some("abandoned by the client")),
+        (of(Malformed), Some("with an unreadable response")),
     ] {
+        let is_charged = cause.is_some();
         let limit = "steps >= 9 or cost >= $1.00";
         let ((run, recording), pricing) = (seen(limit), pricing());
         run.begin_step(&call(&pricing, 1_000, 100));
@@ -409,8 +411,9 @@ fn a_failed_call_is_charged_by_what_happened_and_replay_knows_the_unconfirmed_pa
             let money = run.report().spend;
             let unconfirmed = (money.unconfirmed_usd, money.unconfirmed_calls);
             assert_eq!(unconfirmed, (expected, u64::from(is_charged)), "{error:?}");
-            let says = money.to_string().contains("unconfirmed: 1 call without reported usage");
-            assert_eq!(says, is_charged, "{money}");
+            let named = cause.map(|cause| format!("unconfirmed: 1 call {cause})"));
+            let says = named.is_none_or(|named| money.to_string().ends_with(&named));
+            assert!(says, "{money}: {cause:?}");
         }
     }
 }

@@ -297,9 +297,8 @@ impl Admission<'_> {
         let is_wrap_up = call.is_wrap_up;
         drop(state);
         let pricing = searching.unwrap_or(pricing);
-        let prices = Arc::clone(context.prices());
         let inner_error = context.inner_error(self.parsed.route().family);
-        let terms = CallTerms { run, pricing, prices, is_wrap_up, inner_error };
+        let terms = CallTerms { run, pricing, is_wrap_up, inner_error };
         Ok((open, terms, tools.limit))
     }
 

@@ -26,9 +26,7 @@ use super::drain::ClientPresence;
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::parse::ParsedCall;
 use crate::limits::MAX_TOOL_CALLS;
-use crate::run::{
-    ConversationPermit, ConversationState, Prices, RequestIdentity, RunEntry, stop_of,
-};
+use crate::run::{ConversationPermit, ConversationState, RequestIdentity, RunEntry, stop_of};
 
 /// How a response reached its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +62,6 @@ pub(super) struct CallTerms {
     /// The run of the conversation.
     pub(super) run: RunHandle,
     pub(super) pricing: Pricing,
-    /// The prices of other models, which may respond instead.
-    pub(super) prices: Arc<Prices>,
     pub(super) is_wrap_up: bool,
     /// What is known of the charge for an error that a success carries instead of output.
     pub(super) inner_error: ErrorBilling,
@@ -494,27 +490,8 @@ impl CallTerms {
     /// Returns the cost of a call: by the table, or as the upstream reports it if that is more, or if it is an upstream
     /// that bills by its reports.
     fn price(&self, report: &ReportedUsage, responded: Option<&str>, at: WallTime) -> Cost {
-        let by_table = self.price_by_table(report, responded, at);
+        let by_table = self.pricing.exact_of(responded, &report.counts, at, &report.context);
         self.pricing.with_report(report.billed, by_table)
-    }
-
-    /// For the model that was asked for, or for the one that responded if that is more expensive.
-    fn price_by_table(
-        &self,
-        report: &ReportedUsage,
-        responded: Option<&str>,
-        at: WallTime,
-    ) -> Cost {
-        let asked = self.pricing.exact(&report.counts, at, &report.context);
-        let Some(name) = responded.filter(|name| *name != self.pricing.model()) else {
-            return asked;
-        };
-        let pricing = self.prices.of_answered(self.pricing.provider(), name);
-        match (asked, pricing.exact(&report.counts, at, &report.context)) {
-            (Cost::Known(asked), Cost::Known(responded)) => Cost::Known(asked.max(responded)),
-            (Cost::Unpriced, responded) => responded,
-            (asked, _) => asked,
-        }
     }
 }
 
@@ -583,7 +560,7 @@ fn stop_of_call(entry: &RunEntry, run: &RunHandle) -> Option<StopSignal> {
 }
 
 fn client_went_away() -> ModelError {
-    ModelError::new(ModelErrorKind::Truncated, "the client went away")
+    ModelError::new(ModelErrorKind::ClientLeft, "the client went away")
 }
 
 /// A response that was not parsed, by its length.

@@ -40,14 +40,6 @@ impl Prices {
         pricing
     }
 
-    /// Like [`Prices::of`], for a provider that it was called with before.
-    pub(crate) fn of_answered(&self, provider: &str, model: &str) -> Pricing {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let provider = known.keys().find(|name| **name == provider).copied().unwrap_or("");
-        drop(known);
-        self.of(provider, model)
-    }
-
     fn look_up(&self, provider: &'static str, model: &str) -> Pricing {
         let of_provider = Pricing::new(provider, model, self.table);
         if of_provider.is_known() || provider.is_empty() {

@@ -99,5 +99,5 @@ async fn a_limit_that_is_reached_by_unconfirmed_amounts_says_so() {
     assert_eq!(post(&gateway, PATH, &request()).await.status, 504);
     let got = post(&gateway, PATH, &request()).await.text();
     assert!(got.contains("Of what counts, $0.047"), "{got}");
-    assert!(got.contains(" unconfirmed: 1 call without reported usage."), "{got}");
+    assert!(got.contains(" unconfirmed: 1 call answered 504."), "{got}");
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::fit::CallRoom;
 use super::output_speed::fastest_output;
 use super::plan::{Admitted, CallPlan, NotAdmitted, PlannedCall, settled};
-use super::pricing::Pricing;
+use super::pricing::{Pricing, higher};
 use super::step::is_cut_off;
 use crate::ledger::Hold;
 use crate::limits::{BYTES_PER_TOKEN, OUTPUT_AHEAD};
@@ -254,12 +254,6 @@ impl OpenCall {
         if self.is_by_others { None } else { self.lowered_by }
     }
 
-    /// Like [`OpenCall::lowered_by`], and also if the limit did so only together with what other calls in flight hold.
-    #[must_use]
-    pub const fn lowered_beside_others(&self) -> Option<StopReason> {
-        self.lowered_by
-    }
-
     /// Whether the output cap cut a response off, by its finish reason as the provider gave it, and is a share that is lower
     /// than what the limits leave. The run should not stop for that: the call can be repeated without a share
     /// ([`CallPlan::takes_share`]).
@@ -312,16 +306,28 @@ impl OpenCall {
         self.pricing.cost(usage, self.at)
     }
 
-    /// Like [`OpenCall::cost`], but with the cost that the provider reports ([`Pricing::with_report`]).
+    /// Like [`OpenCall::cost`], but by the model that responded if that is more expensive ([`Pricing::cost_of`]), and with
+    /// the cost that the provider reports ([`Pricing::with_report`]).
     #[must_use]
-    pub fn cost_with_report(&self, usage: &TokenUsage, reported: Option<Money>) -> Cost {
-        self.pricing.with_report(reported, self.cost(usage))
+    pub fn cost_with_report(
+        &self,
+        responded: Option<&str>,
+        usage: &TokenUsage,
+        reported: Option<Money>,
+    ) -> Cost {
+        self.pricing.with_report(reported, self.pricing.cost_of(responded, usage, self.at))
     }
 
-    /// A charge with the cost that the provider reports, if that is higher or decides.
+    /// A charge by the model that responded, and with the cost that the provider reports, if that is higher or decides.
     #[must_use]
-    pub fn charge_with_report(&self, charge: Charge, reported: Option<Money>) -> Charge {
-        let cost = self.pricing.with_report(reported, charge.cost);
+    pub fn charge_with_report(
+        &self,
+        charge: Charge,
+        responded: Option<&str>,
+        reported: Option<Money>,
+    ) -> Charge {
+        let by_responded = self.pricing.cost_of(responded, &charge.usage, self.at);
+        let cost = self.pricing.with_report(reported, higher(charge.cost, by_responded));
         let unconfirmed = match cost {
             Cost::Known(cost) => charge.unconfirmed.min(cost),
             Cost::Unpriced => charge.unconfirmed,

@@ -1,13 +1,14 @@
 //! What a model call costs: at most before it is made, and exactly once its usage is known.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use endstop_core::policy::OnUnpriced;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
 use endstop_price::{CallContext, ModelPrice, PriceTable, RESELLER, Unit, UsageCounts};
 
-use crate::limits::LARGEST_WINDOW;
+use crate::limits::{LARGEST_WINDOW, MAX_RESPONDED_MODELS, MAX_RESPONDED_NAME};
 
 /// What a call has beside text, which models may charge at other rates.
 ///
@@ -65,8 +66,11 @@ impl Modalities {
 pub struct Pricing {
     provider: Arc<str>,
     model: Arc<str>,
+    table: &'static PriceTable,
     /// Looking up a name is slow; it is done once.
     price: Option<ModelPrice<'static>>,
+    /// The prices of models that responded instead. Copies share them.
+    responded: Arc<Mutex<HashMap<Box<str>, Option<ModelPrice<'static>>>>>,
     /// What a request asks for that may make it dearer.
     asked: CallContext,
     may_write_1h: bool,
@@ -91,7 +95,9 @@ impl Pricing {
         Self {
             provider: provider.into(),
             model: model.into(),
+            table,
             price,
+            responded: Arc::default(),
             asked: CallContext::default(),
             may_write_1h: false,
             others: Vec::new(),
@@ -170,8 +176,54 @@ impl Pricing {
     /// The exact cost of one call, of all that a provider counted.
     #[must_use]
     pub fn exact(&self, usage: &UsageCounts, at: WallTime, context: &CallContext) -> Cost {
-        let total = self.price.as_ref().and_then(|price| price.total(usage, at, context).ok());
-        total.map_or(Cost::Unpriced, Cost::Known)
+        total(self.price.as_ref(), usage, at, context)
+    }
+
+    /// Like [`Pricing::exact`], by the price of the model that responded if that is higher, or if only that is known
+    /// (`docs/semantics.md`, "Reported cost").
+    #[must_use]
+    pub fn exact_of(
+        &self,
+        responded: Option<&str>,
+        usage: &UsageCounts,
+        at: WallTime,
+        context: &CallContext,
+    ) -> Cost {
+        let asked = self.exact(usage, at, context);
+        let Some(name) = responded.filter(|name| *name != self.model()) else { return asked };
+        higher(asked, total(self.price_of(name).as_ref(), usage, at, context))
+    }
+
+    /// Like [`Pricing::cost`], by the price of the model that responded if that is higher, or if only that is known.
+    #[must_use]
+    pub fn cost_of(&self, responded: Option<&str>, usage: &TokenUsage, at: WallTime) -> Cost {
+        let asked = self.cost(usage, at);
+        let Some(name) = responded.filter(|name| *name != self.model()) else { return asked };
+        let Ok(counts) = UsageCounts::from_token_usage(usage) else { return Cost::Unpriced };
+        let price = self.price_of(name);
+        let by = |context: &CallContext| total(price.as_ref(), &counts, at, context);
+        higher(asked, higher(by(&CallContext::default()), by(&self.asked)))
+    }
+
+    /// The price of a model that responded: of the same provider, or of any other one if that has no such model.
+    fn price_of(&self, name: &str) -> Option<ModelPrice<'static>> {
+        let lock = || self.responded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(price) = lock().get(name) {
+            return price.clone();
+        }
+        let provider = Some(&*self.provider).filter(|name| !name.is_empty());
+        let price = self
+            .table
+            .find_or_vendor(provider, name)
+            .or_else(|| self.table.find_or_vendor(None, name));
+        if name.len() <= MAX_RESPONDED_NAME {
+            let mut known = lock();
+            if known.len() >= MAX_RESPONDED_MODELS {
+                known.clear();
+            }
+            known.insert(name.into(), price.clone());
+        }
+        price
     }
 
     /// The cost of one call; the tier that was asked for counts where it is dearer.
@@ -272,6 +324,25 @@ impl Pricing {
         };
         let units = self.modalities.output_units();
         units.fold(with(None), |worst, unit| dearer(worst, with(Some((unit, usage.output)))))
+    }
+}
+
+fn total(
+    price: Option<&ModelPrice<'static>>,
+    usage: &UsageCounts,
+    at: WallTime,
+    context: &CallContext,
+) -> Cost {
+    let total = price.and_then(|price| price.total(usage, at, context).ok());
+    total.map_or(Cost::Unpriced, Cost::Known)
+}
+
+/// The greater cost, or the one that is known.
+pub(super) fn higher(one: Cost, other: Cost) -> Cost {
+    match (one, other) {
+        (Cost::Known(one), Cost::Known(other)) => Cost::Known(one.max(other)),
+        (Cost::Unpriced, other) => other,
+        (one, Cost::Unpriced) => one,
     }
 }
 

@@ -13,7 +13,8 @@ use endstop_core::trip_record::TripRecord;
 use endstop_core::units::{Millis, Money};
 use serde::{Deserialize, Serialize};
 
-use super::{CostUncertainty, Observation, Observer, RunInfo, clean};
+use super::cost_uncertainty::Unconfirmed;
+use super::{CostUncertainty, Observation, Observer, RunInfo, UnconfirmedCause, clean, counted};
 use crate::ledger::{Amounts, Budget};
 use crate::limits::{MAX_CHILDREN, MAX_COUNTED_RUNS};
 use crate::store::RunId;
@@ -120,6 +121,9 @@ pub struct Spend {
     /// How many calls that part is of.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unconfirmed_calls: u64,
+    /// These calls by cause.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unconfirmed_causes: BTreeMap<UnconfirmedCause, u64>,
 }
 
 /// Dollars as a decimal.
@@ -188,10 +192,10 @@ impl Tally {
         let children = self.children.values().map(|child| CostUncertainty {
             unpriced: child.spend.unpriced_calls,
             estimated: child.spend.estimated_calls,
-            unconfirmed_calls: child.spend.unconfirmed_calls,
+            causes: child.spend.unconfirmed_causes.clone(),
             unconfirmed: child.spend.unconfirmed_usd,
         });
-        children.fold(self.own, CostUncertainty::plus)
+        children.fold(self.own.clone(), |sum, child| sum.plus(&child))
     }
 }
 
@@ -274,7 +278,7 @@ fn spend_of(run: &Run, settled: Money, tally: &Tally) -> Spend {
     let has_rates = matches!(run.program().policy().on_unpriced, Some(OnUnpriced::Rates(_)));
     let is = if cost.is_none() || (unpriced_calls > 0 && !has_rates) {
         SpendCertainty::LowerBound
-    } else if estimated_calls > 0 || unpriced_calls > 0 || doubtful.unconfirmed_calls > 0 {
+    } else if estimated_calls > 0 || unpriced_calls > 0 || !doubtful.causes.is_empty() {
         SpendCertainty::Estimate
     } else {
         SpendCertainty::Known
@@ -285,17 +289,21 @@ fn spend_of(run: &Run, settled: Money, tally: &Tally) -> Spend {
         unpriced_calls,
         estimated_calls,
         unconfirmed_usd: doubtful.unconfirmed,
-        unconfirmed_calls: doubtful.unconfirmed_calls,
+        unconfirmed_calls: doubtful.unconfirmed_calls(),
+        unconfirmed_causes: doubtful.causes,
     }
 }
 
 impl Spend {
-    /// `$1.60 unconfirmed: 2 calls without reported usage`; `None` if all of it is confirmed.
+    /// `$1.60 unconfirmed: 2 calls answered 504`; `None` if all of it is confirmed.
     #[must_use]
     pub fn unconfirmed(&self) -> Option<String> {
-        let (money, calls) = (self.unconfirmed_usd, calls(self.unconfirmed_calls));
-        (self.unconfirmed_calls > 0)
-            .then(|| format!("${} unconfirmed: {calls} without reported usage", money.to_decimal()))
+        let uncertainty = CostUncertainty {
+            causes: self.unconfirmed_causes.clone(),
+            unconfirmed: self.unconfirmed_usd,
+            ..CostUncertainty::default()
+        };
+        uncertainty.unconfirmed_text()
     }
 }
 
@@ -326,11 +334,6 @@ impl fmt::Display for Spend {
 
 fn calls(number: u64) -> String {
     counted(number, "call")
-}
-
-/// `1 call`, `2 calls`.
-fn counted(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 impl fmt::Display for Report {
@@ -461,7 +464,7 @@ impl Observer for Reporter {
         tally(&mut self.lock(), &observation.info.id).own.take(
             kind,
             detail.is_estimate(),
-            detail.unconfirmed(),
+            Unconfirmed::of(detail),
         );
     }
 

@@ -8,7 +8,7 @@ use endstop_core::units::TokenUsage;
 use crate::cancel::{CancelToken, KillSwitch};
 use crate::clock::WallClock;
 use crate::ledger::Budget;
-use crate::observe::Observer;
+use crate::observe::{CostUncertainty, Observer};
 
 /// The parts of a tree of runs that are not its policy. The default has none of them.
 ///
@@ -103,6 +103,8 @@ pub struct Carried {
     pub usage: TokenUsage,
     /// Whether some of them are estimates.
     pub is_estimate: bool,
+    /// Calls whose cost is not exactly known, descendants' included.
+    pub uncertainty: CostUncertainty,
     /// Events that the core took in.
     pub events: u64,
     /// Tools that could not be aborted, descendants' included.

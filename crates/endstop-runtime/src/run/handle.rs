@@ -322,7 +322,7 @@ impl RunHandle {
     pub fn report(&self) -> Report {
         let (core, budget) = (self.node.core(), &self.node.budget);
         let report = Report::of(&self.node.info, &core.run, budget);
-        report.with_uncertainty(&core.run, budget, core.uncertainty)
+        report.with_uncertainty(&core.run, budget, core.carried.uncertainty.clone())
     }
 
     /// Takes the warnings that no driver has taken yet.

@@ -19,7 +19,7 @@ use super::environment::{Carried, ExternalStop, StopReach};
 use crate::cancel::{CancelToken, KillSwitch, Urgency, kill_signal, look_at};
 use crate::clock::{LastWall, RunClock};
 use crate::ledger::Budget;
-use crate::observe::{CostUncertainty, Detail, Observation, Observer, RefusedCall, RunInfo};
+use crate::observe::{Detail, Observation, Observer, RefusedCall, RunInfo, Unconfirmed};
 
 /// The parts that all runs of a tree share.
 pub(crate) struct Tree {
@@ -61,8 +61,6 @@ impl std::fmt::Debug for RunNode {
 pub(crate) struct RunCore {
     pub(crate) run: Run,
     pub(super) carried: Carried,
-    /// Descendants' calls included.
-    pub(super) uncertainty: CostUncertainty,
     /// Warnings that no driver has taken yet.
     pub(super) notices: Vec<Notice>,
     /// A budget refused something that the run wanted to begin.
@@ -82,7 +80,6 @@ impl RunCore {
         Self {
             run,
             carried,
-            uncertainty: CostUncertainty::default(),
             notices: Vec::new(),
             is_out_of_budget: false,
             shares_pause: false,
@@ -159,10 +156,6 @@ impl RunNode {
 
     pub(crate) fn refused_call(&self) -> Option<RefusedCall> {
         self.core().refused_call.clone()
-    }
-
-    pub(crate) fn set_uncertainty(&self, uncertainty: CostUncertainty) {
-        self.core().uncertainty = uncertainty;
     }
 
     pub(crate) fn wall(&self) -> WallTime {
@@ -355,7 +348,7 @@ impl RunNode {
         let event = self.event(core, now, source, kind);
         let directive = core.run.observe(&event);
         core.carried.events = core.carried.events.saturating_add(1);
-        core.uncertainty.take(kind, detail.is_estimate(), detail.unconfirmed());
+        core.carried.uncertainty.take(kind, detail.is_estimate(), Unconfirmed::of(&detail));
         let notices = core.run.take_notices();
         let (info, run, budget) = (&self.info, &core.run, &self.budget);
         for observer in &self.tree.observers {

@@ -7,13 +7,13 @@ use endstop_core::event::{Event, EventKind};
 use endstop_core::run::Run;
 use endstop_core::signal::BUDGET_SOURCE;
 use endstop_core::units::{Cost, Money, TokenUsage};
-use endstop_core::wire::v1::trace::Line;
+use endstop_core::wire::v1::trace::{Kind, Line};
 
 use super::file::TraceLineError;
 use super::open_work::OpenWork;
 use crate::call::settled;
 use crate::ledger::{Amounts, Limits};
-use crate::observe::{CostUncertainty, RunInfo};
+use crate::observe::{CostUncertainty, RunInfo, Unconfirmed, UnconfirmedCause};
 use crate::run::{Carried, RunEnvironment, RunHandle};
 
 /// Takes in the events that were recorded of a root run, in their order, under today's policy.
@@ -118,8 +118,8 @@ impl Replay {
         }
         if !(line.refused && self.run.would_admit(&event).admits()) {
             let unconfirmed = match line.unconfirmed {
-                Some(Cost::Known(money)) => money,
-                _ => Money::ZERO,
+                Some(Cost::Known(amount)) => Some(Unconfirmed { amount, cause: cause_of(line) }),
+                _ => None,
             };
             self.take_event(&event, line.refused, line.estimate, unconfirmed);
         }
@@ -127,7 +127,7 @@ impl Replay {
 
     /// Takes in the next event.
     pub fn observe(&mut self, event: &Event<'_>) {
-        self.take_event(event, false, false, Money::ZERO);
+        self.take_event(event, false, false, None);
     }
 
     fn take_event(
@@ -135,7 +135,7 @@ impl Replay {
         event: &Event<'_>,
         was_refused: bool,
         is_estimate: bool,
-        unconfirmed: Money,
+        unconfirmed: Option<Unconfirmed>,
     ) {
         let directive = self.run.observe(event);
         self.work.note(event, directive, was_refused);
@@ -181,15 +181,19 @@ impl Replay {
             match &event.kind {
                 EventKind::AttemptFailed { usage, cost } => {
                     self.settle(*usage, *cost);
-                    let worst = match cost {
-                        Some(Cost::Known(cost)) => *cost,
-                        _ => Money::ZERO,
+                    let unconfirmed = match cost {
+                        Some(Cost::Known(amount)) => Some(Unconfirmed {
+                            amount: *amount,
+                            cause: UnconfirmedCause::Truncated,
+                        }),
+                        _ => None,
                     };
-                    self.uncertainty.take(&event.kind, usage.is_some(), worst);
+                    self.uncertainty.take(&event.kind, usage.is_some(), unconfirmed);
                 }
                 EventKind::ToolCost { cost, .. } => {
                     self.settle_tool(*cost);
-                    self.uncertainty.take(&event.kind, false, *cost);
+                    let unconfirmed = Unconfirmed { amount: *cost, cause: UnconfirmedCause::Tool };
+                    self.uncertainty.take(&event.kind, false, Some(unconfirmed));
                 }
                 _ => {}
             }
@@ -214,6 +218,18 @@ impl Replay {
     }
 }
 
+/// Why a line's amount is unconfirmed, by its own word or by its kind.
+fn cause_of(line: &Line<'_>) -> UnconfirmedCause {
+    match (&line.cause, &line.kind) {
+        (Some(cause), _) => {
+            let Ok(cause) = cause.parse();
+            cause
+        }
+        (None, Kind::ToolCost { .. }) => UnconfirmedCause::Tool,
+        (None, _) => UnconfirmedCause::NoUsage,
+    }
+}
+
 impl Replayed {
     /// The events that ended what was open: to be added to the record, so that it is charged once.
     #[must_use]
@@ -233,6 +249,12 @@ impl Replayed {
         (self.usage, self.is_estimate)
     }
 
+    /// The calls of the events whose cost is not exactly known.
+    #[must_use]
+    pub const fn uncertainty(&self) -> &CostUncertainty {
+        &self.uncertainty
+    }
+
     /// The core.
     #[must_use]
     pub const fn run(&self) -> &Run {
@@ -247,14 +269,13 @@ impl RunHandle {
     pub fn replayed(info: RunInfo, replayed: Replayed, environment: RunEnvironment) -> Self {
         let Replayed { run, usage, uncertainty, is_approved, spent, .. } = replayed;
         let is_estimate = uncertainty.estimated > 0;
-        let carried = Carried { usage, is_estimate, ..Carried::default() };
+        let carried = Carried { usage, is_estimate, uncertainty, ..Carried::default() };
         let handle = Self::root_of(info, run, carried, environment);
         handle.budget().bring_in(spent);
         if is_approved {
             // From there on the core alone knew the limits.
             handle.budget().set_limits(Limits::unlimited());
         }
-        handle.node().set_uncertainty(uncertainty);
         handle
     }
 }

@@ -58,6 +58,7 @@ pub(super) async fn load(
     let carried = Carried {
         usage: before.usage.checked_add(&usage).unwrap_or(before.usage),
         is_estimate: before.is_estimate || is_estimate,
+        uncertainty: before.uncertainty.plus(replayed.uncertainty()),
         events: before.events.saturating_add(u64::try_from(events).unwrap_or(u64::MAX)),
         ..before
     };

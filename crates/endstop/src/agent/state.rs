@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::message::{Message, ToolCall, ToolOutcome};
 use crate::tool::Handoff;
 use endstop_runtime::Carried;
+use endstop_runtime::observe::CostUncertainty;
 use endstop_runtime::store::{MAX_STATE_BYTES, RunId};
 
 /// The version that is written.
@@ -86,6 +87,9 @@ pub struct ExecutionState {
     pub cost_picos: Option<u64>,
     /// Whether some usage was counted here because a provider told none.
     pub is_estimate: bool,
+    /// Calls whose cost is not exactly known, descendants' included.
+    #[serde(default, skip_serializing_if = "is_certain")]
+    pub uncertainty: CostUncertainty,
     /// Steps begun, descendants included.
     pub step_count: u64,
     /// Milliseconds since the run began.
@@ -124,10 +128,13 @@ pub struct ExecutionState {
 impl ExecutionState {
     /// Copies the counts of the decision core and of the run's handle, except the core itself.
     pub(crate) fn follow(&mut self, run: &Run, carried: &Carried) {
-        let Carried { usage, is_estimate, events, still_running } = carried;
+        let Carried { usage, is_estimate, uncertainty, events, still_running } = carried;
         self.status = run.status();
         self.usage = *usage;
         self.is_estimate = *is_estimate;
+        if self.uncertainty != *uncertainty {
+            self.uncertainty.clone_from(uncertainty);
+        }
         self.cost_picos = run.cost().map(Money::picos);
         self.step_count = run.step_count();
         self.at_ms = run.at().0;
@@ -142,6 +149,7 @@ impl ExecutionState {
         Carried {
             usage: self.usage,
             is_estimate: self.is_estimate,
+            uncertainty: self.uncertainty.clone(),
             events: self.events,
             still_running: self.still_running.clone(),
         }
@@ -420,6 +428,15 @@ impl AgentState {
         ));
     }
 
+    /// Warns that a response is cut off because other calls in flight left no room for a longer one.
+    pub(crate) fn warn_of_cut_by_others(&mut self) {
+        let warning = "a response was cut off by its fair share of the remaining budget, because other calls in flight \
+                       left no room for a longer one: raise the limit, or turn fair shares off";
+        if !self.execution.warnings.iter().any(|it| it == warning) {
+            self.execution.warnings.push(warning.to_owned());
+        }
+    }
+
     pub(crate) fn has_new_user_message(&self) -> bool {
         let mut new = self.messages.iter().skip(self.execution.messages_told);
         new.any(|message| matches!(message, Message::User { .. }))
@@ -536,13 +553,17 @@ impl AgentState {
         }
     }
 
-    /// The trip record as text; a line with the status before there is one. The warnings follow.
+    /// The trip record as text; a line with the status before there is one. The part of the cost that no provider
+    /// confirmed and the warnings follow.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut text = match &self.execution.trip_record {
             Some(verdict) => verdict.to_string(),
             None => format!("status: {}", self.status().name()),
         };
+        if let Some(unconfirmed) = self.execution.uncertainty.unconfirmed_text() {
+            text.push_str(&format!("\nof the cost, {unconfirmed}"));
+        }
         for warning in self.warnings() {
             text.push_str(&format!("\nwarning: {warning}"));
         }
@@ -586,6 +607,10 @@ impl AgentState {
         let calls = reply.last().map_or(&[][..], Message::tool_calls);
         calls.iter().filter(|call| !is_answered(&call.id)).cloned().collect()
     }
+}
+
+fn is_certain(uncertainty: &CostUncertainty) -> bool {
+    *uncertainty == CostUncertainty::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]

@@ -10,6 +10,7 @@
 mod basics;
 mod budget;
 mod cancel;
+mod charges;
 mod defects;
 #[path = "../../../../tests/support/golden.rs"]
 mod file;

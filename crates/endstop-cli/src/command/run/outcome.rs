@@ -378,6 +378,7 @@ mod tests {
                 estimated_calls: 0,
                 unconfirmed_usd: Money::ZERO,
                 unconfirmed_calls: 0,
+                unconfirmed_causes: std::collections::BTreeMap::new(),
             },
         };
         let mut agents: Vec<_> = (2..170).map(|n| agent(format!("conversation {n}"), 1)).collect();

@@ -86,6 +86,9 @@ pub struct Line<'a> {
     /// The part of the cost that no provider confirmed.
     #[serde(default, with = "cost", skip_serializing_if = "Option::is_none")]
     pub unconfirmed: Option<Cost>,
+    /// Why it is not confirmed: an HTTP status, or one word.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cow<'a, str>>,
     /// What happened.
     #[serde(flatten, borrow)]
     pub kind: Kind<'a>,
@@ -328,6 +331,7 @@ impl<'a> Line<'a> {
             refused: false,
             estimate: false,
             unconfirmed: None,
+            cause: None,
             kind: Kind::from_event(&event.kind),
         }
     }

@@ -78,11 +78,14 @@ impl Answer {
             return call.most(&received);
         }
         let Some(usage) = end.usage else {
-            return call.charge_with_report(call.unreported(&self.received_whole()), end.cost);
+            return {
+                let unreported = call.unreported(&self.received_whole());
+                call.charge_with_report(unreported, end.model.as_deref(), end.cost)
+            };
         };
         Charge {
             usage,
-            cost: call.cost_with_report(&usage, end.cost),
+            cost: call.cost_with_report(end.model.as_deref(), &usage, end.cost),
             unconfirmed: Money::ZERO,
             is_estimate: false,
         }
@@ -315,7 +318,8 @@ impl AgentRun {
         let step = self.state.execution.steps.last().map_or(0, |step| step.number);
         name_calls(step, &mut answer.calls);
         let calls: &[ToolCall] = if is_whole { &answer.calls } else { &[] };
-        let lowered_by = attempt.call.lowered_beside_others();
+        let lowered_by = attempt.call.lowered_by();
+        let is_cut_by_others = attempt.call.is_cut_by_others(end.finish.as_deref());
         let directive = attempt.call.replied(&Outcome {
             model: end.model.as_deref(),
             usage: charge.usage,
@@ -338,6 +342,9 @@ impl AgentRun {
         let is_of_context = !other_messages && !self.uses_retry_model;
         self.keep_reply(answer, end, is_whole, told.filter(|_| is_of_context));
         self.end_by_cap(lowered_by);
+        if is_cut_by_others {
+            self.state.warn_of_cut_by_others();
+        }
         self.hooks(Trigger::AfterModelResponse, About::default()).await;
         false
     }
