@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use endstop_core::event::EventKind;
 use endstop_core::run::UnstoppedRun;
+use endstop_core::signal::LIMIT_SOURCE;
 use endstop_core::units::Money;
 use endstop_core::{Event, TripRecord};
 
@@ -29,6 +30,11 @@ pub(super) struct Counterfactual {
     tripped: Option<StopPoint>,
     is_cut: bool,
     pub(super) warned: Vec<String>,
+}
+
+/// Whether the driver stopped the run because a limit cut a response off.
+fn is_of_limit(event: &Event<'_>) -> bool {
+    matches!(&event.kind, EventKind::StopRaised { signal } if signal.source.as_deref() == Some(LIMIT_SOURCE))
 }
 
 impl Counterfactual {
@@ -71,6 +77,10 @@ impl Counterfactual {
     /// Takes the next event. `known` is what the run has spent so far, as far as prices are known.
     pub(super) fn take(&mut self, event: &Event<'_>, known: Money) {
         if self.tripped.is_some() {
+            if !self.is_cut && is_of_limit(event) {
+                // The step that the stop ends was still open: a live run takes in that a limit cut its response off.
+                self.unstopped.take(event);
+            }
             // The first thing that would have begun after the stop is what the stop cuts.
             self.is_cut |= event.kind.is_intention();
             return;

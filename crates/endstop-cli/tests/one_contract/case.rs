@@ -53,13 +53,15 @@ pub(crate) struct Turn {
 pub(crate) struct Case {
     pub(crate) policy: String,
     pub(crate) turns: Vec<Turn>,
+    /// Whether the client of the gateway asks for streams. The agent loop always does.
+    pub(crate) is_streaming: bool,
 }
 
 impl Case {
     /// The same run under a policy that stops nothing.
     pub(crate) fn without_rules(&self) -> Self {
         let policy = "unbounded = true\non_unpriced = \"ignore\"\n".to_owned();
-        Self { policy, turns: self.turns.clone() }
+        Self { policy, turns: self.turns.clone(), is_streaming: self.is_streaming }
     }
 
     pub(crate) fn policy(&self) -> Policy {
@@ -82,7 +84,8 @@ impl Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "policy:\n{}run:", self.policy)?;
+        let streams = if self.is_streaming { "streams" } else { "whole responses" };
+        writeln!(f, "policy:\n{}run, by {streams}:", self.policy)?;
         for (turn, number) in self.turns.iter().zip(1..) {
             let Turn { failures, text, finish, input, output, cached, .. } = turn;
             writeln!(

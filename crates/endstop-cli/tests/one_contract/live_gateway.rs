@@ -26,7 +26,7 @@ pub(crate) async fn run(case: &Case, dry: Option<&Case>) -> Live {
     let config =
         Config { environment, ..Config::new(upstreams, case.program(), Runs::One(id.clone())) };
     let gateway = Gateway::start(config).await.unwrap();
-    Client::connect(gateway.addr()).await.run().await;
+    Client::connect(gateway.addr(), case.is_streaming).await.run().await;
     let run = gateway.run(&id).unwrap();
     let outcome = Outcome::of(&run.look(|run| run.trip_record()));
     gateway.shut_down().await;

@@ -1,6 +1,7 @@
 //! A provider that answers Anthropic messages from a script, and a client that plays the agent.
 
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -40,9 +41,10 @@ impl Provider {
                 let service = service_fn(move |request: Request<Incoming>| {
                     let answers = Arc::clone(&answers);
                     async move {
-                        drop(request.into_body().collect().await);
+                        let body = request.into_body().collect().await.unwrap().to_bytes();
+                        let body: Value = serde_json::from_slice(&body).unwrap();
                         let next = answers.lock().unwrap().next();
-                        Ok::<_, Infallible>(response(next))
+                        Ok::<_, Infallible>(response(next, body["stream"] == true))
                     }
                 });
                 served.spawn(async move {
@@ -56,8 +58,12 @@ impl Provider {
     }
 }
 
-fn response(next: Option<(usize, Option<Turn>)>) -> Response<Full<Bytes>> {
+fn response(next: Option<(usize, Option<Turn>)>, is_stream: bool) -> Response<Full<Bytes>> {
     let (status, body) = match next {
+        Some((request, Some(turn))) if is_stream => {
+            let body = Full::new(Bytes::from(events(&message(&turn, request))));
+            return Response::builder().header("content-type", STREAM).body(body).unwrap();
+        }
         Some((request, Some(turn))) => (200, message(&turn, request)),
         Some((_, None)) => (429, error("rate_limit_error", "slow down")),
         None => (400, error("invalid_request_error", "the script is over")),
@@ -92,22 +98,90 @@ fn message(turn: &Turn, request: usize) -> Value {
     })
 }
 
+const STREAM: &str = "text/event-stream";
+
+/// The events of a message. Each block arrives in two pieces.
+fn events(message: &Value) -> String {
+    let mut text = String::new();
+    let mut push = |event: Value| {
+        let kind = event["type"].as_str().unwrap();
+        write!(text, "event: {kind}\ndata: {event}\n\n").unwrap();
+    };
+    let mut start = message.clone();
+    start["content"] = json!([]);
+    start["stop_reason"] = Value::Null;
+    start["usage"]["output_tokens"] = json!(1);
+    push(json!({ "type": "message_start", "message": start }));
+    for (index, block) in message["content"].as_array().unwrap().iter().enumerate() {
+        let (mut empty, kind, key, whole) = match block["text"].as_str() {
+            Some(text) => (block.clone(), "text_delta", "text", text.to_owned()),
+            None => (block.clone(), "input_json_delta", "partial_json", block["input"].to_string()),
+        };
+        match block["type"] == "text" {
+            true => empty["text"] = json!(""),
+            false => empty["input"] = json!({}),
+        }
+        push(json!({ "type": "content_block_start", "index": index, "content_block": empty }));
+        let (first, second) = whole.split_at(whole.len() / 2);
+        for piece in [first, second] {
+            let delta = json!({ "type": kind, key: piece });
+            push(json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+        }
+        push(json!({ "type": "content_block_stop", "index": index }));
+    }
+    let delta = json!({ "stop_reason": message["stop_reason"], "stop_sequence": null });
+    push(json!({ "type": "message_delta", "delta": delta,
+        "usage": { "output_tokens": message["usage"]["output_tokens"] } }));
+    push(json!({ "type": "message_stop" }));
+    text
+}
+
+/// The message of events.
+fn message_of(events: &str) -> Value {
+    let mut content: Vec<Value> = Vec::new();
+    let mut pieces: Vec<String> = Vec::new();
+    for data in events.lines().filter_map(|line| line.strip_prefix("data: ")) {
+        let event: Value = serde_json::from_str(data).unwrap();
+        match event["type"].as_str().unwrap() {
+            "content_block_start" => {
+                content.push(event["content_block"].clone());
+                pieces.push(String::new());
+            }
+            "content_block_delta" => {
+                let delta = &event["delta"];
+                let piece = delta["text"].as_str().or(delta["partial_json"].as_str()).unwrap();
+                pieces.last_mut().unwrap().push_str(piece);
+            }
+            "content_block_stop" => {
+                let (block, piece) = (content.last_mut().unwrap(), pieces.last().unwrap());
+                match block["type"] == "text" {
+                    true => block["text"] = json!(piece),
+                    false => block["input"] = serde_json::from_str(piece).unwrap(),
+                }
+            }
+            _ => {}
+        }
+    }
+    json!({ "content": content })
+}
+
 /// An agent that does not know of the gateway: it asks, runs the tools that the answer names, and asks again.
 pub(crate) struct Client {
     to: SocketAddr,
     connection: SendRequest<Full<Bytes>>,
     messages: Vec<Value>,
+    is_streaming: bool,
     _driver: JoinSet<()>,
 }
 
 impl Client {
-    pub(crate) async fn connect(to: SocketAddr) -> Self {
+    pub(crate) async fn connect(to: SocketAddr, is_streaming: bool) -> Self {
         let stream = TcpStream::connect(to).await.unwrap();
         let (connection, driver) = handshake(TokioIo::new(stream)).await.unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { drop(driver.await) });
         let messages = vec![json!({ "role": "user", "content": "Look into it." })];
-        Self { to, connection, messages, _driver: tasks }
+        Self { to, connection, messages, is_streaming, _driver: tasks }
     }
 
     /// Asks until an answer has no tool calls.
@@ -131,7 +205,7 @@ impl Client {
                 "input_schema": { "type": "object" } })
         };
         let body = json!({
-            "model": MODEL, "max_tokens": 1_000, "messages": self.messages,
+            "model": MODEL, "max_tokens": 1_000, "messages": self.messages, "stream": self.is_streaming,
             "tools": TOOLS.iter().map(tool).collect::<Vec<_>>(),
         });
         let request = Request::post("/v1/messages")
@@ -143,7 +217,11 @@ impl Client {
         self.connection.ready().await.unwrap();
         let response = self.connection.send_request(request).await.unwrap();
         let status = response.status().as_u16();
+        let is_stream = response.headers()["content-type"].to_str().unwrap().starts_with(STREAM);
         let body = response.into_body().collect().await.unwrap().to_bytes();
+        if is_stream {
+            return (status, message_of(str::from_utf8(&body).unwrap()));
+        }
         (status, serde_json::from_slice(&body).unwrap())
     }
 

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::next_trip::{Reserved, Resource, next_trip};
+use super::next_trip::{Reserved, Resource, room};
 use super::overrides::Cover;
 use super::state::State;
 use crate::directive::Directive;
@@ -328,7 +328,7 @@ fn foreseen_alone(sight: Sight<'_>, trial: &mut Frame, ahead: Projection) -> Opt
             Part::Input => Resource::Input { rate: Money::ZERO },
             Part::Output => Resource::Output { rate: Money::ZERO },
         };
-        next_trip(sight, resource, Reserved::default(), &[Action::Stop], |_| false).is_none()
+        room(sight, resource, Reserved::default(), &[Action::Stop], |_| false).is_none()
     });
     trial.project(Some(unbounded));
     trial.evaluate(&sight.inputs());

@@ -104,17 +104,29 @@ const ONE: u64 = PER as u64;
 pub(super) fn next_trip(
     sight: Sight<'_>,
     resource: Resource,
+    actions: &[Action],
+    is_disarmed: impl Fn(RuleIx) -> bool,
+) -> Option<NextTrip> {
+    let trial = Trial::new(sight, resource, Reserved::default());
+    trial.first_trip(|index| {
+        actions.contains(&sight.program.rule(index).action) && !is_disarmed(index)
+    })
+}
+
+/// Like [`next_trip`] beside what is reserved, by the rules that read what the resource moves.
+pub(super) fn room(
+    sight: Sight<'_>,
+    resource: Resource,
     reserved: Reserved,
     actions: &[Action],
     is_disarmed: impl Fn(RuleIx) -> bool,
 ) -> Option<NextTrip> {
-    let gauges = sight.program.gauges().rows().iter();
-    let speeds = gauges.map(|gauge| speed(sight, resource, gauge.read)).collect();
-    let trial = Trial { sight, resource, reserved, speeds };
-    trial.candidates().into_iter().find_map(|distance| {
-        let rule = trial.first_rule(distance, actions, &is_disarmed)?;
-        let rule = sight.program.rule(rule);
-        Some(NextTrip { distance, rule: rule.id.clone(), action: rule.action })
+    let trial = Trial::new(sight, resource, reserved);
+    let moving: Vec<RuleIx> = trial.moving_rules().collect();
+    trial.first_trip(|index| {
+        actions.contains(&sight.program.rule(index).action)
+            && !is_disarmed(index)
+            && moving.contains(&index)
     })
 }
 
@@ -151,7 +163,28 @@ struct Trial<'a> {
     speeds: Table<GaugeIx, u64>,
 }
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
+    fn new(sight: Sight<'a>, resource: Resource, reserved: Reserved) -> Self {
+        let gauges = sight.program.gauges().rows().iter();
+        let speeds = gauges.map(|gauge| speed(sight, resource, gauge.read)).collect();
+        Self { sight, resource, reserved, speeds }
+    }
+
+    /// Rules with a comparison of a gauge that moves. A rule can be named several times.
+    fn moving_rules(&self) -> impl Iterator<Item = RuleIx> {
+        let compares = self.sight.program.compares().rows().iter();
+        compares.filter(|compare| *self.speeds.at(compare.gauge) > 0).map(|compare| compare.rule)
+    }
+
+    /// The least distance at which one of these rules trips.
+    fn first_trip(&self, is_asked: impl Fn(RuleIx) -> bool) -> Option<NextTrip> {
+        self.candidates().into_iter().find_map(|distance| {
+            let rule = self.first_rule(distance, &is_asked)?;
+            let rule = self.sight.program.rule(rule);
+            Some(NextTrip { distance, rule: rule.id.clone(), action: rule.action })
+        })
+    }
+
     /// The number of a moving gauge now: not as a count was last compared, but as it is. What is reserved
     /// is on top.
     fn start(&self, gauge: GaugeIx) -> u64 {
@@ -210,12 +243,7 @@ impl Trial<'_> {
         })
     }
 
-    fn first_rule(
-        &self,
-        distance: u64,
-        actions: &[Action],
-        is_disarmed: &impl Fn(RuleIx) -> bool,
-    ) -> Option<RuleIx> {
+    fn first_rule(&self, distance: u64, is_asked: &impl Fn(RuleIx) -> bool) -> Option<RuleIx> {
         let program = self.sight.program;
         let mut inputs = self.sight.inputs();
         let mut frame = self.sight.frame.clone();
@@ -234,11 +262,7 @@ impl Trial<'_> {
         frame.evaluate(&inputs);
         let trial = self.sight.through(&frame);
         let mut rules = program.policy_rules();
-        let trips = |(index, rule): &(RuleIx, &crate::policy::Rule)| {
-            let is_over = rule.action == Action::Pause && is_disarmed(*index);
-            actions.contains(&rule.action) && !is_over && trial.is_met(*index)
-        };
-        rules.find(trips).map(|(index, _)| index)
+        rules.find(|(index, _)| is_asked(*index) && trial.is_met(*index)).map(|(index, _)| index)
     }
 
     fn moved(&self, gauge: GaugeIx, distance: u64) -> u64 {

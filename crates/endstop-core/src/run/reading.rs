@@ -6,15 +6,16 @@ use alloc::vec::Vec;
 
 use super::ended::Ended;
 use super::judge::{is_held_back, standing};
-use super::next_trip::{NextTrip, Reserved, Resource, next_trip};
+use super::next_trip::{NextTrip, Reserved, Resource, next_trip, room};
 use super::{Notice, Run};
 use crate::counter::Counter;
 use crate::directive::Status;
 use crate::event::EventKind;
-use crate::meter::Sight;
+use crate::meter::{Frame, Sight};
 use crate::policy::Action;
 use crate::program::{Class, Program, Read};
 use crate::signal::{ExecutionContinuation, StopReason, StopSignal, StopSignals};
+use crate::table::RuleIx;
 use crate::trip_record::{PauseRequest, TripRecord};
 use crate::units::{Millis, Money};
 
@@ -160,11 +161,14 @@ impl Run {
     /// Computed once a step: O(leaves²) of the policy, and it allocates.
     #[must_use]
     pub fn next_trip(&self, resource: Resource, actions: &[Action]) -> Option<NextTrip> {
-        self.room(resource, Reserved::default(), actions)
+        let frame = self.frame_for(resource);
+        let sight = Sight::of(&self.program, &self.state.meter).through(&frame);
+        next_trip(sight, resource, actions, |rule| self.is_pause_approved(rule))
     }
 
-    /// Like [`Run::next_trip`], but as if the run itself had settled `reserved`: the room next to it. A limit
-    /// admits exactly itself, so an amount of that distance still fits; 0 says that nothing more does.
+    /// Like [`Run::next_trip`], but as if the run itself had settled `reserved`: the room next to it. Rules that do not
+    /// read what `resource` moves are left out: they trip whatever is spent. A limit admits exactly itself, so an amount
+    /// of that distance still fits; 0 says that nothing more does.
     #[must_use]
     pub fn room(
         &self,
@@ -172,7 +176,18 @@ impl Run {
         reserved: Reserved,
         actions: &[Action],
     ) -> Option<NextTrip> {
-        let is_disarmed = |rule| self.state.is_disarmed(rule);
+        let frame = self.frame_for(resource);
+        let sight = Sight::of(&self.program, &self.state.meter).through(&frame);
+        room(sight, resource, reserved, actions, |rule| self.is_pause_approved(rule))
+    }
+
+    /// A person has approved the pause of the rule for good.
+    fn is_pause_approved(&self, rule: RuleIx) -> bool {
+        self.program.rule(rule).action == Action::Pause && self.state.is_disarmed(rule)
+    }
+
+    /// The frame with which distances along a resource are measured.
+    fn frame_for(&self, resource: Resource) -> Frame {
         let sight = Sight::of(&self.program, &self.state.meter);
         let is_between_steps = !self.state.meter.step().is_open();
         // Time passes without a request, and only a request has tokens and money compared.
@@ -180,8 +195,7 @@ impl Run {
             Resource::Time => is_between_steps && class.is_count(),
             _ => class == Class::Settled,
         };
-        let frame = sight.frame.as_now(&self.state.meter, &self.program, concerned);
-        next_trip(sight.through(&frame), resource, reserved, actions, is_disarmed)
+        sight.frame.as_now(&self.state.meter, &self.program, concerned)
     }
 
     /// The policy that it runs under, compiled.

@@ -258,3 +258,13 @@ fn a_policy_says_whether_it_looks_at_a_reserve() {
         assert_eq!(program.has_action(Action::Warn), policy.contains("warn"));
     }
 }
+
+#[test]
+fn room_leaves_out_rules_that_trip_whatever_is_spent() {
+    let driver = Driver::stop("steps >= 0 or tool_calls >= 0");
+    let resource = Resource::Output { rate: "10".parse().unwrap() };
+    let room = driver.run.room(resource, Reserved::default(), &[Action::Stop]);
+    assert_eq!(room, None);
+    let next = driver.run.next_trip(resource, &[Action::Stop]);
+    assert_eq!(next.map(|trip| trip.distance), Some(0));
+}

@@ -234,7 +234,11 @@ impl LockedChain<'_> {
         let least = plan.least_output();
         let mut most = plan.max_output();
         if plan.keeps_wrap_up() {
-            most = most.min(self.output_below_finish(plan)).max(least);
+            let below = self.output_below_finish(plan);
+            if below < least {
+                return (plan.worst(least), false);
+            }
+            most = most.min(below);
         }
         let mut fits = |worst: Worst| {
             self.is_in_budget(plan, worst, others)

@@ -3,7 +3,7 @@
 use endstop_core::event::EventKind;
 use endstop_core::policy::{Action, FallbackRates, OnServerError, OnUnknownUsage, OnUnpriced};
 use endstop_core::run::Directive;
-use endstop_core::run::next_trip::Resource;
+use endstop_core::run::next_trip::{Reserved, Resource};
 use endstop_core::signal::StopReason;
 use endstop_core::units::{Cost, Money, TokenUsage, WallTime};
 
@@ -496,16 +496,12 @@ impl LockedChain<'_> {
     pub(super) fn output_below_finish(&mut self, plan: &PlannedCall<'_>) -> u64 {
         let resource = Resource::Output { rate: plan.output_rate() };
         let run = &self.own_core().run;
-        if run.next_trip(resource, &[Action::Stop]).is_some() {
+        if run.room(resource, Reserved::default(), &[Action::Stop]).is_some() {
             return u64::MAX;
         }
         let worst = plan.worst_with_wrap_up(0);
         let Cost::Known(cost) = worst.cost else { return u64::MAX };
-        let reserved = endstop_core::run::next_trip::Reserved {
-            input_tokens: worst.input,
-            output_tokens: worst.output,
-            cost,
-        };
+        let reserved = Reserved { input_tokens: worst.input, output_tokens: worst.output, cost };
         run.room(resource, reserved, &[Action::Finish]).map_or(u64::MAX, |trip| trip.distance)
     }
 }

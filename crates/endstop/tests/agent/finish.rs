@@ -175,3 +175,17 @@ async fn a_warning_is_an_event_and_one_note_to_the_model_with_what_is_left() {
         }
     }
 }
+
+/// A finish rule that no token and no dollar brings about takes nothing from the output of a further attempt.
+#[tokio::test(start_paused = true)]
+async fn a_finish_rule_on_errors_does_not_lower_the_output_of_a_further_attempt() {
+    let model = priced(|_, call| match call {
+        0 => Reply::default().fail(ModelErrorKind::Unavailable, None),
+        _ => Reply::text("Half an ans").usage(150, 9).finish("length"),
+    });
+    let agent = under(&model, "unbounded = true\n[finish]\nfirst = 'errored'\n").build().unwrap();
+    let state = agent.run("Go.").await.unwrap();
+    let caps: Vec<_> = model.requests().iter().map(|request| request.max_output_tokens).collect();
+    assert!(caps.len() == 2 && caps[0] == caps[1], "{caps:?}: {}", state.explain());
+    assert_eq!(state.stop_reason(), Some(StopReason::Completed), "{}", state.explain());
+}
