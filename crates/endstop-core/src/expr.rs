@@ -37,12 +37,27 @@ pub struct Amount {
     pub value: u64,
 }
 
+/// Hundredths of a percent, without needless zeros.
+struct Percent(u64);
+
+impl Display for Percent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0 / 100, self.0 % 100);
+        match rest {
+            0 => write!(f, "{whole}%"),
+            _ if rest.is_multiple_of(10) => write!(f, "{whole}.{}%", rest / 10),
+            _ => write!(f, "{whole}.{rest:02}%"),
+        }
+    }
+}
+
 impl Display for Amount {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.unit {
             Unit::Money => write!(f, "{}", Money::from_picos(self.value)),
             Unit::Duration => write!(f, "{}", Millis(self.value)),
             Unit::WallTime => f.write_str(&quoted(&wall_text(WallTime(self.value)))),
+            Unit::Percent => write!(f, "{}", Percent(self.value)),
             Unit::Tokens if self.value > 0 && self.value.is_multiple_of(1_000) => {
                 write!(f, "{}k", self.value / 1_000)
             }

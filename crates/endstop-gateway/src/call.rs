@@ -23,6 +23,7 @@ mod negotiate;
 mod outliving;
 mod parse;
 mod pass_through;
+mod quota;
 mod relay;
 mod respond;
 mod send;

@@ -167,6 +167,13 @@ impl Gateway {
         self.registry.get(id).map(|entry| entry.unknown_fields().all()).unwrap_or_default()
     }
 
+    /// Returns the used part of each window of the subscription that providers reported to a run, in hundredths of a
+    /// percent, by the name of the window: `("5h", 4_200)`. None for an unknown run.
+    #[must_use]
+    pub fn quotas(&self, id: &RunId) -> Vec<(String, u64)> {
+        self.registry.get(id).map(|entry| entry.quotas().all()).unwrap_or_default()
+    }
+
     /// Returns every run in memory, in order of their ids.
     #[must_use]
     pub fn runs(&self) -> Vec<RunHandle> {

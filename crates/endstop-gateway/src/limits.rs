@@ -56,6 +56,10 @@ pub(crate) const MAX_REFUSAL: usize = 64 << 10;
 /// How long the rest of an error's body is waited for before it is passed on. Providers send such bodies at once, in one or
 /// two pieces; one that takes longer counts as an error of unknown shape.
 pub(crate) const ERROR_WITHIN: Duration = Duration::from_secs(2);
+/// Windows of subscriptions that a run remembers: providers report two to four.
+pub(crate) const MAX_QUOTA_WINDOWS: usize = 16;
+/// Longest name of such a window, in bytes: `5h`, `7d_opus`.
+pub(crate) const MAX_WINDOW_NAME: usize = 32;
 /// Models that a cache remembers. A client that invents names must not fill the memory.
 pub(crate) const MAX_CACHED_MODELS: usize = 1_024;
 /// Longest name of a model that a cache remembers, in bytes: with [`MAX_CACHED_MODELS`], a quarter of a megabyte.

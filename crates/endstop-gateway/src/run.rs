@@ -13,6 +13,7 @@ mod pause;
 mod per_conversation_policy;
 mod permit;
 mod prices;
+mod quotas;
 mod registry;
 mod response_history;
 mod run_log;

@@ -53,7 +53,7 @@ const fn add_gauge(gauge: GaugeId, needed: &mut Supplies) {
         }
         GaugeId::Attempts | GaugeId::Retries => needed.retries = true,
         GaugeId::Subagents | GaugeId::Depth => needed.subagents = true,
-        GaugeId::NextCost | GaugeId::Fact | GaugeId::Probe | GaugeId::Handoffs => {
+        GaugeId::NextCost | GaugeId::Quota | GaugeId::Fact | GaugeId::Probe | GaugeId::Handoffs => {
             needed.interventions = true;
         }
         GaugeId::Steps

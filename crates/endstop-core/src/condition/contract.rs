@@ -27,6 +27,8 @@ pub enum Contract {
     ToolNames,
     /// The gateway recognizes it by the path or header of a request.
     NamedSubAgents,
+    /// The provider of a subscription reports it to the gateway.
+    Plan,
     /// Only a program that drives its own run reports it.
     Program,
     /// It comes from outside at some moment of a live run.
@@ -43,6 +45,7 @@ impl Contract {
         Self::ToolNames,
         Self::NamedSubAgents,
         Self::Clock,
+        Self::Plan,
         Self::Program,
         Self::Outside,
     ];
@@ -86,6 +89,10 @@ impl Contract {
             Self::Clock => {
                 "All four read it, but time passes differently: the gateway sees tool results only \
                  with the next request, and a trace has no timers."
+            }
+            Self::Plan => {
+                "The gateway reads it from the responses of the provider, as do a dry run and the replay of its \
+                 trace. The loop does not read it, and other transcripts do not record it."
             }
             Self::Program => {
                 "Only your own program reports it. The gateway does not read it, and replay finds it \

@@ -19,6 +19,8 @@ pub enum Unit {
     Duration,
     /// Milliseconds since 1970.
     WallTime,
+    /// Hundredths of a percent.
+    Percent,
 }
 
 /// When a gauge is brought up to date for comparison (docs/semantics.md, section 2).
@@ -158,10 +160,22 @@ gauges! {
         "steps in a row that brought no new tool result and no user message";
     Stale "stale" Count Always NoProgress false false None Same
         "percent of the steps with results, since a user last spoke, that got only results seen before; a step of failures alone counts half; 0 below three such steps";
+    Quota "quota" Percent Always CostLimitReached false false Required Plan
+        "used percent of a window of the subscription, such as \"5h\" or \"7d\", as the provider reports it";
     Fact "fact" Count Always ConditionMet false false Required Program
         "a number that the user's program reports";
     Probe "probe" Count Always ConditionMet false false Required Program
         "a registered measurement";
+}
+
+/// The name of the [fact](crate::event::EventKind::Fact) that the gauge `quota("window")` reads, in hundredths of a percent.
+///
+/// ```
+/// assert_eq!(endstop_core::condition::gauge::quota_fact("5h"), "quota(5h)");
+/// ```
+#[must_use]
+pub fn quota_fact(window: &str) -> String {
+    alloc::format!("quota({window})")
 }
 
 /// A gauge as a condition names it.

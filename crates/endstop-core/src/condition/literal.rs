@@ -25,6 +25,8 @@ pub(crate) enum LiteralValue {
     Money(Money),
     /// A duration.
     Duration(Millis),
+    /// Hundredths of a percent.
+    Percent(u64),
     /// A string, or a bare name.
     Text(String),
     /// A pattern between slashes.
@@ -58,6 +60,7 @@ impl Literal {
             LiteralValue::Number { .. } => "a bare number",
             LiteralValue::Money(_) => "an amount of money",
             LiteralValue::Duration(_) => "a duration",
+            LiteralValue::Percent(_) => "a percentage",
             LiteralValue::Text(_) => "a string",
             LiteralValue::Pattern(_) => "a pattern",
         }
@@ -76,6 +79,7 @@ impl Literal {
             }
             (LiteralValue::Money(money), Unit::Money) => Ok(money.picos()),
             (LiteralValue::Duration(duration), Unit::Duration) => Ok(duration.0),
+            (LiteralValue::Percent(percent), Unit::Percent) => Ok(*percent),
             (LiteralValue::Text(text), Unit::WallTime) => wall_time(text, span).map(|t| t.0),
             _ => Err(self.wrong_unit(unit, name, span)),
         }
@@ -102,6 +106,13 @@ impl Literal {
                 match number {
                     Some(raw) => format!("write `{raw}s` for seconds, `{raw}m` for minutes"),
                     None => "write for example `90s`, `10m` or `1h30m`".to_string(),
+                },
+            ),
+            Unit::Percent => (
+                "a percentage",
+                match number {
+                    Some(raw) => format!("write `{raw}%`"),
+                    None => "write for example `90%`".to_string(),
                 },
             ),
             Unit::WallTime => ("a time", "write for example `\"2026-11-30T12:00Z\"`".to_string()),
@@ -262,7 +273,7 @@ pub(crate) fn amount(text: &str, at: usize) -> Result<(Literal, usize), Diagnost
     let length = rest
         .char_indices()
         .find(|&(index, c)| index > 0 && !(c.is_ascii_alphanumeric() || c == '.' || c == '_'))
-        .map_or(rest.len(), |(index, _)| index);
+        .map_or(rest.len(), |(index, c)| if c == '%' { index + 1 } else { index });
     let (raw, _) = rest.split_at(length);
     let span = at..at + length;
     if raw.starts_with('-') {
@@ -292,7 +303,9 @@ impl AmountProblem {
     fn into_diagnostic(self, raw: &str, span: Range<usize>) -> Diagnostic {
         match self {
             Self::NotANumber => Diagnostic::new(format!("`{raw}` is not an amount"), span)
-                .with_help("amounts look like `25`, `200k`, `$2.00`, `50c`, `90s` or `1h30m`"),
+                .with_help(
+                    "amounts look like `25`, `200k`, `$2.00`, `50c`, `90s`, `1h30m` or `90%`",
+                ),
             Self::Money(error) => Diagnostic::new(format!("`{raw}` is {error}"), span),
             Self::UnknownUnit(unit) => Diagnostic::new(format!("`{unit}` is not a unit"), span)
                 .with_help("units are $, usd, c, k, M, ms, s, m, h and d"),
@@ -305,6 +318,9 @@ fn amount_value(raw: &str) -> Result<LiteralValue, AmountProblem> {
     let money = |text: &str| text.parse().map(LiteralValue::Money).map_err(AmountProblem::Money);
     if let Some(dollars) = raw.strip_prefix('$') {
         return money(dollars);
+    }
+    if let Some(percent) = raw.strip_suffix('%') {
+        return hundredths(percent);
     }
     let digits = raw.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(raw.len());
     let (number, unit) = raw.split_at(digits);
@@ -331,6 +347,15 @@ fn thousandths(number: &str, factor: u128) -> Result<LiteralValue, AmountProblem
         Err(MoneyError::TooLarge) => Err(AmountProblem::TooLarge),
         Err(MoneyError::NotANumber) => Err(AmountProblem::NotANumber),
     }
+}
+
+/// A percentage in hundredths of a percent; finer ones are no limit that anybody can observe.
+fn hundredths(number: &str) -> Result<LiteralValue, AmountProblem> {
+    let scaled = scaled_decimal(number, 2).map_err(|error| match error {
+        MoneyError::TooLarge => AmountProblem::TooLarge,
+        MoneyError::TooFine | MoneyError::NotANumber => AmountProblem::NotANumber,
+    })?;
+    u64::try_from(scaled).map(LiteralValue::Percent).map_err(|_| AmountProblem::TooLarge)
 }
 
 fn cents(number: &str) -> Result<LiteralValue, AmountProblem> {

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::rows::{CLASSES, Class, GaugeSlot, Read};
+use crate::condition::gauge::quota_fact;
 use crate::condition::{Condition, Fact, Gauge, GaugeId, Temporal, Window};
 use crate::counter::Counter;
 use crate::table::{Index, OpIx};
@@ -100,6 +101,9 @@ impl Tables {
             GaugeId::Cycles => (Class::Live, Read::Cycles),
             GaugeId::NoProgress => (Class::Live, Read::NoProgress),
             GaugeId::Stale => (Class::Live, Read::Stale),
+            GaugeId::Quota => {
+                (Class::Live, Read::Reported(index_of(&mut self.numbers, quota_fact(&name))))
+            }
             GaugeId::Fact => (Class::Live, Read::Reported(index_of(&mut self.numbers, name))),
             GaugeId::Probe => (Class::Live, Read::Probe(index_of(&mut self.probes, name))),
         }

@@ -240,6 +240,7 @@ fn is_always_known(condition: &Condition) -> bool {
                 | GaugeId::NextCost
                 | GaugeId::Depth
                 | GaugeId::Fact
+                | GaugeId::Quota
         ),
         other => other.parts().into_iter().all(is_always_known),
     }

@@ -84,7 +84,7 @@ fn comparison() -> impl Strategy<Value = Comparison> {
 
 fn amount(unit: Unit, small: u64, which: prop::sample::Index) -> u64 {
     match unit {
-        Unit::Count => small,
+        Unit::Count | Unit::Percent => small,
         Unit::Tokens => small * 100,
         Unit::Money => COSTS_PICOS[which.index(COSTS_PICOS.len())] * small,
         Unit::Duration => GAPS_MS[which.index(GAPS_MS.len())] * small,

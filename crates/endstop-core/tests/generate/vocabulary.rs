@@ -7,7 +7,7 @@ pub(crate) const RESULTS: [&str; 3] =
     ["ok", "nothing found", "error 7: no file or directory of that name is in this place, sir"];
 pub(crate) const AGENTS: [&str; 3] = ["planner", "coder", "human"];
 pub(crate) const SIGNALS: [&str; 2] = ["cancel", "halt"];
-pub(crate) const REPORTED: [&str; 2] = ["score", "left"];
+pub(crate) const REPORTED: [&str; 3] = ["score", "left", "quota(score)"];
 /// What a condition looks for: some overlap, one is not ASCII.
 pub(crate) const PHRASES: [&str; 4] = ["DONE", "FINAL ANSWER", "aab", "é!"];
 /// Literal patterns; with `$` they are decided when the reply is whole.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use endstop_core::condition::gauge::Compared;
+use endstop_core::condition::gauge::{Compared, quota_fact};
 use endstop_core::condition::{CompareOp, Comparison, Gauge, GaugeId};
 use endstop_core::event::Source;
 use endstop_core::units::{Cost, TokenUsage};
@@ -232,8 +232,10 @@ fn as_it_stands(gauge: &Gauge, view: View<'_, '_>) -> Reading {
         GaugeId::Cycles => Reading::Known(cycles(&triples_since_user(view))),
         GaugeId::NoProgress => Reading::Known(no_progress(view)),
         GaugeId::Stale => Reading::Known(stale(view)),
-        GaugeId::Fact => {
-            let wanted = gauge.argument.as_deref();
+        GaugeId::Fact | GaugeId::Quota => {
+            let name = gauge.argument.clone().unwrap();
+            let name = if gauge.id == GaugeId::Quota { quota_fact(&name) } else { name };
+            let wanted = Some(name.as_str());
             let reported = view.counted().filter_map(|(_, event)| match event.kind {
                 EventKind::Fact { name, value } if Some(name) == wanted => Some(value),
                 _ => None,

@@ -333,3 +333,17 @@ fn replies_without_steps_are_told_of_the_run_itself_only() {
     driver.run = Run::restore(Arc::clone(driver.run.program()), &saved).unwrap();
     assert_eq!(driver.reply(1, "0.10", 100), Directive::Proceed, "and is known after a restore");
 }
+
+#[test]
+fn a_quota_is_unknown_until_a_provider_reports_it() {
+    let mut driver = Driver::stop("quota(\"5h\") >= 87.5% or steps >= 9");
+    let report =
+        |driver: &mut Driver, name: &str, value| driver.see(EventKind::Fact { name, value });
+    assert_eq!(driver.step(), Directive::Proceed);
+    assert_eq!(report(&mut driver, "quota(7d)", 9_900), Directive::Proceed);
+    assert_eq!(report(&mut driver, "quota(5h)", 8_749), Directive::Proceed);
+    assert_eq!(report(&mut driver, "quota(5h)", 8_750), Directive::Stop);
+    assert_eq!(driver.reason(), Some(StopReason::CostLimitReached));
+    let text = driver.run.explain();
+    assert!(text.contains("quota(\"5h\") is 87.5% (limit 87.5%)"), "{text}");
+}

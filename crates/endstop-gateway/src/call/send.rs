@@ -13,6 +13,7 @@ use super::admit::AdmittedCall;
 use super::context::{CallContext, UpstreamStop};
 use super::drain::ClientPresence;
 use super::parse::ParsedCall;
+use super::quota::used_windows;
 use super::relay::raw_body::RawBody;
 use super::relay::{cut, relay};
 use super::respond;
@@ -119,6 +120,9 @@ impl<'p> Sending<'p> {
             Waited::Done(Ok(response)) => response,
         };
         let (parts, body) = response.into_parts();
+        for (window, used) in used_windows(&parts.headers) {
+            call.entry().report_quota(&window, used);
+        }
         let stop = context.stop_of(parsed.route().family, &parts.headers);
         let mut headers = context.returned(parsed.route().family, parts.headers);
         if let Some(warning) = self.warning(&call).as_deref().and_then(respond::header_text) {

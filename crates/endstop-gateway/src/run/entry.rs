@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use endstop_core::EventKind;
+use endstop_core::condition::gauge::quota_fact;
 use endstop_core::policy::Action;
 use endstop_core::run::Status;
 use endstop_core::signal::{StopReason, StopSignal};
@@ -11,7 +13,7 @@ use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::ledger::Amounts;
-use endstop_runtime::observe::{Observer, RunInfo};
+use endstop_runtime::observe::{Detail, Observer, RunInfo};
 use endstop_runtime::store::RunId;
 use endstop_runtime::trace::TraceHole;
 use tokio::sync::futures::Notified;
@@ -21,6 +23,7 @@ use super::conversation_match::Conversations;
 use super::counters::{Counts, RunCounters};
 use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
+use super::quotas::Quotas;
 use super::response_history::ResponseHistory;
 use super::run_log::{OpenLogError, RunLogDir, RunLogFile};
 use super::unknown_fields::UnknownFields;
@@ -34,6 +37,7 @@ pub(crate) struct RunEntry {
     counters: RunCounters,
     responses: ResponseHistory,
     unknown_fields: UnknownFields,
+    quotas: Quotas,
     /// Where its events are written, if it is stored.
     log: Option<Arc<RunLogFile>>,
     is_log_failure_raised: AtomicBool,
@@ -102,6 +106,7 @@ impl RunEntry {
             counters,
             responses: ResponseHistory::default(),
             unknown_fields: UnknownFields::default(),
+            quotas: Quotas::default(),
             log,
             is_log_failure_raised: AtomicBool::new(false),
             conversations,
@@ -111,6 +116,18 @@ impl RunEntry {
             is_controlled: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
         })
+    }
+
+    /// Takes a report of the used part of a subscription's window, in hundredths of a percent.
+    pub(crate) fn report_quota(&self, window: &str, used: u64) {
+        if self.quotas.take(window, used) {
+            let (name, value) = (quota_fact(window), used);
+            self.handle.record(&EventKind::Fact { name: &name, value }, Detail::None);
+        }
+    }
+
+    pub(crate) const fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     pub(crate) const fn handle(&self) -> &RunHandle {

@@ -28,6 +28,7 @@ mod lists;
 mod metering;
 mod pauses;
 mod provider_tools;
+mod quotas;
 mod raw;
 mod refusals;
 mod runs;

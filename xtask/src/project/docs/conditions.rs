@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use endstop_core::condition::contract::Contract;
 use endstop_core::condition::fact::FACTS;
-use endstop_core::condition::gauge::{Argument, Compared, GAUGES, Unit};
+use endstop_core::condition::gauge::{Argument, Compared, GAUGES, GaugeId, Unit};
 use endstop_core::condition::named::NAMED;
 use endstop_core::signal::StopReason;
 
@@ -47,6 +47,7 @@ fn gauges(page: &mut String) {
         let argument = match row.argument {
             Argument::None => "",
             Argument::Optional => "`, `tool_calls(\"name\")",
+            Argument::Required if row.id == GaugeId::Quota => "(\"5h\")",
             Argument::Required => "(\"name\")",
         };
         let unit = match row.unit {
@@ -55,6 +56,7 @@ fn gauges(page: &mut String) {
             Unit::Money => "money",
             Unit::Duration => "duration",
             Unit::WallTime => "time",
+            Unit::Percent => "percent",
         };
         let compared = match row.compared {
             Compared::WhenOneMoreBegins => "between steps; inside one when one more would begin",

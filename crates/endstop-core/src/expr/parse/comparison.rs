@@ -78,6 +78,7 @@ const fn example(operand: &Operand) -> &'static str {
             Unit::Money => "$2.00",
             Unit::Duration => "10m",
             Unit::WallTime => "\"2026-11-30T12:00Z\"",
+            Unit::Percent => "90%",
         },
         Operand::Streak(_) | Operand::Count(..) => "3",
     }

@@ -1,0 +1,94 @@
+//! The used part of a subscription's windows, as providers report it in the headers of their responses.
+//!
+//! Anthropic names the window and gives a fraction: `anthropic-ratelimit-unified-5h-utilization: 0.42`. Codex numbers its
+//! windows, and gives a percentage and the length of each: `x-codex-primary-used-percent: 42.5` and
+//! `x-codex-primary-window-minutes: 300`. Other headers and values are left alone.
+
+use http::HeaderMap;
+
+const UNIFIED: &str = "anthropic-ratelimit-unified-";
+const UTILIZATION: &str = "-utilization";
+const CODEX: &str = "x-codex-";
+const USED_PERCENT: &str = "-used-percent";
+
+/// A window by its length, such as `5h`, and its used part in hundredths of a percent.
+pub(super) type UsedWindow = (String, u64);
+
+/// Returns the windows that a response reports.
+pub(super) fn used_windows(headers: &HeaderMap) -> impl Iterator<Item = UsedWindow> {
+    headers.iter().filter_map(|(name, value)| {
+        let (name, value) = (name.as_str(), value.to_str().ok()?);
+        if let Some(window) = name.strip_prefix(UNIFIED).and_then(|it| it.strip_suffix(UTILIZATION))
+        {
+            return Some((window.to_owned(), scaled(value, 4)?));
+        }
+        let number = name.strip_prefix(CODEX)?.strip_suffix(USED_PERCENT)?;
+        let minutes = headers.get(format!("{CODEX}{number}-window-minutes"))?.to_str().ok()?;
+        Some((length_of(minutes.trim().parse().ok()?), scaled(value, 2)?))
+    })
+}
+
+/// The name of a window of so many minutes, in the largest unit that divides it.
+fn length_of(minutes: u64) -> String {
+    match minutes {
+        _ if minutes > 0 && minutes.is_multiple_of(1_440) => format!("{}d", minutes / 1_440),
+        _ if minutes > 0 && minutes.is_multiple_of(60) => format!("{}h", minutes / 60),
+        _ => format!("{minutes}m"),
+    }
+}
+
+/// A decimal number in units of ten to the power of minus `decimals`; finer digits are cut off. `None` for anything else.
+fn scaled(text: &str, decimals: usize) -> Option<u64> {
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !are_digits(whole) || !are_digits(fraction) {
+        return None;
+    }
+    let digits =
+        whole.bytes().chain(fraction.bytes().chain(std::iter::repeat(b'0')).take(decimals));
+    digits.into_iter().try_fold(0u64, |number, digit| {
+        number.checked_mul(10)?.checked_add(u64::from(digit.checked_sub(b'0')?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn of(headers: &[(&'static str, &'static str)]) -> Vec<UsedWindow> {
+        let headers = headers.iter().map(|(name, value)| {
+            (http::HeaderName::from_static(name), HeaderValue::from_static(value))
+        });
+        let mut windows: Vec<_> = used_windows(&headers.collect()).collect();
+        windows.sort();
+        windows
+    }
+
+    #[test]
+    fn windows_are_named_by_their_length() {
+        let windows = of(&[
+            ("anthropic-ratelimit-unified-5h-utilization", "0.42"),
+            ("anthropic-ratelimit-unified-5h-reset", "1795000000"),
+            ("anthropic-ratelimit-unified-7d-utilization", "1.0314159"),
+        ]);
+        assert_eq!(windows, [("5h".to_owned(), 4_200), ("7d".to_owned(), 10_314)]);
+        let windows = of(&[
+            ("x-codex-primary-used-percent", "87.5"),
+            ("x-codex-primary-window-minutes", "300"),
+            ("x-codex-secondary-used-percent", "9"),
+            ("x-codex-secondary-window-minutes", "10080"),
+        ]);
+        assert_eq!(windows, [("5h".to_owned(), 8_750), ("7d".to_owned(), 900)]);
+    }
+
+    #[test]
+    fn what_is_no_number_or_has_no_window_is_no_report() {
+        for value in ["", "-1", "1e-3", "half", "0x1", "99999999999999999999", ".5"] {
+            assert_eq!(of(&[("anthropic-ratelimit-unified-5h-utilization", value)]), [], "{value}");
+        }
+        assert_eq!(of(&[("x-codex-primary-used-percent", "87")]), []);
+        assert_eq!(of(&[("x-ratelimit-remaining-tokens", "87")]), []);
+    }
+}
