@@ -180,7 +180,7 @@ impl Pricing {
     }
 
     /// Like [`Pricing::exact`], by the price of the model that responded if that is higher, or if only that is known
-    /// (`docs/semantics.md`, "Reported cost").
+    /// (`docs/semantics.md`, section 1).
     #[must_use]
     pub fn exact_of(
         &self,
