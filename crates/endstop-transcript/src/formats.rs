@@ -15,7 +15,7 @@ use super::supplies::Supplies;
 use super::warning::Warnings;
 use super::{
     RunSink, Source, anthropic, atif, autogen, claude_code, cline, codex, endstop_trace,
-    gemini_cli, inspect_ai, intercode, litellm, mast_ag2, mini_swe_agent, openai_chat, openhands,
+    gemini_cli, inspect_ai, intercode, litellm, mast_ag2, mini_swe_agent, openai_chat, opencode, openhands,
     openhands_calls, openhands_events, otlp, pi, qwen_code, swe_agent, tau2,
 };
 
@@ -143,6 +143,45 @@ pub static FORMATS: &[Format] = &[
             "sessions of the coding agent pi and of OpenClaw, `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`",
             pi::detect,
             pi::read,
+        )
+    },
+    Format {
+        supplies: Supplies::EVERY_CALL,
+        homes: &[Home {
+            variable: "XDG_DATA_HOME",
+            otherwise: &[".local/share"],
+            below: &[
+                "opencode/storage/session",
+                "opencode/storage/message",
+                "opencode/storage/part",
+            ],
+        }],
+        parent: Some(opencode::parent),
+        companions: Some(opencode::companions),
+        shadowed_by: Some(opencode::shadowed_by),
+        joins: true,
+        attended: true,
+        ..Format::new(
+            "opencode",
+            "OpenCode sessions, `storage/session/<project>/<session>.json` with messages and parts, and `opencode export`",
+            opencode::detect,
+            opencode::read,
+        )
+    },
+    #[cfg(feature = "sqlite")]
+    Format {
+        supplies: Supplies::EVERY_CALL,
+        homes: &[Home {
+            variable: "XDG_DATA_HOME",
+            otherwise: &[".local/share"],
+            below: &["opencode/opencode.db"],
+        }],
+        attended: true,
+        ..Format::new(
+            "opencode-db",
+            "the database of OpenCode, `~/.local/share/opencode/opencode.db`, one run for each session",
+            super::opencode_db::detect,
+            super::opencode_db::read,
         )
     },
     Format {

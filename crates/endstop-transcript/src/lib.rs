@@ -71,6 +71,9 @@ mod merge;
 mod messages;
 mod mini_swe_agent;
 mod openai_chat;
+mod opencode;
+#[cfg(feature = "sqlite")]
+mod opencode_db;
 mod openhands;
 mod openhands_calls;
 mod openhands_events;
@@ -81,6 +84,8 @@ mod qwen_code;
 mod reading;
 mod recent;
 mod scan;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod step;
 mod supplies;
 mod swe_agent;
