@@ -46,7 +46,9 @@ impl<'s> Database<'s> {
         let set = connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)
             .and_then(|_| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false))
-            .and_then(|_| connection.execute_batch("PRAGMA query_only = ON; PRAGMA cell_size_check = ON;"));
+            .and_then(|_| {
+                connection.execute_batch("PRAGMA query_only = ON; PRAGMA cell_size_check = ON;")
+            });
         set.inspect_err(warn).ok()?;
         let database = Self { reading, connection };
         tables.iter().all(|table| database.has_table(table)).then_some(database)
@@ -85,7 +87,8 @@ impl<'s> Database<'s> {
         };
         if let Err(error) = read() {
             let error: rusqlite::Error = error;
-            self.reading.warn(WarningKind::Malformed, || format!("cannot be read further: {error}"));
+            self.reading
+                .warn(WarningKind::Malformed, || format!("cannot be read further: {error}"));
         }
     }
 
@@ -178,8 +181,7 @@ fn warn_if_cut(reading: Reading<'_>) {
     let whole = page.saturating_mul(number(28, 4));
     let is_short = reading.part.length().is_some_and(|length| length < whole);
     if header.len() < HEADER_BYTES || is_short {
-        reading.warn(WarningKind::Truncated, || {
-            "the file is shorter than its header says".to_owned()
-        });
+        reading
+            .warn(WarningKind::Truncated, || "the file is shorter than its header says".to_owned());
     }
 }

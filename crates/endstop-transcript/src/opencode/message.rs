@@ -189,7 +189,8 @@ impl<'s> Conversation<'s> {
                 Ok(())
             }
             Some("text") => {
-                let text = part.text.filter(|text| !text.is_empty() && part.synthetic != Some(true));
+                let text =
+                    part.text.filter(|text| !text.is_empty() && part.synthetic != Some(true));
                 let Some(text) = text else { return Ok(()) };
                 (answer.has_content, answer.last) = (true, ended.or(answer.last));
                 let step = self.step(answer);

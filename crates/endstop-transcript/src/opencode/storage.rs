@@ -105,7 +105,9 @@ pub(crate) fn shadowed_by(path: &Path) -> Option<PathBuf> {
 /// The directory that holds sessions, messages and parts.
 fn storage_of(path: &Path) -> Option<PathBuf> {
     let is_kind = |directory: &&Path| {
-        directory.file_name().is_some_and(|name| [SESSION, MESSAGE, PART].iter().any(|it| name == *it))
+        directory
+            .file_name()
+            .is_some_and(|name| [SESSION, MESSAGE, PART].iter().any(|it| name == *it))
     };
     let kind = path.ancestors().skip(2).take(3).find(is_kind)?;
     let above = kind.parent()?;
