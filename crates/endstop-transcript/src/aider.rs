@@ -231,7 +231,7 @@ fn number_in(text: &str) -> Value {
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let zeros = usize::checked_sub(power, fraction.len());
     let number = zeros
-        .filter(|_| is_number(whole) && is_number(fraction))
+        .filter(|_| !whole.is_empty() && is_number(whole) && is_number(fraction))
         .and_then(|zeros| format!("{whole}{fraction}{}", "0".repeat(zeros)).parse::<u64>().ok());
     number.map_or_else(|| json!(text), |number| json!(number))
 }
