@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::builder::RunBuilder;
 use super::call_charge::ModelCall;
 use super::limits::MAX_MODELS;
+use super::merge::Untimed;
 use super::reading::Reading;
 use super::step::{CostSource, Full, Reply};
 use super::text::{compact, text_or_json, word};
@@ -42,26 +43,22 @@ pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
     let outline = Outline::of(reading);
     let mut run = RunBuilder::new(reading, sink);
     run.has_money(outline.has_usage || outline.last_sum > 0);
-    let mut session = Session { run, outline, model: None, call: None };
+    let mut session = Session { run, outline, model: None, call: None, agents: BTreeMap::new() };
     let mut lines = reading.lines();
     while lines.advance() {
         if let Some(event) = lines.parse::<Event<'_>>() {
             session.run.at_line(lines.number());
             let added = session.event(event, lines.number());
             session.run.check(added);
-            if !session.outline.has_agents {
-                session.run.write_own();
-            }
+            session.run.write_own();
         }
     }
-    session.run.end();
+    session.end();
 }
 
 /// What has to be known of a file before its events are.
 #[derive(Clone, Copy, Default)]
 struct Outline {
-    /// Sub-agents work beside the run, which is then written when it ends.
-    has_agents: bool,
     /// Events tell what each call used.
     has_usage: bool,
     /// The line of the last sum; 0 without one.
@@ -77,7 +74,6 @@ impl Outline {
         let mut lines = reading.lines();
         while lines.advance() {
             let has = |text: &str| memmem::find(lines.text(), text.as_bytes()).is_some();
-            outline.has_agents |= has("\"agentId\"") || has("\"parentToolCallId\"");
             outline.has_usage |= has("\"assistant.usage\"");
             if has("\"session.shutdown\"") {
                 outline.last_sum = lines.number();
@@ -162,9 +158,11 @@ struct Session<'s, 'w> {
     model: Option<String>,
     /// When the last call of the run itself was answered, if no sum has been told since.
     call: Option<Time>,
+    /// Sub-agents that have not ended.
+    agents: BTreeMap<String, AgentTimeline>,
 }
 
-impl<'s> Session<'s, '_> {
+impl Session<'_, '_> {
     fn event(&mut self, event: Event<'_>, line: u64) -> Result<(), Full> {
         let kind = event.kind.unwrap_or_default();
         let time = word(event.timestamp).and_then(|text| parse_time(&text));
@@ -204,6 +202,12 @@ impl<'s> Session<'s, '_> {
                 Ok(())
             }
             ("tool.execution_complete", agent) => self.result(&data, agent.as_deref(), time),
+            ("subagent.completed" | "subagent.failed", agent) => {
+                if let Some(agent) = agent.or_else(|| word(data.tool_call_id)) {
+                    self.ended(&agent, time);
+                }
+                Ok(())
+            }
             (SHUTDOWN, _) if !self.outline.has_usage => self.sums(data.model_metrics),
             _ => Ok(()),
         }
@@ -211,11 +215,32 @@ impl<'s> Session<'s, '_> {
 
     /// The timeline of a sub-agent, which begins with it, or of the run itself.
     fn agent(&mut self, agent: Option<&str>, time: Time) -> &mut AgentTimeline {
-        let timeline = self.run.agent(agent);
-        if agent.is_some() {
-            timeline.begin_child(time, 1);
-        }
+        let Some(agent) = agent else { return self.run.own() };
+        let timeline = self.agents.entry(agent.to_owned()).or_default();
+        timeline.begin_child(time, 1);
         timeline
+    }
+
+    /// A sub-agent ended: it is written with the step that it ended in.
+    fn ended(&mut self, agent: &str, time: Time) {
+        let Some(mut timeline) = self.agents.remove(agent) else { return };
+        timeline.close();
+        timeline.seen(time);
+        timeline.end_child();
+        match self.run.step() {
+            Some(step) => step.child(timeline),
+            None => self.run.child(timeline),
+        }
+    }
+
+    fn end(mut self) {
+        let mut left: Vec<_> = std::mem::take(&mut self.agents).into_values().collect();
+        if !left.is_empty() {
+            left.iter_mut().for_each(AgentTimeline::close);
+            left.iter_mut().for_each(AgentTimeline::end_child);
+            self.run.write_with(left, Untimed::Last);
+        }
+        self.run.end();
     }
 
     fn reply(
