@@ -3,24 +3,21 @@
 //!
 //! - A request is a user turn. Each of its `toolCallRounds` is one model call; without rounds it is one call, with the
 //!   words and tools of `response`.
-//! - The tokens of a request are those of its last call. Those of earlier calls and what was cached are not told, and
-//!   neither is money.
+//! - The tokens of a request are those of its last call alone, so the tokens of calls are unknown, as is money.
 //! - In the log, a line of kind 0 is a whole document, one of kind 1 sets what a path leads to, one of kind 2 adds to a
 //!   list, and one of kind 3 deletes. A request is over when the next one is added.
 
-use endstop_price::UsageShape;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value, json};
 
 use super::builder::RunBuilder;
-use super::call_charge::ModelCall;
 use super::document::{Element, Wanted, each_element};
 use super::head::ends_of;
 use super::limits::MAX_NESTING;
 use super::reading::Reading;
 use super::recent::{Recent, digest};
-use super::step::{CostSource, Full, Reply, Step};
+use super::step::{Full, Reply, Step};
 use super::time::Time;
 use super::warning::WarningKind;
 use super::{Head, RunSink};
@@ -263,19 +260,14 @@ impl Chat<'_, '_> {
                 return Ok(());
             }
             let time = if begun.is_some() { self.run.last() } else { None };
-            let reply = self.reply_of(model, metadata, result);
+            let reply = Reply::of_model(model);
             let step = self.run.reply(time, reply);
             return said_in(items, step);
         }
         let results = metadata.get("toolCallResults").and_then(Value::as_object);
-        for (place, round) in rounds.iter().enumerate() {
+        for round in rounds {
             let time = round.get("timestamp").and_then(Value::as_u64);
-            let reply = if place + 1 == rounds.len() {
-                self.reply_of(model, metadata, result)
-            } else {
-                Reply::of_model(model)
-            };
-            let step = self.run.reply(time, reply);
+            let step = self.run.reply(time, Reply::of_model(model));
             if let Some(text) = round.get("response").and_then(Value::as_str)
                 && !text.is_empty()
             {
@@ -297,27 +289,6 @@ impl Chat<'_, '_> {
             }
         }
         Ok(())
-    }
-
-    /// A reply with the tokens of a request's last call.
-    fn reply_of(&self, model: Option<&str>, metadata: &Value, result: &Value) -> Reply {
-        let mut reply = Reply::of_model(model);
-        let count =
-            |holder: &Value, name: &str| holder.get(name).filter(|it| !it.is_null()).cloned();
-        let told = [metadata, result, result.get("usage").unwrap_or(&Value::Null)];
-        let find = |names: [&str; 2]| {
-            told.iter().find_map(|holder| names.iter().find_map(|name| count(holder, name)))
-        };
-        let (input, output) =
-            (find(["promptTokens", "prompt_tokens"]), find(["outputTokens", "completionTokens"]));
-        if let (Some(input), Some(output)) = (input, output) {
-            let usage = json!({ "prompt_tokens": input, "completion_tokens": output });
-            let call = ModelCall::new(UsageShape::OpenAiChat, &usage);
-            self.run.reading.price(&mut reply, &call, "tokens of a request");
-            // What was cached is not told, and costs much less.
-            (reply.cost, reply.source) = (None, CostSource::Unknown);
-        }
-        reply
     }
 }
 
