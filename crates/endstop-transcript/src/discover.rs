@@ -78,11 +78,11 @@ pub fn walk(paths: &[PathBuf]) -> Result<Found, DiscoverError> {
     Ok(found)
 }
 
-/// Where the known tools keep transcripts on this machine: directories that exist.
+/// Where the known tools keep transcripts on this machine: directories and files that exist.
 #[must_use]
 pub fn default_homes() -> Vec<PathBuf> {
     let homes = homes_from(|name| env::var_os(name));
-    homes.into_iter().filter(|home| home.is_dir()).collect()
+    homes.into_iter().filter(|home| home.exists()).collect()
 }
 
 fn homes_from(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {

@@ -14,9 +14,10 @@ use super::reading::Reading;
 use super::supplies::Supplies;
 use super::warning::Warnings;
 use super::{
-    RunSink, Source, anthropic, atif, autogen, claude_code, cline, codex, endstop_trace,
-    gemini_cli, inspect_ai, intercode, litellm, mast_ag2, mini_swe_agent, openai_chat, openhands,
-    openhands_calls, openhands_events, otlp, pi, qwen_code, swe_agent, tau2,
+    RunSink, Source, aider, anthropic, atif, autogen, claude_code, cline, codex, copilot_cli,
+    endstop_trace, gemini_cli, inspect_ai, intercode, litellm, mast_ag2, mini_swe_agent,
+    openai_chat, opencode, openhands, openhands_calls, openhands_events, otlp, pi, qwen_code,
+    swe_agent, tau2, vscode_chat,
 };
 
 /// Every format that is read. The first that recognizes a file reads it.
@@ -143,6 +144,115 @@ pub static FORMATS: &[Format] = &[
             "sessions of the coding agent pi and of OpenClaw, `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`",
             pi::detect,
             pi::read,
+        )
+    },
+    Format {
+        supplies: Supplies::EVERY_CALL,
+        homes: &[Home {
+            variable: "XDG_DATA_HOME",
+            otherwise: &[".local/share"],
+            below: &[
+                "opencode/storage/session",
+                "opencode/storage/message",
+                "opencode/storage/part",
+            ],
+        }],
+        parent: Some(opencode::parent),
+        companions: Some(opencode::companions),
+        shadowed_by: Some(opencode::shadowed_by),
+        joins: true,
+        attended: true,
+        ..Format::new(
+            "opencode",
+            "OpenCode sessions, `storage/session/<project>/<session>.json` with messages and parts, and `opencode export`",
+            opencode::detect,
+            opencode::read,
+        )
+    },
+    Format {
+        supplies: Supplies { time: true, tool_failures: true, subagents: true, ..Supplies::NONE },
+        homes: &[Home {
+            variable: "COPILOT_HOME",
+            otherwise: &[".copilot"],
+            below: &["session-state"],
+        }],
+        attended: true,
+        ..Format::new(
+            "copilot-cli",
+            "GitHub Copilot CLI sessions, `~/.copilot/session-state/<session>/events.jsonl`; tokens only as sums of a session",
+            copilot_cli::detect,
+            copilot_cli::read,
+        )
+    },
+    Format {
+        supplies: Supplies { time: true, ..Supplies::NONE },
+        homes: &[Home {
+            variable: "",
+            otherwise: &[
+                ".config/Code/User",
+                ".config/Code - Insiders/User",
+                ".vscode-server/data/User",
+                "Library/Application Support/Code/User",
+                "Library/Application Support/Code - Insiders/User",
+                "AppData/Roaming/Code/User",
+                "AppData/Roaming/Code - Insiders/User",
+            ],
+            below: &["workspaceStorage", "globalStorage/emptyWindowChatSessions"],
+        }],
+        beside: &["workspace.json", "state.vscdb"],
+        attended: true,
+        ..Format::new(
+            "vscode-chat",
+            "chats of VS Code with Copilot, `chatSessions/<session>.json` and `.jsonl`, and exported ones",
+            vscode_chat::detect,
+            vscode_chat::read,
+        )
+    },
+    Format {
+        supplies: Supplies { tokens: true, money: true, retries: true, ..Supplies::NONE },
+        kept: "`.aider.chat.history.md` of the repository",
+        attended: true,
+        ..Format::new(
+            "aider",
+            "chat histories of aider, `.aider.chat.history.md`, with rounded tokens and dollars",
+            aider::detect,
+            aider::read,
+        )
+    },
+    #[cfg(feature = "sqlite")]
+    Format {
+        supplies: Supplies::EVERY_CALL,
+        homes: &[Home {
+            variable: "XDG_DATA_HOME",
+            otherwise: &[".local/share"],
+            below: &["opencode/opencode.db"],
+        }],
+        attended: true,
+        ..Format::new(
+            "opencode-db",
+            "the database of OpenCode, `~/.local/share/opencode/opencode.db`, one run for each session",
+            super::opencode_db::detect,
+            super::opencode_db::read,
+        )
+    },
+    #[cfg(feature = "sqlite")]
+    Format {
+        supplies: Supplies { time: true, tool_failures: true, ..Supplies::NONE },
+        homes: &[Home {
+            variable: "",
+            otherwise: &[
+                ".config/Cursor/User",
+                "Library/Application Support/Cursor/User",
+                "AppData/Roaming/Cursor/User",
+            ],
+            below: &["globalStorage/state.vscdb"],
+        }],
+        attended: true,
+        ..Format::new(
+            "cursor",
+            "the database of Cursor, `globalStorage/state.vscdb`, one run for each conversation",
+            super::cursor::detect,
+            super::cursor::read,
         )
     },
     Format {

@@ -43,6 +43,7 @@
 //! formats. A format is one file of this crate and one row of that table; the contract test picks it up with its example
 //! in `tests/data/<id>/`. The crate `endstop-replay` judges policies on these events. The minimum Rust version is 1.95.
 
+mod aider;
 mod anthropic;
 mod archive;
 mod atif;
@@ -52,6 +53,9 @@ mod call_charge;
 mod claude_code;
 mod cline;
 mod codex;
+mod copilot_cli;
+#[cfg(feature = "sqlite")]
+mod cursor;
 mod discover;
 mod document;
 mod endstop_trace;
@@ -71,6 +75,9 @@ mod merge;
 mod messages;
 mod mini_swe_agent;
 mod openai_chat;
+mod opencode;
+#[cfg(feature = "sqlite")]
+mod opencode_db;
 mod openhands;
 mod openhands_calls;
 mod openhands_events;
@@ -81,6 +88,8 @@ mod qwen_code;
 mod reading;
 mod recent;
 mod scan;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod step;
 mod supplies;
 mod swe_agent;
@@ -88,6 +97,7 @@ mod tau2;
 mod text;
 mod time;
 mod timeline;
+mod vscode_chat;
 mod warning;
 mod writer;
 

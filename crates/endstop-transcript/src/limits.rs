@@ -55,3 +55,7 @@ pub(crate) const MAX_ARCHIVE_ENTRY_BYTES: u64 = 512 << 20;
 
 /// The most that all entries of one archive unpack to, in bytes: as much as a disk holds, and minutes of work.
 pub(crate) const MAX_ARCHIVE_BYTES: u64 = 64 << 30;
+
+/// The largest database that is read from memory instead of a file, in bytes: it comes through a pipe.
+#[cfg(feature = "sqlite")]
+pub(crate) const MAX_DATABASE_BYTES: usize = 512 << 20;

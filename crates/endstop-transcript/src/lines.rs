@@ -150,9 +150,19 @@ impl<'p> JsonLines<'p> {
         }
     }
 
+    /// Whether the current line ended with a line feed.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// The current line, with the blanks around it.
+    pub(super) fn as_written(&self) -> &[u8] {
+        self.buffer.get(self.line.clone()).unwrap_or(&[])
+    }
+
     /// The current line, without blanks around it.
     pub(super) fn text(&self) -> &[u8] {
-        let line = self.buffer.get(self.line.clone()).unwrap_or(&[]);
+        let line = self.as_written();
         let text = match self.number {
             1 => line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line),
             _ => line,

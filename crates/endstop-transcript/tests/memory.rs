@@ -94,7 +94,7 @@ struct Pattern {
 
 impl Pattern {
     fn of(name: &str, text: &str) -> Option<Self> {
-        if name.ends_with(".jsonl") {
+        if name.ends_with(".jsonl") || name.ends_with(".md") {
             let piece = cut_at_ids(text.trim_end());
             let (before, after) = (String::new(), "\n".to_owned());
             return Some(Self { before, piece, between: "\n", after });

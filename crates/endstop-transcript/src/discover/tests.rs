@@ -206,6 +206,13 @@ fn homes_follow_the_environment() {
         "/h/.qwen/projects",
         "/h/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
         "/h/.openhands/conversations",
+        "/h/.copilot/session-state",
+        "/h/.config/Code/User/workspaceStorage",
+        "/h/.local/share/opencode/storage/session",
+        #[cfg(feature = "sqlite")]
+        "/h/.local/share/opencode/opencode.db",
+        #[cfg(feature = "sqlite")]
+        "/h/.config/Cursor/User/globalStorage/state.vscdb",
     ] {
         assert!(below_home.iter().any(|home| home == expected), "{expected}: {below_home:?}");
     }
@@ -214,4 +221,55 @@ fn homes_follow_the_environment() {
         ["/a/projects", "/b/projects", "/c/sessions", "/c/archived_sessions", "/g/.gemini/tmp"]
     );
     assert!(with(&[]).is_empty());
+}
+
+/// Files of OpenCode's storage: two sessions, of which one is a sub-agent of the other, with a message and a part each.
+fn opencode(directory: &Directory, session: &str, part: &str) {
+    for (id, parent) in [("ses_1", ""), ("ses_2", "\"parentID\":\"ses_1\",")] {
+        let info =
+            format!("{{\"id\":\"{id}\",{parent}\"title\":\"a\",\"version\":\"1\",\"time\":{{}}}}");
+        directory.put(&format!("{session}/{id}.json"), &info);
+        let message = format!("{{\"id\":\"msg_{id}\",\"sessionID\":\"{id}\",\"role\":\"user\"}}");
+        let holder = session.replace("session/info", "session").replace("session/p1", "");
+        directory.put(&format!("{holder}/message/{id}/msg_{id}.json"), &message);
+        let text = format!(
+            "{{\"id\":\"prt_{id}\",\"messageID\":\"msg_{id}\",\"sessionID\":\"{id}\",\"type\":\"text\"}}"
+        );
+        let above = if part.is_empty() { String::new() } else { format!("{id}/") };
+        directory.put(&format!("{holder}/part/{above}msg_{id}/prt_{id}.json"), &text);
+    }
+}
+
+#[test]
+fn what_opencode_stores_belongs_to_the_session_that_began_it() {
+    for (name, session, part) in
+        [("new", "storage/session/p1", ""), ("old", "storage/session/info", "by session")]
+    {
+        let directory = Directory::new(&format!("opencode-{name}"));
+        opencode(&directory, session, part);
+        let whole = walk(std::slice::from_ref(&directory.0)).unwrap();
+        assert_eq!(whole.transcripts.len(), 1, "{name}: {:?}", shape(&directory, &whole));
+        assert_eq!(whole.transcripts[0].children.len(), 5, "{name}");
+        // The session's file alone brings all of it along.
+        let named = walk(&[directory.0.join(session).join("ses_1.json")]).unwrap();
+        let names = |found: &Found| {
+            let mut names = shape(&directory, found).remove(0).2;
+            names.sort();
+            names
+        };
+        assert_eq!(names(&named), names(&whole), "{name}");
+    }
+}
+
+#[test]
+fn the_database_of_opencode_wins_over_the_storage_that_it_took_in() {
+    let directory = Directory::new("opencode-db");
+    opencode(&directory, "storage/session/p1", "");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/opencode-db/opencode.db");
+    fs::copy(data, directory.0.join("opencode.db")).unwrap();
+    let found = walk(std::slice::from_ref(&directory.0)).unwrap();
+    let formats: Vec<&str> = found.transcripts.iter().map(|found| found.format.id()).collect();
+    // Without the feature the database is not read, and the storage is.
+    let expected = if cfg!(feature = "sqlite") { "opencode-db" } else { "opencode" };
+    assert_eq!(formats, [expected]);
 }

@@ -1,0 +1,264 @@
+//! Chat histories of aider, `.aider.chat.history.md`: Markdown, one run for each `# aider chat started at`.
+//!
+//! - What the user typed is in lines that begin with `####`, and what aider said is quoted (`>`). The rest are the
+//!   model's words.
+//! - A quoted line `Tokens: .. sent, .. received` ends a model call. Its counts have two or three digits, and so do the
+//!   dollars of `Cost: .. message`: sums are close, not exact. Without a cost the price table computes one.
+//! - Words after a user turn that no such line follows are a call whose usage is unknown. Other words are what aider
+//!   said in several lines, of which it quotes only the first.
+//! - Calls of an editor model are told as those of the main model.
+//! - Only the time at which a chat started is told, in the user's own zone.
+
+use endstop_price::UsageShape;
+use serde_json::{Value, json};
+
+use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
+use super::limits::MAX_STEP_BYTES;
+use super::lines::JsonLines;
+use super::reading::Reading;
+use super::step::{Full, Reply};
+use super::time::parse_civil;
+use super::warning::WarningKind;
+use super::{Head, RunSink};
+
+const STARTED: &str = "# aider chat started at ";
+
+/// Commands of the user that ask the model. Others are for aider itself.
+const ASKING: [&str; 4] = ["/ask", "/code", "/architect", "/context"];
+
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let text = head.bytes();
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
+    text.starts_with(STARTED.as_bytes())
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let mut lines = reading.lines();
+    let mut started = None;
+    while started.is_none() {
+        let Some(line) = next(&mut lines) else { return };
+        started = start_in(&line);
+    }
+    while let Some(time) = started.take() {
+        let mut run = RunBuilder::new(reading, &mut *sink).named(Some(time.as_str()));
+        run.note(parse_civil(&time));
+        let mut chat =
+            Chat { run, words: String::new(), is_typed: false, is_asked: false, counts: None };
+        while started.is_none() {
+            let Some(line) = next(&mut lines) else { break };
+            started = start_in(&line);
+            if started.is_none() {
+                chat.run.at_line(lines.number());
+                let added = chat.line(&line);
+                chat.run.check(added);
+            }
+        }
+        chat.end();
+    }
+}
+
+/// The next line that is not blank, as it is written.
+fn next(lines: &mut JsonLines<'_>) -> Option<String> {
+    lines.advance().then(|| {
+        if !lines.is_whole() {
+            lines.warn(WarningKind::Truncated, || {
+                "the file ends in the middle of this line".to_owned()
+            });
+        }
+        String::from_utf8_lossy(lines.as_written()).trim_end().to_owned()
+    })
+}
+
+/// The time in the first line of a chat.
+fn start_in(line: &str) -> Option<String> {
+    let line = line.strip_prefix('\u{feff}').unwrap_or(line);
+    line.strip_prefix(STARTED).map(|time| time.trim().to_owned())
+}
+
+struct Chat<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    /// What the model said since its last call ended.
+    words: String,
+    /// The user typed the line before.
+    is_typed: bool,
+    /// The user asked something that no call has answered.
+    is_asked: bool,
+    /// The counts of the call that the line before ended: its cost may still come.
+    counts: Option<Value>,
+}
+
+impl Chat<'_, '_> {
+    fn line(&mut self, line: &str) -> Result<(), Full> {
+        let is_typed = line.starts_with("####");
+        let was_typed = std::mem::replace(&mut self.is_typed, is_typed);
+        let counts = self.counts.take();
+        if is_typed {
+            self.give_up()?;
+            let typed = line.trim_start_matches('#').trim();
+            let is_command = typed.starts_with(['/', '!'])
+                && !ASKING.contains(&typed.split_whitespace().next().unwrap_or_default());
+            if !was_typed && !is_command {
+                self.run.user(None);
+                self.is_asked = true;
+            }
+            return Ok(());
+        }
+        // The second line of what aider said is not quoted.
+        let is_cost = counts.is_some() && line.starts_with("Cost: ");
+        let Some(quoted) = line.strip_prefix('>').or(is_cost.then_some(line)) else {
+            if self.words.len().saturating_add(line.len()) < MAX_STEP_BYTES {
+                self.words.push_str(line);
+                self.words.push('\n');
+            }
+            return Ok(());
+        };
+        let quoted = quoted.trim();
+        if let Some(told) = quoted.strip_prefix("Tokens: ") {
+            return self.answer(told);
+        }
+        match (quoted.strip_prefix("Cost: "), counts) {
+            (Some(cost), Some(mut counts)) => {
+                add_cost(&mut counts, cost);
+                let reply = self.priced(&counts);
+                if let Some(step) = self.run.step() {
+                    step.answer(None, reply);
+                }
+                Ok(())
+            }
+            _ if quoted.starts_with("Retrying in ") => self.run.step_or_begin(None).fail(None),
+            _ => {
+                if let Some(model) = model_in(quoted) {
+                    self.run.set_model(Some(model.to_owned()));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A call ended, which used this.
+    fn answer(&mut self, told: &str) -> Result<(), Full> {
+        let (tokens, cost) = told.split_once("Cost: ").map_or((told, None), |(t, c)| (t, Some(c)));
+        let mut counts = counts_in(tokens);
+        if let Some(cost) = cost {
+            add_cost(&mut counts, cost);
+        }
+        let reply = self.priced(&counts);
+        self.counts = Some(counts);
+        self.reply(reply)
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<(), Full> {
+        // A step that only failed attempts have opened is that of this call.
+        if self.run.step().is_some_and(|step| step.reply().is_some()) {
+            self.run.close();
+        }
+        self.is_asked = false;
+        let words = std::mem::take(&mut self.words);
+        let step = self.run.step_or_begin(None);
+        step.answer(None, reply);
+        if words.trim().is_empty() { Ok(()) } else { step.say(None, words.trim().to_owned()) }
+    }
+
+    /// Words that nothing told the end of are a call, too.
+    fn give_up(&mut self) -> Result<(), Full> {
+        if self.words.trim().is_empty() || !self.is_asked {
+            self.words.clear();
+            return Ok(());
+        }
+        let reply = Reply::unpriced(self.run.model().map(str::to_owned));
+        self.reply(reply)
+    }
+
+    fn priced(&self, counts: &Value) -> Reply {
+        let mut reply = Reply::unpriced(self.run.model().map(str::to_owned));
+        // A model is named with its provider, and with the router before it: `openrouter/openai/gpt-5`.
+        let named = self.run.model().unwrap_or_default();
+        let (provider, model) = named.rsplit_once('/').unwrap_or(("", named));
+        let provider = provider.rsplit('/').next().filter(|provider| !provider.is_empty());
+        let model = Some(model).filter(|model| !model.is_empty());
+        let providers = &[provider, None];
+        let call = ModelCall { providers, model, ..ModelCall::new(UsageShape::Anthropic, counts) };
+        self.run.reading.price(&mut reply, &call, "the line of tokens");
+        reply
+    }
+
+    fn end(mut self) {
+        let added = self.give_up();
+        self.run.check(added);
+        self.run.end();
+    }
+}
+
+/// The model that aider announces.
+fn model_in(quoted: &str) -> Option<&str> {
+    let kinds = ["Main model: ", "Models: ", "Model: "];
+    let rest = kinds.iter().find_map(|kind| quoted.strip_prefix(kind))?;
+    rest.split([' ', ',']).next().filter(|model| !model.is_empty())
+}
+
+/// The counts of `2.1k sent, 1.5k cache write, 300 cache hit, 180 received.`, with what was cached apart.
+fn counts_in(tokens: &str) -> Value {
+    let count = |name: &str| {
+        let mut parts = tokens.split(", ").map(|part| part.trim().trim_end_matches('.'));
+        parts.find_map(|part| part.strip_suffix(name)).map(|count| number_in(count.trim()))
+    };
+    let cached = |name: &str| count(name).unwrap_or_else(|| json!(0));
+    let (read, written) = (cached("cache hit"), cached("cache write"));
+    let mut sent = count("sent").unwrap_or(Value::Null);
+    // What was cached is a part of what was sent, but for some versions.
+    if let (Some(all), Some(read), Some(written)) = (sent.as_u64(), read.as_u64(), written.as_u64())
+        && let Some(rest) = all.checked_sub(read.saturating_add(written))
+    {
+        sent = json!(rest);
+    }
+    json!({
+        "input_tokens": sent,
+        "output_tokens": count("received").unwrap_or(Value::Null),
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+    })
+}
+
+/// The number in `180`, `1,180`, `2.1k` or `1M`; the text itself if it is none.
+fn number_in(text: &str) -> Value {
+    let plain = text.replace(',', "");
+    let (digits, power) = match plain.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 3),
+        None => plain.strip_suffix('M').map_or((plain.as_str(), 0), |digits| (digits, 6)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let zeros = usize::checked_sub(power, fraction.len());
+    let number = zeros
+        .filter(|_| !whole.is_empty() && is_number(whole) && is_number(fraction))
+        .and_then(|zeros| format!("{whole}{fraction}{}", "0".repeat(zeros)).parse::<u64>().ok());
+    number.map_or_else(|| json!(text), |number| json!(number))
+}
+
+/// Adds the dollars of `$0.0042 message, $0.01 session.`
+fn add_cost(counts: &mut Value, told: &str) {
+    let dollars =
+        told.trim_start().strip_prefix('$').and_then(|rest| rest.split_whitespace().next());
+    let cost = dollars.and_then(|dollars| serde_json::from_str::<Value>(dollars).ok());
+    if let (Some(counts), Some(cost)) = (counts.as_object_mut(), cost)
+        && cost.as_f64() != Some(0.0)
+    {
+        counts.insert("cost".to_owned(), cost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_in_the_forms_that_they_are_rounded_to() {
+        for (text, number) in [("180", 180), ("3,015", 3_015), ("2.1k", 2_100), ("15k", 15_000)] {
+            assert_eq!(number_in(text), json!(number));
+        }
+        for text in ["", "k", "-1", "1.2345k", "9999999999999999999k", "many"] {
+            assert!(number_in(text).as_u64().is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Sessions of GitHub Copilot CLI, and the transcripts that Copilot keeps for VS Code: JSON lines, one event each.
+//!
+//! - `assistant.message` is one model call. `tool.execution_complete` answers a tool call by its id.
+//! - What a call used is told by an `assistant.usage` event, which only the output of `copilot --output-format json` has.
+//!   A session's file has sums: `session.shutdown` tells what each model used since the session began or was resumed.
+//!   The sum of the model in use is put on the last call before it, and that of each other model is one more call: the
+//!   run's tokens and cost are right at its end, and those of its parts are unknown.
+//! - The input includes what was cached. Premium requests are no money; the price table computes what tokens cost.
+//! - An event with an `agentId` is of a sub-agent.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use endstop_price::UsageShape;
+use memchr::memmem;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
+use super::limits::MAX_MODELS;
+use super::merge::Untimed;
+use super::reading::Reading;
+use super::step::{CostSource, Full, Reply};
+use super::text::{compact, text_or_json, word};
+use super::time::{Time, parse_time};
+use super::timeline::AgentTimeline;
+use super::warning::Warnings;
+use super::{Head, RunSink};
+
+const START: &str = "session.start";
+const SHUTDOWN: &str = "session.shutdown";
+const USAGE: &str = "assistant.usage";
+
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    let mut lines = head.lines();
+    lines.any(|keys| keys.have(&["type", "data", "id", "timestamp"]))
+        && (head.mentions("\"session.start\"") || head.mentions("\"copilot-agent\""))
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let outline = Outline::of(reading);
+    let mut run = RunBuilder::new(reading, sink);
+    run.has_money(outline.has_usage || outline.last_sum > 0);
+    let mut session = Session { run, outline, model: None, call: None, agents: BTreeMap::new() };
+    let mut lines = reading.lines();
+    while lines.advance() {
+        if let Some(event) = lines.parse::<Event<'_>>() {
+            session.run.at_line(lines.number());
+            let added = session.event(event, lines.number());
+            session.run.check(added);
+            session.run.write_own();
+        }
+    }
+    session.end();
+}
+
+/// What has to be known of a file before its events are.
+#[derive(Clone, Copy, Default)]
+struct Outline {
+    /// Events tell what each call used.
+    has_usage: bool,
+    /// The line of the last sum; 0 without one.
+    last_sum: u64,
+}
+
+impl Outline {
+    fn of(reading: Reading<'_>) -> Self {
+        // Warnings are given when the events are read.
+        let discarded = Warnings::default();
+        let reading = reading.telling(&discarded);
+        let mut outline = Self::default();
+        let mut lines = reading.lines();
+        while lines.advance() {
+            let has = |text: &str| memmem::find(lines.text(), text.as_bytes()).is_some();
+            outline.has_usage |= has("\"assistant.usage\"");
+            if has("\"session.shutdown\"") {
+                outline.last_sum = lines.number();
+            }
+        }
+        outline
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    timestamp: Option<&'a RawValue>,
+    #[serde(borrow)]
+    agent_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+/// What the event tells, of all kinds that are read.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data<'a> {
+    #[serde(borrow)]
+    session_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    parent_tool_call_id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    new_model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    selected_model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    current_model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_requests: Option<Vec<ToolRequest<'a>>>,
+    #[serde(borrow)]
+    tool_call_id: Option<&'a RawValue>,
+    success: Option<bool>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    model_metrics: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolRequest<'a> {
+    #[serde(borrow)]
+    tool_call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+/// What a tool gave, or why it failed.
+#[derive(Deserialize)]
+struct Outcome<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ModelMetrics {
+    usage: Option<Value>,
+}
+
+struct Session<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    outline: Outline,
+    model: Option<String>,
+    /// When the last call of the run itself was answered, if no sum has been told since.
+    call: Option<Time>,
+    /// Sub-agents that have not ended.
+    agents: BTreeMap<String, AgentTimeline>,
+}
+
+impl Session<'_, '_> {
+    fn event(&mut self, event: Event<'_>, line: u64) -> Result<(), Full> {
+        let kind = event.kind.unwrap_or_default();
+        let time = word(event.timestamp).and_then(|text| parse_time(&text));
+        let wrong = "data is not of this format";
+        let data = event.data.and_then(|data| self.run.reading.parse::<Data<'_>>(data, wrong));
+        let data = data.unwrap_or_default();
+        let model =
+            [data.new_model, data.selected_model, data.current_model].into_iter().find_map(word);
+        let agent = word(event.agent_id).or_else(|| word(data.parent_tool_call_id));
+        if let (Some(model), None) = (model, &agent) {
+            self.model = Some(model.into_owned());
+        }
+        match (&*kind, agent) {
+            (START, _) => {
+                let id = word(data.session_id).map(Cow::into_owned);
+                self.run.set_id(|| id);
+                Ok(())
+            }
+            ("user.message", None) => {
+                self.run.own().user(time);
+                self.run.seen(time);
+                Ok(())
+            }
+            ("assistant.message", agent) => self.reply(data, agent.as_deref(), time, line),
+            (USAGE, agent) => {
+                if let Some(raw) = event.data {
+                    self.used(raw, word(data.model).as_deref(), agent.as_deref(), time);
+                }
+                Ok(())
+            }
+            ("tool.execution_start", agent) => {
+                if let (Some(id), Some(step)) =
+                    (word(data.tool_call_id), self.agent(agent.as_deref(), time).step())
+                {
+                    step.set_call(&id, time, false);
+                }
+                Ok(())
+            }
+            ("tool.execution_complete", agent) => self.result(&data, agent.as_deref(), time),
+            ("subagent.completed" | "subagent.failed", agent) => {
+                if let Some(agent) = agent.or_else(|| word(data.tool_call_id)) {
+                    self.ended(&agent, time);
+                }
+                Ok(())
+            }
+            (SHUTDOWN, _) if !self.outline.has_usage => self.sums(data.model_metrics),
+            _ => Ok(()),
+        }
+    }
+
+    /// The timeline of a sub-agent, which begins with it, or of the run itself.
+    fn agent(&mut self, agent: Option<&str>, time: Time) -> &mut AgentTimeline {
+        let Some(agent) = agent else { return self.run.own() };
+        let timeline = self.agents.entry(agent.to_owned()).or_default();
+        timeline.begin_child(time, 1);
+        timeline
+    }
+
+    /// A sub-agent ended: it is written with the step that it ended in.
+    fn ended(&mut self, agent: &str, time: Time) {
+        let Some(mut timeline) = self.agents.remove(agent) else { return };
+        timeline.close();
+        timeline.seen(time);
+        timeline.end_child();
+        match self.run.step() {
+            Some(step) => step.child(timeline),
+            None => self.run.child(timeline),
+        }
+    }
+
+    fn end(mut self) {
+        let mut left: Vec<_> = std::mem::take(&mut self.agents).into_values().collect();
+        if !left.is_empty() {
+            left.iter_mut().for_each(AgentTimeline::close);
+            left.iter_mut().for_each(AgentTimeline::end_child);
+            self.run.write_with(left, Untimed::Last);
+        }
+        self.run.end();
+    }
+
+    fn reply(
+        &mut self,
+        data: Data<'_>,
+        agent: Option<&str>,
+        time: Time,
+        line: u64,
+    ) -> Result<(), Full> {
+        let named = word(data.model).map(Cow::into_owned);
+        let model = named.or_else(|| self.model.clone().filter(|_| agent.is_none()));
+        let mut reply = Reply::of_model(model.as_deref());
+        if line < self.outline.last_sum && !self.outline.has_usage {
+            // Its cost is in the sum.
+            reply.source = CostSource::Computed;
+        }
+        if agent.is_none() {
+            self.call = Some(time);
+        }
+        let timeline = self.agent(agent, time);
+        let begun = timeline.last().or(time);
+        timeline.seen(time);
+        let step = timeline.begin(begun);
+        step.answer(time, reply);
+        if let Some(text) = word(data.content).filter(|text| !text.is_empty()) {
+            step.say(time, text.into_owned())?;
+        }
+        for request in data.tool_requests.into_iter().flatten() {
+            let id = request.tool_call_id.map(Cow::into_owned);
+            let tool = request.name.unwrap_or_default().into_owned();
+            step.call(time, id, tool, compact(request.arguments))?;
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, data: &Data<'_>, agent: Option<&str>, time: Time) -> Result<(), Full> {
+        let failed = data.success == Some(false);
+        let told = if failed { data.error.or(data.result) } else { data.result };
+        let outcome = told.and_then(|told| serde_json::from_str::<Outcome<'_>>(told.get()).ok());
+        let text = outcome.and_then(|outcome| outcome.content.or(outcome.message)).or(told);
+        let timeline = self.agent(agent, time);
+        timeline.seen(time);
+        let (Some(id), Some(step)) = (word(data.tool_call_id), timeline.step()) else {
+            return Ok(());
+        };
+        step.result_of(&id, time, text_or_json(text), failed).map(drop)
+    }
+
+    /// What the call that was answered last used.
+    fn used(&mut self, raw: &RawValue, model: Option<&str>, agent: Option<&str>, time: Time) {
+        let reading = self.run.reading;
+        let Some(usage) = reading.usage::<Value>(Some(raw), USAGE) else { return };
+        let reply = priced(reading, model, &usage, time);
+        if let Some(step) = self.agent(agent, time).step() {
+            step.answer(time, reply);
+        }
+    }
+
+    /// What each model used since the session began or was resumed.
+    fn sums(&mut self, metrics: Option<&RawValue>) -> Result<(), Full> {
+        let reading = self.run.reading;
+        let metrics = reading.usage::<BTreeMap<String, ModelMetrics>>(metrics, "modelMetrics");
+        let call = self.call.take();
+        let mut models: Vec<_> = metrics.unwrap_or_default().into_iter().collect();
+        models.truncate(MAX_MODELS);
+        // The sort is stable: the model in use comes first.
+        models.sort_by_key(|(model, _)| Some(model) != self.model.as_ref());
+        let mut call = call.filter(|_| self.run.step().is_some());
+        for (model, usage) in models {
+            let Some(usage) = usage.usage else { continue };
+            let last = self.run.last();
+            let reply = priced(reading, Some(&model), &usage, call.flatten().or(last));
+            match (call.take(), self.run.step()) {
+                (Some(time), Some(step)) => step.answer(time, reply),
+                _ => {
+                    self.run.own().begin(last).answer(last, reply);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A reply of this model with its usage and cost.
+fn priced(reading: Reading<'_>, model: Option<&str>, usage: &Value, time: Time) -> Reply {
+    let mut reply = Reply::unpriced(model.map(str::to_owned));
+    // The names of Anthropic's models have dashes elsewhere, and no length of the context.
+    let listed = model.map(|model| match model.strip_prefix("claude-") {
+        Some(_) => model.trim_end_matches("-1m").replace('.', "-"),
+        None => model.to_owned(),
+    });
+    let usage = as_anthropic(usage);
+    let call = ModelCall {
+        model: listed.as_deref(),
+        time,
+        ..ModelCall::new(UsageShape::Anthropic, &usage)
+    };
+    reading.price(&mut reply, &call, "usage of a model");
+    reply
+}
+
+/// Counts in the form of Anthropic's API, whose input excludes what was cached.
+fn as_anthropic(usage: &Value) -> Value {
+    let count = |name: &str| usage.get(name).cloned().unwrap_or_else(|| json!(0));
+    let [mut input, read, written] =
+        ["inputTokens", "cacheReadTokens", "cacheWriteTokens"].map(count);
+    if let (Some(all), Some(read), Some(written)) =
+        (input.as_u64(), read.as_u64(), written.as_u64())
+        && let Some(rest) = all.checked_sub(read.saturating_add(written))
+    {
+        input = json!(rest);
+    }
+    json!({
+        "input_tokens": input,
+        "output_tokens": count("outputTokens"),
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+    })
+}

@@ -1,0 +1,250 @@
+//! The database of Cursor, `globalStorage/state.vscdb`: one run for each conversation (`composerData:<id>`), whose
+//! messages are `bubbleId:<conversation>:<message>`.
+//!
+//! - A message of type 1 is a user turn. Messages of type 2 hold words, thoughts or one tool call each; where a model call
+//!   ends is not told. A call goes on with tools of the same `modelCallId`, and otherwise until a tool was called.
+//! - `tokenCount` is zero in most versions, which is unknown. Money and what was cached are not told.
+//! - Earlier versions have the messages in the conversation itself.
+
+use std::borrow::Cow;
+
+use endstop_price::UsageShape;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Number, Value, json};
+
+use super::builder::RunBuilder;
+use super::call_charge::ModelCall;
+use super::reading::Reading;
+use super::sqlite::{Database, is_with};
+use super::step::{Full, Reply};
+use super::text::{compact, present, text_or_json, word};
+use super::time::{Time, parse_time};
+use super::{Head, RunSink};
+
+const TABLE: &str = "cursorDiskKV";
+
+/// The messages are looked up by their keys; the keys of conversations stand together in the index.
+const CONVERSATIONS: &str = "SELECT value FROM cursorDiskKV \
+     WHERE key >= 'composerData:' AND key < 'composerData;' ORDER BY key";
+const MESSAGE: &str = "SELECT value FROM cursorDiskKV WHERE key = ?1";
+
+pub(crate) fn detect(head: &Head<'_>) -> bool {
+    is_with(head, &[TABLE])
+}
+
+pub(crate) fn read(reading: Reading<'_>, sink: &mut dyn RunSink) {
+    let Some(database) = Database::open(reading, &[TABLE]) else { return };
+    database.each(CONVERSATIONS, [], &mut |row| {
+        let Some(text) = database.text(row, 0) else { return Ok(()) };
+        let wrong = "not a conversation of this format";
+        if let Some(composer) = reading.parse_text::<Composer<'_>>(&text, wrong) {
+            read_conversation(&database, reading, composer, sink);
+        }
+        Ok(())
+    });
+}
+
+fn read_conversation(
+    database: &Database<'_>,
+    reading: Reading<'_>,
+    composer: Composer<'_>,
+    sink: &mut dyn RunSink,
+) {
+    let id = composer.composer_id.unwrap_or_default();
+    let run = RunBuilder::new(reading, sink).named(Some(id.as_ref()));
+    let model = composer.model_config.and_then(|config| config.model_name);
+    let mut chat = Chat { run, model, call: None };
+    let wrong = "not a message of this format";
+    for raw in composer.conversation.into_iter().flatten() {
+        if let Some(bubble) = reading.parse::<Bubble<'_>>(raw, wrong) {
+            chat.message(bubble);
+        }
+    }
+    for header in composer.full_conversation_headers_only.into_iter().flatten() {
+        let key = format!("bubbleId:{id}:{}", header.bubble_id.unwrap_or_default());
+        database.each(MESSAGE, [key], &mut |row| {
+            if let Some(text) = database.text(row, 0)
+                && let Some(bubble) = reading.parse_text::<Bubble<'_>>(&text, wrong)
+            {
+                chat.message(bubble);
+            }
+            Ok(())
+        });
+    }
+    chat.run.end();
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Composer<'a> {
+    #[serde(borrow)]
+    composer_id: Option<Cow<'a, str>>,
+    model_config: Option<ModelName>,
+    #[serde(borrow)]
+    full_conversation_headers_only: Option<Vec<Header<'a>>>,
+    #[serde(borrow)]
+    conversation: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header<'a> {
+    #[serde(borrow)]
+    bubble_id: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ModelName {
+    model_name: Option<String>,
+}
+
+/// A message.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bubble<'a> {
+    #[serde(rename = "type")]
+    kind: Option<Number>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    thinking: Option<&'a RawValue>,
+    #[serde(borrow)]
+    created_at: Option<&'a RawValue>,
+    model_info: Option<ModelName>,
+    #[serde(borrow)]
+    token_count: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_former_data: Option<Tool<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Tool<'a> {
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    tool_call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    model_call_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    raw_args: Option<&'a RawValue>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+}
+
+/// A model call whose messages are read.
+#[derive(Default)]
+struct OpenCall {
+    /// It called a tool.
+    has_tool: bool,
+    /// What its tools name it.
+    id: Option<String>,
+    /// It has a reply with usage.
+    has_usage: bool,
+}
+
+struct Chat<'s, 'w> {
+    run: RunBuilder<'s, 'w>,
+    model: Option<String>,
+    call: Option<OpenCall>,
+}
+
+impl Chat<'_, '_> {
+    fn message(&mut self, bubble: Bubble<'_>) {
+        let time = time_of(bubble.created_at);
+        let added = match bubble.kind.as_ref().and_then(Number::as_u64) {
+            Some(1) => {
+                self.call = None;
+                self.run.user(time);
+                self.run.seen(time);
+                Ok(())
+            }
+            Some(2) => self.said(bubble, time),
+            _ => Ok(()),
+        };
+        self.run.check(added);
+    }
+
+    fn said(&mut self, bubble: Bubble<'_>, time: Time) -> Result<(), Full> {
+        let text = bubble.text.filter(|text| !text.is_empty());
+        let tool = bubble.tool_former_data.filter(|tool| tool.name.is_some());
+        if text.is_none() && tool.is_none() && present(bubble.thinking).is_none() {
+            return Ok(());
+        }
+        let usage = usage_of(self.run.reading, bubble.token_count);
+        let model = bubble.model_info.and_then(|info| info.model_name);
+        let model = model.filter(|model| model != "default").or_else(|| self.model.clone());
+        let id = tool.as_ref().and_then(|tool| tool.model_call_id.clone()).map(Cow::into_owned);
+        let goes_on = self.call.as_ref().is_some_and(|call| {
+            !call.has_tool || (tool.is_some() && id.is_some() && call.id == id)
+        });
+        let mut reply = Reply::of_model(model.as_deref());
+        if let Some(usage) = &usage {
+            let shape = ModelCall::new(UsageShape::OpenAiChat, usage);
+            let charge = self.run.reading.price(&mut reply, &shape, "tokenCount");
+            // What was cached is not told, and costs much less.
+            reply = Reply { usage: charge.usage, ..Reply::of_model(model.as_deref()) };
+        }
+        if !goes_on {
+            self.call = Some(OpenCall::default());
+            self.run.reply(time, reply);
+        } else if usage.is_some()
+            && self.call.as_ref().is_some_and(|call| !call.has_usage)
+            && let Some(step) = self.run.step()
+        {
+            step.answer(time, reply);
+        }
+        if let Some(call) = &mut self.call {
+            call.has_usage |= usage.is_some();
+            call.has_tool |= tool.is_some();
+            call.id = id.or(call.id.take());
+        }
+        self.run.seen(time);
+        let step = self.run.step_or_begin(time);
+        if let Some(text) = text {
+            step.say(time, text.into_owned())?;
+        }
+        let Some(tool) = tool else { return Ok(()) };
+        let arguments =
+            [tool.raw_args, tool.params].into_iter().find(|raw| present(*raw).is_some());
+        let arguments = arguments.flatten();
+        let arguments = word(arguments).map_or_else(|| compact(arguments), Cow::into_owned);
+        let id = tool.tool_call_id.map(Cow::into_owned);
+        step.call(time, id.clone(), tool.name.unwrap_or_default().into_owned(), arguments)?;
+        let failed = tool.status.as_deref() == Some("error");
+        let told = if failed { tool.error.or(tool.result) } else { tool.result };
+        if failed || (tool.status.as_deref() == Some("completed")) {
+            let result = text_or_json(told);
+            match id.as_deref() {
+                Some(id) => step.result_of(id, None, result, failed)?,
+                None => step.next_result(None, result, failed)?,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// A time as text, or in milliseconds.
+fn time_of(raw: Option<&RawValue>) -> Time {
+    let text = word(raw).and_then(|text| parse_time(&text));
+    text.or_else(|| serde_json::from_str::<u64>(raw?.get()).ok())
+}
+
+/// What is told of tokens; zeros tell nothing.
+fn usage_of(reading: Reading<'_>, raw: Option<&RawValue>) -> Option<Value> {
+    let tokens = reading.usage::<Value>(raw, "tokenCount")?;
+    let count = |name: &str| tokens.get(name).cloned().unwrap_or_else(|| json!(0));
+    let (input, output) = (count("inputTokens"), count("outputTokens"));
+    if [&input, &output].iter().all(|count| count.as_u64() == Some(0)) {
+        return None;
+    }
+    Some(json!({ "prompt_tokens": input, "completion_tokens": output }))
+}

@@ -1,0 +1,368 @@
+//! Messages of OpenCode and their parts, wherever they are stored.
+
+use std::borrow::Cow;
+
+use endstop_price::UsageShape;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Number, Value, json};
+
+use crate::builder::RunBuilder;
+use crate::call_charge::ModelCall;
+use crate::limits::MAX_STEP_ITEMS;
+use crate::reading::Reading;
+use crate::step::{Full, Reply, Step};
+use crate::text::{compact, present, text_or_json, value_of};
+use crate::time::Time;
+use crate::timeline::AgentTimeline;
+
+/// A message.
+#[derive(Deserialize)]
+struct Info<'a> {
+    #[serde(borrow)]
+    role: Option<Cow<'a, str>>,
+    time: Option<Times>,
+    #[serde(rename = "modelID")]
+    model_id: Option<String>,
+    #[serde(rename = "providerID")]
+    provider_id: Option<String>,
+    finish: Option<String>,
+    #[serde(borrow)]
+    cost: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Times {
+    created: Option<Number>,
+    completed: Option<Number>,
+    start: Option<Number>,
+    end: Option<Number>,
+}
+
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    synthetic: Option<bool>,
+    time: Option<Times>,
+    tool: Option<String>,
+    #[serde(rename = "callID")]
+    call_id: Option<String>,
+    #[serde(borrow)]
+    state: Option<State<'a>>,
+    reason: Option<String>,
+    #[serde(borrow)]
+    cost: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tokens: Option<&'a RawValue>,
+}
+
+/// How far a tool call is.
+#[derive(Deserialize)]
+struct State<'a> {
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    time: Option<Times>,
+}
+
+/// A message whose parts are read.
+enum Open {
+    User { created: Time, parts: usize, is_turn: bool },
+    Assistant(Box<Answer>),
+}
+
+/// A message of the assistant.
+struct Answer {
+    model: Option<String>,
+    provider: Option<String>,
+    created: Time,
+    completed: Time,
+    failed: bool,
+    /// The usage and the cost of the message as a whole, and why it ended: of its last call, if parts tell of calls.
+    usage: Option<Value>,
+    finish: Option<String>,
+    /// A call that no `step-finish` has ended.
+    is_open: bool,
+    has_content: bool,
+    was_answered: bool,
+    /// When the model last said something in the open call.
+    last: Time,
+}
+
+/// A session while its messages are read.
+pub(in super::super) struct Conversation<'s> {
+    pub(in super::super) reading: Reading<'s>,
+    timeline: AgentTimeline,
+    /// How far it is below the run.
+    depth: u32,
+    open: Option<Open>,
+    /// Calls that failed since the last one that was answered.
+    failures: Vec<Time>,
+}
+
+impl<'s> Conversation<'s> {
+    pub(in super::super) fn new(reading: Reading<'s>, depth: u32) -> Self {
+        let timeline = AgentTimeline::default();
+        Self { reading, timeline, depth, open: None, failures: Vec::new() }
+    }
+
+    /// A message begins.
+    pub(in super::super) fn message(&mut self, raw: &RawValue) {
+        self.finish();
+        let info = self.reading.parse::<Info<'_>>(raw, "not a message of this format");
+        let Some(info) = info else { return };
+        let times = info.time.unwrap_or_default();
+        let (created, completed) = (of(times.created.as_ref()), of(times.completed.as_ref()));
+        self.open = match info.role.as_deref() {
+            Some("user") => Some(Open::User { created, parts: 0, is_turn: false }),
+            Some("assistant") => Some(Open::Assistant(Box::new(Answer {
+                usage: usage_of(self.reading, info.tokens, info.cost, info.provider_id.as_deref()),
+                model: info.model_id,
+                provider: info.provider_id,
+                created,
+                completed,
+                failed: present(info.error).is_some(),
+                finish: info.finish,
+                is_open: false,
+                has_content: false,
+                was_answered: false,
+                last: None,
+            }))),
+            _ => None,
+        };
+        if self.depth > 0 {
+            self.timeline.begin_child(created, self.depth);
+        }
+    }
+
+    /// A part of the message that began last.
+    pub(in super::super) fn part(&mut self, raw: &RawValue) {
+        let wrong = "not a part of this format";
+        let Some(part) = self.reading.parse::<Part<'_>>(raw, wrong) else { return };
+        let added = match self.open.take() {
+            Some(Open::User { created, parts, is_turn }) => {
+                let is_said = match part.kind.as_deref() {
+                    Some("text") => part.synthetic != Some(true),
+                    kind => matches!(kind, Some("file" | "agent" | "subtask")),
+                };
+                self.open =
+                    Some(Open::User { created, parts: parts + 1, is_turn: is_turn || is_said });
+                Ok(())
+            }
+            Some(Open::Assistant(mut answer)) => {
+                let added = self.part_of(&mut answer, part);
+                self.open = Some(Open::Assistant(answer));
+                added
+            }
+            None => Ok(()),
+        };
+        self.check(added);
+    }
+
+    fn part_of(&mut self, answer: &mut Answer, part: Part<'_>) -> Result<(), Full> {
+        let times = part.time.unwrap_or_default();
+        let ended = of(times.end.as_ref()).or_else(|| of(times.start.as_ref()));
+        match part.kind.as_deref() {
+            Some("step-start") => {
+                if answer.has_content {
+                    // Nothing told what the call before used: not the message either, which tells of its last call.
+                    self.answer(answer, None, None);
+                }
+                self.step(answer);
+                Ok(())
+            }
+            Some("reasoning") => {
+                self.step(answer);
+                (answer.has_content, answer.last) = (true, ended.or(answer.last));
+                Ok(())
+            }
+            Some("text") => {
+                let text =
+                    part.text.filter(|text| !text.is_empty() && part.synthetic != Some(true));
+                let Some(text) = text else { return Ok(()) };
+                (answer.has_content, answer.last) = (true, ended.or(answer.last));
+                let step = self.step(answer);
+                step.say(ended, text.into_owned())
+            }
+            Some("tool") => {
+                let state = part.state.as_ref();
+                let times = state.and_then(|state| state.time.as_ref());
+                let begun = times.and_then(|times| of(times.start.as_ref()));
+                let ended = times.and_then(|times| of(times.end.as_ref()));
+                answer.has_content = true;
+                let step = self.step(answer);
+                let arguments = compact(state.and_then(|state| state.input));
+                step.call(begun, part.call_id.clone(), part.tool.unwrap_or_default(), arguments)?;
+                let result = match state.and_then(|state| state.status.as_deref()) {
+                    Some("completed") => Some((state.and_then(|state| state.output), false)),
+                    Some("error") => Some((state.and_then(|state| state.error), true)),
+                    _ => None,
+                };
+                let Some((result, failed)) = result else { return Ok(()) };
+                let result = text_or_json(result);
+                match part.call_id.as_deref() {
+                    Some(id) => step.result_of(id, ended, result, failed)?,
+                    None => step.next_result(ended, result, failed)?,
+                };
+                self.timeline.seen(ended);
+                Ok(())
+            }
+            Some("retry") => {
+                let created = of(times.created.as_ref());
+                self.step(answer).fail(created)
+            }
+            Some("step-finish") => {
+                let provider = answer.provider.as_deref();
+                let usage = usage_of(self.reading, part.tokens, part.cost, provider);
+                self.answer(answer, usage, part.reason);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The step of the open call.
+    fn step(&mut self, answer: &mut Answer) -> &mut Step {
+        let begun = match answer.was_answered {
+            true => self.timeline.last().or(answer.created),
+            false => answer.created.or(self.timeline.last()),
+        };
+        if !std::mem::replace(&mut answer.is_open, true) {
+            self.timeline.begin(begun);
+        }
+        self.timeline.step_or_begin(begun)
+    }
+
+    fn answer(&mut self, answer: &mut Answer, usage: Option<Value>, finish: Option<String>) {
+        let time = answer.last.take().or(answer.completed).or(answer.created);
+        let mut reply = Reply::unpriced(answer.model.clone());
+        reply.finish = finish;
+        if let Some(usage) = usage {
+            let providers = &[answer.provider.as_deref(), None];
+            let call =
+                ModelCall { providers, time, ..ModelCall::new(UsageShape::Anthropic, &usage) };
+            self.reading.price(&mut reply, &call, "tokens of a message");
+        }
+        let failures = std::mem::take(&mut self.failures);
+        let step = self.step(answer);
+        let added = failures.into_iter().try_for_each(|failure| step.fail(failure));
+        step.answer(time, reply);
+        (answer.is_open, answer.has_content, answer.was_answered) = (false, false, true);
+        self.check(added);
+    }
+
+    /// Ends the open call, if nothing told that it ended.
+    fn settle(&mut self, answer: &mut Answer) {
+        // What the message used is what its last call used: told already, if parts told of calls.
+        let usage = answer.usage.take_if(|_| !answer.was_answered);
+        let finish = answer.finish.take_if(|_| !answer.was_answered);
+        if answer.has_content || usage.is_some() {
+            self.answer(answer, usage, finish);
+        } else if answer.is_open || (answer.failed && !answer.was_answered) {
+            if std::mem::take(&mut answer.is_open) {
+                self.timeline.give_up();
+            }
+            if answer.failed && self.failures.len() < MAX_STEP_ITEMS {
+                self.failures.push(answer.completed.or(answer.created));
+            }
+        }
+    }
+
+    /// Ends the message that began last.
+    pub(in super::super) fn finish(&mut self) {
+        match self.open.take() {
+            Some(Open::User { created, parts, is_turn }) if is_turn || parts == 0 => {
+                self.timeline.user(created);
+                self.timeline.seen(created);
+            }
+            Some(Open::Assistant(mut answer)) => {
+                self.settle(&mut answer);
+                self.timeline.seen_by(answer.completed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Hands what was done so far to the run, which writes it.
+    pub(in super::super) fn hand_over(&mut self, run: &mut RunBuilder<'_, '_>) {
+        if self.open.is_none() {
+            self.timeline.close();
+        }
+        self.timeline.take().into_iter().for_each(|entry| run.own().push(entry));
+    }
+
+    /// What a sub-agent did.
+    pub(in super::super) fn into_timeline(mut self) -> AgentTimeline {
+        self.finish();
+        self.timeline.close();
+        self.timeline.end_child();
+        self.timeline
+    }
+
+    fn check(&self, added: Result<(), Full>) {
+        if added == Err(Full) {
+            self.reading.warn_full();
+        }
+    }
+}
+
+fn of(time: Option<&Number>) -> Time {
+    time.and_then(Number::as_u64)
+}
+
+/// Counts in the form of Anthropic's API, whose input excludes what was cached, as it does here, with the cost. `None`
+/// if nothing is told of a call, which zeros are, too.
+fn usage_of(
+    reading: Reading<'_>,
+    tokens: Option<&RawValue>,
+    cost: Option<&RawValue>,
+    provider: Option<&str>,
+) -> Option<Value> {
+    let tokens = reading.usage::<Value>(tokens, "tokens")?;
+    let count = |name: &str| tokens.get(name).cloned().unwrap_or_else(|| json!(0));
+    let cached = |name: &str| {
+        let count = tokens.get("cache").and_then(|cache| cache.get(name));
+        count.cloned().unwrap_or_else(|| json!(0))
+    };
+    let counts = ["input", "output"].map(count);
+    let caches = ["read", "write"].map(cached);
+    let cost = value_of(cost).filter(|cost| cost.as_f64() != Some(0.0));
+    if cost.is_none() && counts.iter().chain(&caches).all(|count| count.as_u64() == Some(0)) {
+        return None;
+    }
+    let [input, mut output] = counts;
+    let [read, write] = caches;
+    let known: Option<Vec<u64>> =
+        [&input, &output, &read, &write].into_iter().map(Value::as_u64).collect();
+    let sum = known.map(|counts| counts.into_iter().fold(0, u64::saturating_add));
+    let reasoning = tokens.get("reasoning").and_then(Value::as_u64).unwrap_or(0);
+    let is_separate = match (sum, tokens.get("total").and_then(Value::as_u64)) {
+        (Some(sum), Some(total)) => total > sum,
+        _ => provider.is_some_and(|provider| provider.starts_with("google")),
+    };
+    if let (true, Some(said)) = (is_separate, output.as_u64()) {
+        output = json!(said.saturating_add(reasoning));
+    }
+    let mut usage = json!({
+        "input_tokens": input,
+        "output_tokens": output,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": write,
+    });
+    if let (Some(usage), Some(cost)) = (usage.as_object_mut(), cost) {
+        usage.insert("cost".to_owned(), cost);
+    }
+    Some(usage)
+}
