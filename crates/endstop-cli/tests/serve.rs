@@ -38,8 +38,52 @@ fn pauses_and_warnings_of_a_run_are_told() {
     serve.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     serve.wait().unwrap();
     assert!(said.contains("SIGUSR1 does not say which run"), "{said}");
-    let waits = "rule reviewed waits for the signal `review`, and nothing sets it";
+    let waits = "rule reviewed waits for the signal `review`: POST /endstop/v1/runs/RUN/signal";
     assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(waits), "{said}");
     assert!(said.contains("warning: run build-1: soon: "), "{said}");
-    assert!(said.contains("run build-1: paused: ask: steps >= 2 is 2; with --control"), "{said}");
+    assert!(said.contains("run build-1: paused: ask: steps >= 2 is 2; POST /endstop"), "{said}");
+}
+
+/// Asks over the unix socket of the control API.
+fn ask(socket: &Path, line: &str) -> String {
+    use std::io::Write as _;
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    let request = format!("{line} HTTP/1.1\r\nhost: endstop\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    all
+}
+
+#[test]
+fn the_socket_of_the_control_api_is_private_and_its_path_is_printed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let runtime = std::env::temp_dir().join(format!("endstop-serve-{}", std::process::id()));
+    std::fs::create_dir_all(&runtime).unwrap();
+    for has_runtime in [true, false] {
+        let mut serve = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        serve.args(["serve", "--upstream", "sim", "--listen", "127.0.0.1:0", "--steps", "9"]);
+        serve.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", &runtime);
+        if has_runtime {
+            serve.env("XDG_RUNTIME_DIR", &runtime);
+        }
+        let mut serve = serve.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(serve.stdout.take().unwrap());
+        let line = out.lines().map(Result::unwrap).find(|line| line.contains("control: ")).unwrap();
+        let (command, url) = line.split_once(" http://").unwrap();
+        let socket =
+            Path::new(command.trim().strip_prefix("control: curl --unix-socket ").unwrap());
+        assert_eq!(url, "endstop/endstop/v1/runs");
+        let parent = socket.parent().unwrap();
+        assert_eq!(parent == runtime.join("endstop"), has_runtime, "{line}");
+        let mode = std::fs::metadata(parent).unwrap().permissions().mode() & 0o777;
+        assert_eq!((parent.parent(), mode), (Some(&*runtime), 0o700));
+        let list = ask(socket, "GET /endstop/v1/runs");
+        assert!(list.starts_with("HTTP/1.1 200") && list.contains("\"runs\":[]"), "{list}");
+        let ended = Command::new("kill").args(["-TERM", &serve.id().to_string()]).status();
+        assert!(ended.unwrap().success());
+        serve.wait().unwrap();
+        assert!(!socket.exists());
+    }
+    std::fs::remove_dir_all(&runtime).unwrap();
 }

@@ -1,5 +1,6 @@
 //! The configuration of a gateway.
 
+mod control;
 mod keys;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use http::Uri;
 use thiserror::Error;
 
 use crate::limits::{DEFAULT_OUTPUT, DRAIN_TIMEOUT, RESPONSE_TIMEOUT};
+pub use control::Control;
 pub use keys::{Key, UpstreamKeys};
 
 /// The configuration of a gateway.
@@ -67,8 +69,8 @@ pub struct Config {
     pub prices: &'static PriceTable,
     /// Limits on sizes, counts and times.
     pub bounds: Bounds,
-    /// The bearer token of the control API (`/endstop/v1/`). `None` turns the API off.
-    pub control_token: Option<Key>,
+    /// The listeners of the control API (`/endstop/v1/`). The address of clients never has it.
+    pub control: Control,
     /// The directory of stored runs, each in a file of its own (`<run>.jsonl`, an Endstop trace). A run that was
     /// forgotten, or whose gateway has died, goes on from its file when it is named again. One process uses a directory
     /// at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the process.
@@ -100,7 +102,7 @@ impl Config {
             fair_shares: true,
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
-            control_token: None,
+            control: Control::default(),
             stored_runs: None,
         }
     }

@@ -39,7 +39,8 @@
 //!    a call is logged before it is sent.
 //! 4. `call::respond`: the response of a stopped run.
 //!
-//! Requests of the control API go from `server` to `control`.
+//! The control API has listeners and connections of its own ([`Control`]), so that it answers whatever clients do. Its
+//! requests go from `server` to `control`.
 //!
 //! # Where next
 //!
@@ -62,8 +63,9 @@ mod upstream_config;
 mod gateway;
 
 pub use config::{
-    Bounds, Config, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams,
+    Bounds, Config, Control, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams,
     UpstreamsError,
 };
+pub use control::ControlError;
 pub use gateway::{Gateway, StartError};
 pub use run::Counts;

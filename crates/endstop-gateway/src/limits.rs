@@ -32,6 +32,11 @@ pub(crate) const MAX_METHOD: usize = 32;
 pub(crate) const MAX_CHILD_DEPTH: usize = 8;
 /// Unknown fields of requests that are kept of a run, to name them: more are noise.
 pub(crate) const MAX_UNKNOWN_FIELDS: usize = 32;
+/// Connections to the control API at the same time, on each of its listeners: a few people and their scripts. They are
+/// not of those of clients, so that a gateway whose clients use up theirs is still controlled.
+pub(crate) const CONTROL_CONNECTIONS: usize = 64;
+/// Bytes of the head of a request to the control API: a path and a token.
+pub(crate) const CONTROL_HEAD: usize = 16 << 10;
 /// Bytes of a command to the control API: a few short fields.
 pub(crate) const MAX_COMMAND: usize = 16 << 10;
 

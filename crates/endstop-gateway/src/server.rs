@@ -10,6 +10,7 @@ mod framing;
 mod guard;
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,7 +26,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -45,8 +49,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerInfo {
-    /// Its address.
-    pub(crate) addr: SocketAddr,
+    /// Its address. `None` on a unix socket.
+    pub(crate) addr: Option<SocketAddr>,
 }
 
 /// Why the body of a request cannot be read.
@@ -60,16 +64,46 @@ pub(crate) enum TooLargeOrBroken {
     Broken,
 }
 
+/// A listener of connections.
+pub(crate) trait Accept: Send {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Waits for the next connection.
+    ///
+    /// # Cancel safety
+    /// No connection is lost.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, PeerInfo)>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, PeerInfo)> {
+        let (stream, addr) = Self::accept(self).await?;
+        // Without it, the socket is only slower.
+        let _ = stream.set_nodelay(true);
+        Ok((stream, PeerInfo { addr: Some(addr) }))
+    }
+}
+
+#[cfg(unix)]
+impl Accept for UnixListener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<(UnixStream, PeerInfo)> {
+        let (stream, _) = Self::accept(self).await?;
+        Ok((stream, PeerInfo { addr: None }))
+    }
+}
+
 /// Serves connections until `stop` is cancelled. If that is graceful, calls in flight finish first; otherwise they are
 /// cut.
 ///
 /// The end of a connection, and the drop of this future, drop the handlers that run in it.
-pub(crate) async fn serve<H, F>(
-    listener: TcpListener,
-    bounds: Bounds,
-    handler: H,
-    stop: CancelToken,
-) where
+pub(crate) async fn serve<L, H, F>(listener: L, bounds: Bounds, handler: H, stop: CancelToken)
+where
+    L: Accept,
     H: Fn(Request<Incoming>, PeerInfo) -> F + Clone + Send + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
@@ -89,8 +123,8 @@ pub(crate) async fn serve<H, F>(
             Some(_) = connections.join_next() => {}
             _ = beat.tick() => {}
             (accepted, permit) = accepted => match accepted {
-                Ok((stream, addr)) => {
-                    let connection = connection(stream, bounds, handler.clone(), addr, stop.clone());
+                Ok((stream, peer)) => {
+                    let connection = connection(stream, bounds, handler.clone(), peer, stop.clone());
                     connections.spawn(async move {
                         connection.await;
                         drop(permit);
@@ -104,21 +138,20 @@ pub(crate) async fn serve<H, F>(
     while connections.join_next().await.is_some() {}
 }
 
-async fn connection<H, F>(
-    stream: TcpStream,
+async fn connection<S, H, F>(
+    stream: S,
     bounds: Bounds,
     handler: H,
-    addr: SocketAddr,
+    peer: PeerInfo,
     stop: CancelToken,
 ) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<Incoming>, PeerInfo) -> F + Send + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    // Without it, the socket is only slower.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         // Boxed: otherwise every idle connection would have room for a call.
-        let answer = Box::pin(handler(request, PeerInfo { addr }));
+        let answer = Box::pin(handler(request, peer));
         async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let mut connection = pin!(

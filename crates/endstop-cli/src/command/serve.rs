@@ -1,5 +1,6 @@
 //! `endstop serve`: one gateway for many runs.
 
+mod control;
 mod waiting;
 
 use std::collections::BTreeSet;
@@ -25,13 +26,15 @@ use crate::error::CliError;
 use crate::input::read_text;
 use crate::limits::MAX_KEYS_BYTES;
 use crate::output::{self, counted, duration, tokens};
+use control::ControlArgs;
 use waiting::Waiting;
 
 const HELP: &str = "\
 Examples:
   endstop serve --usd 2 --steps 50
   endstop serve --policy policy.toml --total-usd 100 --trace traces/
-  endstop serve --keys keys.txt --control-token-env ENDSTOP_TOKEN
+  endstop serve --keys keys.txt
+  endstop serve --usd 2 --control 127.0.0.1:8485 --control-token-env ENDSTOP_TOKEN
   endstop serve --usd 2 --total-usd 100 --keep runs/
 
 The limits are those of each run, and --total-usd is one of all together. A client says which run it \
@@ -39,7 +42,10 @@ is by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by 
 x-endstop-run, or by a key of --keys. Where it listens goes to standard output; warnings, pauses and \
 how each run ended to standard error; with --json all of it is JSON lines on standard output.
 
-The control API asks for the token of --control-token-env as Authorization: Bearer.
+The control API has a unix socket that only you can open; its path is printed at the start:
+  curl --unix-socket PATH http://endstop/endstop/v1/runs
+--control ADDR opens an address for it besides, which asks for the token of --control-token-env as \
+Authorization: Bearer. The address of clients does not have it. It answers whatever clients do.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
   POST /endstop/v1/runs/RUN/approve  continue after a pause (JSON: rule, limit)
@@ -76,10 +82,8 @@ pub struct ServeArgs {
     /// Keys that clients may send in place of the upstream's, and the run of each: lines of `KEY RUN`
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// The environment variable that holds the token of the control API, /endstop/v1/; without one
-    /// there is none
-    #[arg(long, value_name = "VAR")]
-    control_token_env: Option<String>,
+    #[command(flatten)]
+    control: ControlArgs,
     /// Write an Endstop trace of each run, and of each sub-agent, in this directory
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
@@ -131,7 +135,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         policy: chosen.policy.clone(),
         runs: Runs::Many { unnamed, keys },
         environment,
-        control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
+        control: args.control.open(args.listen)?,
         stored_runs: args.keep.clone(),
     };
     let open = args.gateway.open(setup).await?;
@@ -144,17 +148,26 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     // Before anyone knows the address: a signal without a handler ends the process.
     answer_approvals();
     if args.json {
-        let line = json!({ "version": 1, "event": "listening", "address": format!("http://{addr}"), "limits": limits });
+        let line = json!({
+            "version": 1,
+            "event": "listening",
+            "address": format!("http://{addr}"),
+            "limits": limits,
+            "control_socket": open.gateway.control_socket(),
+            "control_address": open.gateway.control_addr().map(|addr| format!("http://{addr}")),
+        });
         writeln!(out, "{line}")?;
     } else {
         writeln!(out, "listening on http://{addr}, limits of each run: {limits}")?;
         writeln!(out, "  OPENAI_BASE_URL=http://{addr}/r/RUN/v1")?;
         writeln!(out, "  ANTHROPIC_BASE_URL=http://{addr}/r/RUN")?;
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;
+        for control in control::in_words(&open.gateway) {
+            writeln!(out, "  control: {control}")?;
+        }
     }
     out.flush()?;
-    let control = args.control_token_env.as_ref().map(|_| format!("http://{addr}"));
-    tell_of_signals(&chosen.policy, control.as_deref());
+    tell_of_signals(&chosen.policy, args.control.is_there());
     let code = hear_the_end(open.gateway.shut_down()).await;
     drop(open.sim);
     Ok(code)
@@ -170,7 +183,7 @@ fn answer_approvals() {
             while approvals.recv().await.is_some() {
                 output::note(
                     "endstop: SIGUSR1 does not say which run: approve one with POST \
-                     /endstop/v1/runs/RUN/approve (--control-token-env)",
+                     /endstop/v1/runs/RUN/approve",
                 );
             }
         });
@@ -185,7 +198,7 @@ fn run_environment(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
             tell(report, as_json);
         }
     })));
-    let is_controlled = args.control_token_env.is_some();
+    let is_controlled = args.control.is_there();
     environment.observers.push(Arc::new(Waiting { as_json, is_controlled }));
     if let Some(total) = args.total_usd {
         let ceilings = Ceilings { cost: Some(total), ..Ceilings::unlimited() };
@@ -234,13 +247,6 @@ fn tell(report: &Report, as_json: bool) {
         report.spend,
         duration(Millis(totals.elapsed_ms)),
     ));
-}
-
-fn control_token(variable: &str) -> Result<Key, CliError> {
-    match std::env::var(variable) {
-        Ok(token) if !token.trim().is_empty() => Ok(Key::new(token.trim())),
-        _ => Err(CliError::new(format!("the environment variable `{variable}` holds no token"))),
-    }
 }
 
 /// Lines of a key and a run; those that begin with `#` are comments.

@@ -16,6 +16,7 @@ mod apis;
 mod attacks;
 mod batches;
 mod calls;
+mod control;
 mod conversations;
 mod counting;
 mod drains;
