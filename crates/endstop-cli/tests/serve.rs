@@ -87,3 +87,25 @@ fn the_socket_of_the_control_api_is_private_and_its_path_is_printed() {
     }
     std::fs::remove_dir_all(&runtime).unwrap();
 }
+
+#[test]
+fn a_file_of_keys_that_others_can_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let keys = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-keys.txt");
+    std::fs::write(&keys, "canary-key ci-*\n").unwrap();
+    for (mode, is_open) in [(0o600, false), (0o640, true), (0o604, true), (0o400, false)] {
+        std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut serve = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        // The address cannot be used, so it ends after it has read the keys.
+        serve.args(["serve", "--upstream", "sim", "--listen", "192.0.2.1:1", "--steps", "9"]);
+        let said = serve.arg("--keys").arg(&keys).output().unwrap().stderr;
+        let said = String::from_utf8(said).unwrap();
+        assert!(
+            said.contains("cannot listen on 192.0.2.1:1") && !said.contains("canary"),
+            "{said}"
+        );
+        let warning = "warning: other users can read the keys";
+        assert_eq!(said.contains(warning), is_open, "{mode:o}: {said}");
+    }
+    std::fs::remove_file(&keys).unwrap();
+}

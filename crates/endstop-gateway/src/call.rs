@@ -34,13 +34,15 @@ mod upstream_response;
 use std::sync::Arc;
 
 use endstop_llm::{Api, ErrorKind};
-use http::{Request, Response, StatusCode, request};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, StatusCode, request};
 use hyper::body::Incoming;
 
 use crate::body::Body;
 use crate::config::Config;
 use crate::route::{self, Endpoint, Route};
 use crate::run::Registry;
+use crate::server::PeerInfo;
 use crate::upstream::HttpClient;
 use context::CallContext;
 pub(crate) use drain::Drains;
@@ -66,23 +68,30 @@ impl CallService {
     ///
     /// # Cancel safety
     /// Dropped when the client disconnects: the call in flight is settled, now or after its response has arrived ([`outliving`]).
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: PeerInfo,
+    ) -> Response<Body> {
         let (head, incoming) = request.into_parts();
         let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
         let route = match route::route(self.context.config(), &head.method, target, &head.headers) {
             Ok(route) => route,
             Err(error) => {
                 let family = route::api_family(&head.method, target, &head.headers);
-                let status = if error.is_of_key() {
-                    StatusCode::UNAUTHORIZED
-                } else {
-                    StatusCode::BAD_REQUEST
-                };
                 let (dialect, text) = (respond::dialect_for(family), error.to_string());
-                return respond::error(dialect, status, ErrorKind::Invalid, &text);
+                return respond::error(dialect, error.status(), ErrorKind::Invalid, &text);
             }
         };
-        if route.has_issued_key && route.endpoint == Endpoint::Other {
+        if let Some(place) = route.issued_key
+            && !peer.hold(self.context.connections(), place, &self.context.config().bounds)
+        {
+            let text = "too many connections with this key";
+            let mut refused = respond::too_many(respond::dialect_for(route.family), text);
+            refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return refused;
+        }
+        if route.has_issued_key() && route.endpoint == Endpoint::Other {
             let path = route.rest.split('?').next().unwrap_or("");
             let text = format!(
                 "a key that this gateway has issued is for model calls, counts of tokens and lists of models: {} {path} is \
@@ -93,9 +102,9 @@ impl CallService {
             return respond::error(dialect, StatusCode::FORBIDDEN, ErrorKind::Invalid, &text);
         }
         match route.endpoint {
-            Endpoint::ModelCall(api) => self.model_call(route, head, incoming, api).await,
+            Endpoint::ModelCall(api) => self.model_call(route, peer, head, incoming, api).await,
             Endpoint::CountTokens | Endpoint::Models | Endpoint::Other => {
-                pass_through::pass_through(&self.context, route, &head, incoming).await
+                pass_through::pass_through(&self.context, route, &peer, &head, incoming).await
             }
         }
     }
@@ -103,6 +112,7 @@ impl CallService {
     async fn model_call(
         &self,
         route: Route,
+        peer: PeerInfo,
         head: request::Parts,
         incoming: Incoming,
         api: Api,
@@ -116,7 +126,7 @@ impl CallService {
         let route = parsed.route();
         let mut takes_share = context.config().fair_shares;
         loop {
-            let run = match context.run(route, &parsed.request().model).await {
+            let run = match context.run(route, &peer, &parsed.request().model).await {
                 Ok(run) => run,
                 Err(why) => return respond::no_run(api.dialect(), &route.run, &why),
             };

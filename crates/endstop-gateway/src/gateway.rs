@@ -20,7 +20,7 @@ use crate::call::{CallService, Drains};
 use crate::config::{Bounds, Config, Control};
 use crate::control::{self, ControlError, ControlService};
 use crate::limits::{CONTROL_CONNECTIONS, CONTROL_HEAD, KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
-use crate::run::{Counts, Registry};
+use crate::run::{Counts, Registry, RunOrigin};
 use crate::server::{Accept, PeerInfo};
 use crate::upstream::HttpClient;
 use crate::{origin, server};
@@ -138,9 +138,9 @@ impl Gateway {
             is_local: addr.ip().is_loopback(),
         });
         let stop = CancelToken::new();
-        let handler = move |request, _: PeerInfo| {
+        let handler = move |request, peer: PeerInfo| {
             let service = Arc::clone(&service);
-            async move { service.answer(request).await }
+            async move { service.answer(request, peer).await }
         };
         let server = tokio::spawn(server::serve(listener, bounds, handler, stop.clone()));
         let watch = kill.map(|kill| tokio::spawn(watch_kill(Arc::clone(&registry), kill)));
@@ -194,7 +194,7 @@ impl Gateway {
     /// runs, or the file cannot be read.
     #[must_use]
     pub fn open(&self, id: &RunId) -> Option<RunHandle> {
-        let entry = self.registry.get_or_begin(id, "", "").ok();
+        let entry = self.registry.get_or_begin(id, RunOrigin::default()).ok();
         entry.map(|entry| entry.handle().clone())
     }
 
@@ -387,7 +387,7 @@ struct Service {
 }
 
 impl Service {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>, peer: PeerInfo) -> Response<Body> {
         if self.is_local
             && let Err(foreign) = origin::check(request.uri(), request.headers())
         {
@@ -396,7 +396,7 @@ impl Service {
         if control::owns(request.uri().path()) {
             return control::answer_client(request.uri().path(), &self.control_hint);
         }
-        self.calls.answer(request).await
+        self.calls.answer(request, peer).await
     }
 }
 

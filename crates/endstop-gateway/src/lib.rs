@@ -49,6 +49,7 @@
 
 mod body;
 mod call;
+mod client;
 pub mod config;
 mod control;
 mod decode;
@@ -63,8 +64,8 @@ mod upstream_config;
 mod gateway;
 
 pub use config::{
-    Bounds, Config, Control, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams,
-    UpstreamsError,
+    Bounds, Config, Control, Key, KeyRuns, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys,
+    Upstreams, UpstreamsError,
 };
 pub use control::ControlError;
 pub use gateway::{Gateway, StartError};

@@ -32,6 +32,9 @@ pub(crate) const MAX_METHOD: usize = 32;
 pub(crate) const MAX_CHILD_DEPTH: usize = 8;
 /// Unknown fields of requests that are kept of a run, to name them: more are noise.
 pub(crate) const MAX_UNKNOWN_FIELDS: usize = 32;
+/// Connections of one client: a quarter of all, so that one client leaves most of them to others. An agent needs one for
+/// each of its parallel calls.
+pub(crate) const CLIENT_CONNECTIONS: usize = 1_024;
 /// Connections to the control API at the same time, on each of its listeners: a few people and their scripts. They are
 /// not of those of clients, so that a gateway whose clients use up theirs is still controlled.
 pub(crate) const CONTROL_CONNECTIONS: usize = 64;
@@ -98,6 +101,8 @@ pub(crate) const MAX_OPEN_LOGS: usize = 256;
 pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
 /// Stored runs that the control API lists besides those in memory: some megabytes.
 pub(crate) const MAX_LISTED: usize = 50_000;
+/// Runs in memory of one client: a quarter of all, so that one client leaves most of them to others.
+pub(crate) const CLIENT_RUNS: usize = 2_500;
 /// Stopped runs that are remembered as stopped, per run in memory: an id and a signal are small beside a run.
 pub(crate) const STOPPED_PER_RUN: usize = 16;
 

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -35,6 +35,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::body::Body;
+use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::Bounds;
 use crate::limits::{BODY_DEADLINE, BODY_TIMEOUT, HEAD_TIMEOUT};
 use guard::Guarded;
@@ -47,10 +48,35 @@ const BEAT: Duration = Duration::from_secs(25);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The sender of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PeerInfo {
     /// Its address. `None` on a unix socket.
-    pub(crate) addr: Option<SocketAddr>,
+    addr: Option<SocketAddr>,
+    /// The share of connections of the issued key that came over this one last.
+    of_key: Arc<Mutex<Option<ClientShare>>>,
+}
+
+impl PeerInfo {
+    fn at(addr: SocketAddr) -> Self {
+        Self { addr: Some(addr), of_key: Arc::default() }
+    }
+
+    /// The client by its address, if that tells clients apart.
+    pub(crate) fn client(&self) -> Option<ClientId> {
+        ClientId::at(self.addr?.ip())
+    }
+
+    /// Counts the connection as one with an issued key, until it ends or brings another. Returns `false` if there are too
+    /// many with this key.
+    pub(crate) fn hold(&self, shares: &Arc<Shares>, key: usize, bounds: &Bounds) -> bool {
+        let client = ClientId::Key(key);
+        let mut of_key = self.of_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if of_key.as_ref().is_some_and(|share| share.client() == client) {
+            return true;
+        }
+        *of_key = shares.take(client, bounds.connections_per_client);
+        of_key.is_some()
+    }
 }
 
 /// Why the body of a request cannot be read.
@@ -83,7 +109,7 @@ impl Accept for TcpListener {
         let (stream, addr) = Self::accept(self).await?;
         // Without it, the socket is only slower.
         let _ = stream.set_nodelay(true);
-        Ok((stream, PeerInfo { addr: Some(addr) }))
+        Ok((stream, PeerInfo::at(addr)))
     }
 }
 
@@ -93,7 +119,7 @@ impl Accept for UnixListener {
 
     async fn accept(&self) -> io::Result<(UnixStream, PeerInfo)> {
         let (stream, _) = Self::accept(self).await?;
-        Ok((stream, PeerInfo { addr: None }))
+        Ok((stream, PeerInfo::default()))
     }
 }
 
@@ -108,6 +134,7 @@ where
     F: Future<Output = Response<Body>> + Send + 'static,
 {
     let room = Arc::new(Semaphore::new(bounds.connections));
+    let shares = Arc::<Shares>::default();
     let mut connections = JoinSet::new();
     let mut stopped = pin!(stop.cancelled());
     let mut beat = tokio::time::interval(BEAT);
@@ -124,10 +151,16 @@ where
             _ = beat.tick() => {}
             (accepted, permit) = accepted => match accepted {
                 Ok((stream, peer)) => {
+                    let client = peer.client();
+                    let share = client.map(|it| shares.take(it, bounds.connections_per_client));
+                    let Some(share) = share.map_or(Some(None), |share| share.map(Some)) else {
+                        // Closed at once: the client has its share.
+                        continue;
+                    };
                     let connection = connection(stream, bounds, handler.clone(), peer, stop.clone());
                     connections.spawn(async move {
                         connection.await;
-                        drop(permit);
+                        drop((share, permit));
                     });
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -151,7 +184,7 @@ async fn connection<S, H, F>(
 {
     let service = service_fn(move |request| {
         // Boxed: otherwise every idle connection would have room for a call.
-        let answer = Box::pin(handler(request, peer));
+        let answer = Box::pin(handler(request, peer.clone()));
         async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let mut connection = pin!(

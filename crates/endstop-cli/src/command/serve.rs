@@ -1,9 +1,9 @@
 //! `endstop serve`: one gateway for many runs.
 
 mod control;
+mod keys;
 mod waiting;
 
-use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -16,15 +16,12 @@ use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
-use endstop::store::RunId;
-use endstop_gateway::{Key, Runs, Unnamed};
+use endstop_gateway::{Runs, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, in_words, tell_of_signals, usd};
 use crate::error::CliError;
-use crate::input::read_text;
-use crate::limits::MAX_KEYS_BYTES;
 use crate::output::{self, counted, duration, tokens};
 use control::ControlArgs;
 use waiting::Waiting;
@@ -79,7 +76,8 @@ pub struct ServeArgs {
     /// What a call is that names no run: an error, or one of a run that all such calls share
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = UnnamedCalls::Refuse)]
     unnamed: UnnamedCalls,
-    /// Keys that clients may send in place of the upstream's, and the run of each: lines of `KEY RUN`
+    /// Keys that clients may send in place of the upstream's: lines of `KEY RUN`, or `KEY PREFIX*` for all runs whose names
+    /// begin with PREFIX
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
     #[command(flatten)]
@@ -116,7 +114,7 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 
 async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
-    let keys = args.keys.as_deref().map(read_keys).transpose()?.unwrap_or_default();
+    let keys = args.keys.as_deref().map(keys::read).transpose()?.unwrap_or_default();
     let unnamed = match args.unnamed {
         UnnamedCalls::Refuse => Unnamed::Refuse,
         UnnamedCalls::Shared => Unnamed::Shared,
@@ -247,46 +245,4 @@ fn tell(report: &Report, as_json: bool) {
         report.spend,
         duration(Millis(totals.elapsed_ms)),
     ));
-}
-
-/// Lines of a key and a run; those that begin with `#` are comments.
-fn read_keys(path: &Path) -> Result<Vec<(Key, RunId)>, CliError> {
-    let shown = path.display();
-    let text = read_text(path, "keys", MAX_KEYS_BYTES)?;
-    keys(&text).map_err(|problem| CliError::new(format!("`{shown}`: {problem}")))
-}
-
-/// No error shows a key.
-fn keys(text: &str) -> Result<Vec<(Key, RunId)>, String> {
-    let mut seen = BTreeSet::new();
-    let mut keys = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let mut words = line.split_whitespace();
-        let Some(key) = words.next().filter(|key| !key.starts_with('#')) else { continue };
-        let (Some(run), None) = (words.next(), words.next()) else {
-            return Err(format!("line {number} is not `KEY RUN`"));
-        };
-        let run = RunId::parse(run).map_err(|error| format!("line {number}: {error}"))?;
-        if !seen.insert(key) {
-            return Err(format!("line {number} has a key that stands above already"));
-        }
-        keys.push((Key::new(key), run));
-    }
-    Ok(keys)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_read_line_by_line_and_no_error_shows_one() {
-        let read = keys("# of the team\nsk-one build-1\n\n  sk-two\tbuild-2\n").unwrap();
-        let runs: Vec<&str> = read.iter().map(|(_, run)| run.as_str()).collect();
-        assert_eq!(runs, ["build-1", "build-2"]);
-        for wrong in ["sk-secret", "sk-secret a b", "sk-secret ../x", "sk-secret a\nsk-secret b"] {
-            let error = keys(wrong).unwrap_err();
-            assert!(error.starts_with("line ") && !error.contains("secret"), "{error}");
-        }
-    }
 }

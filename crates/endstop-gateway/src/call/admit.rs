@@ -199,6 +199,14 @@ fn refuse_unreported(
     parsed: &ParsedCall,
 ) -> Option<Response<Body>> {
     let (dialect, request) = (parsed.dialect(), parsed.request());
+    let is_of_run =
+        || request.continues.as_ref().is_some_and(|id| run.responses().tokens(id).is_some());
+    if parsed.route().has_issued_key() && request.thread == Thread::Continues && !is_of_run() {
+        let text = "the request continues a response that is not one of this run, or no longer known: send the whole \
+            conversation";
+        let (status, kind) = (StatusCode::FORBIDDEN, ErrorKind::Invalid);
+        return Some(respond::error(dialect, status, kind, text));
+    }
     if request.thread == Thread::CanResend && context.refuses(run, STORED_CONVERSATION) {
         let text = "this gateway keeps no threads: send the whole conversation";
         let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);

@@ -10,9 +10,11 @@ use super::drain::Drains;
 use super::negotiate::QuirkCache;
 use super::respond::{CHARGED_HEADER, REASON_HEADER};
 use super::uncounted::NoCounting;
-use crate::config::Config;
+use crate::client::{ClientId, Shares};
+use crate::config::{Config, Runs};
 use crate::route::{self, ApiFamily, Route};
-use crate::run::{NoRun, Prices, Registry, RunEntry};
+use crate::run::{NoRun, Prices, Registry, RunEntry, RunOrigin};
+use crate::server::PeerInfo;
 use crate::upstream::{HttpClient, forwardable};
 
 /// Headers that are for the gateway, or that make another method of a request than the one that was checked.
@@ -40,6 +42,8 @@ pub(super) enum UpstreamStop {
 pub(super) struct CallContext {
     config: Arc<Config>,
     registry: Arc<Registry>,
+    /// Connections by the keys that they bring.
+    connections: Arc<Shares>,
     prices: Arc<Prices>,
     quirks: QuirkCache,
     no_counting: NoCounting,
@@ -62,6 +66,7 @@ impl CallContext {
         Self {
             config,
             registry,
+            connections: Arc::default(),
             prices,
             quirks: QuirkCache::default(),
             no_counting: NoCounting::default(),
@@ -97,9 +102,25 @@ impl CallContext {
         &self.client
     }
 
+    /// The connections of each holder of an issued key.
+    pub(super) const fn connections(&self) -> &Arc<Shares> {
+        &self.connections
+    }
+
     /// The run of a call, begun if it is new.
-    pub(super) async fn run(&self, route: &Route, model: &str) -> Result<Arc<RunEntry>, NoRun> {
-        self.registry.take(&route.run, model, self.provider(route.family)).await
+    pub(super) async fn run(
+        &self,
+        route: &Route,
+        peer: &PeerInfo,
+        model: &str,
+    ) -> Result<Arc<RunEntry>, NoRun> {
+        let client = match (&self.config.runs, route.issued_key) {
+            (Runs::One(_), _) => None,
+            (Runs::Many { .. }, Some(place)) => Some(ClientId::Key(place)),
+            (Runs::Many { .. }, None) => peer.client(),
+        };
+        let provider = self.provider(route.family);
+        self.registry.take(&route.run, RunOrigin { model, provider, client }).await
     }
 
     /// The upstream of an API family.
@@ -200,7 +221,7 @@ impl CallContext {
     /// The headers of a request that its upstream gets.
     pub(super) fn forwarded(&self, route: &Route, headers: &HeaderMap) -> HeaderMap {
         let mut sent = forwardable(headers.clone(), OWN_HEADERS);
-        if route.has_issued_key {
+        if route.has_issued_key() {
             route::strip_keys(&mut sent);
             route::use_key(&mut sent, route.family, &self.config.upstream_keys);
         }

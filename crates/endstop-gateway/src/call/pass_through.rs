@@ -17,17 +17,19 @@ use super::upstream_response::with_head;
 use crate::body::Body;
 use crate::route::{Endpoint, Route};
 use crate::run::RunEntry;
+use crate::server::PeerInfo;
 use crate::upstream::UpstreamBody;
 
 /// Passes a request on whose usage cannot be read, or that costs nothing.
 pub(super) async fn pass_through(
     context: &CallContext,
     route: Route,
+    peer: &PeerInfo,
     head: &request::Parts,
     incoming: Incoming,
 ) -> Response<Body> {
     let dialect = respond::dialect_for(route.family);
-    let run = match context.run(&route, "").await {
+    let run = match context.run(&route, peer, "").await {
         Ok(run) => run,
         Err(why) => return respond::no_run(dialect, &route.run, &why),
     };

@@ -72,6 +72,11 @@ pub(super) fn error(
     own(dialect.error(status, kind, message))
 }
 
+/// 429: this client has too much of something, and may try again once it has less.
+pub(super) fn too_many(dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    error(dialect, StatusCode::TOO_MANY_REQUESTS, ErrorKind::Overloaded, message)
+}
+
 /// 503: a client may try again.
 pub(super) fn overloaded(dialect: &dyn Dialect, message: &str) -> Response<Body> {
     error(dialect, StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, message)
@@ -81,6 +86,7 @@ pub(super) fn overloaded(dialect: &dyn Dialect, message: &str) -> Response<Body>
 pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response<Body> {
     match why {
         NoRun::Full => overloaded(dialect, &why.to_string()),
+        NoRun::FullOfClient => too_many(dialect, &why.to_string()),
         NoRun::ReadError(why) => {
             let text =
                 format!("run `{id}` cannot go on, for what is kept of it cannot be read: {why}");

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::hint::black_box;
 
-use endstop_runtime::store::RunId;
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -27,8 +26,8 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// The run of an issued key, if the request has one.
-pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> Option<RunId> {
+/// The issued key that the request has, by its place among them.
+pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> Option<usize> {
     let Runs::Many { keys, .. } = runs else { return None };
     if keys.is_empty() {
         return None;
@@ -43,10 +42,10 @@ pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> O
     ];
     let mut found = None;
     // All are compared, whatever is found.
-    for (key, run) in keys {
+    for (place, (key, _)) in keys.iter().enumerate() {
         for sent in sent.iter().flatten() {
             if is_same(key.expose().as_bytes(), sent) && !key.expose().is_empty() {
-                found = Some(run.clone());
+                found = Some(place);
             }
         }
     }

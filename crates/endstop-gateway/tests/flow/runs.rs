@@ -300,7 +300,7 @@ async fn an_external_signal_is_set_by_name_and_stops_the_run_whose_policy_names_
 async fn keys_that_the_gateway_issued_stay_with_it() {
     let upstream = repeating().await;
     let mut config = config("[stop]\nlimit = \"steps >= 1\"\n", upstream.addr);
-    let keys = vec![(Key::new("issued-canary"), id())];
+    let keys = vec![(Key::new("issued-canary"), id().into())];
     config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
     config.upstream_keys =
         UpstreamKeys { openai: Some(Key::new("upstream-canary")), ..UpstreamKeys::default() };
