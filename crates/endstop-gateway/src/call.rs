@@ -25,6 +25,7 @@ mod parse;
 mod pass_through;
 mod relay;
 mod respond;
+mod secrets;
 mod send;
 mod settle;
 mod tools;

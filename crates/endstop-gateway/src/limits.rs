@@ -61,6 +61,11 @@ pub(crate) const MIN_RETRY_CAP: u64 = 16;
 /// Bytes of a refusal that are read: error messages of the known providers have less than one tenth of it.
 pub(crate) const MAX_REFUSAL: usize = 64 << 10;
 
+/// Bytes of a key, at least, that is replaced in errors: keys are longer, and shorter texts are placeholders such as `none`, whose
+/// replacement would only spoil words.
+pub(crate) const MIN_SECRET: usize = 8;
+/// Bytes of the name of a parameter in a URL that is looked at: no name of a key is longer.
+pub(crate) const MAX_PARAMETER_NAME: usize = 40;
 /// How long the rest of an error's body is waited for before it is passed on. Providers send such bodies at once, in one or
 /// two pieces; one that takes longer counts as an error of unknown shape.
 pub(crate) const ERROR_WITHIN: Duration = Duration::from_secs(2);

@@ -14,10 +14,13 @@ use endstop_llm::Api;
 use endstop_runtime::store::RunId;
 use http::{HeaderMap, Method, StatusCode};
 
-pub(crate) use key::{bearer, is_same, strip as strip_keys, use_key};
+pub(crate) use key::{
+    bearer, is_same, is_secret_header, is_secret_parameter, secrets_of_query, strip as strip_keys,
+    use_key,
+};
 pub(crate) use path::PathError;
 
-use crate::config::{Config, KeyRuns, Runs, Unnamed};
+use crate::config::{Config, Key, KeyRuns, Runs, Unnamed};
 use crate::limits::MAX_CHILD_DEPTH;
 
 /// The run of requests that name none, if they share one.
@@ -148,11 +151,8 @@ pub(crate) fn route(
     if let Some(names) = text(headers, CHILD_HEADER) {
         child.extend(names.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
     }
-    let of_key = match &config.runs {
-        Runs::Many { keys, .. } => issued.and_then(|place| keys.get(place)).map(|(_, runs)| runs),
-        Runs::One(_) => None,
-    };
-    let run = match (&config.runs, of_key) {
+    let of_key = issued_key(config, issued);
+    let run = match (&config.runs, of_key.map(|(_, runs)| runs)) {
         (Runs::One(run), _) => {
             if let Some(name) = parts.run.filter(|name| *name != run.as_str()) {
                 child.insert(0, name.to_owned());
@@ -189,12 +189,20 @@ pub(crate) fn route(
     child.truncate(MAX_CHILD_DEPTH);
     let (family, endpoint) = path::family_and_endpoint(method, parts.rest, headers);
     let mut rest = path::below_base(family, parts.rest).into_owned();
-    let query = query.and_then(|query| key::strip_query(query, issued.is_some()));
+    let query = query.and_then(|query| key::strip_query(query, of_key.map(|(key, _)| key)));
     if let Some(query) = query {
         rest.push('?');
         rest.push_str(&query);
     }
     Ok(Route { run, child, family, rest, endpoint, issued_key: issued })
+}
+
+/// An issued key and its runs, by its place in the configuration.
+pub(crate) fn issued_key(config: &Config, place: Option<usize>) -> Option<&(Key, KeyRuns)> {
+    match &config.runs {
+        Runs::Many { keys, .. } => keys.get(place?),
+        Runs::One(_) => None,
+    }
 }
 
 fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<RunId, RouteError> {

@@ -99,7 +99,9 @@ impl AdmittedCall {
         let (cap, is_wrap_up) = (open.output_cap(), terms.is_wrap_up);
         let negotiation =
             Negotiation::new(context.quirks(), provider, parsed, cap, is_wrap_up).with_tools(tools);
-        (InFlightCall::new(open, terms, permit, parsed, negotiation, client), warning)
+        let secrets = context.secrets(parsed.route(), parsed.head());
+        let call = InFlightCall::new(open, terms, permit, parsed, negotiation, secrets, client);
+        (call, warning)
     }
 
     /// Settles a call that is not sent, because the run cannot be logged.

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use endstop_core::policy::{Accounting, OnClientGone};
 use endstop_runtime::{ErrorBilling, ProviderApi};
-use http::{HeaderMap, StatusCode, Uri};
+use http::header::SET_COOKIE;
+use http::{HeaderMap, StatusCode, Uri, request};
 
 use super::drain::Drains;
 use super::negotiate::QuirkCache;
 use super::respond::{CHARGED_HEADER, REASON_HEADER};
+use super::secrets::Secrets;
 use super::uncounted::NoCounting;
 use crate::client::{ClientId, Shares};
 use crate::config::{Config, Runs};
@@ -185,11 +187,28 @@ impl CallContext {
         })
     }
 
-    /// The headers of a response that its client gets. It may be an Endstop too, and believe those of this one.
-    pub(super) fn returned(&self, family: ApiFamily, headers: HeaderMap) -> HeaderMap {
+    /// The headers of a response that its client gets, without secrets. It may be an Endstop too, and believe those of this
+    /// one.
+    pub(super) fn returned(
+        &self,
+        route: &Route,
+        headers: HeaderMap,
+        secrets: &Secrets,
+    ) -> HeaderMap {
         let own: &[&str] =
-            if self.is_endstop(family) { &[] } else { &[REASON_HEADER, CHARGED_HEADER] };
-        forwardable(headers, own)
+            if self.is_endstop(route.family) { &[] } else { &[REASON_HEADER, CHARGED_HEADER] };
+        let mut returned = forwardable(headers, own);
+        if route.has_issued_key() {
+            // A session of the account.
+            returned.remove(SET_COOKIE);
+        }
+        secrets.redact_headers(&mut returned);
+        returned
+    }
+
+    /// The secrets of a request.
+    pub(super) fn secrets(&self, route: &Route, head: &request::Parts) -> Secrets {
+        Secrets::of(&self.config, route, &head.headers, head.uri.query())
     }
 
     /// Whether the upstream is configured as an Endstop.
@@ -221,8 +240,8 @@ impl CallContext {
     /// The headers of a request that its upstream gets.
     pub(super) fn forwarded(&self, route: &Route, headers: &HeaderMap) -> HeaderMap {
         let mut sent = forwardable(headers.clone(), OWN_HEADERS);
-        if route.has_issued_key() {
-            route::strip_keys(&mut sent);
+        if let Some((key, _)) = route::issued_key(&self.config, route.issued_key) {
+            route::strip_keys(&mut sent, key);
             route::use_key(&mut sent, route.family, &self.config.upstream_keys);
         }
         sent

@@ -32,6 +32,7 @@ mod provider_tools;
 mod raw;
 mod refusals;
 mod runs;
+mod secrets;
 mod shares;
 mod stored_runs;
 mod streams;
