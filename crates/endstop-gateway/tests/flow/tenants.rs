@@ -1,6 +1,10 @@
 //! Who may do what: holders of issued keys, pages of other sites, and clients with many run ids.
 
+use std::sync::Arc;
+
+use endstop_core::event::EventKind;
 use endstop_gateway::{Config, Gateway, Key, Runs, Unnamed, UpstreamKeys};
+use endstop_runtime::observe::{Observation, Observer};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -253,4 +257,38 @@ async fn a_key_has_its_share_of_runs_and_others_go_on() {
     assert_eq!(call(0, "a-4").await.status, 429);
     assert_eq!(call(0, "a-1").await.status, 429);
     assert_eq!(call(1, "b-2").await.status, 200);
+}
+
+/// The ids of runs and children that have begun.
+#[derive(Debug, Default)]
+struct Begun(std::sync::Mutex<Vec<String>>);
+
+impl Observer for Begun {
+    fn observe(&self, seen: &Observation<'_>) {
+        if matches!(seen.event.kind, EventKind::RunBegin { .. }) {
+            self.0.lock().unwrap().push(seen.info.id.to_string());
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_run_can_be_named_like_a_child_of_another() {
+    let upstream = asking().await;
+    let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
+    config.runs = Runs::Many { unnamed: Unnamed::Refuse, keys: Vec::new() };
+    let begun = Arc::new(Begun::default());
+    config.environment.observers.push(Arc::clone(&begun) as Arc<dyn Observer>);
+    let gateway = Gateway::start(config).await.unwrap();
+    let body = Agent::new("Look.").request();
+    for run in ["a.1", "a.2"] {
+        assert_eq!(post(&gateway, &format!("/r/{run}{CHAT}"), &body).await.status, 200);
+    }
+    for name in ["a/planner", "a/planner/finder"] {
+        assert_eq!(post(&gateway, &format!("/r/{name}{CHAT}"), &body).await.status, 200);
+    }
+    assert_eq!(*begun.0.lock().unwrap(), ["a.1", "a.2", "a", "a~1", "a~1~2"]);
+    for name in ["a~1", "a%7E1", "a~1~2"] {
+        let got = post(&gateway, &format!("/r/{name}{CHAT}"), &body).await;
+        assert_eq!(got.status, 400, "{name}: {got:?}");
+    }
 }
