@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
+
 #[test]
 fn pauses_and_warnings_of_a_run_are_told() {
     let policy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-pause.toml");
@@ -108,4 +110,81 @@ fn a_file_of_keys_that_others_can_read_is_warned_of() {
         assert_eq!(said.contains(warning), is_open, "{mode:o}: {said}");
     }
     std::fs::remove_file(&keys).unwrap();
+}
+
+/// The head and body of the answer to a model call.
+fn chat(addr: &str, headers: &str) -> String {
+    use std::io::Write as _;
+    let body =
+        r#"{"model":"gpt-4o-mini","max_tokens":9,"messages":[{"role":"user","content":"Hi."}]}"#;
+    let mut stream = std::net::TcpStream::connect(addr).unwrap();
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n{headers}content-type: application/json\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    all
+}
+
+#[test]
+fn a_refused_call_is_a_line_of_the_log_without_its_key() {
+    let keys = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve-log-keys.txt");
+    std::fs::write(&keys, "canary-1 build\ncanary-2 ci-*\n").unwrap();
+    let mut serve = Command::new(snapbox::cmd::cargo_bin!("endstop"))
+        .args(["serve", "--upstream", "sim:loop", "--listen", "127.0.0.1:0", "--steps", "1"])
+        .args(["--log", "json", "--keys"])
+        .arg(&keys)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(serve.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let addr = line.split("http://").nth(1).unwrap().split(',').next().unwrap();
+    let ci = "authorization: Bearer canary-2\r\nx-endstop-run: ci-7\r\n";
+    for (headers, status) in [
+        (ci, "200"),
+        (ci, "200"),
+        ("authorization: Bearer canary-2\r\nx-endstop-run: build\r\n", "403"),
+        ("authorization: Bearer canary-3\r\n", "401"),
+        ("origin: https://site.example\r\n", "403"),
+    ] {
+        let got = chat(addr, headers);
+        assert!(got.starts_with(&format!("HTTP/1.1 {status}")), "{headers}: {got}");
+    }
+    let ended = Command::new("kill").args(["-TERM", &serve.id().to_string()]).status();
+    assert!(ended.unwrap().success());
+    let mut said = String::new();
+    serve.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    serve.wait().unwrap();
+    assert!(!said.contains("canary"), "{said}");
+    let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<Value> = lines
+        .map(|mut line| {
+            let time = line.as_object_mut().unwrap().remove("time").unwrap();
+            let time: jiff::Timestamp = time.as_str().unwrap().parse().unwrap();
+            assert!(jiff::Timestamp::now().duration_since(time).as_secs() < 600, "{time}");
+            line
+        })
+        .collect();
+    let refused = |more: Value| {
+        let mut line = json!({ "version": 1, "event": "refused", "run": null, "key": null,
+            "key_runs": null, "client": "127.0.0.1", "rule": null, "limit": null, "observed": null,
+            "model": null, "api": "chat" });
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line
+    };
+    let expected = [
+        json!({ "run": "ci-7", "key": 2, "key_runs": "ci-*", "reason": "steps_limit",
+            "rule": "steps", "limit": "1", "observed": "1", "model": "gpt-4o-mini", "status": 200 }),
+        json!({ "run": "build", "key": 2, "key_runs": "ci-*", "reason": "other_run", "status": 403 }),
+        json!({ "reason": "unknown_key", "status": 401 }),
+        json!({ "reason": "foreign_request", "api": null, "status": 403 }),
+    ];
+    assert_eq!(lines, expected.map(refused), "{said}");
 }

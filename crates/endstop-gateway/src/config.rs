@@ -19,6 +19,7 @@ use thiserror::Error;
 use crate::limits::{
     CLIENT_CONNECTIONS, CLIENT_RUNS, DEFAULT_OUTPUT, DRAIN_TIMEOUT, RESPONSE_TIMEOUT,
 };
+use crate::refused_call::RefusalObserver;
 pub use control::Control;
 pub use keys::{Key, KeyRuns, UpstreamKeys};
 
@@ -73,6 +74,8 @@ pub struct Config {
     pub bounds: Bounds,
     /// The listeners of the control API (`/endstop/v1/`). The address of clients never has it.
     pub control: Control,
+    /// Is told of each call that is refused.
+    pub refusals: Option<Arc<dyn RefusalObserver>>,
     /// The directory of stored runs, each in a file of its own (`<run>.jsonl`, an Endstop trace). A run that was
     /// forgotten, or whose gateway has died, goes on from its file when it is named again. One process uses a directory
     /// at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the process.
@@ -105,6 +108,7 @@ impl Config {
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
             control: Control::default(),
+            refusals: None,
             stored_runs: None,
         }
     }

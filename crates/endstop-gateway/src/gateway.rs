@@ -391,7 +391,7 @@ impl Service {
         if self.is_local
             && let Err(foreign) = origin::check(request.uri(), request.headers())
         {
-            return control::refuse(&foreign);
+            return self.calls.tell_foreign(control::refuse(&foreign), &peer);
         }
         if control::owns(request.uri().path()) {
             return control::answer_client(request.uri().path(), &self.control_hint);

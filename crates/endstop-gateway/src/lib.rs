@@ -55,6 +55,7 @@ mod control;
 mod decode;
 mod limits;
 mod origin;
+mod refused_call;
 mod route;
 mod run;
 mod server;
@@ -69,4 +70,5 @@ pub use config::{
 };
 pub use control::ControlError;
 pub use gateway::{Gateway, StartError};
+pub use refused_call::{RefusalObserver, RefusedCall};
 pub use run::Counts;

@@ -40,6 +40,8 @@ pub(crate) const CLIENT_CONNECTIONS: usize = 1_024;
 pub(crate) const CONTROL_CONNECTIONS: usize = 64;
 /// Bytes of the head of a request to the control API: a path and a token.
 pub(crate) const CONTROL_HEAD: usize = 16 << 10;
+/// Characters of the name of a model in what is told of a refused call: no name is longer, and a log stays readable.
+pub(crate) const MAX_LOGGED_MODEL: usize = 128;
 /// Bytes of a command to the control API: a few short fields.
 pub(crate) const MAX_COMMAND: usize = 16 << 10;
 

@@ -55,6 +55,19 @@ pub(crate) enum Endpoint {
     Other,
 }
 
+impl Endpoint {
+    /// The API of a model call, in a word.
+    pub(crate) const fn api_name(self) -> Option<&'static str> {
+        match self {
+            Self::ModelCall(Api::Chat) => Some("chat"),
+            Self::ModelCall(Api::Responses) => Some("responses"),
+            Self::ModelCall(Api::Messages) => Some("messages"),
+            Self::ModelCall(Api::Gemini) => Some("gemini"),
+            Self::CountTokens | Self::Models | Self::Other => None,
+        }
+    }
+}
+
 /// Where a request goes, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -120,6 +133,18 @@ pub(crate) enum RouteError {
 }
 
 impl RouteError {
+    /// The problem in a word, and the run that is named.
+    pub(crate) const fn reason(&self) -> (&'static str, Option<&RunId>) {
+        match self {
+            Self::Path(_) => ("invalid_path", None),
+            Self::Unnamed => ("unnamed_run", None),
+            Self::UnknownKey => ("unknown_key", None),
+            Self::NeedsKey(run) => ("needs_key", Some(run)),
+            Self::OtherRun { run, .. } => ("other_run", Some(run)),
+            Self::Name { .. } => ("invalid_name", None),
+        }
+    }
+
     /// The status of the response.
     pub(crate) const fn status(&self) -> StatusCode {
         match self {
@@ -130,10 +155,19 @@ impl RouteError {
     }
 }
 
-/// Returns the API family of a request that has no route.
-pub(crate) fn api_family(method: &Method, target: &str, headers: &HeaderMap) -> ApiFamily {
+/// Returns the API family of a request that has no route, and what it is for.
+pub(crate) fn family_and_endpoint(
+    method: &Method,
+    target: &str,
+    headers: &HeaderMap,
+) -> (ApiFamily, Endpoint) {
     let path = target.split_once('?').map_or(target, |(path, _)| path);
-    path::family_and_endpoint(method, path::split(path).rest, headers).0
+    path::family_and_endpoint(method, path::split(path).rest, headers)
+}
+
+/// Returns the issued key that a request has, by its place in the configuration.
+pub(crate) fn issued_place(config: &Config, target: &str, headers: &HeaderMap) -> Option<usize> {
+    key::issued(&config.runs, headers, target.split_once('?').map(|(_, query)| query))
 }
 
 /// Returns the route of a request.

@@ -11,7 +11,7 @@ mod guard;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -59,6 +59,11 @@ pub(crate) struct PeerInfo {
 impl PeerInfo {
     fn at(addr: SocketAddr) -> Self {
         Self { addr: Some(addr), of_key: Arc::default() }
+    }
+
+    /// Its address, if it has one.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        Some(self.addr?.ip().to_canonical())
     }
 
     /// The client by its address, if that tells clients apart.

@@ -16,8 +16,8 @@ use endstop::core::policy::{Accounting, OnClientGone, OnServerError, OnUnknownUs
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
 use endstop_gateway::{
-    Config, Control, ControlError, Gateway, PauseLimit, Runs, StartError, StopWith, UpstreamKeys,
-    Upstreams,
+    Config, Control, ControlError, Gateway, PauseLimit, RefusalObserver, Runs, StartError,
+    StopWith, UpstreamKeys, Upstreams,
 };
 use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
@@ -128,6 +128,7 @@ pub(super) struct GatewaySetup {
     pub(super) environment: RunEnvironment,
     pub(super) control: Control,
     pub(super) stored_runs: Option<PathBuf>,
+    pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
 }
 
 /// The policy as it is evaluated.
@@ -187,6 +188,7 @@ impl GatewayArgs {
         config.bounds.answer_within = self.answer_within;
         config.control = setup.control;
         config.stored_runs = setup.stored_runs;
+        config.refusals = setup.refusals;
         let gateway = Gateway::start(config).await.map_err(|error| not_started(&error))?;
         Ok(Open { gateway, sim })
     }

@@ -156,6 +156,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         environment,
         control: Control::default(),
         stored_runs: None,
+        refusals: None,
     };
     let open = args.gateway.open(setup).await?;
     announce(args, &chosen.policy, chosen.is_default);

@@ -2,6 +2,7 @@
 
 mod control;
 mod keys;
+mod log;
 mod waiting;
 
 use std::fs::OpenOptions;
@@ -16,7 +17,7 @@ use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
-use endstop_gateway::{Runs, Unnamed};
+use endstop_gateway::{RefusalObserver, Runs, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
@@ -24,6 +25,7 @@ use super::limits::{Limits, OF_COMMAND, in_words, tell_of_signals, usd};
 use crate::error::CliError;
 use crate::output::{self, counted, duration, tokens};
 use control::ControlArgs;
+use log::{LogFormat, RefusalLog};
 use waiting::Waiting;
 
 const HELP: &str = "\
@@ -92,6 +94,9 @@ pub struct ServeArgs {
     /// Print JSON lines
     #[arg(long)]
     json: bool,
+    /// Write a line for each refused call to standard error
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    log: Option<LogFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -115,6 +120,9 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
     let keys = args.keys.as_deref().map(keys::read).transpose()?.unwrap_or_default();
+    let refusals = args
+        .log
+        .map(|LogFormat::Json| Arc::new(RefusalLog::new(&keys)) as Arc<dyn RefusalObserver>);
     let unnamed = match args.unnamed {
         UnnamedCalls::Refuse => Unnamed::Refuse,
         UnnamedCalls::Shared => Unnamed::Shared,
@@ -135,6 +143,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         environment,
         control: args.control.open(args.listen)?,
         stored_runs: args.keep.clone(),
+        refusals,
     };
     let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use endstop_core::event::EventKind;
-use endstop_gateway::{Config, Gateway, Key, Runs, Unnamed, UpstreamKeys};
+use endstop_gateway::{
+    Config, Gateway, Key, RefusalObserver, RefusedCall, Runs, Unnamed, UpstreamKeys,
+};
 use endstop_runtime::observe::{Observation, Observer};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -291,4 +293,67 @@ async fn no_run_can_be_named_like_a_child_of_another() {
         let got = post(&gateway, &format!("/r/{name}{CHAT}"), &body).await;
         assert_eq!(got.status, 400, "{name}: {got:?}");
     }
+}
+
+/// Collects what is told of refused calls.
+#[derive(Debug, Default)]
+struct Refused(std::sync::Mutex<Vec<RefusedCall>>);
+
+impl RefusalObserver for Refused {
+    fn refused(&self, call: &RefusedCall) {
+        self.0.lock().unwrap().push(call.clone());
+    }
+}
+
+#[tokio::test]
+async fn every_refused_call_is_told_with_its_rule_and_nothing_else_is() {
+    let upstream = Fake::start(|_, n| match n {
+        0 => answer("200 OK", &reply_text("Done.")),
+        _ => answer("429 Too Many Requests", "{\"error\":{\"message\":\"slow down\"}}"),
+    })
+    .await;
+    let mut config = keyed(&upstream, "[stop]\nmoney = \"cost >= $0.01\"\n", &["a-*", "b"]);
+    config.bounds.runs_per_client = 1;
+    let refused = Arc::new(Refused::default());
+    config.refusals = Some(Arc::clone(&refused) as Arc<dyn RefusalObserver>);
+    let gateway = Gateway::start(config).await.unwrap();
+    let body = Agent::new("Answer.").request();
+    let with = |key: &str, value: serde_json::Value| {
+        let mut body = body.clone();
+        body[key] = value;
+        body.to_string()
+    };
+    let plain = body.to_string();
+    assert_eq!(call(&gateway, 1, CHAT, "", &plain).await.status, 200);
+    // What an upstream refuses, the gateway does not.
+    assert_eq!(call(&gateway, 1, CHAT, "", &plain).await.status, 429);
+    let long = json!([{ "role": "user", "content": "word ".repeat(100_000) }]);
+    let dear = with("messages", long).replace("gpt-4o-mini", "gpt-4o");
+    let unbounded = with("audio", json!({ "voice": "alloy", "format": "wav" }));
+    let unbounded = unbounded.replacen('{', "{\"modalities\":[\"text\",\"audio\"],", 1);
+    call(&gateway, 0, CHAT, "a-1", &plain).await;
+    for (key, header, body) in
+        [(1, "", "{"), (0, "a-2", &*plain), (1, "", &*unbounded), (1, "", &*dear)]
+    {
+        call(&gateway, key, CHAT, header, body).await;
+    }
+    let all = refused.0.lock().unwrap().clone();
+    let told: Vec<_> = all
+        .iter()
+        .map(|it| (it.run.as_ref().unwrap().as_str(), it.key, &*it.reason, it.status))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("b", Some(1), "invalid_request", 400),
+            ("a-2", Some(0), "client_share", 429),
+            ("b", Some(1), "not_bounded", 402),
+            ("b", Some(1), "cost_limit", 200),
+        ]
+    );
+    let last = &all[3];
+    assert_eq!((last.rule.as_deref(), last.model.as_deref()), (Some("money"), Some("gpt-4o")));
+    assert_eq!((last.limit.as_deref(), last.api), (Some("$0.01"), Some("chat")));
+    assert!(last.observed.as_ref().unwrap().starts_with("$0."), "{last:?}");
+    assert!(!format!("{all:?}").contains("key-"));
 }
