@@ -1,5 +1,6 @@
 //! `endstop serve`: what is said of runs while they go on.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;

@@ -42,7 +42,7 @@ use hyper::body::Incoming;
 use crate::body::Body;
 use crate::config::Config;
 use crate::limits::MAX_LOGGED_MODEL;
-use crate::refused_call::{Refusal, RefusedCall};
+use crate::refused_call::{CallRefusal, RefusedCall};
 use crate::route::{self, Endpoint, Route};
 use crate::run::Registry;
 use crate::server::PeerInfo;
@@ -87,7 +87,7 @@ impl CallService {
                 let (dialect, text) = (respond::dialect_for(family), error.to_string());
                 let response = respond::error(dialect, error.status(), ErrorKind::Invalid, &text);
                 let (reason, run) = error.reason();
-                let response = respond::refusing(response, Refusal::new(reason));
+                let response = respond::refusing(response, CallRefusal::new(reason));
                 self.tell(&response, || RefusedCall {
                     run: run.cloned(),
                     key: route::issued_place(config, target, &head.headers),
@@ -116,7 +116,7 @@ impl CallService {
         mut response: Response<Body>,
         peer: &PeerInfo,
     ) -> Response<Body> {
-        response.extensions_mut().insert(Refusal::new("foreign_request"));
+        response.extensions_mut().insert(CallRefusal::new("foreign_request"));
         self.tell(&response, || RefusedCall { client: peer.ip(), ..RefusedCall::default() });
         response
     }
@@ -124,7 +124,7 @@ impl CallService {
     /// Tells the observer of refusals of a response that refuses its call.
     fn tell(&self, response: &Response<Body>, of_call: impl FnOnce() -> RefusedCall) {
         let Some(observer) = &self.context.config().refusals else { return };
-        let Some(refusal) = response.extensions().get::<Refusal>() else { return };
+        let Some(refusal) = response.extensions().get::<CallRefusal>() else { return };
         let RefusedCall { run, key, client, model, api, .. } = of_call();
         let status = response.status().as_u16();
         observer.refused(&RefusedCall { run, key, client, model, api, ..refusal.call(status) });

@@ -59,14 +59,14 @@ pub trait RefusalObserver: Debug + Send + Sync {
 
 /// Why a response of the gateway's own refuses its call. It is an extension of the response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Refusal {
+pub(crate) struct CallRefusal {
     pub(crate) reason: String,
     rule: Option<String>,
     limit: Option<String>,
     observed: Option<String>,
 }
 
-impl Refusal {
+impl CallRefusal {
     pub(crate) fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), ..Self::default() }
     }

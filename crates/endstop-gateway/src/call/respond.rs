@@ -13,7 +13,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 use crate::config::StopWith;
-use crate::refused_call::Refusal;
+use crate::refused_call::CallRefusal;
 use crate::route::{ApiFamily, RUN_HEADER};
 use crate::run::{NoRun, RunEntry};
 
@@ -81,11 +81,11 @@ pub(super) fn error(
         StatusCode::SERVICE_UNAVAILABLE => "overloaded",
         _ => "invalid_request",
     };
-    refusing(response, Refusal::new(reason))
+    refusing(response, CallRefusal::new(reason))
 }
 
 /// Marks a response as one that refuses its call.
-pub(super) fn refusing(mut response: Response<Body>, refusal: Refusal) -> Response<Body> {
+pub(super) fn refusing(mut response: Response<Body>, refusal: CallRefusal) -> Response<Body> {
     response.extensions_mut().insert(refusal);
     response
 }
@@ -111,7 +111,7 @@ pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response
             let status = StatusCode::INTERNAL_SERVER_ERROR;
             let mut answer = error(dialect, status, ErrorKind::Upstream, &text);
             answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
-            refusing(answer, Refusal::new("unreadable_run"))
+            refusing(answer, CallRefusal::new("unreadable_run"))
         }
     }
 }
@@ -139,7 +139,7 @@ pub(super) fn deadlocked(run: &RunEntry, dialect: &dyn Dialect) -> Response<Body
          wait for ever: read those to their end or close them, then ask again; or lower their output caps, so that \
          they hold less"
     );
-    refusing(not_admitted(run, dialect, &text), Refusal::new("deadlock"))
+    refusing(not_admitted(run, dialect, &text), CallRefusal::new("deadlock"))
 }
 
 fn not_admitted(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
@@ -213,7 +213,7 @@ fn stop_response(
     if let Some(id) = header_text(run.id().as_str()) {
         headers.insert(RUN_HEADER, id);
     }
-    let refusal = run.handle().look(|run| Refusal::of_stop(run, signal));
+    let refusal = run.handle().look(|run| CallRefusal::of_stop(run, signal));
     refusing(response, refusal)
 }
 

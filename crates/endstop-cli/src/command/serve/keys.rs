@@ -1,4 +1,4 @@
-//! The file of `--keys`.
+//! The file of `--keys`. A file of its own because it shows no key, which its errors and tests have to keep to.
 
 use std::collections::BTreeSet;
 use std::path::Path;
