@@ -110,7 +110,7 @@ impl CallService {
         response
     }
 
-    /// Tells the observer of refusals of a request that no program of this machine has sent.
+    /// Reports the refusal of a request that no program of this machine has sent.
     pub(crate) fn tell_foreign(
         &self,
         mut response: Response<Body>,
@@ -121,7 +121,7 @@ impl CallService {
         response
     }
 
-    /// Tells the observer of refusals of a response that refuses its call.
+    /// Reports a response that refuses its call to the observer of refusals.
     fn tell(&self, response: &Response<Body>, of_call: impl FnOnce() -> RefusedCall) {
         let Some(observer) = &self.context.config().refusals else { return };
         let Some(refusal) = response.extensions().get::<CallRefusal>() else { return };

@@ -74,7 +74,7 @@ pub struct Config {
     pub bounds: Bounds,
     /// The listeners of the control API (`/endstop/v1/`). The address of clients never has it.
     pub control: Control,
-    /// Is told of each call that is refused.
+    /// Receives a report of each refused call.
     pub refusals: Option<Arc<dyn RefusalObserver>>,
     /// The directory of stored runs, each in a file of its own (`<run>.jsonl`, an Endstop trace). A run that was
     /// forgotten, or whose gateway has died, goes on from its file when it is named again. One process uses a directory
@@ -217,7 +217,7 @@ pub struct Bounds {
     pub event: usize,
     /// Connections of clients at the same time.
     pub connections: usize,
-    /// Those of one client: of a key that the gateway has issued, or else of an address (of a /64 network in IPv6). More
+    /// Connections of one client: of a key that the gateway has issued, or else of an address (of a /64 network in IPv6). More
     /// with a key get 429; more from an address are closed at once. Loopback addresses have no such bound: all clients on this machine
     /// share them, and all clients of a proxy on it.
     pub connections_per_client: usize,

@@ -1,6 +1,6 @@
-//! The control API: `/endstop/v1/runs`, `/endstop/v1/total` and `/endstop/health`, on listeners of its own.
+//! The control API: `/endstop/v1/runs`, `/endstop/v1/total` and `/endstop/health`, on separate listeners.
 //!
-//! The listener of clients answers `/endstop/health`, which tells whether it takes connections, and nothing else of it.
+//! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
 
 mod listen;
 
@@ -32,7 +32,7 @@ const SOMEONE: &str = "the control interface";
 /// The message of a cancellation without one.
 const NO_MESSAGE: &str = "cancelled by the control interface";
 
-/// The path that tells whether a listener takes connections. It shows and changes nothing.
+/// The path that shows whether a listener takes connections. It shows and changes nothing.
 const HEALTH_PATH: &str = "/endstop/health";
 
 /// The path of the total of all runs.

@@ -283,7 +283,7 @@ impl Drop for Gateway {
     }
 }
 
-/// The servers of the control API. They go on until calls in flight have ended, so that a shutdown can be followed.
+/// The servers of the control API. They continue until calls in flight have ended, so that a shutdown can be followed.
 #[derive(Debug)]
 struct ControlServers {
     addr: Option<SocketAddr>,
@@ -341,7 +341,7 @@ impl ControlServers {
         return None;
     }
 
-    /// Tells a client where the control API is, if it is on this machine.
+    /// Returns the hint for a client where the control API is, if it is on this machine.
     fn hint(&self, is_local: bool) -> String {
         let socket = self.socket().map(|path| format!("unix:{}", path.display()));
         let addr = self.addr.map(|addr| format!("http://{addr}"));

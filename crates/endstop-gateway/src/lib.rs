@@ -39,7 +39,7 @@
 //!    a call is logged before it is sent.
 //! 4. `call::respond`: the response of a stopped run.
 //!
-//! The control API has listeners and connections of its own ([`Control`]), so that it answers whatever clients do. Its
+//! The control API has its own listeners and connections ([`Control`]), so that it answers whatever clients do. Its
 //! requests go from `server` to `control`.
 //!
 //! # Where next

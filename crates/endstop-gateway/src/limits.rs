@@ -40,7 +40,7 @@ pub(crate) const CLIENT_CONNECTIONS: usize = 1_024;
 pub(crate) const CONTROL_CONNECTIONS: usize = 64;
 /// Bytes of the head of a request to the control API: a path and a token.
 pub(crate) const CONTROL_HEAD: usize = 16 << 10;
-/// Characters of the name of a model in what is told of a refused call: no name is longer, and a log stays readable.
+/// Characters of the name of a model in the report of a refused call: no name is longer, and a log stays readable.
 pub(crate) const MAX_LOGGED_MODEL: usize = 128;
 /// Bytes of a command to the control API: a few short fields.
 pub(crate) const MAX_COMMAND: usize = 16 << 10;
@@ -66,7 +66,7 @@ pub(crate) const MAX_REFUSAL: usize = 64 << 10;
 /// Bytes of a key, at least, that is replaced in errors: keys are longer, and shorter texts are placeholders such as `none`, whose
 /// replacement would only spoil words.
 pub(crate) const MIN_SECRET: usize = 8;
-/// Bytes of the name of a parameter in a URL that is looked at: no name of a key is longer.
+/// Bytes of the name of a parameter in a URL that is checked: no name of a key is longer.
 pub(crate) const MAX_PARAMETER_NAME: usize = 40;
 /// How long the rest of an error's body is waited for before it is passed on. Providers send such bodies at once, in one or
 /// two pieces; one that takes longer counts as an error of unknown shape.

@@ -1,4 +1,4 @@
-//! What the gateway tells of the calls that it refuses.
+//! Reports of refused calls.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -49,7 +49,7 @@ pub struct RefusedCall {
     pub status: u16,
 }
 
-/// Is told of each call that the gateway refuses, before its client has the response.
+/// Receives a report of each refused call, before its client has the response.
 ///
 /// See the example of [`RefusedCall`].
 pub trait RefusalObserver: Debug + Send + Sync {
@@ -57,7 +57,7 @@ pub trait RefusalObserver: Debug + Send + Sync {
     fn refused(&self, call: &RefusedCall);
 }
 
-/// Why a response of the gateway's own refuses its call. It is an extension of the response.
+/// Why a response of the gateway refuses its call. It is an extension of the response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallRefusal {
     pub(crate) reason: String,

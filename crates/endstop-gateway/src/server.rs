@@ -66,7 +66,7 @@ impl PeerInfo {
         Some(self.addr?.ip().to_canonical())
     }
 
-    /// The client by its address, if that tells clients apart.
+    /// The client by its address, if that distinguishes clients.
     pub(crate) fn client(&self) -> Option<ClientId> {
         ClientId::at(self.addr?.ip())
     }

@@ -2,7 +2,7 @@
 //! an error shows them, nor does anything that the gateway writes.
 //!
 //! Exactly these values are replaced, as they are, escaped in a URL or escaped in JSON, and so are values of keys in URLs,
-//! whoever they belong to. The text of a model passes unchanged: a model sees no key.
+//! also of other owners. The text of a model passes unchanged: a model sees no key.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -21,10 +21,10 @@ use super::Key;
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     /// The path of a unix socket. Its directory is created with mode 0700 if it does not exist, and must be of this user
-    /// with no permissions for others: whoever opens the socket controls every run, without a token. Ignored on other
+    /// with no permissions for others: a process that opens the socket controls every run, without a token. Ignored on other
     /// systems.
     pub socket: Option<PathBuf>,
-    /// An address of its own; port 0 takes a free one. It needs the token.
+    /// A separate address; port 0 takes a free one. It needs the token.
     pub listen: Option<SocketAddr>,
     /// The bearer token of requests to [`Control::listen`].
     pub token: Option<Key>,

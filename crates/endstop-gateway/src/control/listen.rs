@@ -68,7 +68,7 @@ mod unix {
         }
     }
 
-    /// Listens on a socket whose directory nobody else can open. Takes the place of the socket of a process that has died.
+    /// Listens on a socket whose directory no other user can open. Takes the place of the socket of a process that has died.
     pub(crate) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), ControlError> {
         let failed = |error: Error| {
             let at = format!("unix:{}", path.display());
@@ -106,7 +106,7 @@ mod unix {
         Ok((listener, file))
     }
 
-    /// Removes a socket, and nothing else: a path given by mistake must not cost a file.
+    /// Removes a socket, and nothing else: a path given by mistake must not remove a file.
     fn remove_socket(path: &Path) -> std::io::Result<()> {
         use std::os::unix::fs::FileTypeExt as _;
         if !fs::symlink_metadata(path)?.file_type().is_socket() {

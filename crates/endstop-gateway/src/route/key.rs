@@ -101,7 +101,7 @@ const SECRET_PARAMETERS: &[&str] = &[
     "x-amz-security-token",
 ];
 
-/// Parts of the names of headers that carry keys: gateways and clouds have names of their own.
+/// Parts of the names of headers that carry keys: gateways and clouds use other names.
 const SECRET_HEADERS: &[&str] =
     &["key", "token", "secret", "auth", "cookie", "password", "credential", "signature"];
 

@@ -39,7 +39,7 @@ pub(crate) struct RunOrigin<'o> {
     pub(crate) model: &'o str,
     /// The provider that it goes to.
     pub(crate) provider: &'o str,
-    /// The client whose share it counts in, if clients are told apart.
+    /// The client whose share it counts in, if clients are distinguished.
     pub(crate) client: Option<ClientId>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum NoRun {
     /// There are too many, and none of them can be forgotten.
     #[error("there are too many runs, and those that have not ended are not forgotten")]
     Full,
-    /// The client has too many, and none of them can be forgotten.
+    /// The client has too many, and none of them can be evicted.
     #[error("too many runs of this client have not ended")]
     FullOfClient,
     /// Its log cannot be read. Its spend is not known, so it does not begin anew.
@@ -233,7 +233,7 @@ impl Registry {
         Some(entry)
     }
 
-    /// Returns a client's share for one more run. Forgets one of its own runs if it has too many.
+    /// Returns a client's share for one more run. Evicts one of its runs if it has too many.
     fn share(&self, id: &RunId, client: ClientId) -> Result<ClientShare, NoRun> {
         let max = self.config.bounds.runs_per_client.max(1);
         if let Some(share) = self.shares.take(client, max) {

@@ -1,4 +1,4 @@
-//! Listeners of the control API, beside that of clients.
+//! Listeners of the control API, other than that of clients.
 
 use std::net::SocketAddr;
 

@@ -158,7 +158,7 @@ async fn an_issued_key_reaches_no_upstream_wherever_it_stands() {
     assert!(arrived.contains("authorization: Bearer upstream/canary+2"), "{arrived}");
 }
 
-/// Writes down all that an observer is told.
+/// Writes down everything that an observer receives.
 #[derive(Debug, Default)]
 struct Told(std::sync::Mutex<String>);
 

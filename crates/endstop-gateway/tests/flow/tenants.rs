@@ -169,7 +169,7 @@ async fn a_key_may_begin_many_runs_and_none_of_others() {
     // Without a key that the gateway has issued.
     assert_eq!(call(9, CHAT, "alice-1").await.status, 401);
     assert_eq!((upstream.calls(), sent), (sent, 7));
-    // Each run has limits of its own.
+    // Each run has its own limits.
     let stop = call(0, CHAT, "alice-1").await.header("x-endstop-reason");
     assert_eq!(stop.as_deref(), Some("steps_limit"));
     assert!(call(0, CHAT, "alice-2").await.header("x-endstop-reason").is_none());
@@ -295,7 +295,7 @@ async fn no_run_can_be_named_like_a_child_of_another() {
     }
 }
 
-/// Collects what is told of refused calls.
+/// Collects reports of refused calls.
 #[derive(Debug, Default)]
 struct Refused(std::sync::Mutex<Vec<RefusedCall>>);
 
@@ -325,7 +325,7 @@ async fn every_refused_call_is_told_with_its_rule_and_nothing_else_is() {
     };
     let plain = body.to_string();
     assert_eq!(call(&gateway, 1, CHAT, "", &plain).await.status, 200);
-    // What an upstream refuses, the gateway does not.
+    // A refusal of the upstream is none of the gateway.
     assert_eq!(call(&gateway, 1, CHAT, "", &plain).await.status, 429);
     let long = json!([{ "role": "user", "content": "word ".repeat(100_000) }]);
     let dear = with("messages", long).replace("gpt-4o-mini", "gpt-4o");

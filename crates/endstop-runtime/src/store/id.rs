@@ -129,7 +129,7 @@ impl TryFrom<String> for RunId {
 }
 
 impl<'de> Deserialize<'de> for RunId {
-    /// Reads what was written: the id of a run, or of a child.
+    /// Reads the id of a run, or of a child.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
         let mut parts = text.split(CHILD);

@@ -52,8 +52,8 @@ impl ControlArgs {
     }
 }
 
-/// A path of its own for each instance. A directory for temporary files is shared with other users, so the one in it is new:
-/// nobody else can have made it before.
+/// A separate path for each instance. A directory for temporary files is shared with other users, so the one in it is new:
+/// no other user can have made it before.
 #[cfg(unix)]
 fn default_socket(clients: SocketAddr) -> PathBuf {
     let process = std::process::id();

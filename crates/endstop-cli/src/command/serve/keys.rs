@@ -46,7 +46,7 @@ fn keys(text: &str) -> Result<Vec<(Key, KeyRuns)>, String> {
         };
         let runs = runs.parse().map_err(|error| format!("line {number}: {error}"))?;
         if !seen.insert(key) {
-            return Err(format!("line {number} has a key that stands above already"));
+            return Err(format!("line {number} repeats the key of an earlier line"));
         }
         keys.push((Key::new(key), runs));
     }

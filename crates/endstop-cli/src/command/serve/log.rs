@@ -48,7 +48,7 @@ impl RefusalLog {
 impl RefusalObserver for RefusalLog {
     fn refused(&self, call: &RefusedCall) {
         let line = format!("{}\n", self.line(call, Timestamp::now()));
-        // In one write, so that no other line comes between. A reader that has gone away ends no run.
+        // In one write, so that no other line comes between. A reader that has disconnected ends no run.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 }

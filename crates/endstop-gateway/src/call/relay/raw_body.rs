@@ -114,7 +114,7 @@ impl BodySource for RawBody {
     }
 }
 
-/// The response to a client whose upstream answered with an error, without secrets. `begun` has come already. With a run,
+/// The response to a client whose upstream answered with an error, without secrets. `begun` was received before. With a run,
 /// what cuts the run cuts the response.
 pub(in crate::call) async fn error_response(
     dialect: &dyn Dialect,

@@ -46,7 +46,7 @@ fn what_a_client_sends_as_a_key_is_found_in_every_form() {
         ("http://h/sk-canary%2f%2b1%22x/a".to_owned(), "http://h/[redacted]/a"),
         ("portkey-canary, cookie-canary".to_owned(), "[redacted], [redacted]"),
         ("query-canary and amz-canary-1".to_owned(), "[redacted] and [redacted]"),
-        // Whoever they belong to.
+        // Also of other owners.
         ("GET /v1?alt=1&KEY=other#x".to_owned(), "GET /v1?alt=1&KEY=[redacted]#x"),
         (r#""/v1?a=1\u0026api_key=other""#.to_owned(), r#""/v1?a=1\u0026api_key=[redacted]""#),
         ("/v1?a&amp;access_token=other>".to_owned(), "/v1?a&amp;access_token=[redacted]>"),
