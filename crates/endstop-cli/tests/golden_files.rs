@@ -110,6 +110,7 @@ struct Serving {
     child: std::process::Child,
     out: BufReader<ChildStdout>,
     addr: String,
+    control: String,
     printed: String,
 }
 
@@ -120,10 +121,12 @@ impl Serving {
         command.args(flags).env("ENDSTOP_TEST_TOKEN", "control-1").stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let mut serving = Self { child, out, addr: String::new(), printed: String::new() };
+        let (addr, control, printed) = (String::new(), String::new(), String::new());
+        let mut serving = Self { child, out, addr, control, printed };
         let line = serving.line();
-        let addr = line["address"].as_str().unwrap();
-        serving.addr = addr.strip_prefix("http://").unwrap().to_owned();
+        let of = |key: &str| line[key].as_str().unwrap().strip_prefix("http://").unwrap();
+        serving.addr = of("address").to_owned();
+        serving.control = of("control_address").to_owned();
         serving
     }
 
@@ -145,7 +148,8 @@ impl Serving {
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         self.out.read_to_string(&mut self.printed).unwrap();
         self.child.wait().unwrap();
-        self.printed.replace(&self.addr, "127.0.0.1:PORT")
+        let printed = self.printed.replace(&self.addr, "127.0.0.1:PORT");
+        printed.replace(&self.control, "127.0.0.1:CONTROL")
     }
 }
 
@@ -163,14 +167,15 @@ fn serve_json() {
                   [pause]\nask = 'cost >= $0.0000001'\n";
     place.file("policy.toml", policy);
     let flags = ["--policy", "policy.toml", "--pause-limit", "60s"];
-    let flags = [&flags[..], &["--control-token-env", "ENDSTOP_TEST_TOKEN"]].concat();
+    let control = ["--control", "127.0.0.1:0", "--control-token-env", "ENDSTOP_TEST_TOKEN"];
+    let flags = [&flags[..], &control, &["--control-socket", "control/a.sock"]].concat();
     let mut serving = Serving::start(&place, &flags);
     let addr = serving.addr.clone();
     chat(&addr);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| chat(&addr));
         serving.wait_for("paused");
-        let answer = post(&addr, "/endstop/v1/runs/build-1/approve", &json!({}));
+        let answer = post(&serving.control, "/endstop/v1/runs/build-1/approve", &json!({}));
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         waiting.join().unwrap();
     });

@@ -30,6 +30,8 @@ fn directory(test: &str) -> PathBuf {
 struct Listening {
     child: Child,
     addr: String,
+    /// The address of the control API.
+    control: Option<String>,
 }
 
 impl Listening {
@@ -42,11 +44,18 @@ impl Listening {
             line.clear();
             assert!(out.read_line(&mut line).unwrap() > 0, "it does not listen");
         }
-        // What follows is not waited for.
-        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         let addr = line.split("http://").nth(1).unwrap();
         let addr = addr.split([',', '\n']).next().unwrap().to_owned();
-        Self { child, addr }
+        let is_controlled = command.get_args().any(|argument| argument == "--control");
+        while is_controlled && !line.contains("control: http://") {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "it has no control API");
+        }
+        let control = line.split("control: http://").nth(1);
+        let control = control.map(|text| text.split('/').next().unwrap().to_owned());
+        // What follows is not waited for.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        Self { child, addr, control }
     }
 
     fn sim() -> Self {
@@ -55,9 +64,11 @@ impl Listening {
 
     /// The answer's head and body; none where the connection breaks.
     fn ask(&self, method: &str, path: &str, body: &str) -> Option<(String, Value)> {
-        let mut stream = TcpStream::connect(&self.addr).ok()?;
+        let to = self.control.as_ref().filter(|_| path.starts_with("/endstop/"));
+        let to = to.unwrap_or(&self.addr);
+        let mut stream = TcpStream::connect(to).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let (to, length) = (&self.addr, body.len());
+        let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {to}\r\nauthorization: Bearer {TOKEN}\r\n\
              content-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
@@ -121,7 +132,8 @@ fn serve(sim: &Listening, keep: &Path, flags: &[&str]) -> Command {
 fn serve_in_memory(sim: &Listening, flags: &[&str]) -> Command {
     let upstream = format!("http://{}", sim.addr);
     let mut command = endstop(&["serve", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
-    command.args(["--control-token-env", "ENDSTOP_TEST_TOKEN"]).args(flags);
+    command.args(["--control", "127.0.0.1:0", "--control-token-env", "ENDSTOP_TEST_TOKEN"]);
+    command.args(flags);
     command
 }
 

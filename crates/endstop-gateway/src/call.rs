@@ -26,6 +26,7 @@ mod pass_through;
 mod quota;
 mod relay;
 mod respond;
+mod secrets;
 mod send;
 mod settle;
 mod tools;
@@ -35,13 +36,17 @@ mod upstream_response;
 use std::sync::Arc;
 
 use endstop_llm::{Api, ErrorKind};
-use http::{Request, Response, StatusCode, request};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, StatusCode, request};
 use hyper::body::Incoming;
 
 use crate::body::Body;
 use crate::config::Config;
+use crate::limits::MAX_LOGGED_MODEL;
+use crate::refused_call::{CallRefusal, RefusedCall};
 use crate::route::{self, Endpoint, Route};
 use crate::run::Registry;
+use crate::server::PeerInfo;
 use crate::upstream::HttpClient;
 use context::CallContext;
 pub(crate) use drain::Drains;
@@ -67,23 +72,82 @@ impl CallService {
     ///
     /// # Cancel safety
     /// Dropped when the client disconnects: the call in flight is settled, now or after its response has arrived ([`outliving`]).
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: PeerInfo,
+    ) -> Response<Body> {
         let (head, incoming) = request.into_parts();
+        let config = self.context.config();
         let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-        let route = match route::route(self.context.config(), &head.method, target, &head.headers) {
+        let route = match route::route(config, &head.method, target, &head.headers) {
             Ok(route) => route,
             Err(error) => {
-                let family = route::api_family(&head.method, target, &head.headers);
-                let status = if error.is_of_key() {
-                    StatusCode::UNAUTHORIZED
-                } else {
-                    StatusCode::BAD_REQUEST
-                };
+                let (family, endpoint) =
+                    route::family_and_endpoint(&head.method, target, &head.headers);
                 let (dialect, text) = (respond::dialect_for(family), error.to_string());
-                return respond::error(dialect, status, ErrorKind::Invalid, &text);
+                let response = respond::error(dialect, error.status(), ErrorKind::Invalid, &text);
+                let (reason, run) = error.reason();
+                let response = respond::refusing(response, CallRefusal::new(reason));
+                self.tell(&response, || RefusedCall {
+                    run: run.cloned(),
+                    key: route::issued_place(config, target, &head.headers),
+                    client: peer.ip(),
+                    api: endpoint.api_name(),
+                    ..RefusedCall::default()
+                });
+                return response;
             }
         };
-        if route.has_issued_key && route.endpoint == Endpoint::Other {
+        let of_call = RefusedCall {
+            run: config.refusals.as_ref().map(|_| route.run.clone()),
+            key: route.issued_key,
+            client: peer.ip(),
+            api: route.endpoint.api_name(),
+            ..RefusedCall::default()
+        };
+        let (response, model) = self.answer_for(route, peer, head, incoming).await;
+        self.tell(&response, || RefusedCall { model, ..of_call });
+        response
+    }
+
+    /// Reports the refusal of a request that no program of this machine has sent.
+    pub(crate) fn tell_foreign(
+        &self,
+        mut response: Response<Body>,
+        peer: &PeerInfo,
+    ) -> Response<Body> {
+        response.extensions_mut().insert(CallRefusal::new("foreign_request"));
+        self.tell(&response, || RefusedCall { client: peer.ip(), ..RefusedCall::default() });
+        response
+    }
+
+    /// Reports a response that refuses its call to the observer of refusals.
+    fn tell(&self, response: &Response<Body>, of_call: impl FnOnce() -> RefusedCall) {
+        let Some(observer) = &self.context.config().refusals else { return };
+        let Some(refusal) = response.extensions().get::<CallRefusal>() else { return };
+        let RefusedCall { run, key, client, model, api, .. } = of_call();
+        let status = response.status().as_u16();
+        observer.refused(&RefusedCall { run, key, client, model, api, ..refusal.call(status) });
+    }
+
+    /// Answers a request that has a route. Returns the model that it asks for besides, if that was read.
+    async fn answer_for(
+        &self,
+        route: Route,
+        peer: PeerInfo,
+        head: request::Parts,
+        incoming: Incoming,
+    ) -> (Response<Body>, Option<String>) {
+        if let Some(place) = route.issued_key
+            && !peer.hold(self.context.connections(), place, &self.context.config().bounds)
+        {
+            let text = "too many connections with this key";
+            let mut refused = respond::too_many(respond::dialect_for(route.family), text);
+            refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return (refused, None);
+        }
+        if route.has_issued_key() && route.endpoint == Endpoint::Other {
             let path = route.rest.split('?').next().unwrap_or("");
             let text = format!(
                 "a key that this gateway has issued is for model calls, counts of tokens and lists of models: {} {path} is \
@@ -91,12 +155,15 @@ impl CallService {
                 head.method
             );
             let dialect = respond::dialect_for(route.family);
-            return respond::error(dialect, StatusCode::FORBIDDEN, ErrorKind::Invalid, &text);
+            let status = StatusCode::FORBIDDEN;
+            return (respond::error(dialect, status, ErrorKind::Invalid, &text), None);
         }
         match route.endpoint {
-            Endpoint::ModelCall(api) => self.model_call(route, head, incoming, api).await,
+            Endpoint::ModelCall(api) => self.model_call(route, peer, head, incoming, api).await,
             Endpoint::CountTokens | Endpoint::Models | Endpoint::Other => {
-                pass_through::pass_through(&self.context, route, &head, incoming).await
+                let passed =
+                    pass_through::pass_through(&self.context, route, &peer, &head, incoming);
+                (passed.await, None)
             }
         }
     }
@@ -104,29 +171,32 @@ impl CallService {
     async fn model_call(
         &self,
         route: Route,
+        peer: PeerInfo,
         head: request::Parts,
         incoming: Incoming,
         api: Api,
-    ) -> Response<Body> {
+    ) -> (Response<Body>, Option<String>) {
         let context = &self.context;
         let read = ParsedCall::read(context.config(), route, head, incoming, api);
         let parsed = match read.await {
             Ok(parsed) => Arc::new(parsed),
-            Err(refused) => return *refused,
+            Err(refused) => return (*refused, None),
         };
+        let model = || Some(parsed.request().model.chars().take(MAX_LOGGED_MODEL).collect());
+        let model = context.config().refusals.as_ref().and_then(|_| model());
         let route = parsed.route();
         let mut takes_share = context.config().fair_shares;
         loop {
-            let run = match context.run(route, &parsed.request().model).await {
+            let run = match context.run(route, &peer, &parsed.request().model).await {
                 Ok(run) => run,
-                Err(why) => return respond::no_run(api.dialect(), &route.run, &why),
+                Err(why) => return (respond::no_run(api.dialect(), &route.run, &why), model),
             };
             let admitted = match admit::admit(context, &run, &parsed, takes_share).await {
                 Ok(admitted) => admitted,
-                Err(refused) => return *refused,
+                Err(refused) => return (*refused, model),
             };
             match outliving::send(context, admitted, &parsed).await {
-                Ok(response) => return response,
+                Ok(response) => return (response, model),
                 // The conversation is free for the next attempt.
                 Err(settled) => takes_share &= !settled.is_cut_by_share(),
             }

@@ -1,5 +1,6 @@
 //! The configuration of a gateway.
 
+mod control;
 mod keys;
 
 use std::fmt;
@@ -15,8 +16,12 @@ use endstop_runtime::store::RunId;
 use http::Uri;
 use thiserror::Error;
 
-use crate::limits::{DEFAULT_OUTPUT, DRAIN_TIMEOUT, RESPONSE_TIMEOUT};
-pub use keys::{Key, UpstreamKeys};
+use crate::limits::{
+    CLIENT_CONNECTIONS, CLIENT_RUNS, DEFAULT_OUTPUT, DRAIN_TIMEOUT, RESPONSE_TIMEOUT,
+};
+use crate::refused_call::RefusalObserver;
+pub use control::Control;
+pub use keys::{Key, KeyRuns, UpstreamKeys};
 
 /// The configuration of a gateway.
 ///
@@ -67,8 +72,10 @@ pub struct Config {
     pub prices: &'static PriceTable,
     /// Limits on sizes, counts and times.
     pub bounds: Bounds,
-    /// The bearer token of the control API (`/endstop/v1/`). `None` turns the API off.
-    pub control_token: Option<Key>,
+    /// The listeners of the control API (`/endstop/v1/`). The address of clients never has it.
+    pub control: Control,
+    /// Receives a report of each refused call.
+    pub refusals: Option<Arc<dyn RefusalObserver>>,
     /// The directory of stored runs, each in a file of its own (`<run>.jsonl`, an Endstop trace). A run that was
     /// forgotten, or whose gateway has died, goes on from its file when it is named again. One process uses a directory
     /// at a time, as long as the gateway or one of its runs is in memory. With `None`, no run survives the process.
@@ -100,7 +107,8 @@ impl Config {
             fair_shares: true,
             prices: PriceTable::embedded(),
             bounds: Bounds::default(),
-            control_token: None,
+            control: Control::default(),
+            refusals: None,
             stored_runs: None,
         }
     }
@@ -110,10 +118,12 @@ impl Config {
 ///
 /// ```
 /// use endstop_gateway::{Key, Runs, Unnamed};
-/// use endstop_runtime::store::RunId;
 ///
-/// // Each client has a key of its own, and with it a run.
-/// let keys = vec![(Key::new("client-key-1"), RunId::parse("alice")?)];
+/// // Each client has a key of its own, and with it a run, or all runs of some names.
+/// let keys = vec![
+///     (Key::new("client-key-1"), "alice".parse()?),
+///     (Key::new("client-key-2"), "bob-*".parse()?),
+/// ];
 /// let runs = Runs::Many { unnamed: Unnamed::Refuse, keys };
 /// assert!(!format!("{runs:?}").contains("client-key-1"));
 /// # Ok::<(), endstop_runtime::store::RunIdError>(())
@@ -126,8 +136,9 @@ pub enum Runs {
     Many {
         /// The treatment of requests that name no run.
         unnamed: Unnamed,
-        /// Keys issued by the gateway, each with its run. A client sends its key as its API key.
-        keys: Vec<(Key, RunId)>,
+        /// Keys issued by the gateway, each with its runs. A client sends its key as its API key. A run of several keys
+        /// belongs to those that say most of its name.
+        keys: Vec<(Key, KeyRuns)>,
     },
 }
 
@@ -206,11 +217,18 @@ pub struct Bounds {
     pub event: usize,
     /// Connections of clients at the same time.
     pub connections: usize,
+    /// Connections of one client: of a key that the gateway has issued, or else of an address (of a /64 network in IPv6). More
+    /// with a key get 429; more from an address are closed at once. Loopback addresses have no such bound: all clients on this machine
+    /// share them, and all clients of a proxy on it.
+    pub connections_per_client: usize,
     /// Calls of one run in flight at the same time; more get 503 at once.
     pub calls: usize,
     /// Runs in memory. The longest idle one that has ended is forgotten first. One that has not ended is forgotten only
     /// if runs are stored ([`Config::stored_runs`]); otherwise new ones get 503.
     pub runs: usize,
+    /// Runs in memory that one client has begun; further ones get 429. A client is the same as for
+    /// [`Bounds::connections_per_client`].
+    pub runs_per_client: usize,
     /// Conversations of a run at the same time.
     pub conversations: usize,
     /// How long an upstream may take from the request to the head of its response. Then the client gets 504, and the call
@@ -229,8 +247,10 @@ impl Default for Bounds {
             answer: 64 << 20,
             event: 16 << 20,
             connections: 4_096,
+            connections_per_client: CLIENT_CONNECTIONS,
             calls: 1_024,
             runs: 10_000,
+            runs_per_client: CLIENT_RUNS,
             conversations: 256,
             answer_within: RESPONSE_TIMEOUT,
             drain_within: DRAIN_TIMEOUT,

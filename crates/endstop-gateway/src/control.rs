@@ -1,4 +1,8 @@
-//! The control API: `/endstop/health`, and for clients with its token `/endstop/v1/runs` and `/endstop/v1/total`.
+//! The control API: `/endstop/v1/runs`, `/endstop/v1/total` and `/endstop/health`, on separate listeners.
+//!
+//! The listener of clients answers `/endstop/health`, which shows whether it takes connections, and nothing else of it.
+
+mod listen;
 
 use std::sync::Arc;
 
@@ -13,17 +17,23 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::body::Body;
-use crate::config::Config;
+use crate::config::Key;
 use crate::limits::MAX_COMMAND;
-use crate::origin::ForeignRequest;
+use crate::origin::{self, ForeignRequest};
 use crate::route::{bearer, is_same};
 use crate::run::{OpenLogError, Registry, RunEntry};
 use crate::server::read_body;
+pub use listen::ControlError;
+#[cfg(unix)]
+pub(crate) use listen::{SocketFile, bind};
 
 /// Who acts, if a command does not say.
 const SOMEONE: &str = "the control interface";
 /// The message of a cancellation without one.
 const NO_MESSAGE: &str = "cancelled by the control interface";
+
+/// The path that shows whether a listener takes connections. It shows and changes nothing.
+const HEALTH_PATH: &str = "/endstop/health";
 
 /// The path of the total of all runs.
 const TOTAL_PATH: &str = "/endstop/v1/total";
@@ -57,25 +67,58 @@ pub(crate) fn owns(path: &str) -> bool {
     path.starts_with("/endstop/")
 }
 
-/// Answers a request to the control API.
-pub(crate) async fn answer(
-    config: &Config,
+/// Answers a request to the listener of clients whose path is one of the control API. `hint` tells where that is.
+pub(crate) fn answer_client(path: &str, hint: &str) -> Response<Body> {
+    if path == HEALTH_PATH {
+        return health();
+    }
+    let error = "the control API is not on the address of clients";
+    reply(StatusCode::NOT_FOUND, &json!({ "error": error, "hint": hint }))
+}
+
+fn health() -> Response<Body> {
+    reply(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+/// The control API on one of its listeners.
+#[derive(Debug)]
+pub(crate) struct ControlService {
+    pub(crate) registry: Arc<Registry>,
+    /// The token that requests need. `None` on a socket that only its user can open.
+    pub(crate) token: Option<Key>,
+    /// Whether pages of web sites could reach it through the user's browser.
+    pub(crate) is_local: bool,
+}
+
+impl ControlService {
+    /// Answers a request.
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if self.is_local
+            && let Err(foreign) = origin::check(request.uri(), request.headers())
+        {
+            return refuse(&foreign);
+        }
+        answer(self.token.as_ref(), &self.registry, request).await
+    }
+}
+
+async fn answer(
+    token: Option<&Key>,
     registry: &Arc<Registry>,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let (head, incoming) = request.into_parts();
     let path = head.uri.path();
-    if path == "/endstop/health" {
-        return reply(StatusCode::OK, &json!({ "status": "ok" }));
+    if path == HEALTH_PATH {
+        return health();
     }
-    let token = config.control_token.as_ref();
     let is_total = path == TOTAL_PATH;
     let rest = if is_total { Some("") } else { path.strip_prefix("/endstop/v1/runs") };
-    let Some(rest) = rest.filter(|_| token.is_some()) else {
+    let Some(rest) = rest else {
         return reply(StatusCode::NOT_FOUND, &json!({ "error": "there is no such place" }));
     };
     let sent = bearer(&head.headers).unwrap_or_default();
-    if !token.is_some_and(|token| is_same(token.expose().as_bytes(), sent)) {
+    if token.is_some_and(|token| !is_same(token.expose().as_bytes(), sent)) {
         let why = "the control interface needs its token: Authorization: Bearer";
         return reply(StatusCode::UNAUTHORIZED, &json!({ "error": why }));
     }

@@ -1,7 +1,7 @@
 //! The gateway as a whole: its start, its runs, its shutdown.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use endstop_core::run::Status;
@@ -17,12 +17,13 @@ use tokio::task::JoinHandle;
 
 use crate::body::Body;
 use crate::call::{CallService, Drains};
-use crate::config::Config;
-use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
-use crate::run::{Counts, Registry};
-use crate::server::PeerInfo;
+use crate::config::{Bounds, Config, Control};
+use crate::control::{self, ControlError, ControlService};
+use crate::limits::{CONTROL_CONNECTIONS, CONTROL_HEAD, KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
+use crate::run::{Counts, Registry, RunOrigin};
+use crate::server::{Accept, PeerInfo};
 use crate::upstream::HttpClient;
-use crate::{control, origin, server};
+use crate::{origin, server};
 
 /// Why a gateway does not start.
 #[derive(Debug, Error)]
@@ -35,6 +36,9 @@ pub enum StartError {
         /// The system's error.
         error: std::io::Error,
     },
+    /// The control API cannot listen.
+    #[error("control API: {0}")]
+    Control(#[from] ControlError),
     /// The certificates named by the environment cannot be used.
     #[error("{0}")]
     Certificates(String),
@@ -95,6 +99,7 @@ pub struct Gateway {
     drains: Arc<Drains>,
     stop: CancelToken,
     server: JoinHandle<()>,
+    control: ControlServers,
     watch: Option<JoinHandle<()>>,
 }
 
@@ -126,26 +131,38 @@ impl Gateway {
         let registry = Arc::new(registry);
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
         let drains = calls.drains();
+        let control = ControlServers::start(&config.control, &registry).await?;
         let service = Arc::new(Service {
             calls,
-            config: Arc::clone(&config),
-            registry: Arc::clone(&registry),
+            control_hint: control.hint(addr.ip().is_loopback()),
             is_local: addr.ip().is_loopback(),
         });
         let stop = CancelToken::new();
-        let handler = move |request, _: PeerInfo| {
+        let handler = move |request, peer: PeerInfo| {
             let service = Arc::clone(&service);
-            async move { service.answer(request).await }
+            async move { service.answer(request, peer).await }
         };
         let server = tokio::spawn(server::serve(listener, bounds, handler, stop.clone()));
         let watch = kill.map(|kill| tokio::spawn(watch_kill(Arc::clone(&registry), kill)));
-        Ok(Self { addr, config, registry, drains, stop, server, watch })
+        Ok(Self { addr, config, registry, drains, stop, server, control, watch })
     }
 
     /// The address that it listens on.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// The address of the control API, if [`Control::listen`](crate::Control::listen) has one.
+    #[must_use]
+    pub const fn control_addr(&self) -> Option<SocketAddr> {
+        self.control.addr
+    }
+
+    /// The unix socket of the control API, if [`Control::socket`](crate::Control::socket) has one.
+    #[must_use]
+    pub fn control_socket(&self) -> Option<&Path> {
+        self.control.socket()
     }
 
     /// Its configuration.
@@ -184,7 +201,7 @@ impl Gateway {
     /// runs, or the file cannot be read.
     #[must_use]
     pub fn open(&self, id: &RunId) -> Option<RunHandle> {
-        let entry = self.registry.get_or_begin(id, "", "").ok();
+        let entry = self.registry.get_or_begin(id, RunOrigin::default()).ok();
         entry.map(|entry| entry.handle().clone())
     }
 
@@ -258,6 +275,7 @@ impl Gateway {
         for entry in self.registry.all() {
             entry.report_end();
         }
+        self.control.end().await;
     }
 }
 
@@ -265,9 +283,103 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         drop(self.drains.close());
         self.server.abort();
+        self.control.abort();
         if let Some(watch) = &self.watch {
             watch.abort();
         }
+    }
+}
+
+/// The servers of the control API. They continue until calls in flight have ended, so that a shutdown can be followed.
+#[derive(Debug)]
+struct ControlServers {
+    addr: Option<SocketAddr>,
+    #[cfg(unix)]
+    socket: Option<control::SocketFile>,
+    servers: Vec<JoinHandle<()>>,
+    stop: CancelToken,
+}
+
+impl ControlServers {
+    async fn start(config: &Control, registry: &Arc<Registry>) -> Result<Self, ControlError> {
+        let mut all = Self {
+            addr: None,
+            #[cfg(unix)]
+            socket: None,
+            servers: Vec::new(),
+            stop: CancelToken::new(),
+        };
+        if let Some(addr) = config.listen {
+            let token = config.token.clone().ok_or(ControlError::NoToken(addr))?;
+            let failed = |error| ControlError::Listen { at: addr.to_string(), error };
+            let listener = tokio::net::TcpListener::bind(addr).await.map_err(failed)?;
+            let addr = listener.local_addr().map_err(failed)?;
+            all.addr = Some(addr);
+            let is_local = addr.ip().is_loopback();
+            let registry = Arc::clone(registry);
+            all.serve(listener, ControlService { registry, token: Some(token), is_local });
+        }
+        #[cfg(unix)]
+        if let Some(path) = &config.socket {
+            let (listener, file) = control::bind(path)?;
+            all.socket = Some(file);
+            let registry = Arc::clone(registry);
+            all.serve(listener, ControlService { registry, token: None, is_local: false });
+        }
+        Ok(all)
+    }
+
+    fn serve(&mut self, listener: impl Accept + Sync + 'static, service: ControlService) {
+        let bounds =
+            Bounds { connections: CONTROL_CONNECTIONS, head: CONTROL_HEAD, ..Bounds::default() };
+        let service = Arc::new(service);
+        let handler = move |request, _: PeerInfo| {
+            let service = Arc::clone(&service);
+            async move { service.answer(request).await }
+        };
+        let server = server::serve(listener, bounds, handler, self.stop.clone());
+        self.servers.push(tokio::spawn(server));
+    }
+
+    fn socket(&self) -> Option<&Path> {
+        #[cfg(unix)]
+        return self.socket.as_ref().map(control::SocketFile::path);
+        #[cfg(not(unix))]
+        return None;
+    }
+
+    /// Returns the hint for a client where the control API is, if it is on this machine.
+    fn hint(&self, is_local: bool) -> String {
+        let socket = self.socket().map(|path| format!("unix:{}", path.display()));
+        let addr = self.addr.map(|addr| format!("http://{addr}"));
+        let all: Vec<String> = socket.into_iter().chain(addr).collect();
+        if all.is_empty() {
+            return "this gateway has none".to_owned();
+        }
+        if !is_local {
+            return "it listens elsewhere; the gateway printed where when it started".to_owned();
+        }
+        format!("it listens on {}", all.join(" and "))
+    }
+
+    /// The socket is removed first: a gateway that starts now may take its path.
+    fn remove_socket(&mut self) {
+        #[cfg(unix)]
+        drop(self.socket.take());
+    }
+
+    async fn end(&mut self) {
+        self.remove_socket();
+        let signal = StopSignal::new(StopReason::StopRequested);
+        self.stop.cancel(signal, Urgency::Now);
+        for server in &mut self.servers {
+            let _ = tokio::time::timeout(SHUTDOWN_GRACE, server).await;
+        }
+    }
+
+    fn abort(&mut self) {
+        self.remove_socket();
+        self.servers.iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -275,23 +387,23 @@ impl Drop for Gateway {
 #[derive(Debug)]
 struct Service {
     calls: CallService,
-    config: Arc<Config>,
-    registry: Arc<Registry>,
+    /// Where the control API is.
+    control_hint: String,
     /// Whether it listens on loopback, where web pages of any site could reach it through the user's browser.
     is_local: bool,
 }
 
 impl Service {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Incoming>, peer: PeerInfo) -> Response<Body> {
         if self.is_local
             && let Err(foreign) = origin::check(request.uri(), request.headers())
         {
-            return control::refuse(&foreign);
+            return self.calls.tell_foreign(control::refuse(&foreign), &peer);
         }
         if control::owns(request.uri().path()) {
-            return control::answer(&self.config, &self.registry, request).await;
+            return control::answer_client(request.uri().path(), &self.control_hint);
         }
-        self.calls.answer(request).await
+        self.calls.answer(request, peer).await
     }
 }
 

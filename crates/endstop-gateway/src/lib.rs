@@ -39,7 +39,8 @@
 //!    a call is logged before it is sent.
 //! 4. `call::respond`: the response of a stopped run.
 //!
-//! Requests of the control API go from `server` to `control`.
+//! The control API has its own listeners and connections ([`Control`]), so that it answers whatever clients do. Its
+//! requests go from `server` to `control`.
 //!
 //! # Where next
 //!
@@ -48,11 +49,13 @@
 
 mod body;
 mod call;
+mod client;
 pub mod config;
 mod control;
 mod decode;
 mod limits;
 mod origin;
+mod refused_call;
 mod route;
 mod run;
 mod server;
@@ -62,8 +65,10 @@ mod upstream_config;
 mod gateway;
 
 pub use config::{
-    Bounds, Config, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams,
-    UpstreamsError,
+    Bounds, Config, Control, Key, KeyRuns, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys,
+    Upstreams, UpstreamsError,
 };
+pub use control::ControlError;
 pub use gateway::{Gateway, StartError};
+pub use refused_call::{RefusalObserver, RefusedCall};
 pub use run::Counts;

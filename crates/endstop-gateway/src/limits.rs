@@ -32,6 +32,16 @@ pub(crate) const MAX_METHOD: usize = 32;
 pub(crate) const MAX_CHILD_DEPTH: usize = 8;
 /// Unknown fields of requests that are kept of a run, to name them: more are noise.
 pub(crate) const MAX_UNKNOWN_FIELDS: usize = 32;
+/// Connections of one client: a quarter of all, so that one client leaves most of them to others. An agent needs one for
+/// each of its parallel calls.
+pub(crate) const CLIENT_CONNECTIONS: usize = 1_024;
+/// Connections to the control API at the same time, on each of its listeners: a few people and their scripts. They are
+/// not of those of clients, so that a gateway whose clients use up theirs is still controlled.
+pub(crate) const CONTROL_CONNECTIONS: usize = 64;
+/// Bytes of the head of a request to the control API: a path and a token.
+pub(crate) const CONTROL_HEAD: usize = 16 << 10;
+/// Characters of the name of a model in the report of a refused call: no name is longer, and a log stays readable.
+pub(crate) const MAX_LOGGED_MODEL: usize = 128;
 /// Bytes of a command to the control API: a few short fields.
 pub(crate) const MAX_COMMAND: usize = 16 << 10;
 
@@ -53,6 +63,11 @@ pub(crate) const MIN_RETRY_CAP: u64 = 16;
 /// Bytes of a refusal that are read: error messages of the known providers have less than one tenth of it.
 pub(crate) const MAX_REFUSAL: usize = 64 << 10;
 
+/// Bytes of a key, at least, that is replaced in errors: keys are longer, and shorter texts are placeholders such as `none`, whose
+/// replacement would only spoil words.
+pub(crate) const MIN_SECRET: usize = 8;
+/// Bytes of the name of a parameter in a URL that is checked: no name of a key is longer.
+pub(crate) const MAX_PARAMETER_NAME: usize = 40;
 /// How long the rest of an error's body is waited for before it is passed on. Providers send such bodies at once, in one or
 /// two pieces; one that takes longer counts as an error of unknown shape.
 pub(crate) const ERROR_WITHIN: Duration = Duration::from_secs(2);
@@ -97,6 +112,8 @@ pub(crate) const MAX_OPEN_LOGS: usize = 256;
 pub(crate) const MAX_UNWRITTEN: usize = 64 << 10;
 /// Stored runs that the control API lists besides those in memory: some megabytes.
 pub(crate) const MAX_LISTED: usize = 50_000;
+/// Runs in memory of one client: a quarter of all, so that one client leaves most of them to others.
+pub(crate) const CLIENT_RUNS: usize = 2_500;
 /// Stopped runs that are remembered as stopped, per run in memory: an id and a signal are small beside a run.
 pub(crate) const STOPPED_PER_RUN: usize = 16;
 

@@ -12,12 +12,15 @@ mod path;
 
 use endstop_llm::Api;
 use endstop_runtime::store::RunId;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 
-pub(crate) use key::{bearer, is_same, strip as strip_keys, use_key};
+pub(crate) use key::{
+    bearer, is_same, is_secret_header, is_secret_parameter, secrets_of_query, strip as strip_keys,
+    use_key,
+};
 pub(crate) use path::PathError;
 
-use crate::config::{Config, Runs, Unnamed};
+use crate::config::{Config, Key, KeyRuns, Runs, Unnamed};
 use crate::limits::MAX_CHILD_DEPTH;
 
 /// The run of requests that name none, if they share one.
@@ -52,6 +55,19 @@ pub(crate) enum Endpoint {
     Other,
 }
 
+impl Endpoint {
+    /// The API of a model call, in a word.
+    pub(crate) const fn api_name(self) -> Option<&'static str> {
+        match self {
+            Self::ModelCall(Api::Chat) => Some("chat"),
+            Self::ModelCall(Api::Responses) => Some("responses"),
+            Self::ModelCall(Api::Messages) => Some("messages"),
+            Self::ModelCall(Api::Gemini) => Some("gemini"),
+            Self::CountTokens | Self::Models | Self::Other => None,
+        }
+    }
+}
+
 /// Where a request goes, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -65,8 +81,16 @@ pub(crate) struct Route {
     pub(crate) rest: String,
     /// What it is for.
     pub(crate) endpoint: Endpoint,
-    /// Whether the client's key was issued by the gateway: the upstream's own has to take its place.
-    pub(crate) has_issued_key: bool,
+    /// The client's key if it was issued by the gateway, by its place in the configuration: the upstream's own has to take
+    /// its place.
+    pub(crate) issued_key: Option<usize>,
+}
+
+impl Route {
+    /// Whether the client's key was issued by the gateway.
+    pub(crate) const fn has_issued_key(&self) -> bool {
+        self.issued_key.is_some()
+    }
 }
 
 /// Why a request is not taken.
@@ -90,6 +114,14 @@ pub(crate) enum RouteError {
     /// The run takes only calls with its key.
     #[error("the run `{0}` takes only calls with the key that this gateway has issued for it")]
     NeedsKey(RunId),
+    /// The run is not one of the key's.
+    #[error("the key is for the runs `{runs}`, and the request is for the run `{run}`")]
+    OtherRun {
+        /// The run that the request names.
+        run: RunId,
+        /// The runs of the key.
+        runs: String,
+    },
     /// A name of a run or child that cannot be one.
     #[error("`{name}` is no name of a run: {why}")]
     Name {
@@ -101,16 +133,41 @@ pub(crate) enum RouteError {
 }
 
 impl RouteError {
-    /// Whether a key is what is missing.
-    pub(crate) const fn is_of_key(&self) -> bool {
-        matches!(self, Self::UnknownKey | Self::NeedsKey(_))
+    /// The problem in a word, and the run that is named.
+    pub(crate) const fn reason(&self) -> (&'static str, Option<&RunId>) {
+        match self {
+            Self::Path(_) => ("invalid_path", None),
+            Self::Unnamed => ("unnamed_run", None),
+            Self::UnknownKey => ("unknown_key", None),
+            Self::NeedsKey(run) => ("needs_key", Some(run)),
+            Self::OtherRun { run, .. } => ("other_run", Some(run)),
+            Self::Name { .. } => ("invalid_name", None),
+        }
+    }
+
+    /// The status of the response.
+    pub(crate) const fn status(&self) -> StatusCode {
+        match self {
+            Self::UnknownKey | Self::NeedsKey(_) => StatusCode::UNAUTHORIZED,
+            Self::OtherRun { .. } => StatusCode::FORBIDDEN,
+            Self::Path(_) | Self::Unnamed | Self::Name { .. } => StatusCode::BAD_REQUEST,
+        }
     }
 }
 
-/// Returns the API family of a request that has no route.
-pub(crate) fn api_family(method: &Method, target: &str, headers: &HeaderMap) -> ApiFamily {
+/// Returns the API family of a request that has no route, and what it is for.
+pub(crate) fn family_and_endpoint(
+    method: &Method,
+    target: &str,
+    headers: &HeaderMap,
+) -> (ApiFamily, Endpoint) {
     let path = target.split_once('?').map_or(target, |(path, _)| path);
-    path::family_and_endpoint(method, path::split(path).rest, headers).0
+    path::family_and_endpoint(method, path::split(path).rest, headers)
+}
+
+/// Returns the issued key that a request has, by its place in the configuration.
+pub(crate) fn issued_place(config: &Config, target: &str, headers: &HeaderMap) -> Option<usize> {
+    key::issued(&config.runs, headers, target.split_once('?').map(|(_, query)| query))
 }
 
 /// Returns the route of a request.
@@ -128,17 +185,24 @@ pub(crate) fn route(
     if let Some(names) = text(headers, CHILD_HEADER) {
         child.extend(names.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
     }
-    let has_issued_key = issued.is_some();
-    let run = match (&config.runs, issued) {
+    let of_key = issued_key(config, issued);
+    let run = match (&config.runs, of_key.map(|(_, runs)| runs)) {
         (Runs::One(run), _) => {
             if let Some(name) = parts.run.filter(|name| *name != run.as_str()) {
                 child.insert(0, name.to_owned());
             }
             run.clone()
         }
-        (Runs::Many { .. }, Some(run)) => {
+        (Runs::Many { .. }, Some(KeyRuns::One(run))) => {
             if let Some(name) = parts.run.filter(|name| *name != run.as_str()) {
                 child.insert(0, name.to_owned());
+            }
+            run.clone()
+        }
+        (Runs::Many { keys, .. }, Some(runs @ KeyRuns::Under(_))) => {
+            let run = named(parts.run, headers, Unnamed::Refuse)?;
+            if KeyRuns::owner(keys, &run) != Some(runs) {
+                return Err(RouteError::OtherRun { run, runs: runs.to_string() });
             }
             run
         }
@@ -147,7 +211,7 @@ pub(crate) fn route(
                 Err(RouteError::Unnamed) if !keys.is_empty() => return Err(RouteError::UnknownKey),
                 named => named?,
             };
-            if keys.iter().any(|(_, of_key)| *of_key == run) {
+            if KeyRuns::owner(keys, &run).is_some() {
                 return Err(RouteError::NeedsKey(run));
             }
             run
@@ -159,12 +223,20 @@ pub(crate) fn route(
     child.truncate(MAX_CHILD_DEPTH);
     let (family, endpoint) = path::family_and_endpoint(method, parts.rest, headers);
     let mut rest = path::below_base(family, parts.rest).into_owned();
-    let query = query.and_then(|query| key::strip_query(query, has_issued_key));
+    let query = query.and_then(|query| key::strip_query(query, of_key.map(|(key, _)| key)));
     if let Some(query) = query {
         rest.push('?');
         rest.push_str(&query);
     }
-    Ok(Route { run, child, family, rest, endpoint, has_issued_key })
+    Ok(Route { run, child, family, rest, endpoint, issued_key: issued })
+}
+
+/// An issued key and its runs, by its place in the configuration.
+pub(crate) fn issued_key(config: &Config, place: Option<usize>) -> Option<&(Key, KeyRuns)> {
+    match &config.runs {
+        Runs::Many { keys, .. } => keys.get(place?),
+        Runs::One(_) => None,
+    }
 }
 
 fn named(path: Option<&str>, headers: &HeaderMap, unnamed: Unnamed) -> Result<RunId, RouteError> {

@@ -10,9 +10,10 @@ mod framing;
 mod guard;
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -25,12 +26,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::body::Body;
+use crate::client::{ClientId, ClientShare, Shares};
 use crate::config::Bounds;
 use crate::limits::{BODY_DEADLINE, BODY_TIMEOUT, HEAD_TIMEOUT};
 use guard::Guarded;
@@ -43,10 +48,40 @@ const BEAT: Duration = Duration::from_secs(25);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The sender of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PeerInfo {
-    /// Its address.
-    pub(crate) addr: SocketAddr,
+    /// Its address. `None` on a unix socket.
+    addr: Option<SocketAddr>,
+    /// The share of connections of the issued key that came over this one last.
+    of_key: Arc<Mutex<Option<ClientShare>>>,
+}
+
+impl PeerInfo {
+    fn at(addr: SocketAddr) -> Self {
+        Self { addr: Some(addr), of_key: Arc::default() }
+    }
+
+    /// Its address, if it has one.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        Some(self.addr?.ip().to_canonical())
+    }
+
+    /// The client by its address, if that distinguishes clients.
+    pub(crate) fn client(&self) -> Option<ClientId> {
+        ClientId::at(self.addr?.ip())
+    }
+
+    /// Counts the connection as one with an issued key, until it ends or brings another. Returns `false` if there are too
+    /// many with this key.
+    pub(crate) fn hold(&self, shares: &Arc<Shares>, key: usize, bounds: &Bounds) -> bool {
+        let client = ClientId::Key(key);
+        let mut of_key = self.of_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if of_key.as_ref().is_some_and(|share| share.client() == client) {
+            return true;
+        }
+        *of_key = shares.take(client, bounds.connections_per_client);
+        of_key.is_some()
+    }
 }
 
 /// Why the body of a request cannot be read.
@@ -60,20 +95,51 @@ pub(crate) enum TooLargeOrBroken {
     Broken,
 }
 
+/// A listener of connections.
+pub(crate) trait Accept: Send {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Waits for the next connection.
+    ///
+    /// # Cancel safety
+    /// No connection is lost.
+    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, PeerInfo)>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, PeerInfo)> {
+        let (stream, addr) = Self::accept(self).await?;
+        // Without it, the socket is only slower.
+        let _ = stream.set_nodelay(true);
+        Ok((stream, PeerInfo::at(addr)))
+    }
+}
+
+#[cfg(unix)]
+impl Accept for UnixListener {
+    type Stream = UnixStream;
+
+    async fn accept(&self) -> io::Result<(UnixStream, PeerInfo)> {
+        let (stream, _) = Self::accept(self).await?;
+        Ok((stream, PeerInfo::default()))
+    }
+}
+
 /// Serves connections until `stop` is cancelled. If that is graceful, calls in flight finish first; otherwise they are
 /// cut.
 ///
 /// The end of a connection, and the drop of this future, drop the handlers that run in it.
-pub(crate) async fn serve<H, F>(
-    listener: TcpListener,
-    bounds: Bounds,
-    handler: H,
-    stop: CancelToken,
-) where
+pub(crate) async fn serve<L, H, F>(listener: L, bounds: Bounds, handler: H, stop: CancelToken)
+where
+    L: Accept,
     H: Fn(Request<Incoming>, PeerInfo) -> F + Clone + Send + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
     let room = Arc::new(Semaphore::new(bounds.connections));
+    let shares = Arc::<Shares>::default();
     let mut connections = JoinSet::new();
     let mut stopped = pin!(stop.cancelled());
     let mut beat = tokio::time::interval(BEAT);
@@ -89,11 +155,17 @@ pub(crate) async fn serve<H, F>(
             Some(_) = connections.join_next() => {}
             _ = beat.tick() => {}
             (accepted, permit) = accepted => match accepted {
-                Ok((stream, addr)) => {
-                    let connection = connection(stream, bounds, handler.clone(), addr, stop.clone());
+                Ok((stream, peer)) => {
+                    let client = peer.client();
+                    let share = client.map(|it| shares.take(it, bounds.connections_per_client));
+                    let Some(share) = share.map_or(Some(None), |share| share.map(Some)) else {
+                        // Closed at once: the client has its share.
+                        continue;
+                    };
+                    let connection = connection(stream, bounds, handler.clone(), peer, stop.clone());
                     connections.spawn(async move {
                         connection.await;
-                        drop(permit);
+                        drop((share, permit));
                     });
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -104,21 +176,20 @@ pub(crate) async fn serve<H, F>(
     while connections.join_next().await.is_some() {}
 }
 
-async fn connection<H, F>(
-    stream: TcpStream,
+async fn connection<S, H, F>(
+    stream: S,
     bounds: Bounds,
     handler: H,
-    addr: SocketAddr,
+    peer: PeerInfo,
     stop: CancelToken,
 ) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<Incoming>, PeerInfo) -> F + Send + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    // Without it, the socket is only slower.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         // Boxed: otherwise every idle connection would have room for a call.
-        let answer = Box::pin(handler(request, PeerInfo { addr }));
+        let answer = Box::pin(handler(request, peer.clone()));
         async move { Ok::<_, std::convert::Infallible>(answer.await) }
     });
     let mut connection = pin!(

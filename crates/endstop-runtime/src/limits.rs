@@ -80,6 +80,8 @@ pub const PAGE_LINES: usize = 10_000;
 pub const PAGE_BYTES: usize = 4 << 20;
 /// The longest id in bytes: with a suffix it is still a file name everywhere (255 bytes).
 pub const MAX_RUN_ID_BYTES: usize = 128;
+/// The longest id of a child in bytes: with the numbers of all its parents, and a suffix, still a file name everywhere.
+pub const MAX_CHILD_ID_BYTES: usize = 240;
 
 // The stores on disk.
 

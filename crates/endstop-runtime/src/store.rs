@@ -35,7 +35,7 @@ pub use self::memory::MemoryStore;
 pub use self::sqlite::SqliteStore;
 pub(crate) use self::whole_lines::WholeLines;
 pub use crate::limits::{
-    MAX_APPEND_BYTES, MAX_RUN_ID_BYTES, MAX_STATE_BYTES, PAGE_BYTES, PAGE_LINES,
+    MAX_APPEND_BYTES, MAX_CHILD_ID_BYTES, MAX_RUN_ID_BYTES, MAX_STATE_BYTES, PAGE_BYTES, PAGE_LINES,
 };
 
 /// Number of a stored state: 1 for the first, one more with each save, 0 where nothing is stored.

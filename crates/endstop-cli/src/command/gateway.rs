@@ -15,7 +15,10 @@ use endstop::core::Program;
 use endstop::core::policy::{Accounting, OnClientGone, OnServerError, OnUnknownUsage, Policy};
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
-use endstop_gateway::{Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams};
+use endstop_gateway::{
+    Config, Control, ControlError, Gateway, PauseLimit, RefusalObserver, Runs, StartError,
+    StopWith, UpstreamKeys, Upstreams,
+};
 use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
@@ -123,8 +126,9 @@ pub(super) struct GatewaySetup {
     pub(super) policy: Policy,
     pub(super) runs: Runs,
     pub(super) environment: RunEnvironment,
-    pub(super) control_token: Option<Key>,
+    pub(super) control: Control,
     pub(super) stored_runs: Option<PathBuf>,
+    pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
 }
 
 /// The policy as it is evaluated.
@@ -182,9 +186,10 @@ impl GatewayArgs {
         config.fair_shares = !self.no_fair_shares;
         config.prices = prices;
         config.bounds.answer_within = self.answer_within;
-        config.control_token = setup.control_token;
+        config.control = setup.control;
         config.stored_runs = setup.stored_runs;
-        let gateway = Gateway::start(config).await.map_err(|e| CliError::new(causes(&e)))?;
+        config.refusals = setup.refusals;
+        let gateway = Gateway::start(config).await.map_err(|error| not_started(&error))?;
         Ok(Open { gateway, sim })
     }
 
@@ -223,6 +228,19 @@ impl GatewayArgs {
         let upstreams =
             upstreams.map_err(|error| CliError::new(causes(&error)).with_hint(upstream::HINT))?;
         Ok((upstreams, None))
+    }
+}
+
+fn not_started(error: &StartError) -> CliError {
+    let text = CliError::new(causes(error));
+    match error {
+        StartError::Control(ControlError::NoToken(_)) => {
+            text.with_hint("add --control-token-env VAR")
+        }
+        StartError::Control(_) if cfg!(unix) => {
+            text.with_hint("see --control-socket and --control")
+        }
+        _ => text,
     }
 }
 

@@ -232,19 +232,19 @@ pub(super) fn names_money(rule: &Rule) -> bool {
     rule.gauges().iter().any(|gauge| gauge.row().unit == Unit::Money)
 }
 
-/// Reports how the external signals of a policy are set; `control` is where the control API is, if there is one.
-pub(super) fn tell_of_signals(policy: &Policy, control: Option<&str>) {
+/// Reports how the external signals of a policy are set.
+pub(super) fn tell_of_signals(policy: &Policy, has_control: bool) {
     for rule in &policy.rules {
         for name in rule.external_signals() {
             let id = &rule.id;
-            match control {
-                Some(address) => output::note(&format!(
-                    "rule {id} waits for the signal `{name}`: POST {address}/endstop/v1/runs/RUN/signal \
-                     {}",
+            match has_control {
+                true => output::note(&format!(
+                    "rule {id} waits for the signal `{name}`: POST /endstop/v1/runs/RUN/signal {} to the \
+                     control API",
                     serde_json::json!({ "name": name })
                 )),
-                None => output::warn(&format!(
-                    "rule {id} waits for the signal `{name}`, and nothing sets it: add --control-token-env VAR for \
+                false => output::warn(&format!(
+                    "rule {id} waits for the signal `{name}`, and nothing sets it: add --control ADDR for \
                      the control API"
                 )),
             }

@@ -25,7 +25,7 @@ use endstop::core::policy::{OnUnpriced, Policy};
 use endstop::observe::{DryRunObserver, Report, Reporter, TraceRecorder};
 use endstop::runtime::RunEnvironment;
 use endstop::store::RunId;
-use endstop_gateway::{Counts, Runs};
+use endstop_gateway::{Control, Counts, Runs};
 
 use nix::sys::signal::Signal;
 
@@ -154,8 +154,9 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         policy: if args.dry_run { unbounded } else { chosen.policy.clone() },
         runs: Runs::One(id.clone()),
         environment,
-        control_token: None,
+        control: Control::default(),
         stored_runs: None,
+        refusals: None,
     };
     let open = args.gateway.open(setup).await?;
     announce(args, &chosen.policy, chosen.is_default);

@@ -1,8 +1,10 @@
 //! `endstop serve`: one gateway for many runs.
 
+mod control;
+mod keys;
+mod log;
 mod waiting;
 
-use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -15,23 +17,23 @@ use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
-use endstop::store::RunId;
-use endstop_gateway::{Key, Runs, Unnamed};
+use endstop_gateway::{RefusalObserver, Runs, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
 use super::limits::{Limits, OF_COMMAND, in_words, tell_of_signals, usd};
 use crate::error::CliError;
-use crate::input::read_text;
-use crate::limits::MAX_KEYS_BYTES;
 use crate::output::{self, counted, duration, tokens};
+use control::ControlArgs;
+use log::{LogFormat, RefusalLog};
 use waiting::Waiting;
 
 const HELP: &str = "\
 Examples:
   endstop serve --usd 2 --steps 50
   endstop serve --policy policy.toml --total-usd 100 --trace traces/
-  endstop serve --keys keys.txt --control-token-env ENDSTOP_TOKEN
+  endstop serve --keys keys.txt
+  endstop serve --usd 2 --control 127.0.0.1:8485 --control-token-env ENDSTOP_TOKEN
   endstop serve --usd 2 --total-usd 100 --keep runs/
 
 The limits are those of each run, and --total-usd is one of all together. A client says which run it \
@@ -39,7 +41,10 @@ is by its base URL, http://HOST:PORT/r/RUN/v1 (a sub-agent: /r/RUN/NAME/v1), by 
 x-endstop-run, or by a key of --keys. Where it listens goes to standard output; warnings, pauses and \
 how each run ended to standard error; with --json all of it is JSON lines on standard output.
 
-The control API asks for the token of --control-token-env as Authorization: Bearer.
+The control API has a unix socket that only you can open; its path is printed at the start:
+  curl --unix-socket PATH http://endstop/endstop/v1/runs
+--control ADDR opens an address for it besides, which asks for the token of --control-token-env as \
+Authorization: Bearer. The address of clients does not have it. It answers whatever clients do.
   GET  /endstop/v1/runs              every run
   GET  /endstop/v1/runs/RUN          one, with its report
   POST /endstop/v1/runs/RUN/approve  continue after a pause (JSON: rule, limit)
@@ -73,13 +78,12 @@ pub struct ServeArgs {
     /// What a call is that names no run: an error, or one of a run that all such calls share
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = UnnamedCalls::Refuse)]
     unnamed: UnnamedCalls,
-    /// Keys that clients may send in place of the upstream's, and the run of each: lines of `KEY RUN`
+    /// Keys that clients may send in place of the upstream's: lines of `KEY RUN`, or `KEY PREFIX*` for all runs whose names
+    /// begin with PREFIX
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// The environment variable that holds the token of the control API, /endstop/v1/; without one
-    /// there is none
-    #[arg(long, value_name = "VAR")]
-    control_token_env: Option<String>,
+    #[command(flatten)]
+    control: ControlArgs,
     /// Write an Endstop trace of each run, and of each sub-agent, in this directory
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
@@ -90,6 +94,9 @@ pub struct ServeArgs {
     /// Print JSON lines
     #[arg(long)]
     json: bool,
+    /// Write a line for each refused call to standard error
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    log: Option<LogFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -112,7 +119,10 @@ pub fn run(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> 
 
 async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
-    let keys = args.keys.as_deref().map(read_keys).transpose()?.unwrap_or_default();
+    let keys = args.keys.as_deref().map(keys::read).transpose()?.unwrap_or_default();
+    let refusals = args
+        .log
+        .map(|LogFormat::Json| Arc::new(RefusalLog::new(&keys)) as Arc<dyn RefusalObserver>);
     let unnamed = match args.unnamed {
         UnnamedCalls::Refuse => Unnamed::Refuse,
         UnnamedCalls::Shared => Unnamed::Shared,
@@ -131,8 +141,9 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         policy: chosen.policy.clone(),
         runs: Runs::Many { unnamed, keys },
         environment,
-        control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
+        control: args.control.open(args.listen)?,
         stored_runs: args.keep.clone(),
+        refusals,
     };
     let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();
@@ -144,17 +155,26 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     // Before anyone knows the address: a signal without a handler ends the process.
     answer_approvals();
     if args.json {
-        let line = json!({ "version": 1, "event": "listening", "address": format!("http://{addr}"), "limits": limits });
+        let line = json!({
+            "version": 1,
+            "event": "listening",
+            "address": format!("http://{addr}"),
+            "limits": limits,
+            "control_socket": open.gateway.control_socket(),
+            "control_address": open.gateway.control_addr().map(|addr| format!("http://{addr}")),
+        });
         writeln!(out, "{line}")?;
     } else {
         writeln!(out, "listening on http://{addr}, limits of each run: {limits}")?;
         writeln!(out, "  OPENAI_BASE_URL=http://{addr}/r/RUN/v1")?;
         writeln!(out, "  ANTHROPIC_BASE_URL=http://{addr}/r/RUN")?;
         writeln!(out, "  GOOGLE_GEMINI_BASE_URL=http://{addr}/r/RUN")?;
+        for control in control::in_words(&open.gateway) {
+            writeln!(out, "  control: {control}")?;
+        }
     }
     out.flush()?;
-    let control = args.control_token_env.as_ref().map(|_| format!("http://{addr}"));
-    tell_of_signals(&chosen.policy, control.as_deref());
+    tell_of_signals(&chosen.policy, args.control.is_there());
     let code = hear_the_end(open.gateway.shut_down()).await;
     drop(open.sim);
     Ok(code)
@@ -170,7 +190,7 @@ fn answer_approvals() {
             while approvals.recv().await.is_some() {
                 output::note(
                     "endstop: SIGUSR1 does not say which run: approve one with POST \
-                     /endstop/v1/runs/RUN/approve (--control-token-env)",
+                     /endstop/v1/runs/RUN/approve",
                 );
             }
         });
@@ -185,7 +205,7 @@ fn run_environment(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
             tell(report, as_json);
         }
     })));
-    let is_controlled = args.control_token_env.is_some();
+    let is_controlled = args.control.is_there();
     environment.observers.push(Arc::new(Waiting { as_json, is_controlled }));
     if let Some(total) = args.total_usd {
         let ceilings = Ceilings { cost: Some(total), ..Ceilings::unlimited() };
@@ -234,53 +254,4 @@ fn tell(report: &Report, as_json: bool) {
         report.spend,
         duration(Millis(totals.elapsed_ms)),
     ));
-}
-
-fn control_token(variable: &str) -> Result<Key, CliError> {
-    match std::env::var(variable) {
-        Ok(token) if !token.trim().is_empty() => Ok(Key::new(token.trim())),
-        _ => Err(CliError::new(format!("the environment variable `{variable}` holds no token"))),
-    }
-}
-
-/// Lines of a key and a run; those that begin with `#` are comments.
-fn read_keys(path: &Path) -> Result<Vec<(Key, RunId)>, CliError> {
-    let shown = path.display();
-    let text = read_text(path, "keys", MAX_KEYS_BYTES)?;
-    keys(&text).map_err(|problem| CliError::new(format!("`{shown}`: {problem}")))
-}
-
-/// No error shows a key.
-fn keys(text: &str) -> Result<Vec<(Key, RunId)>, String> {
-    let mut seen = BTreeSet::new();
-    let mut keys = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let mut words = line.split_whitespace();
-        let Some(key) = words.next().filter(|key| !key.starts_with('#')) else { continue };
-        let (Some(run), None) = (words.next(), words.next()) else {
-            return Err(format!("line {number} is not `KEY RUN`"));
-        };
-        let run = RunId::parse(run).map_err(|error| format!("line {number}: {error}"))?;
-        if !seen.insert(key) {
-            return Err(format!("line {number} has a key that stands above already"));
-        }
-        keys.push((Key::new(key), run));
-    }
-    Ok(keys)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_read_line_by_line_and_no_error_shows_one() {
-        let read = keys("# of the team\nsk-one build-1\n\n  sk-two\tbuild-2\n").unwrap();
-        let runs: Vec<&str> = read.iter().map(|(_, run)| run.as_str()).collect();
-        assert_eq!(runs, ["build-1", "build-2"]);
-        for wrong in ["sk-secret", "sk-secret a b", "sk-secret ../x", "sk-secret a\nsk-secret b"] {
-            let error = keys(wrong).unwrap_err();
-            assert!(error.starts_with("line ") && !error.contains("secret"), "{error}");
-        }
-    }
 }

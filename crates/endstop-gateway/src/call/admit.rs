@@ -99,7 +99,9 @@ impl AdmittedCall {
         let (cap, is_wrap_up) = (open.output_cap(), terms.is_wrap_up);
         let negotiation =
             Negotiation::new(context.quirks(), provider, parsed, cap, is_wrap_up).with_tools(tools);
-        (InFlightCall::new(open, terms, permit, parsed, negotiation, client), warning)
+        let secrets = context.secrets(parsed.route(), parsed.head());
+        let call = InFlightCall::new(open, terms, permit, parsed, negotiation, secrets, client);
+        (call, warning)
     }
 
     /// Settles a call that is not sent, because the run cannot be logged.
@@ -199,6 +201,14 @@ fn refuse_unreported(
     parsed: &ParsedCall,
 ) -> Option<Response<Body>> {
     let (dialect, request) = (parsed.dialect(), parsed.request());
+    let is_of_run =
+        || request.continues.as_ref().is_some_and(|id| run.responses().tokens(id).is_some());
+    if parsed.route().has_issued_key() && request.thread == Thread::Continues && !is_of_run() {
+        let text = "the request continues a response that is not one of this run, or no longer known: send the whole \
+            conversation";
+        let (status, kind) = (StatusCode::FORBIDDEN, ErrorKind::Invalid);
+        return Some(respond::error(dialect, status, kind, text));
+    }
     if request.thread == Thread::CanResend && context.refuses(run, STORED_CONVERSATION) {
         let text = "this gateway keeps no threads: send the whole conversation";
         let (status, kind) = (StatusCode::BAD_REQUEST, ErrorKind::Thread);

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use endstop_core::policy::{Accounting, OnClientGone};
 use endstop_runtime::{ErrorBilling, ProviderApi};
-use http::{HeaderMap, StatusCode, Uri};
+use http::header::SET_COOKIE;
+use http::{HeaderMap, StatusCode, Uri, request};
 
 use super::drain::Drains;
 use super::negotiate::QuirkCache;
 use super::respond::{CHARGED_HEADER, REASON_HEADER};
+use super::secrets::Secrets;
 use super::uncounted::NoCounting;
-use crate::config::Config;
+use crate::client::{ClientId, Shares};
+use crate::config::{Config, Runs};
 use crate::route::{self, ApiFamily, Route};
-use crate::run::{NoRun, Prices, Registry, RunEntry};
+use crate::run::{NoRun, Prices, Registry, RunEntry, RunOrigin};
+use crate::server::PeerInfo;
 use crate::upstream::{HttpClient, forwardable};
 
 /// Headers that are for the gateway, or that make another method of a request than the one that was checked.
@@ -40,6 +44,8 @@ pub(super) enum UpstreamStop {
 pub(super) struct CallContext {
     config: Arc<Config>,
     registry: Arc<Registry>,
+    /// Connections by the keys that they bring.
+    connections: Arc<Shares>,
     prices: Arc<Prices>,
     quirks: QuirkCache,
     no_counting: NoCounting,
@@ -62,6 +68,7 @@ impl CallContext {
         Self {
             config,
             registry,
+            connections: Arc::default(),
             prices,
             quirks: QuirkCache::default(),
             no_counting: NoCounting::default(),
@@ -97,9 +104,25 @@ impl CallContext {
         &self.client
     }
 
+    /// The connections of each holder of an issued key.
+    pub(super) const fn connections(&self) -> &Arc<Shares> {
+        &self.connections
+    }
+
     /// The run of a call, begun if it is new.
-    pub(super) async fn run(&self, route: &Route, model: &str) -> Result<Arc<RunEntry>, NoRun> {
-        self.registry.take(&route.run, model, self.provider(route.family)).await
+    pub(super) async fn run(
+        &self,
+        route: &Route,
+        peer: &PeerInfo,
+        model: &str,
+    ) -> Result<Arc<RunEntry>, NoRun> {
+        let client = match (&self.config.runs, route.issued_key) {
+            (Runs::One(_), _) => None,
+            (Runs::Many { .. }, Some(place)) => Some(ClientId::Key(place)),
+            (Runs::Many { .. }, None) => peer.client(),
+        };
+        let provider = self.provider(route.family);
+        self.registry.take(&route.run, RunOrigin { model, provider, client }).await
     }
 
     /// The upstream of an API family.
@@ -164,11 +187,28 @@ impl CallContext {
         })
     }
 
-    /// The headers of a response that its client gets. It may be an Endstop too, and believe those of this one.
-    pub(super) fn returned(&self, family: ApiFamily, headers: HeaderMap) -> HeaderMap {
+    /// The headers of a response that its client gets, without secrets. It may be an Endstop too, and believe those of this
+    /// one.
+    pub(super) fn returned(
+        &self,
+        route: &Route,
+        headers: HeaderMap,
+        secrets: &Secrets,
+    ) -> HeaderMap {
         let own: &[&str] =
-            if self.is_endstop(family) { &[] } else { &[REASON_HEADER, CHARGED_HEADER] };
-        forwardable(headers, own)
+            if self.is_endstop(route.family) { &[] } else { &[REASON_HEADER, CHARGED_HEADER] };
+        let mut returned = forwardable(headers, own);
+        if route.has_issued_key() {
+            // A session of the account.
+            returned.remove(SET_COOKIE);
+        }
+        secrets.redact_headers(&mut returned);
+        returned
+    }
+
+    /// The secrets of a request.
+    pub(super) fn secrets(&self, route: &Route, head: &request::Parts) -> Secrets {
+        Secrets::of(&self.config, route, &head.headers, head.uri.query())
     }
 
     /// Whether the upstream is configured as an Endstop.
@@ -200,8 +240,8 @@ impl CallContext {
     /// The headers of a request that its upstream gets.
     pub(super) fn forwarded(&self, route: &Route, headers: &HeaderMap) -> HeaderMap {
         let mut sent = forwardable(headers.clone(), OWN_HEADERS);
-        if route.has_issued_key {
-            route::strip_keys(&mut sent);
+        if let Some((key, _)) = route::issued_key(&self.config, route.issued_key) {
+            route::strip_keys(&mut sent, key);
             route::use_key(&mut sent, route.family, &self.config.upstream_keys);
         }
         sent

@@ -11,23 +11,25 @@ use hyper::body::{Body as _, Incoming};
 
 use super::context::CallContext;
 use super::parse::raw_body;
-use super::relay::raw_body::RawBody;
+use super::relay::raw_body::{RawBody, error_response};
 use super::respond;
 use super::upstream_response::with_head;
 use crate::body::Body;
 use crate::route::{Endpoint, Route};
 use crate::run::RunEntry;
+use crate::server::PeerInfo;
 use crate::upstream::UpstreamBody;
 
 /// Passes a request on whose usage cannot be read, or that costs nothing.
 pub(super) async fn pass_through(
     context: &CallContext,
     route: Route,
+    peer: &PeerInfo,
     head: &request::Parts,
     incoming: Incoming,
 ) -> Response<Body> {
     let dialect = respond::dialect_for(route.family);
-    let run = match context.run(&route, "").await {
+    let run = match context.run(&route, peer, "").await {
         Ok(run) => run,
         Err(why) => return respond::no_run(dialect, &route.run, &why),
     };
@@ -64,14 +66,20 @@ pub(super) async fn pass_through(
         Waited::Done(Err(refused)) => return *refused,
         Waited::Done(Ok(response)) => response.into_parts(),
     };
-    let headers = context.returned(route.family, parts.headers.clone());
+    let secrets = context.secrets(&route, head);
+    let headers = context.returned(&route, parts.headers.clone(), &secrets);
+    let has_body = head.method != Method::HEAD && parts.status != StatusCode::NOT_MODIFIED;
+    if !parts.status.is_success() && has_body {
+        let head = (parts.status, headers);
+        return error_response(dialect, &secrets, guard, head, Bytes::new(), body).await;
+    }
     let raw = RawBody::new(body);
     let raw = match guard {
         Some(handle) => raw.into_body_of(handle),
         None => raw.into_body(),
     };
     let mut response = with_head(parts.status, headers, raw);
-    if head.method == Method::HEAD || parts.status == StatusCode::NOT_MODIFIED {
+    if !has_body {
         // It is of the body that is not sent.
         let length = parts.headers.get(CONTENT_LENGTH).cloned();
         response.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));

@@ -88,8 +88,13 @@ async fn relay_whole(
         call.only_begun(&seen);
         return Ok(with_head(status, headers, Body::full(bytes)));
     }
+    let secrets = call.secrets().clone();
     let Ok(call) = call.failed_inside(&seen) else {
-        return Ok(with_head(status, headers, Body::full(bytes)));
+        // An error, though its status does not say so.
+        let text = plain(&headers, &bytes, max).unwrap_or_default();
+        headers.remove(CONTENT_ENCODING);
+        let text = Bytes::from(secrets.redact(&text).into_owned());
+        return Ok(with_head(status, headers, Body::full(text)));
     };
     if !seen.text.is_empty() {
         call.run().record(&EventKind::Piece { text: &seen.text }, Detail::None);

@@ -13,6 +13,7 @@ use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
 use crate::config::StopWith;
+use crate::refused_call::CallRefusal;
 use crate::route::{ApiFamily, RUN_HEADER};
 use crate::run::{NoRun, RunEntry};
 
@@ -69,7 +70,29 @@ pub(super) fn error(
     kind: ErrorKind,
     message: &str,
 ) -> Response<Body> {
-    own(dialect.error(status, kind, message))
+    let response = own(dialect.error(status, kind, message));
+    let reason = match status {
+        // A failure of the upstream is no refusal.
+        _ if kind == ErrorKind::Upstream => return response,
+        StatusCode::PAYMENT_REQUIRED => "not_bounded",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+        StatusCode::TOO_MANY_REQUESTS => "client_share",
+        StatusCode::SERVICE_UNAVAILABLE => "overloaded",
+        _ => "invalid_request",
+    };
+    refusing(response, CallRefusal::new(reason))
+}
+
+/// Marks a response as one that refuses its call.
+pub(super) fn refusing(mut response: Response<Body>, refusal: CallRefusal) -> Response<Body> {
+    response.extensions_mut().insert(refusal);
+    response
+}
+
+/// 429: this client has too much of something, and may try again once it has less.
+pub(super) fn too_many(dialect: &dyn Dialect, message: &str) -> Response<Body> {
+    error(dialect, StatusCode::TOO_MANY_REQUESTS, ErrorKind::Overloaded, message)
 }
 
 /// 503: a client may try again.
@@ -81,13 +104,14 @@ pub(super) fn overloaded(dialect: &dyn Dialect, message: &str) -> Response<Body>
 pub(super) fn no_run(dialect: &dyn Dialect, id: &RunId, why: &NoRun) -> Response<Body> {
     match why {
         NoRun::Full => overloaded(dialect, &why.to_string()),
+        NoRun::FullOfClient => too_many(dialect, &why.to_string()),
         NoRun::ReadError(why) => {
             let text =
                 format!("run `{id}` cannot go on, for what is kept of it cannot be read: {why}");
             let status = StatusCode::INTERNAL_SERVER_ERROR;
             let mut answer = error(dialect, status, ErrorKind::Upstream, &text);
             answer.headers_mut().insert(SHOULD_RETRY_HEADER, HeaderValue::from_static("false"));
-            answer
+            refusing(answer, CallRefusal::new("unreadable_run"))
         }
     }
 }
@@ -115,7 +139,7 @@ pub(super) fn deadlocked(run: &RunEntry, dialect: &dyn Dialect) -> Response<Body
          wait for ever: read those to their end or close them, then ask again; or lower their output caps, so that \
          they hold less"
     );
-    not_admitted(run, dialect, &text)
+    refusing(not_admitted(run, dialect, &text), CallRefusal::new("deadlock"))
 }
 
 fn not_admitted(run: &RunEntry, dialect: &dyn Dialect, message: &str) -> Response<Body> {
@@ -189,7 +213,8 @@ fn stop_response(
     if let Some(id) = header_text(run.id().as_str()) {
         headers.insert(RUN_HEADER, id);
     }
-    response
+    let refusal = run.handle().look(|run| CallRefusal::of_stop(run, signal));
+    refusing(response, refusal)
 }
 
 /// The response to a call that the run has cut; an error if a user cut it. `request` is `None` if it was not parsed.

@@ -14,9 +14,10 @@ use super::context::{CallContext, UpstreamStop};
 use super::drain::ClientPresence;
 use super::parse::ParsedCall;
 use super::quota::used_windows;
-use super::relay::raw_body::RawBody;
+use super::relay::raw_body::{RawBody, error_response};
 use super::relay::{cut, relay};
 use super::respond;
+use super::secrets::Secrets;
 use super::settle::{InFlightCall, SettledCall};
 use super::upstream_response::{WholeBody, error_of, plain, read_error, read_whole, with_head};
 use crate::body::Body;
@@ -124,12 +125,25 @@ impl<'p> Sending<'p> {
             call.entry().report_quota(&window, used);
         }
         let stop = context.stop_of(parsed.route().family, &parts.headers);
-        let mut headers = context.returned(parsed.route().family, parts.headers);
+        let mut headers = context.returned(parsed.route(), parts.headers, call.secrets());
         if let Some(warning) = self.warning(&call).as_deref().and_then(respond::header_text) {
             headers.insert(respond::WARNING_HEADER, warning);
         }
+        let secrets = call.secrets().clone();
         if stop == Some(UpstreamStop::Free) {
             let settled = call.stopped_upstream();
+            if !parts.status.is_success() {
+                return Respond(
+                    self.error_response(
+                        &secrets,
+                        &settled,
+                        (parts.status, headers),
+                        Bytes::new(),
+                        body,
+                    )
+                    .await,
+                );
+            }
             let body = RawBody::new(body).into_body_of(settled.run());
             return Respond(with_head(parts.status, headers, body));
         }
@@ -147,8 +161,10 @@ impl<'p> Sending<'p> {
                 error.billing = ErrorBilling::Charged;
             }
             let settled = call.failed(&error, &CallResponse::default());
-            let body = RawBody::new(body).into_body_of(settled.run());
-            return Respond(with_head(parts.status, headers, body));
+            let head = (parts.status, headers);
+            return Respond(
+                self.error_response(&secrets, &settled, head, Bytes::new(), body).await,
+            );
         }
         let provider = context.provider(parsed.route().family);
         call.negotiation().accepted(context.quirks(), provider, parsed);
@@ -174,9 +190,22 @@ impl<'p> Sending<'p> {
         };
         let text = plain(&headers, &begun, MAX_REFUSAL);
         let error = self.error(status, text.as_deref().unwrap_or_default());
+        let secrets = call.secrets().clone();
         let settled = call.failed(&error, &CallResponse::default());
-        let body = RawBody::after(begun, body).into_body_of(settled.run());
-        with_head(status, headers, body)
+        self.error_response(&secrets, &settled, (status, headers), begun, body).await
+    }
+
+    /// The client's response to an upstream's error.
+    async fn error_response(
+        &self,
+        secrets: &Secrets,
+        settled: &SettledCall,
+        head: (StatusCode, HeaderMap),
+        begun: Bytes,
+        body: UpstreamBody,
+    ) -> Response<Body> {
+        let (dialect, run) = (self.parsed.dialect(), Some(settled.run()));
+        error_response(dialect, secrets, run, head, begun, body).await
     }
 
     /// Reads what an upstream says that may have refused what the gateway added. Nothing is charged for it, and the call
@@ -196,9 +225,10 @@ impl<'p> Sending<'p> {
             Waited::Aborted => return Respond(self.cut(call)),
             Waited::Done(Ok(WholeBody::Complete(bytes))) => bytes,
             Waited::Done(Ok(WholeBody::TooLong(begun))) => {
+                let secrets = call.secrets().clone();
                 let settled = call.failed(&self.error(status, &begun), &CallResponse::default());
-                let body = RawBody::after(begun, body).into_body_of(settled.run());
-                return Respond(with_head(status, headers, body));
+                let head = (status, headers);
+                return Respond(self.error_response(&secrets, &settled, head, begun, body).await);
             }
             Waited::Done(Err(_)) => Bytes::new(),
         };
@@ -211,8 +241,9 @@ impl<'p> Sending<'p> {
             return AttemptOutcome::RetryRequest(call, edits);
         }
         let error = self.error(status, text.as_deref().unwrap_or_default());
-        call.failed(&error, &CallResponse::default());
-        Respond(with_head(status, headers, Body::full(bytes)))
+        let secrets = call.secrets().clone();
+        let settled = call.failed(&error, &CallResponse::default());
+        Respond(self.error_response(&secrets, &settled, (status, headers), bytes, body).await)
     }
 
     /// The error of a response with this status and body.

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::drain::ClientPresence;
 use super::negotiate::{Negotiation, NegotiationStep};
 use super::parse::ParsedCall;
+use super::secrets::Secrets;
 use crate::limits::MAX_TOOL_CALLS;
 use crate::run::{ConversationPermit, ConversationState, RequestIdentity, RunEntry, stop_of};
 
@@ -81,6 +82,7 @@ pub(super) struct InFlightCall {
     terms: CallTerms,
     request: SentRequest,
     negotiation: Negotiation,
+    secrets: Secrets,
     first_text_at: Option<Instant>,
     client: ClientPresence,
     /// Released last.
@@ -148,12 +150,18 @@ impl Drop for Reservation {
 }
 
 impl InFlightCall {
+    /// The secrets of its request.
+    pub(super) const fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
     pub(super) fn new(
         open: OpenCall,
         terms: CallTerms,
         permit: ConversationPermit,
         parsed: &ParsedCall,
         negotiation: Negotiation,
+        secrets: Secrets,
         client: ClientPresence,
     ) -> Box<Self> {
         let reservation = Reservation {
@@ -173,6 +181,7 @@ impl InFlightCall {
             terms,
             request,
             negotiation,
+            secrets,
             first_text_at: None,
             client,
             permit,
@@ -321,6 +330,7 @@ impl InFlightCall {
     ) -> Result<Box<Self>, SettledCall> {
         let Some(words) = seen.error.as_deref() else { return Ok(self) };
         let billing = self.terms.inner_error;
+        let words = self.secrets.redact_words(words);
         let error = ModelError { billing, ..ModelError::new(ModelErrorKind::Unavailable, words) };
         Err(self.failed(&error, seen))
     }

@@ -1,6 +1,9 @@
-//! The upstreams' own keys.
+//! Keys: those that the gateway issues, and the upstreams' own.
 
 use std::fmt;
+use std::str::FromStr;
+
+use endstop_runtime::store::{RunId, RunIdError};
 
 /// A key. It has no `Display`, and its `Debug` does not show it.
 ///
@@ -28,6 +31,81 @@ impl Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[key]")
+    }
+}
+
+/// The runs of a key that the gateway has issued.
+///
+/// ```
+/// use endstop_gateway::KeyRuns;
+/// use endstop_runtime::store::RunId;
+///
+/// let one: KeyRuns = "build-1".parse()?;
+/// assert_eq!(one, KeyRuns::from(RunId::parse("build-1")?));
+/// let many: KeyRuns = "alice-*".parse()?;
+/// assert!(many.has(&RunId::parse("alice-17")?));
+/// assert!(!many.has(&RunId::parse("alice-")?) && !many.has(&RunId::parse("bob-1")?));
+/// # Ok::<(), endstop_runtime::store::RunIdError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyRuns {
+    /// One run, whatever a request says.
+    One(RunId),
+    /// Every run whose id is longer than this text and begins with it. A request names its run.
+    Under(String),
+}
+
+impl KeyRuns {
+    /// Whether a run is one of them.
+    #[must_use]
+    pub fn has(&self, run: &RunId) -> bool {
+        match self {
+            Self::One(own) => own == run,
+            Self::Under(prefix) => {
+                run.as_str().strip_prefix(prefix.as_str()).is_some_and(|rest| !rest.is_empty())
+            }
+        }
+    }
+
+    /// Returns the runs among these to which a run belongs: if several have it, those that say most of its name.
+    pub(crate) fn owner<'k>(keys: &'k [(Key, Self)], run: &RunId) -> Option<&'k Self> {
+        let all = keys.iter().map(|(_, runs)| runs).filter(|runs| runs.has(run));
+        all.max_by_key(|runs| match runs {
+            Self::One(_) => usize::MAX,
+            Self::Under(prefix) => prefix.len(),
+        })
+    }
+}
+
+impl From<RunId> for KeyRuns {
+    fn from(run: RunId) -> Self {
+        Self::One(run)
+    }
+}
+
+impl FromStr for KeyRuns {
+    type Err = RunIdError;
+
+    /// Reads the id of a run, or with a `*` after it the beginning of the ids of many. `*` alone stands for all.
+    ///
+    /// # Errors
+    /// If it cannot be an id, or the beginning of one.
+    fn from_str(text: &str) -> Result<Self, RunIdError> {
+        match text.strip_suffix('*') {
+            None => Ok(Self::One(RunId::parse(text)?)),
+            Some("") => Ok(Self::Under(String::new())),
+            Some(prefix) => Ok(Self::Under(String::from(RunId::parse(prefix)?))),
+        }
+    }
+}
+
+impl fmt::Display for KeyRuns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(run) => run.fmt(f),
+            Self::Under(prefix) => write!(f, "{prefix}*"),
+        }
     }
 }
 

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::hint::black_box;
 
-use endstop_runtime::store::RunId;
-use http::header::{AUTHORIZATION, COOKIE};
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::ApiFamily;
-use crate::config::{Runs, UpstreamKeys};
+use crate::config::{Key, Runs, UpstreamKeys};
 
 const ANTHROPIC: HeaderName = HeaderName::from_static("x-api-key");
 const AZURE: HeaderName = HeaderName::from_static("api-key");
@@ -27,8 +26,8 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// The run of an issued key, if the request has one.
-pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> Option<RunId> {
+/// The issued key that the request has, by its place among them.
+pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> Option<usize> {
     let Runs::Many { keys, .. } = runs else { return None };
     if keys.is_empty() {
         return None;
@@ -43,10 +42,10 @@ pub(super) fn issued(runs: &Runs, headers: &HeaderMap, query: Option<&str>) -> O
     ];
     let mut found = None;
     // All are compared, whatever is found.
-    for (key, run) in keys {
+    for (place, (key, _)) in keys.iter().enumerate() {
         for sent in sent.iter().flatten() {
             if is_same(key.expose().as_bytes(), sent) && !key.expose().is_empty() {
-                found = Some(run.clone());
+                found = Some(place);
             }
         }
     }
@@ -82,19 +81,78 @@ fn unescaped(text: &str) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// The query that goes to the upstream: an issued key in it does not.
-pub(super) fn strip_query(query: &str, has_issued_key: bool) -> Option<Cow<'_, str>> {
-    if !has_issued_key {
-        return Some(Cow::Borrowed(query));
-    }
-    let kept: Vec<&str> = query.split('&').filter(|pair| key_of_pair(pair).is_none()).collect();
+/// Names of parameters of a URL that are keys.
+const SECRET_PARAMETERS: &[&str] = &[
+    "key",
+    "api_key",
+    "api-key",
+    "apikey",
+    "access_token",
+    "auth_token",
+    "token",
+    "sig",
+    "signature",
+    "client_secret",
+    "password",
+    "x-api-key",
+    "x-goog-api-key",
+    "x-goog-signature",
+    "x-amz-signature",
+    "x-amz-security-token",
+];
+
+/// Parts of the names of headers that carry keys: gateways and clouds use other names.
+const SECRET_HEADERS: &[&str] =
+    &["key", "token", "secret", "auth", "cookie", "password", "credential", "signature"];
+
+/// Headers that only look like one of these.
+const PLAIN_HEADERS: &[&str] = &["idempotency-key", "x-idempotency-key", "sec-websocket-key"];
+
+/// Whether a parameter of a URL is a key, by its name.
+pub(crate) fn is_secret_parameter(name: &[u8]) -> bool {
+    SECRET_PARAMETERS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Whether a header of a request carries a key, by its name.
+pub(crate) fn is_secret_header(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    SECRET_HEADERS.iter().any(|part| name.contains(part)) && !PLAIN_HEADERS.contains(&name)
+}
+
+/// The values of a query that are keys, without escapes.
+pub(crate) fn secrets_of_query(query: &str) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    query.split('&').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        is_secret_parameter(&unescaped(name)).then(|| unescaped(value))
+    })
+}
+
+/// The query that goes to the upstream: with an issued key, nothing that is a key.
+pub(super) fn strip_query<'q>(query: &'q str, issued: Option<&Key>) -> Option<Cow<'q, str>> {
+    let Some(issued) = issued else { return Some(Cow::Borrowed(query)) };
+    let is_kept = |pair: &&str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        !is_secret_parameter(&unescaped(name)) && !has(&unescaped(value), issued)
+    };
+    let kept: Vec<&str> = query.split('&').filter(is_kept).collect();
     (!kept.is_empty()).then(|| Cow::Owned(kept.join("&")))
 }
 
-/// Takes out every key that a client can send, and what belongs to an account of its own.
-pub(crate) fn strip(headers: &mut HeaderMap) {
-    let of_account = ["openai-organization", "openai-project"].map(HeaderName::from_static);
-    for name in [AUTHORIZATION, ANTHROPIC, AZURE, GEMINI, COOKIE].into_iter().chain(of_account) {
+/// Whether a key is in a value.
+fn has(value: &[u8], key: &Key) -> bool {
+    !key.expose().is_empty() && memchr::memmem::find(value, key.expose().as_bytes()).is_some()
+}
+
+/// Takes out every key that a client can send, the issued one wherever it stands, and what belongs to an account of its own.
+pub(crate) fn strip(headers: &mut HeaderMap, issued: &Key) {
+    let is_of_account =
+        |name: &HeaderName| matches!(name.as_str(), "openai-organization" | "openai-project");
+    let is_stripped = |(name, value): &(&HeaderName, &HeaderValue)| {
+        is_secret_header(name) || is_of_account(name) || has(value.as_bytes(), issued)
+    };
+    let stripped: Vec<HeaderName> =
+        headers.iter().filter(is_stripped).map(|(name, _)| name.clone()).collect();
+    for name in stripped {
         headers.remove(name);
     }
 }

@@ -19,7 +19,7 @@ fn one() -> Config {
 }
 
 fn many(unnamed: Unnamed) -> Config {
-    let keys = vec![(Key::new("issued-1"), RunId::parse("keyed").unwrap())];
+    let keys = vec![(Key::new("issued-1"), RunId::parse("keyed").unwrap().into())];
     config(Runs::Many { unnamed, keys })
 }
 
@@ -171,7 +171,7 @@ fn headers_and_keys_name_runs_where_the_path_does_not() {
     let gate = many(Unnamed::Refuse);
     let run = |pairs: &[(&'static str, &str)]| {
         post(&gate, "/v1/messages", pairs)
-            .map(|found| (found.run.to_string(), found.has_issued_key))
+            .map(|found| (found.run.to_string(), found.has_issued_key()))
     };
     let of = |name: &str, issued| Ok((name.to_owned(), issued));
     assert_eq!(run(&[("x-endstop-run", "h")]), of("h", false));

@@ -14,7 +14,6 @@ use endstop_core::policy::Action;
 use endstop_llm::{CallRequest, Thread};
 use endstop_runtime::RunHandle;
 use endstop_runtime::observe::Detail;
-use endstop_runtime::store::RunId;
 
 use super::conversation::{Conversation, ConversationKind, ConversationStep, stop_of};
 use super::conversation_memory::MessageDigests;
@@ -234,8 +233,7 @@ impl ConversationSet {
             return Err(ChildRefused);
         }
         self.begun = self.begun.saturating_add(1);
-        let of_parent = parent.info().id.as_str();
-        let id = RunId::parse(&format!("{of_parent}.{}", self.begun)).map_err(|_| ChildRefused)?;
+        let id = parent.info().id.child(self.begun).map_err(|_| ChildRefused)?;
         let policy = self.child_policy.clone().ok_or(ChildRefused)?;
         let child = parent.child(id, agent, policy);
         child.begin();

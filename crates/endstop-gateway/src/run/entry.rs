@@ -24,9 +24,11 @@ use super::counters::{Counts, RunCounters};
 use super::deadlock::{CallTraffic, ReadProgress, WaitingCall};
 use super::pause::Pause;
 use super::quotas::Quotas;
+use super::registry::RunOrigin;
 use super::response_history::ResponseHistory;
 use super::run_log::{OpenLogError, RunLogDir, RunLogFile};
 use super::unknown_fields::UnknownFields;
+use crate::client::{ClientId, ClientShare};
 use crate::config::Config;
 
 /// One run.
@@ -48,6 +50,7 @@ pub(crate) struct RunEntry {
     /// Somebody has paused it, approved a rule or set a signal.
     is_controlled: AtomicBool,
     last_used: AtomicU64,
+    share: Option<ClientShare>,
 }
 
 /// How easily a run can be forgotten; see [`RunEntry::eviction`].
@@ -69,15 +72,14 @@ impl RunEntry {
         id: RunId,
         config: &Config,
         logs: Option<&RunLogDir>,
-        model: &str,
-        provider: &str,
+        origin: RunOrigin<'_>,
     ) -> Result<Self, OpenLogError> {
         let mut info = RunInfo {
             id,
             parent: None,
             agent: "main".to_owned(),
-            model: model.to_owned(),
-            provider: provider.to_owned(),
+            model: origin.model.to_owned(),
+            provider: origin.provider.to_owned(),
             depth: 0,
             is_resumed: false,
         };
@@ -115,6 +117,7 @@ impl RunEntry {
             is_end_reported: AtomicBool::new(false),
             is_controlled: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
+            share: None,
         })
     }
 
@@ -128,6 +131,16 @@ impl RunEntry {
 
     pub(crate) const fn quotas(&self) -> &Quotas {
         &self.quotas
+    }
+
+    /// The run, counted in the share of the client that has begun it as long as it is in memory.
+    pub(super) fn of_client(self, share: Option<ClientShare>) -> Self {
+        Self { share, ..self }
+    }
+
+    /// The client in whose share it counts.
+    pub(super) fn client(&self) -> Option<ClientId> {
+        self.share.as_ref().map(ClientShare::client)
     }
 
     pub(crate) const fn handle(&self) -> &RunHandle {

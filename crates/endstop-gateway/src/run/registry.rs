@@ -12,7 +12,8 @@ use thiserror::Error;
 
 use super::entry::{Eviction, RunEntry};
 use super::run_log::{OpenLogError, RunLogDir};
-use crate::config::{Config, Key, Runs};
+use crate::client::{ClientId, ClientShare, Shares};
+use crate::config::{Config, Key, KeyRuns, Runs};
 use crate::limits::{MAX_LISTED, STOPPED_PER_RUN};
 
 /// Every known run.
@@ -27,6 +28,19 @@ pub(crate) struct Registry {
     stopped: Mutex<HashMap<RunId, StopSignal>>,
     /// Counts uses, to know the longest idle.
     uses: AtomicU64,
+    /// The runs in memory that each client has begun.
+    shares: Arc<Shares>,
+}
+
+/// The call that begins a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunOrigin<'o> {
+    /// The model that it asks for.
+    pub(crate) model: &'o str,
+    /// The provider that it goes to.
+    pub(crate) provider: &'o str,
+    /// The client whose share it counts in, if clients are distinguished.
+    pub(crate) client: Option<ClientId>,
 }
 
 /// Why there is no run for a call.
@@ -35,6 +49,9 @@ pub(crate) enum NoRun {
     /// There are too many, and none of them can be forgotten.
     #[error("there are too many runs, and those that have not ended are not forgotten")]
     Full,
+    /// The client has too many, and none of them can be evicted.
+    #[error("too many runs of this client have not ended")]
+    FullOfClient,
     /// Its log cannot be read. Its spend is not known, so it does not begin anew.
     #[error("{0}")]
     ReadError(OpenLogError),
@@ -54,6 +71,7 @@ impl Registry {
             runs: Mutex::default(),
             stopped: Mutex::default(),
             uses: AtomicU64::new(0),
+            shares: Arc::default(),
         };
         if registry.logs.is_none() {
             return registry.read_back();
@@ -68,7 +86,8 @@ impl Registry {
             budget.charge(logs.spent(&config.program)?);
         }
         if let Runs::One(id) = &config.runs {
-            let entry = RunEntry::open(id.clone(), config, self.logs.as_ref(), "", "")?;
+            let entry =
+                RunEntry::open(id.clone(), config, self.logs.as_ref(), RunOrigin::default())?;
             self.runs().insert(id.clone(), Arc::new(entry));
         }
         Ok(self)
@@ -120,7 +139,7 @@ impl Registry {
         let is_kept = || self.logs.as_ref().is_some_and(|logs| logs.has(id));
         match self.get(id) {
             Some(entry) => Ok(Some(entry)),
-            None if is_kept() => self.take(id, "", "").await.map(Some),
+            None if is_kept() => self.take(id, RunOrigin::default()).await.map(Some),
             None => Ok(None),
         }
     }
@@ -129,19 +148,21 @@ impl Registry {
     pub(crate) async fn take(
         self: &Arc<Self>,
         id: &RunId,
-        model: &str,
-        provider: &str,
+        origin: RunOrigin<'_>,
     ) -> Result<Arc<RunEntry>, NoRun> {
         if let Some(entry) = self.used(id) {
             return Ok(entry);
         }
         if self.logs.is_none() {
-            return self.get_or_begin(id, model, provider);
+            return self.get_or_begin(id, origin);
         }
+        let RunOrigin { model, provider, client } = origin;
         let (registry, id) = (Arc::clone(self), id.clone());
         let (model, provider) = (model.to_owned(), provider.to_owned());
-        let opening =
-            tokio::task::spawn_blocking(move || registry.get_or_begin(&id, &model, &provider));
+        let opening = tokio::task::spawn_blocking(move || {
+            let origin = RunOrigin { model: &model, provider: &provider, client };
+            registry.get_or_begin(&id, origin)
+        });
         opening.await.unwrap_or_else(|error| Err(NoRun::ReadError(error.into())))
     }
 
@@ -149,17 +170,17 @@ impl Registry {
     pub(crate) fn get_or_begin(
         &self,
         id: &RunId,
-        model: &str,
-        provider: &str,
+        origin: RunOrigin<'_>,
     ) -> Result<Arc<RunEntry>, NoRun> {
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = self.used(id) {
             return Ok(entry);
         }
+        let share = origin.client.map(|client| self.share(id, client)).transpose()?;
         self.make_room(id)?;
         let logs = self.logs.as_ref();
-        let entry = RunEntry::open(id.clone(), &self.config, logs, model, provider);
-        let entry = Arc::new(entry.map_err(NoRun::ReadError)?);
+        let entry = RunEntry::open(id.clone(), &self.config, logs, origin);
+        let entry = Arc::new(entry.map_err(NoRun::ReadError)?.of_client(share));
         let stopped = self.stopped().remove(id);
         if let Some(signal) = stopped {
             entry.stop_again(&signal);
@@ -212,15 +233,29 @@ impl Registry {
         Some(entry)
     }
 
+    /// Returns a client's share for one more run. Evicts one of its runs if it has too many.
+    fn share(&self, id: &RunId, client: ClientId) -> Result<ClientShare, NoRun> {
+        let max = self.config.bounds.runs_per_client.max(1);
+        if let Some(share) = self.shares.take(client, max) {
+            return Ok(share);
+        }
+        self.forget_one(id, Some(client))?;
+        self.shares.take(client, max).ok_or(NoRun::FullOfClient)
+    }
+
     /// Forgets a run if there are too many.
     fn make_room(&self, id: &RunId) -> Result<(), NoRun> {
+        let is_full = self.runs().len() >= self.config.bounds.runs.max(1);
+        if is_full { self.forget_one(id, None) } else { Ok(()) }
+    }
+
+    /// Forgets a run for the one with this id, among those of one client or of all.
+    fn forget_one(&self, id: &RunId, of: Option<ClientId>) -> Result<(), NoRun> {
         let forgotten = {
             let mut runs = self.runs();
-            if runs.len() < self.config.bounds.runs.max(1) {
-                return Ok(());
-            }
             let most = self.config.bounds.runs.saturating_mul(STOPPED_PER_RUN);
             let room = Room {
+                of,
                 keys: match &self.config.runs {
                     Runs::One(_) => &[],
                     Runs::Many { keys, .. } => keys,
@@ -232,7 +267,8 @@ impl Registry {
                 },
             };
             loop {
-                let idle = longest_idle(&runs, room).ok_or(NoRun::Full)?;
+                let full = if of.is_some() { NoRun::FullOfClient } else { NoRun::Full };
+                let idle = longest_idle(&runs, room).ok_or(full)?;
                 // One that cannot be written is not among the idle from here on.
                 if runs.get(&idle).is_some_and(|entry| entry.is_log_written()) {
                     break runs.remove(&idle);
@@ -253,8 +289,10 @@ impl Registry {
 /// Which runs that are not stored may be forgotten.
 #[derive(Clone, Copy)]
 struct Room<'c> {
-    /// The runs of issued keys never.
-    keys: &'c [(Key, RunId)],
+    /// Only those of this client.
+    of: Option<ClientId>,
+    /// Those that are the only run of an issued key never.
+    keys: &'c [(Key, KeyRuns)],
     /// Those that were stopped, as long as it can be remembered that they were.
     for_stopped: bool,
 }
@@ -264,11 +302,13 @@ struct Room<'c> {
 /// ended is forgotten only if it is stored.
 fn longest_idle(runs: &HashMap<RunId, Arc<RunEntry>>, room: Room<'_>) -> Option<RunId> {
     let rank = |id: &RunId, run: &RunEntry| {
-        if run.has_log_problem() {
+        if run.has_log_problem() || room.of.is_some() && run.client() != room.of {
             return None;
         }
         let is_stored = run.is_stored();
-        if !is_stored && room.keys.iter().any(|(_, of_key)| of_key == id) {
+        if !is_stored
+            && room.keys.iter().any(|(_, runs)| matches!(runs, KeyRuns::One(own) if own == id))
+        {
             return None;
         }
         match run.eviction() {

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 use super::framing::Framing;
@@ -18,15 +17,15 @@ const SPOILT: &[u8] = b"\0";
 /// A socket that HTTP is parsed from. A request with ambiguous framing is not passed on to its end; the stream ends
 /// there.
 #[derive(Debug)]
-pub(super) struct Guarded {
-    stream: TcpStream,
+pub(super) struct Guarded<S> {
+    stream: S,
     framing: Framing,
     is_broken: bool,
     linger: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
-impl Guarded {
-    pub(super) fn new(stream: TcpStream, max_head: usize) -> Self {
+impl<S: AsyncRead + Unpin> Guarded<S> {
+    pub(super) fn new(stream: S, max_head: usize) -> Self {
         Self { stream, framing: Framing::new(max_head), is_broken: false, linger: None }
     }
 
@@ -48,7 +47,7 @@ impl Guarded {
     }
 }
 
-impl AsyncRead for Guarded {
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -71,7 +70,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -310,3 +310,41 @@ async fn more_connections_than_the_bound_wait() {
     drop(first);
     assert!(tokio::time::timeout(NET, second.read(&mut space)).await.unwrap().unwrap() > 0);
 }
+
+/// A listener whose first connections come from one address, and the rest from another.
+struct FromElsewhere(TcpListener, std::sync::atomic::AtomicUsize);
+
+impl Accept for FromElsewhere {
+    type Stream = TcpStream;
+
+    async fn accept(&self) -> io::Result<(TcpStream, PeerInfo)> {
+        let (stream, _) = self.0.accept().await?;
+        let number = self.1.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let address = if number < 3 { [192, 0, 2, 1] } else { [192, 0, 2, 2] };
+        Ok((stream, PeerInfo::at((address, 1).into())))
+    }
+}
+
+#[tokio::test]
+async fn an_address_has_its_share_of_connections_and_others_go_on() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let bounds = Bounds { connections: 9, connections_per_client: 2, ..Bounds::default() };
+    let handler = |_, _| async { Response::new(Body::empty()) };
+    let stop = CancelToken::new();
+    let listener = FromElsewhere(listener, Default::default());
+    let server = tokio::spawn(serve(listener, bounds, handler, stop.clone()));
+    let mut connections = Vec::new();
+    for _ in 0..4 {
+        connections.push(TcpStream::connect(addr).await.unwrap());
+    }
+    for (number, stream) in connections.iter_mut().enumerate() {
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let mut begin = [0; 12];
+        let read = tokio::time::timeout(NET, stream.read_exact(&mut begin)).await.unwrap();
+        assert_eq!(read.is_ok(), number != 2, "{number}: {read:?}");
+    }
+    drop(connections);
+    stop.cancel(StopSignal::new(StopReason::StopRequested), Urgency::Now);
+    server.await.unwrap();
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use endstop_core::run::Status;
 use endstop_core::units::Money;
-use endstop_gateway::{Gateway, Key, PauseLimit};
+use endstop_gateway::{Gateway, PauseLimit};
 use endstop_runtime::RunEnvironment;
 use endstop_runtime::ledger::{Budget, Limits};
 use futures_util::future::join;
@@ -55,7 +55,7 @@ async fn control_api() {
     let rules = "[stop]\nlimit = \"steps >= 9\"\nreview = 'signal(\"review\")'\n\
                  [pause]\nask = \"cost >= $0.00002\"\n";
     let mut config = config(rules, upstream.addr);
-    config.control_token = Some(Key::new("control-1"));
+    config.control = controlled();
     config.pause = PauseLimit(Duration::from_secs(60));
     let gateway = Gateway::start(config).await.unwrap();
     let mut log = Log { gateway: &gateway, text: String::new() };
@@ -108,7 +108,7 @@ async fn control_api_that_ends_a_run() {
     let mut text = String::new();
     for act in ["cancel", "kill"] {
         let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
-        config.control_token = Some(Key::new("control-1"));
+        config.control = controlled();
         let gateway = Gateway::start(config).await.unwrap();
         let mut log = Log { gateway: &gateway, text: String::new() };
         let path = format!("{RUNS}/{RUN}/{act}");
@@ -127,7 +127,7 @@ async fn control_api_of_the_total() {
     let mut text = String::new();
     for dollars in [None, Some("0.50")] {
         let mut config = config("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr);
-        config.control_token = Some(Key::new("control-1"));
+        config.control = controlled();
         let cost = dollars.map(|dollars| dollars.parse::<Money>().unwrap());
         let budget = cost.map(|_| Budget::root(Limits { cost, ..Limits::unlimited() }));
         config.environment = RunEnvironment { budget, ..RunEnvironment::default() };

@@ -8,7 +8,7 @@ use endstop_core::Program;
 use endstop_core::policy::Policy;
 use endstop_core::probe::Probes;
 use endstop_core::run::Status;
-use endstop_gateway::{Config, Gateway, PauseLimit, Runs, Upstreams};
+use endstop_gateway::{Config, Control, Gateway, Key, PauseLimit, Runs, Upstreams};
 use endstop_runtime::store::RunId;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -31,6 +31,12 @@ pub(crate) fn config(policy: &str, upstream: SocketAddr) -> Config {
         default_output: 1_000,
         ..Config::new(upstreams, program, Runs::One(id()))
     }
+}
+
+/// A control API on a free port, with the token `control-1`.
+pub(crate) fn controlled() -> Control {
+    let listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    Control { listen, token: Some(Key::new("control-1")), ..Control::default() }
 }
 
 pub(crate) async fn gateway(policy: &str, upstream: &Fake) -> Gateway {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use endstop_core::run::Status;
-use endstop_gateway::{Gateway, Key, PauseLimit};
+use endstop_gateway::{Gateway, PauseLimit};
 use futures_util::future::join;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -20,9 +20,9 @@ async fn repeating() -> Fake {
     Fake::start(|_, n| answer("200 OK", &reply_call(&format!("call_{n}"), "look", "{}"))).await
 }
 
-async fn controlled(upstream: &Fake, limit: Duration) -> Gateway {
+async fn gateway_with_limit(upstream: &Fake, limit: Duration) -> Gateway {
     let mut config = config(POLICY, upstream.addr);
-    config.control_token = Some(Key::new("control-1"));
+    config.control = controlled();
     config.pause = PauseLimit(limit);
     Gateway::start(config).await.unwrap()
 }
@@ -34,7 +34,7 @@ fn command(name: &str) -> String {
 #[tokio::test]
 async fn a_call_waits_while_its_run_is_paused_from_outside() {
     let upstream = repeating().await;
-    let gateway = controlled(&upstream, Duration::from_secs(60)).await;
+    let gateway = gateway_with_limit(&upstream, Duration::from_secs(60)).await;
     let mut agent = Agent::new("Look.");
     assert!(agent.take(&chat(&gateway, &agent.request()).await, "nothing"));
     let lunch = json!({ "by": "ann", "message": "lunch" }).to_string();
@@ -72,7 +72,7 @@ async fn a_call_in_flight_ends_as_usual_and_a_call_that_waits_too_long_may_come_
         _ => answer("200 OK", &reply_text("Done.")),
     })
     .await;
-    let gateway = controlled(&upstream, Duration::from_millis(30)).await;
+    let gateway = gateway_with_limit(&upstream, Duration::from_millis(30)).await;
     let mut agent = Agent::new("Look.");
     let pausing = async {
         until("it is there", || upstream.calls() == 1).await;
@@ -94,7 +94,7 @@ async fn a_call_in_flight_ends_as_usual_and_a_call_that_waits_too_long_may_come_
 #[tokio::test]
 async fn sub_agents_of_a_paused_run_wait_too_and_go_on_with_it() {
     let upstream = repeating().await;
-    let gateway = controlled(&upstream, Duration::from_secs(60)).await;
+    let gateway = gateway_with_limit(&upstream, Duration::from_secs(60)).await;
     let helper = "/r/helper/v1/chat/completions";
     let mut child = Agent::new("Look there.");
     assert!(child.take(&post(&gateway, helper, &child.request()).await, "nothing"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use endstop_core::run::Status;
 use endstop_core::units::Money;
-use endstop_gateway::{Config, Gateway, Key, Runs, StartError, Unnamed};
+use endstop_gateway::{Config, Gateway, Runs, StartError, Unnamed};
 use endstop_runtime::RunEnvironment;
 use endstop_runtime::cancel::{FileKillSwitch, Urgency};
 use endstop_runtime::ledger::{Budget, Limits};
@@ -203,7 +203,7 @@ async fn kept_runs_are_listed_and_told_as_they_were() {
     let keep = directory("listed");
     let make = || {
         let mut config = many("[stop]\nlimit = \"steps >= 9\"\n", upstream.addr, &keep);
-        config.control_token = Some(Key::new("control-1"));
+        config.control = controlled();
         config
     };
     let runs = "/endstop/v1/runs";

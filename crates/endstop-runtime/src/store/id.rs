@@ -1,15 +1,21 @@
 //! The names of runs in a store.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use thiserror::Error;
 
-use crate::limits::MAX_RUN_ID_BYTES;
+use crate::limits::{MAX_CHILD_ID_BYTES, MAX_RUN_ID_BYTES};
+
+/// Comes before the number of a child. No name of a run has it, and a shell takes it for itself only at the beginning of a word.
+const CHILD: char = '~';
 
 /// The id of a run: 1 to [`MAX_RUN_ID_BYTES`] of `A-Z a-z 0-9 . _ -`, and neither `.` nor `..`, so that it
-/// is a safe file name and needs no quoting in a shell.
+/// is a safe file name and needs no quoting in a shell. The id of a child that a gateway begins has a `~` ([`RunId::child`]), so
+/// that no run can be named like it.
 ///
 /// ```
 /// use endstop_runtime::store::RunId;
@@ -20,8 +26,8 @@ use crate::limits::MAX_RUN_ID_BYTES;
 /// assert!(RunId::parse("../secrets").is_err());
 /// # Ok::<(), endstop_runtime::store::RunIdError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(into = "String")]
 pub struct RunId(String);
 
 impl RunId {
@@ -50,6 +56,30 @@ impl RunId {
             return Err(RunIdError::Directory);
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// The id of the child with this number: `RUN~NUMBER`. No run has such an id by its name, because [`RunId::parse`] does not
+    /// take it.
+    ///
+    /// # Errors
+    ///
+    /// If it is longer than [`MAX_CHILD_ID_BYTES`].
+    ///
+    /// ```
+    /// use endstop_runtime::store::RunId;
+    ///
+    /// let child = RunId::parse("nightly-17")?.child(2)?;
+    /// assert_eq!(child.as_str(), "nightly-17~2");
+    /// assert_eq!(child.child(3)?.as_str(), "nightly-17~2~3");
+    /// assert!(RunId::parse(child.as_str()).is_err());
+    /// # Ok::<(), endstop_runtime::store::RunIdError>(())
+    /// ```
+    pub fn child(&self, number: u64) -> Result<Self, RunIdError> {
+        let text = format!("{self}{CHILD}{number}");
+        match text.len() {
+            0..=MAX_CHILD_ID_BYTES => Ok(Self(text)),
+            bytes => Err(RunIdError::TooLong { bytes }),
+        }
     }
 
     /// The text.
@@ -98,6 +128,21 @@ impl TryFrom<String> for RunId {
     }
 }
 
+impl<'de> Deserialize<'de> for RunId {
+    /// Reads the id of a run, or of a child.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let mut parts = text.split(CHILD);
+        let root = parts.next().unwrap_or_default();
+        let mut id = Self::parse(root).map_err(D::Error::custom)?;
+        for part in parts {
+            let number = part.parse::<u64>().map_err(D::Error::custom)?;
+            id = id.child(number).map_err(D::Error::custom)?;
+        }
+        Ok(id)
+    }
+}
+
 impl From<RunId> for String {
     fn from(id: RunId) -> Self {
         id.0
@@ -111,7 +156,7 @@ pub enum RunIdError {
     /// There is no text.
     #[error("a run id cannot be empty")]
     Empty,
-    /// It is longer than [`MAX_RUN_ID_BYTES`].
+    /// It is longer than [`MAX_RUN_ID_BYTES`], or [`MAX_CHILD_ID_BYTES`] for a child.
     #[error("a run id has at most {MAX_RUN_ID_BYTES} characters, and this one has {bytes} bytes")]
     TooLong {
         /// Its length in bytes.
@@ -166,6 +211,27 @@ mod tests {
         let id: RunId = serde_json::from_str("\"a-1\"").unwrap();
         assert_eq!(serde_json::to_string(&id).unwrap(), "\"a-1\"");
         assert!(serde_json::from_str::<RunId>("\"../a\"").is_err());
+    }
+
+    #[test]
+    fn a_child_has_an_id_that_no_run_can_have() {
+        let run = RunId::parse("a").unwrap();
+        let child = run.child(1).unwrap().child(20).unwrap();
+        assert_eq!(child.as_str(), "a~1~20");
+        assert_eq!(RunId::parse(child.as_str()), Err(RunIdError::Character { found: '~' }));
+        let json = serde_json::to_string(&child).unwrap();
+        assert_eq!(serde_json::from_str::<RunId>(&json).unwrap(), child);
+        for wrong in ["a~", "a~x", "~1", "a~1~", "a~-1", "a~1/2"] {
+            assert!(serde_json::from_str::<RunId>(&format!("{wrong:?}")).is_err(), "{wrong}");
+        }
+        let longest = RunId::parse(&"x".repeat(MAX_RUN_ID_BYTES)).unwrap();
+        let mut deep = longest.child(1);
+        for _ in 0..8 {
+            deep = deep.and_then(|id| id.child(99_999));
+        }
+        assert_eq!(deep.unwrap().as_str().len(), MAX_RUN_ID_BYTES + 2 + 8 * 6);
+        let too_deep = (0..20).try_fold(longest, |id, _| id.child(u64::MAX));
+        assert!(matches!(too_deep, Err(RunIdError::TooLong { .. })));
     }
 
     #[test]

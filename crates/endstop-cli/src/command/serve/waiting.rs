@@ -59,7 +59,7 @@ impl Observer for Waiting {
                     trip::pausing(&record).map(|rule| clean(&trip::why(rule))).collect();
                 let how = match self.is_controlled {
                     true => format!("; POST /endstop/v1/runs/{}/approve lets it go on", info.id),
-                    false => "; with --control-token-env it could be approved".to_owned(),
+                    false => "; with --control it could be approved".to_owned(),
                 };
                 let how = if self.as_json { String::new() } else { how };
                 self.tell("paused", &info.id, &format!("{}{how}", rules.join("; ")));

@@ -1,20 +1,29 @@
 //! Responses that pass unread. What cuts their run cuts them, whether their clients read them or not.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use endstop_runtime::{CancelOn, RunHandle};
+use endstop_llm::{Dialect, ErrorKind};
+use endstop_runtime::{CancelOn, RunHandle, Waited};
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, Response, StatusCode};
 use tokio::task::AbortHandle;
 
 use crate::body::{Body, BodyError, BodyPart, BodySource};
+use crate::call::respond;
+use crate::call::secrets::{Redactor, Secrets};
+use crate::call::upstream_response::{plain, read_error, with_head};
+use crate::limits::MAX_REFUSAL;
 use crate::upstream::UpstreamBody;
 
 /// A response that passes unread.
 pub(in crate::call) struct RawBody {
     begun: Bytes,
     upstream: UpstreamBody,
+    /// Replaces the secrets of an error.
+    redactor: Option<Redactor>,
 }
 
 impl RawBody {
@@ -24,11 +33,23 @@ impl RawBody {
 
     /// Like [`RawBody::new`], after the part that was read already.
     pub(in crate::call) const fn after(begun: Bytes, upstream: UpstreamBody) -> Self {
-        Self { begun, upstream }
+        Self { begun, upstream, redactor: None }
+    }
+
+    /// The body without these secrets. It must not be encoded.
+    pub(in crate::call) fn without(self, secrets: &Secrets) -> Self {
+        Self { redactor: Some(secrets.redactor()), ..self }
     }
 
     /// Returns the body, with its length if the upstream sent it.
-    pub(in crate::call) fn into_body(self) -> Body {
+    pub(in crate::call) fn into_body(mut self) -> Body {
+        let is_whole =
+            self.upstream.is_end() && self.upstream.remaining().is_none_or(|left| left == 0);
+        if let Some(redactor) = self.redactor.as_mut().filter(|_| is_whole) {
+            let mut whole = redactor.push(&self.begun);
+            whole.extend_from_slice(&redactor.finish());
+            return Body::full(whole.into());
+        }
         let length = self.length();
         sized(self, length)
     }
@@ -36,7 +57,7 @@ impl RawBody {
     /// Like [`RawBody::into_body`], until the run is cut or a time limit stops it. The connection is closed then without
     /// the mark of a proper end.
     pub(in crate::call) fn into_body_of(self, run: &RunHandle) -> Body {
-        if self.upstream.is_end() {
+        if self.upstream.is_end() && self.upstream.remaining().is_none_or(|left| left == 0) {
             return self.into_body();
         }
         let length = self.length();
@@ -44,6 +65,9 @@ impl RawBody {
     }
 
     fn length(&self) -> Option<u64> {
+        if self.redactor.is_some() {
+            return None;
+        }
         let begun = u64::try_from(self.begun.len()).unwrap_or(u64::MAX);
         self.upstream.remaining().map(|left| left.saturating_add(begun))
     }
@@ -58,15 +82,83 @@ fn sized(source: impl BodySource + Send + 'static, length: Option<u64>) -> Body 
 
 impl BodySource for RawBody {
     fn poll_data(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> BodyPart {
-        if !self.begun.is_empty() {
-            return Poll::Ready(Some(Ok(std::mem::take(&mut self.begun))));
+        let this = &mut *self;
+        loop {
+            let part = if this.begun.is_empty() {
+                let part = ready!(this.upstream.poll_data(cx));
+                part.map(|part| part.map_err(BodyError::from))
+            } else {
+                Some(Ok(std::mem::take(&mut this.begun)))
+            };
+            let Some(redactor) = &mut this.redactor else { return Poll::Ready(part) };
+            let (passed, is_over) = match part {
+                Some(Ok(part)) => (redactor.push(&part), false),
+                Some(error) => return Poll::Ready(Some(error)),
+                // It is sent without its length, so that its end must tell.
+                None if this.upstream.remaining().is_some_and(|left| left > 0) => {
+                    return Poll::Ready(Some(Err(BodyError::Cut)));
+                }
+                None => (redactor.finish(), true),
+            };
+            if !passed.is_empty() {
+                return Poll::Ready(Some(Ok(passed.into())));
+            }
+            if is_over {
+                return Poll::Ready(None);
+            }
         }
-        self.upstream.poll_data(cx).map(|part| part.map(|part| part.map_err(BodyError::from)))
     }
 
     fn is_end(&self) -> bool {
-        self.begun.is_empty() && self.upstream.is_end()
+        self.redactor.is_none() && self.begun.is_empty() && self.upstream.is_end()
     }
+}
+
+/// The response to a client whose upstream answered with an error, without secrets. `begun` was received before. With a run,
+/// what cuts the run cuts the response.
+pub(in crate::call) async fn error_response(
+    dialect: &dyn Dialect,
+    secrets: &Secrets,
+    run: Option<&RunHandle>,
+    head: (StatusCode, HeaderMap),
+    begun: Bytes,
+    mut upstream: UpstreamBody,
+) -> Response<Body> {
+    let (status, mut headers) = head;
+    let is_encoded = headers.contains_key(CONTENT_ENCODING);
+    let max = u64::try_from(MAX_REFUSAL).unwrap_or(u64::MAX);
+    let mut begun = begun;
+    // A short one keeps its length. An encoded one cannot be redacted in pieces.
+    if is_encoded || upstream.remaining().is_some_and(|left| left > 0 && left <= max) {
+        let reading = read_error(&mut upstream);
+        let rest = match run {
+            Some(run) => match run.wait(&mut pin!(reading), CancelOn::Abort).await {
+                Waited::Done(rest) => rest,
+                Waited::Aborted => Bytes::new(),
+            },
+            None => reading.await,
+        };
+        begun = if begun.is_empty() { rest } else { [begun, rest].concat().into() };
+    }
+    if is_encoded {
+        let Some(text) = plain(&headers, &begun, MAX_REFUSAL) else {
+            let text = format!("the upstream answered {status}, and its text cannot be read");
+            let (own, body) =
+                respond::error(dialect, status, ErrorKind::Upstream, &text).into_parts();
+            headers.remove(CONTENT_ENCODING);
+            headers.extend(own.headers);
+            return with_head(status, headers, body);
+        };
+        headers.remove(CONTENT_ENCODING);
+        let text = Bytes::from(secrets.redact(&text).into_owned());
+        return with_head(status, headers, Body::full(text));
+    }
+    let raw = RawBody::after(begun, upstream).without(secrets);
+    let body = match run {
+        Some(run) => raw.into_body_of(run),
+        None => raw.into_body(),
+    };
+    with_head(status, headers, body)
 }
 
 /// A raw body that a task can cut: it is not polled while the client does not read.

@@ -1,0 +1,54 @@
+//! `endstop serve --log`: a line for each refused call.
+
+use std::io::{self, Write as _};
+
+use endstop_gateway::{Key, KeyRuns, RefusalObserver, RefusedCall};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// The form of the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum LogFormat {
+    /// JSON.
+    Json,
+}
+
+/// Writes a JSON line for each refused call to standard error. A key is shown by its place in the file and its runs.
+#[derive(Debug)]
+pub(super) struct RefusalLog {
+    /// The runs of each key.
+    runs: Vec<String>,
+}
+
+impl RefusalLog {
+    pub(super) fn new(keys: &[(Key, KeyRuns)]) -> Self {
+        Self { runs: keys.iter().map(|(_, runs)| runs.to_string()).collect() }
+    }
+
+    fn line(&self, call: &RefusedCall, time: Timestamp) -> Value {
+        json!({
+            "version": 1,
+            "event": "refused",
+            "time": format!("{time:.3}"),
+            "run": call.run.as_ref().map(|run| run.as_str()),
+            "key": call.key.map(|place| place.saturating_add(1)),
+            "key_runs": call.key.and_then(|place| self.runs.get(place)),
+            "client": call.client,
+            "reason": call.reason,
+            "rule": call.rule,
+            "limit": call.limit,
+            "observed": call.observed,
+            "model": call.model,
+            "api": call.api,
+            "status": call.status,
+        })
+    }
+}
+
+impl RefusalObserver for RefusalLog {
+    fn refused(&self, call: &RefusedCall) {
+        let line = format!("{}\n", self.line(call, Timestamp::now()));
+        // In one write, so that no other line comes between. A reader that has disconnected ends no run.
+        let _ = io::stderr().lock().write_all(line.as_bytes());
+    }
+}
