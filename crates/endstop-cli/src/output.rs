@@ -5,12 +5,15 @@
 
 mod grid;
 
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use endstop::core::units::{Millis, Money, PICOS_PER_DOLLAR};
+use endstop::store::private_file;
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use grid::Grid;
@@ -69,6 +72,14 @@ pub fn note(message: &str) {
         // A note that cannot be written must not end the command.
         let _ = writeln!(anstream::stderr(), "{message}");
     }
+}
+
+/// Creates a file that a run is written to, or empties the one that is there. A new one has mode 0600 on Unix.
+///
+/// # Errors
+/// The error of the system.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    private_file().write(true).create(true).truncate(true).open(path)
 }
 
 /// Buffered standard output, without color codes where they are not wanted.

@@ -26,6 +26,7 @@ mod page;
 mod sqlite;
 mod whole_lines;
 
+pub use self::disk::{create_private_directory, private_file};
 pub use self::error::StoreError;
 pub use self::file::FileStore;
 pub use self::id::{RunId, RunIdError};

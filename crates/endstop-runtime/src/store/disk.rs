@@ -37,6 +37,16 @@ fn step() -> io::Result<()> {
 /// Makes a directory and those above it; one that is there stays as it is.
 pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     step()?;
+    create_private_directory(path)
+}
+
+/// Creates a directory, and those above it, that only the user may enter: mode 0700 on Unix. An existing one stays
+/// as it is.
+///
+/// # Errors
+///
+/// The error of the system.
+pub fn create_private_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -44,7 +54,22 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-pub(crate) fn private() -> OpenOptions {
+/// Options that create a file only the user may read: mode 0600 on Unix. What an agent says and does holds secrets, so
+/// every file with a run in it is created by this. An existing file keeps its mode.
+///
+/// ```
+/// use std::io::Write as _;
+///
+/// use endstop_runtime::store::private_file;
+///
+/// # let path = std::env::temp_dir().join(format!("endstop-{}", endstop_runtime::store::RunId::new()));
+/// let mut file = private_file().write(true).create_new(true).open(&path)?;
+/// file.write_all(b"{}\n")?;
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use]
+pub fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -54,13 +79,13 @@ pub(crate) fn private() -> OpenOptions {
 /// Opens a file for reading and writing at its end; makes it where it is missing.
 pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
     step()?;
-    private().read(true).append(true).create(true).open(path)
+    private_file().read(true).append(true).create(true).open(path)
 }
 
 /// Opens an empty file in the place of whatever is there.
 pub(super) fn open_empty(path: &Path) -> io::Result<File> {
     step()?;
-    private().write(true).create(true).truncate(true).open(path)
+    private_file().write(true).create(true).truncate(true).open(path)
 }
 
 /// Makes an empty file; one that is there is not even opened, for closing it would end the locks that
@@ -68,7 +93,7 @@ pub(super) fn open_empty(path: &Path) -> io::Result<File> {
 #[cfg(feature = "sqlite")]
 pub(super) fn create_file(path: &Path) -> io::Result<()> {
     step()?;
-    match private().write(true).create_new(true).open(path) {
+    match private_file().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         created => created.map(drop),
     }

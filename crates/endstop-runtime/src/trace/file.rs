@@ -144,7 +144,7 @@ impl TraceFile {
     ///
     /// If it cannot be opened, or it is missing and `is_new` is false: one that vanished lacks its beginning.
     pub fn open_to_append(path: &Path, is_new: bool) -> io::Result<File> {
-        disk::private().append(true).create(is_new).open(path)
+        disk::private_file().append(true).create(is_new).open(path)
     }
 }
 
