@@ -18,6 +18,7 @@ mod batches;
 mod calls;
 mod conversations;
 mod counting;
+mod damage;
 mod drains;
 mod failures;
 mod finish;

@@ -2,7 +2,7 @@
 //!
 //! Transcripts hold secrets: on Unix directories are made with mode 0700 and files with 0600.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
@@ -74,6 +74,50 @@ pub fn private_file() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Options that open no symbolic link, and do not wait at a pipe. A new file is private.
+pub(crate) fn not_through_links() -> OpenOptions {
+    let mut options = private_file();
+    #[cfg(unix)]
+    {
+        let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    }
+    options
+}
+
+/// Whether an open by [`not_through_links`] met a symbolic link, or a pipe without a reader.
+pub(crate) fn is_link_error(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    return matches!(error.raw_os_error(), Some(nix::libc::ELOOP | nix::libc::ENXIO));
+    #[cfg(not(unix))]
+    return error.kind() == ErrorKind::Unsupported;
+}
+
+/// Whether a file or a directory belongs to this user or to the system's own. The user `root` takes any, as in a
+/// container whose directory belongs to a user outside.
+pub(crate) fn is_trusted(about: &Metadata) -> bool {
+    #[cfg(unix)]
+    return is_trusted_owner(
+        std::os::unix::fs::MetadataExt::uid(about),
+        nix::unistd::geteuid().as_raw(),
+    );
+    #[cfg(not(unix))]
+    return about.len() < u64::MAX;
+}
+
+/// Refuses a directory of another user, who could replace the files in it.
+pub(super) fn check_directory(path: &Path) -> io::Result<()> {
+    if is_trusted(&fs::metadata(path)?) {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to another user"))
+}
+
+#[cfg(unix)]
+const fn is_trusted_owner(owner: u32, user: u32) -> bool {
+    user == 0 || owner == user || owner == 0
 }
 
 /// Opens a file for reading and writing at its end; makes it where it is missing.
@@ -193,4 +237,22 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 #[cfg(not(unix))]
 fn is_at(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_user_and_of_root_are_trusted_and_root_trusts_all() {
+        for (owner, user, wanted) in [
+            (1000, 1000, true),
+            (0, 1000, true),
+            (1001, 1000, false),
+            (1001, 0, true),
+            (0, 0, true),
+        ] {
+            assert_eq!(is_trusted_owner(owner, user), wanted, "{owner} {user}");
+        }
+    }
 }
