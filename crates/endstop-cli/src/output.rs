@@ -5,6 +5,7 @@
 
 mod grid;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::Path;
@@ -13,6 +14,7 @@ use std::sync::OnceLock;
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use endstop::core::units::{Millis, Money, PICOS_PER_DOLLAR};
+use endstop::observe::clean_lines;
 use endstop::store::private_file;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -63,14 +65,21 @@ pub fn warn(message: &str) {
     }
     let yellow = Style::new().bold().fg_color(Some(AnsiColor::Yellow.into()));
     // A warning that cannot be written must not end the command.
-    let _ = writeln!(anstream::stderr(), "{yellow}warning:{yellow:#} {message}");
+    let _ = writeln!(anstream::stderr(), "{yellow}warning:{yellow:#} {}", clean_lines(message));
+}
+
+/// The text of a model, a tool or a transcript for standard output: on a terminal, without anything that the terminal
+/// would obey. In a pipe or a file it is what it was.
+#[must_use]
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if io::stdout().is_terminal() { clean_lines(text).into() } else { text.into() }
 }
 
 /// Prints a line on standard error, unless `--quiet`.
 pub fn note(message: &str) {
     if !is_quiet() {
         // A note that cannot be written must not end the command.
-        let _ = writeln!(anstream::stderr(), "{message}");
+        let _ = writeln!(anstream::stderr(), "{}", clean_lines(message));
     }
 }
 

@@ -32,7 +32,7 @@ use crate::tool_call::{ToolCall, ToolOutcome};
 pub use cost_uncertainty::CostUncertainty;
 pub use refused_call::{Lack, LimitOwner, RefusedCall, Shortage};
 pub use report::{REPORT_VERSION, Report, Reporter, Spend, SpendCertainty, SubAgent, Totals};
-pub use text::clean;
+pub use text::{clean, clean_lines};
 
 /// What is fixed about a run.
 ///

@@ -123,6 +123,10 @@ impl Supervisor<'_> {
         self.printer.note(text, self.terminal.as_ref());
     }
 
+    fn announce(&mut self, text: &str) {
+        self.printer.announce(text, self.terminal.as_ref());
+    }
+
     fn warn(&mut self, text: &str) {
         self.printer.warn(text, self.terminal.as_ref());
     }
@@ -246,7 +250,7 @@ impl Supervisor<'_> {
         if snapshot.pause.is_some() != self.state.said.held {
             self.state.said.held = snapshot.pause.is_some();
             let text = snapshot.pause.as_deref().unwrap_or("resumed");
-            self.note(&format!("endstop: {text}"));
+            self.announce(&format!("endstop: {text}"));
         }
         match self.shutdown.act(Instant::now()) {
             Some(ShutdownAction::Terminate) => {
@@ -283,7 +287,7 @@ impl Supervisor<'_> {
             _ if grace.is_zero() => format!("endstop: stopped: {signal}; {who} is ended now"),
             time => format!("endstop: stopped: {signal}; {who} has {time} to end"),
         };
-        self.note(&text);
+        self.announce(&text);
     }
 
     /// The command has ended after a stop, and others go on for the rest of the grace.
@@ -301,8 +305,8 @@ impl Supervisor<'_> {
     fn tell_of_pause(&mut self, rules: &[String]) {
         self.state.said.paused = true;
         let limit = millis(self.pause_limit);
-        self.note(&format!("endstop: paused by {}", rules.join("; ")));
-        self.note(&format!(
+        self.announce(&format!("endstop: paused by {}", rules.join("; ")));
+        self.announce(&format!(
             "endstop: go on with `kill -USR1 {}`; calls wait for {}, then they are answered with a stop",
             getpid(),
             duration(limit)
