@@ -42,6 +42,6 @@ pub(crate) const MAX_REAPED_AT_ONCE: usize = 256;
 #[cfg(unix)]
 pub(crate) const MAX_KILL_SWEEPS: usize = 100;
 
-/// The longest time of one such attempt: the gateway does not run meanwhile.
+/// The longest time of one such attempt: the gateway waits for its end.
 #[cfg(unix)]
 pub(crate) const MAX_KILL_SWEEP_TIME: std::time::Duration = std::time::Duration::from_millis(200);

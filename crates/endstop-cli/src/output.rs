@@ -83,7 +83,7 @@ pub fn note(message: &str) {
     }
 }
 
-/// Creates a file that a run is written to, or empties the one that is there. A new one has mode 0600 on Unix.
+/// Creates a file that a run is written to, or empties an existing one. A new one has mode 0600 on Unix.
 ///
 /// # Errors
 /// The error of the system.

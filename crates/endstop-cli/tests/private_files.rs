@@ -57,7 +57,7 @@ fn an_older_trace_keeps_its_mode() {
     std::fs::set_permissions(&trace, std::fs::Permissions::from_mode(0o640)).unwrap();
     let run = ["-q", "run", "--trace", "trace.jsonl", "--", "true"];
     assert_eq!(endstop(&directory, &run), Some(0));
-    assert_eq!(mode(&trace), 0o640, "somebody chose it");
+    assert_eq!(mode(&trace), 0o640, "the user chose it");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// What a process that was not ended prints once its time is over, so that a test that fails ends as well.
+/// The last words of a process that was not ended: its time is limited, so that a test that fails ends as well.
 const OUTLIVED: &str = "outlived";
 
 /// A process that forks and exits every half millisecond, until `stop` exists. It keeps standard output open, so that who

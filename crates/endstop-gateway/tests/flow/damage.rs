@@ -295,6 +295,6 @@ async fn a_file_that_somebody_writes_to_meanwhile_stops_its_run() {
     let calls = upstream.calls();
     let got = post(&gateway, &path("a"), &Agent::new("Look.").request()).await;
     assert_eq!(got.header("x-endstop-reason").as_deref(), Some("error"), "{got:?}");
-    assert!(got.words().contains("somebody else has written"), "{got:?}");
+    assert!(got.words().contains("another program has written"), "{got:?}");
     assert_eq!((upstream.calls(), fs::read(&file).unwrap()), (calls, longer));
 }

@@ -14,7 +14,7 @@ pub fn clean(text: &str) -> String {
 }
 
 /// `text` in its own lines, and without anything else that a terminal obeys: line feeds and tabs stay, other control
-/// characters and those that change the direction of writing stand as escapes (`\u{1b}`). Joiners stay: scripts and emoji
+/// characters and those that change the direction of writing become escapes (`\u{1b}`). Joiners stay: scripts and emoji
 /// need them. For what a model said, and for messages of others.
 #[must_use]
 pub fn clean_lines(text: &str) -> String {

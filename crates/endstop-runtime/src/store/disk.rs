@@ -54,8 +54,8 @@ pub fn create_private_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Options that create a file only the user may read: mode 0600 on Unix. What an agent says and does holds secrets, so
-/// every file with a run in it is created by this. An existing file keeps its mode.
+/// Options that create a file only the user may read: mode 0600 on Unix. Runs of agents hold secrets, so every
+/// file with a run in it is created by this. An existing file keeps its mode.
 ///
 /// ```
 /// use std::io::Write as _;
@@ -123,13 +123,23 @@ const fn is_trusted_owner(owner: u32, user: u32) -> bool {
 /// Opens a file for reading and writing at its end; makes it where it is missing.
 pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
     step()?;
-    private_file().read(true).append(true).create(true).open(path)
+    not_through_links().read(true).append(true).create(true).open(path)
 }
 
 /// Opens an empty file in the place of whatever is there.
 pub(super) fn open_empty(path: &Path) -> io::Result<File> {
     step()?;
-    private_file().write(true).create(true).truncate(true).open(path)
+    not_through_links().write(true).create(true).truncate(true).open(path)
+}
+
+/// Opens a file for reading, and nothing but a regular file.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    let not_a_file = || io::Error::new(ErrorKind::InvalidInput, "it is not a regular file");
+    let file = match not_through_links().read(true).open(path) {
+        Err(error) if is_link_error(&error) => return Err(not_a_file()),
+        file => file?,
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
 }
 
 /// Makes an empty file; one that is there is not even opened, for closing it would end the locks that

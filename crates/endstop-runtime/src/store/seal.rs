@@ -29,13 +29,13 @@ const SUM: &[u8] = b",\"sum\":\"";
 const END: &[u8] = b",\"end\":\"";
 const CLOSE: &[u8] = b"\"}";
 
-/// What is wrong with a seal.
+/// The problem with a seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SealError {
     /// The line has none, or half of one.
     #[error("it has no checksum")]
     Missing,
-    /// The line stands in the place of another.
+    /// The line is in the place of another.
     #[error(
         "it has the number {found} in the place of {expected}: lines were removed, repeated or moved"
     )]
@@ -101,7 +101,7 @@ impl LineChain {
     }
 }
 
-/// What precedes a checksum at the end of a line, and the checksum.
+/// The text before a checksum at the end of a line, and the checksum.
 fn sum<'l>(line: &'l [u8], key: &[u8]) -> Option<(&'l [u8], u64)> {
     let (rest, digits) = line.strip_suffix(CLOSE)?.split_last_chunk::<SUM_DIGITS>()?;
     Some((rest.strip_suffix(key)?, hex(digits)?))
@@ -112,7 +112,7 @@ fn hex(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(str::from_utf8(digits).ok().filter(|_| is_lower)?, 16).ok()
 }
 
-/// The mark of a file with so many lines. `first` is the checksum of its first line.
+/// The mark of a file with this number of lines. `first` is the checksum of its first line.
 pub(crate) fn mark(lines: u64, first: u64) -> [u8; MARK_BYTES] {
     let count = format!("{lines:012}");
     let text = format!("{count}-{:016x}", xxh3_64_with_seed(count.as_bytes(), first));
@@ -136,7 +136,7 @@ pub(crate) fn push_mark(into: &mut Vec<u8>, mark: &[u8; MARK_BYTES]) -> usize {
     at
 }
 
-/// Where the mark begins in a line of so many bytes without its line feed.
+/// Where the mark begins in a line of this length, without its line feed.
 pub(crate) fn mark_position(line: usize) -> u64 {
     u64::try_from(line.saturating_sub(CLOSE.len() + MARK_BYTES)).unwrap_or(u64::MAX)
 }

@@ -76,7 +76,7 @@ pub enum TraceFileError {
         /// The lines that were written.
         written: u64,
     },
-    /// What follows the last line is not the beginning of a line.
+    /// Bytes after the last line are not the beginning of a line.
     #[error("what follows line {line} was not written by a run")]
     Tail {
         /// The number of the last whole line, from one.

@@ -22,7 +22,7 @@ pub(super) struct LogEnd {
 /// Writes the lines of a stored run, each with its number and its checksum. Each write takes whole lines of
 /// [`TraceBuffer`](super::TraceBuffer), and a new file begins with the header.
 ///
-/// A new file appears with its first lines or not at all. A file that vanished, or that somebody else has written to, is an
+/// A new file appears with its first lines or not at all. A file that vanished, or that another program has written to, is an
 /// error: it is not begun again, and nothing in it is overwritten.
 ///
 /// See the example of [`TraceFile`](super::TraceFile).
@@ -117,7 +117,7 @@ impl TraceLog {
         let file = disk::not_through_links().write(true).open(&self.path)?;
         let about = file.metadata()?;
         if !about.is_file() || about.len() != self.length {
-            return Err(io::Error::other("somebody else has written to its file"));
+            return Err(io::Error::other("another program has written to its file"));
         }
         if bytes < self.length {
             file.set_len(bytes)?;

@@ -51,7 +51,7 @@ pub(super) enum News {
 pub(super) enum Children {
     /// At least one.
     Living,
-    /// More may have ended than were looked at.
+    /// More may have ended than were reaped.
     #[default]
     Unknown,
     None,
@@ -104,8 +104,8 @@ fn found(program: &OsStr) -> OsString {
     file.map_or_else(|| program.to_owned(), Into::into)
 }
 
-/// What happened to the command since this was asked last, and whether children are left. Orphans that have
-/// ended are let go, but only so many: a command that forks and exits all the time would otherwise keep this busy.
+/// Returns the news of the command since the last call, and whether children are left. Reaps orphans that have ended, at
+/// most [`MAX_REAPED_AT_ONCE`]: a command that forks and exits all the time would otherwise keep this busy.
 pub(super) fn news(main: Pid) -> (Vec<News>, Children) {
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
     let mut news = Vec::new();

@@ -10,7 +10,7 @@ use nix::unistd::{Pid, getpid, getsid};
 
 use crate::limits::{MAX_KILL_SWEEP_TIME, MAX_KILL_SWEEPS};
 
-/// How often the newest processes are looked at in a pass: for some milliseconds, in which a process that forks and exits
+/// How often the newest processes are read in a pass: for some milliseconds, in which a process that forks and exits
 /// is seen several times.
 const LOOKS_AT_NEWEST: usize = 50;
 /// How many of them: a few others can begin at the same time.
@@ -38,11 +38,11 @@ pub(super) fn descendants() -> Vec<Process> {
     below.into_iter().filter(|entry| !entry.is_dead).map(Entry::into_process).collect()
 }
 
-/// The processes of the system, each as it is at the moment that it is asked for.
+/// The processes of the system, each as it is when the iterator reaches it.
 fn entries() -> impl Iterator<Item = Entry> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    numbers.filter_map(|pid| read(pid))
+    numbers.filter_map(read)
 }
 
 /// The process with a number. None if it has ended.
@@ -121,7 +121,7 @@ pub(super) fn tell_all(group: Pid, signal: Signal) {
 /// A process that forks and exits all the time is gone before a list of processes is read. So there are three ways to
 /// meet it: each child of this process, which adopts orphans, is ended as soon as it is seen; so is its group, also that
 /// of one that has ended, for a signal to a group reaches all that are in it at one moment; and those that began last are
-/// looked at again and again. Passes are repeated until two in a row find nobody new, within [`MAX_KILL_SWEEPS`] and
+/// read again and again. Passes are repeated until two in a row find no new process, within [`MAX_KILL_SWEEPS`] and
 /// [`MAX_KILL_SWEEP_TIME`].
 pub(super) fn kill_all(group: Pid) {
     let mut sweep = KillSweep::new(group);
@@ -151,7 +151,7 @@ impl KillSweep {
         Self { own: getpid().as_raw(), session, main_group, known }
     }
 
-    /// Ends all that one look finds. Returns whether there was somebody new.
+    /// Ends all processes that one look finds. Returns whether one of them is new.
     fn pass(&mut self) -> bool {
         let before = self.known.len();
         tell_group(self.main_group, Signal::SIGKILL);

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-/// What stands in the place of a key.
+/// The replacement of a key.
 const REDACTED: &str = "[redacted]";
 
 /// How keys begin that providers and code hosts hand out.
@@ -38,7 +38,7 @@ pub(super) fn command(words: &[OsString]) -> Vec<String> {
         if std::mem::take(&mut is_value) && !word.starts_with("--") {
             return hidden(&word);
         }
-        // A script or a header in one word holds pairs of its own.
+        // A script or a header in one word holds further pairs.
         let mut shown = String::with_capacity(word.len());
         for part in word.split_inclusive(char::is_whitespace) {
             let text = part.trim_end();
@@ -112,7 +112,7 @@ fn redacted(part: &str) -> String {
     shown
 }
 
-/// `="value`, `":"value` and the like: the signs, and what begins with the value.
+/// `="value`, `":"value` and similar: the signs, and what begins with the value.
 fn value_after(text: &str) -> Option<(&str, &str)> {
     let quotes = ['"', '\'', '\\'];
     let value =
@@ -120,7 +120,7 @@ fn value_after(text: &str) -> Option<(&str, &str)> {
     text.split_at_checked(text.len() - value.len())
 }
 
-/// What follows the user and the password of an address: `://user:password@host`.
+/// The rest of an address after the user and the password: `://user:password@host`.
 fn user_of_address(text: &str) -> Option<&str> {
     let address = text.strip_prefix("://")?;
     let host = address.find(['/', '?', '#', '"', '\'']).unwrap_or(address.len());

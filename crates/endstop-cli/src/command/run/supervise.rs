@@ -174,7 +174,7 @@ impl Supervisor<'_> {
         if let Some(terminal) = &mut self.terminal {
             terminal.take();
         }
-        // Whoever ended the whole run ended what the command left behind too: there is nobody to stay for. A key is for
+        // A signal that ends the whole run is for the processes that the command left behind too. A key is for
         // the command alone, unless the command ended by it.
         let is_end_of_all = self.state.asked_to_end.is_some_and(|signal| {
             matches!(signal, Signal::SIGTERM | Signal::SIGHUP) || ended == Ended::Signal(signal)
