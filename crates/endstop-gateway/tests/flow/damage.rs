@@ -67,6 +67,10 @@ async fn sample(test: &str) -> (Fake, Sample) {
 /// One kind of damage: its name, what the error says, and the file.
 type Row = (&'static str, &'static str, fn(&Sample) -> Vec<u8>);
 
+/// The same, with what makes the thing at a path.
+#[cfg(unix)]
+type Place = (&'static str, &'static str, fn(&Path, &Sample));
+
 /// Files with other bytes than a run wrote.
 const CHANGED: [Row; 31] = [
     ("empty", "it is empty", |_| Vec::new()),
@@ -211,7 +215,7 @@ async fn a_file_that_was_shortened_anywhere_is_refused() {
 async fn what_is_no_file_of_the_user_is_refused() {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     let (upstream, sample) = sample("place").await;
-    let kinds: [(&str, &str, fn(&Path, &Sample)); 6] = [
+    let kinds: [Place; 6] = [
         ("a directory", "not a regular file", |at, _| fs::create_dir(at).unwrap()),
         ("a symbolic link", "not a regular file", |at, sample| {
             let to = at.with_extension("elsewhere");
@@ -226,7 +230,7 @@ async fn what_is_no_file_of_the_user_is_refused() {
         ("a socket", "", |at, _| drop(std::os::unix::net::UnixListener::bind(at).unwrap())),
         ("a file without permission", "ermission denied", |at, sample| {
             fs::write(at, &sample.whole).unwrap();
-            fs::set_permissions(at, fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(at, fs::Permissions::from_mode(0o000)).unwrap();
         }),
     ];
     for (kind, reason, place) in kinds {
