@@ -149,7 +149,8 @@ impl CliError {
         let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
         let mut text = format!("{red}error:{red:#} {}\n", clean_lines(&self.message));
         if let Some(details) = &self.details {
-            text.push_str(clean_lines(details).trim_end_matches('\n'));
+            // Excerpts of the user's own policies and expressions, with colors of this program.
+            text.push_str(details.trim_end_matches('\n'));
             text.push('\n');
         }
         if let Some(hint) = &self.hint {
