@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use endstop::observe::clean_lines;
 
 /// How a process of `endstop` ends. The one table of exit codes: `--help` and the man page print it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,13 +147,14 @@ impl CliError {
     pub fn print(&self) {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         let cyan = Style::new().bold().fg_color(Some(AnsiColor::Cyan.into()));
-        let mut text = format!("{red}error:{red:#} {}\n", self.message);
+        let mut text = format!("{red}error:{red:#} {}\n", clean_lines(&self.message));
         if let Some(details) = &self.details {
+            // Excerpts of the user's own policies and expressions, with colors of this program.
             text.push_str(details.trim_end_matches('\n'));
             text.push('\n');
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "{cyan}hint:{cyan:#} {hint}");
+            let _ = writeln!(text, "{cyan}hint:{cyan:#} {}", clean_lines(hint));
         }
         // There is nowhere left to report a standard error that cannot be written.
         let _ = anstream::stderr().write_all(text.as_bytes());

@@ -32,3 +32,16 @@ pub(crate) const MAX_NAMED_PATHS: usize = 3;
 
 /// The most models without a price that a warning names; `--json` has all of them.
 pub(crate) const MAX_NAMED_MODELS: usize = 5;
+
+/// The most children that are reaped before other work gets its turn: a command can fork faster than this process reaps.
+#[cfg(unix)]
+pub(crate) const MAX_REAPED_AT_ONCE: usize = 256;
+
+/// The most passes over the processes of the system in one attempt to end those of the command. Two are usual; a process
+/// that forks and exits all the time needs some more.
+#[cfg(unix)]
+pub(crate) const MAX_KILL_SWEEPS: usize = 100;
+
+/// The longest time of one such attempt: the gateway waits for its end.
+#[cfg(unix)]
+pub(crate) const MAX_KILL_SWEEP_TIME: std::time::Duration = std::time::Duration::from_millis(200);

@@ -5,12 +5,17 @@
 
 mod grid;
 
+use std::borrow::Cow;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use endstop::core::units::{Millis, Money, PICOS_PER_DOLLAR};
+use endstop::observe::clean_lines;
+use endstop::store::private_file;
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use grid::Grid;
@@ -60,15 +65,30 @@ pub fn warn(message: &str) {
     }
     let yellow = Style::new().bold().fg_color(Some(AnsiColor::Yellow.into()));
     // A warning that cannot be written must not end the command.
-    let _ = writeln!(anstream::stderr(), "{yellow}warning:{yellow:#} {message}");
+    let _ = writeln!(anstream::stderr(), "{yellow}warning:{yellow:#} {}", clean_lines(message));
+}
+
+/// The text of a model, a tool or a transcript for standard output: on a terminal, without anything that the terminal
+/// would obey. In a pipe or a file it is what it was.
+#[must_use]
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if io::stdout().is_terminal() { clean_lines(text).into() } else { text.into() }
 }
 
 /// Prints a line on standard error, unless `--quiet`.
 pub fn note(message: &str) {
     if !is_quiet() {
         // A note that cannot be written must not end the command.
-        let _ = writeln!(anstream::stderr(), "{message}");
+        let _ = writeln!(anstream::stderr(), "{}", clean_lines(message));
     }
+}
+
+/// Creates a file that a run is written to, or empties an existing one. A new one has mode 0600 on Unix.
+///
+/// # Errors
+/// The error of the system.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    private_file().write(true).create(true).truncate(true).open(path)
 }
 
 /// Buffered standard output, without color codes where they are not wanted.

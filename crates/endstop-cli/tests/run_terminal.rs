@@ -195,12 +195,12 @@ fn the_status_line_of_a_dry_run_has_the_limits_and_says_when_they_are_passed() {
 }
 
 #[test]
-fn nothing_is_said_into_a_screen_that_the_command_draws() {
+fn a_screen_that_the_command_draws_is_told_of_the_stop_before_the_signal_and_of_nothing_else() {
     let endstop = snapbox::cmd::cargo_bin!("endstop");
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_terminal-stop");
     drop(std::fs::remove_file(&file));
     // The run is stopped when the screen is drawn, and the command hears of it by a signal.
-    let script = "trap 'heard=1' TERM; stty -icanon -echo; printf 'drawn'; touch \"$0\"; \
+    let script = "trap 'heard=1; printf heard' TERM; stty raw -echo; printf 'drawn'; touch \"$0\"; \
                   until [ \"$heard\" ]; do sleep 0.1; done; sleep 1; stty sane; printf 'over'";
     let file = file.to_str().unwrap();
     let arguments = ["run", "--kill-file", file, "--", "/bin/sh", "-c", script, file];
@@ -208,10 +208,69 @@ fn nothing_is_said_into_a_screen_that_the_command_draws() {
     assert_eq!(terminal.code(), Some(124));
     let seen = terminal.seen();
     let (drawn, after) = seen.split_once("over").unwrap();
-    assert!(!drawn.contains("stopped:"), "{seen:?}");
+    let (told, _) = drawn.split_once("heard").unwrap();
+    // From the beginning of a line, in plain letters, also where line feeds do not return.
+    let screen = told.split_once("drawn").unwrap().1;
+    let begin = "\r\n\u{1b}[0m\u{1b}[Kendstop: stopped: user_requested";
+    assert!(screen.starts_with(begin), "{seen:?}");
+    assert!(screen.contains("command is ended now\r\n"), "{seen:?}");
+    assert!(!drawn.contains("SIGTERM"), "{seen:?}");
     // As many blanks as columns end the unfinished line.
     let line = format!("{}\rendstop: stopped: user_requested", " ".repeat(100));
     assert!(after.starts_with(&line), "{seen:?}");
+}
+
+#[test]
+fn the_status_line_follows_the_size_of_the_terminal() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let arguments =
+        ["run", "--upstream", "sim", "--steps", "50", "--", "/bin/sh", "-c", "read end"];
+    let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
+    terminal.expect("\u{1b}[1;23r");
+    terminal.expect("/50");
+    terminal.resize(30, 100);
+    // The old row is cleared, and the region ends above the new last row.
+    terminal.expect("\u{1b}[24;1H\u{1b}[0m\u{1b}[K");
+    terminal.expect("\u{1b}[1;29r");
+    terminal.expect("\u{1b}[30;1H");
+    // Terminals forget the region with the width as well, and no line is wider than the terminal.
+    terminal.resize(30, 24);
+    terminal.expect("\u{1b}[1;29r");
+    terminal.expect("\u{1b}[30;1H\u{1b}[0m\u{1b}[K");
+    terminal.expect("\u{1b}8");
+    terminal.send("\r");
+    assert_eq!(terminal.code(), Some(0));
+}
+
+#[test]
+fn a_final_answer_does_not_steer_the_terminal() {
+    let endstop = snapbox::cmd::cargo_bin!("endstop");
+    let directory = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_terminal-answer");
+    std::fs::create_dir_all(&directory).unwrap();
+    let record = directory.join("record.jsonl");
+    let text = "one\\n\\u001b]0;title\\u0007\\u009b2Jtwo\\u202e\\u2066three";
+    let lines = [
+        "{\"endstop_trace\":1,\"run\":\"r\"}",
+        "{\"at\":0,\"event\":\"run_begin\"}",
+        "{\"at\":0,\"event\":\"user_message\"}",
+        "{\"at\":1,\"event\":\"step_begin\"}",
+        "{\"at\":1,\"event\":\"attempt_begin\"}",
+        &format!("{{\"at\":2,\"event\":\"piece\",\"text\":\"{text}\"}}"),
+        "{\"at\":3,\"event\":\"reply\",\"finish\":\"stop\",\"usage\":{\"input\":1,\"output\":1}}",
+        "{\"at\":3,\"event\":\"step_end\"}",
+    ];
+    std::fs::write(&record, lines.join("\n") + "\n").unwrap();
+    let model = format!("replay:{}", record.display());
+    let arguments = ["-q", "agent", "--no-store", "-m", &model, "--steps", "5", "go"];
+    let mut terminal = Terminal::begin(Command::new(endstop).args(arguments));
+    let code = terminal.code();
+    let seen = terminal.seen();
+    assert_eq!(code, Some(0), "{seen:?}");
+    assert_eq!(seen, "one\r\n\\u{1b}]0;title\\u{7}\\u{9b}2Jtwo\\u{202e}\\u{2066}three\r\n");
+    // A program that reads the answer gets it as it was.
+    let output = std::process::Command::new(endstop).args(arguments).output().unwrap();
+    assert!(output.stdout.starts_with(b"one\n"), "{output:?}");
+    assert!(String::from_utf8(output.stdout).unwrap().contains("two\u{202e}\u{2066}three"));
 }
 
 #[test]

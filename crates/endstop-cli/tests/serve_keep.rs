@@ -299,3 +299,21 @@ fn goes_on_with_a_raised_total(sim: &Listening, gateway: &Listening) {
     assert_eq!(gateway.chat("a"), Some(Ok(())));
     assert_eq!((sim.upstream_calls(), gateway.steps("a")), (before + 1, before + 1));
 }
+
+#[test]
+fn stored_runs_and_traces_are_the_users_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (keep, traces) = (directory("modes"), directory("modes-traces"));
+    let sim = Listening::sim();
+    let gateway = Listening::start(&mut serve(&sim, &keep, &["--trace", traces.to_str().unwrap()]));
+    assert_eq!(gateway.chat("a"), Some(Ok(())));
+    for (path, wanted) in [
+        (keep.clone(), 0o700),
+        (keep.join("a.jsonl"), 0o600),
+        (traces.clone(), 0o700),
+        (traces.join("a.jsonl"), 0o600),
+    ] {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, wanted, "{}", path.display());
+    }
+}

@@ -22,15 +22,18 @@ mod label;
 mod lock;
 mod memory;
 mod page;
+pub(crate) mod seal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod whole_lines;
 
+pub use self::disk::{create_private_directory, private_file};
 pub use self::error::StoreError;
 pub use self::file::FileStore;
 pub use self::id::{RunId, RunIdError};
 pub use self::lock::RunLock;
 pub use self::memory::MemoryStore;
+pub use self::seal::SealError;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteStore;
 pub(crate) use self::whole_lines::WholeLines;

@@ -2,6 +2,7 @@
 
 mod buffer;
 mod file;
+mod log;
 mod open_work;
 mod recorder;
 mod recording;
@@ -9,6 +10,7 @@ mod replay;
 
 pub use buffer::{TraceBuffer, TraceHole};
 pub use file::{TraceFile, TraceFileError, TraceLineError};
+pub use log::TraceLog;
 pub use recorder::{
     Flush, TraceProblems, TraceRecorder, push_seen, push_trace_line, trace_header, trace_line,
 };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use endstop::store::create_private_directory;
 use endstop_price::PriceTable;
 use endstop_transcript::Warning;
 use endstop_transcript::export::{Exported, Target, export};
@@ -163,7 +164,7 @@ struct Directory {
 
 impl Directory {
     fn make(path: &Path, target: Target) -> Result<Self, CliError> {
-        std::fs::create_dir_all(path).map_err(|error| cannot_write(path, &error))?;
+        create_private_directory(path).map_err(|error| cannot_write(path, &error))?;
         let (path, ending) = (path.to_owned(), target.ending());
         Ok(Self { path, ending, runs: 0, names: BTreeMap::new() })
     }
@@ -171,7 +172,9 @@ impl Directory {
     fn put(&mut self, run: &Exported) -> Result<(), CliError> {
         let name = self.name(&run.id);
         let path = self.path.join(name);
-        std::fs::write(&path, &run.text).map_err(|error| cannot_write(&path, &error))?;
+        output::create_private(&path)
+            .and_then(|mut file| file.write_all(run.text.as_bytes()))
+            .map_err(|error| cannot_write(&path, &error))?;
         self.runs += 1;
         Ok(())
     }

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::limits::span;
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MAX_DEMO_RESPONSE_BYTES;
+use crate::output;
 
 /// The model whose prices are paid.
 pub(super) const MODEL: &str = "claude-sonnet-4-5";
@@ -60,7 +61,7 @@ pub fn run(args: &DemoAgentArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
     let said = runtime.block_on(plan(args)).map_err(|problem| {
         CliError::new(format!("the agent failed: {problem}")).with_exit(ExitMeaning::AnswerIsNo)
     })?;
-    writeln!(out, "agent: {said}")?;
+    writeln!(out, "agent: {}", output::shown(&said))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -14,6 +14,7 @@ use super::replay::input::{
     Recordings, nothing_read, prices, recordings, warn_folded, with_prices,
 };
 use crate::error::{CliError, causes};
+use crate::output;
 use crate::policy_source::{load_expression, load_file};
 
 const EXAMPLES: &str = "\
@@ -109,15 +110,15 @@ fn show(
         writeln!(out)?;
     }
     let model = run.model.as_deref().map_or_else(String::new, |model| format!(", {model}"));
-    writeln!(out, "run {} ({}{model})", run.id, run.format)?;
+    writeln!(out, "{}", output::shown(&format!("run {} ({}{model})", run.id, run.format)))?;
     if with_file {
-        writeln!(out, "in {}", run.file)?;
+        writeln!(out, "in {}", output::shown(&run.file))?;
     }
     match run.stopped_at_step {
         Some(step) => writeln!(out, "would have been stopped at step {step} of {}", run.steps)?,
         None => writeln!(out, "would not have been stopped; this is the record at its end")?,
     }
-    writeln!(out, "{}", explained.trip_record)?;
+    writeln!(out, "{}", output::shown(&explained.trip_record.to_string()))?;
     if !run.not_testable.is_empty() {
         writeln!(out, "\nnot testable on this format: {}", run.not_testable.join(", "))?;
     }

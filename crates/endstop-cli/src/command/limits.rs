@@ -115,8 +115,11 @@ pub(super) fn time(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads a length of time as the expressions do: `500ms`, `10s`, `1h30m`; `0s` is none.
+/// Reads a length of time as the expressions do: `500ms`, `10s`, `1h30m`; `0s` and `0` are none.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
     let text = time(text)?;
     let mut rest = text.as_str();
     let mut sum = Duration::ZERO;

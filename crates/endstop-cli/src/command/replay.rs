@@ -268,7 +268,7 @@ fn one_policy(
         inputs.warn(&report.per_run, &report.warnings);
         return has_read(args, 0);
     }
-    write!(out, "{}", text::report(&report, &policy, args.per_run))?;
+    write!(out, "{}", output::shown(&text::report(&report, &policy, args.per_run)))?;
     // The answer comes first on a terminal too.
     out.flush()?;
     inputs.warn(&report.per_run, &report.warnings);

@@ -6,6 +6,7 @@ mod environment;
 mod line;
 mod outcome;
 mod processes;
+mod redact;
 mod shutdown;
 mod signals;
 mod supervise;
@@ -13,7 +14,6 @@ mod terminal;
 mod watch;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -231,7 +231,7 @@ fn run_environment(
         environment.observers.push(Arc::<DryRunObserver>::clone(dry_run));
     }
     let trace = args.trace.as_ref().map(|path| {
-        let file = File::create(path).map_err(|error: io::Error| {
+        let file = output::create_private(path).map_err(|error: io::Error| {
             CliError::new(format!("cannot write `{}`: {error}", path.display()))
         })?;
         let recorder = TraceRecorder::one_file(file).prices(args.gateway.table()?.version());

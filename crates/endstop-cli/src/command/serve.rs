@@ -5,7 +5,6 @@ mod keys;
 mod log;
 mod waiting;
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use endstop::core::units::{Millis, Money};
 use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
+use endstop::store::{create_private_directory, private_file};
 use endstop_gateway::{RefusalObserver, Runs, Unnamed};
 use serde_json::json;
 
@@ -212,13 +212,13 @@ fn run_environment(args: &ServeArgs) -> Result<RunEnvironment, CliError> {
         environment.budget = Some(Budget::root(ceilings));
     }
     if let Some(directory) = &args.trace {
-        std::fs::create_dir_all(directory).map_err(|error| {
+        create_private_directory(directory).map_err(|error| {
             CliError::new(format!("cannot make the directory `{}`: {error}", directory.display()))
         })?;
         let directory = directory.clone();
         let recorder = TraceRecorder::file_per_run(move |info| {
             let file = directory.join(format!("{}.jsonl", info.id));
-            let file = OpenOptions::new().create(true).append(true).open(file)?;
+            let file = private_file().create(true).append(true).open(file)?;
             Ok(Box::new(file))
         });
         let version = args.gateway.table()?.version();

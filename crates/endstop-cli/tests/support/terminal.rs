@@ -37,6 +37,11 @@ impl Terminal {
         Self { pty, child, seen }
     }
 
+    /// Gives the terminal another size.
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
+        self.pty.resize(Size::new(rows, columns)).unwrap();
+    }
+
     /// Types.
     pub(crate) fn send(&self, keys: &str) {
         (&*self.pty).write_all(keys.as_bytes()).unwrap();

@@ -8,10 +8,10 @@
 //!
 //! The gateway logs each call before sending it, and logs its cost before the client can send another; each is one
 //! `write` to the end of the file. The system has it then, but the disk may not: a loss of power may take the last
-//! events. A run that is named and not in memory goes on from its file ([`Replay`]). Files are only ever appended to.
-//! A run whose file was removed begins anew, with a full budget.
+//! events. A run that is named and not in memory goes on from its file.
+//! [`TraceLog`] only appends lines, each with a checksum, and replaces nothing but the number of lines in the first. A run whose file was removed begins anew, with a full budget.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,9 @@ use endstop_core::Program;
 use endstop_runtime::ledger::Amounts;
 use endstop_runtime::observe::{Observation, Observer, RunInfo};
 use endstop_runtime::store::{FileStore, RunId, RunLock, Store as _, StoreError};
-use endstop_runtime::trace::{Replayed, TraceBuffer, TraceFile, TraceFileError, TraceHole};
+use endstop_runtime::trace::{
+    Replayed, TraceBuffer, TraceFile, TraceFileError, TraceHole, TraceLog,
+};
 use thiserror::Error;
 use tokio::task::JoinError;
 
@@ -66,11 +68,13 @@ pub(crate) enum OpenLogError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A file cannot be read back.
-    #[error(transparent)]
-    File(#[from] TraceFileError),
-    /// The file of this run cannot be read back.
-    #[error("run `{0}`: {1}")]
-    Run(RunId, TraceFileError),
+    #[error("`{}`: {error}; nothing was changed: restore the file, or remove it to begin its run with a full budget", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The problem with it.
+        error: TraceFileError,
+    },
     /// The spend of all runs is more than can be counted.
     #[error("what was spent is too much to count")]
     TooMuchSpent,
@@ -124,17 +128,19 @@ impl RunLogDir {
         info: &RunInfo,
         program: &Arc<Program>,
     ) -> Result<(RunLogFile, Option<Replayed>), OpenLogError> {
-        let path = self.path(&info.id);
-        let read = TraceFile::read(&path, &info.id, program)?;
-        read.cut_torn_tail()?;
+        let read = self.read(&info.id, program)?;
         let buffer = TraceBuffer::new();
         match &read.replayed {
             None => buffer.push_header(info, Some(&self.prices)),
             Some(replayed) => replayed.added().iter().for_each(|event| buffer.push(event)),
         }
-        let state = State { is_made: read.replayed.is_some(), ..State::default() };
-        let (shared, state) = (Arc::clone(&self.shared), Mutex::new(state));
-        Ok((RunLogFile { path, shared, buffer, state }, read.replayed))
+        let (shared, log) = (Arc::clone(&self.shared), Mutex::new(read.log));
+        Ok((RunLogFile { shared, buffer, log }, read.replayed))
+    }
+
+    fn read(&self, id: &RunId, program: &Arc<Program>) -> Result<TraceFile, OpenLogError> {
+        let path = self.path(id);
+        TraceFile::read(&path, id, program).map_err(|error| OpenLogError::File { path, error })
     }
 
     /// The stored runs by their files, in no order.
@@ -155,8 +161,7 @@ impl RunLogDir {
         let mut sum = Amounts::ZERO;
         for id in self.ids()? {
             let id = id?;
-            let read = TraceFile::read(&self.path(&id), &id, program)
-                .map_err(|error| OpenLogError::Run(id, error))?;
+            let read = self.read(&id, program)?;
             let spent = read.replayed.map_or(Amounts::ZERO, |replayed| replayed.spent());
             sum = sum.checked_add(&spent).ok_or(OpenLogError::TooMuchSpent)?;
         }
@@ -167,28 +172,20 @@ impl RunLogDir {
 /// Writes the events of one root run.
 #[derive(Debug)]
 pub(super) struct RunLogFile {
-    path: PathBuf,
     shared: Arc<Shared>,
     /// Events that are not written yet.
     buffer: TraceBuffer,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    file: Option<File>,
-    /// Whether the file is there. One that vanishes is not made again: it would lack its beginning.
-    is_made: bool,
+    log: Mutex<TraceLog>,
 }
 
 impl RunLogFile {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log(&self) -> MutexGuard<'_, TraceLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the waiting events. Returns why they cannot be written, now or earlier.
     pub(super) fn flush(&self) -> Result<(), TraceHole> {
-        self.write(&mut self.state())
+        self.write(&mut self.log())
     }
 
     /// Returns why the run can no longer be stored.
@@ -198,43 +195,33 @@ impl RunLogFile {
 
     /// Nothing more is written: the run is forgotten, and may go on from its file.
     pub(super) fn close(&self) {
-        let mut state = self.state();
+        let mut log = self.log();
         // The hole, if there is one, keeps its reason.
-        drop(self.write(&mut state));
+        drop(self.write(&mut log));
         self.buffer.break_off("the run was evicted from memory");
-        self.shut(&mut state);
+        self.shut(&mut log);
     }
 
-    fn write(&self, state: &mut State) -> Result<(), TraceHole> {
-        let written = match self.buffer.hole() {
-            Some(hole) => Err(hole),
-            None if self.buffer.is_empty() => Ok(()),
-            None => self.write_all(state),
+    fn write(&self, log: &mut TraceLog) -> Result<(), TraceHole> {
+        if self.buffer.hole().is_none() && self.buffer.is_empty() {
+            return Ok(());
+        }
+        let was_open = log.is_open();
+        let written = self.buffer.write_to(&mut *log, MAX_UNWRITTEN);
+        match (was_open, log.is_open()) {
+            (false, true) => self.shared.open.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.shared.open.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
         };
-        if written.is_err() {
-            self.shut(state);
+        if written.is_err() || self.shared.open.load(Ordering::Relaxed) > MAX_OPEN_LOGS {
+            self.shut(log);
         }
         written
     }
 
-    fn write_all(&self, state: &mut State) -> Result<(), TraceHole> {
-        if let Some(file) = &mut state.file {
-            return self.buffer.write_to(file, MAX_UNWRITTEN);
-        }
-        let file = TraceFile::open_to_append(&self.path, !state.is_made);
-        let mut file = file.map_err(|error| self.buffer.break_off(error))?;
-        state.is_made = true;
-        self.buffer.write_to(&mut file, MAX_UNWRITTEN)?;
-        if self.shared.open.fetch_add(1, Ordering::Relaxed) < MAX_OPEN_LOGS {
-            state.file = Some(file);
-        } else {
-            self.shared.open.fetch_sub(1, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    fn shut(&self, state: &mut State) {
-        if state.file.take().is_some() {
+    fn shut(&self, log: &mut TraceLog) {
+        if log.is_open() {
+            log.close();
             self.shared.open.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -242,18 +229,17 @@ impl RunLogFile {
 
 impl Observer for RunLogFile {
     fn observe(&self, seen: &Observation<'_>) {
-        let mut state = self.state();
+        let mut log = self.log();
         self.buffer.observe(seen);
         if self.buffer.len() > MAX_UNWRITTEN {
             // The next flush reports the hole.
-            drop(self.write(&mut state));
+            drop(self.write(&mut log));
         }
     }
 }
 
 impl Drop for RunLogFile {
     fn drop(&mut self) {
-        let mut state = std::mem::take(&mut *self.state());
-        self.shut(&mut state);
+        self.shut(&mut self.log());
     }
 }

@@ -19,6 +19,7 @@ mod calls;
 mod control;
 mod conversations;
 mod counting;
+mod damage;
 mod drains;
 mod failures;
 mod finish;

@@ -13,6 +13,24 @@ pub fn clean(text: &str) -> String {
     shown
 }
 
+/// `text` in its own lines, and without anything else that a terminal obeys: line feeds and tabs stay, other control
+/// characters and those that change the direction of writing become escapes (`\u{1b}`). Joiners stay: scripts and emoji
+/// need them. For what a model said, and for messages of others.
+#[must_use]
+pub fn clean_lines(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{ad}' => shown.push(character),
+            // The end of a line of Windows.
+            '\r' if characters.peek() == Some(&'\n') => {}
+            character => push_clean(&mut shown, character),
+        }
+    }
+    shown
+}
+
 fn push_clean(shown: &mut String, character: char) {
     match character {
         '\n' => shown.push_str("\\n"),
@@ -62,6 +80,21 @@ mod tests {
         for code in 0..0x11_0000u32 {
             let Some(character) = char::from_u32(code) else { continue };
             assert!(!clean(&character.to_string()).chars().any(char::is_control), "{code:x}");
+        }
+    }
+
+    #[test]
+    fn lines_stay_and_nothing_else_that_a_terminal_obeys() {
+        let text = "one\r\n\ttwo\r\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\u{202e}x\u{2066}y\u{200e}\u{2028}\u{8}é 👩\u{200d}🔬";
+        assert_eq!(
+            clean_lines(text),
+            "one\n\ttwo\\r\\u{1b}]0;title\\u{7}\\u{1b}[2J\\u{9b}31m\\u{202e}x\\u{2066}y\\u{200e}\\u{2028}\\u{8}é 👩\u{200d}🔬"
+        );
+        for code in 0..0x11_0000u32 {
+            let Some(character) = char::from_u32(code) else { continue };
+            let shown = clean_lines(&character.to_string());
+            let is_left = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+            assert!(!shown.chars().any(is_left), "{code:x}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Transcripts hold secrets: on Unix directories are made with mode 0700 and files with 0600.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
@@ -37,6 +37,16 @@ fn step() -> io::Result<()> {
 /// Makes a directory and those above it; one that is there stays as it is.
 pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     step()?;
+    create_private_directory(path)
+}
+
+/// Creates a directory, and those above it, that only the user may enter: mode 0700 on Unix. An existing one stays
+/// as it is.
+///
+/// # Errors
+///
+/// The error of the system.
+pub fn create_private_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
@@ -44,23 +54,92 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-pub(crate) fn private() -> OpenOptions {
+/// Options that create a file only the user may read: mode 0600 on Unix. Runs of agents hold secrets, so every
+/// file with a run in it is created by this. An existing file keeps its mode.
+///
+/// ```
+/// use std::io::Write as _;
+///
+/// use endstop_runtime::store::private_file;
+///
+/// # let path = std::env::temp_dir().join(format!("endstop-{}", endstop_runtime::store::RunId::new()));
+/// let mut file = private_file().write(true).create_new(true).open(&path)?;
+/// file.write_all(b"{}\n")?;
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use]
+pub fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
 }
 
+/// Options that open no symbolic link, and do not wait at a pipe. A new file is private.
+pub(crate) fn not_through_links() -> OpenOptions {
+    let mut options = private_file();
+    #[cfg(unix)]
+    {
+        let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+    }
+    options
+}
+
+/// Whether an open by [`not_through_links`] met a symbolic link, or a pipe without a reader.
+pub(crate) fn is_link_error(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    return matches!(error.raw_os_error(), Some(nix::libc::ELOOP | nix::libc::ENXIO));
+    #[cfg(not(unix))]
+    return error.kind() == ErrorKind::Unsupported;
+}
+
+/// Whether a file or a directory belongs to this user or to the system's own. The user `root` takes any, as in a
+/// container whose directory belongs to a user outside.
+pub(crate) fn is_trusted(about: &Metadata) -> bool {
+    #[cfg(unix)]
+    return is_trusted_owner(
+        std::os::unix::fs::MetadataExt::uid(about),
+        nix::unistd::geteuid().as_raw(),
+    );
+    #[cfg(not(unix))]
+    return about.len() < u64::MAX;
+}
+
+/// Refuses a directory of another user, who could replace the files in it.
+pub(super) fn check_directory(path: &Path) -> io::Result<()> {
+    if is_trusted(&fs::metadata(path)?) {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to another user"))
+}
+
+#[cfg(unix)]
+const fn is_trusted_owner(owner: u32, user: u32) -> bool {
+    user == 0 || owner == user || owner == 0
+}
+
 /// Opens a file for reading and writing at its end; makes it where it is missing.
 pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
     step()?;
-    private().read(true).append(true).create(true).open(path)
+    not_through_links().read(true).append(true).create(true).open(path)
 }
 
 /// Opens an empty file in the place of whatever is there.
 pub(super) fn open_empty(path: &Path) -> io::Result<File> {
     step()?;
-    private().write(true).create(true).truncate(true).open(path)
+    not_through_links().write(true).create(true).truncate(true).open(path)
+}
+
+/// Opens a file for reading, and nothing but a regular file.
+pub(super) fn open_to_read(path: &Path) -> io::Result<File> {
+    let not_a_file = || io::Error::new(ErrorKind::InvalidInput, "it is not a regular file");
+    let file = match not_through_links().read(true).open(path) {
+        Err(error) if is_link_error(&error) => return Err(not_a_file()),
+        file => file?,
+    };
+    if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
 }
 
 /// Makes an empty file; one that is there is not even opened, for closing it would end the locks that
@@ -68,7 +147,7 @@ pub(super) fn open_empty(path: &Path) -> io::Result<File> {
 #[cfg(feature = "sqlite")]
 pub(super) fn create_file(path: &Path) -> io::Result<()> {
     step()?;
-    match private().write(true).create_new(true).open(path) {
+    match private_file().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         created => created.map(drop),
     }
@@ -168,4 +247,22 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 #[cfg(not(unix))]
 fn is_at(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_user_and_of_root_are_trusted_and_root_trusts_all() {
+        for (owner, user, wanted) in [
+            (1000, 1000, true),
+            (0, 1000, true),
+            (1001, 1000, false),
+            (1001, 0, true),
+            (0, 0, true),
+        ] {
+            assert_eq!(is_trusted_owner(owner, user), wanted, "{owner} {user}");
+        }
+    }
 }

@@ -78,10 +78,11 @@ impl FileStore {
     ///
     /// # Errors
     ///
-    /// Where the directory cannot be made.
+    /// Where the directory cannot be made, or belongs to another user of the system.
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = directory.as_ref().to_owned();
         disk::create_directory(&path)
+            .and_then(|()| disk::check_directory(&path))
             .map_err(|error| StoreError::failed("open the store", &path, error))?;
         let locks = LockFolder::new(path.join(LOCKS));
         Ok(Self { path, locks, durability: Durability::Process })

@@ -49,7 +49,7 @@ pub(super) fn tell(
         }
         writeln!(out, "{object}")?;
     } else if let Some(response) = new_response(state, how.before) {
-        writeln!(out, "{}", response.trim_end())?;
+        writeln!(out, "{}", output::shown(response.trim_end()))?;
     }
     // The answer comes first on a terminal too.
     out.flush()?;

@@ -76,7 +76,7 @@ impl Record {
         let failed = |error: io::Error| {
             CliError::new(format!("cannot write `{}`: {error}", self.path.display()))
         };
-        let mut out = io::BufWriter::new(File::create(&self.path).map_err(failed)?);
+        let mut out = io::BufWriter::new(output::create_private(&self.path).map_err(failed)?);
         if let (Some(store), true) = (store, state.execution.core.is_some()) {
             let info = RunInfo {
                 id: state.id.clone(),

@@ -13,6 +13,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::error::{CliError, ExitMeaning};
+use crate::limits::MAX_REAPED_AT_ONCE;
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,17 @@ pub(super) enum News {
     Ended(Ended),
     /// It was stopped by a signal of the terminal, or by somebody.
     Stopped(Signal),
+}
+
+/// Whether this process has children that have not ended. It adopts orphans, so without a child nothing is left below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Children {
+    /// At least one.
+    Living,
+    /// More may have ended than were reaped.
+    #[default]
+    Unknown,
+    None,
 }
 
 /// Begins the command in a process group of its own, with this process's standard streams.
@@ -92,11 +104,12 @@ fn found(program: &OsStr) -> OsString {
     file.map_or_else(|| program.to_owned(), Into::into)
 }
 
-/// What happened to the command since this was asked last. Orphans that have ended are let go.
-pub(super) fn news(main: Pid) -> Vec<News> {
+/// Returns the news of the command since the last call, and whether children are left. Reaps orphans that have ended, at
+/// most [`MAX_REAPED_AT_ONCE`]: a command that forks and exits all the time would otherwise keep this busy.
+pub(super) fn news(main: Pid) -> (Vec<News>, Children) {
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
     let mut news = Vec::new();
-    loop {
+    for _ in 0..MAX_REAPED_AT_ONCE {
         match waitpid(None, Some(flags)) {
             Ok(WaitStatus::Exited(pid, code)) if pid == main => {
                 news.push(News::Ended(Ended::Code(code)))
@@ -105,16 +118,17 @@ pub(super) fn news(main: Pid) -> Vec<News> {
                 news.push(News::Ended(Ended::Signal(signal)));
             }
             Ok(WaitStatus::Stopped(pid, signal)) if pid == main => news.push(News::Stopped(signal)),
-            Ok(WaitStatus::StillAlive) => return news,
+            Ok(WaitStatus::StillAlive) => return (news, Children::Living),
             // A signal that has no name here.
             Err(Errno::EINTR | Errno::EINVAL) | Ok(_) => {}
             Err(_) => {
                 // There are no children any more, so the command has ended too.
                 news.push(News::Ended(Ended::Unknown));
-                return news;
+                return (news, Children::None);
             }
         }
     }
+    (news, Children::Unknown)
 }
 
 #[cfg(test)]

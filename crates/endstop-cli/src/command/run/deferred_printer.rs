@@ -1,7 +1,9 @@
-//! What is said while the command has the terminal: on a line of its own, and not into a screen that the command
-//! draws.
+//! What is said while the command has the terminal: on a line of its own. Into a screen that the command draws goes only
+//! what its user must know at once.
 
 use std::io::{IsTerminal as _, Write as _};
+
+use endstop::observe::clean_lines;
 
 use super::terminal::Terminal;
 use crate::output;
@@ -48,6 +50,22 @@ impl DeferredPrinter {
         self.take(Line::Warning(text.to_owned()), terminal);
     }
 
+    /// Prints what the user of a screen must know at once, since the command is about to be ended or waits; also at the end,
+    /// because the command may draw over it.
+    pub(super) fn announce(&mut self, text: &str, terminal: Option<&Terminal>) {
+        if self.is_terminal && !output::is_quiet() && terminal.is_some_and(Terminal::is_raw) {
+            // On a line of its own, whatever mode the terminal is in and whatever colors are on.
+            let columns = columns();
+            let lines = output::wrapped(&clean_lines(text), usize::from(columns), "  ");
+            let mut screen = String::from("\r\n");
+            for line in lines.lines() {
+                screen.push_str(&format!("\u{1b}[0m\u{1b}[K{line}\r\n"));
+            }
+            write(&screen);
+        }
+        self.note(text, terminal);
+    }
+
     fn take(&mut self, line: Line, terminal: Option<&Terminal>) {
         // Once something is held the rest waits too, so that it is read in order.
         if self.is_terminal && (!self.held.is_empty() || terminal.is_some_and(Terminal::is_raw)) {
@@ -72,11 +90,17 @@ impl DeferredPrinter {
         if !self.is_terminal || output::is_quiet() {
             return;
         }
-        let size = terminal_size::terminal_size_of(std::io::stderr());
-        let columns = size.map_or(COLUMNS, |(width, _)| width.0);
-        let text = format!("{}\r", " ".repeat(usize::from(columns)));
-        let mut err = std::io::stderr().lock();
-        // What cannot be written must not end the command.
-        let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+        write(&format!("{}\r", " ".repeat(usize::from(columns()))));
     }
+}
+
+fn columns() -> u16 {
+    let size = terminal_size::terminal_size_of(std::io::stderr());
+    size.map_or(COLUMNS, |(width, _)| width.0)
+}
+
+fn write(text: &str) {
+    let mut err = std::io::stderr().lock();
+    // What cannot be written must not end the command.
+    let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }

@@ -28,6 +28,7 @@ pub(super) struct StatusRow {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shown {
+    columns: u16,
     rows: u16,
     text: String,
 }
@@ -96,7 +97,7 @@ impl StatusRow {
                 dry(&format!("dry run, past {rule}"), &run.look(view_of), room)
             }
         };
-        self.show(Shown { rows, text });
+        self.show(Shown { columns, rows, text });
     }
 
     fn show(&mut self, new: Shown) {
@@ -104,7 +105,13 @@ impl StatusRow {
             return;
         }
         let mut out = String::new();
-        if self.shown.as_ref().is_none_or(|old| old.rows != new.rows) {
+        // A terminal that gets another size forgets its region, and the line is no longer in the last row.
+        let size = |shown: &Shown| (shown.columns, shown.rows);
+        let before = self.shown.as_ref().filter(|old| size(old) != size(&new));
+        if let Some(old) = before.filter(|old| old.rows < new.rows) {
+            out.push_str(&format!("\u{1b}7\u{1b}[r\u{1b}[{};1H\u{1b}[0m\u{1b}[K\u{1b}8", old.rows));
+        }
+        if self.shown.is_none() || before.is_some() {
             // One row down and up again: where the cursor is in the last row, what is there scrolls up.
             out.push_str("\u{1b}D\u{1b}[1A");
             out.push_str(&format!("\u{1b}7\u{1b}[1;{}r\u{1b}8", new.rows - 1));

@@ -9,12 +9,14 @@ use std::time::Duration;
 use endstop::core::signal::{StopReason, StopSignal};
 use endstop::core::units::{Millis, Money};
 use endstop::observe::{DryRunObserver, RefusedCall, Report, SubAgent};
+use endstop::store::private_file;
 use endstop_gateway::Counts;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::super::trip;
 use super::child::Ended;
+use super::redact;
 use crate::error::{CliError, ExitMeaning};
 use crate::output::{self, counted, duration, tokens};
 
@@ -177,7 +179,7 @@ impl RunOutcome<'_> {
 
     /// The same for machines.
     pub(super) fn to_json(&self) -> Value {
-        let command = self.command.iter().map(|word| word.to_string_lossy());
+        let command = redact::command(self.command);
         let dry_run = self.dry_run.map(|dry_run| {
             let stop = dry_run.first_stop();
             json!({
@@ -194,7 +196,7 @@ impl RunOutcome<'_> {
         json!({
             "version": 1,
             "run": self.run,
-            "command": command.collect::<Vec<_>>(),
+            "command": command,
             "exit_code": self.exit_code(),
             "command_exit_code": self.ended.code(),
             "stopped": self.stopped.is_some() || self.held.is_some(),
@@ -306,7 +308,7 @@ impl JsonFile {
             Some(name) => {
                 let name = format!(".{}.{}", name.to_string_lossy(), std::process::id());
                 let draft = path.with_file_name(name);
-                let file = OpenOptions::new().write(true).create_new(true).open(&draft);
+                let file = private_file().write(true).create_new(true).open(&draft);
                 Some((draft, file.map_err(failed)?))
             }
             None => {

@@ -3,8 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use std::time::Instant;
+
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::{Pid, getpid, getsid};
+
+use crate::limits::{MAX_KILL_SWEEP_TIME, MAX_KILL_SWEEPS};
+
+/// How often the newest processes are read in a pass: for some milliseconds, in which a process that forks and exits
+/// is seen several times.
+const LOOKS_AT_NEWEST: usize = 50;
+/// How many of them: a few others can begin at the same time.
+const NEWEST: i32 = 2;
 
 /// A process below this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,14 +34,25 @@ pub(super) fn adopt_orphans() {
 
 /// The processes below this one that have not ended. None where the system has no `/proc`.
 pub(super) fn descendants() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let below = below(getpid().as_raw(), entries().collect());
+    below.into_iter().filter(|entry| !entry.is_dead).map(Entry::into_process).collect()
+}
+
+/// The processes of the system, each as it is when the iterator reaches it.
+fn entries() -> impl Iterator<Item = Entry> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let stats = numbers.filter_map(|pid| {
-        // A process may end while this is read.
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        parse(pid, &stat)
-    });
-    below(getpid().as_raw(), stats.collect())
+    numbers.filter_map(read)
+}
+
+/// The process with a number. None if it has ended.
+fn read(pid: i32) -> Option<Entry> {
+    parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The number that the system gave to a process last.
+fn newest() -> Option<i32> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().last()?.parse().ok()
 }
 
 /// One line of `/proc/PID/stat`: `1234 (name) S 1 …`. The name may hold anything, parentheses too.
@@ -40,18 +61,28 @@ fn parse(pid: i32, stat: &str) -> Option<Entry> {
     let name = stat.get(begin + 1..end)?.to_owned();
     let mut rest = stat.get(end + 1..)?.split_ascii_whitespace();
     let state = rest.next()?;
-    let parent = rest.next()?.parse().ok()?;
-    Some(Entry { pid, parent, name, is_dead: matches!(state, "Z" | "X") })
+    let mut number = || rest.next()?.parse().ok();
+    let (parent, group, session) = (number()?, number()?, number()?);
+    Some(Entry { pid, parent, group, session, name, is_dead: matches!(state, "Z" | "X") })
 }
 
 struct Entry {
     pid: i32,
     parent: i32,
+    group: i32,
+    session: i32,
     name: String,
     is_dead: bool,
 }
 
-fn below(root: i32, entries: Vec<Entry>) -> Vec<Process> {
+impl Entry {
+    fn into_process(self) -> Process {
+        Process { pid: Pid::from_raw(self.pid), name: self.name }
+    }
+}
+
+/// The entries below a process, parents before their children.
+fn below(root: i32, entries: Vec<Entry>) -> Vec<Entry> {
     let mut children: BTreeMap<i32, Vec<Entry>> = BTreeMap::new();
     for entry in entries {
         children.entry(entry.parent).or_default().push(entry);
@@ -62,9 +93,7 @@ fn below(root: i32, entries: Vec<Entry>) -> Vec<Process> {
             // Numbers are used again, so a snapshot can hold a circle.
             if seen.insert(entry.pid) {
                 next.push(entry.pid);
-                if !entry.is_dead {
-                    found.push(Process { pid: Pid::from_raw(entry.pid), name: entry.name });
-                }
+                found.push(entry);
             }
         }
     }
@@ -87,9 +116,98 @@ pub(super) fn tell_all(group: Pid, signal: Signal) {
     }
 }
 
+/// Ends the group, and everything below this process.
+///
+/// A process that forks and exits all the time is gone before a list of processes is read. So there are three ways to
+/// meet it: each child of this process, which adopts orphans, is ended as soon as it is seen; so is its group, also that
+/// of one that has ended, for a signal to a group reaches all that are in it at one moment; and those that began last are
+/// read again and again. Passes are repeated until two in a row find no new process, within [`MAX_KILL_SWEEPS`] and
+/// [`MAX_KILL_SWEEP_TIME`].
+pub(super) fn kill_all(group: Pid) {
+    let mut sweep = KillSweep::new(group);
+    let begun = Instant::now();
+    let mut quiet = 0;
+    for _ in 0..MAX_KILL_SWEEPS {
+        quiet = if sweep.pass() { 0 } else { quiet + 1 };
+        if quiet == 2 || begun.elapsed() >= MAX_KILL_SWEEP_TIME {
+            return;
+        }
+    }
+}
+
+/// Who was ended already.
+struct KillSweep {
+    own: i32,
+    /// The session of this process, which others share.
+    session: Option<i32>,
+    main_group: Pid,
+    known: BTreeSet<i32>,
+}
+
+impl KillSweep {
+    fn new(main_group: Pid) -> Self {
+        let session = getsid(None).ok().map(Pid::as_raw);
+        let known = BTreeSet::from([main_group.as_raw()]);
+        Self { own: getpid().as_raw(), session, main_group, known }
+    }
+
+    /// Ends all processes that one look finds. Returns whether one of them is new.
+    fn pass(&mut self) -> bool {
+        let before = self.known.len();
+        tell_group(self.main_group, Signal::SIGKILL);
+        let mut seen = Vec::new();
+        for entry in entries() {
+            if entry.parent == self.own {
+                self.end(&entry);
+            }
+            seen.push(entry);
+        }
+        for entry in below(self.own, seen) {
+            self.end(&entry);
+        }
+        self.end_newest();
+        self.known.len() > before
+    }
+
+    /// Ends children of this process among those that began last.
+    fn end_newest(&mut self) {
+        for _ in 0..LOOKS_AT_NEWEST {
+            let Some(newest) = newest() else { return };
+            for entry in (newest.saturating_sub(NEWEST)..=newest).rev().filter_map(read) {
+                if entry.parent == self.own {
+                    self.end(&entry);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, entry: &Entry) {
+        if !self.known.insert(entry.pid) {
+            return;
+        }
+        // They may have ended just now.
+        if !entry.is_dead {
+            let _ = kill(Pid::from_raw(entry.pid), Signal::SIGKILL);
+        }
+        if self.is_own_group(entry) {
+            let _ = killpg(Pid::from_raw(entry.group), Signal::SIGKILL);
+        }
+    }
+
+    /// Whether all of the group are below this process. A process can enter a group of strangers in its own session,
+    /// such as that of the shell, but none of another session.
+    fn is_own_group(&self, entry: &Entry) -> bool {
+        let is_other_session = self.session.is_some_and(|own| own != entry.session);
+        entry.group > 1 && (is_other_session || self.known.contains(&entry.group))
+    }
+}
+
 /// The processes in a few words: `sleep (12), sh (14) and 3 more`.
 pub(super) fn in_words(processes: &[Process]) -> String {
     const SHOWN: usize = 3;
+    if processes.is_empty() {
+        return "a process that forks and exits all the time".to_owned();
+    }
     let shown = processes.iter().take(SHOWN);
     let names = shown
         .map(|process| format!("{} ({})", endstop::observe::clean(&process.name), process.pid));
@@ -106,17 +224,21 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let entry = parse(7, "7 (a) S 99 (b) S 3 7 7 0 -1").unwrap();
+        let entry = parse(7, "7 (a) S 99 (b) S 3 7 8 0 -1").unwrap();
+        assert_eq!((entry.group, entry.session), (7, 8));
         assert_eq!((entry.parent, entry.name.as_str(), entry.is_dead), (3, "a) S 99 (b", false));
-        assert!(parse(7, "7 (a) Z 3").unwrap().is_dead);
-        for broken in ["", "7", "7 (a", "7 (a)", "7 (a) S", "7 (a) S x", ")("] {
+        assert!(parse(7, "7 (a) Z 3 7 7").unwrap().is_dead);
+        for broken in ["", "7", "7 (a", "7 (a)", "7 (a) S", "7 (a) S x", "7 (a) S 3 7", ")("] {
             assert!(parse(7, broken).is_none(), "{broken}");
         }
     }
 
     #[test]
     fn processes_below_are_found_at_any_depth_and_circles_end() {
-        let entry = |pid, parent, is_dead| Entry { pid, parent, name: pid.to_string(), is_dead };
+        let entry = |pid: i32, parent, is_dead| {
+            let name = pid.to_string();
+            Entry { pid, parent, group: pid, session: 1, name, is_dead }
+        };
         let entries = vec![
             entry(2, 1, false),
             entry(3, 2, true),
@@ -124,8 +246,22 @@ mod tests {
             entry(9, 8, false),
             entry(1, 4, false),
         ];
-        let mut found: Vec<i32> = below(1, entries).iter().map(|p| p.pid.as_raw()).collect();
-        found.sort_unstable();
-        assert_eq!(found, [2, 4]);
+        let found: Vec<i32> = below(1, entries).iter().map(|entry| entry.pid).collect();
+        assert_eq!(found, [2, 3, 4], "parents first");
+    }
+
+    #[test]
+    fn only_groups_of_the_commands_own_are_ended() {
+        let entry = |group, session| {
+            let name = String::new();
+            Entry { pid: 50, parent: 7, group, session, name, is_dead: false }
+        };
+        let main_group = Pid::from_raw(40);
+        let known = BTreeSet::from([40, 41]);
+        let sweep = KillSweep { own: 7, session: Some(3), main_group, known };
+        assert!(sweep.is_own_group(&entry(41, 3)), "led by a process of the command");
+        assert!(sweep.is_own_group(&entry(60, 50)), "in a session of its own");
+        assert!(!sweep.is_own_group(&entry(3, 3)), "the shell's");
+        assert!(!sweep.is_own_group(&entry(0, 50)) && !sweep.is_own_group(&entry(1, 50)));
     }
 }

@@ -14,10 +14,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 use tokio::sync::watch;
 
-use super::child::{self, Ended, News};
+use super::child::{self, Children, Ended, News};
 use super::deferred_printer::DeferredPrinter;
 use super::line::StatusRow;
-use super::processes::{Process, descendants, in_words, tell_all, tell_group};
+use super::processes::{Process, descendants, in_words, kill_all, tell_all, tell_group};
 use super::shutdown::{ShutdownAction, ShutdownPhase, TERM_TO_KILL};
 use super::signals::{Heard, Signals};
 use super::terminal::Terminal;
@@ -67,6 +67,9 @@ pub(super) struct State {
     said: Said,
     /// Somebody wants to leave; processes that were left behind are not waited for.
     leaves: bool,
+    /// The last signal that asked the command to end.
+    asked_to_end: Option<Signal>,
+    children: Children,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +123,10 @@ impl Supervisor<'_> {
         self.printer.note(text, self.terminal.as_ref());
     }
 
+    fn announce(&mut self, text: &str) {
+        self.printer.announce(text, self.terminal.as_ref());
+    }
+
     fn warn(&mut self, text: &str) {
         self.printer.warn(text, self.terminal.as_ref());
     }
@@ -141,27 +148,39 @@ impl Supervisor<'_> {
                 let is_an_end =
                     !matches!(signal, Signal::SIGWINCH | Signal::SIGUSR2 | Signal::SIGALRM);
                 self.state.leaves |= self.state.ended.is_some() && is_an_end;
+                self.state.asked_to_end = Some(signal).filter(|_| is_an_end);
             }
         }
     }
 
     fn hear_news(&mut self) {
+        let (news, children) = child::news(self.main);
+        self.state.children = children;
         if self.state.ended.is_some() {
             // Orphans that have ended are let go; the command itself is no child any more.
-            child::news(self.main);
             return;
         }
-        for news in child::news(self.main) {
+        for news in news {
             match news {
-                News::Ended(ended) => {
-                    self.state.ended = Some((ended, Instant::now()));
-                    if let Some(terminal) = &mut self.terminal {
-                        terminal.take();
-                    }
-                    return;
-                }
+                News::Ended(ended) => return self.command_has_ended(ended),
                 News::Stopped(signal) => self.command_was_stopped(signal),
             }
+        }
+    }
+
+    fn command_has_ended(&mut self, ended: Ended) {
+        let now = Instant::now();
+        self.state.ended = Some((ended, now));
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take();
+        }
+        // A signal that ends the whole run is for the processes that the command left behind too. A key is for
+        // the command alone, unless the command ended by it.
+        let is_end_of_all = self.state.asked_to_end.is_some_and(|signal| {
+            matches!(signal, Signal::SIGTERM | Signal::SIGHUP) || ended == Ended::Signal(signal)
+        });
+        if is_end_of_all {
+            self.shutdown.stop(now, self.grace);
         }
     }
 
@@ -231,7 +250,7 @@ impl Supervisor<'_> {
         if snapshot.pause.is_some() != self.state.said.held {
             self.state.said.held = snapshot.pause.is_some();
             let text = snapshot.pause.as_deref().unwrap_or("resumed");
-            self.note(&format!("endstop: {text}"));
+            self.announce(&format!("endstop: {text}"));
         }
         match self.shutdown.act(Instant::now()) {
             Some(ShutdownAction::Terminate) => {
@@ -242,7 +261,7 @@ impl Supervisor<'_> {
                 self.note(&format!("endstop: sent SIGTERM; SIGKILL follows in {left}"));
             }
             Some(ShutdownAction::Kill) => {
-                tell_all(self.main, Signal::SIGKILL);
+                kill_all(self.main);
                 if !std::mem::replace(&mut self.state.said.killed, true) {
                     self.note("endstop: sent SIGKILL");
                 }
@@ -268,7 +287,7 @@ impl Supervisor<'_> {
             _ if grace.is_zero() => format!("endstop: stopped: {signal}; {who} is ended now"),
             time => format!("endstop: stopped: {signal}; {who} has {time} to end"),
         };
-        self.note(&text);
+        self.announce(&text);
     }
 
     /// The command has ended after a stop, and others go on for the rest of the grace.
@@ -286,8 +305,8 @@ impl Supervisor<'_> {
     fn tell_of_pause(&mut self, rules: &[String]) {
         self.state.said.paused = true;
         let limit = millis(self.pause_limit);
-        self.note(&format!("endstop: paused by {}", rules.join("; ")));
-        self.note(&format!(
+        self.announce(&format!("endstop: paused by {}", rules.join("; ")));
+        self.announce(&format!(
             "endstop: go on with `kill -USR1 {}`; calls wait for {}, then they are answered with a stop",
             getpid(),
             duration(limit)
@@ -300,12 +319,10 @@ impl Supervisor<'_> {
         if self.state.leaves {
             return Some(ended);
         }
-        let left = descendants();
-        if left.is_empty() {
-            // Those that have ended just now are not left behind as zombies.
-            child::news(self.main);
+        if self.state.children == Children::None {
             return Some(ended);
         }
+        let left = descendants();
         let now = Instant::now();
         if self.shutdown != ShutdownPhase::Going {
             self.tell_of_grace(&left);
@@ -342,6 +359,9 @@ impl Supervisor<'_> {
     fn wake(&self) -> Instant {
         let is_near = self.line.is_wanted() || self.state.ended.is_some();
         let look = Instant::now() + if is_near { LOOK_OFTEN } else { LOOK };
+        if self.state.children == Children::Unknown {
+            return Instant::now();
+        }
         // What was due just now and has not stopped the run is not asked for again at once.
         let now = Instant::now();
         let limit = self.limit_in_time().map(|due| if due > now { due } else { now + LOOK_OFTEN });

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::{MAX_STATE_BYTES, RunId, RunSummary, StoreError, StoredState, Version};
-use super::super::{label, now_millis};
+use super::super::{disk, label, now_millis};
 use crate::limits::MAX_HEADER_BYTES;
 
 /// The version of the format that is written, and the last that is read.
@@ -78,7 +78,7 @@ pub(super) fn find(
     path: &Path,
 ) -> Result<Option<(Header, BufReader<File>)>, StoreError> {
     let failed = |error| StoreError::failed(format!("read run `{run}`"), path, error);
-    let file = match File::open(path) {
+    let file = match disk::open_to_read(path) {
         // A file in the place of the run's directory is none of ours.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);

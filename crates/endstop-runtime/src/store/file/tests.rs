@@ -159,3 +159,39 @@ fn a_removal_that_fails_can_be_repeated() {
         failed
     });
 }
+
+#[cfg(unix)]
+#[test]
+fn links_and_special_files_are_not_read_and_not_written_to() {
+    let directory = Directory::new("special");
+    let store = directory.open(Durability::Process);
+    let elsewhere = directory.0.join("elsewhere");
+    for file in ["state", "trace.jsonl"] {
+        now(store.save(&run(), "state", None)).unwrap();
+        now(store.append(&run(), "line")).unwrap();
+        let path = store.run_directory(&run()).join(file);
+        fs::rename(&path, &elsewhere).unwrap();
+        let before = fs::read(&elsewhere).unwrap();
+        let refuses = |kind: &str| {
+            let (read, written) = match file {
+                "state" => (
+                    now(store.load(&run())).map(drop),
+                    now(store.save(&run(), "x", Some(Version(1)))).map(drop),
+                ),
+                _ => (now(store.read_trace(&run(), 0)).map(drop), now(store.append(&run(), "x"))),
+            };
+            assert!(read.is_err() && written.is_err(), "{file}, {kind}: {read:?} {written:?}");
+            assert!(read.unwrap_err().to_string().contains(file), "{file}, {kind}");
+            assert_eq!(fs::read(&elsewhere).unwrap(), before, "{file}, {kind}");
+        };
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        refuses("a symbolic link");
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        refuses("a pipe");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        refuses("a directory");
+        fs::remove_dir(&path).unwrap();
+    }
+}

@@ -85,7 +85,7 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
 /// Whole lines from a line on, up to a page.
 pub(super) fn read(path: &Path, from_line: u64) -> io::Result<Vec<String>> {
     let mut page = Page::default();
-    let mut lines = match File::open(path) {
+    let mut lines = match disk::open_to_read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(page.into_lines()),
         file => WholeLines::new(BufReader::with_capacity(TRACE_READ_BYTES, file?)),
     };

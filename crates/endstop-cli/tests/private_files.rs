@@ -1,0 +1,81 @@
+//! Files with runs in them are the user's alone, and no summary shows a key.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+/// A directory of its own for a test.
+fn directory(test: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("private").join(test);
+    drop(std::fs::remove_dir_all(&path));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Runs `endstop` in a directory, as a user whose new files everybody may read.
+fn endstop(directory: &Path, arguments: &[&str]) -> Option<i32> {
+    let shell = "umask 000 && exec \"$0\" \"$@\"";
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", shell]).arg(snapbox::cmd::cargo_bin!("endstop")).args(arguments);
+    command.env("XDG_STATE_HOME", directory).current_dir(directory).stdin(Stdio::null());
+    command.output().unwrap().status.code()
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn traces_summaries_records_and_transcripts_have_mode_0600() {
+    let directory = directory("modes");
+    let files = ["--trace", "trace.jsonl", "--json-file", "summary.json"];
+    let run = [&["-q", "run"][..], &files, &["--", "true"]].concat();
+    assert_eq!(endstop(&directory, &run), Some(0));
+    let agent = ["-q", "agent", "-m", "scripted:loop", "--steps", "2", "--record", "r.jsonl", "go"];
+    assert_eq!(endstop(&directory, &agent), Some(124));
+    let convert = ["-q", "convert", "r.jsonl", "--to", "atif", "--out", "converted"];
+    assert_eq!(endstop(&directory, &convert), Some(0));
+    for file in ["trace.jsonl", "summary.json", "r.jsonl"] {
+        assert_eq!(mode(&directory.join(file)), 0o600, "{file}");
+    }
+    let converted = directory.join("converted");
+    assert_eq!(mode(&converted), 0o700);
+    for file in std::fs::read_dir(&converted).unwrap() {
+        assert_eq!(mode(&file.unwrap().path()), 0o600);
+    }
+}
+
+#[test]
+fn an_older_trace_keeps_its_mode() {
+    let directory = directory("kept");
+    let trace = directory.join("trace.jsonl");
+    std::fs::write(&trace, "old").unwrap();
+    std::fs::set_permissions(&trace, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let run = ["-q", "run", "--trace", "trace.jsonl", "--", "true"];
+    assert_eq!(endstop(&directory, &run), Some(0));
+    assert_eq!(mode(&trace), 0o640, "the user chose it");
+}
+
+#[test]
+fn a_summary_shows_no_key_of_the_command() {
+    let directory = directory("keys");
+    let run = [
+        "-q",
+        "run",
+        "--json-file",
+        "s.json",
+        "--",
+        "true",
+        "--api-key",
+        "abc",
+        "sk-ant-api03-xyz",
+    ];
+    assert_eq!(endstop(&directory, &run), Some(0));
+    let text = std::fs::read_to_string(directory.join("s.json")).unwrap();
+    let summary: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(summary["command"], json!(["true", "--api-key", "[redacted]", "[redacted]"]));
+}
