@@ -69,6 +69,10 @@ impl CallService {
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let (head, incoming) = request.into_parts();
         let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        if route::is_websocket(&head.headers) {
+            let family = route::api_family(&head.method, target, &head.headers);
+            return respond::no_websocket(respond::dialect_for(family));
+        }
         let route = match route::route(self.context.config(), &head.method, target, &head.headers) {
             Ok(route) => route,
             Err(error) => {
@@ -82,7 +86,8 @@ impl CallService {
                 return respond::error(dialect, status, ErrorKind::Invalid, &text);
             }
         };
-        if route.has_issued_key && route.endpoint == Endpoint::Other {
+        let is_unread = matches!(route.endpoint, Endpoint::Other | Endpoint::Cloud(_));
+        if route.has_issued_key && is_unread {
             let path = route.rest.split('?').next().unwrap_or("");
             let text = format!(
                 "a key that this gateway has issued is for model calls, counts of tokens and lists of models: {} {path} is \
@@ -94,7 +99,7 @@ impl CallService {
         }
         match route.endpoint {
             Endpoint::ModelCall(api) => self.model_call(route, head, incoming, api).await,
-            Endpoint::CountTokens | Endpoint::Models | Endpoint::Other => {
+            Endpoint::CountTokens | Endpoint::Models | Endpoint::Cloud(_) | Endpoint::Other => {
                 pass_through::pass_through(&self.context, route, &head, incoming).await
             }
         }

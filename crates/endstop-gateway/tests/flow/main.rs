@@ -36,4 +36,5 @@ mod stored_runs;
 mod streams;
 mod tenants;
 mod transparent;
+mod unread;
 mod usage;
