@@ -2,6 +2,7 @@
 
 mod waiting;
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -127,6 +128,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         return Err(CliError::new(text));
     }
     let setup = GatewaySetup {
+        upstreams: BTreeMap::new(),
         listen: args.listen,
         policy: chosen.policy.clone(),
         runs: Runs::Many { unnamed, keys },

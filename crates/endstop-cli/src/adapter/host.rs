@@ -1,0 +1,49 @@
+//! The machine as adapters see it: variables and files of the user, to read only.
+//!
+//! A file of its own because tests put another machine in its place.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::limits::MAX_SETTINGS_BYTES;
+
+/// What adapters read of a machine.
+pub(crate) trait Host {
+    /// A variable of the environment.
+    fn variable(&self, name: &str) -> Option<String>;
+    /// The text of a file; `None` if it cannot be read, or is too long for settings.
+    fn read(&self, file: &Path) -> Option<String>;
+    /// The names in a directory, in order; none if it cannot be read.
+    fn entries(&self, directory: &Path) -> Vec<OsString>;
+}
+
+/// The machine of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThisHost;
+
+impl Host for ThisHost {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn read(&self, file: &Path) -> Option<String> {
+        let mut text = String::new();
+        let file = File::open(file).ok().filter(|file| {
+            // A pipe would be waited for.
+            file.metadata().is_ok_and(|data| data.is_file())
+        })?;
+        let read =
+            file.take(MAX_SETTINGS_BYTES.saturating_add(1)).read_to_string(&mut text).ok()?;
+        (read as u64 <= MAX_SETTINGS_BYTES).then_some(text)
+    }
+
+    fn entries(&self, directory: &Path) -> Vec<OsString> {
+        let entries = std::fs::read_dir(directory).into_iter().flatten();
+        let mut names: Vec<OsString> =
+            entries.filter_map(Result::ok).map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    }
+}

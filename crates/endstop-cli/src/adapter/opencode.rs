@@ -1,0 +1,33 @@
+//! OpenCode reads the variables of OpenAI and Anthropic; Google's base URL is an option of its configuration.
+
+use serde_json::{Value, json};
+
+use super::{Adaptation, Situation};
+
+/// A configuration that is merged with the user's files.
+const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
+const PATH: [&str; 4] = ["provider", "google", "options", "baseURL"];
+
+pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
+    let base = format!("{}/v1beta", situation.base);
+    let Some(own) = situation.variable(CONTENT) else {
+        let mut config = json!({});
+        super::insert(&mut config, &PATH, json!(base));
+        adaptation.set(CONTENT, config.to_string());
+        return;
+    };
+    match serde_json::from_str::<Value>(&own) {
+        Ok(mut config) if config.is_object() => {
+            if let Some(url) = config.pointer("/provider/google/options/baseURL") {
+                let url = url.as_str().unwrap_or_default().trim_end_matches('/');
+                let root = url.strip_suffix("/v1beta").unwrap_or(url).to_owned();
+                adaptation.upstreams.insert("GOOGLE_GEMINI_BASE_URL", root);
+            }
+            super::insert(&mut config, &PATH, json!(base));
+            adaptation.set_secret(CONTENT, config.to_string());
+        }
+        _ => adaptation.notes.push(format!(
+            "{CONTENT} is no JSON object and stays as it is: calls of Google's models are not limited"
+        )),
+    }
+}
