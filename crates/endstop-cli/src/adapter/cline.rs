@@ -39,7 +39,8 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         );
         return;
     };
-    let mut settings = settings.unwrap_or_else(|| json!({ "version": 1, "providers": {} }));
+    let mut settings =
+        settings.unwrap_or_else(|| json!({ "version": 1, "modes": {}, "providers": {} }));
     let own = ["providers", provider, "settings"];
     let read = |settings: &Value, name: &str| {
         let value = settings.pointer(&format!("/{}/{name}", own.join("/")))?.as_str()?;
@@ -50,6 +51,13 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         let is_openai = variable == OPENAI_BASE;
         let base = before.strip_suffix(version).filter(|_| !is_openai).unwrap_or(&before);
         adaptation.upstreams.insert(variable, base.to_owned());
+    }
+    // Without these Cline does not read an entry.
+    let entry = ["providers", provider];
+    for (name, value) in [("updatedAt", "2026-01-01T00:00:00.000Z"), ("tokenSource", "manual")] {
+        if settings.pointer(&format!("/providers/{provider}/{name}")).is_none() {
+            super::insert(&mut settings, &[&entry[..], &[name]].concat(), json!(value));
+        }
     }
     let mut put = |name: &str, value: String| {
         super::insert(&mut settings, &[&own[..], &[name]].concat(), json!(value));
