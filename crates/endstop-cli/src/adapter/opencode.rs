@@ -8,7 +8,19 @@ use super::{Adaptation, Situation};
 const CONTENT: &str = "OPENCODE_CONFIG_CONTENT";
 const PATH: [&str; 4] = ["provider", "google", "options", "baseURL"];
 
+const GOOGLE_KEYS: [&str; 2] = ["GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY"];
+const SCRIPTED_KEY: &str = "endstop-sim";
+
 pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
+    let is_google = adaptation.model.as_deref().is_some_and(|model| model.starts_with("google/"));
+    let has_key = GOOGLE_KEYS.iter().any(|name| situation.variable(name).is_some());
+    if situation.is_sim && is_google && !has_key {
+        adaptation.set(GOOGLE_KEYS[0], SCRIPTED_KEY);
+    }
+    // A provider with options is one that OpenCode may take for its default model.
+    if !is_google && !has_key && !has_login(situation) {
+        return;
+    }
     let base = format!("{}/v1beta", situation.base);
     let Some(own) = situation.variable(CONTENT) else {
         let mut config = json!({});
@@ -30,4 +42,11 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
             "{CONTENT} is no JSON object and stays as it is: calls of Google's models are not limited"
         )),
     }
+}
+
+/// Whether OpenCode keeps a key of Google's.
+fn has_login(situation: &Situation<'_>) -> bool {
+    let data = situation.user_directory("XDG_DATA_HOME", ".local/share");
+    let login = data.and_then(|data| situation.json(&data.join("opencode/auth.json")));
+    login.is_some_and(|login| login.get("google").is_some())
 }
