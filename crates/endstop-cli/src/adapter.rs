@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub(crate) use command_line::Invocation;
-pub(crate) use host::{Host, ThisHost};
+pub(crate) use host::{Host, ThisHost, executable};
 pub(crate) use private_directory::PrivateDirectory;
 
 /// The variable of each API's base URL, as `--upstream` and the gateway know them.
@@ -414,18 +414,22 @@ impl Invocation {
         PrivateDirectory::plan(run, |name| host.variable(name))
     }
 
+    /// The keys that the program reads, and whether each is set.
+    pub(crate) fn keys(&self, host: &dyn Host) -> Vec<(&'static str, bool)> {
+        let is_set = |name: &str| {
+            let assigned = self.assigned.iter().rev().find(|(known, _)| known == name);
+            let value = assigned.map(|(_, value)| value.clone()).or_else(|| host.variable(name));
+            value.is_some_and(|value| !value.is_empty())
+        };
+        self.program.keys.iter().map(|name| (*name, is_set(name))).collect()
+    }
+
     /// The keys that have to be set for the scripted model: those that the program reads, and no others.
     pub(crate) fn missing_keys(&self, host: &dyn Host) -> Vec<&'static str> {
-        let is_missing = |name: &&str| {
-            let assigned =
-                self.assigned.iter().any(|(known, value)| known == name && !value.is_empty());
-            !assigned && host.variable(name).is_none_or(|value| value.is_empty())
-        };
-        let AgentProgram { keys, scripted_keys, .. } = self.program;
-        if *scripted_keys == 1 && !keys.iter().all(|name| is_missing(&name)) {
-            return Vec::new();
-        }
-        keys.iter().take(*scripted_keys).copied().filter(|name| is_missing(&name)).collect()
+        let keys = self.keys(host);
+        let has_one = self.program.scripted_keys == 1 && keys.iter().any(|(_, is_set)| *is_set);
+        let wanted = if has_one { 0 } else { self.program.scripted_keys };
+        keys.iter().take(wanted).filter(|(_, is_set)| !is_set).map(|(name, _)| *name).collect()
     }
 
     /// The command with the adapter's flags in it.

@@ -1,11 +1,12 @@
 //! The machine as adapters see it: variables and files of the user, to read only.
 //!
-//! A file of its own because tests put another machine in its place.
+//! A file of its own because tests put another machine in its place, and `endstop run` looks for programs here too.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::limits::MAX_SETTINGS_BYTES;
 
@@ -46,4 +47,18 @@ impl Host for ThisHost {
         names.sort();
         names
     }
+}
+
+/// The file of a program: by its path, otherwise in the directories of PATH. `None` if there is no such file that can be
+/// executed.
+pub(crate) fn executable(program: &OsStr) -> Option<PathBuf> {
+    let can_be_run = |file: &PathBuf| {
+        file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program)).filter(can_be_run);
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let mut files = std::env::split_paths(&directories).map(|directory| directory.join(program));
+    files.find(can_be_run)
 }
