@@ -244,7 +244,9 @@ pub(super) fn line(ended: &ProgramRun) -> String {
     let mark = if ended.fault.is_some() { "FAILED" } else { "ok" };
     let ProgramRun { name, api, way, seconds, .. } = ended;
     let [calls, stops] = ended.counts.in_words();
-    format!("{mark:<6} {name:<21} {api:<10} {way:<9} calls {calls}, stop responses {stops}, {seconds} s")
+    format!(
+        "{mark:<6} {name:<21} {api:<10} {way:<9} calls {calls}, stop responses {stops}, {seconds} s"
+    )
 }
 
 /// The table.
