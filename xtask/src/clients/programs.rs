@@ -28,10 +28,16 @@ pub(super) struct Program {
     api: &'static str,
     /// Variables that it needs for a start without a network.
     variables: &'static [(&'static str, &'static str)],
+    /// Requests that get the stop.
+    stops: u64,
+    /// Whether the text of the stop is in its output.
+    shows_reason: bool,
     /// Whether it is run for each change.
     pub(super) is_in_ci: bool,
 }
 
+/// Of programs written in Python.
+const VENV: &str = "bin";
 const BIN: &str = "node_modules/.bin";
 const PROMPT: &str = "Count for ever.";
 
@@ -45,6 +51,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "adapter",
         api: "responses",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: true,
     },
     Program {
@@ -55,6 +63,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "adapter",
         api: "gemini",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: true,
     },
     Program {
@@ -65,6 +75,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "variables",
         api: "messages",
         variables: &[("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: false,
     },
     Program {
@@ -75,6 +87,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "variables",
         api: "messages",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: false,
     },
     Program {
@@ -85,6 +99,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "adapter",
         api: "gemini",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: false,
     },
     Program {
@@ -95,6 +111,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "adapter",
         api: "chat",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: false,
     },
     Program {
@@ -105,6 +123,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "adapter",
         api: "messages",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: false,
     },
     Program {
@@ -115,6 +135,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "adapter",
         api: "messages",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: false,
     },
     Program {
@@ -125,6 +147,8 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "adapter",
         api: "chat",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
         is_in_ci: false,
     },
     Program {
@@ -135,14 +159,42 @@ pub(super) const PROGRAMS: &[Program] = &[
         way: "adapter",
         api: "messages",
         variables: &[],
+        stops: 1,
+        shows_reason: true,
+        is_in_ci: false,
+    },
+    Program {
+        name: "llm",
+        package: "llm",
+        directory: VENV,
+        arguments: &["-m", "gpt-4o", "--tool", "llm_version", "--chain-limit", "0", PROMPT],
+        way: "variables",
+        api: "chat",
+        variables: &[],
+        stops: 1,
+        shows_reason: true,
+        is_in_ci: false,
+    },
+    Program {
+        name: "mini",
+        package: "mini-swe-agent",
+        directory: VENV,
+        arguments: &["--yolo", "--exit-immediately", "-m", "openai/gpt-4o", "-t", PROMPT],
+        way: "variables",
+        api: "chat",
+        // It knows no price of the model that a stop response names.
+        variables: &[("MSWEA_CONFIGURED", "true"), ("MSWEA_COST_TRACKING", "ignore_errors")],
+        // It asks again where an answer has no command in it, three times.
+        stops: 3,
+        shows_reason: false,
         is_in_ci: false,
     },
 ];
 
-/// Programs that no package registry of this task has, and what is known of them.
+/// Programs that this task cannot install, and why.
 const NOT_HAD: &[(&str, &str)] = &[
-    ("crush", "not run: it could not be installed"),
-    ("goose", "not run: it could not be installed"),
+    ("crush", "not run: its npm package downloads the program by a script"),
+    ("goose", "not run: it is not installed from npm or PyPI"),
 ];
 
 /// How a run of a program ended.
@@ -156,6 +208,7 @@ pub(super) struct ProgramRun {
     code: Option<i32>,
     seconds: u64,
     says_why: bool,
+    shows_reason: bool,
     /// What is wrong with it.
     pub(super) fault: Option<String>,
     /// The end of its output.
@@ -170,13 +223,14 @@ pub(super) fn one(root: &Path, endstop: &Path, program: &Program) -> ProgramRun 
         version: version(root, &group, program.package).unwrap_or_default(),
         way: program.way,
         api: program.api,
+        shows_reason: program.shows_reason,
         ..ProgramRun::default()
     };
     let started = install::install(root, &group).and_then(|place| {
         let command = command(root, endstop, program, &place)?;
         start(command, &mut ended)
     });
-    ended.fault = started.err().or_else(|| fault(&ended));
+    ended.fault = started.err().or_else(|| fault(&ended, program.stops));
     ended
 }
 
@@ -200,6 +254,8 @@ fn command(
     let summary = home.join("summary.json");
     let mut command = Command::new(endstop);
     command.env_clear().env("PATH", path).env("HOME", &home).env("TERM", "dumb");
+    // They would take the project for their user's, and read its notes.
+    command.env("GIT_CEILING_DIRECTORIES", root.join("target/clients/homes"));
     command.envs(program.variables.iter().copied()).current_dir(home.join("work"));
     command.args(["run", "--steps", &STEPS.to_string(), "--upstream", "sim", "--quiet"]);
     command.arg("--json-file").arg(&summary).arg("--").arg(program.name).args(program.arguments);
@@ -225,18 +281,19 @@ fn start((mut command, summary): (Command, PathBuf), ended: &mut ProgramRun) -> 
     status.map(drop).ok_or_else(|| "it did not end in time".to_owned())
 }
 
-fn fault(ended: &ProgramRun) -> Option<String> {
+/// What is wrong with a run whose program gets so many stops.
+fn fault(ended: &ProgramRun, stops: u64) -> Option<String> {
     let Counts { calls, stop_responses } = ended.counts;
     if calls != Some(STEPS) {
         return Some(format!("{calls:?} calls reached the upstream, not {STEPS}"));
     }
-    if stop_responses != Some(1) {
-        return Some(format!("{stop_responses:?} requests got the stop, not 1"));
+    if stop_responses != Some(stops) {
+        return Some(format!("{stop_responses:?} requests got the stop, not {stops}"));
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
     }
-    (!ended.says_why).then(|| "the reason is not on the screen".to_owned())
+    (ended.shows_reason && !ended.says_why).then(|| "the reason is not on the screen".to_owned())
 }
 
 /// One run, for people who watch.
@@ -260,7 +317,8 @@ pub(super) fn page(rows: &[ProgramRun]) -> String {
         let [calls, stops] = row.counts.in_words();
         let code = row.code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         let how = match &row.fault {
-            None => format!("by itself, in {} s", row.seconds),
+            None if row.says_why => format!("by itself, in {} s", row.seconds),
+            None => format!("by itself, in {} s; it does not show the reason", row.seconds),
             Some(fault) => fault.replace('|', "/"),
         };
         let ProgramRun { name, version, way, api, .. } = row;
@@ -280,19 +338,29 @@ mod tests {
 
     fn right() -> ProgramRun {
         let counts = Counts { calls: Some(3), stop_responses: Some(1) };
-        ProgramRun { name: "x", counts, code: Some(124), says_why: true, ..ProgramRun::default() }
+        ProgramRun {
+            name: "x",
+            counts,
+            code: Some(124),
+            says_why: true,
+            shows_reason: true,
+            ..ProgramRun::default()
+        }
     }
 
     #[test]
     fn each_fault_of_a_program_is_told() {
-        assert_eq!(fault(&right()), None);
+        assert_eq!(fault(&right(), 1), None);
         let counts = |calls, stop_responses| {
-            fault(&ProgramRun { counts: Counts { calls, stop_responses }, ..right() })
+            fault(&ProgramRun { counts: Counts { calls, stop_responses }, ..right() }, 1)
         };
         assert!(counts(Some(4), Some(1)).is_some() && counts(None, Some(1)).is_some());
         assert!(counts(Some(3), Some(2)).is_some());
-        assert!(fault(&ProgramRun { code: Some(0), ..right() }).is_some());
-        assert!(fault(&ProgramRun { says_why: false, ..right() }).is_some());
+        assert!(fault(&ProgramRun { code: Some(0), ..right() }, 1).is_some());
+        assert!(fault(&right(), 3).is_some());
+        let silent = ProgramRun { says_why: false, ..right() };
+        assert!(fault(&silent, 1).is_some());
+        assert_eq!(fault(&ProgramRun { shows_reason: false, ..silent }, 1), None);
     }
 
     #[test]

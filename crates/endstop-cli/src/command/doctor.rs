@@ -2,6 +2,7 @@
 //!
 //! It starts nothing: it looks for the program, and reads the variables and settings that decide where its calls go.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,6 +14,7 @@ use endstop::core::units::WallTime;
 use endstop_price::{CallContext, PriceTable};
 use serde_json::{Value, json};
 
+use super::run::environment;
 use crate::adapter::{Account, Adaptation, Invocation, ThisHost, Way, executable};
 use crate::error::{CliError, ExitMeaning};
 
@@ -78,6 +80,16 @@ impl Verdict {
     }
 }
 
+/// The provider that an API key is of.
+fn provider_of_key(name: &str) -> Option<&'static str> {
+    match name {
+        "ANTHROPIC_API_KEY" | "ANTHROPIC_AUTH_TOKEN" => Some("anthropic"),
+        "OPENAI_API_KEY" | "CODEX_API_KEY" => Some("openai"),
+        "GEMINI_API_KEY" | "GOOGLE_API_KEY" | "GOOGLE_GENERATIVE_AI_API_KEY" => Some("google"),
+        _ => None,
+    }
+}
+
 struct Diagnosis<'a> {
     command: &'a [OsString],
     path: Option<PathBuf>,
@@ -123,15 +135,21 @@ impl<'a> Diagnosis<'a> {
     /// The provider that is paid, by its name in the price data, as far as the account says it.
     fn provider(&self) -> Option<&'static str> {
         match self.adaptation.account {
-            Account::Key(name) if name.starts_with("ANTHROPIC") => Some("anthropic"),
-            Account::Key("OPENAI_API_KEY" | "CODEX_API_KEY") => Some("openai"),
-            Account::Key(name) if name.starts_with("GEMINI") || name.starts_with("GOOGLE") => {
-                Some("google")
+            Account::Key(name) => provider_of_key(name),
+            Account::Missing => {
+                let mut providers = self.keys.iter().map(|(name, _)| provider_of_key(name));
+                let first = providers.next()?;
+                first.filter(|_| providers.all(|other| other == first))
             }
             Account::Login("ChatGPT") => Some("openai"),
             Account::Login("Claude subscription") => Some("anthropic"),
             _ => None,
         }
+    }
+
+    /// The variables that every command gets.
+    fn sets(&self) -> BTreeMap<&'static str, String> {
+        environment::variables(BASE, RUN, &[], |name| std::env::var(name).ok())
     }
 
     /// The rates of the model for a million tokens of input and of output, in dollars.
@@ -210,6 +228,9 @@ impl<'a> Diagnosis<'a> {
                 row("price", price.as_deref().unwrap_or("none known; see --unpriced and --prices"));
             }
         }
+        for (name, value) in self.sets() {
+            row("sets", &format!("{name}={value}"));
+        }
         for added in self.adaptation.in_words() {
             row("adds", &added);
         }
@@ -252,6 +273,7 @@ impl<'a> Diagnosis<'a> {
             "provider": self.provider(),
             "model": adaptation.model,
             "price": price,
+            "sets": self.sets(),
             "adds": {
                 "arguments": adaptation.arguments,
                 "variables": variables,

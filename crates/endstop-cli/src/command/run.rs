@@ -3,7 +3,7 @@
 mod adapted;
 mod child;
 mod deferred_printer;
-mod environment;
+pub(super) mod environment;
 mod line;
 mod outcome;
 mod processes;

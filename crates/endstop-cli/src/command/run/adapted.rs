@@ -78,11 +78,12 @@ impl<'a> AdaptedCommand<'a> {
             Some(invocation) => invocation.missing_keys(&ThisHost),
             None => environment::missing_keys(get),
         };
-        let mut variables = environment::variables(addr, id, &keys, get);
+        let base = format!("http://{addr}");
+        let mut variables = environment::variables(&base, id.as_str(), &keys, get);
         let Some(invocation) = &self.invocation else {
             return Ok(Start { command: self.command.to_vec(), variables });
         };
-        let adaptation = self.adaptation(&format!("http://{addr}"));
+        let adaptation = self.adaptation(&base);
         let name = invocation.program.name;
         adaptation.notes.iter().for_each(|note| output::note(&format!("endstop: {note}")));
         if is_verbose {

@@ -3,9 +3,6 @@
 //! A file of its own because its table of variables changes with the clients, and nothing else does.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-
-use endstop::store::RunId;
 
 /// What a key is where the scripted model is the upstream, which asks for none.
 const KEY_OF_NOBODY: &str = "endstop-sim";
@@ -24,23 +21,22 @@ pub(super) fn missing_keys(get: impl Fn(&str) -> Option<String>) -> Vec<&'static
 
 /// The variables that are set, whatever they were: the addresses, and `keys`, which the scripted model does not ask for.
 /// `get` tells what they are now.
-pub(super) fn variables(
-    addr: SocketAddr,
-    run: &RunId,
+pub(in crate::command) fn variables(
+    base: &str,
+    run: &str,
     keys: &[&'static str],
     get: impl Fn(&str) -> Option<String>,
 ) -> BTreeMap<&'static str, String> {
-    let base = format!("http://{addr}");
     let mut set = BTreeMap::from([
         ("OPENAI_BASE_URL", format!("{base}/v1")),
         ("OPENAI_API_BASE", format!("{base}/v1")),
-        ("ANTHROPIC_BASE_URL", base.clone()),
+        ("ANTHROPIC_BASE_URL", base.to_owned()),
         // Read by Google's own clients, which append the version.
-        ("GOOGLE_GEMINI_BASE_URL", base.clone()),
+        ("GOOGLE_GEMINI_BASE_URL", base.to_owned()),
         // Read by LiteLLM, which appends `/models/..` to it.
         ("GEMINI_API_BASE", format!("{base}/v1beta")),
-        ("ENDSTOP_RUN", run.to_string()),
-        ("ENDSTOP_BASE_URL", base),
+        ("ENDSTOP_RUN", run.to_owned()),
+        ("ENDSTOP_BASE_URL", base.to_owned()),
     ]);
     for name in ["NO_PROXY", "no_proxy"] {
         set.insert(name, without_proxy(get(name).as_deref()));
@@ -75,7 +71,7 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         let keys = if is_sim { missing_keys(get) } else { Vec::new() };
-        variables("127.0.0.1:4321".parse().unwrap(), &RunId::parse("r1").unwrap(), &keys, get)
+        variables("http://127.0.0.1:4321", "r1", &keys, get)
     }
 
     #[test]
