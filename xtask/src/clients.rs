@@ -82,7 +82,7 @@ fn report_programs(root: &Path, chosen: &Chosen<'_>, rows: &[ProgramRun]) -> Res
         let fault = row.fault.as_deref().unwrap_or_default();
         eprintln!("failed: {}: {fault}\n{}", programs::line(row), row.output);
     }
-    // A program that failed stands in the table with what it did.
+    // The table also shows the programs that failed, and how.
     if chosen.is_written {
         page::write(root, PAGE, "clients --programs", &programs::page(rows))?;
     }

@@ -1,4 +1,4 @@
-//! What known agent programs need so that their model calls go through the gateway of `endstop run`.
+//! Adapters of known agent programs: they lead the programs' model calls through the gateway of `endstop run`.
 //!
 //! Most programs read the variables that every command gets. The others need flags, further variables or a file. Each
 //! has a row in [`PROGRAMS`] and a function that says what to add; the function is pure, so that `endstop doctor` can
@@ -36,7 +36,7 @@ pub(crate) struct AgentProgram {
     pub(crate) name: &'static str,
     /// The names of its executable.
     commands: &'static [&'static str],
-    /// The packages that have it, for `npx` and the like.
+    /// The packages that have it, for `npx` and similar runners.
     packages: &'static [&'static str],
     /// How its calls reach the gateway.
     pub(crate) way: Way,
@@ -206,7 +206,7 @@ pub(crate) const PROGRAMS: &[AgentProgram] = &[
     },
 ];
 
-/// What an adapter may look at.
+/// The input of an adapter.
 pub(crate) struct Situation<'a> {
     /// The program's own arguments.
     pub(crate) arguments: &'a [OsString],
@@ -247,7 +247,7 @@ impl Situation<'_> {
         self.host.read(file)
     }
 
-    /// A JSON file of the user; comments at the ends of lines are no JSON, and such a file is not read.
+    /// A JSON file of the user. `None` if it cannot be parsed, for example because of comments.
     fn json(&self, file: &Path) -> Option<serde_json::Value> {
         serde_json::from_str(&self.read(file)?).ok()
     }
@@ -281,7 +281,7 @@ pub(crate) enum Account {
     Key(&'static str),
     /// A login of the program, such as a subscription.
     Login(&'static str),
-    /// The scripted model, which nobody pays.
+    /// The scripted model, which costs nothing.
     Scripted,
     /// Neither a key nor a login was found.
     #[default]
@@ -305,7 +305,7 @@ pub(crate) struct AddedVariable {
     pub(crate) is_secret: bool,
 }
 
-/// What an adapter adds to a command.
+/// The additions of an adapter to a command.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Adaptation {
     /// Flags, before the program's own arguments.
@@ -319,7 +319,7 @@ pub(crate) struct Adaptation {
     pub(crate) upstreams: BTreeMap<&'static str, String>,
     pub(crate) account: Account,
     pub(crate) model: Option<String>,
-    /// What the user should know.
+    /// Notes for the user.
     pub(crate) notes: Vec<String>,
     pub(crate) elsewhere: Option<Elsewhere>,
 }
@@ -347,7 +347,7 @@ impl Adaptation {
         !self.files.is_empty() || !self.links.is_empty()
     }
 
-    /// What was added, one thing a line; no value that may have a key of the user in it.
+    /// The additions, one per line, without values that may have a key of the user in them.
     pub(crate) fn in_words(&self) -> Vec<String> {
         let flags =
             (!self.arguments.is_empty()).then(|| format!("flags {}", self.arguments.join(" ")));
@@ -362,7 +362,7 @@ impl Adaptation {
     }
 }
 
-/// Puts a value into nested objects, which are made where there are none.
+/// Puts a value into nested objects, and creates those that are missing.
 fn insert(value: &mut serde_json::Value, path: &[&str], leaf: serde_json::Value) {
     let mut at = value;
     for name in path {
@@ -378,7 +378,7 @@ fn insert(value: &mut serde_json::Value, path: &[&str], leaf: serde_json::Value)
 fn by_variables(_: &Situation<'_>, _: &mut Adaptation) {}
 
 impl Invocation {
-    /// What the program needs. `directory` is where its files are or will be.
+    /// Returns the additions that the program needs. `directory` is where its files are or will be.
     pub(crate) fn adapt(
         &self,
         host: &dyn Host,

@@ -33,8 +33,10 @@ pub(crate) const MAX_NAMED_PATHS: usize = 3;
 /// The most models without a price that a warning names; `--json` has all of them.
 pub(crate) const MAX_NAMED_MODELS: usize = 5;
 
-/// The longest settings file of an agent program that is read, in bytes. The largest ones have some hundred kilobytes.
+/// The longest settings file of an agent program that is read, in bytes. Long ones have about 100 KB.
+#[cfg(unix)]
 pub(crate) const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 
 /// The most directories that a private directory is looked for above: paths of users have a handful.
+#[cfg(unix)]
 pub(crate) const MAX_PARENTS: usize = 64;

@@ -51,7 +51,7 @@ impl Home {
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     }
 
-    /// What doctor says, without the path of this directory.
+    /// The output of doctor, without the path of this directory.
     fn doctor(&self, variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.endstop(variables, &[&["doctor"], arguments].concat());
         assert!(output.stderr.is_empty(), "{output:?}");

@@ -55,12 +55,12 @@ pub(crate) enum Endpoint {
     Other,
 }
 
-/// Platforms that serve models behind paths and signatures of their own.
+/// Platforms that serve models behind their own paths and signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CloudPlatform {
-    /// Amazon Bedrock: `/model/{model}/invoke` and the like.
+    /// Amazon Bedrock: `/model/{model}/invoke` and similar paths.
     Bedrock,
-    /// Models of other companies on Vertex AI: `…/models/{model}:rawPredict` and the like.
+    /// Models of other companies on Vertex AI: `…/models/{model}:rawPredict` and similar paths.
     Vertex,
 }
 

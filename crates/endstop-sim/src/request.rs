@@ -43,7 +43,7 @@ pub(crate) struct SimRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct Tool {
     pub(crate) name: String,
-    /// The group that OpenAI's responses put it in; a call names it beside the tool.
+    /// The group that OpenAI's responses put it in; a call names it as well as the tool.
     pub(crate) namespace: Option<String>,
     pub(crate) schema: Value,
 }

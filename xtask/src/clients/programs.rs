@@ -1,6 +1,6 @@
 //! Agent programs as people install them, under `endstop run --steps 3 --upstream sim -- CMD`.
 //!
-//! They have no key and no login, and a home directory of their own. Each has to end by itself, after exactly three
+//! They have no key and no login, and each has its own home directory. Each has to end without help, after exactly three
 //! calls, with the reason on the screen.
 
 use std::fs;
@@ -18,7 +18,7 @@ pub(super) struct Program {
     pub(super) name: &'static str,
     /// The package that it is installed from.
     pub(super) package: &'static str,
-    /// Where its executable is below the directory of its packages. `PLATFORM` stands for `linux-x64` and the like.
+    /// Where its executable is below the directory of its packages. `PLATFORM` stands for `linux-x64` and similar names.
     directory: &'static str,
     /// Its arguments.
     arguments: &'static [&'static str],
@@ -39,7 +39,7 @@ pub(super) struct Program {
 /// Of programs written in Python.
 const VENV: &str = "bin";
 const BIN: &str = "node_modules/.bin";
-const PROMPT: &str = "Count for ever.";
+const PROMPT: &str = "Count forever.";
 
 /// Every program that can be installed.
 pub(super) const PROGRAMS: &[Program] = &[
@@ -209,7 +209,7 @@ pub(super) struct ProgramRun {
     seconds: u64,
     says_why: bool,
     shows_reason: bool,
-    /// What is wrong with it.
+    /// The fault of the run.
     pub(super) fault: Option<String>,
     /// The end of its output.
     pub(super) output: String,
@@ -243,7 +243,7 @@ fn command(
 ) -> Result<(Command, PathBuf), String> {
     let home = root.join("target/clients/homes").join(program.name);
     let failed = |error| format!("`{}`: {error}", home.display());
-    // What an earlier run left may hold a login or a setting.
+    // An earlier run may have left a login or a setting.
     let _ = fs::remove_dir_all(&home);
     fs::create_dir_all(home.join("work")).map_err(failed)?;
     let platform = format!("{}-{}", system(), machine());
@@ -281,7 +281,7 @@ fn start((mut command, summary): (Command, PathBuf), ended: &mut ProgramRun) -> 
     status.map(drop).ok_or_else(|| "it did not end in time".to_owned())
 }
 
-/// What is wrong with a run whose program gets so many stops.
+/// The fault of a run whose program should get `stops` stops.
 fn fault(ended: &ProgramRun, stops: u64) -> Option<String> {
     let Counts { calls, stop_responses } = ended.counts;
     if calls != Some(STEPS) {

@@ -43,7 +43,7 @@ pub(super) struct Ended {
     pub(super) errors: String,
 }
 
-/// What the summary of a run counts; `None` if there is no summary.
+/// Counts of a run's summary; `None` if there is no summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Calls that reached the upstream.

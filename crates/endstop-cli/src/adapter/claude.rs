@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Account, Adaptation, Situation};
 
 const BASE: &str = "ANTHROPIC_BASE_URL";
-/// Switches to platforms with paths and signatures of their own.
+/// Switches to platforms with their own paths and signatures.
 const PLATFORMS: [(&str, &str); 3] = [
     ("CLAUDE_CODE_USE_BEDROCK", "Amazon Bedrock"),
     ("CLAUDE_CODE_USE_VERTEX", "Vertex AI"),

@@ -1,7 +1,7 @@
 //! Codex ignores `OPENAI_BASE_URL`: its model provider is named by flags.
 //!
 //! The provider is not called `OpenAI`, although Codex treats one of this name as its own: it would then shorten long
-//! conversations by a request of its own kind (`/responses/compact`), which the gateway refuses where money is limited.
+//! conversations by a special request (`/responses/compact`), which the gateway refuses where money is limited.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const OPTIONS_OF_VALUES: [&str; 2] = ["-c", "--config"];
 pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     if situation.has_option(&["--oss"]) {
         adaptation.goes_elsewhere(
-            "codex --oss calls a model server on this machine",
+            "codex --oss uses a model server on this machine",
             "drop --oss, or pass --no-adapter to run it as it is",
         );
         return;
@@ -100,7 +100,7 @@ fn point_provider(
     adaptation.arguments = vec!["-c".to_owned(), pointed];
 }
 
-/// What `-c KEY=VALUE` of the command line says, the last one.
+/// The value of the last `-c KEY=VALUE` on the command line.
 fn given(situation: &Situation<'_>, key: &str) -> Option<String> {
     let words: Vec<&str> = situation.arguments.iter().map_while(|word| word.to_str()).collect();
     let after = words.windows(2).filter_map(|pair| match pair {
@@ -128,7 +128,7 @@ enum Login {
     Missing,
 }
 
-/// The kind of login in `auth.json`. Its secrets are looked at for being there, and not kept.
+/// The kind of login in `auth.json`. Only the presence of its secrets is checked; they are not kept.
 fn kind_of_login(login: &serde_json::Value) -> Login {
     let has_key = login
         .get("OPENAI_API_KEY")

@@ -33,11 +33,11 @@ const RUNNERS: &[(&str, &[&str])] = &[
     ("uv", &["run"]),
     ("poetry", &["run"]),
 ];
-/// Programs that start another one, without arguments of their own.
+/// Programs that start another one, and take no arguments themselves.
 const WRAPPERS: &[&str] = &["nohup", "time", "command"];
 /// Options of runners that take the next word.
 const WITH_VALUE: &[&str] = &["-p", "--package", "--from", "--with", "--python", "--project"];
-/// Options of runners whose next word is a whole command line of its own.
+/// Options of runners whose next word is a whole command line.
 const CALLS: &[&str] = &["-c", "--call"];
 const INTERPRETERS: &[&str] = &["node", "bun", "deno"];
 const SCRIPT_ENDINGS: &[&str] = &["js", "mjs", "cjs"];

@@ -1,4 +1,6 @@
-//! Continue's `cn` reads base URLs from its configuration. Without one it gets one; one of the user's own stays as it is.
+//! Continue's `cn` reads base URLs from its configuration. Without one it gets one; the user's configuration stays as it is.
+//!
+//! A file of its own because each program has one: it changes with that program.
 
 use serde_json::json;
 
@@ -17,7 +19,7 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
     let has_own = own.is_some_and(|own| situation.read(&own).is_some());
     if has_own || situation.has_option(&["--config", "--agent", "--model"]) {
         adaptation.goes_elsewhere(
-            "cn uses a configuration of its own, whose calls do not come to the gateway",
+            "cn uses its own configuration, whose calls do not come to the gateway",
             "give its models the `apiBase` of `endstop serve`, or pass --no-adapter to run it as it is",
         );
         return;

@@ -1,4 +1,6 @@
-//! GitHub Copilot CLI sends its calls to GitHub, unless a provider of the user's own is set by variables.
+//! GitHub Copilot CLI sends its calls to GitHub, unless variables set the user's own provider.
+//!
+//! A file of its own because each program has one: it changes with that program.
 
 use super::{Account, Adaptation, OPENAI_BASE, Situation};
 
@@ -16,7 +18,9 @@ pub(super) fn adapt(situation: &Situation<'_>, adaptation: &mut Adaptation) {
         adaptation.account = Account::Login("GitHub");
         adaptation.goes_elsewhere(
             "copilot calls the models of GitHub, whose calls do not come to the gateway",
-            format!("set {BASE}, COPILOT_PROVIDER_API_KEY and {MODEL} to use a provider with a key of your own"),
+            format!(
+                "set {BASE}, COPILOT_PROVIDER_API_KEY and {MODEL} to use your own provider and key"
+            ),
         );
         return;
     }

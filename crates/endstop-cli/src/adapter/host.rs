@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use crate::limits::MAX_SETTINGS_BYTES;
 
-/// What adapters read of a machine.
+/// The part of a machine that adapters read.
 pub(crate) trait Host {
     /// A variable of the environment.
     fn variable(&self, name: &str) -> Option<String>;
     /// The text of a file; `None` if it cannot be read, or is too long for settings.
     fn read(&self, file: &Path) -> Option<String>;
-    /// The names in a directory, in order; none if it cannot be read.
+    /// The names in a directory, in order. Empty if it cannot be read.
     fn entries(&self, directory: &Path) -> Vec<OsString>;
 }
 
@@ -32,7 +32,7 @@ impl Host for ThisHost {
     fn read(&self, file: &Path) -> Option<String> {
         let mut text = String::new();
         let file = File::open(file).ok().filter(|file| {
-            // A pipe would be waited for.
+            // Reading a pipe would wait for its writer.
             file.metadata().is_ok_and(|data| data.is_file())
         })?;
         let read =

@@ -17,8 +17,8 @@ pub(crate) struct PrivateDirectory {
 impl PrivateDirectory {
     /// The place of a directory that does not exist yet.
     ///
-    /// Its parent is the first of the user's runtime directory, cache and home directory that nobody else can write to,
-    /// because Gemini CLI refuses settings below a directory that everyone can write to. Otherwise it is the directory
+    /// Its parent is the first of the user's runtime directory, cache and home directory that only its group and its
+    /// owner can write to, because Gemini CLI refuses settings below a directory that everyone can write to. Otherwise it is the directory
     /// for temporary files.
     pub(crate) fn plan(name: &str, variable: impl Fn(&str) -> Option<String>) -> Self {
         let named =

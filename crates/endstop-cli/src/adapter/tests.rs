@@ -1,11 +1,11 @@
-//! What each adapter adds, on machines with and without settings of the user.
+//! The additions of each adapter, on machines with and without settings of the user.
 
 use serde_json::{Value, json};
 
 use super::*;
 
 const BASE: &str = "http://127.0.0.1:9";
-const HOME: &str = "/home/u";
+const HOME: &str = "/u";
 
 /// A machine with these variables and files.
 #[derive(Default)]
@@ -106,7 +106,7 @@ fn codex_gets_a_provider_for_the_key_that_it_has() {
 fn a_login_of_codex_goes_to_the_upstream_of_the_login() {
     let login = json!({ "auth_mode": "chatgpt", "OPENAI_API_KEY": null, "tokens": { "access_token": "secret" } });
     let host =
-        FakeHost::with(&[("OPENAI_API_KEY", "sk-secret")]).file("/home/u/.codex/auth.json", &login);
+        FakeHost::with(&[("OPENAI_API_KEY", "sk-secret")]).file("/u/.codex/auth.json", &login);
     let chatgpt = host.real("codex exec go");
     assert_eq!(chatgpt.arguments.join(" "), provider("requires_openai_auth=true"));
     assert_eq!(chatgpt.upstreams["OPENAI_BASE_URL"], "https://chatgpt.com/backend-api/codex");
@@ -115,7 +115,7 @@ fn a_login_of_codex_goes_to_the_upstream_of_the_login() {
     let sim = host.adapt("codex exec go", true);
     assert_eq!((sim.upstreams.len(), sim.account), (0, Account::Scripted));
     let key = FakeHost::default()
-        .file("/home/u/.codex/auth.json", json!({ "OPENAI_API_KEY": "sk-secret" }))
+        .file("/u/.codex/auth.json", json!({ "OPENAI_API_KEY": "sk-secret" }))
         .real("codex");
     assert_eq!(key.arguments.join(" "), provider("requires_openai_auth=true"));
     assert_eq!(key.upstreams.len(), 0);
@@ -125,12 +125,12 @@ fn a_login_of_codex_goes_to_the_upstream_of_the_login() {
 fn a_provider_of_codex_own_settings_is_pointed_at_the_gateway() {
     let config = "model = \"m1\"\nmodel_provider = \"corp\"\n[model_providers.corp]\nbase_url = \"https://corp/v1\"\n\
                   [profiles.p]\nmodel_provider = \"other\"\n";
-    let host = FakeHost::default().file("/home/u/.codex/config.toml", config);
+    let host = FakeHost::default().file("/u/.codex/config.toml", config);
     let corp = host.real("codex exec go");
     assert_eq!(corp.arguments, ["-c", &format!("model_providers.corp.base_url=\"{BASE}/v1\"")]);
     assert_eq!(corp.upstreams["OPENAI_BASE_URL"], "https://corp/v1");
     assert_eq!(corp.model.as_deref(), Some("m1"));
-    // What the command line says wins.
+    // The command line wins.
     let openai = host.real("codex -c model_provider=\"openai\" -m m2 exec go");
     assert_eq!((openai.upstreams.len(), openai.model.as_deref()), (0, Some("m2")));
     assert!(where_to(&host.real("codex --profile p")).contains("`other`"));
@@ -156,7 +156,7 @@ fn gemini_gets_a_login_below_the_users_settings() {
 #[test]
 fn other_logins_of_gemini_go_elsewhere() {
     let settings = |kind: &str| json!({ "security": { "auth": { "selectedType": kind } } });
-    let with = |kind| FakeHost::default().file("/home/u/.gemini/settings.json", settings(kind));
+    let with = |kind| FakeHost::default().file("/u/.gemini/settings.json", settings(kind));
     assert!(where_to(&with("oauth-personal").real("gemini")).contains("Google login"));
     assert!(where_to(&with("vertex-ai").real("gemini")).contains("Vertex AI"));
     assert!(with("gemini-api-key").real("gemini").elsewhere.is_none());
@@ -177,7 +177,7 @@ fn claude_on_a_cloud_platform_goes_elsewhere_and_says_what_to_do() {
         assert!(elsewhere.hint.contains("ANTHROPIC_API_KEY"), "{elsewhere:?}");
         assert!(FakeHost::with(&[(variable, "0")]).real("claude").elsewhere.is_none());
         let settings = json!({ "env": { variable: "1" } });
-        let of_file = FakeHost::default().file("/home/u/.claude/settings.json", settings);
+        let of_file = FakeHost::default().file("/u/.claude/settings.json", settings);
         assert!(of_file.real("claude").elsewhere.is_some());
     }
 }
@@ -185,7 +185,7 @@ fn claude_on_a_cloud_platform_goes_elsewhere_and_says_what_to_do() {
 #[test]
 fn claude_with_a_subscription_is_told_what_it_loses() {
     let login = json!({ "claudeAiOauth": { "accessToken": "secret" } });
-    let host = FakeHost::default().file("/home/u/.claude/.credentials.json", login);
+    let host = FakeHost::default().file("/u/.claude/.credentials.json", login);
     let subscribed = host.real("claude");
     assert_eq!(subscribed.account, Account::Login("Claude subscription"));
     assert!(subscribed.notes[0].contains("no usage meter") && subscribed.notes[0].contains("1M"));
@@ -199,7 +199,7 @@ fn claude_with_a_subscription_is_told_what_it_loses() {
 #[test]
 fn a_base_url_in_claudes_settings_becomes_the_upstream() {
     let settings = json!({ "model": "opus", "env": { "ANTHROPIC_BASE_URL": "https://corp" } });
-    let host = FakeHost::default().file("/home/u/.claude/settings.json", settings);
+    let host = FakeHost::default().file("/u/.claude/settings.json", settings);
     let pointed = host.real("claude -p go");
     let wanted = json!({ "env": { "ANTHROPIC_BASE_URL": BASE } }).to_string();
     assert_eq!(pointed.arguments, ["--settings", &wanted]);
@@ -221,7 +221,7 @@ fn opencode_gets_an_address_of_google_only_if_it_uses_google() {
     let key = FakeHost::with(&[("GEMINI_API_KEY", "secret")]).real("opencode run go");
     assert_eq!(content(&key), wanted);
     let login = FakeHost::default()
-        .file("/home/u/.local/share/opencode/auth.json", json!({ "google": { "key": "secret" } }));
+        .file("/u/.local/share/opencode/auth.json", json!({ "google": { "key": "secret" } }));
     assert_eq!(content(&login.real("opencode")), wanted);
     let sim = FakeHost::default().adapt("opencode run -m google/gemini-2.5-pro go", true);
     assert_eq!(sim.variables["GOOGLE_GENERATIVE_AI_API_KEY"].value, "endstop-sim");
@@ -242,13 +242,13 @@ fn pi_gets_a_directory_with_links_to_its_own_files() {
     let own = json!({ "providers": {
         "openai": { "baseUrl": "https://corp/v1", "apiKey": "secret" }, "local": { "baseUrl": "http://l" } } });
     let host = FakeHost::default()
-        .file("/home/u/.pi/agent/models.json", own)
-        .file("/home/u/.pi/agent/auth.json", "{}")
-        .file("/home/u/.pi/agent/sessions/1.jsonl", "");
+        .file("/u/.pi/agent/models.json", own)
+        .file("/u/.pi/agent/auth.json", "{}")
+        .file("/u/.pi/agent/sessions/1.jsonl", "");
     let pi = host.real("pi -p go");
     assert_eq!(pi.variables["PI_CODING_AGENT_DIR"].value, "/run/private");
     let links: Vec<_> = pi.links.iter().map(|(_, target)| target.to_str().unwrap()).collect();
-    assert_eq!(links, ["/home/u/.pi/agent/auth.json", "/home/u/.pi/agent/sessions"]);
+    assert_eq!(links, ["/u/.pi/agent/auth.json", "/u/.pi/agent/sessions"]);
     let models = file(&pi);
     assert_eq!(models["providers"]["openai"]["baseUrl"], format!("{BASE}/v1"));
     assert_eq!(models["providers"]["openai"]["apiKey"], "secret");
@@ -257,7 +257,7 @@ fn pi_gets_a_directory_with_links_to_its_own_files() {
     assert_eq!(models["providers"]["local"]["baseUrl"], "http://l");
     assert_eq!(pi.upstreams["OPENAI_BASE_URL"], "https://corp/v1");
     assert!(pi.in_words().iter().all(|line| !line.contains("secret")));
-    let broken = FakeHost::default().file("/home/u/.pi/agent/models.json", "// x");
+    let broken = FakeHost::default().file("/u/.pi/agent/models.json", "// x");
     assert!(broken.real("pi").elsewhere.is_some());
 }
 
@@ -268,7 +268,7 @@ fn cline_gets_a_copy_of_its_providers() {
         "baseUrl": "https://corp/v1" }, "updatedAt": "2026-02-02T00:00:00Z", "tokenSource": "manual" })
     };
     let own = json!({ "version": 1, "lastUsedProvider": "anthropic", "providers": { "anthropic": entry("secret") } });
-    let host = FakeHost::default().file("/home/u/.cline/data/settings/providers.json", own);
+    let host = FakeHost::default().file("/u/.cline/data/settings/providers.json", own);
     let cline = host.real("cline go");
     let settings = file(&cline);
     let anthropic = &settings["providers"]["anthropic"];
@@ -291,7 +291,7 @@ fn cn_without_a_configuration_gets_one() {
     assert_eq!(file(&key)["models"][0]["apiBase"], format!("{BASE}/v1"));
     assert_eq!(file(&key)["models"][0]["provider"], "openai");
     assert!(key.in_words().iter().all(|line| !line.contains("apiKey")));
-    let own = FakeHost::default().file("/home/u/.continue/config.yaml", "models: []");
+    let own = FakeHost::default().file("/u/.continue/config.yaml", "models: []");
     assert!(own.real("cn -p go").elsewhere.is_some());
     assert!(own.real("cn --config x.yaml").elsewhere.is_some());
     assert!(where_to(&FakeHost::default().real("cn")).contains("login"));
@@ -324,11 +324,11 @@ fn qwen_logs_in_with_a_key_unless_it_was_told_otherwise() {
     assert_eq!(key.real("qwen -p go").arguments, ["--auth-type", "openai"]);
     assert!(key.real("qwen --auth-type anthropic").arguments.is_empty());
     let settings = json!({ "security": { "auth": { "selectedType": "openai", "baseUrl": "https://corp/v1" } } });
-    let own = FakeHost::default().file("/home/u/.qwen/settings.json", settings).real("qwen");
+    let own = FakeHost::default().file("/u/.qwen/settings.json", settings).real("qwen");
     assert_eq!(own.arguments, ["--openai-base-url", &format!("{BASE}/v1")]);
     assert_eq!(own.upstreams["OPENAI_BASE_URL"], "https://corp/v1");
     let login = json!({ "security": { "auth": { "selectedType": "qwen-oauth" } } });
-    let login = FakeHost::default().file("/home/u/.qwen/settings.json", login).real("qwen");
+    let login = FakeHost::default().file("/u/.qwen/settings.json", login).real("qwen");
     assert!(where_to(&login).contains("Qwen login"));
 }
 

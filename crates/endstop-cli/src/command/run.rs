@@ -141,12 +141,7 @@ struct RunObservers {
 /// How it ends: the code, and the signal that it ends by instead.
 async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
-    for (flag, file) in [("--json-file", &args.json_file), ("--trace", &args.trace)] {
-        if file.as_deref() == Some(Path::new("-")) {
-            return Err(CliError::new(format!("{flag} does not write to standard output"))
-                .with_hint("standard output is the command's own; name a file, or `./-` for one of this name"));
-        }
-    }
+    check_files(args)?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (environment, observers) = run_environment(args, &chosen.policy)?;
     let id = RunId::new();
@@ -211,6 +206,17 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         file.write(&outcome.to_json())?;
     }
     Ok((ExitCode::from(outcome.exit_code()), outcome.signal()))
+}
+
+/// Refuses standard output as a file of Endstop's.
+fn check_files(args: &RunArgs) -> Result<(), CliError> {
+    for (flag, file) in [("--json-file", &args.json_file), ("--trace", &args.trace)] {
+        if file.as_deref() == Some(Path::new("-")) {
+            return Err(CliError::new(format!("{flag} does not write to standard output"))
+                .with_hint("standard output is the command's own; name a file, or `./-` for one of this name"));
+        }
+    }
+    Ok(())
 }
 
 /// Who watches the run.

@@ -12,7 +12,7 @@ use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost};
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
 
-/// A command, and what is known of its program.
+/// A command, and its adapter if its program has one.
 pub(super) struct AdaptedCommand<'a> {
     command: &'a [OsString],
     invocation: Option<Invocation>,
@@ -21,7 +21,7 @@ pub(super) struct AdaptedCommand<'a> {
     is_sim: bool,
 }
 
-/// What is started.
+/// The command line and the variables to start with.
 pub(super) struct Start {
     pub(super) command: Vec<OsString>,
     pub(super) variables: BTreeMap<&'static str, String>,
