@@ -1,11 +1,13 @@
 //! `cargo xtask clients`: real clients that loop for ever, under `endstop run --steps 3`.
 //!
 //! Each client is a program in `tests/clients`; its packages are installed below `target/clients` once. It has to end
-//! by itself on the first answer that says that its run has stopped, with exactly three calls behind it. Where Python,
+//! by itself on the first answer that says that its run has stopped, with exactly three calls behind it. Agent programs
+//! such as Codex are run in the same way, as people install them ([`programs`]). Where Python,
 //! Node or their packages cannot be had, the task says what it skipped.
 
 mod install;
 mod list;
+mod programs;
 mod run;
 mod table;
 
@@ -15,6 +17,7 @@ use std::process::Command;
 use crate::page;
 use install::Installed;
 use list::{CLIENTS, Client};
+use programs::{PROGRAMS, Program, ProgramRun};
 use run::Ended;
 
 /// The page that has the table.
@@ -24,18 +27,21 @@ const PAGE: &str = "docs/clients.md";
 #[derive(Debug, Default)]
 struct Chosen<'a> {
     is_all: bool,
+    /// Programs, and no others.
+    is_of_programs: bool,
     is_written: bool,
     names: Vec<&'a str>,
 }
 
-/// Runs clients: all with `--all`, those named, else those that are run for each change (`--ci`). With `--write` puts
-/// the table into its page.
+/// Runs clients and programs: all with `--all`, the programs with `--programs`, those named, else those that are run for
+/// each change (`--ci`). With `--write` puts the tables into their page.
 ///
 /// # Errors
 /// If a client did not do as it should, or the binary cannot be built.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let chosen = chosen(words)?;
     let clients: Vec<&Client> = CLIENTS.iter().filter(|client| chosen.has(client)).collect();
+    let programs: Vec<&Program> = PROGRAMS.iter().filter(|it| chosen.has_program(it)).collect();
     let endstop = build(root)?;
     let mut rows = Vec::new();
     let mut skipped = Vec::new();
@@ -56,7 +62,31 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<(), String> {
             None => {}
         }
     }
-    report(root, &chosen, &rows, &skipped)
+    let of_programs = programs.into_iter().map(|program| {
+        let ended = programs::one(root, &endstop, program);
+        println!("{}", programs::line(&ended));
+        ended
+    });
+    let of_programs: Vec<ProgramRun> = of_programs.collect();
+    let of_programs = report_programs(root, &chosen, &of_programs);
+    report(root, &chosen, &rows, &skipped).and(of_programs)
+}
+
+fn report_programs(root: &Path, chosen: &Chosen<'_>, rows: &[ProgramRun]) -> Result<(), String> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    println!("\n{}", programs::page(rows));
+    let failed: Vec<&ProgramRun> = rows.iter().filter(|row| row.fault.is_some()).collect();
+    for row in &failed {
+        let fault = row.fault.as_deref().unwrap_or_default();
+        eprintln!("failed: {}: {fault}\n{}", programs::line(row), row.output);
+    }
+    // The table also shows the programs that failed, and how.
+    if chosen.is_written {
+        page::write(root, PAGE, "clients --programs", &programs::page(rows))?;
+    }
+    if failed.is_empty() { Ok(()) } else { Err(format!("{} runs of programs", failed.len())) }
 }
 
 fn report(
@@ -65,6 +95,9 @@ fn report(
     rows: &[Ended],
     skipped: &[String],
 ) -> Result<(), String> {
+    if rows.is_empty() && skipped.is_empty() {
+        return Ok(());
+    }
     println!("\n{}", table::page(rows));
     for why in skipped {
         println!("skipped: {why}");
@@ -89,9 +122,17 @@ fn report(
 impl Chosen<'_> {
     fn has(&self, client: &Client) -> bool {
         if self.names.is_empty() {
-            self.is_all || client.is_in_ci
+            self.is_all || (client.is_in_ci && !self.is_of_programs)
         } else {
             self.names.contains(&client.name)
+        }
+    }
+
+    fn has_program(&self, program: &Program) -> bool {
+        if self.names.is_empty() {
+            self.is_all || self.is_of_programs || program.is_in_ci
+        } else {
+            self.names.contains(&program.name)
         }
     }
 }
@@ -101,17 +142,27 @@ fn chosen<'a>(words: &[&'a str]) -> Result<Chosen<'a>, String> {
     for word in words {
         match *word {
             "--all" => chosen.is_all = true,
+            "--programs" => chosen.is_of_programs = true,
             "--ci" => {}
             "--write" => chosen.is_written = true,
-            name if CLIENTS.iter().any(|client| client.name == name) => chosen.names.push(name),
+            name if CLIENTS.iter().any(|client| client.name == name)
+                || PROGRAMS.iter().any(|program| program.name == name) =>
+            {
+                chosen.names.push(name);
+            }
             other => {
-                let names: Vec<&str> = CLIENTS.iter().map(|client| client.name).collect();
+                let names = CLIENTS.iter().map(|client| client.name);
+                let names: Vec<&str> =
+                    names.chain(PROGRAMS.iter().map(|program| program.name)).collect();
                 return Err(format!("`{other}` is no client; there are {}", names.join(", ")));
             }
         }
     }
-    if chosen.is_written && !(chosen.is_all && chosen.names.is_empty()) {
-        return Err("`--write` needs `--all`: the page has all clients".to_owned());
+    let is_whole = (chosen.is_all || chosen.is_of_programs) && chosen.names.is_empty();
+    if chosen.is_written && !is_whole {
+        return Err(
+            "`--write` needs `--all` or `--programs`: a table has all of its rows".to_owned()
+        );
     }
     Ok(chosen)
 }
@@ -164,6 +215,21 @@ mod tests {
         assert!(chosen(&["nobody"]).unwrap_err().contains("crewai"));
         assert!(chosen(&["--write"]).is_err());
         assert!(chosen(&["--all", "--write"]).is_ok());
+    }
+
+    #[test]
+    fn codex_and_gemini_are_run_for_each_change_and_all_programs_on_demand() {
+        let programs = |words: &[&str]| {
+            let chosen = chosen(words).unwrap();
+            let programs = PROGRAMS.iter().filter(|program| chosen.has_program(program));
+            programs.map(|program| program.name).collect::<Vec<_>>()
+        };
+        assert_eq!(programs(&[]), ["codex", "gemini"]);
+        assert_eq!(programs(&["--all"]).len(), PROGRAMS.len());
+        assert_eq!(programs(&["--programs", "--write"]).len(), PROGRAMS.len());
+        assert_eq!(programs(&["pi"]), ["pi"]);
+        assert_eq!(programs(&["openai"]), [""; 0]);
+        assert!(names(&["--programs"]).is_empty());
     }
 
     #[test]

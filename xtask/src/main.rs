@@ -34,9 +34,9 @@ Tasks:
            measure the gateway beside nginx, LiteLLM and Portkey (docs/gateway-benchmark.md)
   real-model
            run the agent loop on a small real model, which is fetched below target/ first
-  clients [--ci | --all [--write] | NAME..]
+  clients [--ci | --all [--write] | --programs [--write] | NAME..]
            run real clients under `endstop run`, which are installed below target/ first, and print how
-           they ended; with --write put that into docs/clients.md
+           they ended; --programs are agent programs such as Codex; with --write put that into docs/clients.md
   attack [--json] [--write | NAME..]
            put a misbehaving upstream behind the gateway, and print what it bills and what our books say;
            with --write put that into SECURITY.md

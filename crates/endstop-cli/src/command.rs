@@ -8,6 +8,8 @@ pub mod convert;
 #[cfg(unix)]
 pub mod demo;
 pub mod demo_agent;
+#[cfg(unix)]
+pub mod doctor;
 pub mod explain;
 mod gateway;
 mod limits;
@@ -47,6 +49,12 @@ pub enum Command {
     /// Run any agent program under limits (refused on this system)
     #[cfg(not(unix))]
     Run(run_refused::RefusedArgs),
+    /// Show whether `run` can limit a command here, and how; exit 1 if it cannot
+    #[cfg(unix)]
+    Doctor(doctor::DoctorArgs),
+    /// Show whether `run` can limit a command here (refused on this system)
+    #[cfg(not(unix))]
+    Doctor(run_refused::RefusedArgs),
     /// Serve many runs through one gateway, each under the same limits
     Serve(Box<serve::ServeArgs>),
     /// Serve a scripted model, without a key and without a network
@@ -81,10 +89,14 @@ impl Command {
             Self::Demo(args) => demo::run(args, out),
             #[cfg(unix)]
             Self::Run(args) => run::run(args, out),
+            #[cfg(unix)]
+            Self::Doctor(args) => doctor::run(args, out),
             #[cfg(not(unix))]
             Self::Demo(_) => run_refused::refuse("demo"),
             #[cfg(not(unix))]
             Self::Run(_) => run_refused::refuse("run"),
+            #[cfg(not(unix))]
+            Self::Doctor(_) => run_refused::refuse("doctor"),
             Self::DemoAgent(args) => demo_agent::run(args, out),
             Self::Serve(args) => serve::run(args, out),
             Self::Sim(args) => sim::run(args, out),

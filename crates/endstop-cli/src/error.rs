@@ -62,7 +62,7 @@ impl ExitMeaning {
         match self {
             Self::Ok => "success",
             Self::AnswerIsNo => {
-                "the answer is no (check: unbounded policy; price: unknown model; replay --drift: it drifted; \
+                "the answer is no (check: unbounded policy; doctor: not limited; price: unknown model; replay --drift: it drifted; \
                  agent: the run failed)"
             }
             Self::Usage => "wrong arguments or unusable input",
@@ -71,7 +71,7 @@ impl ExitMeaning {
             }
             Self::OwnFailure => "endstop itself failed, wrong arguments included (run)",
             Self::CannotExecute => "the command cannot be executed (run)",
-            Self::NotFound => "the command was not found (run)",
+            Self::NotFound => "the command was not found (run, doctor)",
             Self::Interrupted => "interrupted (Ctrl-C)",
         }
     }

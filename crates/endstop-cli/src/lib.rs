@@ -31,6 +31,8 @@
 //! the reference of all options (`docs/cli.md`). Your own program can use the parts: see the crates `endstop` (an agent
 //! loop) and `endstop-gateway`. The minimum Rust version is 1.95.
 
+#[cfg(unix)]
+mod adapter;
 pub mod command;
 pub mod error;
 mod input;

@@ -45,3 +45,11 @@ pub(crate) const MAX_KILL_SWEEPS: usize = 100;
 /// The longest time of one such attempt: the gateway waits for its end.
 #[cfg(unix)]
 pub(crate) const MAX_KILL_SWEEP_TIME: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// The longest settings file of an agent program that is read, in bytes. Long ones have about 100 KB.
+#[cfg(unix)]
+pub(crate) const MAX_SETTINGS_BYTES: u64 = 4 << 20;
+
+/// The most directories that a private directory is looked for above: paths of users have a handful.
+#[cfg(unix)]
+pub(crate) const MAX_PARENTS: usize = 64;

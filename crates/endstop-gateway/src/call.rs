@@ -80,6 +80,10 @@ impl CallService {
         let (head, incoming) = request.into_parts();
         let config = self.context.config();
         let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        if route::is_websocket(&head.headers) {
+            let family = route::family_and_endpoint(&head.method, target, &head.headers).0;
+            return respond::no_websocket(respond::dialect_for(family));
+        }
         let route = match route::route(config, &head.method, target, &head.headers) {
             Ok(route) => route,
             Err(error) => {
@@ -147,7 +151,8 @@ impl CallService {
             refused.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return (refused, None);
         }
-        if route.has_issued_key() && route.endpoint == Endpoint::Other {
+        let is_unread = matches!(route.endpoint, Endpoint::Other | Endpoint::Cloud(_));
+        if route.has_issued_key() && is_unread {
             let path = route.rest.split('?').next().unwrap_or("");
             let text = format!(
                 "a key that this gateway has issued is for model calls, counts of tokens and lists of models: {} {path} is \
@@ -160,7 +165,7 @@ impl CallService {
         }
         match route.endpoint {
             Endpoint::ModelCall(api) => self.model_call(route, peer, head, incoming, api).await,
-            Endpoint::CountTokens | Endpoint::Models | Endpoint::Other => {
+            Endpoint::CountTokens | Endpoint::Models | Endpoint::Cloud(_) | Endpoint::Other => {
                 let passed =
                     pass_through::pass_through(&self.context, route, &peer, &head, incoming);
                 (passed.await, None)

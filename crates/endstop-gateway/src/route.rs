@@ -12,6 +12,7 @@ mod path;
 
 use endstop_llm::Api;
 use endstop_runtime::store::RunId;
+use http::header::UPGRADE;
 use http::{HeaderMap, Method, StatusCode};
 
 pub(crate) use key::{
@@ -51,6 +52,8 @@ pub(crate) enum Endpoint {
     CountTokens,
     /// Lists models and costs nothing.
     Models,
+    /// A model call of a cloud platform, in a form that is not read here.
+    Cloud(CloudPlatform),
     /// Anything else of the upstream: passes untouched, counted as a request.
     Other,
 }
@@ -63,7 +66,48 @@ impl Endpoint {
             Self::ModelCall(Api::Responses) => Some("responses"),
             Self::ModelCall(Api::Messages) => Some("messages"),
             Self::ModelCall(Api::Gemini) => Some("gemini"),
-            Self::CountTokens | Self::Models | Self::Other => None,
+            Self::CountTokens | Self::Models | Self::Cloud(_) | Self::Other => None,
+        }
+    }
+}
+
+/// Platforms that serve models behind their own paths and signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CloudPlatform {
+    /// Amazon Bedrock: `/model/{model}/invoke` and similar paths.
+    Bedrock,
+    /// Models of other companies on Vertex AI: `…/models/{model}:rawPredict` and similar paths.
+    Vertex,
+}
+
+impl CloudPlatform {
+    /// The name that `allow_unmetered` takes.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bedrock => "bedrock",
+            Self::Vertex => "vertex",
+        }
+    }
+
+    /// The name that people know.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Bedrock => "Amazon Bedrock",
+            Self::Vertex => "Vertex AI",
+        }
+    }
+
+    /// The way to make the same call so that it can be limited.
+    pub(crate) const fn instead(self) -> &'static str {
+        match self {
+            Self::Bedrock => {
+                "use the provider's own API with its key (for Claude Code unset CLAUDE_CODE_USE_BEDROCK and set \
+                 ANTHROPIC_API_KEY)"
+            }
+            Self::Vertex => {
+                "use the provider's own API with its key (for Claude Code unset CLAUDE_CODE_USE_VERTEX and set \
+                 ANTHROPIC_API_KEY)"
+            }
         }
     }
 }
@@ -153,6 +197,15 @@ impl RouteError {
             Self::Path(_) | Self::Unnamed | Self::Name { .. } => StatusCode::BAD_REQUEST,
         }
     }
+}
+
+/// Whether a request asks for a WebSocket. Other upgrades, such as the `h2c` of Java's client, may be ignored.
+pub(crate) fn is_websocket(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|protocol| {
+        let name = protocol.split('/').next().unwrap_or_default();
+        name.trim().eq_ignore_ascii_case("websocket")
+    })
 }
 
 /// Returns the API family of a request that has no route, and what it is for.

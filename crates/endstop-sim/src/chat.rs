@@ -27,7 +27,7 @@ pub(crate) fn read(body: &Value) -> Result<SimRequest, &'static str> {
 fn tool(tool: &Value) -> Option<Tool> {
     let function = tool.get("function")?;
     let schema = function.get("parameters").cloned().unwrap_or_default();
-    Some(Tool { name: function.get("name")?.as_str()?.to_owned(), schema })
+    Some(Tool { name: function.get("name")?.as_str()?.to_owned(), namespace: None, schema })
 }
 
 /// Also that of the responses interface, which names a function without nesting.
@@ -63,7 +63,7 @@ fn whole(request: &SimRequest, reply: &Reply) -> Value {
                 Content::Text(text) => {
                     json!({ "role": "assistant", "content": text, "refusal": null })
                 }
-                Content::Call { name, arguments } => json!({
+                Content::Call { name, arguments, .. } => json!({
                     "role": "assistant",
                     "content": null,
                     "refusal": null,
@@ -111,7 +111,7 @@ fn stream(request: &SimRequest, reply: &Reply) -> Answer {
                     events.data(&chunk(index, json!({ "content": word }), None), true);
                 }
             }
-            Content::Call { name, arguments } => {
+            Content::Call { name, arguments, .. } => {
                 let call = json!([{
                     "index": 0,
                     "id": call_id(reply, index),

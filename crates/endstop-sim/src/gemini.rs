@@ -55,7 +55,7 @@ fn tool(function: &Value) -> Option<Tool> {
     let schemas = ["parametersJsonSchema", "parameters"];
     let schema = schemas.iter().find_map(|schema| member(function, schema)).cloned();
     let name = function.get("name")?.as_str()?.to_owned();
-    Some(Tool { name, schema: schema.unwrap_or_default() })
+    Some(Tool { name, namespace: None, schema: schema.unwrap_or_default() })
 }
 
 fn choice(config: Option<&Value>) -> ToolChoice {
@@ -79,7 +79,7 @@ pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
             words(text).map(|word| json!({ "text": word })).collect()
         }
         Content::Text(text) => vec![json!({ "text": text })],
-        Content::Call { name, arguments } => {
+        Content::Call { name, arguments, .. } => {
             let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
             vec![json!({ "functionCall": { "name": name, "args": arguments } })]
         }

@@ -38,7 +38,7 @@ pub(crate) fn read_to_count(body: &Value) -> Result<SimRequest, &'static str> {
 /// Tools that the provider runs itself have no schema and are not called.
 fn tool(tool: &Value) -> Option<Tool> {
     let schema = tool.get("input_schema")?.clone();
-    Some(Tool { name: tool.get("name")?.as_str()?.to_owned(), schema })
+    Some(Tool { name: tool.get("name")?.as_str()?.to_owned(), namespace: None, schema })
 }
 
 fn choice(value: Option<&Value>) -> ToolChoice {
@@ -66,7 +66,7 @@ pub(crate) fn answer(request: &SimRequest, reply: &Reply) -> Answer {
     }
     let block = match &reply.content {
         Content::Text(text) => json!({ "type": "text", "text": text }),
-        Content::Call { name, arguments } => {
+        Content::Call { name, arguments, .. } => {
             let input: Value = serde_json::from_str(arguments).unwrap_or_default();
             json!({ "type": "tool_use", "id": call_id(reply), "name": name, "input": input })
         }

@@ -29,6 +29,8 @@ pub(crate) enum Content {
     Call {
         /// The tool.
         name: String,
+        /// The group of the tool.
+        namespace: Option<String>,
         /// The arguments.
         arguments: String,
     },
@@ -75,7 +77,9 @@ impl Content {
     fn tokens(&self) -> u64 {
         match self {
             Self::Text(text) => tokens(text.len()),
-            Self::Call { name, arguments } => tokens(name.len().saturating_add(arguments.len())),
+            Self::Call { name, arguments, .. } => {
+                tokens(name.len().saturating_add(arguments.len()))
+            }
         }
     }
 
@@ -115,6 +119,7 @@ fn content(script: Script, request: &SimRequest) -> Content {
     match tool {
         Some(tool) => Content::Call {
             name: tool.name.clone(),
+            namespace: tool.namespace.clone(),
             arguments: arguments(&tool.schema, step).to_string(),
         },
         None => Content::Text(words(script, request)),

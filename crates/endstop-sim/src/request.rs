@@ -43,6 +43,8 @@ pub(crate) struct SimRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct Tool {
     pub(crate) name: String,
+    /// The group that OpenAI's responses put it in; a call names it as well as the tool.
+    pub(crate) namespace: Option<String>,
     pub(crate) schema: Value,
 }
 

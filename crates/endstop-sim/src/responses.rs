@@ -24,7 +24,10 @@ pub(crate) fn read(body: &Value) -> Result<SimRequest, &'static str> {
         }
         _ => return Err("`input` is missing"),
     }
-    request.tools = list(body, "tools").iter().filter_map(tool).collect();
+    request.tools = list(body, "tools").iter().flat_map(tools).collect();
+    // Codex offers its tools in an item of the input.
+    let added = list(body, "input").iter().filter(|item| text(item, "type") == "additional_tools");
+    request.tools.extend(added.flat_map(|item| list(item, "tools")).flat_map(tools));
     request.choice = choice(body.get("tool_choice"));
     request.format = body.get("text").and_then(|text| text.get("format")).and_then(format);
     request.cap = body.get("max_output_tokens").and_then(Value::as_u64);
@@ -35,12 +38,22 @@ pub(crate) fn tokens_counted(request: &SimRequest) -> Value {
     json!({ "object": "response.input_tokens", "input_tokens": request.input_tokens })
 }
 
-fn tool(tool: &Value) -> Option<Tool> {
+/// A function, or those of a namespace.
+fn tools(tool: &Value) -> Vec<Tool> {
+    if text(tool, "type") != "namespace" {
+        return function(tool, None).into_iter().collect();
+    }
+    let namespace = text(tool, "name");
+    list(tool, "tools").iter().filter_map(|tool| function(tool, Some(namespace))).collect()
+}
+
+fn function(tool: &Value, namespace: Option<&str>) -> Option<Tool> {
     if text(tool, "type") != "function" {
         return None;
     }
     let schema = tool.get("parameters").cloned().unwrap_or_default();
-    Some(Tool { name: tool.get("name")?.as_str()?.to_owned(), schema })
+    let namespace = namespace.map(str::to_owned);
+    Some(Tool { name: tool.get("name")?.as_str()?.to_owned(), namespace, schema })
 }
 
 fn format(value: &Value) -> Option<Value> {
@@ -117,14 +130,20 @@ fn item(reply: &Reply, is_done: bool) -> Value {
                 "content": content,
             })
         }
-        Content::Call { name, arguments } => json!({
-            "type": "function_call",
-            "id": item_id(reply),
-            "call_id": format!("call_{}", reply.id),
-            "name": name,
-            "arguments": if is_done { arguments } else { "" },
-            "status": status,
-        }),
+        Content::Call { name, namespace, arguments } => {
+            let mut call = json!({
+                "type": "function_call",
+                "id": item_id(reply),
+                "call_id": format!("call_{}", reply.id),
+                "name": name,
+                "arguments": if is_done { arguments } else { "" },
+                "status": status,
+            });
+            if let (Some(namespace), Some(members)) = (namespace, call.as_object_mut()) {
+                members.insert("namespace".to_owned(), json!(namespace));
+            }
+            call
+        }
     }
 }
 

@@ -223,6 +223,28 @@ fn responses_count_the_turns_of_the_model_in_their_items() {
     assert_eq!(*at(&answer, "/output/0/arguments"), "{\"step\":2}");
 }
 
+/// As Codex offers them for its default model.
+#[test]
+fn tools_of_an_input_item_are_called_with_their_namespace() {
+    let function = |name: &str| json!({ "type": "function", "name": name, "parameters": schema() });
+    let body = json!({ "model": "gpt-6.1-sol", "tool_choice": "auto", "input": [
+        { "type": "additional_tools", "role": "developer", "tools": [
+            { "type": "namespace", "name": "functions", "tools": [
+                { "type": "custom", "name": "exec" }, function("wait") ] },
+            { "type": "namespace", "name": "files", "tools": [function("read")] },
+        ] },
+        { "type": "message", "role": "user", "content": "Go." },
+    ] });
+    let request = responses::read(&body).unwrap();
+    let answer = whole(responses::answer(&request, &reply(Script::Loop, &request)));
+    let call = at(&answer, "/output/0");
+    assert_eq!((at(call, "/name"), at(call, "/namespace")), (&json!("read"), &json!("files")));
+    let plain = json!({ "model": "m", "input": "Go.", "tools": [function("read")] });
+    let request = responses::read(&plain).unwrap();
+    let answer = whole(responses::answer(&request, &reply(Script::Loop, &request)));
+    assert!(answer.pointer("/output/0/namespace").is_none(), "{answer}");
+}
+
 #[test]
 fn messages_stream_a_call_as_blocks() {
     let body = json!({

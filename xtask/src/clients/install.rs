@@ -16,6 +16,8 @@ pub(super) struct Installed {
     pub(super) interpreter: PathBuf,
     /// The directory of the programs; Node looks for packages beside them.
     pub(super) programs: PathBuf,
+    /// The directory of the packages.
+    pub(super) directory: PathBuf,
 }
 
 /// Installs a group, unless what is there is what is asked for.
@@ -37,10 +39,12 @@ pub(super) fn install(root: &Path, group: &str) -> Result<Installed, String> {
     }
     let sources = root.join(DIRECTORY);
     if !is_node {
-        return Ok(Installed { interpreter: directory.join("bin/python"), programs: sources });
+        let interpreter = directory.join("bin/python");
+        return Ok(Installed { interpreter, programs: sources, directory });
     }
     copy_programs(&sources, &directory)?;
-    Ok(Installed { interpreter: PathBuf::from("node"), programs: directory })
+    let interpreter = PathBuf::from("node");
+    Ok(Installed { interpreter, programs: directory.clone(), directory })
 }
 
 /// The version that a package is pinned to.

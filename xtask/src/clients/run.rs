@@ -13,11 +13,11 @@ use super::install::{Installed, version};
 use super::list::Client;
 
 /// Calls that are let through.
-const STEPS: u64 = 3;
+pub(super) const STEPS: u64 = 3;
 /// What `endstop run` exits with when it stopped the run.
-const STOPPED: i32 = 124;
+pub(super) const STOPPED: i32 = 124;
 /// What stands in every stop response.
-const STOP_WORD: &str = "Endstop";
+pub(super) const STOP_WORD: &str = "Endstop";
 /// A client has this long, and some take half of it to load.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// After which it is asked to end, and after as long again made to.
@@ -32,10 +32,7 @@ pub(super) struct Ended {
     pub(super) version: String,
     pub(super) api: &'static str,
     pub(super) is_stream: bool,
-    /// Calls that reached the upstream.
-    pub(super) calls: Option<u64>,
-    /// Requests that were answered with the stop.
-    pub(super) stop_responses: Option<u64>,
+    pub(super) counts: Counts,
     /// Exit code of `endstop run`.
     pub(super) code: Option<i32>,
     /// The client's last line.
@@ -44,6 +41,31 @@ pub(super) struct Ended {
     pub(super) fault: Option<String>,
     /// The end of its error output.
     pub(super) errors: String,
+}
+
+/// Counts of a run's summary; `None` if there is no summary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Calls that reached the upstream.
+    pub(super) calls: Option<u64>,
+    /// Requests that were answered with the stop.
+    pub(super) stop_responses: Option<u64>,
+}
+
+impl Counts {
+    /// Reads the file of `--json-file`.
+    pub(super) fn read(summary: &Path) -> Self {
+        let text = fs::read(summary).unwrap_or_default();
+        let summary: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let count = |key: &str| summary.get(key).and_then(Value::as_u64);
+        Self { calls: count("upstream_calls"), stop_responses: count("stop_responses") }
+    }
+
+    /// Both, for people.
+    pub(super) fn in_words(self) -> [String; 2] {
+        [self.calls, self.stop_responses]
+            .map(|count| count.map_or_else(|| "?".to_owned(), |count| count.to_string()))
+    }
 }
 
 /// What a client says of itself.
@@ -101,11 +123,7 @@ fn one(
     ended.errors = tail(&errors);
     ended.code = status.and_then(|status| status.code());
     ended.result = client_result(&output);
-    if let Ok(report) = fs::read(&report) {
-        let report: Value = serde_json::from_slice(&report).unwrap_or_default();
-        ended.calls = report.get("upstream_calls").and_then(Value::as_u64);
-        ended.stop_responses = report.get("stop_responses").and_then(Value::as_u64);
-    }
+    ended.counts = Counts::read(&report);
     match status {
         Some(_) => Ok(()),
         None => Err(format!("it did not end within {} s", PATIENCE.as_secs())),
@@ -117,11 +135,12 @@ fn fault(ended: &Ended, loops: u64) -> Option<String> {
     let Some(result) = &ended.result else {
         return Some("the client did not come to its own end".to_owned());
     };
-    if ended.calls != Some(STEPS) {
-        return Some(format!("{:?} calls reached the upstream, not {STEPS}", ended.calls));
+    let Counts { calls, stop_responses } = ended.counts;
+    if calls != Some(STEPS) {
+        return Some(format!("{calls:?} calls reached the upstream, not {STEPS}"));
     }
-    if ended.stop_responses != Some(loops) {
-        return Some(format!("{:?} requests got the stop, not {loops}", ended.stop_responses));
+    if stop_responses != Some(loops) {
+        return Some(format!("{stop_responses:?} requests got the stop, not {loops}"));
     }
     if ended.code != Some(STOPPED) {
         return Some(format!("exit code {:?}, not {STOPPED}", ended.code));
@@ -136,7 +155,9 @@ fn fault(ended: &Ended, loops: u64) -> Option<String> {
 }
 
 /// The status (none: it had to be ended), the output and the errors of a command.
-fn finished(command: &mut Command) -> Result<(Option<ExitStatus>, String, String), String> {
+pub(super) fn finished(
+    command: &mut Command,
+) -> Result<(Option<ExitStatus>, String, String), String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
     let output = read_aside(child.stdout.take());
@@ -188,7 +209,7 @@ fn client_result(output: &str) -> Option<ClientResult> {
     })
 }
 
-fn tail(text: &str) -> String {
+pub(super) fn tail(text: &str) -> String {
     let skipped = text.chars().count().saturating_sub(MAX_ERRORS);
     text.chars().skip(skipped).collect()
 }
@@ -200,8 +221,7 @@ mod tests {
     fn right() -> Ended {
         let result = ClientResult { text: "Endstop did it".to_owned(), ..ClientResult::default() };
         Ended {
-            calls: Some(3),
-            stop_responses: Some(1),
+            counts: Counts { calls: Some(3), stop_responses: Some(1) },
             code: Some(124),
             result: Some(result),
             ..Ended::default()
@@ -212,9 +232,12 @@ mod tests {
     fn each_fault_is_told() {
         let faults = |ended: Ended| fault(&ended, 1);
         assert_eq!(faults(right()), None);
-        assert!(faults(Ended { calls: Some(4), ..right() }).is_some());
-        assert!(faults(Ended { calls: None, ..right() }).is_some());
-        assert!(faults(Ended { stop_responses: Some(2), ..right() }).is_some());
+        let counts = |calls, stop_responses| {
+            faults(Ended { counts: Counts { calls, stop_responses }, ..right() })
+        };
+        assert!(counts(Some(4), Some(1)).is_some());
+        assert!(counts(None, Some(1)).is_some());
+        assert!(counts(Some(3), Some(2)).is_some());
         assert!(fault(&right(), 2).is_some());
         assert!(faults(Ended { code: Some(0), ..right() }).is_some());
         assert!(faults(Ended { result: None, ..right() }).is_some());

@@ -8,8 +8,7 @@ use super::run::Ended;
 pub(super) fn line(ended: &Ended) -> String {
     let mode = if ended.is_stream { "stream" } else { "whole" };
     let mark = if ended.fault.is_some() { "FAILED" } else { "ok" };
-    let calls = count(ended.calls);
-    let stops = count(ended.stop_responses);
+    let [calls, stops] = ended.counts.in_words();
     format!(
         "{mark:<6} {:<21} {:<10} {mode:<6} calls {calls}, stop responses {stops}, {}",
         ended.client,
@@ -26,6 +25,7 @@ pub(super) fn page(rows: &[Ended]) -> String {
 "
     .to_owned();
     for row in rows {
+        let [calls, stops] = row.counts.in_words();
         let tools = row.result.as_ref().map(|result| result.tools_run);
         let code = row.code.map_or_else(|| "none".to_owned(), |code| code.to_string());
         // Writing to a text does not fail.
@@ -36,9 +36,9 @@ pub(super) fn page(rows: &[Ended]) -> String {
             row.version,
             row.api,
             if row.is_stream { "yes" } else { "no" },
-            count(row.calls),
-            count(row.stop_responses),
-            count(tools),
+            calls,
+            stops,
+            tools.map_or_else(|| "?".to_owned(), |count| count.to_string()),
             how(row),
         );
     }
@@ -53,10 +53,6 @@ fn how(ended: &Ended) -> String {
             Some(class) => format!("raises `{class}`"),
         },
     }
-}
-
-fn count(count: Option<u64>) -> String {
-    count.map_or_else(|| "?".to_owned(), |count| count.to_string())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub(super) mod unseen;
 mod upstream;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -129,6 +130,9 @@ pub(super) struct GatewaySetup {
     pub(super) control: Control,
     pub(super) stored_runs: Option<PathBuf>,
     pub(super) refusals: Option<Arc<dyn RefusalObserver>>,
+    /// Upstreams by their variables, for programs that call others than the environment names. `--upstream` takes
+    /// precedence.
+    pub(super) upstreams: BTreeMap<&'static str, String>,
 }
 
 /// The policy as it is evaluated.
@@ -169,7 +173,7 @@ impl GatewayArgs {
         let policy = with_prices(policy, prices)?;
         let program = compiled(&policy)?;
         unseen::unseen(&policy).iter().for_each(|warning| output::warn(warning));
-        let (upstreams, sim) = self.upstreams().await?;
+        let (upstreams, sim) = self.upstreams(&setup.upstreams).await?;
         let mut config = Config::new(upstreams, program, setup.runs);
         config.listen = setup.listen;
         config.upstream_keys = UpstreamKeys::from_environment(environment);
@@ -202,7 +206,14 @@ impl GatewayArgs {
         accounting.min_output_tokens = self.min_output.or(accounting.min_output_tokens);
     }
 
-    async fn upstreams(&self) -> Result<(Upstreams, Option<Sim>), CliError> {
+    async fn upstreams(
+        &self,
+        of_program: &BTreeMap<&'static str, String>,
+    ) -> Result<(Upstreams, Option<Sim>), CliError> {
+        let environment = |name: &str| {
+            let own = of_program.get(name).filter(|_| !is_behind_endstop(name));
+            own.cloned().or_else(|| environment(name))
+        };
         let given = self.upstream.as_deref().map(Upstream::parse).transpose();
         let given = given.map_err(|error| {
             CliError::new(format!("--upstream: {error}")).with_hint(upstream::HINT)
@@ -269,6 +280,12 @@ async fn asked_to_end() {
     {
         let _ = tokio::signal::ctrl_c().await;
     }
+}
+
+/// Whether a variable points at the Endstop that runs this process: its limits hold too, whatever the program is.
+fn is_behind_endstop(name: &str) -> bool {
+    let outer = environment("ENDSTOP_BASE_URL");
+    outer.is_some_and(|outer| environment(name).is_some_and(|base| base.starts_with(&outer)))
 }
 
 /// A variable of the environment; one that is empty is not there.

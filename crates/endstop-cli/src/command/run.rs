@@ -1,8 +1,9 @@
 //! `endstop run`: any agent program under limits, through a gateway of its own.
 
+mod adapted;
 mod child;
 mod deferred_printer;
-mod environment;
+pub(super) mod environment;
 mod line;
 mod outcome;
 mod processes;
@@ -35,6 +36,7 @@ use super::limits::{Limits, OF_COMMAND, in_words, span};
 use super::replay::input::with_prices;
 use crate::error::{CliError, ExitMeaning};
 use crate::output;
+use adapted::AdaptedCommand;
 use child::Ended;
 use deferred_printer::DeferredPrinter;
 use line::StatusRow;
@@ -94,6 +96,12 @@ pub struct RunArgs {
     /// End with the command's own code also where a limit stopped the run
     #[arg(long)]
     preserve_status: bool,
+    /// Start the command as it is: add no flags, settings or variables that its program is known to need
+    #[arg(long)]
+    no_adapter: bool,
+    /// Say what is added for the program
+    #[arg(long)]
+    verbose: bool,
     /// The command and its arguments; what begins with `-` before it is an option of `endstop run`
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -133,15 +141,13 @@ struct RunObservers {
 /// How it ends: the code, and the signal that it ends by instead.
 async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
     let chosen = args.limits.choose(None, OF_COMMAND)?;
-    for (flag, file) in [("--json-file", &args.json_file), ("--trace", &args.trace)] {
-        if file.as_deref() == Some(Path::new("-")) {
-            return Err(CliError::new(format!("{flag} does not write to standard output"))
-                .with_hint("standard output is the command's own; name a file, or `./-` for one of this name"));
-        }
-    }
+    check_files(args)?;
     let json_file = args.json_file.as_deref().map(JsonFile::prepare).transpose()?;
     let (environment, observers) = run_environment(args, &chosen.policy)?;
     let id = RunId::new();
+    let is_sim = args.gateway.is_sim();
+    let mut adapted = AdaptedCommand::of(&args.command, !args.no_adapter, is_sim, &id);
+    adapted.check(&chosen.policy, args.dry_run)?;
     // Under --dry-run nothing stops it; calls without a price are then told by the dry run.
     let unbounded = Policy {
         unbounded: true,
@@ -157,12 +163,13 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         control: Control::default(),
         stored_runs: None,
         refusals: None,
+        upstreams: adapted.upstreams(),
     };
     let open = args.gateway.open(setup).await?;
     announce(args, &chosen.policy, chosen.is_default);
     args.control.tell_of_signals(&chosen.policy);
     let begun = Instant::now();
-    let ended = supervised(args, &open, &id, &observers).await?;
+    let ended = supervised(args, &mut adapted, &open, &id, &observers).await?;
     if let Some(run) = open.gateway.run(&id).filter(|run| !run.is_over()) {
         // What trips by time alone, and what is told of the time, is that of the end, not of the last call.
         run.tick();
@@ -200,6 +207,17 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         file.write(&outcome.to_json())?;
     }
     Ok((ExitCode::from(outcome.exit_code()), outcome.signal()))
+}
+
+/// Refuses standard output as a file of Endstop's.
+fn check_files(args: &RunArgs) -> Result<(), CliError> {
+    for (flag, file) in [("--json-file", &args.json_file), ("--trace", &args.trace)] {
+        if file.as_deref() == Some(Path::new("-")) {
+            return Err(CliError::new(format!("{flag} does not write to standard output"))
+                .with_hint("standard output is the command's own; name a file, or `./-` for one of this name"));
+        }
+    }
+    Ok(())
 }
 
 /// Who watches the run.
@@ -247,19 +265,17 @@ fn run_environment(
 /// Begins the command and waits until it has ended.
 async fn supervised(
     args: &RunArgs,
+    adapted: &mut AdaptedCommand<'_>,
     open: &Open,
     id: &RunId,
     observers: &RunObservers,
 ) -> Result<Ended, CliError> {
-    let variables =
-        environment::variables(open.gateway.addr(), id, args.gateway.is_sim(), |name| {
-            std::env::var(name).ok()
-        });
+    let start = adapted.prepare(open.gateway.addr(), id, args.verbose)?;
     let begun = Instant::now();
     processes::adopt_orphans();
     let signals =
         Signals::new().map_err(|error| CliError::new(format!("cannot hear signals: {error}")))?;
-    let main = child::begin(&args.command, &variables)?;
+    let main = child::begin(&start.command, &start.variables)?;
     let mut terminal = Terminal::of_process();
     terminal::write_from_the_background();
     let wants_terminal = Terminal::is_all_ours();

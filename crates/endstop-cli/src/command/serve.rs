@@ -5,6 +5,7 @@ mod keys;
 mod log;
 mod waiting;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -137,6 +138,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         return Err(CliError::new(text));
     }
     let setup = GatewaySetup {
+        upstreams: BTreeMap::new(),
         listen: args.listen,
         policy: chosen.policy.clone(),
         runs: Runs::Many { unnamed, keys },

@@ -42,8 +42,19 @@ pub(super) async fn pass_through(
         return respond::stop(&run, dialect, None, &signal, stop_with);
     }
     let is_free = is_free(&head.method) && incoming.is_end_stream();
-    let costs = route.endpoint == Endpoint::Other && !is_free;
     let path = route.rest.split('?').next().unwrap_or("");
+    if let Endpoint::Cloud(platform) = route.endpoint
+        && context.refuses(&run, platform.name())
+    {
+        let text = format!(
+            "run `{}` limits money or tokens, and calls of {} cannot be read: not admitted; {}",
+            route.run,
+            platform.title(),
+            platform.instead(),
+        );
+        return respond::refused(&run, dialect, platform.name(), &text);
+    }
+    let costs = route.endpoint == Endpoint::Other && !is_free;
     if costs && context.refuses(&run, path) {
         let text = format!(
             "run `{}` limits money or tokens, and what {} {path} uses cannot be read: not admitted",

@@ -8,7 +8,7 @@ use endstop_llm::{
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::Urgency;
 use endstop_runtime::store::RunId;
-use http::header::CONTENT_TYPE;
+use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
 use http::{HeaderValue, Response, StatusCode};
 
 use crate::body::Body;
@@ -129,6 +129,16 @@ pub(super) fn refused(
          tokens"
     );
     not_admitted(run, dialect, &text)
+}
+
+/// The answer to a request for a WebSocket. Its messages would be model calls that are not read; clients that offer one make the
+/// same calls as requests.
+pub(super) fn no_websocket(dialect: &dyn Dialect) -> Response<Body> {
+    let text = "this gateway speaks no WebSocket: send a POST request for each model call";
+    let mut answer = error(dialect, StatusCode::UPGRADE_REQUIRED, ErrorKind::Invalid, text);
+    answer.headers_mut().insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    answer
 }
 
 /// The refusal of a call that waits for other calls of its run which make no progress.

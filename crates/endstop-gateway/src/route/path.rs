@@ -6,7 +6,7 @@ use endstop_llm::Api;
 use http::{HeaderMap, Method};
 use thiserror::Error;
 
-use super::{ApiFamily, Endpoint};
+use super::{ApiFamily, CloudPlatform, Endpoint};
 
 /// Segments that begin the path of an upstream. A child cannot have such a name.
 const ROOTS: &[&str] = &[
@@ -153,10 +153,25 @@ pub(super) fn family_and_endpoint(
     if path.ends_with("/responses/input_tokens") {
         return (family, of_post(Endpoint::CountTokens));
     }
+    if is_bedrock(path) {
+        let family = match headers.contains_key("anthropic-version") {
+            true => ApiFamily::Anthropic,
+            false => family,
+        };
+        return (family, of_post(Endpoint::Cloud(CloudPlatform::Bedrock)));
+    }
     if headers.contains_key("anthropic-version") && family == ApiFamily::OpenAi {
         return (ApiFamily::Anthropic, Endpoint::Other);
     }
     (family, Endpoint::Other)
+}
+
+/// `…/model/{model}/{method}`.
+fn is_bedrock(path: &str) -> bool {
+    let method = path.rsplit('/').next().unwrap_or_default();
+    let is_call =
+        ["invoke", "invoke-with-response-stream", "converse", "converse-stream"].contains(&method);
+    is_call && path.contains("/model/")
 }
 
 /// `…/models/{model}:{method}`.
@@ -171,6 +186,9 @@ fn gemini_method(path: &str) -> Option<Endpoint> {
     Some(match method {
         "generateContent" | "streamGenerateContent" => Endpoint::ModelCall(Api::Gemini),
         "countTokens" => Endpoint::CountTokens,
+        "rawPredict" | "streamRawPredict" | "predict" | "serverStreamingPredict" => {
+            Endpoint::Cloud(CloudPlatform::Vertex)
+        }
         _ => Endpoint::Other,
     })
 }

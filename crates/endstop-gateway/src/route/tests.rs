@@ -40,7 +40,7 @@ fn post(
     route(config, &Method::POST, target, &headers(pairs))
 }
 
-use ApiFamily::{Anthropic, OpenAi};
+use ApiFamily::{Anthropic, Gemini, OpenAi};
 use Endpoint::{CountTokens, Models, Other};
 
 /// Method, target; whose, what it speaks, and what is sent below the base.
@@ -49,6 +49,8 @@ type Row = (&'static str, &'static str, ApiFamily, Endpoint, &'static str);
 const CHAT: Endpoint = Endpoint::ModelCall(Api::Chat);
 const RESPONSES: Endpoint = Endpoint::ModelCall(Api::Responses);
 const MESSAGES: Endpoint = Endpoint::ModelCall(Api::Messages);
+const BEDROCK: Endpoint = Endpoint::Cloud(CloudPlatform::Bedrock);
+const VERTEX: Endpoint = Endpoint::Cloud(CloudPlatform::Vertex);
 const GEMINI: Endpoint = Endpoint::ModelCall(Api::Gemini);
 
 const PATHS: &[Row] = &[
@@ -115,7 +117,31 @@ const PATHS: &[Row] = &[
     ),
     ("GET", "/v1beta/models", ApiFamily::Gemini, Models, "/v1beta/models"),
     ("POST", "/anything", OpenAi, Other, "/anything"),
+    (
+        "POST",
+        "/v1/projects/p/locations/l/publishers/anthropic/models/c:streamRawPredict",
+        Gemini,
+        VERTEX,
+        "/v1/projects/p/locations/l/publishers/anthropic/models/c:streamRawPredict",
+    ),
 ];
+
+/// `model` is no root of a path, so that a child may have that name.
+#[test]
+fn calls_of_bedrock_are_known_by_their_paths() {
+    let endpoint = |method: Method, path: &str| {
+        let route = route(&one(), &method, path, &HeaderMap::new()).unwrap();
+        (route.endpoint, route.rest)
+    };
+    for method in ["invoke", "invoke-with-response-stream", "converse", "converse-stream"] {
+        let path = format!("/model/a.b%3A0/{method}");
+        assert_eq!(endpoint(Method::POST, &path), (BEDROCK, path.clone()));
+        assert_eq!(endpoint(Method::GET, &path), (Other, path.clone()));
+        let of_child = endpoint(Method::POST, &format!("/r/main/sub{path}"));
+        assert_eq!(of_child, (BEDROCK, format!("/sub{path}")));
+    }
+    assert_eq!(endpoint(Method::POST, "/model/a.b/count-tokens").0, Other);
+}
 
 #[test]
 fn a_path_says_what_it_speaks_and_whose_it_is() {

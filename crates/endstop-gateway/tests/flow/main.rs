@@ -40,4 +40,5 @@ mod stored_runs;
 mod streams;
 mod tenants;
 mod transparent;
+mod unread;
 mod usage;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -12,6 +11,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use crate::adapter::executable;
 use crate::error::{CliError, ExitMeaning};
 use crate::limits::MAX_REAPED_AT_ONCE;
 
@@ -93,15 +93,7 @@ pub(super) fn begin(
 
 /// A program as it is found: by its path, else in the directories of PATH.
 fn found(program: &OsStr) -> OsString {
-    if program.as_encoded_bytes().contains(&b'/') {
-        return program.to_owned();
-    }
-    let directories = std::env::var_os("PATH").unwrap_or_default();
-    let mut files = std::env::split_paths(&directories).map(|directory| directory.join(program));
-    let file = files.find(|file| {
-        file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-    });
-    file.map_or_else(|| program.to_owned(), Into::into)
+    executable(program).map_or_else(|| program.to_owned(), Into::into)
 }
 
 /// Returns the news of the command since the last call, and whether children are left. Reaps orphans that have ended, at

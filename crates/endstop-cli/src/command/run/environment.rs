@@ -3,43 +3,45 @@
 //! A file of its own because its table of variables changes with the clients, and nothing else does.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-
-use endstop::store::RunId;
 
 /// What a key is where the scripted model is the upstream, which asks for none.
 const KEY_OF_NOBODY: &str = "endstop-sim";
 const KEYS: [&str; 4] = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
+const GOOGLE_KEYS: [&str; 2] = ["GEMINI_API_KEY", "GOOGLE_API_KEY"];
 /// What no proxy may swallow.
 const LOOPBACK: [&str; 2] = ["127.0.0.1", "localhost"];
 
-/// The variables that are set, whatever they were. `get` tells what they are now.
-pub(super) fn variables(
-    addr: SocketAddr,
-    run: &RunId,
-    is_sim: bool,
+/// The API keys that a command may read that nothing is known of. Google's clients read two, and warn if both are set.
+pub(super) fn missing_keys(get: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
+    let has = |name: &str| get(name).is_some_and(|key| !key.is_empty());
+    let has_google = GOOGLE_KEYS.into_iter().any(has);
+    let is_missing = |name: &&str| !(has(name) || (has_google && GOOGLE_KEYS.contains(name)));
+    KEYS.into_iter().filter(is_missing).collect()
+}
+
+/// The variables that are set, whatever they were: the addresses, and `keys`, which the scripted model does not ask for.
+/// `get` tells what they are now.
+pub(in crate::command) fn variables(
+    base: &str,
+    run: &str,
+    keys: &[&'static str],
     get: impl Fn(&str) -> Option<String>,
 ) -> BTreeMap<&'static str, String> {
-    let base = format!("http://{addr}");
     let mut set = BTreeMap::from([
         ("OPENAI_BASE_URL", format!("{base}/v1")),
         ("OPENAI_API_BASE", format!("{base}/v1")),
-        ("ANTHROPIC_BASE_URL", base.clone()),
+        ("ANTHROPIC_BASE_URL", base.to_owned()),
         // Read by Google's own clients, which append the version.
-        ("GOOGLE_GEMINI_BASE_URL", base.clone()),
+        ("GOOGLE_GEMINI_BASE_URL", base.to_owned()),
         // Read by LiteLLM, which appends `/models/..` to it.
         ("GEMINI_API_BASE", format!("{base}/v1beta")),
-        ("ENDSTOP_RUN", run.to_string()),
-        ("ENDSTOP_BASE_URL", base),
+        ("ENDSTOP_RUN", run.to_owned()),
+        ("ENDSTOP_BASE_URL", base.to_owned()),
     ]);
     for name in ["NO_PROXY", "no_proxy"] {
         set.insert(name, without_proxy(get(name).as_deref()));
     }
-    if is_sim {
-        for name in KEYS.into_iter().filter(|name| get(name).is_none_or(|key| key.is_empty())) {
-            set.insert(name, KEY_OF_NOBODY.to_owned());
-        }
-    }
+    set.extend(keys.iter().map(|name| (*name, KEY_OF_NOBODY.to_owned())));
     set
 }
 
@@ -68,7 +70,8 @@ mod tests {
             let found = now.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        variables("127.0.0.1:4321".parse().unwrap(), &RunId::parse("r1").unwrap(), is_sim, get)
+        let keys = if is_sim { missing_keys(get) } else { Vec::new() };
+        variables("http://127.0.0.1:4321", "r1", &keys, get)
     }
 
     #[test]
@@ -89,6 +92,17 @@ mod tests {
         assert!(!set.contains_key("OPENAI_API_KEY"));
         assert_eq!(set["ANTHROPIC_API_KEY"], KEY_OF_NOBODY);
         assert_eq!(set["GEMINI_API_KEY"], KEY_OF_NOBODY);
+    }
+
+    #[test]
+    fn a_key_of_google_gets_no_second_one_beside_it() {
+        for (one, other) in
+            [("GEMINI_API_KEY", "GOOGLE_API_KEY"), ("GOOGLE_API_KEY", "GEMINI_API_KEY")]
+        {
+            let set = set(true, &[(one, "mine")]);
+            assert!(!set.contains_key(one) && !set.contains_key(other), "{set:?}");
+            assert_eq!(set["OPENAI_API_KEY"], KEY_OF_NOBODY);
+        }
     }
 
     #[test]

@@ -1,0 +1,286 @@
+//! `endstop doctor`: whether `endstop run` can limit a command on this machine, and how.
+//!
+//! It starts nothing: it looks for the program, and reads the variables and settings that decide where its calls go.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use endstop::core::units::WallTime;
+use endstop_price::{CallContext, PriceTable};
+use serde_json::{Value, json};
+
+use super::run::environment;
+use crate::adapter::{Account, Adaptation, Invocation, ThisHost, Way, executable};
+use crate::error::{CliError, ExitMeaning};
+
+const EXAMPLES: &str = "\
+Examples:
+  endstop doctor -- codex exec \"fix the bug\"
+  endstop doctor -- npx @google/gemini-cli -p \"fix the bug\"
+  endstop doctor --json -- claude
+
+It starts nothing. Exit codes: 0 if `endstop run` will limit the command, 1 if it will not, or if nothing is
+known of the program, 127 if the command was not found.";
+
+/// The version of the JSON form.
+const JSON_VERSION: u32 = 1;
+/// The address of a gateway that does not run yet.
+const BASE: &str = "http://127.0.0.1:PORT";
+/// The run that has not begun.
+const RUN: &str = "RUN";
+
+/// Arguments of `endstop doctor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The command and its arguments, as for `endstop run`
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the output cannot be written.
+pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<ExitCode, CliError> {
+    let diagnosis = Diagnosis::of(&args.command);
+    if args.json {
+        writeln!(out, "{:#}", diagnosis.to_json())?;
+    } else {
+        write!(out, "{}", diagnosis.to_text())?;
+    }
+    Ok(ExitCode::from(diagnosis.meaning().code()))
+}
+
+/// How the calls of a command reach the gateway.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    By(Way),
+    /// The calls go elsewhere.
+    Not,
+    /// Nothing is known of the program.
+    Unknown,
+}
+
+impl Verdict {
+    const fn way(self) -> &'static str {
+        match self {
+            Self::By(way) => way.name(),
+            Self::Not => "none",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The provider that an API key is of.
+fn provider_of_key(name: &str) -> Option<&'static str> {
+    match name {
+        "ANTHROPIC_API_KEY" | "ANTHROPIC_AUTH_TOKEN" => Some("anthropic"),
+        "OPENAI_API_KEY" | "CODEX_API_KEY" => Some("openai"),
+        "GEMINI_API_KEY" | "GOOGLE_API_KEY" | "GOOGLE_GENERATIVE_AI_API_KEY" => Some("google"),
+        _ => None,
+    }
+}
+
+struct Diagnosis<'a> {
+    command: &'a [OsString],
+    path: Option<PathBuf>,
+    program: Option<&'static str>,
+    /// The keys that the program reads, and whether each is set.
+    keys: Vec<(&'static str, bool)>,
+    adaptation: Adaptation,
+    verdict: Verdict,
+}
+
+impl<'a> Diagnosis<'a> {
+    fn of(command: &'a [OsString]) -> Self {
+        let path = command.first().and_then(|program| executable(program));
+        let Some(invocation) = Invocation::of(command) else {
+            let (keys, adaptation) = (Vec::new(), Adaptation::default());
+            return Self {
+                command,
+                path,
+                program: None,
+                keys,
+                adaptation,
+                verdict: Verdict::Unknown,
+            };
+        };
+        let directory = Invocation::directory(&ThisHost, RUN);
+        let adaptation = invocation.adapt(&ThisHost, BASE, directory.path(), false);
+        let verdict = match adaptation.elsewhere {
+            Some(_) => Verdict::Not,
+            None => Verdict::By(invocation.program.way),
+        };
+        let program = Some(invocation.program.name);
+        Self { command, path, program, keys: invocation.keys(&ThisHost), adaptation, verdict }
+    }
+
+    fn meaning(&self) -> ExitMeaning {
+        match self.verdict {
+            _ if self.path.is_none() => ExitMeaning::NotFound,
+            Verdict::By(_) => ExitMeaning::Ok,
+            Verdict::Not | Verdict::Unknown => ExitMeaning::AnswerIsNo,
+        }
+    }
+
+    /// The provider that is paid, by its name in the price data, as far as the account says it.
+    fn provider(&self) -> Option<&'static str> {
+        match self.adaptation.account {
+            Account::Key(name) => provider_of_key(name),
+            Account::Missing => {
+                let mut providers = self.keys.iter().map(|(name, _)| provider_of_key(name));
+                let first = providers.next()?;
+                first.filter(|_| providers.all(|other| other == first))
+            }
+            Account::Login("ChatGPT") => Some("openai"),
+            Account::Login("Claude subscription") => Some("anthropic"),
+            _ => None,
+        }
+    }
+
+    /// The variables that every command gets.
+    fn sets(&self) -> BTreeMap<&'static str, String> {
+        environment::variables(BASE, RUN, &[], |name| std::env::var(name).ok())
+    }
+
+    /// The rates of the model for a million tokens of input and of output, in dollars.
+    fn rates(&self) -> Option<(String, String)> {
+        let name = self.adaptation.model.as_deref()?;
+        let (provider, model) = match name.split_once('/') {
+            Some((provider, model)) => (Some(provider), model),
+            None => (self.provider(), name),
+        };
+        let table = PriceTable::embedded();
+        let price = table.find(provider, model).or_else(|| table.find(None, model))?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = WallTime(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        let rates = price.rates(now, &CallContext::default());
+        let rate = |key: &str| {
+            rates.iter().find(|rate| rate.unit.key() == key).map(|rate| rate.base.to_decimal())
+        };
+        Some((rate("input_tokens")?, rate("output_tokens")?))
+    }
+
+    fn account(&self) -> (&'static str, Option<&'static str>) {
+        match self.adaptation.account {
+            Account::Key(name) => ("key", Some(name)),
+            Account::Login(name) => ("login", Some(name)),
+            Account::Scripted | Account::Missing => ("none", None),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a text does not fail.
+        let mut row = |name: &str, value: &str| {
+            let _ = writeln!(text, "{name:<9} {value}");
+        };
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        row("command", &words.join(" "));
+        match &self.path {
+            Some(path) => row("found", &path.display().to_string()),
+            None => row("found", "no; not in the directories of PATH"),
+        }
+        if let Some(program) = self.program {
+            row("program", program);
+        }
+        let limited = match (self.verdict, &self.adaptation.elsewhere) {
+            (Verdict::By(Way::Variables), _) => "yes, by the variables of every command".to_owned(),
+            (Verdict::By(Way::Adapter), _) => "yes, by an adapter".to_owned(),
+            (Verdict::Not, elsewhere) => {
+                let what = elsewhere.as_ref().map_or("", |elsewhere| &elsewhere.what);
+                format!("no: {what}")
+            }
+            (Verdict::Unknown, _) => {
+                "unknown; only if the program reads OPENAI_BASE_URL, ANTHROPIC_BASE_URL or \
+                                      GOOGLE_GEMINI_BASE_URL"
+                    .to_owned()
+            }
+        };
+        row("limited", &limited);
+        if let Some(elsewhere) = &self.adaptation.elsewhere {
+            row("instead", &elsewhere.hint);
+        }
+        if self.program.is_some() {
+            match self.account() {
+                ("key", Some(name)) => row("account", &format!("API key in {name}")),
+                (_, Some(name)) => row("account", name),
+                _ => row("account", "none found"),
+            }
+            for (name, is_set) in &self.keys {
+                row("key", &format!("{name} is {}", if *is_set { "set" } else { "not set" }));
+            }
+            row("provider", self.provider().unwrap_or("not known"));
+            row("model", self.adaptation.model.as_deref().unwrap_or("the program's default"));
+            if self.adaptation.model.is_some() {
+                let price = self.rates().map(|(input, output)| {
+                    format!("${input} input, ${output} output for a million tokens")
+                });
+                row("price", price.as_deref().unwrap_or("none known; see --unpriced and --prices"));
+            }
+        }
+        for (name, value) in self.sets() {
+            row("sets", &format!("{name}={value}"));
+        }
+        for added in self.adaptation.in_words() {
+            row("adds", &added);
+        }
+        for note in &self.adaptation.notes {
+            row("note", note);
+        }
+        text
+    }
+
+    fn to_json(&self) -> Value {
+        let adaptation = &self.adaptation;
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let variables: serde_json::Map<String, Value> = adaptation
+            .variables
+            .iter()
+            .map(|(name, added)| {
+                let value = if added.is_secret { Value::Null } else { json!(added.value) };
+                ((*name).to_owned(), value)
+            })
+            .collect();
+        let keys: serde_json::Map<String, Value> =
+            self.keys.iter().map(|(name, is_set)| ((*name).to_owned(), json!(is_set))).collect();
+        let files: Vec<&String> = adaptation.files.iter().map(|(name, _)| name).collect();
+        let (kind, name) = self.account();
+        let price = self.rates().map(|(input, output)| {
+            json!({ "input_usd_per_million": input, "output_usd_per_million": output })
+        });
+        let elsewhere = adaptation.elsewhere.as_ref();
+        json!({
+            "version": JSON_VERSION,
+            "command": words,
+            "path": self.path,
+            "program": self.program,
+            "is_limited": matches!(self.verdict, Verdict::By(_)),
+            "way": self.verdict.way(),
+            "problem": elsewhere.map(|elsewhere| &elsewhere.what),
+            "hint": elsewhere.map(|elsewhere| &elsewhere.hint),
+            "account": { "kind": kind, "name": name },
+            "keys": keys,
+            "provider": self.provider(),
+            "model": adaptation.model,
+            "price": price,
+            "sets": self.sets(),
+            "adds": {
+                "arguments": adaptation.arguments,
+                "variables": variables,
+                "files": files,
+                "upstreams": adaptation.upstreams,
+            },
+            "notes": adaptation.notes,
+        })
+    }
+}

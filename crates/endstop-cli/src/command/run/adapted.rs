@@ -1,0 +1,113 @@
+//! The command of a run with what its adapter adds.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+
+use endstop::core::policy::Policy;
+use endstop::store::RunId;
+
+use super::environment;
+use crate::adapter::{Adaptation, Invocation, PrivateDirectory, ThisHost};
+use crate::error::{CliError, ExitMeaning};
+use crate::output;
+
+/// A command, and its adapter if its program has one.
+pub(super) struct AdaptedCommand<'a> {
+    command: &'a [OsString],
+    invocation: Option<Invocation>,
+    /// For the files of the adapter; removed when this is dropped.
+    directory: PrivateDirectory,
+    is_sim: bool,
+}
+
+/// The command line and the variables to start with.
+pub(super) struct Start {
+    pub(super) command: Vec<OsString>,
+    pub(super) variables: BTreeMap<&'static str, String>,
+}
+
+impl<'a> AdaptedCommand<'a> {
+    pub(super) fn of(command: &'a [OsString], is_adapted: bool, is_sim: bool, id: &RunId) -> Self {
+        let invocation = Invocation::of(command).filter(|_| is_adapted);
+        let directory = Invocation::directory(&ThisHost, id.as_str());
+        Self { command, invocation, directory, is_sim }
+    }
+
+    fn adaptation(&self, base: &str) -> Adaptation {
+        let adapt = |invocation: &Invocation| {
+            invocation.adapt(&ThisHost, base, self.directory.path(), self.is_sim)
+        };
+        self.invocation.as_ref().map(adapt).unwrap_or_default()
+    }
+
+    /// The upstreams that the program's calls go to, by their variables.
+    pub(super) fn upstreams(&self) -> BTreeMap<&'static str, String> {
+        self.adaptation("").upstreams
+    }
+
+    /// Refuses a program whose calls go elsewhere under rules that then hold nothing.
+    ///
+    /// # Errors
+    /// If the policy limits steps, tokens or money, and this is no dry run.
+    pub(super) fn check(&self, policy: &Policy, is_dry_run: bool) -> Result<(), CliError> {
+        let Some(elsewhere) = self.adaptation("").elsewhere else { return Ok(()) };
+        let bounds = policy.bounds();
+        let is_limited = bounds.cost.is_some() || bounds.tokens.is_some() || bounds.steps.is_some();
+        if is_limited && !is_dry_run {
+            let error = CliError::new(format!("{}, so no limit would hold", elsewhere.what));
+            return Err(error.with_hint(elsewhere.hint).with_exit(ExitMeaning::OwnFailure));
+        }
+        output::warn(&format!("{}: none is counted", elsewhere.what));
+        Ok(())
+    }
+
+    fn cannot_write(&self, name: &str, error: &io::Error) -> CliError {
+        let path = self.directory.path().display();
+        CliError::new(format!("cannot write the settings of {name} to `{path}`: {error}"))
+            .with_hint("pass --no-adapter to run the command as it is")
+    }
+
+    /// Makes the files, and returns what to start.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(super) fn prepare(
+        &mut self,
+        addr: SocketAddr,
+        id: &RunId,
+        is_verbose: bool,
+    ) -> Result<Start, CliError> {
+        let get = |name: &str| std::env::var(name).ok();
+        let keys = match &self.invocation {
+            _ if !self.is_sim => Vec::new(),
+            Some(invocation) => invocation.missing_keys(&ThisHost),
+            None => environment::missing_keys(get),
+        };
+        let base = format!("http://{addr}");
+        let mut variables = environment::variables(&base, id.as_str(), &keys, get);
+        let Some(invocation) = &self.invocation else {
+            return Ok(Start { command: self.command.to_vec(), variables });
+        };
+        let name = invocation.program.name;
+        let mut adaptation = self.adaptation(&base);
+        if adaptation.needs_directory() {
+            self.directory.create().map_err(|error| self.cannot_write(name, &error))?;
+            // With the path that it has now.
+            adaptation = self.adaptation(&base);
+            let filled = self.directory.fill(&adaptation.files, &adaptation.links);
+            filled.map_err(|error| self.cannot_write(name, &error))?;
+        }
+        adaptation.notes.iter().for_each(|note| output::note(&format!("endstop: {note}")));
+        if is_verbose {
+            let added = adaptation.in_words();
+            let added = if added.is_empty() { vec!["nothing".to_owned()] } else { added };
+            added.iter().for_each(|line| output::note(&format!("endstop: {name}: adds {line}")));
+        }
+        let command = invocation.with(self.command, &adaptation);
+        let added = adaptation.variables.into_iter().map(|(name, added)| (name, added.value));
+        variables.extend(added);
+        Ok(Start { command, variables })
+    }
+}

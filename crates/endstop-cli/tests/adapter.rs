@@ -1,0 +1,205 @@
+//! `endstop run` and `endstop doctor` with programs of known names: shell scripts that say how they were started.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+#[path = "../../../tests/support/golden.rs"]
+mod file;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use file::golden;
+
+/// A home directory with programs in `bin`.
+struct Home(PathBuf);
+
+impl Home {
+    fn new(test: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("adapter").join(test);
+        drop(std::fs::remove_dir_all(&path));
+        std::fs::create_dir_all(path.join("bin")).unwrap();
+        Self(path)
+    }
+
+    fn file(self, name: &str, text: &str) -> Self {
+        let file = self.0.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+        self
+    }
+
+    fn program(self, name: &str, script: &str) -> Self {
+        let this = self.file(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
+        let file = this.0.join("bin").join(name);
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        this
+    }
+
+    fn endstop(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+        let path = format!("{}:/usr/bin:/bin", self.0.join("bin").display());
+        command.env_clear().env("HOME", &self.0).env("PATH", path).current_dir(&self.0);
+        command.envs(variables.iter().copied()).stdin(Stdio::null());
+        command.args(arguments).output().unwrap()
+    }
+
+    fn run(&self, variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String, String) {
+        let output = self.endstop(variables, &[&["run"], arguments].concat());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    }
+
+    /// The output of doctor, without the path of this directory.
+    fn doctor(&self, variables: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.endstop(variables, &[&["doctor"], arguments].concat());
+        assert!(output.stderr.is_empty(), "{output:?}");
+        let home = self.0.to_str().unwrap();
+        (output.status.code(), text(&output.stdout).replace(home, "HOME"))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+const SAYS_ARGUMENTS: &str = "printf '%s\\n' \"$@\"";
+const SIM: [&str; 2] = ["--upstream", "sim"];
+
+#[test]
+fn codex_is_started_with_flags_before_its_own() {
+    let home = Home::new("codex").program("codex", SAYS_ARGUMENTS);
+    let command = ["--", "codex", "exec", "-c", "a=b", "go"];
+    let (code, out, errors) = home.run(&[], &[&SIM[..], &["--verbose"], &command].concat());
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((code, lines.len()), (Some(0), 8), "{out}{errors}");
+    assert_eq!(lines[..3], ["-c", "model_provider=endstop", "-c"]);
+    assert!(
+        lines[3].starts_with("model_providers.endstop={name=\"Endstop\",base_url=\"http://127")
+    );
+    assert_eq!(lines[4..], ["exec", "-c", "a=b", "go"]);
+    assert!(errors.contains("codex: adds flags -c model_provider=endstop"), "{errors}");
+    let (_, out, errors) = home.run(&[], &[&SIM[..], &command].concat());
+    assert!(out.contains("model_provider=endstop") && !errors.contains("adds"), "{errors}");
+    let as_it_is = [&SIM[..], &["--no-adapter", "--verbose"], &command].concat();
+    let (_, out, errors) = home.run(&[], &as_it_is);
+    assert_eq!(out, "exec\n-c\na=b\ngo\n");
+    assert!(!errors.contains("adds"), "{errors}");
+}
+
+#[test]
+fn settings_are_in_a_private_directory_that_is_gone_at_the_end() {
+    let says =
+        "echo \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\"; cat \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\"; echo
+                stat -c %a \"$(dirname \"$GEMINI_CLI_SYSTEM_DEFAULTS_PATH\")\"";
+    let home = Home::new("gemini").program("gemini", says);
+    let (code, out, errors) = home.run(&[], &[&SIM[..], &["--", "gemini"]].concat());
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!((code, lines.len()), (Some(0), 3), "{out}{errors}");
+    assert!(lines[1].contains("\"selectedType\":\"gemini-api-key\""), "{out}");
+    assert_eq!(lines[2], "700");
+    let file = Path::new(lines[0]);
+    assert!(!file.exists() && !file.parent().unwrap().exists(), "{out}");
+}
+
+#[test]
+fn the_scripted_model_sets_only_the_keys_that_a_program_reads() {
+    let says = "echo \"$GEMINI_API_KEY,$GOOGLE_API_KEY,$OPENAI_API_KEY,$ANTHROPIC_API_KEY\"";
+    let home = Home::new("keys").program("gemini", says).program("claude", says).program("x", says);
+    let keys = |variables: &[(&str, &str)], program: &str| {
+        home.run(variables, &[&SIM[..], &["--", program]].concat()).1
+    };
+    assert_eq!(keys(&[], "gemini"), "endstop-sim,,,\n");
+    assert_eq!(keys(&[], "claude"), ",,,endstop-sim\n");
+    assert_eq!(keys(&[("ANTHROPIC_AUTH_TOKEN", "t")], "claude"), ",,,\n");
+    assert_eq!(keys(&[], "x"), "endstop-sim,endstop-sim,endstop-sim,endstop-sim\n");
+    assert_eq!(keys(&[("GOOGLE_API_KEY", "g")], "x"), ",g,endstop-sim,endstop-sim\n");
+}
+
+#[test]
+fn claude_on_bedrock_is_refused_unless_nothing_is_to_be_limited() {
+    let home = Home::new("bedrock").program("claude", "echo started");
+    let bedrock = [("CLAUDE_CODE_USE_BEDROCK", "1")];
+    for limit in [&["--usd", "2"][..], &["--tokens", "100000"], &["--steps", "3"], &[]] {
+        let (code, out, errors) = home.run(&bedrock, &[limit, &["--", "claude"]].concat());
+        assert_eq!((code, out.as_str()), (Some(125), ""), "{errors}");
+        let error = "error: claude uses Amazon Bedrock (CLAUDE_CODE_USE_BEDROCK)";
+        assert!(errors.contains(error), "{errors}");
+        assert!(errors.contains("hint: unset CLAUDE_CODE_USE_BEDROCK and set"), "{errors}");
+    }
+    for passes in [&["--no-adapter"][..], &["--dry-run"], &["--timeout", "10m"]] {
+        let (code, out, errors) = home.run(&bedrock, &[passes, &["--", "claude"]].concat());
+        assert_eq!((code, out.as_str()), (Some(0), "started\n"), "{errors}");
+    }
+    let (code, ..) = home.run(&[("CLAUDE_CODE_USE_BEDROCK", "0")], &["--", "claude"]);
+    assert_eq!(code, Some(0));
+}
+
+/// Of variables, settings and what adapters make of them.
+#[test]
+fn no_key_is_ever_said() {
+    let home = Home::new("secret")
+        .program("opencode", "true")
+        .program("codex", "true")
+        .file(".codex/auth.json", "{\"OPENAI_API_KEY\":\"sk-secret\"}");
+    let content = "{\"provider\":{\"google\":{\"options\":{\"apiKey\":\"sk-secret\"}}}}";
+    let variables = [("GEMINI_API_KEY", "sk-secret"), ("OPENCODE_CONFIG_CONTENT", content)];
+    for program in ["opencode", "codex"] {
+        let (code, out, errors) = home.run(&variables, &["--verbose", "--", program]);
+        assert_eq!(code, Some(0), "{errors}");
+        assert!(!format!("{out}{errors}").contains("sk-secret"), "{out}{errors}");
+        for arguments in [&["--", program][..], &["--json", "--", program]] {
+            let (_, said) = home.doctor(&variables, arguments);
+            assert!(!said.contains("sk-secret"), "{said}");
+        }
+    }
+}
+
+/// A name, variables, a command, and the exit code.
+type DoctorCase<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str], i32);
+
+#[test]
+fn doctor_says_whether_a_command_is_limited_and_how() {
+    let marks = "echo started > \"$HOME/started\"";
+    let home = Home::new("doctor").program("codex", marks).program("claude", marks);
+    let home = home.program("gemini", marks).program("my-agent", marks);
+    let bedrock = [("CLAUDE_CODE_USE_BEDROCK", "1")];
+    let cases: [DoctorCase<'_>; 5] = [
+        ("codex", &[("OPENAI_API_KEY", "sk-x")], &["codex", "exec", "-m", "gpt-4o", "go"], 0),
+        ("claude", &[("ANTHROPIC_API_KEY", "sk-x")], &["claude", "-p", "go"], 0),
+        ("bedrock", &bedrock, &["claude", "-p", "go"], 1),
+        ("unknown", &[], &["my-agent"], 1),
+        ("missing", &[], &["npx", "@google/gemini-cli"], 127),
+    ];
+    let mut all = String::new();
+    for (name, variables, command, expected) in cases {
+        let (code, said) = home.doctor(variables, &[&["--"], command].concat());
+        // There may be an `npx` on the machine.
+        let said = said.lines().filter(|line| name != "missing" || !line.starts_with("found"));
+        let said: String = said.map(|line| format!("{line}\n")).collect();
+        assert!(code == Some(expected) || name == "missing", "{name}: {code:?}\n{said}");
+        all.push_str(&format!("$ {name}\n{said}\n"));
+    }
+    assert_eq!(home.doctor(&[], &["--", "no-such-program-anywhere"]).0, Some(127));
+    golden("doctor.txt", &all, &[]);
+    assert!(!home.0.join("started").exists(), "doctor started a program");
+    assert!(!home.0.join("endstop-RUN").exists(), "doctor made a directory");
+}
+
+#[test]
+fn doctor_says_the_same_to_machines() {
+    let home = Home::new("doctor-json").program("gemini", "true");
+    let key = [("GEMINI_API_KEY", "sk-x")];
+    let (code, said) = home.doctor(&key, &["--json", "--", "gemini", "-m", "gemini-2.5-pro"]);
+    assert_eq!(code, Some(0));
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["is_limited"], &said["way"]), (&true.into(), &"adapter".into()));
+    golden("doctor.json", &format!("{said:#}"), &[]);
+    let (code, said) = home.doctor(&[], &["--json", "--", "copilot"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (code, &said["is_limited"], &said["way"]),
+        (Some(127), &false.into(), &"none".into())
+    );
+}
