@@ -42,25 +42,8 @@ pub(super) async fn pass_through(
         return respond::stop(&run, dialect, None, &signal, stop_with);
     }
     let is_free = is_free(&head.method) && incoming.is_end_stream();
-    let path = route.rest.split('?').next().unwrap_or("");
-    if let Endpoint::Cloud(platform) = route.endpoint
-        && context.refuses(&run, platform.name())
-    {
-        let text = format!(
-            "run `{}` limits money or tokens, and calls of {} cannot be read: not admitted; {}",
-            route.run,
-            platform.title(),
-            platform.instead(),
-        );
-        return respond::refused(&run, dialect, platform.name(), &text);
-    }
-    let costs = route.endpoint == Endpoint::Other && !is_free;
-    if costs && context.refuses(&run, path) {
-        let text = format!(
-            "run `{}` limits money or tokens, and what {} {path} uses cannot be read: not admitted",
-            route.run, head.method,
-        );
-        return respond::refused(&run, dialect, path, &text);
+    if let Some(refused) = refusal(context, &route, &run, &head.method, is_free) {
+        return refused;
     }
     // What passes a stopped run is not cut by it.
     let guard = (!is_preflight).then(|| run.handle());
@@ -96,6 +79,31 @@ pub(super) async fn pass_through(
         response.headers_mut().extend(length.map(|length| (CONTENT_LENGTH, length)));
     }
     response
+}
+
+/// Returns the refusal of a request whose usage cannot be read, if tokens or money are limited.
+fn refusal(
+    context: &CallContext,
+    route: &Route,
+    run: &RunEntry,
+    method: &Method,
+    is_free: bool,
+) -> Option<Response<Body>> {
+    let path = route.rest.split('?').next().unwrap_or("");
+    let (name, text) = match route.endpoint {
+        Endpoint::Cloud(platform) => {
+            let (title, instead) = (platform.title(), platform.instead());
+            (platform.name(), format!("calls of {title} cannot be read: not admitted; {instead}"))
+        }
+        Endpoint::Other if !is_free => {
+            (path, format!("what {method} {path} uses cannot be read: not admitted"))
+        }
+        _ => return None,
+    };
+    context.refuses(run, name).then(|| {
+        let text = format!("run `{}` limits money or tokens, and {text}", route.run);
+        respond::refused(run, respond::dialect_for(route.family), name, &text)
+    })
 }
 
 /// Reads a request as it is and sends it. Returns the client's response if there is none from the upstream.

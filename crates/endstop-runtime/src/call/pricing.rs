@@ -209,7 +209,7 @@ impl Pricing {
     fn price_of(&self, name: &str) -> Option<ModelPrice<'static>> {
         let lock = || self.responded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(price) = lock().get(name) {
-            return price.clone();
+            return *price;
         }
         let provider = Some(&*self.provider).filter(|name| !name.is_empty());
         let price = self
@@ -221,7 +221,7 @@ impl Pricing {
             if known.len() >= MAX_RESPONDED_MODELS {
                 known.clear();
             }
-            known.insert(name.into(), price.clone());
+            known.insert(name.into(), price);
         }
         price
     }
