@@ -71,6 +71,12 @@ pub fn note(message: &str) {
     }
 }
 
+/// Prints a line on standard error, also with `--quiet`: what was run is not what was limited.
+pub fn say(message: &str) {
+    // As for a note.
+    let _ = writeln!(anstream::stderr(), "{message}");
+}
+
 /// Buffered standard output, without color codes where they are not wanted.
 #[derive(Debug)]
 pub struct Stdout {

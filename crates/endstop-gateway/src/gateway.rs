@@ -10,17 +10,19 @@ use endstop_core::units::Money;
 use endstop_runtime::RunHandle;
 use endstop_runtime::cancel::{CancelToken, KillSwitch, Urgency, poll_kill_switch};
 use endstop_runtime::store::RunId;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::body::Body;
 use crate::call::{CallService, Drains};
-use crate::config::Config;
+use crate::config::{Config, Tunnels};
 use crate::limits::{KILL_SWITCH_INTERVAL, SHUTDOWN_GRACE};
 use crate::run::{Counts, Registry};
 use crate::server::PeerInfo;
+use crate::tunnel::{TunnelReport, TunnelService};
 use crate::upstream::HttpClient;
 use crate::{control, origin, server};
 
@@ -93,6 +95,7 @@ pub struct Gateway {
     config: Arc<Config>,
     registry: Arc<Registry>,
     drains: Arc<Drains>,
+    tunnels: Arc<TunnelService>,
     stop: CancelToken,
     server: JoinHandle<()>,
     watch: Option<JoinHandle<()>>,
@@ -124,22 +127,32 @@ impl Gateway {
             StartError::Store { directory, why: why.to_string() }
         })?;
         let registry = Arc::new(registry);
+        let is_local = addr.ip().is_loopback();
+        let mode = if is_local { config.tunnels } else { Tunnels::Off };
+        let tunnels = Arc::new(TunnelService::new(mode, client.clone(), &config.upstreams));
         let calls = CallService::new(Arc::clone(&config), client, Arc::clone(&registry));
         let drains = calls.drains();
         let service = Arc::new(Service {
             calls,
             config: Arc::clone(&config),
             registry: Arc::clone(&registry),
-            is_local: addr.ip().is_loopback(),
+            tunnels: Arc::clone(&tunnels),
+            is_local,
         });
         let stop = CancelToken::new();
         let handler = move |request, _: PeerInfo| {
             let service = Arc::clone(&service);
             async move { service.answer(request).await }
         };
-        let server = tokio::spawn(server::serve(listener, bounds, handler, stop.clone()));
+        let server = tokio::spawn(server::serve(
+            listener,
+            bounds,
+            mode != Tunnels::Off,
+            handler,
+            stop.clone(),
+        ));
         let watch = kill.map(|kill| tokio::spawn(watch_kill(Arc::clone(&registry), kill)));
-        Ok(Self { addr, config, registry, drains, stop, server, watch })
+        Ok(Self { addr, config, registry, drains, tunnels, stop, server, watch })
     }
 
     /// The address that it listens on.
@@ -185,6 +198,12 @@ impl Gateway {
     #[must_use]
     pub fn counts(&self, id: &RunId) -> Option<Counts> {
         self.registry.get(id).map(|entry| entry.counts())
+    }
+
+    /// Returns what clients asked of the gateway as their proxy ([`Config::tunnels`]), and notifies of changes.
+    #[must_use]
+    pub fn tunnels(&self) -> watch::Receiver<TunnelReport> {
+        self.tunnels.report()
     }
 
     /// Approves every pause rule that is met; with a `limit`, until the cost of the run reaches it. Waiting calls continue.
@@ -236,11 +255,12 @@ impl Gateway {
         }
     }
 
-    /// Stops listening, waits a few seconds for calls in flight, with or without their clients, cuts the rest, and reports
+    /// Stops listening, closes the tunnels, waits a few seconds for calls in flight, with or without their clients, cuts the rest, and reports
     /// the end of every run to observers.
     pub async fn shut_down(mut self) {
         let signal =
             || StopSignal::new(StopReason::StopRequested).with_message("the gateway is shut down");
+        self.tunnels.close();
         self.stop.cancel(signal(), Urgency::Graceful);
         if tokio::time::timeout(SHUTDOWN_GRACE, &mut self.server).await.is_err() {
             self.stop.cancel(signal(), Urgency::Now);
@@ -257,6 +277,7 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         drop(self.drains.close());
+        self.tunnels.close();
         self.server.abort();
         if let Some(watch) = &self.watch {
             watch.abort();
@@ -270,12 +291,17 @@ struct Service {
     calls: CallService,
     config: Arc<Config>,
     registry: Arc<Registry>,
+    tunnels: Arc<TunnelService>,
     /// Whether it listens on loopback, where web pages of any site could reach it through the user's browser.
     is_local: bool,
 }
 
 impl Service {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.method() == Method::CONNECT {
+            // The server passes it on only if there are tunnels.
+            return self.tunnels.answer(request).await;
+        }
         if self.is_local
             && let Err(foreign) = origin::check(request.uri(), request.headers())
         {

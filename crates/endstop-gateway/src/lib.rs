@@ -39,7 +39,7 @@
 //!    a call is logged before it is sent.
 //! 4. `call::respond`: the response of a stopped run.
 //!
-//! Requests of the control API go from `server` to `control`.
+//! Requests of the control API go from `server` to `control`, and those for a tunnel ([`Tunnels`]) to `tunnel`.
 //!
 //! # Where next
 //!
@@ -56,14 +56,16 @@ mod origin;
 mod route;
 mod run;
 mod server;
+mod tunnel;
 mod upstream;
 mod upstream_config;
 
 mod gateway;
 
 pub use config::{
-    Bounds, Config, Key, PauseLimit, Runs, StopWith, Unnamed, UpstreamKeys, Upstreams,
+    Bounds, Config, Key, PauseLimit, Runs, StopWith, Tunnels, Unnamed, UpstreamKeys, Upstreams,
     UpstreamsError,
 };
 pub use gateway::{Gateway, StartError};
 pub use run::Counts;
+pub use tunnel::{DirectConnections, TunnelReport, model_hosts};

@@ -25,7 +25,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -61,12 +61,13 @@ pub(crate) enum TooLargeOrBroken {
 }
 
 /// Serves connections until `stop` is cancelled. If that is graceful, calls in flight finish first; otherwise they are
-/// cut.
+/// cut. With `takes_connect` the handler gets `CONNECT` too, and answers it with a tunnel or closes the connection.
 ///
 /// The end of a connection, and the drop of this future, drop the handlers that run in it.
 pub(crate) async fn serve<H, F>(
     listener: TcpListener,
     bounds: Bounds,
+    takes_connect: bool,
     handler: H,
     stop: CancelToken,
 ) where
@@ -90,7 +91,10 @@ pub(crate) async fn serve<H, F>(
             _ = beat.tick() => {}
             (accepted, permit) = accepted => match accepted {
                 Ok((stream, addr)) => {
-                    let connection = connection(stream, bounds, handler.clone(), addr, stop.clone());
+                    // Without it, the socket is only slower.
+                    let _ = stream.set_nodelay(true);
+                    let socket = Guarded::new(stream, bounds.head, takes_connect);
+                    let connection = connection(socket, bounds, handler.clone(), addr, stop.clone());
                     connections.spawn(async move {
                         connection.await;
                         drop(permit);
@@ -105,7 +109,7 @@ pub(crate) async fn serve<H, F>(
 }
 
 async fn connection<H, F>(
-    stream: TcpStream,
+    socket: Guarded,
     bounds: Bounds,
     handler: H,
     addr: SocketAddr,
@@ -114,8 +118,6 @@ async fn connection<H, F>(
     H: Fn(Request<Incoming>, PeerInfo) -> F + Send + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    // Without it, the socket is only slower.
-    let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         // Boxed: otherwise every idle connection would have room for a call.
         let answer = Box::pin(handler(request, PeerInfo { addr }));
@@ -127,7 +129,8 @@ async fn connection<H, F>(
             .header_read_timeout(HEAD_TIMEOUT)
             // The default of a hundred header fields stays: setting a number costs an allocation per request.
             .max_buf_size(bounds.head.max(8 << 10))
-            .serve_connection(TokioIo::new(Guarded::new(stream, bounds.head)), service)
+            .serve_connection(TokioIo::new(socket), service)
+            .with_upgrades()
     );
     tokio::select! {
         // How a connection ended is the client's affair.

@@ -31,6 +31,9 @@ known of the program, 127 if the command was not found.";
 const JSON_VERSION: u32 = 1;
 /// The address of a gateway that does not run yet.
 const BASE: &str = "http://127.0.0.1:PORT";
+/// What `endstop run` does about calls that go around it.
+const GUARD: &str =
+    "refuses direct connections to model providers, and says so (--allow-direct, --no-guard)";
 /// The run that has not begun.
 const RUN: &str = "RUN";
 
@@ -149,7 +152,7 @@ impl<'a> Diagnosis<'a> {
 
     /// The variables that every command gets.
     fn sets(&self) -> BTreeMap<&'static str, String> {
-        environment::variables(BASE, RUN, &[], |name| std::env::var(name).ok())
+        environment::variables(BASE, RUN, &[], true, |name| std::env::var(name).ok())
     }
 
     /// The rates of the model for a million tokens of input and of output, in dollars.
@@ -210,6 +213,7 @@ impl<'a> Diagnosis<'a> {
         if let Some(elsewhere) = &self.adaptation.elsewhere {
             row("instead", &elsewhere.hint);
         }
+        row("guard", GUARD);
         if self.program.is_some() {
             match self.account() {
                 ("key", Some(name)) => row("account", &format!("API key in {name}")),
@@ -269,6 +273,7 @@ impl<'a> Diagnosis<'a> {
             "problem": elsewhere.map(|elsewhere| &elsewhere.what),
             "hint": elsewhere.map(|elsewhere| &elsewhere.hint),
             "account": { "kind": kind, "name": name },
+            "guard": "refuse",
             "keys": keys,
             "provider": self.provider(),
             "model": adaptation.model,

@@ -16,7 +16,9 @@ use endstop::core::Program;
 use endstop::core::policy::{Accounting, OnClientGone, OnServerError, OnUnknownUsage, Policy};
 use endstop::core::probe::Probes;
 use endstop::runtime::RunEnvironment;
-use endstop_gateway::{Config, Gateway, Key, PauseLimit, Runs, StopWith, UpstreamKeys, Upstreams};
+use endstop_gateway::{
+    Config, Gateway, Key, PauseLimit, Runs, StopWith, Tunnels, UpstreamKeys, Upstreams,
+};
 use endstop_price::PriceTable;
 use endstop_sim::{Script, Sim};
 
@@ -126,6 +128,7 @@ pub(super) struct GatewaySetup {
     pub(super) environment: RunEnvironment,
     pub(super) control_token: Option<Key>,
     pub(super) stored_runs: Option<PathBuf>,
+    pub(super) tunnels: Tunnels,
     /// Upstreams by their variables, for programs that call others than the environment names. `--upstream` takes
     /// precedence.
     pub(super) upstreams: BTreeMap<&'static str, String>,
@@ -188,6 +191,7 @@ impl GatewayArgs {
         config.bounds.answer_within = self.answer_within;
         config.control_token = setup.control_token;
         config.stored_runs = setup.stored_runs;
+        config.tunnels = setup.tunnels;
         let gateway = Gateway::start(config).await.map_err(|e| CliError::new(causes(&e)))?;
         Ok(Open { gateway, sim })
     }

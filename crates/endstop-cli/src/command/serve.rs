@@ -17,7 +17,7 @@ use endstop::ledger::{Budget, Limits as Ceilings};
 use endstop::observe::{Report, Reporter, TraceRecorder, clean};
 use endstop::runtime::RunEnvironment;
 use endstop::store::RunId;
-use endstop_gateway::{Key, Runs, Unnamed};
+use endstop_gateway::{Key, Runs, Tunnels, Unnamed};
 use serde_json::json;
 
 use super::gateway::{GatewayArgs, GatewaySetup, hear_the_end};
@@ -135,6 +135,7 @@ async fn serve(args: &ServeArgs, out: &mut dyn Write) -> Result<ExitCode, CliErr
         environment,
         control_token: args.control_token_env.as_deref().map(control_token).transpose()?,
         stored_runs: args.keep.clone(),
+        tunnels: Tunnels::Off,
     };
     let open = args.gateway.open(setup).await?;
     let addr = open.gateway.addr();

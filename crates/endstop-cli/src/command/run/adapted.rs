@@ -70,6 +70,7 @@ impl<'a> AdaptedCommand<'a> {
         &mut self,
         addr: SocketAddr,
         id: &RunId,
+        has_guard: bool,
         is_verbose: bool,
     ) -> Result<Start, CliError> {
         let get = |name: &str| std::env::var(name).ok();
@@ -79,7 +80,7 @@ impl<'a> AdaptedCommand<'a> {
             None => environment::missing_keys(get),
         };
         let base = format!("http://{addr}");
-        let mut variables = environment::variables(&base, id.as_str(), &keys, get);
+        let mut variables = environment::variables(&base, id.as_str(), &keys, has_guard, get);
         let Some(invocation) = &self.invocation else {
             return Ok(Start { command: self.command.to_vec(), variables });
         };

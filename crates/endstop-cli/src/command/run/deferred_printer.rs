@@ -13,6 +13,8 @@ const COLUMNS: u16 = 80;
 enum Line {
     Note(String),
     Warning(String),
+    /// Also with `--quiet`.
+    Always(String),
 }
 
 impl Line {
@@ -20,6 +22,7 @@ impl Line {
         match self {
             Self::Note(text) => output::note(text),
             Self::Warning(text) => output::warn(text),
+            Self::Always(text) => output::say(text),
         }
     }
 }
@@ -46,6 +49,11 @@ impl DeferredPrinter {
     /// As `note`, for `warning: ..`.
     pub(super) fn warn(&mut self, text: &str, terminal: Option<&Terminal>) {
         self.take(Line::Warning(text.to_owned()), terminal);
+    }
+
+    /// As `note`, also with `--quiet`.
+    pub(super) fn say(&mut self, text: &str, terminal: Option<&Terminal>) {
+        self.take(Line::Always(text.to_owned()), terminal);
     }
 
     fn take(&mut self, line: Line, terminal: Option<&Terminal>) {
