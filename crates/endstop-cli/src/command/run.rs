@@ -171,7 +171,7 @@ async fn drive(args: &RunArgs) -> Result<(ExitCode, Option<Signal>), CliError> {
         environment,
         control_token: None,
         stored_runs: None,
-        tunnels: args.guard.tunnels(args.dry_run),
+        tunnels: args.guard.tunnels(args.dry_run || adapted.goes_elsewhere()),
         upstreams: adapted.upstreams(),
     };
     let open = args.gateway.open(setup).await?;
@@ -305,7 +305,7 @@ async fn supervised(
         terminal,
         line: StatusRow::new(),
         printer: DeferredPrinter::new(),
-        guard: Guard::new(open.gateway.tunnels(), &args.guard),
+        guard: Guard::new(&open.gateway, &args.guard),
         shutdown: ShutdownPhase::Going,
         begun,
         grace: args.grace,
@@ -321,7 +321,7 @@ async fn supervised(
     tokio::select! {
         never = outside => match never {},
         ended = supervisor.watch() => {
-            Ok((ended, supervisor.guard.outcome(&args.guard, args.dry_run)))
+            Ok((ended, supervisor.guard.outcome(&args.guard)))
         }
     }
 }

@@ -46,6 +46,11 @@ impl<'a> AdaptedCommand<'a> {
         self.adaptation("").upstreams
     }
 
+    /// Whether the program's calls do not come to the gateway.
+    pub(super) fn goes_elsewhere(&self) -> bool {
+        self.adaptation("").elsewhere.is_some()
+    }
+
     /// Refuses a program whose calls go elsewhere under rules that then hold nothing.
     ///
     /// # Errors

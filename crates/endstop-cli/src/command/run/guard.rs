@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use endstop::core::units::Millis;
-use endstop_gateway::{DirectConnections, TunnelReport, Tunnels, model_hosts};
+use endstop_gateway::{DirectConnections, Gateway, TunnelReport, Tunnels, model_hosts};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -42,9 +42,10 @@ impl GuardArgs {
         !self.no_guard
     }
 
-    /// What the gateway tunnels. A dry run stops nothing.
-    pub(super) const fn tunnels(&self, is_dry_run: bool) -> Tunnels {
-        match (self.no_guard, self.allow_direct || is_dry_run) {
+    /// What the gateway tunnels. `lets_pass` is for a dry run, which stops nothing, and for a command that was started
+    /// although its calls go elsewhere.
+    pub(super) const fn tunnels(&self, lets_pass: bool) -> Tunnels {
+        match (self.no_guard, self.allow_direct || lets_pass) {
             (true, _) => Tunnels::Off,
             (false, true) => Tunnels::All,
             (false, false) => Tunnels::Guarded,
@@ -71,6 +72,7 @@ pub(super) fn exempting_entry(no_proxy: &str) -> Option<&str> {
 #[derive(Debug)]
 pub(super) struct Guard {
     report: watch::Receiver<TunnelReport>,
+    mode: Tunnels,
     wait: Duration,
     said: BTreeSet<String>,
     /// The first refusal after the last call.
@@ -79,9 +81,10 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    pub(super) fn new(report: watch::Receiver<TunnelReport>, args: &GuardArgs) -> Self {
+    pub(super) fn new(gateway: &Gateway, args: &GuardArgs) -> Self {
+        let (report, mode) = (gateway.tunnels(), gateway.config().tunnels);
         let said = BTreeSet::new();
-        Self { report, wait: args.guard_wait, said, since: None, has_ended: false }
+        Self { report, mode, wait: args.guard_wait, said, since: None, has_ended: false }
     }
 
     /// Waits for a connection. Never returns once the gateway is gone.
@@ -161,9 +164,9 @@ impl Guard {
     }
 
     /// What it has seen.
-    pub(super) fn outcome(&self, args: &GuardArgs, is_dry_run: bool) -> GuardOutcome {
+    pub(super) fn outcome(&self, args: &GuardArgs) -> GuardOutcome {
         GuardOutcome {
-            mode: args.tunnels(is_dry_run),
+            mode: self.mode,
             report: self.report.borrow().clone(),
             has_ended: self.has_ended,
             requires_calls: args.require_calls,
@@ -244,7 +247,14 @@ mod tests {
 
     fn guard(report: &TunnelReport) -> Guard {
         let (_, receiver) = watch::channel(report.clone());
-        Guard { report: receiver, wait: WAIT, said: BTreeSet::new(), since: None, has_ended: false }
+        Guard {
+            report: receiver,
+            mode: Tunnels::Guarded,
+            wait: WAIT,
+            said: BTreeSet::new(),
+            since: None,
+            has_ended: false,
+        }
     }
 
     /// Refusals, in seconds after `begun`.
