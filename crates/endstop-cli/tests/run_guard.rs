@@ -7,6 +7,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -274,4 +275,27 @@ fn entries_of_no_proxy_that_take_model_hosts_out_are_said() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(stderr.contains("out of the guard"), is_said, "{value}: {stderr}");
     }
+}
+
+#[test]
+fn a_command_that_was_started_although_its_calls_go_elsewhere_is_not_ended() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run_guard").join("elsewhere");
+    drop(std::fs::remove_dir_all(&directory));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (file, program) = (directory.join("run.json"), directory.join("claude"));
+    std::fs::write(directory.join("connect.py"), CONNECT).unwrap();
+    let connect =
+        "python3 \"$(dirname \"$0\")/connect.py\" bedrock-runtime.eu-west-1.amazonaws.com:443";
+    std::fs::write(&program, format!("#!/bin/sh\n{connect}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (proxy, _) = proxy();
+    let mut command = Command::new(snapbox::cmd::cargo_bin!("endstop"));
+    command.env_remove("NO_PROXY").env_remove("no_proxy").env("HTTPS_PROXY", proxy);
+    command.env("HOME", &directory).env("CLAUDE_CODE_USE_BEDROCK", "1").stdin(Stdio::null());
+    command.args(["run", "--timeout", "1h", "--guard-wait", "0s", "--json-file"]).arg(&file);
+    let output = command.arg("--").arg(&program).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "status 200\n");
+    let told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(told["guard"]["direct"]["bedrock-runtime.eu-west-1.amazonaws.com"], 1);
 }

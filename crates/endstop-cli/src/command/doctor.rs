@@ -213,7 +213,8 @@ impl<'a> Diagnosis<'a> {
         if let Some(elsewhere) = &self.adaptation.elsewhere {
             row("instead", &elsewhere.hint);
         }
-        row("guard", GUARD);
+        let is_elsewhere = self.verdict == Verdict::Not;
+        row("guard", if is_elsewhere { GUARD_ELSEWHERE } else { GUARD });
         if self.program.is_some() {
             match self.account() {
                 ("key", Some(name)) => row("account", &format!("API key in {name}")),
@@ -273,7 +274,7 @@ impl<'a> Diagnosis<'a> {
             "problem": elsewhere.map(|elsewhere| &elsewhere.what),
             "hint": elsewhere.map(|elsewhere| &elsewhere.hint),
             "account": { "kind": kind, "name": name },
-            "guard": "refuse",
+            "guard": if self.verdict == Verdict::Not { "allow" } else { "refuse" },
             "keys": keys,
             "provider": self.provider(),
             "model": adaptation.model,
