@@ -1,6 +1,6 @@
 //! `endstop run` and `endstop doctor` with programs of known names: shell scripts that say how they were started.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 #[path = "../../../tests/support/golden.rs"]
 mod file;
@@ -156,13 +156,16 @@ fn no_key_is_ever_said() {
     }
 }
 
+/// A name, variables, a command, and the exit code.
+type DoctorCase<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str], i32);
+
 #[test]
 fn doctor_says_whether_a_command_is_limited_and_how() {
     let marks = "echo started > \"$HOME/started\"";
     let home = Home::new("doctor").program("codex", marks).program("claude", marks);
     let home = home.program("gemini", marks).program("my-agent", marks);
     let bedrock = [("CLAUDE_CODE_USE_BEDROCK", "1")];
-    let cases: [(&str, &[(&str, &str)], &[&str], i32); 5] = [
+    let cases: [DoctorCase<'_>; 5] = [
         ("codex", &[("OPENAI_API_KEY", "sk-x")], &["codex", "exec", "-m", "gpt-4o", "go"], 0),
         ("claude", &[("ANTHROPIC_API_KEY", "sk-x")], &["claude", "-p", "go"], 0),
         ("bedrock", &bedrock, &["claude", "-p", "go"], 1),

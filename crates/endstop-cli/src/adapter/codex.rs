@@ -108,8 +108,8 @@ fn given(situation: &Situation<'_>, key: &str) -> Option<String> {
         _ => None,
     });
     let joined = words.iter().filter_map(|word| word.strip_prefix("--config="));
-    let values = after.chain(joined).filter_map(|value| value.split_once('='));
-    let value = values.filter(|(name, _)| name.trim() == key).last()?.1;
+    let mut values = after.chain(joined).filter_map(|value| value.split_once('='));
+    let value = values.rfind(|(name, _)| name.trim() == key)?.1;
     Some(value.trim().trim_matches(['"', '\'']).to_owned())
 }
 

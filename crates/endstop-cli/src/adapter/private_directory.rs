@@ -10,6 +10,9 @@ use crate::limits::MAX_PARENTS;
 /// A directory of one run, mode 0700. It is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PrivateDirectory {
+    /// The places that are tried, in this order.
+    places: Vec<PathBuf>,
+    /// The place that was taken, or the first one until then.
     path: PathBuf,
     exists: bool,
 }
@@ -17,35 +20,52 @@ pub(crate) struct PrivateDirectory {
 impl PrivateDirectory {
     /// The place of a directory that does not exist yet.
     ///
-    /// Its parent is the first of the user's runtime directory, cache and home directory that only its group and its
-    /// owner can write to, because Gemini CLI refuses settings below a directory that everyone can write to. Otherwise it is the directory
-    /// for temporary files.
+    /// Its parent is the user's runtime directory, cache or home directory, unless everyone can write to it: Gemini CLI
+    /// refuses settings below such a directory. Otherwise it is the directory for temporary files.
     pub(crate) fn plan(name: &str, variable: impl Fn(&str) -> Option<String>) -> Self {
         let named =
             |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = named("HOME");
         let cache = home.as_ref().map(|home| home.join(".cache"));
         let places = [named("XDG_RUNTIME_DIR"), named("XDG_CACHE_HOME"), cache, home];
-        let parent = places.into_iter().flatten().find(|path| is_private(path));
-        let parent = parent.unwrap_or_else(std::env::temp_dir);
-        Self { path: parent.join(format!("endstop-{name}")), exists: false }
+        let parents = places.into_iter().flatten().filter(|path| is_private(path));
+        let parents = parents.chain([std::env::temp_dir()]);
+        let places: Vec<PathBuf> =
+            parents.map(|parent| parent.join(format!("endstop-{name}"))).collect();
+        let path = places.first().cloned().unwrap_or_default();
+        Self { places, path, exists: false }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes it, with these files and links.
+    /// Creates it in the first place that can be written to; its path is known then.
     ///
     /// # Errors
-    /// If it exists already, or something cannot be written.
+    /// That of the last place, if it can be created in none.
+    pub(crate) fn create(&mut self) -> io::Result<()> {
+        let mut created = Err(io::Error::from(io::ErrorKind::NotFound));
+        for place in &self.places {
+            created = std::fs::DirBuilder::new().mode(0o700).create(place);
+            if created.is_ok() {
+                self.path.clone_from(place);
+                self.exists = true;
+                break;
+            }
+        }
+        created
+    }
+
+    /// Writes these files and links into it.
+    ///
+    /// # Errors
+    /// If one cannot be written.
     pub(crate) fn fill(
-        &mut self,
+        &self,
         files: &[(String, String)],
         links: &[(OsString, PathBuf)],
     ) -> io::Result<()> {
-        std::fs::DirBuilder::new().mode(0o700).create(&self.path)?;
-        self.exists = true;
         for (name, text) in files {
             let file = self.path.join(name);
             std::fs::write(&file, text)?;
@@ -104,13 +124,34 @@ mod tests {
             PrivateDirectory::plan("run", |name| (name == "HOME").then(|| home.clone()));
         assert!(!directory.path().exists());
         let files = [("a.json".to_owned(), "{}".to_owned())];
+        directory.create().unwrap();
         directory.fill(&files, &[("mine".into(), target.clone())]).unwrap();
         let path = directory.path().to_owned();
         assert_eq!((mode(&path), mode(&path.join("a.json"))), (0o700, 0o600));
         assert_eq!(std::fs::read_to_string(path.join("mine/kept")).unwrap(), "x");
-        assert!(directory.fill(&files, &[]).is_err(), "it exists");
+        assert!(
+            directory.fill(&files, &[("mine".into(), target.clone())]).is_err(),
+            "linked twice"
+        );
         drop(directory);
         assert!(!path.exists() && target.join("kept").exists());
+    }
+
+    #[test]
+    fn the_next_place_is_taken_where_one_cannot_be_written_to() {
+        let (taken, home) = (place("taken"), place("free"));
+        std::fs::write(taken.join("endstop-run"), "in the way").unwrap();
+        let of = |name: &str| match name {
+            "XDG_RUNTIME_DIR" => Some(taken.display().to_string()),
+            "HOME" => Some(home.display().to_string()),
+            _ => None,
+        };
+        let mut directory = PrivateDirectory::plan("run", of);
+        assert_eq!(directory.path().parent(), Some(&*taken));
+        directory.create().unwrap();
+        assert_eq!(directory.path().parent(), Some(&*home));
+        drop(directory);
+        assert!(taken.join("endstop-run").exists() && !home.join("endstop-run").exists());
     }
 
     #[test]

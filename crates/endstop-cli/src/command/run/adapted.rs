@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::net::SocketAddr;
 
 use endstop::core::policy::Policy;
@@ -67,6 +68,12 @@ impl<'a> AdaptedCommand<'a> {
         Ok(())
     }
 
+    fn cannot_write(&self, name: &str, error: &io::Error) -> CliError {
+        let path = self.directory.path().display();
+        CliError::new(format!("cannot write the settings of {name} to `{path}`: {error}"))
+            .with_hint("pass --no-adapter to run the command as it is")
+    }
+
     /// Makes the files, and returns what to start.
     ///
     /// # Errors
@@ -89,22 +96,20 @@ impl<'a> AdaptedCommand<'a> {
         let Some(invocation) = &self.invocation else {
             return Ok(Start { command: self.command.to_vec(), variables });
         };
-        let adaptation = self.adaptation(&base);
         let name = invocation.program.name;
+        let mut adaptation = self.adaptation(&base);
+        if adaptation.needs_directory() {
+            self.directory.create().map_err(|error| self.cannot_write(name, &error))?;
+            // With the path that it has now.
+            adaptation = self.adaptation(&base);
+            let filled = self.directory.fill(&adaptation.files, &adaptation.links);
+            filled.map_err(|error| self.cannot_write(name, &error))?;
+        }
         adaptation.notes.iter().for_each(|note| output::note(&format!("endstop: {note}")));
         if is_verbose {
             let added = adaptation.in_words();
             let added = if added.is_empty() { vec!["nothing".to_owned()] } else { added };
             added.iter().for_each(|line| output::note(&format!("endstop: {name}: adds {line}")));
-        }
-        if adaptation.needs_directory() {
-            self.directory.fill(&adaptation.files, &adaptation.links).map_err(|error| {
-                let path = self.directory.path().display();
-                CliError::new(format!(
-                    "cannot write the settings of {name} below `{path}`: {error}"
-                ))
-                .with_hint("pass --no-adapter to run the command as it is")
-            })?;
         }
         let command = invocation.with(self.command, &adaptation);
         let added = adaptation.variables.into_iter().map(|(name, added)| (name, added.value));

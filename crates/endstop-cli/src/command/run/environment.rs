@@ -15,7 +15,7 @@ const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "::1"];
 pub(super) fn missing_keys(get: impl Fn(&str) -> Option<String>) -> Vec<&'static str> {
     let has = |name: &str| get(name).is_some_and(|key| !key.is_empty());
     let has_google = GOOGLE_KEYS.into_iter().any(has);
-    let is_missing = |name: &&str| !has(name) && !(has_google && GOOGLE_KEYS.contains(name));
+    let is_missing = |name: &&str| !(has(name) || (has_google && GOOGLE_KEYS.contains(name)));
     KEYS.into_iter().filter(is_missing).collect()
 }
 
